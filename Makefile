@@ -63,8 +63,11 @@ prove: $(STAMP)   # the laws alone, with many more examples
 oldest newest: $(UV)/.installed   # the tests at the lowest or newest versions, on each Python
 	$(UVBIN)/python scripts/versions.py $@ $(PYTHONS) --pytest="$(ARGS)"
 
+MCP_PAGE := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_the_page_says[docs/howto/mcp.md]
+
+# The page on MCP tools is with them: its package needs another version of mcp than the server.
 foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agents and on ours
-	$(FOREIGNBIN)/python $(TESTS) tests/foreign $(ARGS)
+	$(FOREIGNBIN)/python $(TESTS) tests/foreign '$(MCP_PAGE)' $(ARGS)
 
 web: $(STAMP) $(NODE)/.installed   # pages in Chromium, and clients for JavaScript
 	$(BIN)/python $(TESTS) tests/web --ignore=tests/web/test_speed.py $(ARGS)

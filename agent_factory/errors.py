@@ -445,11 +445,13 @@ class MissingStructuredOutputError(StructuredOutputError):
 # Packages that are not installed
 
 EXTRAS = {
+    "a2a": "a2a",
     "ag-ui": "ag_ui",
     "cli": "typer rich libcst",
     "cost": "genai_prices",
     "draw": "pygraphviz",
     "local": "xllamacpp",
+    "mcp": "mcp mcp_types",
     "metrics": "opentelemetry.exporter.prometheus opentelemetry.sdk.metrics prometheus_client",
     "otel": "opentelemetry.trace",
     "pii": "phonenumbers presidio_analyzer regex",

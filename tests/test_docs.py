@@ -52,9 +52,12 @@ PAGE_NEEDS = {
     "docs/langchain_middleware.md": ("langchain.agents",),
     "docs/middleware/budget.md": ("sqlalchemy",),
     "docs/howto/deployment.md": ("langgraph.checkpoint.sqlite", "typer"),
-    "docs/howto/mcp.md": ("langchain_mcp_adapters",),
+    # The adapters need version 1 of mcp, the server of agents version 2: `make foreign` runs it.
+    "docs/howto/mcp.md": ("mcp.server.fastmcp", "langchain_mcp_adapters"),
     "docs/howto/web_service.md": ("fastapi",),
+    "docs/service/a2a.md": ("a2a",),
     "docs/service/ag_ui.md": ("ag_ui",),
+    "docs/service/mcp.md": ("mcp_types",),
     "docs/telemetry.md": ("opentelemetry.sdk",),
     "docs/tutorial.md": ("typer", "syrupy"),
 }

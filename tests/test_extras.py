@@ -68,6 +68,13 @@ def command(*words: str) -> str:
     return f"import sys; sys.argv[1:] = {words}; from agent_factory.cli import main; main()"
 
 
+SERVED = (
+    "from agent_factory.serve import Principal, create_app\n"
+    "from agent_factory.service import Service\n"
+    "from starlette.testclient import TestClient\n"
+    "app = create_app(Service('sqlite:///none.db'), lambda request: Principal('', 'ann'))\n"
+)
+
 DOORS = {
     (): {
         "from agent_factory.service import Service": "service",
@@ -109,11 +116,9 @@ DOORS = {
         "from agent_factory.serve import create_app": "serve",
     },
     ("serve",): {
-        "from agent_factory.serve import Principal, create_app\n"
-        "from agent_factory.service import Service\n"
-        "from starlette.testclient import TestClient\n"
-        "app = create_app(Service('sqlite:///none.db'), lambda request: Principal('', 'ann'))\n"
-        "raise RuntimeError(TestClient(app).post('/ag-ui/desk').text)": "ag-ui",
+        SERVED + "raise RuntimeError(TestClient(app).post('/ag-ui/desk').text)": "ag-ui",
+        SERVED + "raise RuntimeError(TestClient(app).post('/mcp').text)": "mcp",
+        SERVED + "raise RuntimeError(TestClient(app).post('/a2a/desk').text)": "a2a",
     },
 }
 """Code that needs an extra, and the extra, by the extras that are installed."""
@@ -264,7 +269,7 @@ def test_texts_install_extras_from_the_checkout() -> None:
 
 def test_the_readme_lists_each_extra_once() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([a-z-]+)` \|", readme, flags=re.M)
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \|", readme, flags=re.M)
     assert sorted(rows) == sorted(EXTRAS)
 
 

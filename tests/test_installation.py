@@ -26,6 +26,7 @@ call = {"name": "add", "args": {"a": 2, "b": 3}}
 agent = create_agent(ScriptedChatModel([[call], "It is 5."]), [add])
 assert agent.invoke({"messages": [("user", "?")]})["messages"][-1].text == "It is 5."
 """,
+    "a2a": "import agent_factory.serve.a2a.card, agent_factory.serve.a2a.endpoint",
     "ag-ui": "import agent_factory.serve.ag_ui.endpoint",
     "cli": """
 import subprocess, sys
@@ -48,6 +49,7 @@ from agent_factory.errors import require
 require("local", "LocalChatModel")
 import xllamacpp
 """,
+    "mcp": "import agent_factory.serve.mcp.endpoint",
     "metrics": """
 from agent_factory.serve import create_app
 from agent_factory.serve.metrics import export_metrics

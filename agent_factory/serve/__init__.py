@@ -1,4 +1,4 @@
-"""Serve the agents of a service over HTTP: LangGraph's API, AG-UI, OpenAI's chat completions.
+"""Serve the agents of a service over HTTP: LangGraph's API, AG-UI, chat completions, MCP, A2A.
 
 >>> from agent_factory.serve import create_app
 """

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
-from agent_factory.serve import ag_ui, langgraph, openai, openapi, pages
+from agent_factory.serve import a2a, ag_ui, langgraph, mcp, openai, openapi, pages
 from agent_factory.serve.errors import error_response, status_of, text_of
 from agent_factory.serve.health import health_routes
 from agent_factory.serve.json_response import JsonResponse
@@ -49,7 +49,7 @@ def create_app(
 ) -> Starlette:
     """An application that serves the agents of a service over HTTP.
 
-    Its clients speak LangGraph's API, AG-UI or OpenAI's chat completions.
+    Its clients speak LangGraph's API, AG-UI, OpenAI's chat completions, MCP or A2A.
 
     It starts no worker: call `service.start()`, or run workers elsewhere.
 
@@ -114,7 +114,9 @@ def create_app(
         return Route(route.path, serve, methods=list(route.methods or ()))
 
     open_api = [*health_routes(service, metrics_token), Route("/info", _info)]
-    api = [*langgraph.routes(service, hooks), *ag_ui.routes(service), *openai.routes(service)]
+    api = langgraph.routes(service, hooks)
+    for protocol in (ag_ui, openai, mcp, a2a):
+        api += protocol.routes(service)
     return Starlette(
         routes=[
             *open_api,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -70,32 +69,58 @@ _LONG = 100_000
 """Bytes of a body that is read in a thread."""
 
 
-async def read_body(request: Request, kind: type[Body]) -> Body:
-    """The body of a request.
+async def _content(request: Request) -> bytes:
+    """The body of a request, which is not parsed.
 
     Raises:
-        HTTPException: 422 if it is not what `kind` says. 415 if it is not sent as JSON: what a
-            page of another site sends without asking first never is.
+        HTTPException: 415 if it is not sent as JSON: what a page of another site sends without
+            asking first never is.
     """
     content = await request.body()
     # A form of another site can only send the types of forms. JSON makes a browser ask first.
     sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content and sent_as != "application/json":
         raise HTTPException(415, f"Send the body as application/json, not as {sent_as!r}.")
-    read = partial(_read, content or b"{}", kind)
-    # A long one takes up to seconds, in which other requests go on.
-    return read() if len(content) < _LONG else await run_in_threadpool(read)
+    return content
 
 
-def _read(content: bytes, kind: type[Body]) -> Body:
-    value = json_value("The body", content)
-    if (fault := json_fault(value)) is not None:
-        path, reason = fault
-        raise HTTPException(422, f"{place_of(path) or 'The body'} {reason}")
+async def read_json(request: Request) -> bytes:
+    """The body of a request, for a library that parses it.
+
+    Raises:
+        HTTPException: As `read_body` does.
+    """
+    content = await _content(request)
+    await _checked(content)
+    return content
+
+
+async def read_body(request: Request, kind: type[Body]) -> Body:
+    """The body of a request.
+
+    Raises:
+        HTTPException: 422 if it is not what `kind` says, or if it has a value that cannot be
+            stored. 415 if it is not sent as JSON.
+    """
+    value = await _checked(await _content(request))
     try:
         return kind.model_validate(value)
     except ValidationError as error:
         raise HTTPException(422, explained(error, kind, value)) from error
+
+
+async def _checked(content: bytes) -> object:
+    """The value of a body that is JSON which can be stored."""
+
+    def read() -> object:
+        value = json_value("The body", content or b"{}")
+        if (fault := json_fault(value)) is not None:
+            path, reason = fault
+            raise HTTPException(422, f"{place_of(path) or 'The body'} {reason}")
+        return value
+
+    # A long one takes up to seconds, in which other requests go on.
+    return read() if len(content) < _LONG else await run_in_threadpool(read)
 
 
 def json_value(name: str, content: str | bytes) -> object:

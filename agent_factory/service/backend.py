@@ -61,6 +61,7 @@ class RegisteredAgent:
 
     name: str
     graph: Graph
+    description: str
     review_within: float | None
     late: Late
     busy: Busy

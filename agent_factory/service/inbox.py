@@ -43,7 +43,7 @@ CLAIM_SECONDS = 900.0
 SYSTEM = "deadline"
 """Who decides if nobody does, in the audit."""
 
-Via = Literal["python", "cli", "page", "langgraph", "ag-ui", "openai", "deadline"]
+Via = Literal["python", "cli", "page", "langgraph", "ag-ui", "openai", "mcp", "a2a", "deadline"]
 """The way in that a decision has come by."""
 
 

@@ -112,6 +112,7 @@ class Service(ThreadService):
         name: str,
         agent: Graph,
         *,
+        description: str = "",
         review_within: str | float | None = None,
         late: Late = "reject",
         busy: Busy = "queue",
@@ -128,6 +129,8 @@ class Service(ThreadService):
             agent: What `create_agent` returns, or any compiled graph whose state has `messages`.
                 Its checkpointer is replaced by that of the service. If it has no store, it gets
                 that of the run's tenant.
+            description: What the agent does, for those who choose among agents: models that have
+                it as a tool of MCP, and agents that find it over A2A.
             review_within: How long a review may wait, in seconds or as "30m", "4h", "2d"; None
                 lets it wait without end.
             late: What happens then. "reject" rejects the call. "escalate" raises its priority,
@@ -177,6 +180,7 @@ class Service(ThreadService):
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=with_decisions(agent) if decisions else agent,
+            description=description,
             review_within=seconds_of("review_within", review_within),
             late=late,
             busy=busy,
@@ -202,6 +206,17 @@ class Service(ThreadService):
             ArgumentError: A part has a type that cannot be used.
         """
         return as_config(config, self._backend.agent(agent).configurable)
+
+    def description(self, agent: str) -> str:
+        """Description of an agent, as `add` has it.
+
+        Args:
+            agent: The name of the agent.
+
+        Raises:
+            NotFound: There is no such agent.
+        """
+        return self._backend.agent(agent).description
 
     def waiting(self, agent: str) -> Waiting:
         """Behaviour of a message to a thread that waits, unless `submit` says otherwise.

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot, StateUpdate
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 
 from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend
@@ -180,19 +180,51 @@ class ThreadService:
         delete_thread(self._backend, thread, tenant, by)
 
     def runs(
-        self, thread: str, *, tenant: str | None = None, limit: int = 50, offset: int = 0
+        self,
+        thread: str | None = None,
+        *,
+        tenant: str | None = None,
+        agent: str | None = None,
+        status: Collection[str] | None = None,
+        limit: int = 50,
+        offset: int = 0,
     ) -> list[Run]:
-        """The runs of a thread, the newest first.
+        """Runs, the newest first.
+
+        Args:
+            thread: Only those of this thread; None returns those of all threads.
+            tenant: Only those of this tenant.
+            agent: Only those of this agent.
+            status: Only those in one of these states, as `Run.status`. A run that is "held" is
+                found as "queued".
+            limit: The most to return.
+            offset: How many to leave out before them.
 
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
-        self.thread(thread, tenant=tenant)
-        query = select(runs.c.run_id).where(runs.c.thread_id == thread)
+        if thread is not None:
+            self.thread(thread, tenant=tenant)
+        query = select(runs.c.run_id, runs.c.thread_id)
+        query = query.where(*_run_filters(thread, tenant, agent, status))
         query = query.order_by(runs.c.seq.desc()).limit(limit).offset(offset)
         with self._backend.database.read() as connection:
-            ids = connection.execute(query).scalars().all()
-        return [Run(self._backend, run_id, thread) for run_id in ids]
+            rows = connection.execute(query).all()
+        return [Run(self._backend, row.run_id, row.thread_id) for row in rows]
+
+    def count_runs(
+        self,
+        thread: str | None = None,
+        *,
+        tenant: str | None = None,
+        agent: str | None = None,
+        status: Collection[str] | None = None,
+    ) -> int:
+        """Count the runs that `runs` finds with these arguments and no limit."""
+        query = select(func.count()).select_from(runs)
+        query = query.where(*_run_filters(thread, tenant, agent, status))
+        with self._backend.database.read() as connection:
+            return int(connection.execute(query).scalar_one())
 
     def held(self, thread: str, *, tenant: str | None = None) -> list[HeldMessage]:
         """Messages and forks that are held until the thread is decided about, in their order.
@@ -352,3 +384,11 @@ class ThreadService:
             ThreadBusy: A run works on the thread, or is queued for it.
         """
         return copy_thread(self._backend, thread, str(uuid4()), tenant, by)
+
+
+def _run_filters(
+    thread: str | None, tenant: str | None, agent: str | None, status: Collection[str] | None
+) -> list[ColumnElement[bool]]:
+    values = {"thread_id": thread, "tenant": tenant, "agent": agent}
+    filters = [runs.c[name] == value for name, value in values.items() if value is not None]
+    return filters if status is None else [*filters, runs.c.status.in_(status)]

@@ -20,9 +20,9 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    """The URL of the service of a module."""
-    with served(service) as url:
+def url(service: Service, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of the service of a module, with the options of the server that it names."""
+    with served(service, **getattr(request.module, "SERVER", {})) as url:
         yield url
 
 

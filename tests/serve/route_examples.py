@@ -77,6 +77,37 @@ AG_UI_ANSWER = {
     ],
 }
 
+
+def mcp(method: str, name: str = "echo", **params: Any) -> Sent:
+    """A request of MCP, in the version that asks users with its results."""
+    version, prefix = "2026-07-28", "io.modelcontextprotocol"
+    meta = {
+        f"{prefix}/protocolVersion": version,
+        f"{prefix}/clientCapabilities": {"elicitation": {"form": {}}},
+    }
+    headers = {**ACCEPT, "mcp-protocol-version": version, "mcp-method": method}
+    if method == "tools/call":
+        params["name"] = headers["mcp-name"] = name
+    return Sent(rpc(method, _meta=meta, **params), headers)
+
+
+def a2a(method: str, **params: Any) -> Sent:
+    """A request of A2A 1.0."""
+    return Sent(rpc(method, **params), {"A2A-Version": "1.0"})
+
+
+def said(text: str, **places: Any) -> dict[str, Any]:
+    """A message of A2A."""
+    return {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": text}], **places}
+
+
+def rpc(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+ACCEPT = {"accept": "application/json, text/event-stream"}
+FORMS = {"{digest}": {"action": "accept", "content": {"decision": "approve"}}}
+
 EXAMPLES: dict[str, list[Any]] = {
     "GET /ok": [None],
     "GET /info": [None],
@@ -131,6 +162,28 @@ EXAMPLES: dict[str, list[Any]] = {
     "POST /assistants": [{"graph_id": "echo", "metadata": {"topic": "own"}}],
     "POST /assistants/search": [{}, {"graph_id": "echo"}, {"metadata": {"topic": "own"}}],
     "POST /assistants/count": [{}],
+    "POST /mcp": [
+        Sent(rpc("tools/list"), ACCEPT),
+        mcp("tools/list"),
+        mcp("tools/call", arguments={"message": "Hi"}),
+        mcp("tools/call", arguments={"message": "Hi", "thread": "{thread}"}),
+        mcp("tools/call", "desk", arguments={"thread": "{waiting}"}),
+        mcp("tools/call", "desk", inputResponses=FORMS, requestState="{waiting_run}"),
+    ],
+    "GET /.well-known/agent-card.json": ["?agent=echo"],
+    "GET /a2a/{assistant}/.well-known/agent-card.json": [None],
+    "POST /a2a/{assistant}": [
+        a2a("SendMessage", message=said("Hi")),
+        a2a("SendStreamingMessage", message=said("Hi", contextId="{thread}")),
+        a2a("ListTasks", contextId="{thread}"),
+        a2a("ListTasks"),
+        a2a("GetTask", id="{run}"),
+        a2a("SubscribeToTask", id="{run}"),
+        a2a("CancelTask", id="{run}"),
+    ],
+    "POST /a2a/desk": [
+        a2a("SendMessage", message=said("approve", taskId="{waiting_run}")),
+    ],
     "GET /assistants/{assistant}": [None],
     "PATCH /assistants/{assistant}": [{"name": "Own"}],
     "POST /assistants/{assistant}/versions": [{}],
@@ -209,8 +262,10 @@ def examples(app: Starlette) -> Iterator[tuple[str, str, Any]]:
         known |= {f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"}}
     for route in refused_routes():
         known -= {f"{method} {route.path}" for method in route.methods or ()}
-    known = {key.replace("{model:path}", "{agent}") for key in known}
-    assert known == EXAMPLES.keys(), "Change route_examples.py."
+    # An assistant is a name of an agent, as are others.
+    known = {re.sub(r"\{(agent|model:path)\}", "{assistant}", key) for key in known}
+    # A task of A2A belongs to an agent, and this is another one than that of the other examples.
+    assert known == EXAMPLES.keys() - {"POST /a2a/desk"}, "Change route_examples.py."
     for key, bodies in EXAMPLES.items():
         method, path = key.split()
         for body in bodies:
@@ -280,7 +335,7 @@ def filled(example: Any, ids: Mapping[str, str]) -> Any:
             example = example.replace(f"{{{name}}}", value)
         return example
     if isinstance(example, dict):
-        return {key: filled(value, ids) for key, value in example.items()}
+        return {filled(key, ids): filled(value, ids) for key, value in example.items()}
     if isinstance(example, Sent):
         return Sent(filled(example.body, ids), filled(example.headers, ids))
     if isinstance(example, Form):

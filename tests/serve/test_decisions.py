@@ -34,6 +34,7 @@ from serve.refund_desk import (
     make_desk,
     make_service,
 )
+from serve.route_examples import a2a, mcp, said
 
 HI: Any = {"messages": [{"role": "user", "content": "Refund A1"}]}
 BY = "ann"
@@ -301,6 +302,45 @@ class AgUi(Way):
             raise Refused(answer.json()["detail"])
 
 
+class Mcp(Way):
+    """A form of MCP, as its user has filled it."""
+
+    def decide(self, decision: Any) -> Any:
+        parts = dict(decision) if isinstance(decision, dict) else {}
+        kind, action = parts.pop("type", None), parts.pop("edited_action", None)
+        message = parts.pop("message", None)
+        other_tool = action is not None and action["name"] != "refund"
+        if kind is None or parts or other_tool or not isinstance(message, str | None):
+            return INEXPRESSIBLE
+        if (message and kind not in ("reject", "respond")) or (action is None) == (kind == "edit"):
+            return INEXPRESSIBLE  # the form has these fields for other decisions
+        content = {"decision": kind, "message": message or ""}
+        if action is not None:
+            if "args" not in action:
+                return INEXPRESSIBLE
+            content["arguments"] = json.dumps(action["args"])
+        forms = {self.wait.digest: {"action": "accept", "content": content}}
+        sent = mcp("tools/call", self.mode, inputResponses=forms, requestState=self.wait.run)
+        answer = httpx.post(f"{self.url}/mcp", json=sent.body, headers=sent.headers, timeout=30)
+        result = answer.json()["result"]
+        if result.get("isError"):
+            raise Refused(result["content"][0]["text"])
+
+
+class A2a(Way):
+    """A message of A2A, with a whole decision as data."""
+
+    def decide(self, decision: Any) -> Any:
+        if not (isinstance(decision, dict) and "type" in decision):
+            return INEXPRESSIBLE
+        message = {**said("", taskId=self.wait.run), "parts": [{"data": decision}]}
+        sent = a2a("SendMessage", message=message)
+        path = f"{self.url}/a2a/{self.mode}"
+        answer = httpx.post(path, json=sent.body, headers=sent.headers, timeout=30).json()
+        if "error" in answer:
+            raise Refused(answer["error"]["message"])
+
+
 WAYS: dict[type[Way], str | None] = {
     Resume: None,
     AsyncResume: None,
@@ -314,6 +354,8 @@ WAYS: dict[type[Way], str | None] = {
     Sdk: "langgraph",
     Remote: "langgraph",
     AgUi: "ag-ui",
+    Mcp: "mcp",
+    A2a: "a2a",
 }
 """The ways in, and what the audit calls them."""
 

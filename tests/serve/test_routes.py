@@ -165,7 +165,9 @@ def things_of(service: Service, tenant: str) -> dict[str, str]:
         "run": run.id,
         "checkpoint": service.state(thread).config["configurable"]["checkpoint_id"],
         "waiting": waiting.thread_id,
+        "waiting_run": waiting.id,
         "wait": wait.id,
+        "digest": wait.digest,
         "approval": service.approvals(tenant=tenant)[0].id,
         "agent": "echo",
         "assistant": service.assistants(tenant).create("echo", metadata={"topic": word}).id,
@@ -272,7 +274,7 @@ def test_no_route_decides_for_somebody_who_may_not(world: World) -> None:
             refused += "may not decide about this call" in answer.text
     wait = world.service.inbox().get(ids["wait"])
     assert (wait.claimed_by, wait.decided_by) == (None, None)
-    assert refused == 8  # a way to decide more is one more
+    assert refused == 10  # a way to decide more is one more
 
 
 # Requests that nobody expects

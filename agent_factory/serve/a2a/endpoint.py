@@ -1,0 +1,255 @@
+"""The endpoint of A2A: JSON-RPC, as the SDK dispatches it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers import RequestHandler, validate_request_params
+from a2a.server.routes import DefaultServerCallContextBuilder, create_jsonrpc_routes
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+)
+from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
+from a2a.utils.errors import (
+    A2AError,
+    InternalError,
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_factory.errors import AgentFactoryError, ArgumentError, ReviewError
+from agent_factory.serve.a2a.messages import ID_PREFIX, to_decisions, to_langchain
+from agent_factory.serve.a2a.tasks import ENDED, STATES, Event, events_of, task_of
+from agent_factory.serve.chat_thread import ChatThread
+from agent_factory.serve.errors import status_of
+from agent_factory.serve.open_waits import open_waits
+from agent_factory.serve.security import logged_failure
+from agent_factory.service import NotFound, Run, Service, ThreadBusy
+
+
+def dispatcher_of(service: Service) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint of `POST /a2a/{agent}`."""
+    (route,) = create_jsonrpc_routes(
+        _Handler(service), "/a2a/{agent}", _ContextBuilder(), enable_v0_3_compat=True
+    )
+    endpoint: Callable[[Request], Awaitable[Response]] = route.endpoint
+    return endpoint
+
+
+class _ContextBuilder(DefaultServerCallContextBuilder):
+    """Context of a call that has the request, with its principal."""
+
+    def build(self, request: Request) -> ServerCallContext:
+        context = super().build(request)
+        context.state["request"] = request
+        return context
+
+
+@contextmanager
+def _a2a_errors(request: Request) -> Iterator[None]:
+    """Errors of the service as errors of A2A."""
+    try:
+        yield
+    except A2AError:
+        raise
+    except NotFound as error:
+        raise TaskNotFoundError(str(error)) from error
+    except (ArgumentError, ReviewError) as error:
+        raise InvalidParamsError(str(error)) from error
+    except Exception as error:
+        if isinstance(error, AgentFactoryError) and status_of(error) < 500:
+            raise UnsupportedOperationError(str(error)) from error
+        raise InternalError(logged_failure(request, error)[1]) from error
+
+
+class _Handler(RequestHandler):
+    """Answers calls of A2A from the service. Its tables are the only store of tasks."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @validate_request_params
+    async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
+        """Submit a message, or decide; return the task once it has ended or waits for input."""
+        request = context.state["request"]
+        with _a2a_errors(request):
+            run = await run_in_threadpool(self._begin, params, request)
+            if not params.configuration.return_immediately:
+                async for _ in events_of(self._service, request, run):
+                    pass
+            task = await run_in_threadpool(task_of, self._service, request, run)
+            return apply_history_length(task, params.configuration)
+
+    @validate_request_params
+    async def on_message_send_stream(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event]:
+        """Submit a message, or decide; stream the events of the task."""
+        request = context.state["request"]
+        with _a2a_errors(request):
+            run = await run_in_threadpool(self._begin, params, request)
+            async for event in events_of(self._service, request, run):
+                if isinstance(event, Task):
+                    event = apply_history_length(event, params.configuration)
+                yield event
+
+    @validate_request_params
+    async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
+        """The task as it is now."""
+        request = context.state["request"]
+        with _a2a_errors(request):
+            validate_history_length(params)
+            run = await run_in_threadpool(self._run, request, params.id)
+            task = await run_in_threadpool(task_of, self._service, request, run)
+            return apply_history_length(task, params)
+
+    @validate_request_params
+    async def on_list_tasks(
+        self, params: ListTasksRequest, context: ServerCallContext
+    ) -> ListTasksResponse:
+        """The tasks of an agent, the newest first."""
+        request = context.state["request"]
+        with _a2a_errors(request):
+            return await run_in_threadpool(self._list, params, request)
+
+    @validate_request_params
+    async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
+        """End a task."""
+        request = context.state["request"]
+        with _a2a_errors(request):
+            run = await run_in_threadpool(self._run, request, params.id)
+            status = await run_in_threadpool(lambda: run.status)
+            if status in ENDED:
+                raise TaskNotCancelableError(f"Task {run.id!r} has ended: it is {status}.")
+            await run.acancel(by=request.state.principal.name)
+            return await run_in_threadpool(task_of, self._service, request, run)
+
+    @validate_request_params
+    async def on_subscribe_to_task(
+        self, params: SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event]:
+        """The events of a task, from its beginning."""
+        request = context.state["request"]
+        with _a2a_errors(request):
+            run = await run_in_threadpool(self._run, request, params.id)
+            status = await run_in_threadpool(lambda: run.status)
+            if status in ENDED:
+                raise UnsupportedOperationError(f"Task {run.id!r} has ended: it is {status}.")
+            async for event in events_of(self._service, request, run):
+                yield event
+
+    async def _no_push(self, *_: Any) -> Any:
+        raise PushNotificationNotSupportedError  # clients subscribe to tasks instead
+
+    on_create_task_push_notification_config: Any = _no_push
+    on_get_task_push_notification_config: Any = _no_push
+    on_list_task_push_notification_configs: Any = _no_push
+    on_delete_task_push_notification_config: Any = _no_push
+
+    async def on_get_extended_agent_card(self, *_: Any) -> Any:
+        """Refuse: there is one card for all."""
+        raise UnsupportedOperationError("The card of the agent is the same for all.")
+
+    # Runs
+
+    def _run(self, request: Request, id: str) -> Run:
+        """The run of a task.
+
+        Raises:
+            TaskNotFoundError: There is none, or it belongs to another tenant or agent.
+        """
+        run = self._service.run(id, tenant=request.state.principal.tenant)
+        if run.info.agent != request.path_params["agent"]:
+            raise TaskNotFoundError(f"There is no task {id!r}.")
+        return run
+
+    def _begin(self, params: SendMessageRequest, request: Request) -> Run:
+        """Submit a message; one with a task decides about what that waits for."""
+        if params.configuration.HasField("task_push_notification_config"):
+            raise PushNotificationNotSupportedError
+        validate_history_length(params.configuration)
+        return (self._decide if params.message.task_id else self._submit)(params, request)
+
+    def _submit(self, params: SendMessageRequest, request: Request) -> Run:
+        message, principal = params.message, request.state.principal
+        thread = ChatThread.read(self._service, message.context_id or str(uuid4()), principal)
+        try:
+            return thread.submit(
+                self._service,
+                request.path_params["agent"],
+                {"messages": [to_langchain(message)]},
+                message_id=f"{ID_PREFIX}{message.message_id}",
+                again=None,
+                principal=principal,
+                waiting="reject",
+                stream={"messages"},
+            )
+        except ThreadBusy as error:
+            raise UnsupportedOperationError(
+                f"A task of context {message.context_id!r} has not ended or waits for input, so "
+                "the message was not taken. Send an answer with the taskId of that task."
+            ) from error
+
+    def _decide(self, params: SendMessageRequest, request: Request) -> Run:
+        message, principal = params.message, request.state.principal
+        run = self._run(request, message.task_id)
+        if message.context_id not in ("", run.thread_id):
+            text = f"Task {run.id!r} belongs to context {run.thread_id!r}."
+            raise InvalidParamsError(text)
+        waits = open_waits(self._service, run)
+        if not waits:
+            raise UnsupportedOperationError(
+                f"Task {run.id!r} is {run.status} and waits for no input. Send the message "
+                "without taskId to begin another task of the context."
+            )
+        inbox = self._service.inbox(principal.tenant, may_decide=request.state.may_decide)
+        inbox.decide_together(
+            to_decisions(message, waits), by=principal.name, roles=principal.roles, via="a2a"
+        )
+        return run
+
+    def _list(self, params: ListTasksRequest, request: Request) -> ListTasksResponse:
+        if params.HasField("status_timestamp_after"):
+            raise UnsupportedOperationError("Tasks cannot be listed by statusTimestampAfter.")
+        size = params.page_size if params.HasField("page_size") else DEFAULT_LIST_TASKS_PAGE_SIZE
+        validate_page_size(size)
+        validate_history_length(params)
+        if not (params.page_token or "0").isdecimal():
+            raise InvalidParamsError("pageToken must be the nextPageToken of another page.")
+        start = int(params.page_token or "0")
+        filters: dict[str, Any] = {
+            "tenant": request.state.principal.tenant,
+            "agent": request.path_params["agent"],
+        }
+        if params.status:
+            filters["status"] = [name for name, state in STATES.items() if state == params.status]
+        thread = params.context_id or None
+        total = self._service.count_runs(thread, **filters)
+        # A context that does not exist has no tasks; its thread would be NotFound.
+        runs = self._service.runs(thread, **filters, limit=size, offset=start) if total else []
+        end = start + size
+        return ListTasksResponse(
+            tasks=[
+                apply_history_length(task_of(self._service, request, run), params) for run in runs
+            ],
+            page_size=size,
+            total_size=total,
+            next_page_token=str(end) if end < total else "",
+        )

@@ -1,0 +1,120 @@
+"""Tasks of A2A: the runs of a service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from a2a.helpers import new_text_part
+from a2a.types import (
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from langchain_core.messages import AIMessage
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from agent_factory.serve.a2a.messages import (
+    agent_message,
+    artifacts_of,
+    text_artifact,
+    to_user_message,
+    waiting_message,
+)
+from agent_factory.serve.open_waits import inbox_of, open_waits
+from agent_factory.service import Run, RunCancelled, Service
+
+Event = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+STATES = {
+    "queued": TaskState.TASK_STATE_SUBMITTED,
+    "held": TaskState.TASK_STATE_SUBMITTED,
+    "running": TaskState.TASK_STATE_WORKING,
+    "waiting": TaskState.TASK_STATE_INPUT_REQUIRED,
+    "done": TaskState.TASK_STATE_COMPLETED,
+    "failed": TaskState.TASK_STATE_FAILED,
+    "cancelled": TaskState.TASK_STATE_CANCELED,
+}
+"""States of tasks by the status of the run."""
+
+ENDED = frozenset({"done", "failed", "cancelled"})
+
+
+def task_of(service: Service, request: Request, run: Run) -> Task:
+    """A run as a task, as it is now."""
+    info = run.info
+    state, message = STATES[info.status], None
+    if info.status == "waiting":
+        waits = open_waits(service, run)
+        if waits:
+            message = waiting_message(waits, inbox_of(request), run.id, run.thread_id)
+        else:  # somebody has decided meanwhile, so that the run continues
+            state = TaskState.TASK_STATE_WORKING
+    elif info.status == "failed":
+        # As the service writes it: the type of the error, and its text.
+        message = agent_message([new_text_part(str(info.error))], run.id, run.thread_id)
+    return Task(
+        id=run.id,
+        context_id=run.thread_id,
+        status=TaskStatus(state=state, message=message),
+        history=[to_user_message(message, run.id, run.thread_id) for message in run.messages],
+        artifacts=artifacts_of(run.result()) if info.status == "done" else [],
+    )
+
+
+async def events_of(service: Service, request: Request, run: Run) -> AsyncIterator[Event]:
+    """What a run does, until it has ended or waits for input. The first event is its task."""
+    task = await run_in_threadpool(task_of, service, request, run)
+    yield task
+    if run_status(task) in (*ENDED, "waiting"):
+        return
+    names: Any = {"task_id": run.id, "context_id": run.thread_id}
+    working = TaskStatus(state=TaskState.TASK_STATE_WORKING)
+    has_begun = False
+    texts: set[str] = set()  # the artifacts that have begun
+    while True:
+        try:
+            async for part in run.astream():
+                if part["type"] == "waiting_for":
+                    text = new_text_part(part["data"]["text"])
+                    status = TaskStatus(
+                        state=TaskState.TASK_STATE_SUBMITTED,
+                        message=agent_message([text], run.id, run.thread_id),
+                    )
+                    yield TaskStatusUpdateEvent(**names, status=status)
+                    continue
+                if not has_begun:
+                    has_begun = True
+                    yield TaskStatusUpdateEvent(**names, status=working)
+                # What agents inside the agent say is not shown.
+                if part["type"] != "messages" or part["ns"]:
+                    continue
+                message = part["data"][0]
+                if isinstance(message, AIMessage) and message.text:
+                    id = str(message.id)
+                    yield TaskArtifactUpdateEvent(
+                        **names, artifact=text_artifact(id, message.text), append=id in texts
+                    )
+                    texts.add(id)
+        except RunCancelled:
+            pass
+        task = await run_in_threadpool(task_of, service, request, run)
+        # It is another status if somebody has decided meanwhile, so that the run continues.
+        if run_status(task) in (*ENDED, "waiting"):
+            break
+    ids = [artifact.artifact_id for artifact in task.artifacts]
+    # Those before belong to an earlier stream of the task, which ended where it waited.
+    start = next((at for at, id in enumerate(ids) if id in texts), 0)
+    for artifact in task.artifacts[start:]:
+        # Structured output, and a text that was not streamed or whose stream was deleted.
+        if artifact.artifact_id not in texts:
+            yield TaskArtifactUpdateEvent(**names, artifact=artifact, last_chunk=True)
+    yield TaskStatusUpdateEvent(**names, status=task.status)
+
+
+def run_status(task: Task) -> str:
+    """The status of the run that a task shows."""
+    return next(status for status, state in STATES.items() if state == task.status.state)

@@ -1,0 +1,241 @@
+"""The endpoint of MCP: streamable HTTP, without sessions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+from uuid import uuid4
+
+import anyio
+from langchain_core.messages import HumanMessage
+from mcp import MCPError
+from mcp.server import Server, ServerRequestContext
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve.body import read_json
+from agent_factory.serve.chat_thread import ChatThread
+from agent_factory.serve.errors import status_of
+from agent_factory.serve.mcp.elicitation import forms_for, takes_forms, to_decision
+from agent_factory.serve.mcp.tools import (
+    ToolInput,
+    agents_by_tool,
+    answer_of,
+    error_result,
+    progress_of,
+    to_tool,
+    waiting_result,
+)
+from agent_factory.serve.mistakes import explained
+from agent_factory.serve.open_waits import inbox_of, open_waits
+from agent_factory.serve.security import logged_failure
+from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
+
+Context = ServerRequestContext[Any, Request]
+
+
+async def respond(service: Service, request: Request) -> Response:
+    """`POST /mcp`."""
+    # Read here, where a body that is too long is answered with 413.
+    return _McpResponse(_server(service), request, await read_json(request))
+
+
+class _McpResponse(Response):
+    """The response that the server of the SDK makes."""
+
+    def __init__(self, server: Server[Any], request: Request, body: bytes) -> None:
+        super().__init__()
+        self._server, self._request, self._unread = server, request, [body]
+        self._size = len(body)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # A manager for each request keeps no sessions, so that each process of a server can
+        # answer each request; one for all requests would need the lifespan of the application,
+        # which is not run where it is mounted in another one.
+        manager = StreamableHTTPSessionManager(
+            self._server, stateless=True, max_request_body_size=max(self._size, 1)
+        )
+        async with manager.run():
+            await manager.handle_request(scope, self._receive, send)
+
+    async def _receive(self) -> Message:
+        """The body that was read, and then what the client does."""
+        if self._unread:
+            return {"type": "http.request", "body": self._unread.pop(), "more_body": False}
+        message = await self._request.receive()
+        # A server that shuts down cancels requests as well, and their runs go on elsewhere.
+        self._request.state.has_gone = message["type"] == "http.disconnect"
+        return message
+
+
+def _server(service: Service) -> Server[Any]:
+    async def list_tools(_: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
+        agents = agents_by_tool(service)
+        return ListToolsResult(tools=[to_tool(service, *names) for names in agents.items()])
+
+    async def call_tool(
+        context: Context, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        agents = agents_by_tool(service)
+        if params.name not in agents:
+            text = f"There is no tool {params.name!r}. There are: {', '.join(agents)}."
+            raise MCPError(INVALID_PARAMS, text)
+        assert context.request is not None  # all requests come over HTTP
+        call = _Call(service, agents[params.name], context, context.request)
+        try:
+            return await call.result(params)
+        except HTTPException as error:
+            return error_result(error.detail)
+        except (RunFailed, RunCancelled) as error:
+            return error_result(str(error))
+        except Exception as error:
+            if isinstance(error, AgentFactoryError) and status_of(error) < 500:
+                return error_result(str(error))
+            return error_result(logged_failure(context.request, error)[1])
+
+    return Server(
+        "agent-factory",
+        version=version("agent-factory"),
+        instructions="Each tool is an agent. It may wait for a person before it acts.",
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+@dataclass
+class _Call:
+    """A call of a tool, and the run that answers it."""
+
+    service: Service
+    agent: str
+    context: Context
+    request: Request
+    steps: int = 0
+    """How much progress was reported so far."""
+
+    async def result(self, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        """The result; or forms for the user, whose answers come with the same call again."""
+        responses = params.input_responses or {}
+        answers = {
+            digest: part for digest, part in responses.items() if isinstance(part, ElicitResult)
+        }
+        # Without a shield, nobody would end the run of a client that goes away just now.
+        with anyio.CancelScope(shield=True):
+            if params.request_state is None:
+                run = await run_in_threadpool(self._submit, params.arguments or {})
+            else:
+                run = await run_in_threadpool(self._decide, params.request_state, answers)
+        try:
+            waits = await self._follow(run)
+        except anyio.get_cancelled_exc_class():
+            # Since 2026-07-28, this is how clients end calls. One that only reads ends nothing.
+            is_modern = self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
+            begins = params.request_state or (params.arguments or {}).get("message")
+            if is_modern and begins and getattr(self.request.state, "has_gone", False):
+                with anyio.CancelScope(shield=True):
+                    await run.acancel(by=self.request.state.principal.name)
+            raise
+        if not waits:
+            return answer_of(run, await run.aresult())
+        # Only since 2026-07-28 does each request say what its client can do.
+        asks = takes_forms(self.context.session.client_capabilities)
+        # A user who has not answered is not asked again.
+        asks = asks and all(part.action == "accept" for part in answers.values())
+        if asks and (forms := await run_in_threadpool(forms_for, self.request, waits)):
+            # The state is not signed: what comes back is checked as any other request.
+            return InputRequiredResult(input_requests=forms, request_state=run.id)
+        return waiting_result(run, waits, inbox_of(self.request))
+
+    def _submit(self, arguments: Mapping[str, Any]) -> Run:
+        """Submit a message, or return the last run of the thread."""
+        content = json.dumps(arguments).encode()
+        try:
+            tool_input = ToolInput.model_validate_json(content)
+        except ValidationError as error:
+            raise HTTPException(422, explained(error, ToolInput, content)) from error
+        if not tool_input.message and not tool_input.thread:
+            raise HTTPException(422, "message is missing.")
+        principal = self.request.state.principal
+        thread = ChatThread.read(self.service, tool_input.thread or str(uuid4()), principal)
+        try:
+            run = thread.submit(
+                self.service,
+                self.agent,
+                {"messages": [HumanMessage(tool_input.message)] if tool_input.message else []},
+                message_id=uuid4().hex,
+                again=None,
+                principal=principal,
+                waiting="reject",
+                stream={"messages"},
+            )
+        except ThreadBusy as error:
+            raise HTTPException(
+                409,
+                f"Thread {tool_input.thread!r} waits for a person or works on another message, so "
+                "this one was not taken. Call the tool without a message to read its answer.",
+            ) from error
+        return self._checked(run)
+
+    def _decide(self, run_id: str, answers: Mapping[str, ElicitResult]) -> Run:
+        """Decide with the forms that the user has filled."""
+        principal, may_decide = self.request.state.principal, self.request.state.may_decide
+        run = self._checked(self.service.run(run_id, tenant=principal.tenant))
+        # By digest, which names the call that the user has seen. What somebody else has decided
+        # meanwhile is not here any more.
+        waits = {wait.digest: wait for wait in open_waits(self.service, run)}
+        decisions = {
+            waits[digest].id: to_decision(waits[digest], answer.content or {})
+            for digest, answer in answers.items()
+            if answer.action == "accept" and digest in waits
+        }
+        if decisions:
+            inbox = self.service.inbox(principal.tenant, may_decide=may_decide)
+            inbox.decide_together(decisions, by=principal.name, roles=principal.roles, via="mcp")
+        return run
+
+    def _checked(self, run: Run) -> Run:
+        """A run, if it is of this agent."""
+        if run.info.agent != self.agent:
+            raise NotFound(f"run {run.id!r}", f"is not a run of {self.agent!r}.")
+        return run
+
+    async def _follow(self, run: Run) -> list[Wait]:
+        """Report what a run does until it has ended, or waits; then return what for.
+
+        Raises:
+            RunFailed: It has failed.
+            RunCancelled: It was cancelled.
+        """
+        while True:
+            end: Mapping[str, Any] = {}
+            async for part in run.astream():
+                end = part["data"] if part["type"] == "end" else end
+                for text in progress_of(part):
+                    self.steps += 1
+                    await self.context.session.report_progress(self.steps, message=text)
+            if end["status"] == "failed":
+                raise RunFailed(f"run {run.id!r}", f"has failed: {end['error']}.")
+            if end["status"] == "done":
+                return []
+            # There are none if somebody has decided meanwhile, so that the run continues.
+            if waits := await run_in_threadpool(open_waits, self.service, run):
+                return waits

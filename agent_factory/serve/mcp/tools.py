@@ -1,0 +1,124 @@
+"""Agents as tools of MCP: their names, their input, their results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from mcp_types import CallToolResult, TextContent, Tool
+from pydantic import Field
+
+from agent_factory.serve.body import StrictBody
+from agent_factory.serve.json_response import to_json
+from agent_factory.serve.open_waits import wait_data, waits_text
+from agent_factory.service import Run, Service, Wait
+
+
+class ToolInput(StrictBody):
+    """Arguments of a tool that is an agent."""
+
+    message: str = Field(
+        default="",
+        description="What to say to the agent. Leave it out, with a thread that waited for a "
+        "person, to read the answer.",
+    )
+    thread: str = Field(
+        default="",
+        description="The thread of an earlier result, to continue that conversation. Leave it "
+        "out to begin a new one.",
+    )
+
+
+OUTPUT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "thread": {"type": "string", "description": "Pass it to continue the conversation."},
+        "status": {
+            "enum": ["done", "waiting"],
+            "description": "'waiting': the agent goes on once a person has decided.",
+        },
+        "answer": {"type": "string"},
+        "structured_response": {"description": "The structured output of the agent, if it has one"},
+        "waits": {"type": "array", "items": {"type": "object"}},
+    },
+    "required": ["thread", "status"],
+}
+"""Structured content of a result."""
+
+
+def agents_by_tool(service: Service) -> dict[str, str]:
+    """The names of the agents, by the names of their tools.
+
+    MCP takes letters, digits, "_", "-" and "." only, and 128 of them.
+    """
+    tools: dict[str, str] = {}
+    for agent in service.agents:
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", agent)[:120]
+        # Two names of agents may differ only in what MCP does not take.
+        number = 2
+        unique = name
+        while unique in tools:
+            unique, number = f"{name}_{number}", number + 1
+        tools[unique] = agent
+    return tools
+
+
+def to_tool(service: Service, name: str, agent: str) -> Tool:
+    """An agent as a tool."""
+    return Tool(
+        name=name,
+        title=agent,
+        description=service.description(agent) or f"Ask the agent {agent!r}.",
+        input_schema=ToolInput.model_json_schema(),
+        output_schema=OUTPUT_SCHEMA,
+    )
+
+
+def answer_of(run: Run, values: Mapping[str, Any]) -> CallToolResult:
+    """The result of a run that is done."""
+    messages = values.get("messages", ())
+    last = next((item for item in reversed(messages) if isinstance(item, AIMessage)), None)
+    text = "" if last is None else last.text
+    content = {"thread": run.thread_id, "status": "done", "answer": text}
+    if "structured_response" in values:
+        content["structured_response"] = json.loads(to_json(values["structured_response"]))
+    return CallToolResult(content=[TextContent(text=text)], structured_content=content)
+
+
+def waiting_result(run: Run, waits: Sequence[Wait], inbox: str) -> CallToolResult:
+    """The result of a run that waits for a person, who decides in the inbox."""
+    text = (
+        f"{waits_text(waits, inbox)}\n"
+        f"Then call this tool again with thread {run.thread_id!r} and no message."
+    )
+    content = {
+        "thread": run.thread_id,
+        "status": "waiting",
+        "waits": [wait_data(wait, inbox) for wait in waits],
+    }
+    return CallToolResult(content=[TextContent(text=text)], structured_content=content)
+
+
+def error_result(text: str) -> CallToolResult:
+    """A result that says why the tool has failed, for the model that called it."""
+    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
+def progress_of(part: Mapping[str, Any]) -> Iterator[str]:
+    """What a part of a run's stream reports to a client as progress."""
+    if part["type"] == "waiting_for":
+        yield part["data"]["text"]
+    # What agents inside the agent do is not shown.
+    elif part["type"] == "messages" and not part["ns"]:
+        message = part["data"][0]
+        if isinstance(message, ToolMessage):
+            yield f"{message.name} has a result."
+        elif isinstance(message, AIMessage):
+            # Of the pieces of a call, the first has its name.
+            pieces = message.tool_call_chunks if isinstance(message, AIMessageChunk) else ()
+            for call in pieces or message.tool_calls:
+                if call["name"]:
+                    yield f"{call['name']} is called."

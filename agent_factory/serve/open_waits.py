@@ -1,0 +1,68 @@
+"""What threads wait for, as clients of their agents see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.requests import Request
+
+from agent_factory.serve.json_response import time_text, to_json
+from agent_factory.service import Run, Service, Wait
+from agent_factory.service.inbox import is_reviewer
+
+
+def open_waits(service: Service, run: Run) -> list[Wait]:
+    """The undecided waits of a run."""
+    waits = service.inbox().waits(thread=run.thread_id, limit=1000)
+    return [wait for wait in waits if wait.run == run.id]
+
+
+def may_decide_about(request: Request, wait: Wait) -> bool:
+    """Return True if the one who makes a request may decide about a wait, if it is not claimed."""
+    principal, may_decide = request.state.principal, request.state.may_decide
+    is_theirs = is_reviewer(wait.reviewers, principal.name, principal.roles)
+    return is_theirs and (may_decide is None or may_decide(wait))
+
+
+def inbox_of(request: Request) -> str:
+    """The URL of the inbox."""
+    return f"{request.base_url}inbox"
+
+
+def waits_text(waits: Iterable[Wait], inbox: str) -> str:
+    """Describe waits, in a line for each, with its page in the inbox."""
+    lines = ["This conversation waits for a person, and goes on once they have decided:"]
+    for wait in waits:
+        asks = "asks a question" if wait.kind == "question" else "waits for a review"
+        lines.append(f"- {wait.tool} {asks}: {inbox}/{wait.id}")
+    return "\n".join(lines)
+
+
+def question_text(wait: Wait) -> str:
+    """The question of a wait, in words for a person."""
+    if wait.kind == "question":
+        return wait.question if isinstance(wait.question, str) else to_json(wait.question)
+    call = f"{wait.tool}({to_json(wait.args)})"
+    if not isinstance(wait.question, str):
+        return f"May {call} run?"
+    # What a description says by default is the call itself.
+    return wait.question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0] + f"\n{call}"
+
+
+def wait_data(wait: Wait, inbox: str) -> dict[str, Any]:
+    """A wait as JSON, for programs."""
+    data = {
+        "id": wait.id,
+        "tool": wait.tool,
+        "kind": wait.kind,
+        "args": wait.args,
+        "question": wait.question,
+        "allowed": wait.allowed,
+        "url": f"{inbox}/{wait.id}",
+        "expires_at": None if wait.deadline is None else time_text(wait.deadline),
+    }
+    # Through JSON, since arguments may have values that JSON does not know.
+    plain: dict[str, Any] = json.loads(to_json(data))
+    return plain

@@ -1,0 +1,412 @@
+"""Agents as tools of MCP, with its official client over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import httpx2
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult
+
+from agent_factory import ToolRuntime, create_agent
+from agent_factory.serve import RateLimit
+from agent_factory.serve.mcp import endpoint
+from agent_factory.service import Service
+from agent_factory.testing import ScriptedChatModel
+from serve.accounts import (
+    GATE,
+    Bill,
+    add_gated,
+    decided_meanwhile,
+    statuses,
+    until,
+    who,
+)
+from serve.accounts import SERVER as SERVER
+from serve.agents import caller, chat_service, pay
+from servers import served
+
+LEGACY = "legacy"
+"""The protocol before 2026-07-28, which begins with a handshake."""
+
+
+def delegate(runtime: ToolRuntime) -> str:
+    """Ask an agent inside, which calls a tool."""
+    inner = create_agent(caller("pay", euros=1), [pay])
+    answer = inner.invoke({"messages": [HumanMessage("Pay")]}, runtime.config)
+    return str(answer["messages"][-1].text)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with chat_service(tmp_path_factory.mktemp("mcp")) as service:
+        service.add("described", create_agent(caller("pay", euros=5), [pay]), description="Pays.")
+        add_gated(service)
+        service.add("manager", create_agent(caller("delegate"), [delegate]))
+        service.add("a/b", create_agent(ScriptedChatModel([])))
+        service.add("a:b", create_agent(ScriptedChatModel([])))
+        bill = AIMessage("", tool_calls=[{"name": "Bill", "args": {"euros": 7}, "id": "b"}])
+        service.add("biller", create_agent(ScriptedChatModel([bill] * 9), response_format=Bill))
+        yield service
+
+
+@asynccontextmanager
+async def connected(
+    url: str, by: str = "ann@acme", role: str = "accounting", **options: Any
+) -> AsyncIterator[Client]:
+    """A client of somebody."""
+    headers = {"x-user": by, "x-role": role}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http), **options) as client,
+    ):
+        yield client
+
+
+async def call(
+    url: str,
+    tool: str,
+    by: str = "ann@acme",
+    role: str = "accounting",
+    mode: str = "auto",
+    answer: Any = None,
+    **arguments: Any,
+) -> CallToolResult:
+    """The result of a tool, in another connection."""
+    options = {} if answer is None else {"elicitation_callback": answer}
+    async with connected(url, by, role, mode=mode, **options) as client:
+        return await client.call_tool(tool, arguments)
+
+
+def text(result: CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if block.type == "text")
+
+
+class Person:
+    """A user who fills each form in the same way."""
+
+    def __init__(self, action: Any = "accept", **content: Any) -> None:
+        self.action, self.content = action, content
+        self.forms: list[ElicitRequestFormParams] = []
+
+    async def __call__(self, context: Any, params: Any) -> ElicitResult:
+        self.forms.append(params)
+        content = self.content if self.action == "accept" else None
+        return ElicitResult(action=self.action, content=content)
+
+
+@pytest.mark.parametrize("mode", ["auto", LEGACY])
+async def test_each_agent_is_a_tool(url: str, service: Service, mode: str) -> None:
+    async with connected(url, mode=mode) as client:
+        tools = {tool.title: tool for tool in (await client.list_tools()).tools}
+    assert tools.keys() == service.agents.keys()
+    assert tools["described"].description == "Pays."
+    assert "'echo'" in str(tools["echo"].description)
+    assert tools["echo"].input_schema["properties"].keys() == {"message", "thread"}
+    names = [tools[agent].name for agent in ("desk now", "a/b", "a:b")]
+    assert names == ["desk_now", "a_b", "a_b_2"]
+
+
+@pytest.mark.parametrize("mode", ["auto", LEGACY])
+async def test_a_conversation(url: str, service: Service, mode: str) -> None:
+    first = await call(url, "echo", message="Hi", mode=mode)
+    assert (text(first), first.is_error) == ("You said: Hi", False)
+    content = first.structured_content
+    assert (content["status"], content["answer"]) == ("done", "You said: Hi")
+    second = await call(url, "echo", message="More", thread=content["thread"], mode=mode)
+    assert second.structured_content["thread"] == content["thread"]
+    messages = service.state(content["thread"], tenant="acme").values["messages"]
+    assert [message.text for message in messages] == [
+        "Hi",
+        "You said: Hi",
+        "More",
+        "You said: More",
+    ]
+
+
+async def test_structured_output_is_structured_content(url: str) -> None:
+    result = await call(url, "biller", message="Pay")
+    assert result.structured_content["structured_response"] == {"euros": 7}
+
+
+async def test_a_private_part_of_the_state_stays_on_the_server(url: str) -> None:
+    result = await call(url, "notes", message="Note it")
+    assert "hidden" not in result.model_dump_json()
+
+
+@pytest.mark.parametrize("mode", ["auto", LEGACY])
+async def test_progress(url: str, mode: str) -> None:
+    seen: list[tuple[float, str | None]] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, message))
+
+    async with connected(url, mode=mode) as client:
+        result = await client.call_tool("payer", {"message": "Pay"}, progress_callback=note)
+    assert text(result) == "Done: Paid 5."
+    assert seen == [(1, "pay is called."), (2, "pay has a result.")]
+
+
+async def test_what_agents_inside_do_is_not_reported(url: str) -> None:
+    seen: list[str | None] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(message)
+
+    async with connected(url) as client:
+        await client.call_tool("manager", {"message": "Pay"}, progress_callback=note)
+    assert seen == ["delegate is called.", "delegate has a result."]
+
+
+# Reviews
+
+
+async def test_a_review_is_asked_where_the_client_shows_forms(url: str, service: Service) -> None:
+    ann = Person(decision="approve", arguments='{"euros": 5}', message="")
+    result = await call(url, "desk", message="Pay", answer=ann)
+    assert text(result) == "Done: Paid 5."
+    (form,) = ann.forms
+    assert "pay" in form.message
+    assert '"euros":5' in form.message
+    fields = form.requested_schema["properties"]
+    assert fields["decision"]["enum"] == ["approve", "edit", "reject", "respond"]
+    entry, *_ = service.inbox("acme").audit(thread=result.structured_content["thread"])
+    assert (entry.who, entry.what, entry.detail["via"]) == ("ann@acme", "approve", "mcp")
+
+
+@pytest.mark.parametrize(
+    ("form", "answer"),
+    [
+        ({"decision": "edit", "arguments": '{"euros": 3}'}, "Done: Paid 3."),
+        ({"decision": "reject", "message": "Too much."}, "Too much."),
+        ({"decision": "respond", "message": "Paid by cash."}, "Done: Paid by cash."),
+    ],
+)
+async def test_what_the_user_decides_is_what_happens(url: str, form: Any, answer: str) -> None:
+    assert answer in text(await call(url, "desk", message="Pay", answer=Person(**form)))
+
+
+async def test_a_question_is_answered_with_a_text(url: str) -> None:
+    ann = Person(answer="green tea")
+    assert text(await call(url, "asker", message="Ask", answer=ann)) == "Done: They said green tea."
+    assert '"about":"tea"' in ann.forms[0].message
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_who_does_not_answer_is_asked_once_and_the_thread_waits(
+    url: str, service: Service, action: str
+) -> None:
+    ann = Person(action)
+    result = await call(url, "desk", message="Pay", answer=ann)
+    assert len(ann.forms) == 1
+    assert result.structured_content["status"] == "waiting"
+    thread = result.structured_content["thread"]
+    (wait,) = service.inbox("acme").waits(thread=thread)
+    assert f"{url}/inbox/{wait.id}" in text(result)
+    # The same call without a message asks again.
+    ann = Person(decision="approve")
+    assert text(await call(url, "desk", thread=thread, answer=ann)) == "Done: Paid 5."
+
+
+async def test_a_client_without_forms_reads_where_to_decide(url: str, service: Service) -> None:
+    for mode, answer in (("auto", None), (LEGACY, Person(decision="approve"))):
+        result = await call(url, "desk", message="Pay", mode=mode, answer=answer)
+        content = result.structured_content
+        assert content["status"] == "waiting"
+        (wait,) = content["waits"]
+        assert (wait["tool"], wait["args"]) == ("pay", {"euros": 5})
+        assert wait["url"] == f"{url}/inbox/{wait['id']}"
+        assert wait["url"] in text(result)
+        refused = await call(url, "desk", message="And?", thread=content["thread"], mode=mode)
+        assert refused.is_error
+        assert "waits for a person" in text(refused)
+        service.decide(wait["id"], "approve", by="bob", tenant="acme")
+        later = await call(url, "desk", thread=content["thread"], mode=mode)
+        assert text(later) == "Done: Paid 5."
+
+
+async def test_a_decision_that_is_refused_changes_nothing(url: str, service: Service) -> None:
+    for form, reason in (
+        ({"decision": "edit", "arguments": "five"}, "must be JSON"),
+        ({"decision": "edit", "arguments": '{"euro": 5}'}, "did you mean 'euros'?"),
+    ):
+        result = await call(url, "desk", message="Pay", answer=Person(**form))
+        assert result.is_error
+        assert reason in text(result)
+    assert len(service.inbox("acme").waits(agent="desk", tool="pay")) >= 2
+
+
+async def test_who_may_not_decide_is_not_asked(url: str, service: Service) -> None:
+    eve = Person(decision="approve")
+    result = await call(url, "desk", message="Pay", role="intern", answer=eve)
+    assert result.structured_content["status"] == "waiting"
+    assert eve.forms == []
+
+
+async def test_what_somebody_has_claimed_is_not_asked(url: str, service: Service) -> None:
+    thread = (await call(url, "desk", message="Pay")).structured_content["thread"]
+    (wait,) = service.inbox("acme").waits(thread=thread)
+    service.inbox("acme").claim(wait.id, by="bob@acme")
+    ann = Person(decision="approve")
+    result = await call(url, "desk", thread=thread, answer=ann)
+    assert (result.structured_content["status"], ann.forms) == ("waiting", [])
+    bob = Person(decision="approve")
+    assert text(await call(url, "desk", "bob@acme", thread=thread, answer=bob)) == "Done: Paid 5."
+
+
+async def test_a_run_that_somebody_decides_about_meanwhile_is_followed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(message)
+
+    monkeypatch.setattr(endpoint, "open_waits", decided_meanwhile())
+    async with connected(url) as client:
+        result = await client.call_tool("desk", {"message": "Pay"}, progress_callback=note)
+    assert text(result) == "Done: Paid 5."
+    assert seen == ["pay is called.", "pay has a result."]
+
+
+async def test_answers_of_others_decide_nothing(url: str, service: Service) -> None:
+    """What comes back with the answer is sent by the client, and may be made up."""
+    result = await call(url, "desk", message="Pay")
+    (wait,) = service.inbox("acme").waits(thread=result.structured_content["thread"])
+    answers: Any = {wait.digest: ElicitResult(action="accept", content={"decision": "approve"})}
+
+    async def retry(
+        tool: str, by: str, role: str = "accounting", forms: Any = answers
+    ) -> CallToolResult:
+        async with connected(url, by, role) as client:
+            return await client.session.call_tool(
+                tool, {}, input_responses=forms, request_state=wait.run
+            )
+
+    for attempt, reason in (
+        (("desk", "eve@other"), "does not exist"),
+        (("desk", "eve@other", "accounting", {}), "does not exist"),  # who only reads
+        (("echo", "ann@acme"), "is not a run of 'echo'"),
+        (("desk", "ann@acme", "intern"), "may not decide"),
+    ):
+        refused = await retry(*attempt)
+        assert refused.is_error
+        assert reason in text(refused)
+    assert service.inbox("acme").get(wait.id).decided_at is None
+    # A client that sends its answer twice has decided once.
+    for _ in range(2):
+        assert text(await retry("desk", "ann@acme")) == "Done: Paid 5."
+
+
+# Errors, and who may do what
+
+
+@pytest.mark.parametrize("mode", ["auto", LEGACY])
+async def test_errors_are_results_that_the_model_reads(url: str, mode: str) -> None:
+    for arguments, reason in (
+        ({}, "message is missing."),
+        ({"message": 3}, "message must be a string, got 3."),
+        ({"message": "Hi", "thred": "t"}, "thred is not supported by this server. Did you mean"),
+        ({"message": "fail"}, "the model is out of order"),
+        ({"thread": "t-unknown"}, "messages must have a message of the user"),
+    ):
+        result = await call(url, "echo", mode=mode, **arguments)
+        assert result.is_error, arguments
+        assert reason in text(result), arguments
+    async with connected(url, mode=mode) as client:
+        with pytest.raises(MCPError, match=r"There is no tool 'ech'\. There are: echo, "):
+            await client.call_tool("ech", {"message": "Hi"})
+
+
+async def test_a_failure_of_the_server_keeps_its_details(
+    url: str, service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("secret of the server")
+
+    monkeypatch.setattr(service, "submit", broken)
+    result = await call(url, "echo", message="Hi")
+    assert result.is_error
+    assert "The server has failed. Its log says why" in text(result)
+    assert "secret" not in text(result)
+    assert "secret of the server" in caplog.text
+
+
+async def test_a_thread_of_another_tenant_does_not_exist(url: str) -> None:
+    thread = (await call(url, "echo", message="Hi")).structured_content["thread"]
+    for arguments in ({"thread": thread}, {"thread": thread, "message": "Hi"}):
+        result = await call(url, "echo", by="eve@other", **arguments)
+        assert result.is_error
+        assert "You said" not in text(result)
+
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"authorization": "Bearer nobody"}, 401),
+        ({"origin": "https://evil.example.com"}, 403),
+        ({"content-type": "text/plain"}, 415),
+    ],
+)
+def test_requests_are_checked_as_all_others(url: str, headers: Any, status: int) -> None:
+    answer = httpx.post(f"{url}/mcp", json=INITIALIZE, headers={**ACCEPT, **headers})
+    assert answer.status_code == status, answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_limits_hold(service: Service) -> None:
+    limit = RateLimit(principal=2, address=1000)
+    with served(service, authenticate=who, rate_limit=limit, body_limit=1000) as url:
+        large = {**INITIALIZE, "x": "x" * 1000}
+        statuses = [
+            httpx.post(f"{url}/mcp", json=body, headers=ACCEPT).status_code
+            for body in (INITIALIZE, large, INITIALIZE)
+        ]
+    assert statuses == [200, 413, 429]
+
+
+@pytest.mark.parametrize(
+    ("mode", "begins", "status"),
+    [("auto", True, "cancelled"), (LEGACY, True, "done"), ("auto", False, "done")],
+)
+async def test_a_client_that_goes_away_ends_the_run_that_it_has_begun(
+    url: str, service: Service, mode: str, begins: bool, status: str
+) -> None:
+    """As MCP says since 2026-07-28; before, a cut connection ended nothing."""
+    GATE.clear()
+    thread = uuid4().hex
+    arguments = {"message": "Hi"} if begins else {}
+    if not begins:
+        service.submit("gated", thread=thread, message="Hi", tenant="acme")
+    task = asyncio.ensure_future(call(url, "gated", mode=mode, thread=thread, **arguments))
+    await until(lambda: statuses(service, thread) == ["running"])
+    await asyncio.sleep(0.2)  # a client that only reads has begun to
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0.2)  # the server has seen it
+    if status == "done":
+        GATE.set()
+    await until(lambda: statuses(service, thread) == [status])
+    GATE.set()
