@@ -23,7 +23,7 @@ def zone_of(name: str | None) -> tzinfo:
         return UTC if name is None else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
         raise ArgumentError(
-            "timezone", f"is not known: {name!r}.", "Pass a name such as 'Europe/Berlin'."
+            f"the time zone {name!r}", "is not known.", "Take 'Europe/Berlin', for example."
         ) from None
 
 
@@ -41,6 +41,8 @@ def next_time(cron: str, zone: tzinfo, now: float) -> float:
         following: datetime = times.get_next(datetime)
     except (CroniterError, AttributeError, TypeError, ValueError):
         raise ArgumentError(
-            "cron", f"is not a cron expression: {cron!r}.", "Pass '0 3 * * *', for example."
+            f"the cron expression {cron!r}",
+            "cannot be read.",
+            "Take '0 3 * * *', for example: at three every night.",
         ) from None
     return following.timestamp()

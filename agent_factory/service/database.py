@@ -88,6 +88,9 @@ class Database:
         ServiceError: SQLite, or LangGraph's store for it or for Postgres, is too old.
     """
 
+    now: ColumnElement[float] = clock()
+    """The time by the clock of the database, in seconds since 1970."""
+
     def __init__(self, url: str, *, connections: int = 16, direct_url: str | None = None) -> None:
         self.url, self._direct_url = _checked(url), direct_url
         self.is_sqlite = self.url.startswith("sqlite")
@@ -117,8 +120,6 @@ class Database:
         """What begins transactions that may write."""
         self.setups: list[Callable[[], None]] = [self.create]
         """What creates tables, before the first transaction."""
-        self.now: ColumnElement[float] = clock()
-        """The time by the clock of the database, in seconds since 1970."""
         self._setup_lock, self._is_set_up = Lock(), False
         self._local = local()
 

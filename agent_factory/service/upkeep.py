@@ -100,7 +100,7 @@ def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[
     database = backend.database
     old = select(threads.c.thread_id).where(
         threads.c.status.in_(("idle", "failed")),
-        threads.c.updated_at < database.now - older_than,
+        threads.c.updated_at <= database.now - older_than,
     )
     if tenant is not None:
         old = old.where(threads.c.tenant == tenant)

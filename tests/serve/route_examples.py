@@ -171,8 +171,8 @@ EXAMPLES: dict[str, list[Any]] = {
         mcp("tools/call", "desk", inputResponses=FORMS, requestState="{waiting_run}"),
     ],
     "GET /.well-known/agent-card.json": ["?agent=echo"],
-    "GET /a2a/{assistant}/.well-known/agent-card.json": [None],
-    "POST /a2a/{assistant}": [
+    "GET /a2a/{agent}/.well-known/agent-card.json": [None],
+    "POST /a2a/{agent}": [
         a2a("SendMessage", message=said("Hi")),
         a2a("SendStreamingMessage", message=said("Hi", contextId="{thread}")),
         a2a("ListTasks", contextId="{thread}"),
@@ -262,8 +262,7 @@ def examples(app: Starlette) -> Iterator[tuple[str, str, Any]]:
         known |= {f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"}}
     for route in refused_routes():
         known -= {f"{method} {route.path}" for method in route.methods or ()}
-    # An assistant is a name of an agent, as are others.
-    known = {re.sub(r"\{(agent|model:path)\}", "{assistant}", key) for key in known}
+    known = {key.replace("{model:path}", "{agent}") for key in known}
     # A task of A2A belongs to an agent, and this is another one than that of the other examples.
     assert known == EXAMPLES.keys() - {"POST /a2a/desk"}, "Change route_examples.py."
     for key, bodies in EXAMPLES.items():

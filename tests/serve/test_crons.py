@@ -150,8 +150,11 @@ def test_search_and_count(client: Any, url: str) -> None:
     [
         ({"schedule": "at night"}, "schedule must be a cron expression of five fields"),
         ({"schedule": "0 0 3 * * *"}, "schedule must be a cron expression of five fields"),
-        ({"schedule": "99 3 * * *"}, "schedule: must be a cron expression, got '99 3"),
-        ({"schedule": NIGHT, "timezone": "Mars/Olympus"}, "timezone: must be the name of a"),
+        ({"schedule": "99 3 * * *"}, "cannot be read"),
+        (
+            {"schedule": NIGHT, "timezone": "Mars/Olympus"},
+            "is not known",
+        ),
         ({"schedule": NIGHT, "input": {"mesages": []}}, "Did you mean 'messages'"),
         ({"schedule": NIGHT, "config": {"configurable": {"x": 1}}}, "a client may not set 'x'"),
         ({"schedule": NIGHT, "webhook": "https://example.com"}, "webhook: this server sends none"),

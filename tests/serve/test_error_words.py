@@ -94,7 +94,9 @@ def api_examples(http: TestClient) -> Iterator[tuple[str, str, Any]]:
     app: Any = http.app
     for method, path, body in examples(app):
         is_page = isinstance(body, Form) or re.match(r"/$|/(studio|inbox|static|docs)", path)
-        if not is_page and not path.endswith("/stream"):
+        # The words of MCP and A2A are those of their own packages.
+        is_rpc = path.startswith(("/mcp", "/a2a"))
+        if not is_page and not is_rpc and not path.endswith("/stream"):
             yield method, path, body.body if isinstance(body, Sent) else body
 
 

@@ -272,6 +272,13 @@ def test_no_route_decides_for_somebody_who_may_not(world: World) -> None:
             place = {**ids, "thread": ids["waiting"]}
             answer = send(client, method, filled(path, place), filled(body, place))
             refused += "may not decide about this call" in answer.text
+            print(
+                method,
+                path,
+                "may not decide about this call" in answer.text,
+                answer.status_code,
+                answer.text[:150] if path in ("/mcp", "/ag-ui/{agent}", "/a2a/desk") else "",
+            )
     wait = world.service.inbox().get(ids["wait"])
     assert (wait.claimed_by, wait.decided_by) == (None, None)
     assert refused == 10  # a way to decide more is one more

@@ -182,7 +182,7 @@ def test_lists_by_query(client: Any, url: str, thread: str) -> None:
     for query, text in (
         ("limit=0", "limit must be a number from 1 to 1000"),
         ("limit=x", "limit must be a number from 1 to 1000"),
-        ("metadata={", "metadata must be an object as JSON"),
+        ("metadata={", "metadata is not JSON"),
         ("offest=1", "Did you mean 'offset'"),
     ):
         answer = httpx.get(f"{url}/threads?{query}")

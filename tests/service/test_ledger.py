@@ -328,8 +328,7 @@ def clock(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str],
     with database.begin() as connection:
         table.create(connection)
         connection.execute(table.insert().values(at=0))
-    at = select(table.c.at).scalar_subquery()
-    monkeypatch.setattr("agent_factory.service.database.clock", lambda: at)
+    monkeypatch.setattr(Database, "now", select(table.c.at).scalar_subquery())
 
     def set_clock(at: str) -> None:
         with database.begin() as connection:

@@ -39,7 +39,7 @@ def test_a_start_that_fails_leaves_nothing(
     thread: str, error: type[BaseException], sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As at the limit of threads, or where somebody stops it."""
-    start = threading.Thread.start
+    before, start = {*threading.enumerate()}, threading.Thread.start
 
     def fails(started: threading.Thread) -> None:
         if started.name == f"agent-factory-{thread}":
@@ -56,7 +56,8 @@ def test_a_start_that_fails_leaves_nothing(
         assert service.worker_id is None
         with pytest.raises(error), service:
             pytest.fail("a service whose start failed was entered")
-    assert not [one for one in threading.enumerate() if one.name.startswith("agent-factory-")]
+    new = {*threading.enumerate()} - before
+    assert not [one for one in new if one.name.startswith("agent-factory-")]
     starts(sqlite_url)
 
 

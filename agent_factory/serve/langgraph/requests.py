@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -10,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field, RootModel, ValidationErro
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from agent_factory.serve.body import Keeps, RequestPart, StrictBody, several
+from agent_factory.serve.body import Keeps, RequestPart, StrictBody, json_value, several
 from agent_factory.serve.mistakes import explained
 
 Query = TypeVar("Query", bound=BaseModel)
@@ -30,18 +29,13 @@ def read_query(request: Request, kind: type[Query]) -> Query:
         if field is not None and "list" in str(field.annotation):
             values[name] = several(request, name)
         elif text.startswith("{"):
-            try:
-                values[name] = json.loads(text)
-            except ValueError as error:
-                raise HTTPException(
-                    422, f"{name} must be an object as JSON, got {text!r}."
-                ) from error
+            values[name] = json_value(name, text)
         else:
             values[name] = text
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise HTTPException(422, explained(error, kind, json.dumps(values).encode())) from error
+        raise HTTPException(422, explained(error, kind, values)) from error
 
 
 StreamMode = Literal[

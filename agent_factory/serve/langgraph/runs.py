@@ -127,6 +127,9 @@ class Runs:
             with suppress(NotFound):  # it is created with the run
                 runs = self._service.runs(thread, tenant=tenant, limit=1000)
                 earlier = [run for run in runs if run.status not in _ENDED]
+                # A thread that waits is not busy: its run is ended, and its messages stay.
+                if any(run.status == "waiting" for run in earlier):
+                    earlier = []
         run = start_run(self._service, assistant.agent, thread, body, principal, may_decide)
         for other in earlier:
             # As on LangGraph's own server: what was rolled back is not listed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -167,11 +166,10 @@ class _Call:
 
     def _submit(self, arguments: Mapping[str, Any]) -> Run:
         """Submit a message, or return the last run of the thread."""
-        content = json.dumps(arguments).encode()
         try:
-            tool_input = ToolInput.model_validate_json(content)
+            tool_input = ToolInput.model_validate(arguments)
         except ValidationError as error:
-            raise HTTPException(422, explained(error, ToolInput, content)) from error
+            raise HTTPException(422, explained(error, ToolInput, arguments)) from error
         if not tool_input.message and not tool_input.thread:
             raise HTTPException(422, "message is missing.")
         principal = self.request.state.principal
