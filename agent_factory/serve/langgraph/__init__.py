@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from agent_factory.serve.langgraph.agents import Agents
+from agent_factory.serve.langgraph.commands import Commands
 from agent_factory.serve.langgraph.refused import refused_routes
 from agent_factory.serve.langgraph.runs import Runs
 from agent_factory.serve.langgraph.store import Store
@@ -16,6 +17,7 @@ def routes(service: Service) -> list[Route]:
     """The routes of LangGraph's API."""
     agents = Agents(service)
     threads, runs, store = Threads(service, agents), Runs(service, agents), Store(service)
+    commands = Commands(service, agents)
     thread, run = "/threads/{thread}", "/threads/{thread}/runs/{run}"
     agent = "/assistants/{assistant}"
     return [
@@ -35,6 +37,8 @@ def routes(service: Service) -> list[Route]:
         Route(thread, threads.delete, methods=["DELETE"]),
         Route(f"{thread}/copy", threads.copy, methods=["POST"]),
         Route(f"{thread}/stream", threads.stream),
+        Route(f"{thread}/stream/events", commands.events, methods=["POST"]),
+        Route(f"{thread}/commands", commands.command, methods=["POST"]),
         Route(f"{thread}/state", threads.state),
         Route(f"{thread}/state", threads.change_state, methods=["POST"]),
         Route(f"{thread}/state/checkpoint", threads.state_at, methods=["POST"]),

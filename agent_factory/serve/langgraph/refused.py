@@ -24,8 +24,6 @@ _ROUTES = [
     ("/runs/crons/search", ["POST"], _SCHEDULES),
     ("/runs/crons/count", ["POST"], _SCHEDULES),
     ("/runs/crons/{cron}", ["PATCH", "DELETE"], _SCHEDULES),
-    ("/threads/{thread}/commands", ["POST"], "Use the routes of runs."),
-    ("/threads/{thread}/stream/events", ["POST"], "Stream a run, or GET /threads/{id}/stream."),
 ]
 
 

@@ -27,6 +27,9 @@ POLL_SECONDS = 0.2
 
 _ACTIVE = ("queued", "running")
 
+_MOST_RUNS = 20
+"""How many runs of a thread a stream goes back."""
+
 
 class Events:
     """Events of one stream.
@@ -143,7 +146,7 @@ async def follow_thread(
         since, changed = changed, service.thread(thread, tenant=tenant).updated_at
         if since == changed:
             return []
-        runs = [(run, run.info) for run in service.runs(thread, tenant=tenant, limit=20)]
+        runs = [(run, run.info) for run in service.runs(thread, tenant=tenant, limit=_MOST_RUNS)]
         if since is None and is_new:
             streamed_jobs.update(
                 info.job for _, info in runs if info.job and info.status not in _ACTIVE
@@ -167,6 +170,70 @@ async def follow_thread(
                         yield event
                     streamed_jobs.add(info.job)
             await asyncio.sleep(POLL_SECONDS)
+
+
+class ThreadJobs:
+    """The jobs of a thread: one for each message, and one for each decision about it.
+
+    Args:
+        service: The service.
+        thread: The thread, which need not exist yet.
+        tenant: The tenant of the one who reads.
+    """
+
+    def __init__(self, service: Service, thread: str, tenant: str) -> None:
+        self._service, self._thread, self._tenant = service, thread, tenant
+        self._changed: float | None = None
+        self._number: int | None = None  # of the job that was returned last
+
+    async def follow(self, is_first: Callable[[int], bool]) -> AsyncIterator[tuple[Run, str]]:
+        """The jobs, each with its run, until the thread is deleted.
+
+        Args:
+            is_first: Says of the number of a job whether the first one has it; if it says so of
+                none, the first is the newest.
+        """
+        with suppress(NotFound):
+            while True:
+                for run, job in await run_in_threadpool(self._new, is_first):
+                    yield run, job
+                await asyncio.sleep(POLL_SECONDS)
+
+    def _new(self, is_first: Callable[[int], bool]) -> list[tuple[Run, str]]:
+        """The jobs that were not returned yet, the oldest first.
+
+        Raises:
+            NotFound: The thread was deleted.
+        """
+        try:
+            # Before the runs are read: what changes meanwhile is seen the next time.
+            changed = self._service.thread(self._thread, tenant=self._tenant).updated_at
+        except NotFound:
+            if self._changed is None:
+                return []
+            raise
+        if changed == self._changed:
+            return []
+        self._changed = changed
+        runs = self._service.runs(self._thread, tenant=self._tenant, limit=_MOST_RUNS)
+        by_number = {
+            int(info.job.rpartition("/")[2]): run
+            for run, info in ((run, run.info) for run in runs)
+            if info.job is not None
+        }
+        if not by_number:
+            return []
+        newest = max(by_number)
+        first = newest if self._number is None else self._number + 1
+        if self._number is None:
+            known = range(min(by_number), newest + 1)
+            first = next(filter(is_first, known), newest)
+        self._number = newest
+        # A run that was decided about names its newest job alone.
+        return [
+            (by_number.get(number, by_number[newest]), f"{self._thread}/{number:08d}")
+            for number in range(first, newest + 1)
+        ]
 
 
 def stream_response(
