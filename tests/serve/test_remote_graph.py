@@ -98,7 +98,7 @@ def test_settings_of_a_config_are_taken(service: Service, remote: Remote, thread
     assert run.info.metadata == {"from": "mail"}
     state = service.state(thread["configurable"]["thread_id"])
     metadata: Any = state.metadata
-    assert (metadata["from"], metadata["agent_factory_run"]) == ("mail", run.id)
+    assert (metadata["from"], metadata["run_id"]) == ("mail", run.id)
 
 
 # As a node of a graph

@@ -12,6 +12,7 @@ from langgraph.constants import END
 from starlette.exceptions import HTTPException
 
 from agent_factory.errors import ArgumentError
+from agent_factory.serve.langgraph import run_events
 from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
@@ -44,7 +45,9 @@ def start_run(
             the thread has gone on since the checkpoint that is decided about.
         ArgumentError: A part of the body cannot be used.
     """
-    tenant, modes = principal.tenant, recorded_modes(body)
+    tenant, modes = principal.tenant, recorded_modes(service.agents[agent], body)
+    # What an inner agent does is an event of the run, too.
+    subgraphs = body.stream_subgraphs or "events" in body.modes
     config = service.client_config(agent, body.settings)
     resume: Callable[..., Run] = partial(
         service.resume,
@@ -73,7 +76,7 @@ def start_run(
         if body.command.goto is None:
             return resume(thread, body.command.resume)
         service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
-        return submit(subgraphs=body.stream_subgraphs, metadata=body.metadata)
+        return submit(subgraphs=subgraphs, metadata=body.metadata)
     message = None
     if body.input is not None:
         waits = thread is not None and _waits(service, thread, tenant)
@@ -91,7 +94,7 @@ def start_run(
             # On LangGraph's own server, a thread that waits for an answer is not busy.
             waiting="interrupt",
             context=body.context,
-            subgraphs=body.stream_subgraphs,
+            subgraphs=subgraphs,
             metadata=body.metadata,
             interrupt_before=body.interrupt_before,
             interrupt_after=body.interrupt_after,
@@ -171,9 +174,15 @@ def input_keys(graph: Graph) -> tuple[str, ...]:
     return _keys[graph]
 
 
-def recorded_modes(body: NewRun) -> set[str]:
+def recorded_modes(graph: Graph, body: NewRun) -> set[str]:
     """The modes of LangGraph's streams that show what a client wants to see."""
-    return {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
+    modes = {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
+    if "events" in modes:
+        modes = (modes - {"events"}) | run_events.RECORDED
+    if "messages" in modes and not body.stream_subgraphs and next(graph.get_subgraphs(), None):
+        # Messages of inner agents are taken from the results of their nodes.
+        modes |= {"values", "updates"}
+    return modes
 
 
 def _waits(service: Service, thread: str, tenant: str) -> bool:

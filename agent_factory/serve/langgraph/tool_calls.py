@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +48,7 @@ class ToolCalls:
             return
         running = self._running.pop(task["id"], {})
         if task.get("error"):
-            yield from (ToolStep(call, error=str(task["error"])) for call in running.values())
+            yield from (ToolStep(call, error=_text(task["error"])) for call in running.values())
             return
         for message in _messages_of(task["result"]):
             if isinstance(message, AIMessage):
@@ -71,6 +73,14 @@ class ToolCalls:
         """The id of the one call that a task runs, if it is one."""
         calls = [*self._running.get(task, ())]
         return calls[0] if len(calls) == 1 else None
+
+
+def _text(error: str) -> str:
+    """The text of an error, of which LangGraph's tasks show the `repr`."""
+    with suppress(SyntaxError, ValueError):
+        text = literal_eval(error.partition("(")[2].removesuffix(")"))
+        return text if isinstance(text, str) else error
+    return error
 
 
 def _calls_of(value: object) -> list[Mapping[str, Any]]:
