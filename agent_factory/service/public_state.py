@@ -50,9 +50,7 @@ class PublicState:
         keys = self._keys.get(nodes_of(part["ns"]), _ANSWER)
         return {**part, "data": _shown_data(part["type"], part["data"], keys)}
 
-    def of_snapshot(
-        self, snapshot: StateSnapshot, nodes: tuple[str, ...] = ()
-    ) -> StateSnapshot:
+    def of_snapshot(self, snapshot: StateSnapshot, nodes: tuple[str, ...] = ()) -> StateSnapshot:
         """A state of the agent, without private keys.
 
         Args:

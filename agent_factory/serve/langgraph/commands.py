@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
@@ -28,7 +29,7 @@ from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.langgraph.start import start_run
 from agent_factory.serve.langgraph.stream import PING_SECONDS, ThreadJobs
 from agent_factory.serve.mistakes import explained
-from agent_factory.service import Run, Service
+from agent_factory.service import NotFound, Run, RunCancelled, Service
 
 _EVENTS_OF_A_JOB = 2**24
 _JOBS = 2**29
@@ -195,7 +196,9 @@ class Commands:
 
     def _respond(self, request: Request, thread: str, respond: InputRespond) -> Run:
         if not respond.answers:
-            raise _Refusal("invalid_argument", "params.interrupt_id or params.responses is missing.")
+            raise _Refusal(
+                "invalid_argument", "params.interrupt_id or params.responses is missing."
+            )
         info = self._service.thread(thread, tenant=request.state.principal.tenant)
         if info.status != "waiting":
             raise _Refusal("no_such_run", "The thread does not wait for an answer.")
@@ -267,16 +270,19 @@ async def _thread_events(
 
 
 async def _job_events(run: Run, job: str) -> AsyncIterator[ProtocolEvent]:
-    events = ProtocolEvents((await run_in_threadpool(lambda: run.info)).agent)
-    has_ended = False
-    # From its first part, since later events depend on those before them.
-    async for part in run.astream(after=f"{job}:0:0"):
-        for event in events.events(part):
-            yield event
-        has_ended = part["type"] == "end"
-    if not has_ended:  # it was cancelled
-        for event in events.end("interrupted"):
-            yield event
+    # The thread may be deleted meanwhile.
+    with suppress(NotFound):
+        events = ProtocolEvents((await run_in_threadpool(lambda: run.info)).agent)
+        has_ended = False
+        with suppress(RunCancelled):
+            # From its first part, since later events depend on those before them.
+            async for part in run.astream(after=f"{job}:0:0"):
+                for event in events.events(part):
+                    yield event
+                has_ended = part["type"] == "end"
+        if not has_ended:
+            for event in events.end("interrupted"):
+                yield event
 
 
 def _sent(event: ProtocolEvent, id: str, sequence: int) -> ServerSentEvent:

@@ -133,16 +133,12 @@ class ProtocolEvents:
         for ns in self._messages.namespaces:
             yield from self._finished_messages((*ns,))
         for id, (payload, ns) in self._interrupts.items():
-            yield ProtocolEvent(
-                "input.requested", {"interrupt_id": id, "payload": payload}, ns
-            )
+            yield ProtocolEvent("input.requested", {"interrupt_id": id, "payload": payload}, ns)
         while self._graphs:
             yield self._lifecycle(event, self._graphs.pop())
         yield self._lifecycle(event, error=text if event == "failed" else None)
 
-    def _lifecycle(
-        self, event: str, ns: tuple[str, ...] = (), **data: object
-    ) -> ProtocolEvent:
+    def _lifecycle(self, event: str, ns: tuple[str, ...] = (), **data: object) -> ProtocolEvent:
         name = ns[-1].partition(":")[0] if ns else self.agent
         known = {key: value for key, value in data.items() if value is not None}
         return ProtocolEvent("lifecycle", {"event": event, "graph_name": name, **known}, ns)

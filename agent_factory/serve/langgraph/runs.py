@@ -21,6 +21,7 @@ from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun, Str
 from agent_factory.serve.langgraph.start import start_run
 from agent_factory.serve.langgraph.stream import PING_SECONDS, last_event_id, stream_response
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, RunInfo, Service
+from agent_factory.service.public_state import INTERRUPT
 
 _STATUS = {
     "queued": "pending",
@@ -196,7 +197,9 @@ class Runs:
             try:
                 while not (await asyncio.wait([result], timeout=PING_SECONDS))[0]:
                     yield "\n"  # JSON allows it, and no proxy takes the connection for dead
-                yield to_json(result.result())
+                # A run that pauses before a node has nothing to answer: LangGraph leaves that out.
+                output = result.result().items()
+                yield to_json({key: v for key, v in output if key != INTERRUPT or v})
             except (RunFailed, RunCancelled) as error:
                 # The status was sent before: clients of LangGraph look for this key.
                 failed = {"error": type(error).__name__, "message": str(error)}

@@ -196,7 +196,9 @@ def _can_go_on(service: Service, thread: str, tenant: str) -> bool:
     Raises:
         HTTPException: 422 if it waits for an answer.
     """
-    info = service.thread(thread, tenant=tenant)
+    info = next(iter(service.threads(tenant=tenant, ids=[thread], limit=1)), None)
+    if info is None:  # the run would create it
+        return False
     if info.status == "waiting":
         waits = service.inbox(tenant).waits(thread=thread, limit=1000)
         if any(wait.kind not in ("pause", "result") for wait in waits):

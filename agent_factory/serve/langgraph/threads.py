@@ -178,9 +178,7 @@ class Threads:
         """`POST /threads/{thread}/state/checkpoint`."""
         body = await read_body(request, StatePlace)
         place, namespace = body.checkpoint.place, body.checkpoint.checkpoint_ns or ""
-        state = await run_in_threadpool(
-            self._state, request, place, body.subgraphs, namespace
-        )
+        state = await run_in_threadpool(self._state, request, place, body.subgraphs, namespace)
         return JsonResponse(selected(state, body.select))
 
     async def change_state(self, request: Request) -> JsonResponse:
@@ -291,9 +289,7 @@ def state_shown(state: StateSnapshot) -> dict[str, object]:
                 "interrupts": list(task.interrupts),
                 # Of an agent that is the node: the place of its state, or the state.
                 "checkpoint": _place(task.state) if isinstance(task.state, dict) else None,
-                "state": state_shown(task.state)
-                if isinstance(task.state, StateSnapshot)
-                else None,
+                "state": state_shown(task.state) if isinstance(task.state, StateSnapshot) else None,
                 "result": task.result,
             }
             for task in state.tasks
