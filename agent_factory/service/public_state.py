@@ -128,7 +128,7 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
         for name, value in data.items()
     }
     if "metadata" in public:
-        public["metadata"] = public_metadata(public["metadata"])
+        public["metadata"] = public_metadata(data["metadata"])
     if "tasks" in public:
         # States of inner graphs have keys of other schemas, hence none is shown.
         public["tasks"] = [

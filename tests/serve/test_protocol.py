@@ -173,7 +173,7 @@ def test_each_value_is_an_answer(talk: Conversation, response: object) -> None:
     assert said(talk.state()["values"])[2] == f"They said {response}."
 
 
-def test_failures_are_told_by_their_text(talk: Conversation) -> None:
+def test_a_failure_has_the_text_of_its_error(talk: Conversation) -> None:
     talk.start("echo", "fail")
     failed = shown(talk.events(), "lifecycle")[-1]
     assert (failed["event"], failed["error"]) == ("failed", "the model is out of order")
@@ -222,12 +222,13 @@ def test_agents_inside_have_namespaces(talk: Conversation, agent: str) -> None:
 def test_clients_choose_channels_and_namespaces(talk: Conversation) -> None:
     talk.start("outer")
     every = talk.events()
-    for body in (
+    bodies: list[dict[str, Any]] = [
         {"channels": ["lifecycle"]},
         {"channels": ["lifecycle", "values"], "namespaces": [[]], "depth": 0},
         {"channels": ["lifecycle", "values", "input"], "namespaces": [["inner"], []], "depth": 0},
         {"channels": ["lifecycle", "custom:paying"]},
-    ):
+    ]
+    for body in bodies:
         expected = [
             event
             for event in every
@@ -379,10 +380,13 @@ def blocks_of(*messages: Any) -> list[dict[str, Any]]:
 def test_arguments_of_a_call_grow() -> None:
     def chunk(args: str, name: str | None = None, id: str | None = None) -> AIMessageChunk:
         call: Any = {"name": name, "args": args, "id": id, "index": 0}
-        return AIMessageChunk("", tool_call_chunks=[call], id="m")
+        return AIMessageChunk(content="", tool_call_chunks=[call], id="m")
 
     events = blocks_of(
-        AIMessageChunk("Look. ", id="m"), chunk("", "pay", "c"), chunk('{"eu'), chunk('ros": 5}')
+        AIMessageChunk(content="Look. ", id="m"),
+        chunk("", "pay", "c"),
+        chunk('{"eu'),
+        chunk('ros": 5}'),
     )
     deltas = [event["delta"] for event in events if "delta" in event]
     assert deltas[1:] == [
@@ -413,7 +417,7 @@ def test_a_whole_message_has_all_its_blocks() -> None:
 def test_usage_of_chunks_is_added_up() -> None:
     def chunk(text: str, tokens: int, position: Any = None) -> AIMessageChunk:
         usage: Any = {"input_tokens": 0, "output_tokens": tokens, "total_tokens": tokens}
-        return AIMessageChunk(text, id="m", usage_metadata=usage, chunk_position=position)
+        return AIMessageChunk(content=text, id="m", usage_metadata=usage, chunk_position=position)
 
     events = blocks_of(chunk("A", 1), chunk("B", 2, "last"))
     assert events[-1]["usage"]["output_tokens"] == 3
@@ -426,9 +430,9 @@ def test_a_worker_that_takes_over_begins_its_message_again() -> None:
         part = {"type": type, "ns": [], "data": data}
         return [str(event.data.get("event")) for event in events.events(part)]
 
-    assert shown_of("messages", [AIMessageChunk("Hal", id="1"), {}])[0] == "running"
+    assert shown_of("messages", [AIMessageChunk(content="Hal", id="1"), {}])[0] == "running"
     assert shown_of("resumed", {"worker": "w"}) == []
-    shown_of("messages", [AIMessageChunk("Hello", id="2"), {}])
+    shown_of("messages", [AIMessageChunk(content="Hello", id="2"), {}])
     ends = shown_of("end", {"status": "done"})
     assert ends == ["content-block-finish", "message-finish", "completed"]
     # The effects of a cancelled run are undone by a job without a stream.

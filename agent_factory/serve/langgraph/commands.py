@@ -155,23 +155,15 @@ class Commands:
         try:
             command = await read_body(request, ProtocolCommand)
         except HTTPException as error:
-            refusal = {"error": "invalid_argument", "message": error.detail}
-            return JsonResponse({"type": "error", "id": None, **refusal}, error.status_code)
+            return _refused(None, "invalid_argument", error.detail, error.status_code)
         try:
             result = await self._result(request, command.method)
-        except _Refusal as refused:
-            refusal = {"error": refused.code, "message": str(refused)}
-            return JsonResponse({"type": "error", "id": command.id, **refusal})
-        except (HTTPException, AgentFactoryError) as failed:
-            is_http = isinstance(failed, HTTPException)
-            status = failed.status_code if is_http else status_of(failed)
-            if status >= 500:
-                raise
-            refusal = {
-                "error": _CODES.get(status, "invalid_argument"),
-                "message": failed.detail if is_http else str(failed),
-            }
-            return JsonResponse({"type": "error", "id": command.id, **refusal})
+        except _Refusal as error:
+            return _refused(command.id, error.code, str(error))
+        except HTTPException as error:
+            return _refused(command.id, _code(error.status_code, error), error.detail)
+        except AgentFactoryError as error:
+            return _refused(command.id, _code(status_of(error), error), str(error))
         return JsonResponse({"type": "success", "id": command.id, "result": result})
 
     async def _result(self, request: Request, method: str) -> dict[str, object]:
@@ -237,6 +229,18 @@ class Commands:
         return EventSourceResponse(
             _thread_events(jobs, subscription, body.since), ping=PING_SECONDS
         )
+
+
+def _refused(id: int | None, code: str, text: str, status: int = 200) -> JsonResponse:
+    """An error of the protocol; about a command that could be read, it is a good response."""
+    return JsonResponse({"type": "error", "id": id, "error": code, "message": text}, status)
+
+
+def _code(status: int, error: Exception) -> str:
+    """The code of an error in the protocol, which has none for a server that is out of order."""
+    if status >= 500:
+        raise error
+    return _CODES.get(status, "invalid_argument")
 
 
 def _read(kind: type[CommandKind], content: bytes) -> CommandKind:

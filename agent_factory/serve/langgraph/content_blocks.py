@@ -58,9 +58,9 @@ class MessageStreams:
             yield from self._open.pop(key).finish()
 
     @property
-    def namespaces(self) -> list[list[str]]:
+    def namespaces(self) -> list[tuple[str, ...]]:
         """The namespaces that have messages without a last chunk."""
-        return [[*ns] for ns in dict.fromkeys(ns for ns, _ in self._open)]
+        return [*dict.fromkeys(ns for ns, _ in self._open)]
 
     def drop(self) -> None:
         """Forget messages whose rest does not come, since another worker begins them again."""

@@ -130,8 +130,8 @@ class ProtocolEvents:
         if event == "failed":
             for step in self._calls.fail(text or ""):
                 yield self._tool_event((), step)
-        for ns in self._messages.namespaces:
-            yield from self._finished_messages((*ns,))
+        for place in self._messages.namespaces:
+            yield from self._finished_messages(place)
         for id, (payload, ns) in self._interrupts.items():
             yield ProtocolEvent("input.requested", {"interrupt_id": id, "payload": payload}, ns)
         while self._graphs:

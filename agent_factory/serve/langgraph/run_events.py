@@ -63,7 +63,7 @@ class RunEvents:
         id = str(message.id)
         name = str(metadata.get("ls_model_name") or metadata.get("ls_provider") or "model")
         task = str(metadata.get("langgraph_checkpoint_ns", "")).rpartition(":")[2]
-        about = {"ns": ns, "task": task}
+        about: dict[str, Any] = {"ns": ns, "task": task}
         if isinstance(message, AIMessageChunk):
             chunk = {"chunk": message}
             yield self._event("on_chat_model_stream", name, id, chunk, metadata, **about)
@@ -72,8 +72,10 @@ class RunEvents:
             if message.chunk_position != "last":
                 self._answers[id] = whole
                 return
-            message = message_chunk_to_message(whole)  # type: ignore[assignment]
-        yield self._event("on_chat_model_end", name, id, {"output": message}, metadata, **about)
+            output = {"output": message_chunk_to_message(whole)}
+        else:
+            output = {"output": message}
+        yield self._event("on_chat_model_end", name, id, output, metadata, **about)
 
     def _of_task(self, ns: Sequence[str], data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         id, node = data["id"], data["name"]

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from agent_factory.errors import ArgumentError
 from agent_factory.serve.langgraph import run_events
+from agent_factory.serve.langgraph.agent_inbox import plain_answer
 from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
@@ -74,7 +75,8 @@ def start_run(
             raise HTTPException(422, "A command needs the thread that waits.")
         _check_command(service, agent, thread, body, tenant)
         if body.command.goto is None:
-            return resume(thread, body.command.resume)
+            waits = service.inbox(tenant).waits(thread=thread, limit=1000)
+            return resume(thread, plain_answer(body.command.resume, waits))
         service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
         return submit(subgraphs=subgraphs, metadata=body.metadata)
     message = None
@@ -176,7 +178,7 @@ def input_keys(graph: Graph) -> tuple[str, ...]:
 
 def recorded_modes(graph: Graph, body: NewRun) -> set[str]:
     """The modes of LangGraph's streams that show what a client wants to see."""
-    modes = {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
+    modes: set[str] = {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
     if "events" in modes:
         modes = (modes - {"events"}) | run_events.RECORDED
     if "messages" in modes and not body.stream_subgraphs and next(graph.get_subgraphs(), None):
