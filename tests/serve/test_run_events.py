@@ -34,7 +34,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def thread(client: Any) -> str:
-    return str(client.threads.create()["thread_id"])
+    """A thread without a message."""
+    thread: str = client.threads.create()["thread_id"]
+    return thread
 
 
 def events_of(parts: Any) -> list[Any]:

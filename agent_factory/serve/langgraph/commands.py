@@ -269,7 +269,16 @@ async def _thread_events(
             position += 1
             sequence = base + position
             if subscription.covers(event) and (since is None or sequence > since):
-                yield _sent(event, f"{job}:{position}", sequence)
+                now = round(time.time() * 1000)
+                params = {"namespace": event.ns, "timestamp": now, "data": event.data}
+                sent = {
+                    "type": "event",
+                    "event_id": f"{job}:{position}",
+                    "seq": sequence,
+                    "method": event.method,
+                    "params": params,
+                }
+                yield ServerSentEvent(to_json(sent), event=event.method, id=str(sequence))
         since = None  # later jobs are new as a whole
 
 
@@ -287,12 +296,3 @@ async def _job_events(run: Run, job: str) -> AsyncIterator[ProtocolEvent]:
         if not has_ended:
             for event in events.end("interrupted"):
                 yield event
-
-
-def _sent(event: ProtocolEvent, id: str, sequence: int) -> ServerSentEvent:
-    now = round(time.time() * 1000)
-    params = {"namespace": event.ns, "timestamp": now, "data": event.data}
-    envelope = {"type": "event", "event_id": id, "seq": sequence, "method": event.method}
-    return ServerSentEvent(
-        to_json({**envelope, "params": params}), event=event.method, id=str(sequence)
-    )

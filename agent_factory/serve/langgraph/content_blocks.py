@@ -39,7 +39,11 @@ class MessageStreams:
         key = ((*ns,), str(message.id))
         blocks = self._open.get(key)
         if blocks is None:
-            yield _start(message)
+            # A chunk is of the type "AIMessageChunk".
+            role = "ai" if isinstance(message, AIMessage) else message.type
+            call = message.tool_call_id if isinstance(message, ToolMessage) else None
+            of_call = {} if call is None else {"tool_call_id": call}
+            yield {"event": "message-start", "role": role, "id": message.id, **of_call}
             blocks = _Blocks()
         yield from blocks.add(message)
         if isinstance(message, AIMessageChunk) and message.chunk_position != "last":
@@ -103,13 +107,6 @@ class _Blocks:
             yield {"event": "content-block-finish", "index": index, "content": content}
         usage = {} if self._usage is None else {"usage": self._usage}
         yield {"event": "message-finish", **usage}
-
-
-def _start(message: BaseMessage) -> dict[str, Any]:
-    # A chunk is of the type "AIMessageChunk".
-    role = "ai" if isinstance(message, AIMessage) else message.type
-    call = {"tool_call_id": message.tool_call_id} if isinstance(message, ToolMessage) else {}
-    return {"event": "message-start", "role": role, "id": message.id, **call}
 
 
 def _finished_call(block: dict[str, Any]) -> dict[str, Any]:

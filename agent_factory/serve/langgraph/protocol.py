@@ -112,9 +112,9 @@ class ProtocolEvents:
             yield from self.end(_LIFECYCLE[data["status"]], data.get("error"))
         elif kind == "resumed":
             self._messages.drop()
-        else:
+        elif read := getattr(self, f"_of_{kind}", None):  # the protocol has no "debug"
             yield from self._new_graphs(ns)
-            yield from getattr(self, f"_of_{kind}", self._of_others)(ns, data)
+            yield from read(ns, data)
 
     def end(self, event: str, error: str | None = None) -> Iterator[ProtocolEvent]:
         """The events at the end of a run.
@@ -210,10 +210,6 @@ class ProtocolEvents:
         # A tool that writes {"name": ..., "payload": ...} names the event itself.
         is_named = isinstance(data, Mapping) and data.keys() == {"name", "payload"}
         yield ProtocolEvent("custom", data if is_named else {"payload": data}, ns)
-
-    def _of_others(self, ns: tuple[str, ...], data: Any) -> Iterator[ProtocolEvent]:
-        """Modes that another client has asked for, which the protocol does not have: "debug"."""
-        return iter(())
 
     def _finished_messages(self, ns: tuple[str, ...]) -> Iterator[ProtocolEvent]:
         for event in self._messages.finish(ns):

@@ -62,8 +62,11 @@ class RunEvents:
             return
         id = str(message.id)
         name = str(metadata.get("ls_model_name") or metadata.get("ls_provider") or "model")
-        task = str(metadata.get("langgraph_checkpoint_ns", "")).rpartition(":")[2]
-        about: dict[str, Any] = {"ns": ns, "task": task}
+        node = metadata.get("langgraph_node")
+        running = (
+            id for id, task in self._tasks.items() if (task["ns"], task["name"]) == (ns, node)
+        )
+        about: dict[str, Any] = {"ns": ns, "task": next(running, None)}
         if isinstance(message, AIMessageChunk):
             chunk = {"chunk": message}
             yield self._event("on_chat_model_stream", name, id, chunk, metadata, **about)
@@ -80,7 +83,8 @@ class RunEvents:
     def _of_task(self, ns: Sequence[str], data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         id, node = data["id"], data["name"]
         if "input" in data:
-            self._tasks[id] = {**data, "metadata": {**data["metadata"], "langgraph_node": node}}
+            metadata = {**data["metadata"], "langgraph_node": node}
+            self._tasks[id] = {**data, "ns": ns, "metadata": metadata}
         task = self._tasks.get(id, {"input": None, "metadata": {"langgraph_node": node}})
         metadata, given = task["metadata"], {"input": task["input"]}
         if "input" in data:

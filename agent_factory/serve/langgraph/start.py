@@ -20,6 +20,7 @@ from agent_factory.serve.security import logger
 from agent_factory.service import Run, Service, ThreadBusy, Wait
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.types import Graph
+from agent_factory.upstream import is_resumed
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 
@@ -49,6 +50,7 @@ def start_run(
     tenant, modes = principal.tenant, recorded_modes(service.agents[agent], body)
     # What an inner agent does is an event of the run, too.
     subgraphs = body.stream_subgraphs or "events" in body.modes
+    _check_resumption(thread, body)
     config = service.client_config(agent, body.settings)
     resume: Callable[..., Run] = partial(
         service.resume,
@@ -75,8 +77,8 @@ def start_run(
             raise HTTPException(422, "A command needs the thread that waits.")
         _check_command(service, agent, thread, body, tenant)
         if body.command.goto is None:
-            waits = service.inbox(tenant).waits(thread=thread, limit=1000)
-            return resume(thread, plain_answer(body.command.resume, waits))
+            asked = service.inbox(tenant).waits(thread=thread, limit=1000)
+            return resume(thread, plain_answer(body.command.resume, asked))
         service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
         return submit(subgraphs=subgraphs, metadata=body.metadata)
     message = None
@@ -109,6 +111,21 @@ def start_run(
         if error.subject != "message":
             raise
         raise HTTPException(422, f"input: {error.reason} {_EXAMPLE}") from error
+
+
+def _check_resumption(thread: str | None, body: NewRun) -> None:
+    """Raise HTTPException if a graph around the agent resumes it by LangGraph's RemoteGraph.
+
+    In langgraph 1.2, that sends the input of its node again, and not the answer.
+    """
+    configurable = (body.config or {}).get("configurable")
+    if isinstance(configurable, dict) and is_resumed(configurable):
+        raise HTTPException(
+            422,
+            "A graph that has this agent as its node cannot answer for it: LangGraph's RemoteGraph "
+            f"does not pass the answer on. Send it to thread {thread!r}: "
+            'command: {"resume": ...}.',
+        )
 
 
 def _check_command(service: Service, agent: str, thread: str, body: NewRun, tenant: str) -> None:
