@@ -166,8 +166,8 @@ def test_a_secret_leaves_by_no_route_and_no_stream(service: Service, agent: str)
             for secret in (SECRET, TENANT, *OWN_KEYS):
                 assert secret not in seen, (secret, place)
         assert sum(answer.is_success for answer in answers) > 20
-        places = {str(answer.url.path) for answer in answers if answer.is_success}
-        assert places >= {f"/ag-ui/{agent}", "/v1/chat/completions"}
+        paths = {str(answer.url.path) for answer in answers if answer.is_success}
+        assert paths >= {f"/ag-ui/{agent}", "/v1/chat/completions"}
         state = client.get(f"/threads/{thread}/state").json()["values"]
         assert "vault" not in state
         assert ("open_days" in state) == (agent != "graph")
