@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -261,13 +261,20 @@ def said_more(event: dict[str, Any]) -> bool:
     return event["method"] == "values" and said(data)[-1] == "You said: More"
 
 
-async def test_a_stream_may_be_opened_before_its_thread(url: str, talk: Conversation) -> None:
-    reading = asyncio.create_task(asyncio.to_thread(talk.events))
-    await asyncio.sleep(0.3)
-    async with httpx.AsyncClient(base_url=url) as http:
-        command = {"id": 1, "method": "run.start", "params": {"assistant_id": "echo", "input": HI}}
-        await http.post(f"/threads/{talk.thread}/commands", json=command)
-    assert said(shown(await reading, "values")[-1]) == ["Hi", "You said: Hi"]
+def test_a_stream_may_be_opened_before_the_first_run(talk: Conversation) -> None:
+    talk.http.post("/threads", json={"thread_id": talk.thread})
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(talk.events)
+        talk.start("echo")
+        assert said(shown(reading.result(20), "values")[-1]) == ["Hi", "You said: Hi"]
+
+
+def test_a_thread_that_does_not_exist_is_not_found(talk: Conversation) -> None:
+    place, body = f"/threads/{talk.thread}", {"channels": ["values"]}
+    assert talk.http.post(f"{place}/stream/events", json=body).status_code == 404
+    command = {"id": 1, "method": "input.respond", "params": {"interrupt_id": "x"}}
+    response = talk.http.post(f"{place}/commands", json=command)
+    assert (response.status_code, response.json()["error"]) == (404, "no_such_run")
 
 
 def test_a_decision_from_elsewhere_is_seen(service: Service, talk: Conversation) -> None:
@@ -301,7 +308,6 @@ REFUSED = [
     ("run.start", {"assistant_id": "echo", "input": {}}, "invalid_argument", "input is empty"),
     ("run.start", {"assistant_id": "echo"}, "invalid_argument", "input is missing"),
     ("run.start", {"assistant_id": "echo", "webhook": "x"}, "invalid_argument", "webhook"),
-    ("input.respond", {"interrupt_id": "x", "response": 1}, "no_such_run", "does not exist"),
     ("input.respond", {}, "invalid_argument", "params.interrupt_id or params.responses"),
     ("state.get", {}, "not_supported", "GET /threads/"),
     ("run.stop", {}, "unknown_command", "'run.start' and 'input.respond'"),

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from agent_factory.service import Wait
+from agent_factory.service import Service
 
 
-def plain_answer(answer: Any, waits: Collection[Wait]) -> Any:
+def plain_answer(service: Service, thread: str, tenant: str, answer: Any) -> Any:
     """An answer to a review, in LangChain's form.
 
     agent-inbox sends what it shows as `args` of each decision: the call, or a text.
 
     Args:
+        service: The service.
+        thread: The thread that waits.
+        tenant: The tenant of the one who answers.
         answer: The answer, of any client.
-        waits: What the thread waits for.
     """
     decisions = answer.get("decisions") if isinstance(answer, Mapping) else None
     if not isinstance(decisions, list):
         return answer
+    waits = service.inbox(tenant).waits(thread=thread, limit=1000)
     calls = [(wait.tool, wait.args) for wait in waits]
     return {**answer, "decisions": [_plain_decision(decision, calls) for decision in decisions]}
 

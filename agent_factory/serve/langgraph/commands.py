@@ -139,7 +139,7 @@ _NOT_OFFERED = {
     "subscription.unsubscribe": "Close the stream of events.",
     "subscription.reconnect": "POST /threads/{thread_id}/stream/events with `since`.",
 }
-_CODES = {403: "permission_denied", 404: "no_such_run"}
+_CODES = {403: "permission_denied"}
 
 CommandKind = TypeVar("CommandKind", bound=ProtocolCommand)
 
@@ -162,6 +162,8 @@ class Commands:
             return _refused(command.id, error.code, str(error))
         except HTTPException as error:
             return _refused(command.id, _code(error.status_code, error), error.detail)
+        except NotFound as error:  # as on all routes: other tenants' threads do not exist
+            return _refused(command.id, "no_such_run", str(error), 404)
         except AgentFactoryError as error:
             return _refused(command.id, _code(status_of(error), error), str(error))
         return JsonResponse({"type": "success", "id": command.id, "result": result})
@@ -223,9 +225,9 @@ class Commands:
                 text = f"channels must be some of {expected} and 'custom:...', got {channel!r}."
                 raise HTTPException(422, text)
         subscription = Subscription(frozenset(body.channels), body.namespaces, body.depth)
-        jobs = ThreadJobs(
-            self._service, request.path_params["thread"], request.state.principal.tenant
-        )
+        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+        await run_in_threadpool(lambda: self._service.thread(thread, tenant=tenant))
+        jobs = ThreadJobs(self._service, thread, tenant)
         return EventSourceResponse(
             _thread_events(jobs, subscription, body.since), ping=PING_SECONDS
         )

@@ -47,10 +47,8 @@ def start_run(
             the thread has gone on since the checkpoint that is decided about.
         ArgumentError: A part of the body cannot be used.
     """
-    tenant, modes = principal.tenant, recorded_modes(service.agents[agent], body)
-    # What an inner agent does is an event of the run, too.
-    subgraphs = body.stream_subgraphs or "events" in body.modes
     _check_resumption(thread, body)
+    tenant, modes = principal.tenant, recorded_modes(service.agents[agent], body)
     config = service.client_config(agent, body.settings)
     resume: Callable[..., Run] = partial(
         service.resume,
@@ -68,6 +66,9 @@ def start_run(
         tenant=tenant,
         config=config,
         stream=modes,
+        # What an inner agent does is an event of the run, too.
+        subgraphs=body.stream_subgraphs or "events" in body.modes,
+        metadata=body.metadata,
         by=principal.name,
     )
     if thread is not None and body.if_not_exists == "reject":
@@ -77,18 +78,16 @@ def start_run(
             raise HTTPException(422, "A command needs the thread that waits.")
         _check_command(service, agent, thread, body, tenant)
         if body.command.goto is None:
-            asked = service.inbox(tenant).waits(thread=thread, limit=1000)
-            return resume(thread, plain_answer(body.command.resume, asked))
+            return resume(thread, plain_answer(service, thread, tenant, body.command.resume))
         service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
-        return submit(subgraphs=subgraphs, metadata=body.metadata)
-    message = None
+        return submit()
+    message, waits = None, thread is not None and _waits(service, thread, tenant)
     if body.input is not None:
-        waits = thread is not None and _waits(service, thread, tenant)
         message = checked_input(service.agents[agent], agent, body.input, waits=waits)
     elif body.place is None:
         if thread is None or not _can_go_on(service, thread, tenant):
             raise HTTPException(422, f"input is missing. {_EXAMPLE}")
-        if _waits(service, thread, tenant):
+        if waits:
             return resume(thread, None)
     try:
         return submit(
@@ -98,8 +97,6 @@ def start_run(
             # On LangGraph's own server, a thread that waits for an answer is not busy.
             waiting="interrupt",
             context=body.context,
-            subgraphs=subgraphs,
-            metadata=body.metadata,
             interrupt_before=body.interrupt_before,
             interrupt_after=body.interrupt_after,
             delay=body.after_seconds,
@@ -122,9 +119,9 @@ def _check_resumption(thread: str | None, body: NewRun) -> None:
     if isinstance(configurable, dict) and is_resumed(configurable):
         raise HTTPException(
             422,
-            "A graph that has this agent as its node cannot answer for it: LangGraph's RemoteGraph "
-            f"does not pass the answer on. Send it to thread {thread!r}: "
-            'command: {"resume": ...}.',
+            "config.configurable: '__pregel_resuming' says that a graph around this agent resumes "
+            "it. That graph cannot answer for it: LangGraph's RemoteGraph does not pass the answer "
+            f'on. Send it to thread {thread!r}: command: {{"resume": ...}}.',
         )
 
 

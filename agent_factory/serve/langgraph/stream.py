@@ -234,7 +234,7 @@ class ThreadJobs:
 
     Args:
         service: The service.
-        thread: The thread, which need not exist yet.
+        thread: The thread.
         tenant: The tenant of the one who reads.
     """
 
@@ -262,13 +262,8 @@ class ThreadJobs:
         Raises:
             NotFound: The thread was deleted.
         """
-        try:
-            # Before the runs are read: what changes meanwhile is seen the next time.
-            changed = self._service.thread(self._thread, tenant=self._tenant).updated_at
-        except NotFound:
-            if self._changed is None:
-                return []
-            raise
+        # Before the runs are read: what changes meanwhile is seen the next time.
+        changed = self._service.thread(self._thread, tenant=self._tenant).updated_at
         if changed == self._changed:
             return []
         self._changed = changed
