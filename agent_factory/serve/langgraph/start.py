@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.constants import END
 from starlette.exceptions import HTTPException
 
@@ -47,9 +48,8 @@ def start_run(
             the thread has gone on since the checkpoint that is decided about.
         ArgumentError: A part of the body cannot be used.
     """
-    _check_resumption(thread, body)
     tenant, modes = principal.tenant, recorded_modes(service.agents[agent], body)
-    config = service.client_config(agent, body.settings)
+    config = _config(service, agent, thread, body)
     resume: Callable[..., Run] = partial(
         service.resume,
         by=principal.name,
@@ -110,19 +110,24 @@ def start_run(
         raise HTTPException(422, f"input: {error.reason} {_EXAMPLE}") from error
 
 
-def _check_resumption(thread: str | None, body: NewRun) -> None:
-    """Raise HTTPException if a graph around the agent resumes it by LangGraph's RemoteGraph.
+def _config(service: Service, agent: str, thread: str | None, body: NewRun) -> RunnableConfig:
+    """The config of a run, as far as a client may set it.
 
-    In langgraph 1.2, that sends the input of its node again, and not the answer.
+    Raises:
+        HTTPException: 422 if a graph around the agent resumes it by LangGraph's RemoteGraph, which
+            in langgraph 1.2 sends the input of its node again, and not the answer.
+        ArgumentError: A part of the config cannot be used.
     """
     configurable = (body.config or {}).get("configurable")
-    if isinstance(configurable, dict) and is_resumed(configurable):
-        raise HTTPException(
-            422,
-            "config.configurable: '__pregel_resuming' says that a graph around this agent resumes "
-            "it. That graph cannot answer for it: LangGraph's RemoteGraph does not pass the answer "
-            f'on. Send it to thread {thread!r}: command: {{"resume": ...}}.',
-        )
+    for key, value in configurable.items() if isinstance(configurable, dict) else ():
+        if is_resumed({key: value}):
+            raise HTTPException(
+                422,
+                f"config.configurable: {key!r} says that a graph around this agent resumes it. "
+                "That graph cannot answer for it: LangGraph's RemoteGraph does not pass the answer "
+                f'on. Send it to thread {thread!r}: command: {{"resume": ...}}.',
+            )
+    return service.client_config(agent, body.settings)
 
 
 def _check_command(service: Service, agent: str, thread: str, body: NewRun, tenant: str) -> None:
