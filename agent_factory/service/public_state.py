@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ _ANSWER = frozenset({"messages", "structured_response"})
 """What is shown of an agent that a tool runs: LangGraph does not know that agent's schema."""
 
 _CALL = {"name", "args", "id", "type"}
+
+_OF_THE_SERVICE = ("agent_factory_", "traceparent")
+"""How the keys begin that the service writes to the metadata of a run, for itself."""
 
 
 class PublicState:
@@ -37,20 +40,58 @@ class PublicState:
     def __contains__(self, key: str) -> bool:
         return key in self._keys[()]
 
+    @property
+    def graphs(self) -> Collection[tuple[str, ...]]:
+        """The nodes that lead to each graph: the agent itself, and those that are nodes of it."""
+        return self._keys.keys()
+
     def of_part(self, part: Mapping[str, Any]) -> dict[str, object]:
         """A part of a stream in LangGraph's version 2, without private keys."""
-        # A namespace has the id of the task behind the name of its node: "node:id".
-        nodes = tuple(place.partition(":")[0] for place in part["ns"])
-        keys = self._keys.get(nodes, _ANSWER)
+        keys = self._keys.get(nodes_of(part["ns"]), _ANSWER)
         return {**part, "data": _shown_data(part["type"], part["data"], keys)}
 
-    def of_snapshot(self, snapshot: StateSnapshot) -> StateSnapshot:
-        """A state of the agent, without private keys and without those of inner graphs."""
-        keys = self._keys[()]
+    def of_snapshot(self, snapshot: StateSnapshot, nodes: tuple[str, ...] = ()) -> StateSnapshot:
+        """A state of the agent, without private keys.
+
+        Args:
+            snapshot: The state.
+            nodes: The nodes that lead to the graph inside the agent whose state it is.
+        """
+        keys = self._keys.get(nodes, _ANSWER)
         tasks = tuple(
-            task._replace(result=_shown(task.result, keys), state=None) for task in snapshot.tasks
+            task._replace(
+                result=_shown(task.result, keys),
+                # The place of an inner state, or the state itself.
+                state=self.of_snapshot(task.state, (*nodes, task.name))
+                if isinstance(task.state, StateSnapshot)
+                else task.state,
+            )
+            for task in snapshot.tasks
         )
-        return snapshot._replace(values=_shown(snapshot.values, keys), tasks=tasks)
+        metadata: Any = snapshot.metadata and public_metadata(snapshot.metadata)
+        return snapshot._replace(
+            values=_shown(snapshot.values, keys), tasks=tasks, metadata=metadata
+        )
+
+
+def nodes_of(namespace: Iterable[str]) -> tuple[str, ...]:
+    """The nodes of a namespace, which has the ids of their tasks as well.
+
+    >>> nodes_of(["desk:8fe0", "tools:1c2b"])
+    ('desk', 'tools')
+    """
+    return tuple(place.partition(":")[0] for place in namespace)
+
+
+def public_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata of a message, a task or a checkpoint, without what the service notes for itself.
+
+    >>> public_metadata({"agent_factory_run": "r-1", "agent_factory_tenant": "acme", "step": 1})
+    {'step': 1, 'run_id': 'r-1'}
+    """
+    public = {key: v for key, v in metadata.items() if not key.startswith(_OF_THE_SERVICE)}
+    run = metadata.get("agent_factory_run")
+    return public if run is None else {**public, "run_id": run}
 
 
 def _output_keys(graph: Any) -> frozenset[str]:
@@ -69,19 +110,38 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
         }
     if mode == "debug":
         # A part of "debug" is one of "tasks" or "checkpoints" in an envelope.
-        return {**data, "payload": _shown_data("tasks", data["payload"], keys)}
+        payload = _shown_data("tasks", data["payload"], keys)
+        if data["type"] == "checkpoint":
+            payload = {
+                **payload,
+                "checkpoint": _place(payload["config"]),
+                "parent_checkpoint": _place(payload["parent_config"]),
+            }
+        return {**data, "payload": payload}
+    if mode == "messages":
+        message, metadata = data
+        return [message, public_metadata(metadata)]
     if mode not in ("tasks", "checkpoints"):
         return data  # tokens, and what the agent itself sends to its users
     public = {
         name: _shown(value, keys) if name in ("input", "result", "values") else value
         for name, value in data.items()
     }
+    if "metadata" in public:
+        public["metadata"] = public_metadata(data["metadata"])
     if "tasks" in public:
         # States of inner graphs have keys of other schemas, hence none is shown.
         public["tasks"] = [
             {**_shown_data(mode, task, keys), "state": None} for task in data["tasks"]
         ]
     return public
+
+
+def _place(config: Any) -> dict[str, object] | None:
+    """Place of a checkpoint, as LangGraph's API shows it."""
+    names = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
+    place = (config or {}).get("configurable", {})
+    return {name: place[name] for name in names if name in place} or None
 
 
 def _shown(value: object, keys: frozenset[str]) -> object:

@@ -14,6 +14,7 @@ from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound
 from agent_factory.service.messages import HeldMessage, held_messages
+from agent_factory.service.public_state import nodes_of
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads
@@ -264,25 +265,39 @@ class ThreadService:
         return pulse_of(self._backend, tenant)
 
     def state(
-        self, thread: str, *, checkpoint: str | None = None, tenant: str | None = None
+        self,
+        thread: str,
+        *,
+        checkpoint: str | None = None,
+        namespace: str = "",
+        subgraphs: bool = False,
+        tenant: str | None = None,
     ) -> StateSnapshot:
         """The state of a thread, as the agent's `get_state` returns it, without private keys.
 
         Args:
             thread: The thread.
             checkpoint: The id of a checkpoint; None takes the newest.
+            namespace: The place of an agent that is a node, as a task of the state has it.
+            subgraphs: Whether the tasks have the states of the agents that are nodes and wait. They
+                have the places of these states otherwise.
             tenant: The tenant of the one who reads.
 
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant, or its agent was
-                not added.
+                not added or has no such node.
         """
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
+        if namespace:
+            place["configurable"]["checkpoint_ns"] = namespace
         if checkpoint is not None:
             place["configurable"]["checkpoint_id"] = checkpoint
         agent = self._backend.agent_of(thread, tenant)
         graph = agent.stored_in(FencedSaver(self._backend.database))
-        return agent.public.of_snapshot(graph.get_state(place))
+        nodes = nodes_of(namespace.split("|")) if namespace else ()
+        if nodes not in agent.public.graphs:
+            raise NotFound(f"namespace {namespace!r}", "is not one of this thread's agents.")
+        return agent.public.of_snapshot(graph.get_state(place, subgraphs=subgraphs), nodes)
 
     def history(
         self,

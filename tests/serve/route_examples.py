@@ -32,6 +32,7 @@ ENDLESS = {
     "GET /inbox/events",
     "GET /studio/threads/{thread}/events",
     "GET /threads/{thread}/stream",
+    "POST /threads/{thread}/stream/events",
 }
 """Streams that go on until the client leaves."""
 
@@ -53,7 +54,15 @@ class Sent:
 
 RUN: Any = {"assistant_id": "echo", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
 CRON: Any = {**RUN, "schedule": "0 3 * * *"}
-ANSWER = {"assistant_id": "desk", "command": {"resume": {"decisions": [{"type": "approve"}]}}}
+ANSWER: Any = {"assistant_id": "desk", "command": {"resume": {"decisions": [{"type": "approve"}]}}}
+COMMANDS = [
+    {"id": 1, "method": "run.start", "params": RUN},
+    {
+        "id": 2,
+        "method": "input.respond",
+        "params": {"interrupt_id": "{interrupt}", "response": ANSWER["command"]["resume"]},
+    },
+]
 FORK = {**RUN, "checkpoint_id": "{checkpoint}"}
 ON_THREAD = [{**RUN, "if_not_exists": "create"}, ANSWER, FORK]
 
@@ -194,6 +203,8 @@ EXAMPLES: dict[str, list[Any]] = {
     "GET /assistants/{assistant}/subgraphs/{namespace}": [None],
     "POST /threads/{thread}/copy": [None],
     "GET /threads/{thread}/stream": [None],
+    "POST /threads/{thread}/stream/events": [{"channels": ["values", "lifecycle"]}],
+    "POST /threads/{thread}/commands": COMMANDS,
     "POST /runs/batch": [[RUN, {**RUN, "thread_id": "{thread}"}]],
     "GET /runs/{run}/stream": [None],
     "PUT /store/items": [{"namespace": ["a"], "key": "k", "value": {"x": 1}}],
@@ -290,7 +301,7 @@ def send(
         options["json"] = body
     if not re.fullmatch(r"/.*/events|/threads/[^/]+/stream", path.partition("?")[0]):
         return client.request(method, path, **options)
-    request = client.build_request(method, path, headers=headers)
+    request = client.build_request(method, path, headers=headers, json=options.get("json"))
     return asyncio.run(first_parts(client.app, request))
 
 
@@ -302,7 +313,7 @@ async def first_parts(app: Any, request: Any, until: bytes = b"") -> httpx.Respo
     async def receive() -> Any:
         if not body.is_set():
             body.set()
-            return {"type": "http.request"}
+            return {"type": "http.request", "body": request.content}
         with suppress(TimeoutError):
             await asyncio.wait_for(enough.wait(), 30 if until else 0.2)
         return {"type": "http.disconnect"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, get_args
 
 import httpx
 import pytest
@@ -15,13 +15,19 @@ from starlette.routing import Route
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
-from agent_factory.serve import create_app
+from agent_factory.serve import Principal, create_app
+from agent_factory.serve.langgraph.protocol import CHANNELS
+from agent_factory.serve.langgraph.requests import StreamMode
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from servers import served
 
 SECRET = "the combination is 7-4-1"
-MODES = ["values", "updates", "messages-tuple", "custom", "tasks", "checkpoints", "debug"]
+MODES = [*get_args(StreamMode)]
+TENANT = "a-tenant-that-nobody-else-knows"
+OWN_KEYS = ("agent_factory_run", "agent_factory_job", "agent_factory_agent", "agent_factory_tenant")
+SAYS = {"id": "m-1", "role": "user", "content": "Hi"}
+NOTHING: Any = {"tools": [], "context": [], "state": {}, "forwardedProps": {}}
 HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -83,9 +89,34 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield made
 
 
+def endless(thread: str, checkpoint: Any) -> list[tuple[str, str, Any, Any]]:
+    """Requests for streams that have no end: of a thread, and of its events."""
+    stream, headers = f"/threads/{thread}/stream", {"last-event-id": "-1"}
+    since = {"channels": [*CHANNELS], "since": 0}
+    return [("GET", stream, headers, None), ("POST", f"{stream}/events", {}, since)]
+
+
+def first_events(client: httpx.Client, method: str, path: str, headers: Any, body: Any) -> str:
+    """A stream until the run has ended or pauses."""
+    text = ""
+    with client.stream(method, path, headers=headers, json=body) as response:
+        assert response.status_code == 200
+        for line in response.iter_lines():
+            text += f"{line}\n"
+            if "Done." in line or "completed" in line or '"status":"interrupted"' in line:
+                break
+            if '"interrupted"' in line or "__interrupt__" in line:
+                break
+    return text
+
+
 @pytest.mark.parametrize("agent", ["plain", "delegates", "graph"])
 def test_a_secret_leaves_by_no_route_and_no_stream(service: Service, agent: str) -> None:
-    with served(service) as url, httpx.Client(base_url=url) as client:
+    principal = Principal(tenant=TENANT, name="ann")
+    with (
+        served(service, authenticate=lambda _: principal) as url,
+        httpx.Client(base_url=url, timeout=20) as client,
+    ):
         thread = client.post("/threads", json={}).json()["thread_id"]
         run = {"assistant_id": agent, "input": HI, "stream_mode": MODES, "stream_subgraphs": True}
         run["multitask_strategy"] = "interrupt"
@@ -109,6 +140,8 @@ def test_a_secret_leaves_by_no_route_and_no_stream(service: Service, agent: str)
             "/runs/stream": run,
             "/runs/wait": run,
             "/runs": run,
+            f"/ag-ui/{agent}": {"threadId": "ag-ui", "runId": "1", "messages": [SAYS], **NOTHING},
+            "/v1/chat/completions": {"model": agent, "messages": [SAYS], "stream": True},
         }
         app = create_app(service)
         routes = sorted(
@@ -123,9 +156,18 @@ def test_a_secret_leaves_by_no_route_and_no_stream(service: Service, agent: str)
                 given: Any = {} if method == "GET" else {"json": body}
                 if not route.path.endswith(("/events", "{thread}/stream")):  # they have no end
                     answers.append(client.request(method, path, **given))
-        for answer in answers:
-            assert SECRET not in answer.text, answer.request.url
+        # The pages show people whose tenant they work for; the protocols do not.
+        texts: list[tuple[Any, str]] = [
+            (answer.request.url, answer.text.replace(f"ann · {TENANT}", "")) for answer in answers
+        ]
+        texts += [(place, first_events(client, *place)) for place in endless(thread, checkpoint)]
+        assert len(texts) == len(answers) + 2
+        for place, seen in texts:
+            for secret in (SECRET, TENANT, *OWN_KEYS):
+                assert secret not in seen, (secret, place)
         assert sum(answer.is_success for answer in answers) > 20
+        paths = {str(answer.url.path) for answer in answers if answer.is_success}
+        assert paths >= {f"/ag-ui/{agent}", "/v1/chat/completions"}
         state = client.get(f"/threads/{thread}/state").json()["values"]
         assert "vault" not in state
         assert ("open_days" in state) == (agent != "graph")

@@ -82,8 +82,7 @@ def test_parts_of_a_state_are_selected(client: Any, thread: str) -> None:
     states = client.threads.get_history(thread, metadata={"source": "input"}, limit=5)
     assert [one["metadata"]["from"] for one in states] == ["mail"]
     assert client.threads.get_history(thread, metadata={"source": "nowhere"}) == []
-    with pytest.raises(REFUSED, match="subgraphs is not supported"):
-        client.threads.get_state(thread, subgraphs=True)
+    assert client.threads.get_state(thread, subgraphs=True)["tasks"] == []
 
 
 def test_a_thread_that_waits_is_ended_by_a_write(client: Any, thread: str) -> None:
@@ -342,7 +341,70 @@ def test_a_list_in_a_query_that_is_not_json(url: str, thread: str) -> None:
     assert "stream_mode is not JSON: " in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("mode", ["events", "tools", "lifecycle"])
+@pytest.mark.parametrize("mode", ["tools", "lifecycle"])
 def test_modes_that_are_not_streamed(client: Any, thread: str, mode: Any) -> None:
     with pytest.raises(REFUSED, match=f"stream_mode.*got '{mode}'"):
         client.runs.create(thread, "echo", input=HI, stream_mode=mode)
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"resume": APPROVE["resume"], "goto": [], "update": {}, "graph": None},
+        {"resume": APPROVE["resume"], "goto": None, "update": []},
+        {"resume": APPROVE["resume"]},
+    ],
+)
+def test_empty_parts_of_a_command_are_absent(client: Any, thread: str, command: Any) -> None:
+    client.runs.wait(thread, "desk", input=HI)
+    assert said(client.runs.wait(thread, "desk", command=command))[-1] == "Done."
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ({"resume": APPROVE["resume"], "goto": "__end__"}, "contradict"),
+        ({"resume": APPROVE["resume"], "goto": ["__end__"]}, "contradict"),
+        ({"resume": APPROVE["resume"], "update": {"messages": ["x"]}}, "command.update"),
+        ({"goto": {"node": "tools", "input": {}}}, "command.goto"),
+        ({"goto": ["__end__", "tools"]}, "command.goto"),
+        ({"resume": APPROVE["resume"], "graph": "__parent__"}, "command.graph"),
+        ({"resume": APPROVE["resume"], "rewind": 1}, "command.rewind"),
+    ],
+)
+def test_parts_of_a_command_that_contradict_are_refused(
+    url: str, client: Any, thread: str, command: Any, text: str
+) -> None:
+    client.runs.wait(thread, "desk", input=HI)
+    body = {"assistant_id": "desk", "command": command}
+    response = httpx.post(f"{url}/threads/{thread}/runs/wait", json=body)
+    assert (response.status_code, text in response.json()["detail"]) == (422, True)
+    assert client.threads.get(thread)["status"] == "interrupted"
+
+
+def test_a_command_without_parts_is_none(client: Any, thread: str) -> None:
+    options: Any = {"command": {"goto": [], "update": None}}
+    assert said(client.runs.wait(thread, "echo", input=HI, **options))[-1] == "You said: Hi"
+
+
+# Pauses before nodes, and debug streams
+
+
+def test_a_pause_before_a_node_is_no_interrupt(client: Any, thread: str) -> None:
+    values = client.runs.wait(thread, "echo", input=HI, interrupt_before=["model"])
+    assert "__interrupt__" not in values
+    parts = [*client.runs.stream(thread, "echo", input=None, stream_mode=["debug", "values"])]
+    for values in (part.data for part in parts if part.event == "values"):
+        assert "__interrupt__" not in values
+    payloads = [part.data["payload"] for part in parts if part.event == "debug"]
+    (first, *_) = [payload for payload in payloads if "checkpoint" in payload]
+    state = client.threads.get_state(thread)
+    states = client.threads.get_history(thread)
+    places = [state["checkpoint"] for state in states]
+    assert places[0] == state["checkpoint"]
+    assert (first["checkpoint"], first["parent_checkpoint"]) == (places[1], places[2])
+    parents = [state["parent_checkpoint_id"] for state in states]
+    assert parents == [*(place["checkpoint_id"] for place in places[1:]), None]

@@ -13,10 +13,12 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.pregel.remote import RemoteGraph
 from langgraph.types import Command
 from langgraph_sdk import get_client, get_sync_client
+from langgraph_sdk.errors import APIStatusError
 
 from agent_factory.service import Service
 from samples import texts
-from serve.langgraph_desk import HI, running_service, said
+from serve.langgraph_desk import HI, said
+from serve.protocol_desk import protocol_service
 
 Remote = Callable[[str], RemoteGraph]
 
@@ -26,7 +28,7 @@ REJECT: Any = {"decisions": [{"type": "reject", "message": "Too much."}]}
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(f"sqlite:///{tmp_path_factory.mktemp('remote')}/desk.db") as made:
+    with protocol_service(f"sqlite:///{tmp_path_factory.mktemp('remote')}/desk.db") as made:
         yield made
 
 
@@ -98,7 +100,59 @@ def test_settings_of_a_config_are_taken(service: Service, remote: Remote, thread
     assert run.info.metadata == {"from": "mail"}
     state = service.state(thread["configurable"]["thread_id"])
     metadata: Any = state.metadata
-    assert (metadata["from"], metadata["agent_factory_run"]) == ("mail", run.id)
+    assert (metadata["from"], metadata["run_id"]) == ("mail", run.id)
+
+
+# States of agents inside of an agent
+
+
+def test_the_state_of_an_agent_inside_is_read(url: str, remote: Remote, thread: Any) -> None:
+    graph = remote("outer")
+    httpx.post(f"{url}/threads", json=thread["configurable"])
+    assert graph.get_state(thread).tasks == ()  # before its first message
+    graph.invoke(HI, thread)
+    (task,) = graph.get_state(thread).tasks
+    place: Any = task.state
+    (inner,) = graph.get_state(thread, subgraphs=True).tasks
+    state: Any = inner.state
+    assert said(state.values)[0] == "Hi"
+    assert state.values["messages"][1]["tool_calls"][0]["name"] == "pay"
+    assert state.config["configurable"]["checkpoint_ns"] == place["configurable"]["checkpoint_ns"]
+    assert state.interrupts == task.interrupts
+    # By its place, too, which has no id yet: the newest.
+    assert graph.get_state(place).values == state.values
+    assert graph.get_state(state.config).values == state.values
+    assert graph.get_state(state.parent_config).next == ("model",)
+
+
+@pytest.mark.parametrize("place", ["tools:1", "inner:1|x:2", "x"])
+def test_another_namespace_has_no_state(url: str, remote: Remote, thread: Any, place: str) -> None:
+    remote("outer").invoke(HI, thread)
+    name = thread["configurable"]["thread_id"]
+    body = {"checkpoint": {"checkpoint_ns": place}}
+    response = httpx.post(f"{url}/threads/{name}/state/checkpoint", json=body)
+    assert (response.status_code, place in response.json()["detail"]) == (404, True)
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
+async def test_a_review_of_an_agent_inside_is_decided(
+    remote: Remote, thread: Any, way: str
+) -> None:
+    graph = remote("outer")
+    graph.invoke(HI, thread)
+    assert said(await resumed(graph, way, APPROVE, thread))[2:] == ["Paid 5.", "Done."]
+
+
+def test_messages_of_an_agent_inside_are_streamed(remote: Remote, thread: Any) -> None:
+    options: Any = {"stream_mode": "messages"}
+    parts: Any = [*remote("outer_echo").stream(HI, thread, subgraphs=True, **options)]
+    assert {place[0].partition(":")[0] for place, _ in parts} == {"inner"}
+    assert "".join(message["content"] for _, (message, _) in parts) == "You said: Hi"
+    # Those who do not ask for what is inside get whole messages.
+    parts = [*remote("outer_echo").stream(HI, thread, **options)]
+    assert [(message["content"], about["langgraph_node"]) for message, about in parts] == [
+        ("You said: Hi", "inner")
+    ]
 
 
 # As a node of a graph
@@ -139,3 +193,18 @@ def test_its_review_pauses_the_graph_around_it(
     assert service.thread(name).status == "waiting"
     values = remote("desk").invoke(Command(resume=APPROVE), thread)
     assert said(values)[-2:] == ["Paid 5.", "Done."]
+
+
+def test_an_answer_through_the_graph_around_it_is_refused(remote: Remote, thread: Any) -> None:
+    graph = around(remote, "desk")
+    graph.invoke(HI, thread)
+    # RemoteGraph would send the first message again in place of the answer.
+    with pytest.raises(APIStatusError, match=r"cannot answer for it.*Send it to thread"):
+        graph.invoke(Command(resume=APPROVE), thread)
+    assert len(remote("desk").get_state(thread).interrupts) == 1
+
+
+def test_tokens_come_through_the_graph_around_it(remote: Remote, thread: Any) -> None:
+    graph = around(remote, "outer_echo")
+    parts = [*graph.stream(HI, thread, subgraphs=True, stream_mode="messages")]
+    assert "".join(message["content"] for place, (message, _) in parts if place) == "You said: Hi"

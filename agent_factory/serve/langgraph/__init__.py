@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from agent_factory.serve.langgraph.assistants import Assistants
+from agent_factory.serve.langgraph.commands import Commands
 from agent_factory.serve.langgraph.crons import CronRoutes
 from agent_factory.serve.langgraph.refused import refused_routes as refused_routes
 from agent_factory.serve.langgraph.routing import ApiRoute
@@ -20,6 +21,7 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
     """The routes of LangGraph's API."""
     assistants, store = Assistants(service), Store(service)
     threads, runs = Threads(service, assistants), Runs(service, assistants, webhooks)
+    commands = Commands(service, assistants, runs)
     crons = CronRoutes(service, assistants, webhooks)
     thread, assistant = "/threads/{thread}", "/assistants/{assistant}"
     return [
@@ -45,6 +47,8 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
         ApiRoute("DELETE", thread, threads.delete),
         ApiRoute("POST", f"{thread}/copy", threads.copy),
         ApiRoute("GET", f"{thread}/stream", threads.stream),
+        ApiRoute("POST", f"{thread}/stream/events", commands.events),
+        ApiRoute("POST", f"{thread}/commands", commands.command),
         ApiRoute("GET", f"{thread}/state", threads.state),
         ApiRoute("POST", f"{thread}/state", threads.change_state),
         ApiRoute("POST", f"{thread}/state/checkpoint", threads.state_at),

@@ -145,15 +145,15 @@ class CronRoutes:
         # With the settings of the assistant, which each run reads again.
         settings = assistant.settings_of({"config": body.settings})
         self._service.client_config(name, settings["config"])
-        message = None
+        graph, message = self._service.agents[name], None
         if body.input is not None:
-            message = checked_input(self._service.agents[name], name, body.input, waits=False)
+            message = checked_input(graph, name, body.input, waits=False)
         options = {
             "message": message,
             "config": body.settings,
             "context": body.context,
             "metadata": body.metadata,
-            "stream": sorted(recorded_modes(body)),
+            "stream": sorted(recorded_modes(graph, body)),
             "subgraphs": body.stream_subgraphs,
             "busy": _BUSY.get(body.multitask_strategy, body.multitask_strategy),
             # As with a run that begins now: on LangGraph's server, a thread that waits is not busy.

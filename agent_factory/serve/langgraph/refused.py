@@ -11,8 +11,6 @@ from starlette.routing import Route
 
 _ROUTES = [
     ("/threads/{thread}/state", ["PATCH"], "Metadata are noted about threads: PATCH the thread."),
-    ("/threads/{thread}/commands", ["POST"], "Use the routes of runs."),
-    ("/threads/{thread}/stream/events", ["POST"], "Stream a run, or GET /threads/{id}/stream."),
 ]
 
 

@@ -39,7 +39,15 @@ def read_query(request: Request, kind: type[Query]) -> Query:
 
 
 StreamMode = Literal[
-    "values", "updates", "messages", "messages-tuple", "custom", "tasks", "checkpoints", "debug"
+    "values",
+    "updates",
+    "messages",
+    "messages-tuple",
+    "custom",
+    "tasks",
+    "checkpoints",
+    "debug",
+    "events",
 ]
 """What a stream shows, in the words of LangGraph's API."""
 
@@ -134,11 +142,17 @@ class StateSearch(StrictBody):
     select: list[str] | None = None
 
 
+class InnerCheckpoint(Checkpoint):
+    """A checkpoint of a thread, or of an agent that is a node."""
+
+    checkpoint_ns: str | None = ""  # type: ignore[assignment]  # wider, only read
+
+
 class StatePlace(StrictBody):
     """Place of a state in the history of a thread."""
 
-    checkpoint: Checkpoint
-    subgraphs: Literal[False] = False
+    checkpoint: InnerCheckpoint
+    subgraphs: bool = False
     select: list[str] | None = None
 
 

@@ -42,6 +42,7 @@ from agent_factory.service import (
     Webhook,
     assistant_id,
 )
+from agent_factory.service.public_state import INTERRUPT
 
 _STATUS = {
     "queued": "pending",
@@ -279,7 +280,9 @@ class Runs:
             try:
                 while not (await asyncio.wait([result], timeout=PING_SECONDS))[0]:
                     yield "\n"  # JSON allows it, and no proxy takes the connection for dead
-                yield to_json(result.result())
+                # A run that pauses before a node has nothing to answer: LangGraph leaves that out.
+                output = result.result().items()
+                yield to_json({key: v for key, v in output if key != INTERRUPT or v})
             except (RunFailed, RunCancelled, NotFound) as error:
                 # The status was sent before: clients of LangGraph look for this key.
                 yield to_json({"__error__": await run_in_threadpool(_failure, run, error)})

@@ -8,16 +8,20 @@ from difflib import get_close_matches
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.constants import END
 from starlette.exceptions import HTTPException
 
 from agent_factory.errors import ArgumentError
+from agent_factory.serve.langgraph import run_events
+from agent_factory.serve.langgraph.agent_inbox import plain_answer
 from agent_factory.serve.langgraph.requests import NewRun, RunSettings
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
 from agent_factory.service import Run, Service, ThreadBusy, Wait
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.types import Graph
+from agent_factory.upstream import is_resumed
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 
@@ -44,8 +48,8 @@ def start_run(
             the thread has gone on since the checkpoint that is decided about.
         ArgumentError: A part of the body cannot be used.
     """
-    tenant, modes = principal.tenant, recorded_modes(body)
-    config = service.client_config(agent, body.settings)
+    tenant, modes = principal.tenant, recorded_modes(service.agents[agent], body)
+    config = _config(service, agent, thread, body)
     resume: Callable[..., Run] = partial(
         service.resume,
         by=principal.name,
@@ -62,6 +66,9 @@ def start_run(
         tenant=tenant,
         config=config,
         stream=modes,
+        # What an inner agent does is an event of the run, too.
+        subgraphs=body.stream_subgraphs or "events" in body.modes,
+        metadata=body.metadata,
         by=principal.name,
     )
     if thread is not None and body.if_not_exists == "reject":
@@ -71,17 +78,16 @@ def start_run(
             raise HTTPException(422, "A command needs the thread that waits.")
         _check_command(service, agent, thread, body, tenant)
         if body.command.goto is None:
-            return resume(thread, body.command.resume)
+            return resume(thread, plain_answer(service, thread, tenant, body.command.resume))
         service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
-        return submit(subgraphs=body.stream_subgraphs, metadata=body.metadata)
-    message = None
+        return submit()
+    message, waits = None, thread is not None and _waits(service, thread, tenant)
     if body.input is not None:
-        waits = thread is not None and _waits(service, thread, tenant)
         message = checked_input(service.agents[agent], agent, body.input, waits=waits)
     elif body.place is None:
         if thread is None or not _can_go_on(service, thread, tenant):
             raise HTTPException(422, f"input is missing. {_EXAMPLE}")
-        if _waits(service, thread, tenant):
+        if waits:
             return resume(thread, None)
     try:
         return submit(
@@ -91,8 +97,6 @@ def start_run(
             # On LangGraph's own server, a thread that waits for an answer is not busy.
             waiting="interrupt",
             context=body.context,
-            subgraphs=body.stream_subgraphs,
-            metadata=body.metadata,
             interrupt_before=body.interrupt_before,
             interrupt_after=body.interrupt_after,
             delay=body.after_seconds,
@@ -104,6 +108,26 @@ def start_run(
         if error.subject != "message":
             raise
         raise HTTPException(422, f"input: {error.reason} {_EXAMPLE}") from error
+
+
+def _config(service: Service, agent: str, thread: str | None, body: NewRun) -> RunnableConfig:
+    """The config of a run, as far as a client may set it.
+
+    Raises:
+        HTTPException: 422 if a graph around the agent resumes it by LangGraph's RemoteGraph, which
+            in langgraph 1.2 sends the input of its node again, and not the answer.
+        ArgumentError: A part of the config cannot be used.
+    """
+    configurable = (body.config or {}).get("configurable")
+    for key, value in configurable.items() if isinstance(configurable, dict) else ():
+        if is_resumed({key: value}):
+            raise HTTPException(
+                422,
+                f"config.configurable: {key!r} says that a graph around this agent resumes it. "
+                "That graph cannot answer for it: LangGraph's RemoteGraph does not pass the answer "
+                f'on. Send it to thread {thread!r}: command: {{"resume": ...}}.',
+            )
+    return service.client_config(agent, body.settings)
 
 
 def _check_command(service: Service, agent: str, thread: str, body: NewRun, tenant: str) -> None:
@@ -171,9 +195,15 @@ def input_keys(graph: Graph) -> tuple[str, ...]:
     return _keys[graph]
 
 
-def recorded_modes(body: RunSettings) -> set[str]:
+def recorded_modes(graph: Graph, body: RunSettings) -> set[str]:
     """The modes of LangGraph's streams that show what a client wants to see."""
-    return {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
+    modes: set[str] = {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
+    if "events" in modes:
+        modes = (modes - {"events"}) | run_events.RECORDED
+    if "messages" in modes and not body.stream_subgraphs and next(graph.get_subgraphs(), None):
+        # Messages of inner agents are taken from the results of their nodes.
+        modes |= {"values", "updates"}
+    return modes
 
 
 def _waits(service: Service, thread: str, tenant: str) -> bool:
@@ -187,7 +217,9 @@ def _can_go_on(service: Service, thread: str, tenant: str) -> bool:
     Raises:
         HTTPException: 422 if it waits for an answer.
     """
-    info = service.thread(thread, tenant=tenant)
+    info = next(iter(service.threads(tenant=tenant, ids=[thread], limit=1)), None)
+    if info is None:  # the run would create it
+        return False
     if info.status == "waiting":
         waits = service.inbox(tenant).waits(thread=thread, limit=1000)
         if any(wait.kind not in ("pause", "result") for wait in waits):

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -16,6 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from agent_factory.serve.json_response import to_json
+from agent_factory.serve.langgraph.run_events import RunEvents
 from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service
 from agent_factory.service.public_state import INTERRUPT
 
@@ -26,6 +35,9 @@ POLL_SECONDS = 0.2
 """How often the stream of a thread looks for a new run."""
 
 _ACTIVE = ("queued", "running")
+
+_MOST_RUNS = 20
+"""How many runs of a thread a stream goes back."""
 
 
 class Events:
@@ -41,6 +53,8 @@ class Events:
         self._run, self._modes, self._subgraphs = run, modes, subgraphs
         self._attempt = 1
         self._partial: dict[str, BaseMessage] = {}
+        self._known: set[str] = set()  # ids of messages that were shown, or are in the state
+        self._has_values = False
 
     async def follow(self, after: str | None = None) -> AsyncIterator[ServerSentEvent]:
         """The events, until the run has ended or pauses."""
@@ -49,15 +63,23 @@ class Events:
             run = {"run_id": self._run.id, "attempt": self._attempt}
             yield ServerSentEvent(to_json(run), event="metadata")
         begin = after
-        if after is not None and self._modes is not None and "messages" in self._modes:
+        if after is not None and {"messages", "messages-tuple", "events"} & {*(self._modes or ())}:
             # What is known of a message began before the last event that the client has seen.
             begin = f"{after.rsplit(':', 2)[0]}:0:0"
+        run_events = None
+        if self._modes is not None and "events" in self._modes:
+            agent = (await run_in_threadpool(lambda: self._run.info)).agent
+            run_events = RunEvents(self._run.id, agent)
         try:
             async for part in self._run.astream(after=begin):
                 if part["type"] == "waiting_for":  # LangGraph has no event for it
                     yield ServerSentEvent(comment=part["data"]["text"])
                     continue
                 events = [*self._events_of(part)]
+                if run_events is not None:
+                    events += [("events", event) for event in run_events.events(part)]
+                    if part["type"] == "end" and part["data"]["status"] == "done":
+                        events.append(("events", run_events.end(await self._run.aresult())))
                 if begin != after and after and _numbers(part["id"]) <= _numbers(after):
                     continue
                 for position, (name, data) in enumerate(events, 1):
@@ -79,14 +101,45 @@ class Events:
         elif part.get("asked") is False or (part["ns"] and not self._subgraphs):
             return
         elif kind == "messages":
-            if self._modes is None or "messages-tuple" in self._modes:
-                yield "|".join(["messages", *part["ns"]]), data
-            if self._modes is not None and "messages" in self._modes:
-                yield from self._messages(*data)
-        elif self._modes is None or kind in self._modes:
-            if part.get("interrupts"):
-                data = {**data, INTERRUPT: part["interrupts"]}
-            yield "|".join([kind, *part["ns"]]), data
+            yield from self._of_message(part["ns"], *data)
+        else:
+            if kind in ("values", "updates") and not part["ns"]:
+                yield from self._of_inner_agents(kind, data)
+            if self._modes is None or kind in self._modes:
+                if part.get("interrupts"):
+                    data = {**data, INTERRUPT: part["interrupts"]}
+                yield "|".join([kind, *part["ns"]]), data
+
+    def _of_message(
+        self, ns: Sequence[str], message: BaseMessage, metadata: object
+    ) -> Iterator[tuple[str, object]]:
+        self._known.add(str(message.id))
+        if self._modes is None or "messages-tuple" in self._modes:
+            yield "|".join(["messages", *ns]), [message, metadata]
+        if self._modes is not None and "messages" in self._modes:
+            yield from self._messages(message, metadata)
+
+    def _of_inner_agents(self, kind: str, data: Any) -> Iterator[tuple[str, object]]:
+        """The messages of agents that are nodes, once such a node has ended.
+
+        LangGraph shows them so to those who do not ask for what is inside.
+        """
+        if self._subgraphs or self._modes is None:
+            return
+        if kind == "values":
+            self._has_values = True
+            self._known.update(str(message.id) for message in _messages_of(data))
+            return
+        for node, update in data.items():
+            for message in _messages_of(update):
+                # Without the values, it is not known which messages are new.
+                if self._has_values and str(message.id) not in self._known:
+                    metadata = {
+                        "langgraph_node": node,
+                        "thread_id": self._run.thread_id,
+                        "run_id": self._run.id,
+                    }
+                    yield from self._of_message((), message, metadata)
 
     def _messages(self, message: BaseMessage, metadata: object) -> Iterator[tuple[str, object]]:
         """A message as far as it is known, and not only what is new of it."""
@@ -100,6 +153,13 @@ class Events:
         whole: Any = message if earlier is None else earlier + message
         self._partial[key] = whole
         yield "messages/partial", [message_chunk_to_message(whole)]
+
+
+def _messages_of(values: object) -> list[BaseMessage]:
+    """The messages in a state, or in an update of it."""
+    messages = values.get("messages") if isinstance(values, Mapping) else None
+    known = messages if isinstance(messages, list) else [messages]
+    return [message for message in known if isinstance(message, BaseMessage)]
 
 
 def _numbers(id: str) -> list[int]:
@@ -143,7 +203,7 @@ async def follow_thread(
         since, changed = changed, service.thread(thread, tenant=tenant).updated_at
         if since == changed:
             return []
-        runs = [(run, run.info) for run in service.runs(thread, tenant=tenant, limit=20)]
+        runs = [(run, run.info) for run in service.runs(thread, tenant=tenant, limit=_MOST_RUNS)]
         if since is None and is_new:
             streamed_jobs.update(
                 info.job for _, info in runs if info.job and info.status not in _ACTIVE
@@ -167,6 +227,65 @@ async def follow_thread(
                         yield event
                     streamed_jobs.add(info.job)
             await asyncio.sleep(POLL_SECONDS)
+
+
+class ThreadJobs:
+    """The jobs of a thread: one for each message, and one for each decision about it.
+
+    Args:
+        service: The service.
+        thread: The thread.
+        tenant: The tenant of the one who reads.
+    """
+
+    def __init__(self, service: Service, thread: str, tenant: str) -> None:
+        self._service, self._thread, self._tenant = service, thread, tenant
+        self._changed: float | None = None
+        self._number: int | None = None  # of the job that was returned last
+
+    async def follow(self, is_first: Callable[[int], bool]) -> AsyncIterator[tuple[Run, str]]:
+        """The jobs, each with its run, until the thread is deleted.
+
+        Args:
+            is_first: Says of the number of a job whether the first one has it; if it says so of
+                none, the first is the newest.
+        """
+        with suppress(NotFound):
+            while True:
+                for run, job in await run_in_threadpool(self._new, is_first):
+                    yield run, job
+                await asyncio.sleep(POLL_SECONDS)
+
+    def _new(self, is_first: Callable[[int], bool]) -> list[tuple[Run, str]]:
+        """The jobs that were not returned yet, the oldest first.
+
+        Raises:
+            NotFound: The thread was deleted.
+        """
+        # Before the runs are read: what changes meanwhile is seen the next time.
+        changed = self._service.thread(self._thread, tenant=self._tenant).updated_at
+        if changed == self._changed:
+            return []
+        self._changed = changed
+        runs = self._service.runs(self._thread, tenant=self._tenant, limit=_MOST_RUNS)
+        by_number = {
+            int(info.job.rpartition("/")[2]): run
+            for run, info in ((run, run.info) for run in runs)
+            if info.job is not None
+        }
+        if not by_number:
+            return []
+        newest = max(by_number)
+        first = newest if self._number is None else self._number + 1
+        if self._number is None:
+            known = range(min(by_number), newest + 1)
+            first = next(filter(is_first, known), newest)
+        self._number = newest
+        # A run that was decided about names its newest job alone.
+        return [
+            (by_number.get(number, by_number[newest]), f"{self._thread}/{number:08d}")
+            for number in range(first, newest + 1)
+        ]
 
 
 def stream_response(

@@ -221,15 +221,15 @@ class Threads:
 
     async def state(self, request: Request) -> JsonResponse:
         """Get the state of a thread, the newest or that of a checkpoint."""
-        if request.query_params.get("subgraphs", "false").lower() not in ("false", "0"):
-            raise HTTPException(422, "subgraphs is not supported: inner agents have no state here.")
+        subgraphs = request.query_params.get("subgraphs", "false").lower() not in ("false", "0")
         checkpoint = request.path_params.get("checkpoint")
-        state = await run_in_threadpool(self._state, request, checkpoint)
+        state = await run_in_threadpool(self._state, request, checkpoint, subgraphs)
         return JsonResponse(selected(state, several(request, "select")))
 
     async def state_at(self, request: Request, body: StatePlace) -> JsonResponse:
         """Get the state of a thread at a checkpoint."""
-        state = await run_in_threadpool(self._state, request, body.checkpoint.place)
+        place, namespace = body.checkpoint.place, body.checkpoint.checkpoint_ns or ""
+        state = await run_in_threadpool(self._state, request, place, body.subgraphs, namespace)
         return JsonResponse(selected(state, body.select))
 
     async def change_state(self, request: Request, body: StateChange) -> JsonResponse:
@@ -311,12 +311,15 @@ class Threads:
         tenant = request.state.principal.tenant
         return self._service.thread(request.path_params["thread"], tenant=tenant)
 
-    def _state(self, request: Request, checkpoint: str | None) -> dict[str, object]:
+    def _state(
+        self, request: Request, checkpoint: str | None, subgraphs: bool, namespace: str = ""
+    ) -> dict[str, object]:
         info = self._info(request)
         if not info.agent:  # it has no message yet
             config: RunnableConfig = {"configurable": {"thread_id": info.id}}
             return state_shown(StateSnapshot({}, (), config, None, None, None, (), ()))
-        return state_shown(self._service.state(info.id, checkpoint=checkpoint))
+        options: dict[str, Any] = {"namespace": namespace, "subgraphs": subgraphs}
+        return state_shown(self._service.state(info.id, checkpoint=checkpoint, **options))
 
     def _with_values(self, info: ThreadInfo) -> dict[str, object]:
         """A thread with its state."""
@@ -351,7 +354,9 @@ def _shown(info: ThreadInfo) -> dict[str, object]:
 
 def state_shown(state: StateSnapshot) -> dict[str, object]:
     """A state of a thread."""
-    place = _place(state.config)
+    # Of a thread without a message, an object, too: LangGraph's RemoteGraph cannot read null.
+    place = {"checkpoint_id": None, **_place(state.config)}
+    parent = _place(state.parent_config) if state.parent_config else None
     return {
         "values": state.values,
         "next": state.next,
@@ -363,8 +368,9 @@ def state_shown(state: StateSnapshot) -> dict[str, object]:
                 # Clients of LangGraph expect a text.
                 "error": None if task.error is None else str(task.error),
                 "interrupts": list(task.interrupts),
-                "checkpoint": None,
-                "state": None,
+                # Of an agent that is the node: the place of its state, or the state.
+                "checkpoint": _place(task.state) if isinstance(task.state, dict) else None,
+                "state": state_shown(task.state) if isinstance(task.state, StateSnapshot) else None,
                 "result": task.result,
             }
             for task in state.tasks
@@ -374,15 +380,14 @@ def state_shown(state: StateSnapshot) -> dict[str, object]:
         "created_at": state.created_at,
         "checkpoint": place,
         "checkpoint_id": place["checkpoint_id"],
-        "parent_checkpoint": _place(state.parent_config) if state.parent_config else None,
+        "parent_checkpoint": parent,
+        "parent_checkpoint_id": parent and parent["checkpoint_id"],
     }
 
 
-def _place(config: RunnableConfig) -> dict[str, object]:
+def _place(config: Any) -> dict[str, object]:
     """Place of a state in the history of its thread."""
-    place = config["configurable"]
-    return {
-        "thread_id": place["thread_id"],
-        "checkpoint_ns": place.get("checkpoint_ns", ""),
-        "checkpoint_id": place.get("checkpoint_id"),
-    }
+    names = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
+    place = {name: config["configurable"].get(name) for name in names}
+    known = {key: value for key, value in place.items() if value is not None}
+    return {"checkpoint_ns": "", **known}

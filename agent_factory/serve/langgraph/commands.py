@@ -1,0 +1,301 @@
+"""Routes of LangGraph's streaming protocol v2: commands about a thread, and its events."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve.body import Keeps, RequestPart, StrictBody, read_body
+from agent_factory.serve.errors import status_of, text_of
+from agent_factory.serve.json_response import JsonResponse, to_json
+from agent_factory.serve.langgraph.assistants import Assistants
+from agent_factory.serve.langgraph.protocol import (
+    CHANNELS,
+    RECORDED,
+    ProtocolEvent,
+    ProtocolEvents,
+    Subscription,
+)
+from agent_factory.serve.langgraph.requests import NewRun
+from agent_factory.serve.langgraph.runs import Runs
+from agent_factory.serve.langgraph.stream import PING_SECONDS, ThreadJobs
+from agent_factory.serve.mistakes import explained
+from agent_factory.service import NotFound, Run, RunCancelled, Service
+
+_EVENTS_OF_A_JOB = 2**24
+_JOBS = 2**29
+"""Their product is 2**53: numbers up to it are exact in JavaScript."""
+
+
+class NewEventStream(StrictBody):
+    """Events of a thread that a client subscribes to."""
+
+    channels: list[str] = Field(min_length=1)
+    namespaces: list[list[str]] | None = None
+    depth: int | None = Field(None, ge=0)
+    since: int | None = Field(None, ge=0)
+
+
+class RunStart(StrictBody):
+    """A message for an agent."""
+
+    assistant_id: str
+    input: Annotated[dict[str, object] | None, Keeps({})] = None
+    config: dict[str, object] | None = None
+    metadata: dict[str, object] = Field(default_factory=dict)
+    # The client for JavaScript sends it in its own spelling.
+    multitaskStrategy: Literal["reject", "interrupt", "rollback", "enqueue"] | None = None
+
+    def run(self) -> dict[str, object]:
+        """The body of the request that starts this run in LangGraph's API of runs."""
+        configurable = (self.config or {}).get("configurable")
+        place = configurable.get("checkpoint_id") if isinstance(configurable, dict) else None
+        return {
+            **self.model_dump(exclude={"multitaskStrategy"}),
+            "checkpoint_id": place,
+            "multitask_strategy": self.multitaskStrategy,
+        }
+
+
+class InterruptAnswer(RequestPart):
+    """The answer to one interrupt."""
+
+    interrupt_id: str
+    response: Annotated[Any, Keeps(None, [], {})] = None  # each value is an answer, None too
+    namespace: list[str] = Field(default_factory=list)
+
+
+class InputRespond(StrictBody):
+    """The answers to what a thread waits for: to one interrupt, or to several."""
+
+    namespace: list[str] = Field(default_factory=list)
+    interrupt_id: str | None = None
+    response: Annotated[Any, Keeps(None, [], {})] = None
+    responses: list[InterruptAnswer] | None = None
+    update: object = None
+    goto: object = None
+    config: dict[str, object] | None = None
+    metadata: dict[str, object] = Field(default_factory=dict)
+
+    @property
+    def answers(self) -> dict[str, object]:
+        """The answers by the ids of the interrupts."""
+        answers = {answer.interrupt_id: answer.response for answer in self.responses or ()}
+        if self.interrupt_id is not None:
+            answers[self.interrupt_id] = self.response
+        return answers
+
+    def run(self, agent: str) -> dict[str, object]:
+        """The body of the request that sends these answers in LangGraph's API of runs."""
+        command = {"resume": self.answers, "update": self.update, "goto": self.goto}
+        config = {"config": self.config, "metadata": self.metadata}
+        return {"assistant_id": agent, "command": command, **config}
+
+
+class ProtocolCommand(RequestPart):
+    """A command of the protocol."""
+
+    id: int
+    method: str
+
+
+class RunStartCommand(ProtocolCommand):
+    """The command "run.start"."""
+
+    params: RunStart
+
+
+class InputRespondCommand(ProtocolCommand):
+    """The command "input.respond"."""
+
+    params: InputRespond
+
+
+class _Refusal(Exception):
+    """A command that is refused, with a code of the protocol."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+_OFFERED = ("run.start", "input.respond")
+_NOT_OFFERED = {
+    "agent.getTree": "Subscribe to the channel 'lifecycle'.",
+    "input.inject": "Send 'run.start' with multitaskStrategy 'enqueue'.",
+    "state.get": "GET /threads/{thread_id}/state.",
+    "state.listCheckpoints": "POST /threads/{thread_id}/history.",
+    "state.fork": "Send 'run.start' with config.configurable.checkpoint_id.",
+    "subscription.subscribe": "POST /threads/{thread_id}/stream/events.",
+    "subscription.unsubscribe": "Close the stream of events.",
+    "subscription.reconnect": "POST /threads/{thread_id}/stream/events with `since`.",
+}
+_CODES = {403: "permission_denied"}
+
+CommandKind = TypeVar("CommandKind", bound=ProtocolCommand)
+
+
+class Commands:
+    """Answers the two requests of the protocol."""
+
+    def __init__(self, service: Service, assistants: Assistants, runs: Runs) -> None:
+        self._service, self._assistants, self._runs = service, assistants, runs
+
+    async def command(self, request: Request) -> JsonResponse:
+        """Start a run or answer interrupts, in LangGraph's protocol v2."""
+        try:
+            command = await read_body(request, ProtocolCommand)
+        except HTTPException as error:
+            return _refused(None, "invalid_argument", error.detail, error.status_code)
+        try:
+            result = await self._result(request, command.method)
+        except _Refusal as error:
+            return _refused(command.id, error.code, str(error))
+        except HTTPException as error:
+            return _refused(command.id, _code(error.status_code, error), error.detail)
+        except NotFound as error:  # as on all routes: other tenants' threads do not exist
+            return _refused(command.id, "no_such_run", text_of(error), 404)
+        except AgentFactoryError as error:
+            return _refused(command.id, _code(status_of(error), error), text_of(error))
+        return JsonResponse({"type": "success", "id": command.id, "result": result})
+
+    async def _result(self, request: Request, method: str) -> dict[str, object]:
+        thread, content = request.path_params["thread"], json.loads(await request.body())
+        if method == "run.start":
+            start = _read(RunStartCommand, content).params
+            tenant = request.state.principal.tenant
+            get = self._assistants.get_assistant
+            try:
+                await run_in_threadpool(get, start.assistant_id, tenant)
+            except NotFound as error:
+                raise _Refusal("invalid_argument", text_of(error)) from error
+            run = await run_in_threadpool(self._start, request, thread, start.run())
+            return {"run_id": run.id}
+        if method == "input.respond":
+            respond = _read(InputRespondCommand, content).params
+            await run_in_threadpool(self._respond, request, thread, respond)
+            return {}
+        if method in _NOT_OFFERED:
+            text = f"{method!r} is not offered by this server. {_NOT_OFFERED[method]}"
+            raise _Refusal("not_supported", text)
+        offered = " and ".join(map(repr, _OFFERED))
+        raise _Refusal("unknown_command", f"There is no command {method!r}. There are {offered}.")
+
+    def _respond(self, request: Request, thread: str, respond: InputRespond) -> Run:
+        if not respond.answers:
+            raise _Refusal(
+                "invalid_argument", "params.interrupt_id or params.responses is missing."
+            )
+        info = self._service.thread(thread, tenant=request.state.principal.tenant)
+        if info.status != "waiting":
+            raise _Refusal("no_such_run", "The thread does not wait for an answer.")
+        waiting = [interrupt.id for interrupt in self._service.state(thread).interrupts]
+        for id in respond.answers:
+            if id not in waiting:
+                text = f"The thread does not wait for an answer to interrupt {id!r}."
+                raise _Refusal("no_such_interrupt", f"{text} It waits for: {', '.join(waiting)}.")
+        return self._start(request, thread, respond.run(info.agent))
+
+    def _start(self, request: Request, thread: str, values: dict[str, object]) -> Run:
+        options = {"stream_mode": sorted(RECORDED), "stream_subgraphs": True}
+        # A thread of a new conversation does not exist yet.
+        body = {**values, **options, "if_not_exists": "create"}
+        try:
+            new_run = NewRun.model_validate(body)
+        except ValidationError as error:
+            text = explained(error, NewRun, body)
+            raise HTTPException(422, f"params: {text}") from error
+        principal, may_decide = request.state.principal, request.state.may_decide
+        return self._runs.start(new_run, thread, principal, may_decide)
+
+    async def events(self, request: Request, body: NewEventStream) -> EventSourceResponse:
+        """Stream the events of a thread, in LangGraph's protocol v2."""
+        for channel in body.channels:
+            if channel.partition(":")[0] not in CHANNELS:
+                expected = ", ".join(map(repr, CHANNELS))
+                text = f"channels must be some of {expected} and 'custom:...', got {channel!r}."
+                raise HTTPException(422, text)
+        subscription = Subscription(frozenset(body.channels), body.namespaces, body.depth)
+        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+        await run_in_threadpool(lambda: self._service.thread(thread, tenant=tenant))
+        jobs = ThreadJobs(self._service, thread, tenant)
+        return EventSourceResponse(
+            _thread_events(jobs, subscription, body.since), ping=PING_SECONDS
+        )
+
+
+def _refused(id: int | None, code: str, text: str, status: int = 200) -> JsonResponse:
+    """An error of the protocol; about a command that could be read, it is a good response."""
+    return JsonResponse({"type": "error", "id": id, "error": code, "message": text}, status)
+
+
+def _code(status: int, error: Exception) -> str:
+    """The code of an error in the protocol, which has none for a server that is out of order."""
+    if status >= 500:
+        raise error
+    return _CODES.get(status, "invalid_argument")
+
+
+def _read(kind: type[CommandKind], content: object) -> CommandKind:
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise _Refusal("invalid_argument", explained(error, kind, content)) from error
+
+
+async def _thread_events(
+    jobs: ThreadJobs, subscription: Subscription, since: int | None
+) -> AsyncIterator[ServerSentEvent]:
+    """The events of a thread, from those of its newest job on, until it is deleted.
+
+    Args:
+        jobs: The jobs of the thread.
+        subscription: The events that the client wants to see.
+        since: The number of the last event that it has seen, to go on from there.
+    """
+    first = None if since is None else since // _EVENTS_OF_A_JOB
+    async for run, job in jobs.follow(lambda number: number % _JOBS == first):
+        # The same for each client and after each reconnect: clients know events by them.
+        base = int(job.rpartition("/")[2]) % _JOBS * _EVENTS_OF_A_JOB
+        position = 0
+        async for event in _job_events(run, job):
+            position += 1
+            sequence = base + position
+            if subscription.covers(event) and (since is None or sequence > since):
+                now = round(time.time() * 1000)
+                params = {"namespace": event.ns, "timestamp": now, "data": event.data}
+                sent = {
+                    "type": "event",
+                    "event_id": f"{job}:{position}",
+                    "seq": sequence,
+                    "method": event.method,
+                    "params": params,
+                }
+                yield ServerSentEvent(to_json(sent), event=event.method, id=str(sequence))
+        since = None  # later jobs are new as a whole
+
+
+async def _job_events(run: Run, job: str) -> AsyncIterator[ProtocolEvent]:
+    # The thread may be deleted meanwhile.
+    with suppress(NotFound):
+        events = ProtocolEvents((await run_in_threadpool(lambda: run.info)).agent)
+        has_ended = False
+        with suppress(RunCancelled):
+            # From its first part, since later events depend on those before them.
+            async for part in run.astream(after=f"{job}:0:0"):
+                for event in events.events(part):
+                    yield event
+                has_ended = part["type"] == "end"
+        if not has_ended:
+            for event in events.end("interrupted"):
+                yield event

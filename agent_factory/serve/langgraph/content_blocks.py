@@ -1,0 +1,120 @@
+"""Messages as LangGraph's protocol v2 streams them: content block by content block."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    RemoveMessage,
+    ToolMessage,
+)
+from langchain_core.messages.ai import UsageMetadata, add_usage
+
+_DELTAS = {"text": "text", "reasoning": "reasoning"}
+"""The field of a block that grows, by the type of the block."""
+
+_CALL_CHUNK = "tool_call_chunk"
+
+
+class MessageStreams:
+    """Turns the messages of a stream into events: a start, content blocks, a finish."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[tuple[str, ...], str], _Blocks] = {}
+
+    def events(self, ns: Sequence[str], message: BaseMessage) -> Iterator[dict[str, Any]]:
+        """The events that a message adds, or a chunk of one.
+
+        Args:
+            ns: The namespace of the graph that it comes from.
+            message: The message. Chunks of one message have one id.
+        """
+        if isinstance(message, RemoveMessage):  # an instruction to the state, which nobody says
+            return
+        key = ((*ns,), str(message.id))
+        blocks = self._open.get(key)
+        if blocks is None:
+            # A chunk is of the type "AIMessageChunk".
+            role = "ai" if isinstance(message, AIMessage) else message.type
+            call = message.tool_call_id if isinstance(message, ToolMessage) else None
+            of_call = {} if call is None else {"tool_call_id": call}
+            yield {"event": "message-start", "role": role, "id": message.id, **of_call}
+            blocks = _Blocks()
+        yield from blocks.add(message)
+        if isinstance(message, AIMessageChunk) and message.chunk_position != "last":
+            self._open[key] = blocks
+            return
+        self._open.pop(key, None)
+        yield from blocks.finish()
+
+    def finish(self, ns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+        """The events of messages that had no last chunk.
+
+        Args:
+            ns: The namespace whose step has ended; None is all of them.
+        """
+        for key in [key for key in self._open if ns is None or key[0] == (*ns,)]:
+            yield from self._open.pop(key).finish()
+
+    @property
+    def namespaces(self) -> list[tuple[str, ...]]:
+        """The namespaces that have messages without a last chunk."""
+        return [*dict.fromkeys(ns for ns, _ in self._open)]
+
+    def drop(self) -> None:
+        """Forget messages whose rest does not come, since another worker begins them again."""
+        self._open.clear()
+
+
+class _Blocks:
+    """The content blocks of one message, as far as they are known."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[object, dict[str, Any]] = {}
+        self._usage: UsageMetadata | None = None
+
+    def add(self, message: BaseMessage) -> Iterator[dict[str, Any]]:
+        for position, part in enumerate(message.content_blocks):
+            block: dict[str, Any] = {**part}
+            # Chunks name the block that they continue; parts of a whole message are all different.
+            place = block.get("index") if isinstance(message, AIMessageChunk) else position
+            key = (block["type"], place)
+            index = [*self._blocks].index(key) if key in self._blocks else len(self._blocks)
+            field = "args" if block["type"] == _CALL_CHUNK else _DELTAS.get(block["type"])
+            if key not in self._blocks:
+                empty = {**block, field: ""} if field else block
+                self._blocks[key] = {**empty}
+                yield {"event": "content-block-start", "index": index, "content": empty}
+            if field is None:
+                self._blocks[key].update(block)
+            elif text := block.get(field):
+                self._blocks[key][field] += text
+                kind = "tool-call" if field == "args" else field
+                delta = {"type": f"{kind}-delta", field: text}
+                yield {"event": "content-block-delta", "index": index, "delta": delta}
+        if isinstance(message, AIMessage) and message.usage_metadata:
+            # Providers send it in parts, with the chunks.
+            self._usage = add_usage(self._usage, message.usage_metadata)
+
+    def finish(self) -> Iterator[dict[str, Any]]:
+        for index, block in enumerate(self._blocks.values()):
+            content = _finished_call(block) if block["type"] == _CALL_CHUNK else block
+            yield {"event": "content-block-finish", "index": index, "content": content}
+        usage = {} if self._usage is None else {"usage": self._usage}
+        yield {"event": "message-finish", **usage}
+
+
+def _finished_call(block: dict[str, Any]) -> dict[str, Any]:
+    """A tool call whose arguments are complete."""
+    id, name = block.get("id"), block.get("name")
+    try:
+        args = json.loads(block["args"] or "{}")
+    except ValueError as error:
+        call = {"type": "invalid_tool_call", "id": id, "name": name, "args": block["args"]}
+        return {**call, "error": str(error)}
+    return {"type": "tool_call", "id": id, "name": name, "args": args}

@@ -1,0 +1,130 @@
+"""Events of a run in the form of LangChain's `astream_events`, from its recorded stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    message_chunk_to_message,
+)
+
+from agent_factory.serve.langgraph.tool_calls import ToolCalls
+
+RECORDED = frozenset({"messages", "tasks"})
+"""The modes of LangGraph's streams from which the events are made."""
+
+
+class RunEvents:
+    """Turns the parts of a stream into events.
+
+    They are those of the agent, of nodes, models and tools. Runnables inside of a node are not
+    recorded, and neither are the messages that a model was given.
+
+    Args:
+        run: The id of the run.
+        agent: The name of the agent.
+    """
+
+    def __init__(self, run: str, agent: str) -> None:
+        self._run, self._agent = run, agent
+        self._calls = ToolCalls()
+        self._tasks: dict[str, dict[str, Any]] = {}  # those that run, by their ids
+        self._answers: dict[str, AIMessageChunk] = {}  # as far as they are known, by their ids
+        self._has_begun = False
+
+    def events(self, part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The events of a part of the stream of `Run.stream`."""
+        if not self._has_begun:
+            self._has_begun = True
+            yield self._event("on_chain_start", self._agent, self._run, {}, {})
+        if part["type"] == "messages":
+            yield from self._of_message(part["ns"], *part["data"])
+        elif part["type"] == "tasks":
+            yield from self._of_task(part["ns"], part["data"])
+
+    def end(self, output: object) -> dict[str, Any]:
+        """The last event of a run that has not failed.
+
+        Args:
+            output: The output of the agent.
+        """
+        return self._event("on_chain_end", self._agent, self._run, {"output": output}, {})
+
+    def _of_message(
+        self, ns: Sequence[str], message: BaseMessage, metadata: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        # Nodes return messages as well, and tools do.
+        if not isinstance(message, AIMessage) or "ls_model_type" not in metadata:
+            return
+        id = str(message.id)
+        name = str(metadata.get("ls_model_name") or metadata.get("ls_provider") or "model")
+        node = metadata.get("langgraph_node")
+        running = (
+            id for id, task in self._tasks.items() if (task["ns"], task["name"]) == (ns, node)
+        )
+        about: dict[str, Any] = {"ns": ns, "task": next(running, None)}
+        if isinstance(message, AIMessageChunk):
+            chunk = {"chunk": message}
+            yield self._event("on_chat_model_stream", name, id, chunk, metadata, **about)
+            known = self._answers.pop(id, None)
+            whole = message if known is None else known + message
+            if message.chunk_position != "last":
+                self._answers[id] = whole
+                return
+            output = {"output": message_chunk_to_message(whole)}
+        else:
+            output = {"output": message}
+        yield self._event("on_chat_model_end", name, id, output, metadata, **about)
+
+    def _of_task(self, ns: Sequence[str], data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        id, node = data["id"], data["name"]
+        if "input" in data:
+            metadata = {**data["metadata"], "langgraph_node": node}
+            self._tasks[id] = {**data, "ns": ns, "metadata": metadata}
+        task = self._tasks.get(id, {"input": None, "metadata": {"langgraph_node": node}})
+        metadata, given = task["metadata"], {"input": task["input"]}
+        if "input" in data:
+            yield self._event("on_chain_start", node, id, given, metadata, ns=ns)
+        for step in self._calls.steps(data):
+            call, args = step.call, {"input": step.call["args"]}
+            about = {"ns": ns, "task": id}
+            if step.error is not None:
+                kind, result = "on_tool_error", {"error": step.error, **args}
+            elif step.result is not None:
+                kind, result = "on_tool_end", {"output": step.result, **args}
+            else:
+                kind, result = "on_tool_start", args
+            yield self._event(kind, call["name"], call["id"], result, metadata, **about)
+        if "result" in data:
+            self._tasks.pop(id, None)
+            if not (data["error"] or data["interrupts"]):
+                chunk, output = {"chunk": data["result"]}, {"output": data["result"], **given}
+                yield self._event("on_chain_stream", node, id, chunk, metadata, ns=ns)
+                yield self._event("on_chain_end", node, id, output, metadata, ns=ns)
+
+    def _event(
+        self,
+        kind: str,
+        name: str,
+        id: str,
+        data: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        *,
+        ns: Sequence[str] | None = None,
+        task: str | None = None,
+    ) -> dict[str, Any]:
+        # A namespace names the tasks around a graph: "node:task".
+        around = [] if ns is None else [self._run, *(place.rpartition(":")[2] for place in ns)]
+        return {
+            "event": kind,
+            "name": name,
+            "run_id": id,
+            "parent_ids": [*around, task] if task else around,
+            "tags": [],
+            "metadata": metadata,
+            "data": data,
+        }

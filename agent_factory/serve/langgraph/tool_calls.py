@@ -1,0 +1,103 @@
+"""Tool calls of a run, from the tasks of its stream."""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStep:
+    """Begin or end of a tool call.
+
+    Args:
+        call: The call: its `id`, `name` and `args`.
+        result: What the tool has returned; None at the begin.
+        error: Why it has failed; None if it has not.
+    """
+
+    call: Mapping[str, Any]
+    result: ToolMessage | None = None
+    error: str | None = None
+
+
+class ToolCalls:
+    """Reads the parts of a stream in their order, and says which tool calls begin and end."""
+
+    def __init__(self) -> None:
+        # Calls that models have made, by their ids.
+        self._calls: dict[str, Mapping[str, Any]] = {}
+        # Calls that run now, by the id of their task.
+        self._running: dict[str, dict[str, Mapping[str, Any]]] = {}
+
+    def steps(self, task: Mapping[str, Any]) -> Iterator[ToolStep]:
+        """The steps that a part of the mode "tasks" shows.
+
+        Args:
+            task: The data of the part: the begin of a task has an `input`, and its end a `result`.
+        """
+        if "input" in task:
+            calls = {call["id"]: call for call in _calls_of(task["input"])}
+            self._running[task["id"]] = calls
+            yield from map(ToolStep, calls.values())
+            return
+        running = self._running.pop(task["id"], {})
+        if task.get("error"):
+            yield from (ToolStep(call, error=_text(task["error"])) for call in running.values())
+            return
+        for message in _messages_of(task["result"]):
+            if isinstance(message, AIMessage):
+                self._calls.update({call["id"] or "": call for call in message.tool_calls})
+            elif isinstance(message, ToolMessage):
+                id = message.tool_call_id
+                call = running.get(id)
+                if call is None:
+                    # Another graph than ours: its tasks do not say which calls they run.
+                    call = self._calls.get(id, {"id": id, "name": message.name or "", "args": {}})
+                    yield ToolStep(call)
+                error = message.text if message.status == "error" else None
+                yield ToolStep(call, result=message, error=error)
+
+    def fail(self, error: str) -> Iterator[ToolStep]:
+        """The end of the calls that still run when their run fails."""
+        running, self._running = self._running, {}
+        for calls in running.values():
+            yield from (ToolStep(call, error=error) for call in calls.values())
+
+    def call_of(self, task: str) -> str | None:
+        """The id of the one call that a task runs, if it is one."""
+        calls = [*self._running.get(task, ())]
+        return calls[0] if len(calls) == 1 else None
+
+
+def _text(error: str) -> str:
+    """The text of an error, of which LangGraph's tasks show the `repr`."""
+    with suppress(SyntaxError, ValueError):
+        text = literal_eval(error.partition("(")[2].removesuffix(")"))
+        return text if isinstance(text, str) else error
+    return error
+
+
+def _calls_of(value: object) -> list[Mapping[str, Any]]:
+    """The calls in the input of a task: agents send each call, or some of them, to the tools."""
+    values = value if isinstance(value, list) else [value]
+    return [
+        call
+        for call in values
+        if isinstance(call, Mapping) and call.get("type") == "tool_call" and call.get("id")
+    ]
+
+
+def _messages_of(result: object) -> list[object]:
+    """The messages in the result of a task, which is an update or several."""
+    updates = result if isinstance(result, list) else [result]
+    messages: list[object] = []
+    for update in updates:
+        value = update.get("messages") if isinstance(update, Mapping) else None
+        messages += value if isinstance(value, list) else [value]
+    return messages

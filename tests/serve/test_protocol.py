@@ -1,0 +1,446 @@
+"""LangGraph's protocol v2 over HTTP: commands about a thread, and its events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, RemoveMessage
+from langgraph_sdk import get_client
+
+from agent_factory.serve.langgraph.content_blocks import MessageStreams
+from agent_factory.serve.langgraph.protocol import CHANNELS, ProtocolEvents
+from agent_factory.service import Service
+from serve.langgraph_desk import HI, said
+from serve.protocol_desk import protocol_service
+
+APPROVE: Any = {"decisions": [{"type": "approve"}]}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with protocol_service(f"sqlite:///{tmp_path_factory.mktemp('protocol')}/desk.db") as service:
+        yield service
+
+
+class Conversation:
+    """A thread, as a client of the protocol sees it."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self.http, self.thread, self._id = http, uuid4().hex, 0
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        self._id += 1
+        command = {"id": self._id, "method": method, "params": params}
+        response = self.http.post(f"/threads/{self.thread}/commands", json=command)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
+        assert answer["id"] == self._id
+        return answer
+
+    def start(self, agent: str, text: str = "Hi", **options: Any) -> str:
+        message = {"messages": [{"role": "user", "content": text}]}
+        answer = self.send("run.start", assistant_id=agent, input=message, **options)
+        assert answer["type"] == "success", answer
+        return str(answer["result"]["run_id"])
+
+    def events(
+        self, until: Callable[[dict[str, Any]], bool] | None = None, **body: Any
+    ) -> list[dict[str, Any]]:
+        """The events, until the run has ended."""
+        body = {"channels": [*CHANNELS], **body}
+        place, events = f"/threads/{self.thread}/stream/events", []
+        with self.http.stream("POST", place, json=body) as response:
+            assert response.status_code == 200, response.read()
+            for line in response.iter_lines():
+                if line.startswith("data: "):
+                    event = json.loads(line.removeprefix("data: "))
+                    events.append(event)
+                    if (until or ended)(event):
+                        return events
+        raise AssertionError("The stream has ended.")
+
+    def state(self) -> Any:
+        return self.http.get(f"/threads/{self.thread}/state", params={"subgraphs": True}).json()
+
+    def asked(self) -> Any:
+        """What the thread waits for."""
+        (interrupt,) = self.state()["interrupts"]
+        return interrupt
+
+
+def ended(event: dict[str, Any]) -> bool:
+    terminal = ("completed", "failed", "interrupted")
+    is_root = event["method"] == "lifecycle" and not event["params"]["namespace"]
+    return is_root and event["params"]["data"]["event"] in terminal
+
+
+def has_completed(event: dict[str, Any]) -> bool:
+    return ended(event) and event["params"]["data"]["event"] == "completed"
+
+
+def shown(events: list[dict[str, Any]], method: str) -> list[Any]:
+    return [event["params"]["data"] for event in events if event["method"] == method]
+
+
+@pytest.fixture
+def talk(url: str) -> Iterator[Conversation]:
+    with httpx.Client(base_url=url, timeout=20) as http:
+        yield Conversation(http)
+
+
+def test_an_answer_comes_block_by_block(talk: Conversation) -> None:
+    talk.start("echo")
+    events = talk.events()
+    assert [data["event"] for data in shown(events, "messages")] == [
+        "message-start",
+        "content-block-start",
+        *["content-block-delta"] * 3,
+        "content-block-finish",
+        "message-finish",
+    ]
+    start, *_, block, _ = shown(events, "messages")
+    assert (start["role"], block["content"]) == ("ai", {"type": "text", "text": "You said: Hi"})
+    deltas = [data["delta"] for data in shown(events, "messages") if "delta" in data]
+    assert deltas == [{"type": "text-delta", "text": text} for text in ("You ", "said: ", "Hi")]
+    assert said(shown(events, "values")[-1]) == ["Hi", "You said: Hi"]
+    assert start["id"] == shown(events, "values")[-1]["messages"][1]["id"]
+    running, completed = shown(events, "lifecycle")
+    assert running == {"event": "running", "graph_name": "echo"}
+    assert completed == {"event": "completed", "graph_name": "echo"}
+    (update,) = shown(events, "updates")
+    assert update["node"] == "model"
+    checkpoints = shown(events, "checkpoints")
+    assert [one["step"] for one in checkpoints] == [-1, 0, 1]
+    assert checkpoints[-1]["id"] == talk.state()["checkpoint"]["checkpoint_id"]
+    assert checkpoints[-1]["parent_id"] == checkpoints[-2]["id"]
+
+
+def test_tool_calls_begin_and_end(talk: Conversation) -> None:
+    talk.start("payer")
+    events = talk.events()
+    started, finished = shown(events, "tools")
+    assert (started["event"], started["tool_name"], started["input"]) == (
+        "tool-started",
+        "pay",
+        {"euros": 5},
+    )
+    assert (finished["event"], finished["output"]["content"]) == ("tool-finished", "Paid 5.")
+    assert started["tool_call_id"] == finished["tool_call_id"]
+    assert shown(events, "custom") == [{"payload": {"paying": 5}}]
+    results = [event for event in events if event["params"]["data"].get("role") == "tool"]
+    assert results[0]["params"]["namespace"] == [f"tools:{started['tool_call_id']}"]
+
+
+def test_a_review_is_asked_for_and_answered(talk: Conversation) -> None:
+    talk.start("desk")
+    events = talk.events()
+    (request,) = shown(events, "input.requested")
+    assert request["payload"]["action_requests"][0]["args"] == {"euros": 5}
+    assert request["interrupt_id"] == talk.asked()["id"]
+    assert shown(events, "lifecycle")[-1]["event"] == "interrupted"
+    answer = {"interrupt_id": request["interrupt_id"], "response": APPROVE, "namespace": []}
+    assert talk.send("input.respond", **answer)["result"] == {}
+    later = talk.events(since=events[-1]["seq"])
+    assert said(shown(later, "values")[-1])[2:] == ["Paid 5.", "Done."]
+    assert [data["event"] for data in shown(later, "lifecycle")] == ["running", "completed"]
+    again = talk.send("input.respond", **answer)
+    assert (again["type"], again["error"]) == ("error", "no_such_run")
+
+
+def test_several_answers_come_in_one_command(talk: Conversation) -> None:
+    talk.start("asks")
+    talk.events()
+    answers = [{"interrupt_id": talk.asked()["id"], "response": "yes", "namespace": []}]
+    talk.send("input.respond", responses=answers, goto=[], update={})
+    talk.events(
+        lambda event: event["params"]["data"] == {"event": "completed", "graph_name": "asks"}
+    )
+    assert said(talk.state()["values"])[2] == "They said yes."
+
+
+@pytest.mark.parametrize("response", [None, "", 0, False, [], {}])
+def test_each_value_is_an_answer(talk: Conversation, response: object) -> None:
+    talk.start("asks")
+    talk.events()
+    talk.send("input.respond", interrupt_id=talk.asked()["id"], response=response)
+    talk.events(has_completed)
+    assert said(talk.state()["values"])[2] == f"They said {response}."
+
+
+def test_a_failure_has_the_text_of_its_error(talk: Conversation) -> None:
+    talk.start("echo", "fail")
+    failed = shown(talk.events(), "lifecycle")[-1]
+    assert (failed["event"], failed["error"]) == ("failed", "the model is out of order")
+    other = Conversation(talk.http)
+    other.start("lender")
+    events = other.events()
+    error = shown(events, "tools")[-1]
+    assert (error["event"], error["message"]) == ("tool-error", "no money")
+    assert shown(events, "lifecycle")[-1]["error"] == "no money"
+
+
+def test_a_cancelled_run_ends_its_stream(talk: Conversation) -> None:
+    run = talk.start("echo", "slow")
+    talk.events(lambda event: event["method"] == "tasks")
+    talk.http.post(f"/threads/{talk.thread}/runs/{run}/cancel")
+    assert shown(talk.events(), "lifecycle")[-1]["event"] == "interrupted"
+
+
+@pytest.mark.parametrize("agent", ["outer", "boss"])
+def test_agents_inside_have_namespaces(talk: Conversation, agent: str) -> None:
+    talk.start(agent)
+    events = talk.events()
+    node = {"outer": "inner", "boss": "tools"}[agent]
+    started = next(data for data in shown(events, "lifecycle") if data["event"] == "started")
+    assert started["graph_name"] == node
+    calls = [data["tool_call_id"] for data in shown(events, "tools")]
+    cause = {"type": "toolCall", "tool_call_id": calls[0]} if calls else None
+    assert started.get("cause") == cause
+    (request,) = [event for event in events if event["method"] == "input.requested"]
+    (place,) = request["params"]["namespace"]
+    assert place.startswith(f"{node}:")
+    answer = {"interrupt_id": request["params"]["data"]["interrupt_id"], "response": APPROVE}
+    if agent == "boss":  # the graph around it reports another id
+        answer["interrupt_id"] = talk.asked()["id"]
+    assert talk.send("input.respond", **answer)["type"] == "success"
+    rest = talk.events(since=events[-1]["seq"])
+    assert said(shown(rest, "values")[-1])[-1] == "Done."
+    ends = [
+        event["params"]["namespace"]
+        for event in rest
+        if event["params"]["data"].get("event") == "completed"
+    ]
+    assert ends == [[place], []]
+
+
+def test_clients_choose_channels_and_namespaces(talk: Conversation) -> None:
+    talk.start("outer")
+    every = talk.events()
+    bodies: list[dict[str, Any]] = [
+        {"channels": ["lifecycle"]},
+        {"channels": ["lifecycle", "values"], "namespaces": [[]], "depth": 0},
+        {"channels": ["lifecycle", "values", "input"], "namespaces": [["inner"], []], "depth": 0},
+        {"channels": ["lifecycle", "custom:paying"]},
+    ]
+    for body in bodies:
+        expected = [
+            event
+            for event in every
+            if {"input.requested": "input"}.get(event["method"], event["method"])
+            in body["channels"]
+            and ("depth" not in body or len(event["params"]["namespace"]) < len(body["namespaces"]))
+        ]
+        seen = talk.events(**body)
+        assert [one["event_id"] for one in seen] == [one["event_id"] for one in expected]
+        assert [one["seq"] for one in seen] == [one["seq"] for one in expected]
+
+
+def test_a_client_that_was_cut_off_gets_the_rest(talk: Conversation) -> None:
+    talk.start("echo")
+    first = talk.events()
+    talk.start("echo", "More")
+    talk.events(lambda event: said_more(event))
+    for cut in (2, len(first) - 1):
+        rest = talk.events(lambda event: said_more(event), since=first[cut]["seq"])
+        ids = [event["event_id"] for event in rest]
+        assert ids[: len(first) - cut - 1] == [event["event_id"] for event in first[cut + 1 :]]
+        numbers = [event["seq"] for event in rest]
+        assert numbers == sorted(numbers)
+    # Without a place to go on from, a stream begins with the newest run.
+    assert talk.events()[0]["seq"] > first[-1]["seq"]
+
+
+def said_more(event: dict[str, Any]) -> bool:
+    data = event["params"]["data"]
+    return event["method"] == "values" and said(data)[-1] == "You said: More"
+
+
+def test_a_stream_may_be_opened_before_the_first_run(talk: Conversation) -> None:
+    talk.http.post("/threads", json={"thread_id": talk.thread})
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(talk.events)
+        talk.start("echo")
+        assert said(shown(reading.result(20), "values")[-1]) == ["Hi", "You said: Hi"]
+
+
+def test_a_thread_that_does_not_exist_is_not_found(talk: Conversation) -> None:
+    place, body = f"/threads/{talk.thread}", {"channels": ["values"]}
+    assert talk.http.post(f"{place}/stream/events", json=body).status_code == 404
+    command = {"id": 1, "method": "input.respond", "params": {"interrupt_id": "x"}}
+    response = talk.http.post(f"{place}/commands", json=command)
+    assert (response.status_code, response.json()["error"]) == (404, "no_such_run")
+
+
+def test_a_decision_from_elsewhere_is_seen(service: Service, talk: Conversation) -> None:
+    talk.start("desk")
+    seen = talk.events()
+    service.resume(talk.thread, APPROVE, by="ann")
+    later = talk.events(since=seen[-1]["seq"])
+    assert said(shown(later, "values")[-1])[-1] == "Done."
+
+
+def test_a_run_of_another_client_is_seen(url: str, talk: Conversation) -> None:
+    body = {"assistant_id": "echo", "input": HI, "if_not_exists": "create"}
+    talk.http.post(f"/threads/{talk.thread}/runs/wait", json=body)
+    events = talk.events()
+    assert said(shown(events, "values")[-1]) == ["Hi", "You said: Hi"]
+    assert shown(events, "lifecycle")[-1]["event"] == "completed"
+
+
+def test_a_checkpoint_is_gone_on_from(talk: Conversation) -> None:
+    talk.start("echo", "One")
+    before, *_ = shown(talk.events(), "checkpoints")
+    config = {"configurable": {"checkpoint_id": before["id"], "thread_id": talk.thread}}
+    talk.start("echo", "Two", config=config)
+    events = talk.events()
+    assert said(shown(events, "values")[-1]) == ["Two", "You said: Two"]
+
+
+REFUSED = [
+    ("run.start", {"assistant_id": "nobody", "input": {}}, "invalid_argument", "no agent 'nobody'"),
+    ("run.start", {"input": HI}, "invalid_argument", "params.assistant_id is missing"),
+    ("run.start", {"assistant_id": "echo", "input": {}}, "invalid_argument", "input is empty"),
+    ("run.start", {"assistant_id": "echo"}, "invalid_argument", "input is missing"),
+    ("run.start", {"assistant_id": "echo", "webhook": "x"}, "invalid_argument", "webhook"),
+    ("input.respond", {}, "invalid_argument", "params.interrupt_id or params.responses"),
+    ("state.get", {}, "not_supported", "GET /threads/"),
+    ("run.stop", {}, "unknown_command", "'run.start' and 'input.respond'"),
+]
+
+
+@pytest.mark.parametrize(("method", "params", "code", "text"), REFUSED)
+def test_a_refusal_says_what_to_send(
+    talk: Conversation, method: str, params: Any, code: str, text: str
+) -> None:
+    answer = talk.send(method, **params)
+    assert (answer["type"], answer["error"]) == ("error", code)
+    assert text in answer["message"]
+
+
+def test_an_unfit_answer_is_refused(talk: Conversation) -> None:
+    talk.start("desk")
+    talk.events()
+    id = talk.asked()["id"]
+    for params, code, text in (
+        ({"interrupt_id": "x", "response": APPROVE}, "no_such_interrupt", id),
+        ({"interrupt_id": id, "response": "yes"}, "invalid_argument", "decisions"),
+        (
+            {"interrupt_id": id, "response": APPROVE, "goto": "__end__"},
+            "invalid_argument",
+            "contradict",
+        ),
+        (
+            {"interrupt_id": id, "response": APPROVE, "update": {"messages": [1]}},
+            "invalid_argument",
+            "update is not supported",
+        ),
+    ):
+        answer = talk.send("input.respond", **params)
+        assert (answer.get("error"), text in answer["message"]) == (code, True), answer
+    assert talk.asked()["id"] == id
+
+
+@pytest.mark.parametrize(
+    "body", [[], {"method": "run.start"}, {"id": 1}, {"id": "x", "method": "y"}]
+)
+def test_what_is_no_command_is_refused(talk: Conversation, body: Any) -> None:
+    response = talk.http.post(f"/threads/{talk.thread}/commands", json=body)
+    answer = response.json()
+    assert response.status_code == 422
+    assert (answer["type"], answer["id"], answer["error"]) == ("error", None, "invalid_argument")
+
+
+@pytest.mark.parametrize("body", [{}, {"channels": []}, {"channels": ["tokens"]}])
+def test_a_stream_needs_channels(talk: Conversation, body: Any) -> None:
+    response = talk.http.post(f"/threads/{talk.thread}/stream/events", json=body)
+    assert (response.status_code, "channels" in response.json()["detail"]) == (422, True)
+
+
+async def test_the_client_for_python(url: str) -> None:
+    async with get_client(url=url) as client:
+        thread = client.threads.stream(assistant_id="desk")
+        async with thread:
+            await thread.run.start(input=HI)
+            values = [value async for value in thread.values]
+            assert said(values[-1])[0] == "Hi"
+            (asked,) = thread.interrupts
+            await thread.run.respond(APPROVE, interrupt_id=asked["interrupt_id"])
+            assert said(await thread.output)[-1] == "Done."
+
+
+# Messages of models, block by block
+
+
+def blocks_of(*messages: Any) -> list[dict[str, Any]]:
+    streams = MessageStreams()
+    events = [event for message in messages for event in streams.events((), message)]
+    return [*events, *streams.finish()]
+
+
+def test_arguments_of_a_call_grow() -> None:
+    def chunk(args: str, name: str | None = None, id: str | None = None) -> AIMessageChunk:
+        call: Any = {"name": name, "args": args, "id": id, "index": 0}
+        return AIMessageChunk(content="", tool_call_chunks=[call], id="m")
+
+    events = blocks_of(
+        AIMessageChunk(content="Look. ", id="m"),
+        chunk("", "pay", "c"),
+        chunk('{"eu'),
+        chunk('ros": 5}'),
+    )
+    deltas = [event["delta"] for event in events if "delta" in event]
+    assert deltas[1:] == [
+        {"type": "tool-call-delta", "args": '{"eu'},
+        {"type": "tool-call-delta", "args": 'ros": 5}'},
+    ]
+    finished = [event["content"] for event in events if event["event"] == "content-block-finish"]
+    call = {"type": "tool_call", "id": "c", "name": "pay", "args": {"euros": 5}}
+    assert finished == [{"type": "text", "text": "Look. "}, call]
+    broken = blocks_of(chunk('{"eu', "pay", "c"))[-2]["content"]
+    assert (broken["type"], broken["args"]) == ("invalid_tool_call", '{"eu')
+
+
+def test_a_whole_message_has_all_its_blocks() -> None:
+    usage: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    call: Any = {"name": "pay", "args": {}, "id": "c"}
+    reasoning = {"type": "reasoning", "reasoning": "Hm."}
+    content: Any = [reasoning, {"type": "text", "text": "A"}, {"type": "text", "text": "B"}]
+    message = AIMessage(content_blocks=content, tool_calls=[call], usage_metadata=usage, id="m")
+    events = blocks_of(message)
+    finished = [event["content"] for event in events if event["event"] == "content-block-finish"]
+    assert [block["type"] for block in finished] == ["reasoning", "text", "text", "tool_call"]
+    assert [block.get("text") for block in finished[1:3]] == ["A", "B"]
+    assert events[-1] == {"event": "message-finish", "usage": usage}
+    assert blocks_of(RemoveMessage(id="m")) == []
+
+
+def test_usage_of_chunks_is_added_up() -> None:
+    def chunk(text: str, tokens: int, position: Any = None) -> AIMessageChunk:
+        usage: Any = {"input_tokens": 0, "output_tokens": tokens, "total_tokens": tokens}
+        return AIMessageChunk(content=text, id="m", usage_metadata=usage, chunk_position=position)
+
+    events = blocks_of(chunk("A", 1), chunk("B", 2, "last"))
+    assert events[-1]["usage"]["output_tokens"] == 3
+
+
+def test_a_worker_that_takes_over_begins_its_message_again() -> None:
+    events = ProtocolEvents("desk")
+
+    def shown_of(type: str, data: Any) -> list[str]:
+        part = {"type": type, "ns": [], "data": data}
+        return [str(event.data.get("event")) for event in events.events(part)]
+
+    assert shown_of("messages", [AIMessageChunk(content="Hal", id="1"), {}])[0] == "running"
+    assert shown_of("resumed", {"worker": "w"}) == []
+    shown_of("messages", [AIMessageChunk(content="Hello", id="2"), {}])
+    ends = shown_of("end", {"status": "done"})
+    assert ends == ["content-block-finish", "message-finish", "completed"]
+    # The effects of a cancelled run are undone by a job without a stream.
+    undo = {"type": "end", "ns": [], "data": {"status": "done", "undone": []}}
+    assert [*ProtocolEvents("desk").events(undo)] == []

@@ -1,0 +1,225 @@
+// What a page does with the newest useStream of LangChain for React: node react_client.mjs URL CASE
+import assert from "node:assert/strict";
+import { isDeepStrictEqual } from "node:util";
+import { JSDOM } from "jsdom";
+
+const [url, name] = process.argv.slice(2);
+const { window } = new JSDOM("<main></main>", { url });
+for (const each of ["document", "navigator"]) {
+  Object.defineProperty(globalThis, each, { value: window[each], configurable: true });
+}
+globalThis.window = window;
+
+const { createElement } = await import("react");
+const { createRoot } = await import("react-dom/client");
+const { useChannel, useMessageMetadata, useMessages, useStream, useToolCalls, useValues } = await import(
+  "@langchain/react"
+);
+
+const human = (content) => ({ messages: [{ type: "human", content }] });
+const texts = (messages) => messages.map((message) => message.text);
+const approve = { decisions: [{ type: "approve" }] };
+
+// A component that shows a conversation; `page.stream` is what its last render had.
+async function open(assistantId, options = {}, more = () => ({})) {
+  const page = {};
+  const Chat = () => {
+    page.stream = useStream({ assistantId, apiUrl: url, apiKey: null, ...options });
+    page.more = more(page.stream);
+    return createElement("ol", null, page.stream.messages.map((message) =>
+      createElement("li", { key: message.id }, message.text)));
+  };
+  const main = document.createElement("main");
+  const root = createRoot(main);
+  root.render(createElement(Chat));
+  page.shown = () => [...main.querySelectorAll("li")].map((item) => item.textContent);
+  page.close = () => root.unmount();
+  page.until = async (condition) => {
+    const end = Date.now() + 20_000;
+    while (!(page.stream && condition(page.stream, page.more))) {
+      const { stream, more } = page;
+      const seen = JSON.stringify({ texts: texts(stream?.messages ?? []), isLoading: stream?.isLoading,
+        interrupts: stream?.interrupts, error: String(stream?.error), more });
+      assert.ok(Date.now() < end, `not in 20 s: ${condition}; seen: ${seen}`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  };
+  // The hook reads the ends of runs and what they say from two connections.
+  page.shows = (expected) => page.until(() => isDeepStrictEqual(page.shown(), expected));
+  await page.until((stream) => !stream.isThreadLoading);
+  return page;
+}
+
+const cases = {
+  async chat() {
+    const page = await open("echo", {}, (stream) => useChannel(stream, ["messages"]));
+    await page.stream.submit(human("Hi"));
+    await page.until(({ messages, isLoading }) => messages.length === 2 && !isLoading);
+    await page.shows(["Hi", "You said: Hi"]);
+    const tokens = (events) => events.flatMap((event) => event.params.data.delta?.text ?? []);
+    await page.until((_, events) => tokens(events).length === 3);
+    assert.deepEqual(tokens(page.more), ["You ", "said: ", "Hi"]);
+    assert.deepEqual(texts(page.stream.values.messages), ["Hi", "You said: Hi"]);
+    await page.stream.submit(human("More"));
+    await page.until(({ messages, isLoading }) => messages.length === 4 && !isLoading);
+    await page.shows(["Hi", "You said: Hi", "More", "You said: More"]);
+    assert.equal(page.stream.error, undefined);
+    page.close();
+  },
+
+  async tool_calls() {
+    const page = await open("payer", {}, (stream) => useChannel(stream, ["custom"]));
+    await page.stream.submit(human("Pay"));
+    await page.until(({ messages, isLoading }) => messages.length === 4 && !isLoading);
+    await page.shows(["Pay", "", "Paid 5.", "Done."]);
+    await page.until(({ toolCalls }) => toolCalls[0]?.status === "finished");
+    const [call] = page.stream.toolCalls;
+    assert.deepEqual([call.name, call.input, call.status], ["pay", { euros: 5 }, "finished"]);
+    assert.equal(call.output, "Paid 5.");
+    assert.equal(page.stream.messages[1].tool_calls[0].name, "pay");
+    await page.until((_, events) => events.length > 0);
+    assert.deepEqual(page.more[0].params.data.payload, { paying: 5 });
+    page.close();
+  },
+
+  async review() {
+    const page = await open("desk");
+    await page.stream.submit(human("Pay"));
+    await page.until(({ interrupts, isLoading }) => interrupts.length === 1 && !isLoading);
+    const { value } = page.stream.interrupt;
+    // The hook spells keys as JavaScript does.
+    assert.equal((value.actionRequests ?? value.action_requests)[0].name, "pay");
+    await page.stream.respond(approve);
+    await page.until(({ messages, isLoading }) => messages.length === 4 && !isLoading);
+    await page.shows(["Pay", "", "Paid 5.", "Done."]);
+    assert.deepEqual(page.stream.interrupts, []);
+    await page.stream.submit(human("Again"));
+    await page.until(({ interrupts }) => interrupts.length === 1);
+    const reject = { decisions: [{ type: "reject", message: "Too much." }] };
+    await page.stream.respond(reject, { interruptId: page.stream.interrupt.id });
+    await page.until(({ messages, isLoading }) => messages.length === 8 && !isLoading);
+    await page.shows(["Pay", "", "Paid 5.", "Done.", "Again", "", "Too much.", "Done."]);
+    page.close();
+  },
+
+  async question() {
+    const page = await open("asks");
+    await page.stream.submit(human("Hi"));
+    await page.until(({ interrupts }) => interrupts.length === 1);
+    assert.deepEqual(page.stream.interrupt.value, { about: "it" });
+    await page.stream.respond("yes");
+    await page.until(({ messages }) => messages.length === 4);
+    await page.shows(["Hi", "", "They said yes.", "Done."]);
+    page.close();
+  },
+
+  async message_instead_of_an_answer() {
+    const page = await open("desk");
+    await page.stream.submit(human("Pay"));
+    await page.until(({ interrupts, isLoading }) => interrupts.length === 1 && !isLoading);
+    await page.stream.submit(human("Wait"));
+    await page.until(({ messages, interrupts }) =>
+      interrupts.length === 1 && messages.some((message) => message.text === "Wait"));
+    assert.equal(page.stream.error, undefined);
+    page.close();
+  },
+
+  async errors() {
+    const page = await open("echo");
+    await page.stream.submit(human("fail"));
+    await page.until(({ error, isLoading }) => error && !isLoading);
+    assert.equal(page.stream.error.message, "the model is out of order");
+    await page.stream.submit(human("Hi"));
+    await page.until(({ messages, isLoading }) => !isLoading && texts(messages).includes("You said: Hi"));
+    assert.equal(page.stream.error, undefined);
+    const unknown = await open("nobody");
+    await unknown.stream.submit(human("Hi"));
+    await unknown.until(({ error }) => error);
+    assert.match(unknown.stream.error.message, /no agent 'nobody'/);
+    const unfit = await open("desk");
+    await unfit.stream.submit(human("Pay"));
+    await unfit.until(({ interrupts, isLoading }) => interrupts.length === 1 && !isLoading);
+    await assert.rejects(unfit.stream.respond("yes"), /decisions/);
+    assert.ok(unfit.stream.error);
+    const wrong = { interruptId: "wrong", namespace: [] };
+    await assert.rejects(unfit.stream.respond(approve, wrong), /interrupt 'wrong'/);
+    [page, unknown, unfit].forEach((each) => each.close());
+  },
+
+  async tool_error() {
+    const page = await open("lender");
+    await page.stream.submit(human("Pay"));
+    await page.until(({ error, toolCalls }) => error && toolCalls[0]?.status === "error");
+    const [call] = page.stream.toolCalls;
+    assert.deepEqual([call.status, call.error], ["error", "no money"]);
+    page.close();
+  },
+
+  async reload() {
+    const first = await open("desk");
+    await first.stream.submit(human("Pay"));
+    await first.until(({ interrupts, isLoading }) => interrupts.length === 1 && !isLoading);
+    const { threadId } = first.stream;
+    first.close();
+    const second = await open("desk", { threadId });
+    await second.shows(["Pay", ""]);
+    assert.equal(second.stream.interrupts.length, 1);
+    const third = await open("desk", { threadId });
+    await second.stream.respond(approve, { interruptId: second.stream.interrupt.id });
+    for (const page of [second, third]) {
+      await page.until(({ messages, isLoading }) => messages.length === 4 && !isLoading);
+      await page.shows(["Pay", "", "Paid 5.", "Done."]);
+    }
+    [second, third].forEach((each) => each.close());
+  },
+
+  async stop() {
+    let run;
+    const page = await open("echo", { onCreated: (created) => (run = created.run_id ?? created.runId) });
+    const done = page.stream.submit(human("slow"));
+    await page.until(() => run);
+    const { client, threadId } = page.stream;
+    await page.stream.stop();
+    await done;
+    await page.until(({ isLoading }) => !isLoading);
+    assert.equal((await client.runs.get(threadId, run)).status, "interrupted");
+    page.close();
+  },
+
+  async edit_and_regenerate() {
+    const metadata = (stream) => useMessageMetadata(stream, stream.messages.at(-1)?.id);
+    const page = await open("echo", {}, metadata);
+    await page.stream.submit(human("One"));
+    await page.until(({ messages, isLoading }, known) =>
+      messages.length === 2 && !isLoading && known?.parentCheckpointId);
+    const [, answer] = page.stream.messages;
+    await page.stream.submit(null, { forkFrom: page.more.parentCheckpointId });
+    await page.until(({ messages, isLoading }) =>
+      !isLoading && messages.length === 2 && messages[1].id !== answer.id);
+    await page.shows(["One", "You said: One"]);
+    const history = await page.stream.client.threads.getHistory(page.stream.threadId);
+    const start = history.findLast((state) => state.metadata.source === "input");
+    await page.stream.submit(human("Two"), { forkFrom: start.checkpoint.checkpoint_id });
+    await page.until(({ messages, isLoading }) => !isLoading && messages.at(-1)?.text === "You said: Two");
+    await page.shows(["Two", "You said: Two"]);
+    page.close();
+  },
+
+  async inner_agent() {
+    const inner = (stream) => {
+      const [graph] = [...stream.subgraphs.values()];
+      return { graph, messages: texts(useMessages(stream, graph)), calls: useToolCalls(stream, graph) };
+    };
+    const page = await open("outer", {}, inner);
+    await page.stream.submit(human("Pay"));
+    await page.until(({ interrupts, isLoading }) => interrupts.length === 1 && !isLoading);
+    assert.match(page.stream.interrupt.namespace[0], /^inner:/);
+    await page.stream.respond(approve);
+    await page.until(({ messages, isLoading }) => messages.length === 4 && !isLoading);
+    await page.shows(["Pay", "", "Paid 5.", "Done."]);
+    page.close();
+  },
+};
+
+await cases[name]();
+process.exit(0); // useStream keeps its connections for a while
