@@ -53,8 +53,8 @@ def local_principal(request: Request) -> Principal:
     if not is_local(request):
         raise HTTPException(
             403,
-            "Only requests from this machine are served. Pass authenticate= to create_app "
-            "to serve others.",
+            "Only requests from this machine are served. To serve others, the server needs "
+            "--authenticate.",
         )
     return LOCAL
 

@@ -285,8 +285,8 @@ class RequestGuard:
         ):
             raise HTTPException(
                 403,
-                "This request is from a page of another site. Pass origins= to create_app to allow "
-                "that site.",
+                "This request is from a page of another site. To allow that site, the server needs "
+                "--origin.",
             )
 
     def _failed(self, scope: Scope, error: Exception) -> Response:

@@ -222,20 +222,20 @@ class Worker:
         Thread(target=self._carry_out, args=(claim,), name=claim.job, daemon=True).start()
 
     def _carry_out(self, claim: Claim) -> None:
-        with _logged("Worker %s could not carry out a job.", self):
-            try:
-                self._runner.run(claim)
-            except BaseException:
-                self._lost_track = True
-                raise
-            finally:
-                self._end(claim)
+        with self._held_until_its_end(claim):
+            self._runner.run(claim)
 
     async def _acarry_out(self, claim: Claim) -> None:
+        with self._held_until_its_end(claim):
+            await self._runner.arun(claim)
+
+    @contextmanager
+    def _held_until_its_end(self, claim: Claim) -> Iterator[None]:
         with _logged("Worker %s could not carry out a job.", self):
             try:
-                await self._runner.arun(claim)
+                yield
             except BaseException:
+                # Its outcome is not written: the thread still has this worker as its owner.
                 self._lost_track = True
                 raise
             finally:

@@ -360,7 +360,7 @@ def test_only_this_machine_is_served_without_authentication(url: str) -> None:
     assert httpx.get(f"{url}/info").json()["version"]
     strange = httpx.get(f"{url}/assistants/echo", headers={"host": "desk.example"})
     assert strange.status_code == 403
-    assert "Pass authenticate= to create_app" in strange.json()["detail"]
+    assert "the server needs --authenticate" in strange.json()["detail"]
 
 
 def test_tenants_do_not_see_each_other(service: Service) -> None:
