@@ -57,11 +57,10 @@ from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import questions, runs, threads, waits
 from agent_factory.service.thread_queue import Claim, lock_thread
 from agent_factory.service.usage import UsageHandler
+from agent_factory.state import storable_text
 from agent_factory.upstream import COPY_BRANCH, RUN_ID
 
 logger = logging.getLogger("agent_factory.service")
-
-T = TypeVar("T")
 
 
 class Runner:
@@ -123,21 +122,21 @@ class Runner:
             raise
         except (MissingNode, ReviewError) as error:
             logger.exception("Thread %s cannot continue.", run.thread_id)
-            write = partial(self._fail, claim, str(error), usage)
+            write = partial(self._fail, claim, storable_text(str(error)), usage)
             if run.decision is not None:
                 what = "stranded" if isinstance(error, MissingNode) else "refused"
-                write = partial(self._take_back, what, claim, str(error))
+                write = partial(self._take_back, what, claim, storable_text(str(error)))
         except (Exception, DatabaseLost) as error:
             # DatabaseLost is a BaseException, so that no middleware catches it.
             logger.exception("Run %s of thread %s failed.", run.run_id, run.thread_id)
-            text = f"{type(error).__name__}: {error}"
+            text = storable_text(f"{type(error).__name__}: {error}")
             write = partial(self._fail, claim, text, usage)
         # Without this, the thread would take no other message: as long as it takes.
-        return (yield from self._repeated(partial(_one, write), math.inf))
+        return (yield from self._repeated(write, math.inf))
 
     def _repeated(
-        self, make: Callable[[int], Steps[T]], seconds: float = RETRY_SECONDS
-    ) -> Steps[T]:
+        self, make: Callable[[int], Steps[str]], seconds: float = RETRY_SECONDS
+    ) -> Steps[str]:
         """Take steps until their end, from the beginning again while there is no database."""
         pauses: list[float] = []
         for number, attempt in enumerate(attempts(seconds, pauses.append)):
@@ -163,7 +162,13 @@ class Runner:
         if isinstance(work, UndoJob):
             undoing = _Undoing(agent, work, SharedEffects(self._database, claim.lease))
             yield undoing
-            return self._undone(claim, undoing.report)
+            with self._ending(claim, {"status": "done", **undoing.report}) as connection:
+                claim.lease.check(connection)
+                row = lock_thread(connection, claim.lease.thread_id)
+                assert row is not None  # the lease is there
+                self._queue.record(connection, row, "service", "undo", undoing.report)
+                self._queue.settle(connection, row.thread_id, claim.run.run_id, "done")
+            return "done"
         attempt = _Attempt(self._backend, agent, claim, work, usage)
         parts = attempt.start()
         if attempt.continues:
@@ -172,16 +177,6 @@ class Runner:
         if parts is not None:
             yield _Following(self._backend, claim, attempt, parts)
         return self._finish(claim, work, attempt, usage.added_to(claim.run.usage))
-
-    def _undone(self, claim: Claim, report: Mapping[str, list[str]]) -> str:
-        """Say in the audit what became of the effects of a run that was ended."""
-        with self._ending(claim, {"status": "done", **report}) as connection:
-            claim.lease.check(connection)
-            row = lock_thread(connection, claim.lease.thread_id)
-            assert row is not None
-            self._queue.record(connection, row, "service", "undo", report)
-            self._queue.settle(connection, row.thread_id, claim.run.run_id, "done")
-        return "done"
 
     def _finish(
         self, claim: Claim, work: ThreadJob, attempt: _Attempt, usage: list[dict[str, object]]
@@ -231,7 +226,8 @@ class Runner:
         take_lease(connection, thread.thread_id)
         return True
 
-    def _fail(self, claim: Claim, text: str, usage: UsageHandler) -> str:
+    def _fail(self, claim: Claim, text: str, usage: UsageHandler, _: int) -> Steps[str]:
+        yield from ()  # it has no step that takes long
         run = claim.run
         with self._ending(claim, {"status": "failed", "error": text}) as connection:
             if not self._may_end(connection, claim):
@@ -242,12 +238,13 @@ class Runner:
             )
         return "failed"
 
-    def _take_back(self, what: str, claim: Claim, text: str) -> str:
+    def _take_back(self, what: str, claim: Claim, text: str, _: int) -> Steps[str]:
         """Take decisions back that the agent cannot carry out; they can be made again.
 
         They are stranded if no node takes them, and refused if the review does: for a tool of an
         agent inside, which is not known when a person decides.
         """
+        yield from ()  # it has no step that takes long
         work = claim.work()
         assert isinstance(work, DecisionJob)
         of_run = waits.c.run == work.run
@@ -266,6 +263,9 @@ class Runner:
             )
             self._queue.record(connection, claim.run, "service", what, text)
         return "waiting"
+
+
+T = TypeVar("T")
 
 
 class _Step(Protocol):
@@ -287,12 +287,6 @@ def _next(steps: Steps[None], error: BaseException | None = None) -> _Step | Non
         return steps.send(None) if error is None else steps.throw(error)
     except StopIteration:
         return None
-
-
-def _one(work: Callable[[], T], _: int) -> Steps[T]:
-    """Work in no step."""
-    yield from ()
-    return work()
 
 
 @dataclass(frozen=True, slots=True)

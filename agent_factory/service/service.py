@@ -7,8 +7,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, get_args
@@ -35,9 +33,9 @@ from agent_factory.service.arguments import (
 from agent_factory.service.assistants import Assistants
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
-from agent_factory.service.crons import CRON_KEY, Cron, Crons, due_cron
+from agent_factory.service.crons import Crons
 from agent_factory.service.database import Database
-from agent_factory.service.errors import DatabaseUnavailable, NotFound, ServiceError
+from agent_factory.service.errors import NotFound
 from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
@@ -46,6 +44,7 @@ from agent_factory.service.migrations import Upgrade
 from agent_factory.service.request_rates import RequestRates
 from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
+from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.schedules import Schedule
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs
@@ -624,49 +623,6 @@ class Service(ThreadService):
         """The schedules, by their names."""
         return self._backend.schedules.list()
 
-    def _submit_due(self) -> None:
-        """Submit the messages of schedules whose time has come."""
-
-        def submit(schedule: Schedule, due: datetime) -> None:
-            self._submit_scheduled(schedule.name, dict(schedule.message), due)
-
-        self._backend.schedules.submit_due(self._backend.agents, submit)
-
-    def _submit_scheduled(self, name: str, what: dict[str, Any], due: datetime) -> None:
-        """Submit the message of a schedule that is due, unless it is a cron that has ended."""
-        try:
-            if what.get("metadata", {}).get(CRON_KEY) == name:
-                cron = due_cron(self._backend, name, due)
-                if cron is None:
-                    with suppress(NotFound):  # another worker has done it
-                        self.unschedule(name)
-                    return
-                self._tidy_cron(cron)
-                settings = self.assistants(cron.tenant).get(cron.assistant).settings_of(what)
-                # A client has chosen it: checked each time, as that of a run.
-                settings["config"] = self.client_config(what["agent"], settings["config"])
-                what = {**what, **settings}
-            webhook = what.pop("webhook", None)
-            thread = what.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
-            # Two workers that fire a schedule at once submit one message.
-            message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
-            run = self.submit(**what, thread=thread, message_id=message_id, by=by)
-            if webhook is not None:
-                self.webhooks.add(run.id, webhook)
-        except DatabaseUnavailable:
-            raise
-        except (ServiceError, ArgumentError) as error:
-            # The thread may be busy, or the assistant deleted. The next time may go well.
-            logger.error("Schedule %s was not carried out: %s", name, error)
-
-    def _tidy_cron(self, cron: Cron) -> None:
-        """Delete the threads of a cron's earlier runs, if they are not kept."""
-        if cron.keeps_threads or cron.thread_id is not None:
-            return
-        filters: dict[str, Any] = {"tenant": cron.tenant, "status": ("idle", "failed")}
-        for thread in self.threads(**filters, text=f"{cron.id}-", limit=1000):
-            self.delete_thread(thread.id, by=f"schedule {cron.id}")
-
     # Workers
 
     def start(self, *, slots: int = 8, dead_after: float = DEAD_AFTER) -> None:
@@ -679,7 +635,8 @@ class Service(ThreadService):
         """
         if self._worker is not None:
             raise ArgumentError("start", "this service has been started.", "Call stop() first.")
-        worker = Worker(self._backend, self._submit_due, slots=slots, dead_after=dead_after)
+        messages = ScheduledMessages(self._backend, self.webhooks, self.submit)
+        worker = Worker(self._backend, messages.submit_due, slots=slots, dead_after=dead_after)
         worker.start()
         self._worker = worker
 

@@ -80,7 +80,7 @@ class Worker:
 
     def start(self) -> None:
         """Begin to carry out jobs."""
-        self._backend.database.retried(self._enter)
+        self._backend.database.retried(self.enter)
         self._loop = asyncio.new_event_loop()
         run = self._loop.run_forever
         self._loop_thread = Thread(target=run, name="agent-factory-async", daemon=True)
@@ -110,7 +110,7 @@ class Worker:
             logger.warning("%d runs did not end in time; other workers go on.", still_running)
         with suppress(DatabaseUnavailable):
             self._backend.queue.give_back(self.id)
-            self._leave(self.id)
+            self.leave(self.id)
         if self._loop_thread.is_alive():
             asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -131,7 +131,7 @@ class Worker:
 
     # Signs of life
 
-    def _enter(self) -> None:
+    def enter(self) -> None:
         """Begin under a new id: that of a worker that was given up is never used again."""
         database = self._backend.database
         worker = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
@@ -141,7 +141,8 @@ class Worker:
         # After the commit, since others take over the jobs of workers without a row.
         self.id = worker
 
-    def _leave(self, worker: str) -> None:
+    def leave(self, worker: str) -> None:
+        """Delete the row of an id: others take over what it still runs."""
         with self._backend.database.begin() as connection:
             connection.execute(delete(workers).where(workers.c.id == worker))
 
@@ -157,9 +158,10 @@ class Worker:
         """Give signs of life, and do nothing else."""
         while not self._stop.wait(min(BEAT_SECONDS, self._dead_after / 5)):
             with _logged("Worker %s could not give a sign of life.", self):
-                self._give_sign()
+                self.give_sign()
 
-    def _give_sign(self) -> None:
+    def give_sign(self) -> None:
+        """Write a sign of life; begin under a new id if others have given this worker up."""
         database = self._backend.database
         # With the detail each time, since agents may be added while a worker runs.
         beat = update(workers).where(workers.c.id == self.id)
@@ -170,7 +172,7 @@ class Worker:
             # Another worker has deleted the row, since it saw no sign of life for too long. What
             # runs here has lost its threads.
             logger.warning("Worker %s was given up; it continues under a new id.", self.id)
-            self._enter()
+            self.enter()
         elif row.draining:
             self._drain.set()
             self._backend.signals.tell("jobs")
@@ -183,11 +185,11 @@ class Worker:
         while not self._stop.is_set():
             moment, wait = signals.now("jobs"), LOOK_SECONDS
             with _logged("Worker %s could not take jobs.", self):
-                wait = self._take_due()
+                wait = self.take_due()
             if wait > 0:
                 signals.wait(moment, wait)
 
-    def _take_due(self) -> float:
+    def take_due(self) -> float:
         """Take the jobs that are due; return the seconds until others may be."""
         queue, agents = self._backend.queue, self._backend.agents
         if self._lost_track:
@@ -263,7 +265,7 @@ class Worker:
     def look_after(self) -> None:
         """Take over what dead workers ran, and do what is due: deadlines and schedules."""
         database, queue = self._backend.database, self._backend.queue
-        if dead := self._dead_workers():
+        if dead := self.dead_workers():
             with database.begin() as connection:
                 gone = delete(workers).where(workers.c.id.in_(dead)).returning(workers.c.id)
                 for worker in connection.execute(gone).scalars():
@@ -279,7 +281,7 @@ class Worker:
         while not self._stop.is_set() and inbox.expire(late, most=_DEADLINES) == _DEADLINES:
             pass
 
-    def _dead_workers(self) -> list[str]:
+    def dead_workers(self) -> list[str]:
         """Workers whose beat is old, or has not changed for as long, whatever the clock says."""
         now, query = time.monotonic(), select(workers.c.id, workers.c.beat)
         old = (workers.c.beat < self._backend.database.now - self._dead_after).label("is_old")

@@ -9,4 +9,5 @@ from agent_factory.state.json_values import check_json as check_json
 from agent_factory.state.json_values import check_storable as check_storable
 from agent_factory.state.json_values import json_fault as json_fault
 from agent_factory.state.json_values import place_of as place_of
+from agent_factory.state.json_values import storable_text as storable_text
 from agent_factory.state.json_values import text_fault as text_fault

@@ -122,3 +122,14 @@ def text_fault(text: str) -> str | None:
             half = f"U+{ord(text[error.start]):04X}"
             return f"must not have {half}, half of a character of UTF-16, without the other half."
     return None
+
+
+def storable_text(text: str) -> str:
+    r"""Return a text with U+FFFD for each character that no database stores.
+
+    >>> storable_text("a\0b \ud83d")
+    'a�b �'
+    """
+    # Joins halves that belong together.
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.replace("\0", "\ufffd")

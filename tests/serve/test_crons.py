@@ -12,6 +12,8 @@ from uuid import uuid4
 import pytest
 
 from agent_factory.service import Cron, Service
+from agent_factory.service.scheduled_messages import ScheduledMessages
+from agent_factory.service.schedules import Schedule
 from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
 from serve.test_assistants import settings_agent
 
@@ -186,6 +188,14 @@ def deleted(service: Service, cron: Cron) -> None:
     service.schedule(cron.id, "* * * * * *", agent="echo", message="Hi", metadata=metadata)
 
 
+def submit_due(service: Service, cron: Cron) -> None:
+    """Its time has come, as a worker sees it."""
+    what = {"agent": "echo", "message": "Hi", "thread": None, "tenant": ""}
+    schedule = Schedule(cron.id, NIGHT, None, {**what, "metadata": {"cron_id": cron.id}}, 0.0)
+    messages = ScheduledMessages(service._backend, service.webhooks, service.submit)
+    messages.submit(schedule, datetime.now(UTC))
+
+
 @pytest.mark.parametrize("end", [ended, deleted])
 def test_a_cron_that_has_ended_begins_no_run(
     service: Service, end: Callable[[Service, Cron], None]
@@ -194,9 +204,7 @@ def test_a_cron_that_has_ended_begins_no_run(
         NIGHT, agent="echo", assistant="echo", options={"message": "Hi"}, by="ann"
     )
     end(service, cron)
-    due = datetime.now(UTC)
-    what = {"agent": "echo", "message": "Hi", "thread": None, "tenant": ""}
-    service._submit_scheduled(cron.id, {**what, "metadata": {"cron_id": cron.id}}, due)
+    submit_due(service, cron)
     assert service.threads(text=f"{cron.id}-") == []
 
 
@@ -208,11 +216,8 @@ def test_a_cron_that_cannot_run_lets_others_run(
         NIGHT, agent="echo", assistant=assistant.id, options={"message": "Hi"}, by="ann"
     )
     service.assistants().delete(assistant.id)
-    what = {"agent": "echo", "message": "Hi", "thread": None, "tenant": ""}
     with caplog.at_level(logging.ERROR, "agent_factory.service"):
-        service._submit_scheduled(
-            cron.id, {**what, "metadata": {"cron_id": cron.id}}, datetime.now(UTC)
-        )
+        submit_due(service, cron)
     assert f"Schedule {cron.id} was not carried out" in caplog.text
     service.crons().delete(cron.id)
 

@@ -108,15 +108,15 @@ def test_a_worker_that_could_not_begin_again_tries_it_at_the_next_beat(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
 ) -> None:
     monkeypatch.setattr(workers, "BEAT_SECONDS", 0.02)
-    enter, failures = workers.Worker._enter, iter([fail])
+    enter, failures = workers.Worker.enter, iter([fail])
 
     with Service(sqlite_url) as service:
         service.add("desk", create_agent(ScriptedChatModel(["Hello!"])))
         first = service.worker_id
-        monkeypatch.setattr(workers.Worker, "_enter", lambda worker: next(failures, enter)(worker))
+        monkeypatch.setattr(workers.Worker, "enter", lambda worker: next(failures, enter)(worker))
         # As another worker does that has seen no sign of life.
         assert first is not None
-        service._worker._leave(first)  # type: ignore[union-attr]
+        service._worker.leave(first)  # type: ignore[union-attr]
         run = service.submit("desk", message="Hi")
         assert run.result(timeout=30)["messages"][-1].text == "Hello!"
         until(lambda: [worker["id"] for worker in service.workers()] == [service.worker_id])

@@ -21,6 +21,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.service import RunFailed, Service
 from agent_factory.service import worker as worker_module
 from agent_factory.service.inbox import Inbox
+from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.tables import threads, workers
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.service.worker import Worker
@@ -114,8 +115,8 @@ def test_a_dead_worker_is_taken_for_dead_whatever_the_clock_says(
 def test_a_living_worker_stays_alive_when_the_clock_jumps_ahead(service: Service) -> None:
     service.add("echo", echo())
     looking, living = (Worker(service._backend, lambda: None, slots=1) for _ in range(2))
-    looking._enter()
-    living._enter()
+    looking.enter()
+    living.enter()
 
     def jump() -> None:
         old = update(workers).values(beat=workers.c.beat - 3600)
@@ -123,24 +124,24 @@ def test_a_living_worker_stays_alive_when_the_clock_jumps_ahead(service: Service
             connection.execute(old)
 
     jump()
-    assert looking._dead_workers() == []
-    living._give_sign()
+    assert looking.dead_workers() == []
+    living.give_sign()
     jump()
-    assert looking._dead_workers() == []
-    assert looking._dead_workers() == [living.id]  # no sign since the look before
+    assert looking.dead_workers() == []
+    assert looking.dead_workers() == [living.id]  # no sign since the look before
 
 
 def test_an_idle_worker_writes_nothing_but_its_signs_of_life(service: Service) -> None:
     service.add("echo", echo())
     commits: list[int] = []
     worker = Worker(service._backend, lambda: None, slots=1)
-    worker._enter()
+    worker.enter()
     event.listen(service._backend.database.engine, "commit", lambda _: commits.append(1))
     worker.look_after()
-    worker._take_due()
-    service._submit_due()
+    worker.take_due()
+    ScheduledMessages(service._backend, service.webhooks, service.submit).submit_due()
     assert commits == []
-    worker._give_sign()
+    worker.give_sign()
     assert commits == [1]
 
 
@@ -159,7 +160,7 @@ def test_a_message_takes_few_commits(
     service.start()
     service.submit("echo", message="Hi").result(WAIT)
     event.listen(service._backend.database.engine, "commit", commits.append)
-    monkeypatch.setattr(worker_module.Worker, "_give_sign", lambda _: None)
+    monkeypatch.setattr(worker_module.Worker, "give_sign", lambda _: None)
     service.submit("echo", message="Hi").result(WAIT)
     assert len(commits) <= 5
 
@@ -185,7 +186,7 @@ def test_a_claim_without_an_answer_is_not_lost(
     assert losses == []
 
 
-@pytest.mark.parametrize("method", ["_give_sign", "_take_due", "look_after"])
+@pytest.mark.parametrize("method", ["give_sign", "take_due", "look_after"])
 def test_an_error_ends_no_thread_of_a_worker(
     service: Service,
     quick: None,
@@ -274,6 +275,22 @@ def test_the_most_urgent_job_comes_first_and_then_the_oldest(service: Service) -
     service.submit("echo", thread="c", message="Hi", priority=1)
     taken = [service._backend.queue.claim("w", ["echo"], 1) for _ in range(4)]
     assert [claim.lease.thread_id for claims in taken for claim in claims] == ["c", "a", "b"]
+
+
+def test_an_error_whose_text_cannot_be_stored_ends_its_run(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    # A report of the test with the text of the log could not be sent to another process.
+    caplog.set_level(logging.CRITICAL, "agent_factory.service")
+
+    def fail(messages: list[Any]) -> str:
+        raise ValueError("half \ud83d and nothing \0 of it")
+
+    service.add("fails", create_agent(ScriptedChatModel([fail])))
+    service.start()
+    with pytest.raises(RunFailed, match="half \ufffd and nothing \ufffd of it"):
+        service.submit("fails", thread="t", message="Hi").result(WAIT)
+    assert status_of(service, "t") == "failed"
 
 
 # Events
@@ -377,13 +394,12 @@ class Patient(BaseChatModel):
 
 
 def test_runs_of_an_async_agent_take_no_thread_each(service: Service, until: Until) -> None:
-    model = Patient(go=threading.Event())
+    model, before = Patient(go=threading.Event()), {*threading.enumerate()}
     service.add("patient", create_agent(model), asynchronous=True)
     service.start(slots=150)
     runs = [service.submit("patient", message="Hi") for _ in range(150)]
     until(lambda: model.waiting == 150)
-    mine = [one for one in threading.enumerate() if "agent-factory" in one.name]
-    assert len(mine) < 40
+    assert len({*threading.enumerate()} - before) < 40
     model.go.set()
     assert {run.result(WAIT)["messages"][-1].text for run in runs} == {"Done."}
 

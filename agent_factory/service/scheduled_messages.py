@@ -1,0 +1,86 @@
+"""ScheduledMessages: what workers submit when the time of a schedule has come."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from agent_factory.errors import ArgumentError
+from agent_factory.service.assistants import Assistants
+from agent_factory.service.backend import Backend
+from agent_factory.service.crons import CRON_KEY, Cron, due_cron
+from agent_factory.service.errors import DatabaseUnavailable, NotFound, ServiceError
+from agent_factory.service.messages import as_config
+from agent_factory.service.run import Run
+from agent_factory.service.schedules import Schedule
+from agent_factory.service.threads import delete_thread, found_threads
+from agent_factory.service.webhooks import WebhookQueue
+
+logger = logging.getLogger("agent_factory.service")
+
+
+class ScheduledMessages:
+    """Messages of schedules and of crons.
+
+    Args:
+        backend: The parts of the service.
+        webhooks: Get the outcomes of runs that ask for it.
+        submit: Submits a message, as `Service.submit` does.
+    """
+
+    def __init__(
+        self, backend: Backend, webhooks: WebhookQueue, submit: Callable[..., Run]
+    ) -> None:
+        self._backend, self._webhooks, self._submit = backend, webhooks, submit
+
+    def submit_due(self) -> None:
+        """Submit the messages of schedules whose time has come."""
+        self._backend.schedules.submit_due(self._backend.agents, self.submit)
+
+    def submit(self, schedule: Schedule, due: datetime) -> None:
+        """Submit the message of a schedule that is due, unless it is a cron that has ended."""
+        name, what = schedule.name, dict[str, Any](schedule.message)
+        try:
+            if what.get("metadata", {}).get(CRON_KEY) == name:
+                cron = due_cron(self._backend, name, due)
+                if cron is None:
+                    with suppress(NotFound):  # another worker has done it
+                        self._backend.schedules.delete(name)
+                    return
+                self._tidy(cron)
+                what |= self._settings_of(cron, what)
+            webhook = what.pop("webhook", None)
+            thread = what.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
+            # Two workers that fire a schedule at once submit one message.
+            message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
+            run = self._submit(**what, thread=thread, message_id=message_id, by=by)
+            if webhook is not None:
+                self._webhooks.add(run.id, webhook)
+        except DatabaseUnavailable:
+            # It is not the schedule's fault: the worker tries again.
+            raise
+        except (ServiceError, ArgumentError) as error:
+            # The thread may be busy, or the assistant deleted. The next time may go well.
+            logger.error("Schedule %s was not carried out: %s", name, error)
+
+    def _settings_of(self, cron: Cron, what: dict[str, Any]) -> dict[str, Any]:
+        """The settings of a cron's run, with those that its assistant has now."""
+        settings = Assistants(self._backend, cron.tenant).get(cron.assistant).settings_of(what)
+        # A client has chosen it: checked each time, as that of a run.
+        allowed = self._backend.agent(what["agent"]).configurable
+        settings["config"] = as_config(settings["config"], allowed)
+        return settings
+
+    def _tidy(self, cron: Cron) -> None:
+        """Delete the threads of a cron's earlier runs, if they are not kept."""
+        if cron.keeps_threads or cron.thread_id is not None:
+            return
+        filters: dict[str, Any] = {"tenant": cron.tenant, "status": ("idle", "failed")}
+        with self._backend.database.read() as connection:
+            query = found_threads(connection, filters, {}, f"{cron.id}-").limit(1000)
+            ids = [row.thread_id for row in connection.execute(query)]
+        for thread in ids:
+            delete_thread(self._backend, thread, cron.tenant, f"schedule {cron.id}")
