@@ -30,7 +30,7 @@ from agent_factory.service.errors import LeaseLost
 from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.signals import Signals
-from agent_factory.service.tables import limits, runs, threads, waits, workers
+from agent_factory.service.tables import clock, limits, runs, threads, waits, workers
 
 BUSY = frozenset({"queued", "running", "waiting"})
 """States of a thread that takes no other message now."""
@@ -54,6 +54,69 @@ _FOLLOWING = (
     # What undoes a run comes before the messages behind it.
     .order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq)
     .limit(1)
+)
+
+_IS_QUEUED = (threads.c.status == "queued") & threads.c.agent.in_(
+    bindparam("agents", expanding=True)
+)
+_IS_LIMITED = select(limits.c.tenant).where(limits.c.tenant == threads.c.tenant).exists()
+_DELAY = select(func.min(threads.c.due) - clock()).where(_IS_QUEUED)
+_DUE = (
+    select(threads.c.thread_id, threads.c.tenant, _IS_LIMITED.label("is_limited"))
+    .where(
+        _IS_QUEUED,
+        threads.c.due <= clock(),
+        threads.c.tenant.not_in(bindparam("full", expanding=True)),
+        threads.c.thread_id.not_in(bindparam("taken", expanding=True)),
+    )
+    .order_by(threads.c.priority.desc(), threads.c.due)
+    .limit(bindparam("most"))
+    # What another worker takes now is left out.
+    .with_for_update(skip_locked=True, of=threads)
+)
+_TAKE = (
+    update(threads)
+    .where(threads.c.thread_id.in_(bindparam("ids", expanding=True)))
+    .values(
+        status="running",
+        owner=bindparam("worker"),
+        epoch=threads.c.epoch + 1,
+        updated_at=clock(),
+    )
+    .returning(threads.c.run, threads.c.thread_id, threads.c.epoch, threads.c.plan)
+)
+_INSERT_RUN = insert(runs).values(status="queued", created_at=clock())
+_BEGIN = (
+    update(runs)
+    .where(runs.c.run_id.in_(bindparam("ids", expanding=True)))
+    # A run that goes on after a decision has begun before: limits count it once.
+    .values(status="running", started_at=func.coalesce(runs.c.started_at, clock()))
+    .returning(runs)
+)
+_QUEUE = (
+    update(threads)
+    .where(threads.c.thread_id == bindparam("id"))
+    .values(
+        jobs=threads.c.jobs + 1,
+        run=bindparam("its_run"),
+        agent=bindparam("its_agent"),
+        priority=bindparam("its_priority"),
+        due=func.coalesce(bindparam("begins_at", type_=threads.c.due.type), clock()),
+        status="queued",
+        updated_at=clock(),
+    )
+    .returning(threads.c.jobs)
+)
+_END = (
+    update(threads)
+    .where(threads.c.thread_id == bindparam("id"))
+    .values(
+        status=bindparam("its_status"),
+        error=bindparam("its_error"),
+        plan=func.coalesce(bindparam("its_plan"), threads.c.plan),
+        owner=None,
+        updated_at=clock(),
+    )
 )
 
 
@@ -101,73 +164,12 @@ class ThreadQueue:
 
     def __init__(self, database: Database, signals: Signals) -> None:
         self._database, self._signals = database, signals
-        now = database.now
-        of_agents = threads.c.agent.in_(bindparam("agents", expanding=True))
-        is_queued = (threads.c.status == "queued") & of_agents
-        self._delay = select(func.min(threads.c.due) - now).where(is_queued)
-        is_limited = select(limits.c.tenant).where(limits.c.tenant == threads.c.tenant).exists()
-        self._due = (
-            select(threads.c.thread_id, threads.c.tenant, is_limited.label("is_limited"))
-            .where(
-                is_queued,
-                threads.c.due <= now,
-                threads.c.tenant.not_in(bindparam("full", expanding=True)),
-                threads.c.thread_id.not_in(bindparam("taken", expanding=True)),
-            )
-            .order_by(threads.c.priority.desc(), threads.c.due)
-            .limit(bindparam("most"))
-            # What another worker takes now is left out.
-            .with_for_update(skip_locked=True, of=threads)
-        )
-        self._take = (
-            update(threads)
-            .where(threads.c.thread_id.in_(bindparam("ids", expanding=True)))
-            .values(
-                status="running",
-                owner=bindparam("worker"),
-                epoch=threads.c.epoch + 1,
-                updated_at=now,
-            )
-            .returning(threads.c.run, threads.c.thread_id, threads.c.epoch, threads.c.plan)
-        )
         self.insert_thread = (
             database.insert(threads)
-            .values(agent="", status="idle", created_at=now, updated_at=now)
+            .values(agent="", status="idle", created_at=clock(), updated_at=clock())
             .on_conflict_do_nothing()
         )
         """Creates a thread that does not exist."""
-        self._insert_run = insert(runs).values(status="queued", created_at=now)
-        self._begin = (
-            update(runs)
-            .where(runs.c.run_id.in_(bindparam("ids", expanding=True)))
-            .values(status="running", started_at=func.coalesce(runs.c.started_at, now))
-            .returning(runs)
-        )
-        self._queue = (
-            update(threads)
-            .where(threads.c.thread_id == bindparam("id"))
-            .values(
-                jobs=threads.c.jobs + 1,
-                run=bindparam("its_run"),
-                agent=bindparam("its_agent"),
-                priority=bindparam("its_priority"),
-                due=func.coalesce(bindparam("begins_at", type_=threads.c.due.type), now),
-                status="queued",
-                updated_at=now,
-            )
-            .returning(threads.c.jobs)
-        )
-        self._end = (
-            update(threads)
-            .where(threads.c.thread_id == bindparam("id"))
-            .values(
-                status=bindparam("its_status"),
-                error=bindparam("its_error"),
-                plan=func.coalesce(bindparam("its_plan"), threads.c.plan),
-                owner=None,
-                updated_at=now,
-            )
-        )
 
     def limit(self, tenant: str, *, concurrency: int | None, per_minute: int | None) -> None:
         """Limit the runs of a tenant, over all workers."""
@@ -187,7 +189,7 @@ class ThreadQueue:
             "its_priority": job.priority,
             "begins_at": job.begins_at if isinstance(job, MessageJob) else None,
         }
-        number = connection.execute(self._queue, values).scalar_one()
+        number = connection.execute(_QUEUE, values).scalar_one()
         # With leading zeros, since jobs of a thread are compared as text.
         job_id = f"{job.thread}/{number:08d}"
         decision = job.to_text() if isinstance(job, DecisionJob) else None
@@ -205,7 +207,7 @@ class ThreadQueue:
             "priority": job.priority,
             "payload": job.to_text(),
         }
-        connection.execute(self._insert_run, row | values)
+        connection.execute(_INSERT_RUN, row | values)
 
     def delay(self, agents: Collection[str]) -> float | None:
         """Seconds until the next job of these agents is due; None if none is queued.
@@ -213,7 +215,7 @@ class ThreadQueue:
         It may have to wait longer, since its tenant has a limit.
         """
         with self._database.read() as connection:
-            seconds = connection.execute(self._delay, {"agents": [*agents]}).scalar()
+            seconds = connection.execute(_DELAY, {"agents": [*agents]}).scalar()
         return None if seconds is None else max(0.0, seconds)
 
     def claim(self, worker: str, agents: Collection[str], most: int) -> list[Claim]:
@@ -228,9 +230,9 @@ class ThreadQueue:
             ids = self._choose(connection, agents, most)
             if not ids:
                 return []
-            taken = connection.execute(self._take, {"ids": ids, "worker": worker})
+            taken = connection.execute(_TAKE, {"ids": ids, "worker": worker})
             leases = {row.run: (Lease(row.thread_id, row.epoch), row.plan) for row in taken}
-            begun = connection.execute(self._begin, {"ids": [*leases]}).all()
+            begun = connection.execute(_BEGIN, {"ids": [*leases]}).all()
         return [Claim(*leases[run.run_id], run) for run in begun]
 
     def _choose(self, connection: Connection, agents: Collection[str], most: int) -> list[str]:
@@ -241,7 +243,7 @@ class ThreadQueue:
             full = [tenant for tenant, number in room.items() if number <= 0]
             wanted = most - len(ids)
             place = {"agents": [*agents], "full": full, "taken": ids, "most": wanted}
-            rows = connection.execute(self._due, place).all()
+            rows = connection.execute(_DUE, place).all()
             for row in rows:
                 if row.is_limited:
                     if row.tenant not in room:
@@ -333,7 +335,7 @@ class ThreadQueue:
             "its_error": values.get("error"),
             "its_plan": plan,
         }
-        connection.execute(self._end, ended)
+        connection.execute(_END, ended)
         following = self.following(connection, thread_id)
         if following is not None:
             job = read_job(following.payload)
