@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, text
 from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
-from agent_factory.service.signals import Moment, Signals
+from agent_factory.service.signals import Moment, Signals, Topic
 from agent_factory.service.tables import events
 
 logger = logging.getLogger("agent_factory.service")
@@ -111,11 +111,19 @@ class EventLog:
         with self._lock:
             self._waiting[job] = [*parts, *self._waiting.get(job, [])]
 
-    def write(self, connection: Connection, parts: Mapping[str, Sequence[bytes]]) -> None:
-        """Write parts of jobs when the transaction commits, and wake those who read then."""
+    def write(
+        self, connection: Connection, parts: Mapping[str, Sequence[bytes]], *topics: Topic
+    ) -> None:
+        """Write parts of jobs when the transaction commits, and wake those who read then.
+
+        Args:
+            connection: The transaction.
+            parts: The parts by their jobs.
+            topics: Others who are woken as well.
+        """
         rows = [{"job": job, "data": dump(of_job)} for job, of_job in parts.items()]
         connection.execute(self._insert, rows)
-        self.signals.send(connection, "events")
+        self.signals.send(connection, "events", *topics)
 
     def flush(self) -> None:
         """Write what was gathered. Events are dropped if the database is not available."""

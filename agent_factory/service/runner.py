@@ -212,7 +212,7 @@ class Runner:
         try:
             with self._database.begin() as connection:
                 yield connection
-                self._log.write(connection, {claim.job: [*parts, end]})
+                self._log.write(connection, {claim.job: [*parts, end]}, "ends")
         except BaseException:
             self._log.put_back(claim.job, parts)
             raise

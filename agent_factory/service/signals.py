@@ -14,19 +14,19 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Condition, Event, Lock, Thread
-from typing import Literal
+from typing import Literal, get_args
 
 from sqlalchemy import Connection, func, make_url, select
 
 from agent_factory.service.database import Database
 
-Topic = Literal["jobs", "events"]
-"""What a signal is about: a job that may begin, or events of runs."""
+Topic = Literal["jobs", "events", "ends"]
+"""What a signal is about: a job that may begin, events of runs, or the end of one."""
 
 LOOK_SECONDS = 1.0
 """How often those who wait look by themselves."""
 
-_CHANNELS: dict[str, Topic] = {"agent_factory_jobs": "jobs", "agent_factory_events": "events"}
+_CHANNELS: dict[str, Topic] = {f"agent_factory_{topic}": topic for topic in get_args(Topic)}
 _VERSION_SECONDS = 0.05
 _RECONNECT_SECONDS = 1.0
 
@@ -54,18 +54,18 @@ class Signals:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock, self._news, self._stop = Lock(), Condition(), Event()
-        self._counts: dict[Topic, int] = {"jobs": 0, "events": 0}
+        self._counts: dict[Topic, int] = dict.fromkeys(get_args(Topic), 0)
         self._tells: set[Callable[[], object]] = set()  # of those who wait in event loops
         self._listener: Thread | None = None
 
-    def send(self, connection: Connection, topic: Topic) -> None:
+    def send(self, connection: Connection, *topics: Topic) -> None:
         """Wake those who wait in all processes, once the transaction has committed."""
-        self._database.after_commit(partial(self.tell, topic))
+        self._database.after_commit(partial(self.tell, *topics))
         if self._database.is_sqlite:
             return
-        channel = next(name for name, of_topic in _CHANNELS.items() if of_topic == topic)
         # Without a payload: who is woken reads the table. Postgres limits a payload to 8,000 bytes.
-        connection.execute(select(func.pg_notify(channel, "")))
+        notices = [func.pg_notify(f"agent_factory_{topic}", "") for topic in topics]
+        connection.execute(select(*notices))
 
     def tell(self, *topics: Topic) -> None:
         """Wake those who wait in this process."""
@@ -129,7 +129,7 @@ class Signals:
                     (version,) = connection.execute("PRAGMA data_version").fetchone()
                     if version != seen:
                         seen = version
-                        self.tell("jobs", "events")
+                        self.tell(*get_args(Topic))
 
     def _hear(self) -> None:
         """Report notifications of Postgres."""
@@ -143,7 +143,7 @@ class Signals:
                     for channel in _CHANNELS:
                         connection.execute(f"listen {channel}")
                     # What was sent before is not known here.
-                    self.tell("jobs", "events")
+                    self.tell(*get_args(Topic))
                     while not self._stop.is_set():
                         # A call that waits for ever would not see that the service is closed.
                         for notice in connection.notifies(timeout=1.0, stop_after=1):

@@ -374,7 +374,7 @@ class ThreadQueue:
             )
             self.add_run(connection, job)
         self.settle(connection, row.thread_id, row.run, "cancelled")
-        self._signals.send(connection, "events")  # to those who wait for its result
+        self._signals.send(connection, "events", "ends")  # to those who wait for its result
 
     def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
         """Ask no more what a thread waits for, and say so in the audit."""

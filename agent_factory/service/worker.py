@@ -69,6 +69,7 @@ class Worker:
         self._stop, self._drain = Event(), Event()
         self._held: dict[str, Claim] = {}  # by their threads
         self._change = Condition()  # of what is held
+        self._has_more = False  # the last look has found as many jobs as it could take
         self._lost_track = False  # a claim may have been written without an answer
         self._beats_seen: dict[str, tuple[float, float]] = {}
         works = {"jobs": self._take_jobs, "beat": self._beat, "upkeep": self._look_after}
@@ -200,11 +201,13 @@ class Worker:
         room = min(self._slots - len(self._held), _AT_ONCE)
         if self._drain.is_set() or room <= 0 or not agents:
             return LOOK_SECONDS
-        delay = queue.delay(agents)
+        # To take jobs is a transaction that writes, which an idle worker need not make.
+        delay = 0.0 if self._has_more else queue.delay(agents)
         if delay is None or delay > 0:
             return LOOK_SECONDS if delay is None else min(delay, LOOK_SECONDS)
         try:
             claims = queue.claim(self.id, agents, room)
+            self._has_more = len(claims) == room
             for claim in claims:
                 self._begin(claim)
         except BaseException:
