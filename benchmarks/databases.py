@@ -113,7 +113,9 @@ def _postgres_usage(url: str) -> Usage:
 
     psutil: Any = import_module("psutil")  # the server's package brings it
     asked = (
-        "select xact_commit, pg_current_wal_lsn() - '0/0'::pg_lsn, pg_database_size(datname),"
+        # Transactions that have written: one that only reads gets no number, and waits for no disk.
+        "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint,"
+        " pg_current_wal_lsn() - '0/0'::pg_lsn, pg_database_size(datname),"
         " pg_backend_pid() from pg_stat_database where datname = current_database()"
     )
     with psycopg.connect(url) as connection:

@@ -148,9 +148,9 @@ class Backend:
         """
         return self.agent_of(thread, tenant).stored_in(FencedSaver(self.database))
 
-    def output(self, thread: str, checkpoint: str, *, waits: bool) -> dict[str, object]:
-        """Output of the agent's `invoke` at a checkpoint, at which it may have paused."""
-        agent = self.agent_of(thread)
+    def output(self, name: str, thread: str, checkpoint: str, *, waits: bool) -> dict[str, object]:
+        """Output of an agent's `invoke` at a checkpoint, at which it may have paused."""
+        agent = self.agent(name)
         place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_id": checkpoint}}
         snapshot = agent.stored_in(FencedSaver(self.database)).get_state(place)
         values = dict(agent.public.of_snapshot(snapshot).values)

@@ -210,7 +210,8 @@ class Run:
         if row.status == "cancelled":
             raise RunCancelled(f"run {self.id!r}", "was cancelled.")
         waits = row.status == "waiting"
-        read = partial(self._backend.output, self.thread_id, row.checkpoint_id, waits=waits)
+        place = (row.agent, self.thread_id, row.checkpoint_id)
+        read = partial(self._backend.output, *place, waits=waits)
         # In a tuple, since the output of an agent may be falsy.
         yield (self._backend.call(read),)
 

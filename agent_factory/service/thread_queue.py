@@ -164,12 +164,17 @@ class ThreadQueue:
 
     def __init__(self, database: Database, signals: Signals) -> None:
         self._database, self._signals = database, signals
+        new = database.insert(threads)
         self.insert_thread = (
-            database.insert(threads)
-            .values(agent="", status="idle", created_at=clock(), updated_at=clock())
-            .on_conflict_do_nothing()
+            new.values(status="idle", created_at=clock(), updated_at=clock())
+            # It changes nothing, and locks the row of a thread that exists.
+            .on_conflict_do_update(
+                index_elements=[threads.c.thread_id],
+                set_={"thread_id": new.excluded.thread_id},
+            )
+            .returning(threads)
         )
-        """Creates a thread that does not exist."""
+        """Creates a thread that does not exist, and locks its row."""
 
     def limit(self, tenant: str, *, concurrency: int | None, per_minute: int | None) -> None:
         """Limit the runs of a tenant, over all workers."""

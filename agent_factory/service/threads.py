@@ -168,8 +168,8 @@ def insert_thread(
     }
     # Two messages may create a thread at once: one of them inserts nothing, and gets the row of the
     # other.
-    connection.execute(backend.queue.insert_thread, new)
-    return locked_thread(connection, thread, tenant)
+    row = connection.execute(backend.queue.insert_thread, new).one()
+    return _of_tenant(row, thread, tenant)
 
 
 def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Row[Any]:
@@ -178,8 +178,12 @@ def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Ro
     Raises:
         NotFound: There is no such thread, or it belongs to another tenant.
     """
-    row = lock_thread(connection, thread)
+    return _of_tenant(lock_thread(connection, thread), thread, tenant)
+
+
+def _of_tenant(row: Row[Any] | None, thread: str, tenant: str | None) -> Row[Any]:
     if row is None or tenant not in (None, row.tenant):
+        # One text for both: a tenant must not learn which ids others use.
         raise NotFound(f"thread {thread!r}", "does not exist.")
     return row
 
