@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json as json_format
 import logging
+import os
 import signal
 import sys
 import time
@@ -118,8 +119,18 @@ def worker(
     while not stop.wait(0.2) and not loaded_service.is_drained:
         pass
     console.write("Stopping; runs that are under way may end.")
-    loaded_service.stop(seconds=grace)
-    loaded_service.close()
+    end(loaded_service, grace)
+
+
+def end(service: Service, grace: float) -> None:
+    """End a service, and the process with it if runs are still under way after the grace."""
+    have_ended = service.stop(seconds=grace)
+    service.close()
+    if not have_ended:
+        console.write("Some runs did not end in time; other workers go on with them.")
+        sys.stdout.flush()
+        # Python would wait for their threads, however long a tool takes.
+        os._exit(0)
 
 
 def serve_health(service: Service, host: str, port: int, metrics_token: str | None) -> None:
@@ -227,8 +238,7 @@ def run_server(
         )
     # Also if the port is taken: uvicorn exits then, and a worker is running already.
     finally:
-        service.stop(seconds=grace)
-        service.close()
+        end(service, grace)
 
 
 def drain(

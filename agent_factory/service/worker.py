@@ -272,7 +272,9 @@ class Worker:
             with database.begin() as connection:
                 gone = delete(workers).where(workers.c.id.in_(dead)).returning(workers.c.id)
                 for worker in connection.execute(gone).scalars():
-                    logger.warning("Worker %s gave no sign of life.", worker)
+                    logger.warning(
+                        "Worker %s gave no sign of life; its runs are taken over.", worker
+                    )
         if jobs := queue.take_over():
             logger.warning("Took over %d runs of workers that have died.", jobs)
             self._backend.metrics.taken_over(jobs)

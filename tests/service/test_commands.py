@@ -12,7 +12,7 @@ import subprocess
 import sys
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -24,6 +24,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from agent_factory.cli.app import app
+from agent_factory.service import Service
 
 Until = Callable[..., None]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "service"
@@ -352,3 +353,61 @@ def test_the_first_steps(folder: Path, until: Until) -> None:
     finally:
         second.kill()
         second.wait()
+
+
+SLOW = """
+import time
+from pathlib import Path
+from langchain_core.messages import AIMessage
+from agent_factory import create_agent
+from agent_factory.service import Service
+from agent_factory.testing import ScriptedChatModel
+
+def wait() -> str:
+    "Wait."
+    Path("begun").write_text("")
+    while not Path("opened").exists():
+        time.sleep(0.05)
+    return "waited"
+
+def answer(messages):
+    call = {"name": "wait", "args": {}, "id": "c1"}
+    return AIMessage("", tool_calls=[call]) if messages[-1].type == "human" else "Done."
+
+service = Service("sqlite:///slow.db")
+service.add("slow", create_agent(ScriptedChatModel([answer] * 9), [wait]))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["worker", "serve"])
+def test_a_process_ends_after_its_grace_whatever_its_tools_do(
+    tmp_path: Path, command: str, until: Until
+) -> None:
+    """Its runs are not marked as failed: another worker goes on."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    arguments = [sys.executable, "-m", "agent_factory.cli", command, "slow:service"]
+    arguments += ["--grace", "0"] + (["--port", "0"] if command == "serve" else [])
+    process = subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with closing(Service(f"sqlite:///{tmp_path}/slow.db")) as service:
+            until(lambda: service.workers())
+            code = "import slow; slow.service.submit('slow', thread='t', message='Hi')"
+            subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+            until(lambda: (tmp_path / "begun").exists())
+            process.terminate()
+            assert process.wait(timeout=60) == 0
+            assert service.workers() == []
+            assert service.thread("t").status == "queued"
+    finally:
+        process.kill()
+        process.communicate()
+    (tmp_path / "opened").write_text("")
+    code = "import slow; slow.service.start(); r = slow.service.runs('t')[0]; "
+    code += "print(r.result(30)['messages'][-1].text, r.status); slow.service.close()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert ended.stdout == "Done. done\n"
