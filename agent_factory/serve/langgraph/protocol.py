@@ -71,17 +71,13 @@ class Subscription:
             return False
         if not self.namespaces:
             return True
-        return any(
-            _begins_with(event.ns, start)
-            and (self.depth is None or len(event.ns) - len(start) <= self.depth)
-            for start in self.namespaces
-        )
-
-
-def _begins_with(ns: Sequence[str], start: Sequence[str]) -> bool:
-    return len(start) <= len(ns) and all(
-        name in (place, place.partition(":")[0]) for name, place in zip(start, ns, strict=False)
-    )
+        for start in self.namespaces:
+            more = len(event.ns) - len(start)
+            parts = zip(start, event.ns, strict=False)
+            begins = all(name in (place, place.partition(":")[0]) for name, place in parts)
+            if begins and more >= 0 and (self.depth is None or more <= self.depth):
+                return True
+        return False
 
 
 @dataclass
@@ -134,6 +130,7 @@ class ProtocolEvents:
             yield from self._finished_messages(place)
         for id, (payload, ns) in self._interrupts.items():
             yield ProtocolEvent("input.requested", {"interrupt_id": id, "payload": payload}, ns)
+        # The innermost first: a graph ends after those inside of it.
         while self._graphs:
             yield self._lifecycle(event, self._graphs.pop())
         yield self._lifecycle(event, error=text if event == "failed" else None)
@@ -149,6 +146,7 @@ class ProtocolEvents:
             graph = ns[:length]
             if graph not in self._graphs:
                 self._graphs.append(graph)
+                # The last part of a namespace is the node and the task that run the graph.
                 call = self._calls.call_of(graph[-1].partition(":")[2])
                 cause = call and {"type": "toolCall", "tool_call_id": call}
                 yield self._lifecycle("started", graph, cause=cause)
@@ -197,6 +195,7 @@ class ProtocolEvents:
         yield ProtocolEvent("tasks", data, ns)
         for step in self._calls.steps(data):
             yield self._tool_event(ns, step)
+        # No part of a stream says that a graph has ended: its task does.
         graph = (*ns, f"{data['name']}:{data['id']}")
         if "result" in data and graph in self._graphs:
             event = "failed" if data["error"] else "completed"

@@ -9,6 +9,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import CheckpointMetadata
 from langgraph.types import StateSnapshot
+from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,7 +18,13 @@ from starlette.responses import RedirectResponse, Response
 from agent_factory.factory import topology_of
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import RECENT_MESSAGES, entries_of
-from agent_factory.serve.pages.live import AT_WORK, ThreadEvents, changes, submitted_with
+from agent_factory.serve.pages.live import (
+    AT_WORK,
+    PING_SECONDS,
+    ThreadEvents,
+    changes,
+    submitted_with,
+)
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
@@ -137,7 +144,10 @@ class StudioPages:
         """Values for the page of a thread."""
         info, checkpoint = self._info(request), request.query_params.get("at")
         agent = self._service.agents.get(info.agent)
-        state = None if agent is None else self._state(info, checkpoint)
+        state = None if agent is None else self._service.state(info.id, checkpoint=checkpoint)
+        # LangGraph returns an empty state for a checkpoint that does not exist.
+        if state is not None and checkpoint is not None and state.created_at is None:
+            raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
         values = {} if state is None else state.values
         messages = [*(values.get("messages") or [])]
         if info.run and info.status in AT_WORK and not checkpoint:
@@ -220,7 +230,8 @@ class StudioPages:
         agent = self._service.agents.get(info.agent)
         picture = None if agent is None else picture_of(agent)
         events = ThreadEvents(self._service, info.id, info.tenant, picture)
-        return events.response(request.headers.get("last-event-id"))
+        after = request.headers.get("last-event-id")
+        return EventSourceResponse(events.follow(after), ping=PING_SECONDS)
 
     @with_error_page
     async def begin(self, request: Request) -> Response:
@@ -273,13 +284,6 @@ class StudioPages:
     def _info(self, request: Request) -> ThreadInfo:
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
         return self._service.thread(thread, tenant=tenant)
-
-    def _state(self, info: ThreadInfo, checkpoint: str | None) -> StateSnapshot:
-        state = self._service.state(info.id, checkpoint=checkpoint)
-        # LangGraph returns an empty state for a checkpoint that does not exist.
-        if checkpoint is not None and state.created_at is None:
-            raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
-        return state
 
 
 def _moments(states: Iterator[StateSnapshot]) -> Iterator[Moment]:
