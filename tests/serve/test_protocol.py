@@ -303,7 +303,12 @@ def test_a_checkpoint_is_gone_on_from(talk: Conversation) -> None:
 
 
 REFUSED = [
-    ("run.start", {"assistant_id": "nobody", "input": {}}, "invalid_argument", "assistant 'nobody': does not exist"),
+    (
+        "run.start",
+        {"assistant_id": "nobody", "input": {}},
+        "invalid_argument",
+        "assistant 'nobody': does not exist",
+    ),
     ("run.start", {"input": HI}, "invalid_argument", "params.assistant_id is missing"),
     ("run.start", {"assistant_id": "echo", "input": {}}, "invalid_argument", "input is empty"),
     ("run.start", {"assistant_id": "echo"}, "invalid_argument", "input is missing"),

@@ -176,11 +176,11 @@ class Commands:
         if method == "run.start":
             start = _read(RunStartCommand, content).params
             tenant = request.state.principal.tenant
-            # A mistake in the command. Below, NotFound says that there is no such thread.
             get = self._assistants.get_assistant
             try:
                 await run_in_threadpool(get, start.assistant_id, tenant)
             except NotFound as error:
+                # A mistake in the command. Later, NotFound says that there is no such thread.
                 raise _Refusal("invalid_argument", text_of(error)) from error
             run = await run_in_threadpool(self._start, request, thread, start.run())
             return {"run_id": run.id}

@@ -109,7 +109,15 @@ class ProtocolEvents:
         elif kind == "resumed":
             self._messages.drop()
         elif read := getattr(self, f"_of_{kind}", None):  # the protocol has no "debug"
-            yield from self._new_graphs(ns)
+            # The first part of a graph is its start, and that of the graphs around it.
+            for graph in (ns[:length] for length in range(1, len(ns) + 1)):
+                if graph in self._graphs:
+                    continue
+                self._graphs.append(graph)
+                # The last part of a namespace is the node and the task that run the graph.
+                call = self._calls.call_of(graph[-1].partition(":")[2])
+                cause = call and {"type": "toolCall", "tool_call_id": call}
+                yield self._lifecycle("started", graph, cause=cause)
             yield from read(ns, data)
 
     def end(self, event: str, error: str | None = None) -> Iterator[ProtocolEvent]:
@@ -139,17 +147,6 @@ class ProtocolEvents:
         name = ns[-1].partition(":")[0] if ns else self.agent
         known = {key: value for key, value in data.items() if value is not None}
         return ProtocolEvent("lifecycle", {"event": event, "graph_name": name, **known}, ns)
-
-    def _new_graphs(self, ns: tuple[str, ...]) -> Iterator[ProtocolEvent]:
-        """The start of the graphs that a part comes from, if it is the first of them."""
-        for length in range(1, len(ns) + 1):
-            graph = ns[:length]
-            if graph not in self._graphs:
-                self._graphs.append(graph)
-                # The last part of a namespace is the node and the task that run the graph.
-                call = self._calls.call_of(graph[-1].partition(":")[2])
-                cause = call and {"type": "toolCall", "tool_call_id": call}
-                yield self._lifecycle("started", graph, cause=cause)
 
     def _of_checkpoints(self, ns: tuple[str, ...], data: Any) -> Iterator[ProtocolEvent]:
         yield from self._finished_messages(ns)

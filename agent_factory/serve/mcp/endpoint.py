@@ -71,9 +71,9 @@ class _McpResponse(Response):
         # answer each request; one for all requests would need the lifespan of the application,
         # which is not run where it is mounted in another one.
         manager = StreamableHTTPSessionManager(
-            # The SDK refuses a limit of 0, which an empty body would set.
             self._server,
             stateless=True,
+            # The SDK refuses a limit of 0, which an empty body would set.
             max_request_body_size=max(self._size, 1),
         )
         async with manager.run():

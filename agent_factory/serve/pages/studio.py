@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointMetadata
-from langgraph.types import StateSnapshot
 from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -214,9 +213,29 @@ class StudioPages:
         def work() -> list[Moment]:
             if info.agent not in self._service.agents:
                 return []
+            moments: list[Moment] = []
+            path: str | None = None
             # One more than is shown tells whether there is another page.
-            limit = PAGE + 1
-            return [*_moments(self._service.history(info.id, before=before, limit=limit))]
+            for state in self._service.history(info.id, before=before, limit=PAGE + 1):
+                id = state.config["configurable"]["checkpoint_id"]
+                is_on_path = not moments or id == path
+                if is_on_path:
+                    # The path goes from the newest back to each parent; the rest was forked away.
+                    parent = state.parent_config
+                    path = None if parent is None else parent["configurable"]["checkpoint_id"]
+                metadata: CheckpointMetadata = state.metadata or {}
+                moment = Moment(
+                    id=id,
+                    at=state.created_at or "",
+                    step=metadata.get("step", 0),
+                    source=str(metadata.get("source", "")),
+                    # Without nodes of LangGraph, such as `__start__`.
+                    next=tuple(name for name in state.next if not name.startswith("__")),
+                    messages=len(state.values.get("messages") or ()),
+                    is_on_path=is_on_path,
+                )
+                moments.append(moment)
+            return moments
 
         moments = await run_in_threadpool(work)
         more = moments[PAGE - 1].id if len(moments) > PAGE else None
@@ -284,26 +303,3 @@ class StudioPages:
     def _info(self, request: Request) -> ThreadInfo:
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
         return self._service.thread(thread, tenant=tenant)
-
-
-def _moments(states: Iterator[StateSnapshot]) -> Iterator[Moment]:
-    """Checkpoints, the newest first; those that another one was preferred to are marked."""
-    path: str | None = None
-    for number_, state in enumerate(states):
-        id = state.config["configurable"]["checkpoint_id"]
-        is_on_path = number_ == 0 or id == path
-        if is_on_path:
-            # The path goes from the newest back to each parent; the rest was forked away.
-            parent = state.parent_config
-            path = None if parent is None else parent["configurable"]["checkpoint_id"]
-        metadata: CheckpointMetadata = state.metadata or {}
-        yield Moment(
-            id=id,
-            at=state.created_at or "",
-            step=metadata.get("step", 0),
-            source=str(metadata.get("source", "")),
-            # Without nodes of LangGraph, such as `__start__`.
-            next=tuple(name for name in state.next if not name.startswith("__")),
-            messages=len(state.values.get("messages") or ()),
-            is_on_path=is_on_path,
-        )
