@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection
 from functools import partial
 from importlib.metadata import version
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -126,7 +125,7 @@ def create_app(
             *map(with_principal, pages.routes(service)),
         ],
         middleware=_middleware(addresses, body_limit, origins),
-        exception_handlers={AgentFactoryError: _refused, HTTPException: _failed},
+        exception_handlers={AgentFactoryError: _failed, HTTPException: _failed},
     )
 
 
@@ -174,13 +173,12 @@ def _check_origins(origins: Collection[str]) -> None:
         )
 
 
-async def _refused(request: Request, error: Any) -> Response:
-    """A request that the service refuses."""
+async def _failed(request: Request, error: Exception) -> Response:
+    """The response to a request that was refused, by a route or by the service."""
+    if isinstance(error, HTTPException):
+        return error_response(request, error.status_code, error.detail, headers=error.headers)
+    assert isinstance(error, AgentFactoryError)  # no other is handled here
     status = status_of(error)
     if status >= 500:
         raise error  # RequestGuard answers without its details
     return error_response(request, status, text_of(error))
-
-
-async def _failed(request: Request, error: Any) -> Response:
-    return error_response(request, error.status_code, error.detail, headers=error.headers)

@@ -113,6 +113,7 @@ async def _checked(content: bytes) -> object:
     """The value of a body that is JSON which can be stored."""
 
     def read() -> object:
+        # A request without a body has the fields of one by default.
         value = json_value("The body", content or b"{}")
         if (fault := json_fault(value)) is not None:
             path, reason = fault

@@ -105,6 +105,7 @@ def digest_of(settings: Mapping[str, object]) -> dict[str, str]:
     """The metadata of a run that name the tools of its client; empty for none."""
     if not settings:
         return {}
+    # JSON has no order of keys, and the same tools must have the same digest.
     text = json.dumps(settings, sort_keys=True)
     return {DIGEST: hashlib.sha256(text.encode()).hexdigest()[:16]}
 
@@ -146,7 +147,9 @@ def with_settings(
     """
     history: Sequence[Any] = messages
     previous = client_request(history)
+    # With this key, also for no tools: a result without it would leave those from before.
     now = {CLIENT_TOOLS: [], **settings}
+    # If no result has changed them, the run has what it began with, whose digest it has noted.
     is_known = (
         run.info.metadata.get(DIGEST) == digest_of(settings).get(DIGEST)
         if previous is None

@@ -69,6 +69,7 @@ def health_routes(service: Service, metrics_token: str | None = None) -> list[Ro
     async def ready(_: Request) -> Response:
         reasons = ["The database has not answered in time."]
         with move_on_after(_READY_WITHIN):
+            # A thread that hangs cannot be stopped, so it is left behind.
             reasons = await to_thread.run_sync(
                 problems, service, abandon_on_cancel=True, limiter=at_once
             )
@@ -77,7 +78,22 @@ def health_routes(service: Service, metrics_token: str | None = None) -> list[Ro
         )
 
     async def metrics(request: Request) -> Response:
-        _check_scraper(request, metrics_token)
+        if metrics_token is None:
+            if not is_local(request):
+                raise HTTPException(
+                    403,
+                    "Metrics are shown to requests from this machine alone. Set a token for "
+                    "others: AGENT_FACTORY_METRICS_TOKEN.",
+                )
+        else:
+            sent = request.headers.get("authorization", "")
+            # As bytes, because `compare_digest` takes no text beyond ASCII.
+            if not secrets.compare_digest(sent.encode(), f"Bearer {metrics_token}".encode()):
+                raise HTTPException(
+                    401,
+                    "Send the token of the metrics as `Authorization: Bearer ...`.",
+                    {"WWW-Authenticate": "Bearer"},
+                )
         try:
             # In a thread: gauges ask the database.
             text, kind = await to_thread.run_sync(exposition)
@@ -112,22 +128,3 @@ def health_app(service: Service, metrics_token: str | None = None) -> Starlette:
     return Starlette(
         routes=health_routes(service, metrics_token), exception_handlers={HTTPException: failed}
     )
-
-
-def _check_scraper(request: Request, token: str | None) -> None:
-    if token is None:
-        if not is_local(request):
-            raise HTTPException(
-                403,
-                "Metrics are shown to requests from this machine alone. Set a token for others: "
-                "AGENT_FACTORY_METRICS_TOKEN.",
-            )
-        return
-    sent = request.headers.get("authorization", "")
-    # As bytes, because `compare_digest` takes no text beyond ASCII.
-    if not secrets.compare_digest(sent.encode(), f"Bearer {token}".encode()):
-        raise HTTPException(
-            401,
-            "Send the token of the metrics as `Authorization: Bearer ...`.",
-            {"WWW-Authenticate": "Bearer"},
-        )

@@ -22,6 +22,7 @@ def export_metrics() -> bool:
     from opentelemetry.metrics import get_meter_provider, set_meter_provider
     from opentelemetry.sdk.metrics import MeterProvider
 
+    # Until a provider is set, OpenTelemetry returns a proxy, which is of another class.
     if not isinstance(get_meter_provider(), MeterProvider):
         set_meter_provider(MeterProvider([PrometheusMetricReader()]))
     return True

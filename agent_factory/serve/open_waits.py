@@ -15,6 +15,7 @@ from agent_factory.service.inbox import is_reviewer
 
 def open_waits(service: Service, run: Run) -> list[Wait]:
     """The undecided waits of a run."""
+    # Without a tenant, which was checked when the run was read.
     waits = service.inbox().waits(thread=run.thread_id, limit=1000)
     return [wait for wait in waits if wait.run == run.id]
 

@@ -9,7 +9,6 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import Response
@@ -60,6 +59,7 @@ def description(described: Sequence[Route]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in described:
         path = _PARAMETER.sub(r"{\1}", route.path)
+        # Starlette adds HEAD to each GET.
         for method in sorted((route.methods or set()) - {"HEAD"}):
             paths.setdefault(path, {})[method.lower()] = _operation(route, method)
     return {
@@ -100,19 +100,14 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
         },
     }
     if isinstance(route, ApiRoute) and route.query is not None:
-        operation["parameters"] += _query(route.query)
+        fields = route.query.model_json_schema(ref_template=_REF)["properties"].items()
+        operation["parameters"] += [
+            {"name": name, "in": "query", "required": False, "schema": field}
+            for name, field in fields
+            # An object that has a form is not sent in a query.
+            if "$ref" not in str(field)
+        ]
     if isinstance(route, ApiRoute) and route.body is not None:
         schema = {"$ref": _REF.format(model=route.body.__name__)}
         operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
     return operation
-
-
-def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
-    """The fields of a model as parameters of a query."""
-    schema = model.model_json_schema(ref_template=_REF)
-    return [
-        {"name": name, "in": "query", "required": False, "schema": field}
-        for name, field in schema["properties"].items()
-        # An object that has a form is not sent in a query.
-        if "$ref" not in str(field)
-    ]

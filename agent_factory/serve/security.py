@@ -19,7 +19,6 @@ from uuid import uuid4
 from starlette.datastructures import FormData, Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_factory.errors import ArgumentError
@@ -182,6 +181,7 @@ def network_of(address: str) -> str:
         return address
     if parsed.version == 4:
         return address
+    # A socket for both versions shows an address of version 4 as a mapped one.
     return str(parsed.ipv4_mapped or ip_network((int(parsed) >> 64 << 64, 64)))
 
 
@@ -265,10 +265,14 @@ class RequestGuard:
         except ClientDisconnect:
             pass  # nobody reads an answer
         except Exception as error:
-            response = self._failed(scope, error)
+            request = Request(scope)
+            if isinstance(error, HTTPException):
+                status, text, headers = error.status_code, error.detail, error.headers
+            else:
+                (status, text), headers = logged_failure(request, error), None
             if has_started:
                 raise  # the server closes the connection, so that the client sees the cut
-            await response(scope, receive, send)
+            await error_response(request, status, text, headers=headers)(scope, receive, send)
 
     def _check_site(self, headers: Headers) -> None:
         """Refuse what a page of another site makes a browser send.
@@ -288,12 +292,6 @@ class RequestGuard:
                 "This request is from a page of another site. To allow that site, the server needs "
                 "--origin.",
             )
-
-    def _failed(self, scope: Scope, error: Exception) -> Response:
-        request = Request(scope)
-        if isinstance(error, HTTPException):
-            return error_response(request, error.status_code, error.detail, headers=error.headers)
-        return error_response(request, *logged_failure(request, error))
 
 
 def logged_failure(request: Request, error: Exception) -> tuple[int, str]:

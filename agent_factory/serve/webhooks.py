@@ -61,9 +61,19 @@ class Webhooks:
     def allows(self, url: str) -> bool:
         """True if a URL is of one of the origins."""
         try:
-            return any(_fits(urlsplit(origin), urlsplit(url)) for origin in self.origins)
+            target = urlsplit(url)
+            # An origin has neither a user nor a password.
+            if target.username is not None or target.password is not None:
+                return False
+            host, place = target.hostname or "", (target.scheme, _port(target))
+            for origin in map(urlsplit, self.origins):
+                name = origin.hostname or ""
+                fits = host.endswith(name[1:]) if name.startswith("*.") else host == name
+                if fits and place == (origin.scheme, _port(origin)):
+                    return True
         except ValueError:  # of a port that is not a number, for example
-            return False
+            pass
+        return False
 
     def check(self, url: str) -> None:
         """Raise HTTPException if the outcome of a run may not be sent to a URL."""
@@ -73,6 +83,7 @@ class Webhooks:
             text = "may name only the servers that this server allows"
             raise HTTPException(422, f"webhook: {text}, got {url!r:.200}.")
         try:
+            # Now, for the client to know, and when it is sent: the host may have moved by then.
             self.address(url)
         except UndeliverableError as error:
             raise HTTPException(422, f"webhook: {error}.") from error
@@ -130,12 +141,14 @@ class Webhooks:
                 target,
                 content=body,
                 headers=headers,
+                # The certificate is one of the host, and not of its address.
                 extensions={"sni_hostname": parts.hostname},
             ) as response,
         ):
             status = response.status_code
         if 200 <= status < 300:
             return
+        # These three ask the sender to come again: timeout, too early, too many.
         if 300 <= status < 500 and status not in (408, 425, 429):
             raise UndeliverableError(f"the answer is {status}")
         raise RuntimeError(f"the answer is {status}")
@@ -150,13 +163,6 @@ class Webhooks:
             digest = hmac.new(key, content, sha256).digest()
             headers["webhook-signature"] = f"v1,{b64encode(digest).decode()}"
         return headers
-
-
-def _fits(origin: SplitResult, url: SplitResult) -> bool:
-    host, allowed = url.hostname or "", origin.hostname or ""
-    fits = host.endswith(allowed[1:]) if allowed.startswith("*.") else host == allowed
-    is_plain = url.username is None and url.password is None
-    return is_plain and fits and url.scheme == origin.scheme and _port(url) == _port(origin)
 
 
 def _port(url: SplitResult) -> int:

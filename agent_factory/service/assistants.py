@@ -33,6 +33,7 @@ AssistantSort = Literal["assistant_id", "agent", "name", "created_at", "updated_
 """What assistants are sorted by."""
 
 _SETTINGS = ("agent", "name", "description", "config", "context", "metadata")
+# Each process adds the agents of the code; they have no time of creation.
 _START_TIME = time.time()
 
 
@@ -166,6 +167,7 @@ class Assistants:
             with self._database.begin() as connection:
                 connection.execute(insert(assistants).values(**place, updated_at=now))
                 connection.execute(insert(versions).values(**place, **settings))
+        # The primary key refuses it, so that of two requests at once only one succeeds.
         except IntegrityError:
             raise AlreadyExists(f"assistant {id!r}", "exists already.") from None
         return self.get(id)
@@ -272,6 +274,7 @@ class Assistants:
         Raises:
             NotFound: There is no such assistant.
         """
+        # An agent of the code has the one version that the code has.
         current = self.get(assistant)
         if current.is_agent:
             return [current][offset:][:limit]

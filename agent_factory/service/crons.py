@@ -71,6 +71,7 @@ class Cron:
     def next_at(self) -> float | None:
         """When it runs next, in seconds since 1970; None if it does not."""
         following = _next(self.schedule, self.timezone)
+        # As `due_cron` decides: at the very end it does not run.
         has_ended = self.ends_at is not None and following >= self.ends_at
         return None if has_ended or not self.enabled else following
 
@@ -120,6 +121,7 @@ class Crons:
             NotFound: There is no such agent.
         """
         check_name(by)
+        # For its error, before a row is written.
         _next(schedule, timezone)
         self._backend.agent(agent)
         id, now = str(uuid4()), self._database.now
@@ -217,6 +219,7 @@ class Crons:
         Raises:
             NotFound: There is no such cron.
         """
+        # For its error, and for the tenant, which the statement does not name.
         self.get(cron)
         with self._database.begin() as connection:
             connection.execute(delete(crons).where(crons.c.cron_id == cron))
@@ -230,6 +233,7 @@ class Crons:
             with suppress(NotFound):
                 self._unschedule(id)
             return cron
+        # Last, so that the metadata of a client cannot name another cron.
         metadata = {**cron.options.get("metadata", {}), **cron.metadata, CRON_KEY: id}
         self._schedule(
             id,

@@ -108,6 +108,7 @@ class WebhookQueue:
     def claim_due(self) -> list[Webhook]:
         """Requests whose run has ended or waits: no other process makes them for a minute."""
         now = self._database.now
+        # Not by the other statuses: a run that was deleted has none, and its row is removed.
         active = select(runs.c.run_id).where(runs.c.status.in_(("queued", "running")))
         due = (table.c.due <= now) & table.c.run_id.not_in(active)
         with self._database.read() as connection:
@@ -117,6 +118,7 @@ class WebhookQueue:
         for row in candidates:
             # Another process may have claimed it since: then the number of attempts is another.
             unchanged = (table.c.id == row.id) & (table.c.attempts == row.attempts)
+            # If this process dies while it sends, the webhook is due again after that time.
             values = {"attempts": row.attempts + 1, "due": now + _CLAIM_SECONDS}
             of_run = select(runs.c.thread_id).where(runs.c.run_id == row.run_id)
             with self._database.begin() as connection:

@@ -104,6 +104,7 @@ def json_fault(value: object, *, objects: bool = False, levels: int = DEEPEST) -
         return [], f"must be JSON, got {describe(value)}."
     else:
         return None
+    # Only lists and objects come here. One at the last level is refused without a look inside.
     return None if levels else ([], f"must not be nested more than {DEEPEST} levels deep.")
 
 
@@ -115,6 +116,7 @@ def text_fault(text: str) -> str | None:
     """
     if "\0" in text:
         return "must not have the character U+0000, which Postgres does not store."
+    # Most texts are ASCII, which has no halves, and this test is faster than to encode them.
     if not text.isascii():
         try:
             text.encode()

@@ -146,6 +146,7 @@ class ClientTool(BaseTool):
         call_id = _call_id.get()
         if problems := JsonSchema(self.args_schema).errors(args):
             text = f"Error: the arguments do not fit {self.name}: {'; '.join(problems)}."
+            # As LangGraph's ToolNode ends its errors.
             text += "\n Please fix your mistakes."
             return ToolMessage(text, name=self.name, tool_call_id=call_id, status="error")
         call = ClientToolCall(type=CLIENT_CALL, id=call_id, name=self.name, args=args)
@@ -167,6 +168,7 @@ class ClientTool(BaseTool):
         )
 
     async def _arun(self, /, **args: Any) -> ToolMessage:
+        # Nothing here waits: `interrupt` returns an answer that is there, or raises.
         return self._run(**args)
 
 

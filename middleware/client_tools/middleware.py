@@ -85,13 +85,20 @@ args_schema={'type': 'object', 'properties': {}})}
         if tools:
             for tool in request.tools:
                 _refuse_collision(tool, tools)
-            choice = _choice(settings, tools) if is_first else None
-            if choice is None:
+            choice = settings.get(CLIENT_TOOL_CHOICE) if is_first else None
+            if choice in (None, "auto"):
                 request = request.override(tools=[*request.tools, *tools.values()])
+            # The client has asked for a call, and it cannot see those of other tools.
+            elif choice == "required":
+                # "any" is the word that LangChain's models share.
+                request = request.override(tools=[*tools.values()], tool_choice="any")
+            elif choice in tools:
+                request = request.override(tools=[tools[choice]], tool_choice=choice)
             else:
-                # The client has asked for a call, and it cannot see those of other tools.
-                chosen = tools.values() if choice == "any" else [tools[choice]]
-                request = request.override(tools=[*chosen], tool_choice=choice)
+                text = "'auto', 'required' or a tool of the client"
+                hint = f"Its tools are {', '.join(tools)}."
+                reason = f"must be {text}, got {describe(choice)}."
+                raise ArgumentError(CLIENT_TOOL_CHOICE, reason, hint)
         if (answer := self.format_from(settings.get(CLIENT_RESPONSE_FORMAT))) is not None:
             (spec,) = answer.by_tool.schema_specs
             if any(getattr(tool, "name", None) == spec.name for tool in request.tools):
@@ -191,16 +198,3 @@ def _refuse_collision(tool: object, tools: Mapping[str, ClientTool]) -> None:
     if name in tools and tool is not tools[name]:
         reason = f"{name!r} is the name of a tool of the agent."
         raise ArgumentError(CLIENT_TOOLS, reason, "Rename the tool of the client.")
-
-
-def _choice(settings: Mapping[str, Any], tools: Mapping[str, ClientTool]) -> str | None:
-    """Return the choice that a model is bound with."""
-    choice = settings.get(CLIENT_TOOL_CHOICE)
-    if choice in (None, "auto"):
-        return None
-    if choice == "required":
-        return "any"  # the word that LangChain's models share
-    if choice not in tools:
-        reason = f"must be 'auto', 'required' or a tool of the client, got {describe(choice)}."
-        raise ArgumentError(CLIENT_TOOL_CHOICE, reason, f"Its tools are {', '.join(tools)}.")
-    return str(choice)

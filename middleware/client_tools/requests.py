@@ -48,5 +48,6 @@ def settings_of(messages: Sequence[AnyMessage]) -> tuple[Mapping[str, Any], bool
     """Return what the client asks for, and whether the model is asked for the first time since."""
     for settings in _requests(messages):
         return settings
+    # Before its first answer to a user, the model has neither an answer nor a result to read.
     is_first = not messages or not isinstance(messages[-1], AIMessage | ToolMessage)
     return ensure_config().get("configurable", {}), is_first

@@ -226,7 +226,7 @@ def test_a_drained_worker_takes_no_message(service: Service, quick: None, until:
 def test_a_run_that_outlives_the_grace_is_taken_over(
     service: Service, url: str, gate: Gate
 ) -> None:
-    """A deploy is no error of the run."""
+    """A deployment does not fail the run."""
     service.add("gate", gate.agent())
     service.start()
     run = service.submit("gate", thread="t", message="Hi")
@@ -374,7 +374,7 @@ def test_a_full_disk_leaves_no_thread_behind(sqlite_service: Service, gate: Gate
 
 
 class Patient(BaseChatModel):
-    """A model for async runs alone, which answers when it is told to."""
+    """A model for async runs alone, which answers once `go` is set."""
 
     go: Any
     waiting: int = 0

@@ -46,6 +46,7 @@ def routes(service: Service) -> list[Route]:
 
     async def card(request: Request) -> Response:
         agent = agent_of(request)
+        # Here: without the extra, there is nothing to import, and `agent_of` has said so.
         from agent_factory.serve.a2a.card import card_response
 
         return await card_response(service, request, agent)

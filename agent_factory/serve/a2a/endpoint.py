@@ -67,6 +67,7 @@ def _a2a_errors(request: Request) -> Iterator[None]:
     """Errors of the service as errors of A2A."""
     try:
         yield
+    # The last clause would make internal errors of them.
     except A2AError:
         raise
     except NotFound as error:
@@ -126,8 +127,37 @@ class _Handler(RequestHandler):
     ) -> ListTasksResponse:
         """The tasks of an agent, the newest first."""
         request = context.state["request"]
+        size = params.page_size if params.HasField("page_size") else DEFAULT_LIST_TASKS_PAGE_SIZE
+        filters: dict[str, Any] = {
+            "tenant": request.state.principal.tenant,
+            "agent": request.path_params["agent"],
+        }
+        if params.status:
+            filters["status"] = [name for name, state in STATES.items() if state == params.status]
+
+        def work() -> ListTasksResponse:
+            start, thread = int(params.page_token or "0"), params.context_id or None
+            total = self._service.count_runs(thread, **filters)
+            # A context that does not exist has no tasks; its thread would be NotFound.
+            runs = self._service.runs(thread, **filters, limit=size, offset=start) if total else []
+            tasks = [task_of(self._service, request, run) for run in runs]
+            end = start + size
+            return ListTasksResponse(
+                tasks=[apply_history_length(task, params) for task in tasks],
+                page_size=size,
+                total_size=total,
+                next_page_token=str(end) if end < total else "",
+            )
+
         with _a2a_errors(request):
-            return await run_in_threadpool(self._list, params, request)
+            if params.HasField("status_timestamp_after"):
+                text = "Tasks cannot be listed by statusTimestampAfter."
+                raise UnsupportedOperationError(text)
+            validate_page_size(size)
+            validate_history_length(params)
+            if not (params.page_token or "0").isdecimal():
+                raise InvalidParamsError("pageToken must be the nextPageToken of another page.")
+            return await run_in_threadpool(work)
 
     @validate_request_params
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
@@ -185,10 +215,22 @@ class _Handler(RequestHandler):
         if params.configuration.HasField("task_push_notification_config"):
             raise PushNotificationNotSupportedError
         validate_history_length(params.configuration)
-        return (self._decide if params.message.task_id else self._submit)(params, request)
-
-    def _submit(self, params: SendMessageRequest, request: Request) -> Run:
         message, principal = params.message, request.state.principal
+        if message.task_id:
+            run = self._run(request, message.task_id)
+            if message.context_id not in ("", run.thread_id):
+                text = f"Task {run.id!r} belongs to context {run.thread_id!r}."
+                raise InvalidParamsError(text)
+            waits = open_waits(self._service, run)
+            if not waits:
+                raise UnsupportedOperationError(
+                    f"Task {run.id!r} is {run.status} and waits for no input. Send the message "
+                    "without taskId to begin another task of the context."
+                )
+            inbox = self._service.inbox(principal.tenant, may_decide=request.state.may_decide)
+            decisions = to_decisions(message, waits)
+            inbox.decide_together(decisions, by=principal.name, roles=principal.roles, via="a2a")
+            return run
         thread = ChatThread.read(self._service, message.context_id or str(uuid4()), principal)
         try:
             return thread.submit(
@@ -196,6 +238,7 @@ class _Handler(RequestHandler):
                 request.path_params["agent"],
                 {"messages": [to_langchain(message)]},
                 message_id=f"{ID_PREFIX}{message.message_id}",
+                # Not needed: a message without content is refused, so each one is new.
                 again=None,
                 principal=principal,
                 waiting="reject",
@@ -206,50 +249,3 @@ class _Handler(RequestHandler):
                 f"A task of context {message.context_id!r} has not ended or waits for input, so "
                 "the message was not taken. Send an answer with the taskId of that task."
             ) from error
-
-    def _decide(self, params: SendMessageRequest, request: Request) -> Run:
-        message, principal = params.message, request.state.principal
-        run = self._run(request, message.task_id)
-        if message.context_id not in ("", run.thread_id):
-            text = f"Task {run.id!r} belongs to context {run.thread_id!r}."
-            raise InvalidParamsError(text)
-        waits = open_waits(self._service, run)
-        if not waits:
-            raise UnsupportedOperationError(
-                f"Task {run.id!r} is {run.status} and waits for no input. Send the message "
-                "without taskId to begin another task of the context."
-            )
-        inbox = self._service.inbox(principal.tenant, may_decide=request.state.may_decide)
-        inbox.decide_together(
-            to_decisions(message, waits), by=principal.name, roles=principal.roles, via="a2a"
-        )
-        return run
-
-    def _list(self, params: ListTasksRequest, request: Request) -> ListTasksResponse:
-        if params.HasField("status_timestamp_after"):
-            raise UnsupportedOperationError("Tasks cannot be listed by statusTimestampAfter.")
-        size = params.page_size if params.HasField("page_size") else DEFAULT_LIST_TASKS_PAGE_SIZE
-        validate_page_size(size)
-        validate_history_length(params)
-        if not (params.page_token or "0").isdecimal():
-            raise InvalidParamsError("pageToken must be the nextPageToken of another page.")
-        start = int(params.page_token or "0")
-        filters: dict[str, Any] = {
-            "tenant": request.state.principal.tenant,
-            "agent": request.path_params["agent"],
-        }
-        if params.status:
-            filters["status"] = [name for name, state in STATES.items() if state == params.status]
-        thread = params.context_id or None
-        total = self._service.count_runs(thread, **filters)
-        # A context that does not exist has no tasks; its thread would be NotFound.
-        runs = self._service.runs(thread, **filters, limit=size, offset=start) if total else []
-        end = start + size
-        return ListTasksResponse(
-            tasks=[
-                apply_history_length(task_of(self._service, request, run), params) for run in runs
-            ],
-            page_size=size,
-            total_size=total,
-            next_page_token=str(end) if end < total else "",
-        )

@@ -99,6 +99,7 @@ async def events_of(service: Service, request: Request, run: Run) -> AsyncIterat
                         **names, artifact=text_artifact(id, message.text), append=id in texts
                     )
                     texts.add(id)
+        # No event says so; the task, which is read next, does.
         except RunCancelled:
             pass
         task = await run_in_threadpool(task_of, service, request, run)

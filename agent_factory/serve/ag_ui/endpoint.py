@@ -57,6 +57,7 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
 
     async def events() -> AsyncIterator[dict[str, str]]:
         async for event in exchange.events():
+            # The aliases are the names in camel case, which AG-UI has in its JSON.
             yield {"data": event.model_dump_json(by_alias=True)}
 
     # Clients take "\n" for the end of a line, and no other.
@@ -183,6 +184,7 @@ class _Exchange:
                 text = f"There is no interrupt {entry.interrupt_id!r} in this thread."
                 raise HTTPException(404, text)
             decisions[wait.id] = to_decision(wait, entry)
+        # Any of them: a thread waits in one run at a time.
         run = self.service.run(inbox.get(next(iter(decisions))).run, tenant=tenant)
         self.usage_before = _tokens_of([run])
         # An answer without a decision ends the run: see `to_decision`.

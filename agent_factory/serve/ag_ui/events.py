@@ -41,7 +41,20 @@ class Events:
             return
         yield from self.close()
         if kind == "values":
-            yield from self._delta(data)
+            # As JSON, so that it is compared with what the client has.
+            visible = {key: _plain(data[key]) for key in self._keys if key in data}
+            changes: list[Any] = []
+            for key in self._keys:
+                # A JSON Pointer (RFC 6901): "~" first, since the other replacement writes it.
+                path = "/" + key.replace("~", "~0").replace("/", "~1")
+                if key in visible and (key not in self._state or self._state[key] != visible[key]):
+                    # In a JSON Patch (RFC 6902), `add` also replaces a value that is there.
+                    changes.append({"op": "add", "path": path, "value": visible[key]})
+                elif key in self._state and key not in visible:
+                    changes.append({"op": "remove", "path": path})
+            if changes:
+                self._keep(visible)
+                yield ag.StateDeltaEvent(delta=changes)
         elif kind == "waiting_for":
             yield ag.CustomEvent(name=kind, value=data)
         # The decision log is for those who run the agent, not for its users.
@@ -130,23 +143,6 @@ class Events:
         for call in self._calls.values():
             yield ag.ToolCallEndEvent(tool_call_id=call)
         self._speaks, self._calls, self._message = False, {}, ""
-
-    def _delta(self, values: Mapping[str, object]) -> Iterator[ag.BaseEvent]:
-        """Events for the changes of the state."""
-        # As JSON, so that it is compared with what the client has.
-        visible = {key: _plain(values[key]) for key in self._keys if key in values}
-        changes: list[Any] = []
-        for key in self._keys:
-            # A JSON Pointer (RFC 6901): "~" first, since the other replacement writes it.
-            path = "/" + key.replace("~", "~0").replace("/", "~1")
-            if key in visible and (key not in self._state or self._state[key] != visible[key]):
-                # In a JSON Patch (RFC 6902), `add` also replaces a value that is there.
-                changes.append({"op": "add", "path": path, "value": visible[key]})
-            elif key in self._state and key not in visible:
-                changes.append({"op": "remove", "path": path})
-        if changes:
-            self._keep(visible)
-            yield ag.StateDeltaEvent(delta=changes)
 
     def _keep(self, visible: Mapping[str, object]) -> None:
         others = {key: value for key, value in self._state.items() if key not in self._keys}

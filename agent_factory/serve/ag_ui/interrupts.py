@@ -30,14 +30,26 @@ def to_interrupt(
     is_call = wait.call_id in calls
     reason = "tool_call" if is_call else "confirmation"
     message = wait.question if isinstance(wait.question, str) else None
+    answers: dict[str, object] = {}  # their JSON schema: any value answers a question
     if wait.kind == "question":
         reason = "input_required"
+    else:
+        properties: dict[str, object] = {"approved": {"type": "boolean"}}
+        if "edit" in wait.allowed:
+            about = "All arguments, as they are to be; nothing is merged."
+            properties["editedArgs"] = {"type": "object", **(schema or {}), "description": about}
+        if "reject" in wait.allowed:
+            about = "Why not, with approved: false; the model reads it."
+            properties["message"] = {"type": "string", "description": about}
+        if "respond" in wait.allowed:
+            properties["response"] = {"description": "The result that the model reads."}
+        answers = {"type": "object", "properties": properties}
     return Interrupt(
         id=wait.id,
         reason=reason,
         message=message or f"{wait.tool} waits for an answer.",
         tool_call_id=wait.call_id if is_call else None,
-        response_schema=_answers(wait, schema),
+        response_schema=answers,
         expires_at=None if wait.deadline is None else time_text(wait.deadline),
         metadata={
             "tool": wait.tool,
@@ -46,22 +58,6 @@ def to_interrupt(
             "allowed": list(wait.allowed),
         },
     )
-
-
-def _answers(wait: Wait, schema: Mapping[str, object] | None) -> dict[str, object]:
-    """A JSON schema of the answers that `to_decision` takes."""
-    if wait.kind == "question":
-        return {}
-    properties: dict[str, object] = {"approved": {"type": "boolean"}}
-    if "edit" in wait.allowed:
-        about = "All arguments, as they are to be; nothing is merged."
-        properties["editedArgs"] = {"type": "object", **(schema or {}), "description": about}
-    if "reject" in wait.allowed:
-        about = "Why not, with approved: false; the model reads it."
-        properties["message"] = {"type": "string", "description": about}
-    if "respond" in wait.allowed:
-        properties["response"] = {"description": "The result that the model reads."}
-    return {"type": "object", "properties": properties}
 
 
 def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, object] | None:

@@ -39,8 +39,21 @@ def new_messages(
         thread_messages: Those of the thread.
     """
     ids = {id_of(message) for message in thread_messages}
-    candidates = (_to_langchain(message) for message in messages if message.id not in ids)
-    return [message for message in candidates if message is not None]
+    new: list[BaseMessage] = []
+    for message in messages:
+        if message.id in ids:
+            continue
+        if isinstance(message, types.UserMessage):
+            content: Any = message.content
+            if not isinstance(content, str):
+                content = [_block(part) for part in content]
+            new.append(HumanMessage(content, id=message.id, name=message.name))
+        elif isinstance(message, types.SystemMessage | types.DeveloperMessage):
+            new.append(SystemMessage(message.content, id=message.id))
+        elif isinstance(message, types.AssistantMessage) and message.content:
+            # Its text alone: calls would stay without a result.
+            new.append(AIMessage(message.content, id=message.id))
+    return new
 
 
 def id_of(message: BaseMessage) -> str:
@@ -75,20 +88,6 @@ def call_results(
             result = {"error": message.error} if message.error else {"content": content}
             results[message.tool_call_id] = {**result, "id": message.id}
     return results
-
-
-def _to_langchain(message: types.Message) -> BaseMessage | None:
-    if isinstance(message, types.UserMessage):
-        content: Any = message.content
-        if not isinstance(content, str):
-            content = [_block(part) for part in content]
-        return HumanMessage(content, id=message.id, name=message.name)
-    if isinstance(message, types.SystemMessage | types.DeveloperMessage):
-        return SystemMessage(message.content, id=message.id)
-    if isinstance(message, types.AssistantMessage) and message.content:
-        # Its text alone: calls would stay without a result.
-        return AIMessage(message.content, id=message.id)
-    return None
 
 
 def _block(part: types.ContentPart) -> dict[str, object]:

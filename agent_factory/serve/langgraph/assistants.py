@@ -110,6 +110,7 @@ class Assistants:
         def work(assistants: TenantAssistants) -> None:
             assistants.delete(id)
             filters: dict[str, Any] = {"tenant": principal.tenant, "metadata": {"assistant_id": id}}
+            # No offset: those on the page before do not exist any more.
             while also_threads and (page := self._service.threads(**filters, limit=_PAGE)):
                 for thread in page:
                     self._service.delete_thread(

@@ -102,6 +102,7 @@ class InputRespond(StrictBody):
         return {"assistant_id": agent, "command": command, **config}
 
 
+# Not strict: which `params` there are depends on the method, which is read first.
 class ProtocolCommand(RequestPart):
     """A command of the protocol."""
 
@@ -170,6 +171,7 @@ class Commands:
         return JsonResponse({"type": "success", "id": command.id, "result": result})
 
     async def _result(self, request: Request, method: str) -> dict[str, object]:
+        # Starlette keeps the body, which `read_body` has checked.
         thread, content = request.path_params["thread"], json.loads(await request.body())
         if method == "run.start":
             start = _read(RunStartCommand, content).params
@@ -178,6 +180,7 @@ class Commands:
             try:
                 await run_in_threadpool(get, start.assistant_id, tenant)
             except NotFound as error:
+                # A mistake in the command. Later, NotFound says that there is no such thread.
                 raise _Refusal("invalid_argument", text_of(error)) from error
             run = await run_in_threadpool(self._start, request, thread, start.run())
             return {"run_id": run.id}
@@ -199,6 +202,7 @@ class Commands:
         info = self._service.thread(thread, tenant=request.state.principal.tenant)
         if info.status != "waiting":
             raise _Refusal("no_such_run", "The thread does not wait for an answer.")
+        # Without a tenant, which the line above has checked.
         waiting = [interrupt.id for interrupt in self._service.state(thread).interrupts]
         for id in respond.answers:
             if id not in waiting:
@@ -227,6 +231,7 @@ class Commands:
                 raise HTTPException(422, text)
         subscription = Subscription(frozenset(body.channels), body.namespaces, body.depth)
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
+        # For its error: once the stream has begun, no status can say it.
         await run_in_threadpool(lambda: self._service.thread(thread, tenant=tenant))
         jobs = ThreadJobs(self._service, thread, tenant)
         return EventSourceResponse(
@@ -296,6 +301,7 @@ async def _job_events(run: Run, job: str) -> AsyncIterator[ProtocolEvent]:
                 for event in events.events(part):
                     yield event
                 has_ended = part["type"] == "end"
+        # A run that was cancelled has no last part, and clients would wait for the end.
         if not has_ended:
             for event in events.end("interrupted"):
                 yield event

@@ -103,18 +103,15 @@ class _Blocks:
 
     def finish(self) -> Iterator[dict[str, Any]]:
         for index, block in enumerate(self._blocks.values()):
-            content = _finished_call(block) if block["type"] == _CALL_CHUNK else block
+            content = block
+            if block["type"] == _CALL_CHUNK:
+                content = {"type": "tool_call", "id": block.get("id"), "name": block.get("name")}
+                # Only now are the arguments complete, and can be read.
+                try:
+                    content["args"] = json.loads(block["args"] or "{}")
+                except ValueError as error:
+                    content |= {"type": "invalid_tool_call", "args": block["args"]}
+                    content["error"] = str(error)
             yield {"event": "content-block-finish", "index": index, "content": content}
         usage = {} if self._usage is None else {"usage": self._usage}
         yield {"event": "message-finish", **usage}
-
-
-def _finished_call(block: dict[str, Any]) -> dict[str, Any]:
-    """A tool call whose arguments are complete."""
-    id, name = block.get("id"), block.get("name")
-    try:
-        args = json.loads(block["args"] or "{}")
-    except ValueError as error:
-        call = {"type": "invalid_tool_call", "id": id, "name": name, "args": block["args"]}
-        return {**call, "error": str(error)}
-    return {"type": "tool_call", "id": id, "name": name, "args": args}

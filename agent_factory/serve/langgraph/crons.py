@@ -67,6 +67,7 @@ class CronRoutes:
                 ends_at=_seconds(body.end_time),
                 enabled=body.enabled,
                 keeps_threads=body.on_run_completed == "keep",
+                # As it was sent: `payload` shows it, and each change is checked together with it.
                 request=body.model_dump(mode="json", exclude_unset=True),
                 metadata=body.metadata,
             )

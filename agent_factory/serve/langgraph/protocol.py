@@ -71,17 +71,13 @@ class Subscription:
             return False
         if not self.namespaces:
             return True
-        return any(
-            _begins_with(event.ns, start)
-            and (self.depth is None or len(event.ns) - len(start) <= self.depth)
-            for start in self.namespaces
-        )
-
-
-def _begins_with(ns: Sequence[str], start: Sequence[str]) -> bool:
-    return len(start) <= len(ns) and all(
-        name in (place, place.partition(":")[0]) for name, place in zip(start, ns, strict=False)
-    )
+        for start in self.namespaces:
+            more = len(event.ns) - len(start)
+            parts = zip(start, event.ns, strict=False)
+            begins = all(name in (place, place.partition(":")[0]) for name, place in parts)
+            if begins and more >= 0 and (self.depth is None or more <= self.depth):
+                return True
+        return False
 
 
 @dataclass
@@ -113,7 +109,15 @@ class ProtocolEvents:
         elif kind == "resumed":
             self._messages.drop()
         elif read := getattr(self, f"_of_{kind}", None):  # the protocol has no "debug"
-            yield from self._new_graphs(ns)
+            # The first part of a graph is its start, and that of the graphs around it.
+            for graph in (ns[:length] for length in range(1, len(ns) + 1)):
+                if graph in self._graphs:
+                    continue
+                self._graphs.append(graph)
+                # The last part of a namespace is the node and the task that run the graph.
+                call = self._calls.call_of(graph[-1].partition(":")[2])
+                cause = call and {"type": "toolCall", "tool_call_id": call}
+                yield self._lifecycle("started", graph, cause=cause)
             yield from read(ns, data)
 
     def end(self, event: str, error: str | None = None) -> Iterator[ProtocolEvent]:
@@ -134,6 +138,7 @@ class ProtocolEvents:
             yield from self._finished_messages(place)
         for id, (payload, ns) in self._interrupts.items():
             yield ProtocolEvent("input.requested", {"interrupt_id": id, "payload": payload}, ns)
+        # The innermost first: a graph ends after those inside of it.
         while self._graphs:
             yield self._lifecycle(event, self._graphs.pop())
         yield self._lifecycle(event, error=text if event == "failed" else None)
@@ -142,16 +147,6 @@ class ProtocolEvents:
         name = ns[-1].partition(":")[0] if ns else self.agent
         known = {key: value for key, value in data.items() if value is not None}
         return ProtocolEvent("lifecycle", {"event": event, "graph_name": name, **known}, ns)
-
-    def _new_graphs(self, ns: tuple[str, ...]) -> Iterator[ProtocolEvent]:
-        """The start of the graphs that a part comes from, if it is the first of them."""
-        for length in range(1, len(ns) + 1):
-            graph = ns[:length]
-            if graph not in self._graphs:
-                self._graphs.append(graph)
-                call = self._calls.call_of(graph[-1].partition(":")[2])
-                cause = call and {"type": "toolCall", "tool_call_id": call}
-                yield self._lifecycle("started", graph, cause=cause)
 
     def _of_checkpoints(self, ns: tuple[str, ...], data: Any) -> Iterator[ProtocolEvent]:
         yield from self._finished_messages(ns)
@@ -197,6 +192,7 @@ class ProtocolEvents:
         yield ProtocolEvent("tasks", data, ns)
         for step in self._calls.steps(data):
             yield self._tool_event(ns, step)
+        # No part of a stream says that a graph has ended: its task does.
         graph = (*ns, f"{data['name']}:{data['id']}")
         if "result" in data and graph in self._graphs:
             event = "failed" if data["error"] else "completed"

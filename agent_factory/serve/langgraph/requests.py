@@ -112,6 +112,7 @@ class Checkpoint(RequestPart):
     """A place in the history of a thread."""
 
     thread_id: str | None = None
+    # Runs and writes begin at a state of the thread, never at one of an agent inside.
     checkpoint_ns: Literal[""] | None = ""
     checkpoint_id: str | None = None
     checkpoint_map: dict[str, object] | None = None

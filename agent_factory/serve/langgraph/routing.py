@@ -27,9 +27,11 @@ class ApiRoute(Route):
     """
 
     def __init__(self, method: str, path: str, endpoint: Endpoint) -> None:
+        # Annotations of modules with `from __future__ import annotations` are texts.
         hints = get_type_hints(endpoint)
         self.body: type[BaseModel] | None = hints.get("body")
         self.query: type[BaseModel] | None = hints.get("query")
+        # `Route.endpoint` is `serve`, which has no docstring to describe the route.
         self.described = endpoint
 
         async def serve(request: Request) -> Response:

@@ -63,6 +63,7 @@ class RunEvents:
         id = str(message.id)
         name = str(metadata.get("ls_model_name") or metadata.get("ls_provider") or "model")
         node = metadata.get("langgraph_node")
+        # The documented metadata name the node alone: of its tasks, the first that runs is taken.
         running = (
             id for id, task in self._tasks.items() if (task["ns"], task["name"]) == (ns, node)
         )
@@ -101,6 +102,7 @@ class RunEvents:
             yield self._event(kind, call["name"], call["id"], result, metadata, **about)
         if "result" in data:
             self._tasks.pop(id, None)
+            # A task that has failed or pauses has no output.
             if not (data["error"] or data["interrupts"]):
                 chunk, output = {"chunk": data["result"]}, {"output": data["result"], **given}
                 yield self._event("on_chain_stream", node, id, chunk, metadata, ns=ns)

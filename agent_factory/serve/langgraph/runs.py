@@ -32,7 +32,6 @@ from agent_factory.serve.langgraph.stream import PING_SECONDS, last_event_id, st
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import (
-    Assistant,
     NotFound,
     Run,
     RunCancelled,
@@ -138,16 +137,13 @@ class Runs:
                 other.delete(by=principal.name)
         if body.webhook is not None:
             self._service.webhooks.add(run.id, body.webhook)
-        self._note_assistant(run.thread_id, assistant)
-        return run
-
-    def _note_assistant(self, thread: str, assistant: Assistant) -> None:
-        """Note with a thread which assistant it has had last, so that it is found by it."""
+        # Noted with the thread, so that it is found by the assistant that it has had last.
         with suppress(NotFound):  # somebody has deleted it meanwhile
-            noted = self._service.thread(thread).metadata.get("assistant_id")
+            noted = self._service.thread(run.thread_id).metadata.get("assistant_id")
             # Runs of the agent itself note it only where another one was noted: most need no write.
             if noted != assistant.id and not (noted is None and assistant.is_agent):
-                self._service.change_thread(thread, metadata={"assistant_id": assistant.id})
+                self._service.change_thread(run.thread_id, metadata={"assistant_id": assistant.id})
+        return run
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
         """Delete the thread that was made for one run, once that has ended."""
@@ -157,6 +153,7 @@ class Runs:
         def work() -> None:
             # Somebody may have deleted it meanwhile.
             with suppress(NotFound):
+                # A run that waits goes on in it.
                 if run.status in _ENDED:
                     self._service.delete_thread(run.thread_id)
 

@@ -72,6 +72,7 @@ def start_run(
         by=principal.name,
     )
     if thread is not None and body.if_not_exists == "reject":
+        # For its error: `submit` would create the thread.
         service.thread(thread, tenant=tenant)
     if body.command is not None:
         if thread is None:
@@ -79,6 +80,8 @@ def start_run(
         _check_command(service, agent, thread, body, tenant)
         if body.command.goto is None:
             return resume(thread, plain_answer(service, thread, tenant, body.command.resume))
+        # This cancels the run that waits. Clients read a run as the answer to a command, so
+        # another one begins, which has nothing left to do.
         service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
         return submit()
     message, waits = None, thread is not None and _waits(service, thread, tenant)

@@ -98,6 +98,7 @@ class Events:
         elif kind == "resumed":
             self._attempt += 1
             yield "metadata", {"run_id": self._run.id, "attempt": self._attempt}
+        # Recorded for the studio, which sees more than this run was asked to show.
         elif part.get("asked") is False or (part["ns"] and not self._subgraphs):
             return
         elif kind == "messages":
@@ -116,8 +117,19 @@ class Events:
         self._known.add(str(message.id))
         if self._modes is None or "messages-tuple" in self._modes:
             yield "|".join(["messages", *ns]), [message, metadata]
-        if self._modes is not None and "messages" in self._modes:
-            yield from self._messages(message, metadata)
+        if self._modes is None or "messages" not in self._modes:
+            return
+        # In this mode, each event has the message as far as it is known, and not only its news.
+        key = str(message.id)
+        earlier = self._partial.get(key)
+        if earlier is None:
+            yield "messages/metadata", {key: {"metadata": metadata}}
+        if not isinstance(message, BaseMessageChunk):
+            yield "messages/complete", [message]
+            return
+        whole: Any = message if earlier is None else earlier + message
+        self._partial[key] = whole
+        yield "messages/partial", [message_chunk_to_message(whole)]
 
     def _of_inner_agents(self, kind: str, data: Any) -> Iterator[tuple[str, object]]:
         """The messages of agents that are nodes, once such a node has ended.
@@ -140,19 +152,6 @@ class Events:
                         "run_id": self._run.id,
                     }
                     yield from self._of_message((), message, metadata)
-
-    def _messages(self, message: BaseMessage, metadata: object) -> Iterator[tuple[str, object]]:
-        """A message as far as it is known, and not only what is new of it."""
-        key = str(message.id)
-        earlier = self._partial.get(key)
-        if earlier is None:
-            yield "messages/metadata", {key: {"metadata": metadata}}
-        if not isinstance(message, BaseMessageChunk):
-            yield "messages/complete", [message]
-            return
-        whole: Any = message if earlier is None else earlier + message
-        self._partial[key] = whole
-        yield "messages/partial", [message_chunk_to_message(whole)]
 
 
 def _messages_of(values: object) -> list[BaseMessage]:

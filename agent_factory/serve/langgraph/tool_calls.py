@@ -42,13 +42,24 @@ class ToolCalls:
             task: The data of the part: the begin of a task has an `input`, and its end a `result`.
         """
         if "input" in task:
-            calls = {call["id"]: call for call in _calls_of(task["input"])}
+            # Agents send each call to the tools, or some of them together.
+            value = task["input"]
+            calls = {
+                call["id"]: call
+                for call in (value if isinstance(value, list) else [value])
+                if isinstance(call, Mapping) and call.get("type") == "tool_call" and call.get("id")
+            }
             self._running[task["id"]] = calls
             yield from map(ToolStep, calls.values())
             return
         running = self._running.pop(task["id"], {})
         if task.get("error"):
-            yield from (ToolStep(call, error=_text(task["error"])) for call in running.values())
+            error = task["error"]
+            # LangGraph's tasks show the `repr` of an error, and clients its text.
+            with suppress(SyntaxError, ValueError):
+                text = literal_eval(error.partition("(")[2].removesuffix(")"))
+                error = text if isinstance(text, str) else error
+            yield from (ToolStep(call, error=error) for call in running.values())
             return
         for message in _messages_of(task["result"]):
             if isinstance(message, AIMessage):
@@ -73,24 +84,6 @@ class ToolCalls:
         """The id of the one call that a task runs, if it is one."""
         calls = [*self._running.get(task, ())]
         return calls[0] if len(calls) == 1 else None
-
-
-def _text(error: str) -> str:
-    """The text of an error, of which LangGraph's tasks show the `repr`."""
-    with suppress(SyntaxError, ValueError):
-        text = literal_eval(error.partition("(")[2].removesuffix(")"))
-        return text if isinstance(text, str) else error
-    return error
-
-
-def _calls_of(value: object) -> list[Mapping[str, Any]]:
-    """The calls in the input of a task: agents send each call, or some of them, to the tools."""
-    values = value if isinstance(value, list) else [value]
-    return [
-        call
-        for call in values
-        if isinstance(call, Mapping) and call.get("type") == "tool_call" and call.get("id")
-    ]
 
 
 def _messages_of(result: object) -> list[object]:

@@ -71,7 +71,10 @@ class _McpResponse(Response):
         # answer each request; one for all requests would need the lifespan of the application,
         # which is not run where it is mounted in another one.
         manager = StreamableHTTPSessionManager(
-            self._server, stateless=True, max_request_body_size=max(self._size, 1)
+            self._server,
+            stateless=True,
+            # The SDK refuses a limit of 0, which an empty body would set.
+            max_request_body_size=max(self._size, 1),
         )
         async with manager.run():
             await manager.handle_request(scope, self._receive, send)
@@ -180,6 +183,7 @@ class _Call:
                 self.agent,
                 {"messages": [HumanMessage(tool_input.message)] if tool_input.message else []},
                 message_id=uuid4().hex,
+                # A call without a message reads an answer, and begins nothing.
                 again=None,
                 principal=principal,
                 waiting="reject",
@@ -191,6 +195,7 @@ class _Call:
                 f"Thread {tool_input.thread!r} waits for a person or works on another message, so "
                 "this one was not taken. Call the tool without a message to read its answer.",
             ) from error
+        # Without a message, it is the last run of the thread, perhaps one of another agent.
         return self._checked(run)
 
     def _decide(self, run_id: str, answers: Mapping[str, ElicitResult]) -> Run:

@@ -56,6 +56,7 @@ def agents_by_tool(service: Service) -> dict[str, str]:
     """
     tools: dict[str, str] = {}
     for agent in service.agents:
+        # With room for a number within the 128.
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", agent)[:120]
         # Two names of agents may differ only in what MCP does not take.
         number = 2

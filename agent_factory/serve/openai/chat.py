@@ -152,6 +152,7 @@ class Chat:
         if wait.agent != self.model:
             raise Refused("model", f"model must be {wait.agent!r}, which waits for the results.")
         self.run = run = service.run(wait.run, tenant=principal.tenant)
+        # Results come without the header: the run knows whether its thread is temporary.
         self.keeps = self.keeps or not run.info.metadata.get(_TEMPORARY)
         self.usage_before = _usage_of(run)
         decisions: dict[str, dict[str, Any]] = {}

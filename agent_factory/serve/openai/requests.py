@@ -204,6 +204,7 @@ def check_calls(messages: Sequence[BaseMessage]) -> None:
         Refused: One is missing.
     """
     unanswered: list[str] = []
+    # With one more, before which the calls of the last message are found without a result.
     for message in (*messages, HumanMessage("")):
         if isinstance(message, ToolMessage):
             if message.tool_call_id not in unanswered:

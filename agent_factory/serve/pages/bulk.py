@@ -56,6 +56,7 @@ class BulkPages:
         form = await read_form(request)
         kind = _kind_of(form.get("decision"))
         ids, digests = ([str(value) for value in form.getlist(n)] for n in ("wait", "digest"))
+        # A call that was edited since the page was loaded must not be decided about unseen.
         if len(ids) != len(digests):
             raise HTTPException(422, "Each wait needs the digest of the call that was shown.")
         message = str(form.get("message", "")).strip() or None

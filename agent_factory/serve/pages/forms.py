@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -103,7 +103,14 @@ def read_args(
                 field = replace(field, error="This is required.")
         form_fields.append(field)
     if schema is not None and not any(field.error for field in form_fields):
-        form_fields = [*_checked(schema, values, form_fields)]
+        errors: dict[str, str] = {}
+        # Pydantic writes schemas of this draft.
+        for violation in Draft202012Validator(schema).iter_errors(values):
+            # An error about the whole has no path, and is shown at the first field.
+            path = violation.absolute_path
+            place = str(path[0]) if path else fields[0].name
+            errors.setdefault(place, f"{violation.message}.")
+        form_fields = [replace(field, error=errors.get(field.name, "")) for field in form_fields]
     if any(field.error for field in form_fields):
         raise FormError(form_fields, values)
     # A field that no argument has, which no page sends, is refused with the decision.
@@ -191,17 +198,3 @@ def _value(field: Field) -> object:
         return json.loads(text)
     except ValueError as error:
         raise ValueError(f"This is not JSON: {error}.") from None
-
-
-def _checked(
-    schema: Mapping[str, object], args: Mapping[str, object], fields: list[Field]
-) -> Iterator[Field]:
-    """The fields, with what the schema has against their values."""
-    errors: dict[str, str] = {}
-    # Pydantic writes schemas of this draft.
-    for error in Draft202012Validator(schema).iter_errors(args):
-        # An error about the whole has no path, and is shown at the first field.
-        place = str(error.absolute_path[0]) if error.absolute_path else fields[0].name
-        errors.setdefault(place, f"{error.message}.")
-    for field in fields:
-        yield replace(field, error=errors.get(field.name, ""))

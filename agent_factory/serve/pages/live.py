@@ -57,15 +57,12 @@ class ThreadEvents:
         self._picture = picture
         self._before: str | None = None  # the node whose end was seen last
 
-    def response(self, after: str | None) -> EventSourceResponse:
-        """The stream of events.
+    async def follow(self, after: str | None) -> AsyncIterator[ServerSentEvent]:
+        """The events, until the thread is deleted.
 
         Args:
             after: The id of the last event that the page has seen.
         """
-        return EventSourceResponse(self._follow(after), ping=PING_SECONDS)
-
-    async def _follow(self, after: str | None) -> AsyncIterator[ServerSentEvent]:
         last: object = None
         while True:
             try:
@@ -138,26 +135,19 @@ class ThreadEvents:
                 names = [chunk["name"] for chunk in message.tool_call_chunks if chunk["name"]]
                 yield "token", {"id": message.id, "text": message.text, "calls": names}
         elif kind == "custom" and isinstance(data, Mapping) and "decision" in data:
-            yield "decision", self._decision(data["decision"])
+            decision = data["decision"]
+            owner, hook = decision["middleware"], decision["hook"]
+            lit = {} if self._picture is None else self._picture.lit_by(decision)
+            about = {name: decision[name] for name in ("outcome", "detail", "reason", "tool")}
+            where = f"{owner}.{hook}" if owner else hook
+            ms = round(decision["seconds"] * 1000, 1)
+            yield "decision", {**lit, **about, "where": where, "ms": ms}
         elif kind == "updates":
             for node, update in data.items():
                 if node != INTERRUPT:
                     keys = {} if self._picture is None else self._picture.nodes
                     yield "node", {"name": node, "node": keys.get(node)}
                     yield from _messages_of(update)
-
-    def _decision(self, decision: Mapping[str, Any]) -> dict[str, object]:
-        owner, hook = decision["middleware"], decision["hook"]
-        lit = {} if self._picture is None else self._picture.lit_by(decision)
-        return {
-            **lit,
-            "where": f"{owner}.{hook}" if owner else hook,
-            "outcome": decision["outcome"],
-            "detail": decision["detail"],
-            "reason": decision["reason"],
-            "tool": decision["tool"],
-            "ms": round(decision["seconds"] * 1000, 1),
-        }
 
 
 def submitted_with(run: Run) -> list[BaseMessage]:

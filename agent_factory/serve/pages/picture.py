@@ -43,7 +43,13 @@ class Picture:
         hook, owner = decision["hook"], decision["middleware"]
         node = f"{owner}.{hook}" if owner else hook
         if node in self.nodes:
-            targets = self._targets(decision, node)
+            if decision["outcome"] == "routed":
+                names = (part.partition(" (")[0].strip() for part in decision["detail"].split(","))
+                targets = [name for name in names if name in self.nodes]
+            else:
+                targets = [target for source, target in self.edges if source == node]
+                # Where there is a choice, a hook that has not routed has not made it.
+                targets = targets if len(targets) == 1 else []
             arrows = (self.edges.get((node, target)) for target in targets)
             return {
                 "node": self.nodes[node],
@@ -53,14 +59,6 @@ class Picture:
         around = TOOLS if decision["tool"] else self.model
         return {"node": self.nodes.get(around), "layer": owner or None, "edges": [], "next": []}
 
-    def _targets(self, decision: Mapping[str, Any], node: str) -> list[str]:
-        """The nodes that a route leads to; where there is no choice, nobody decides."""
-        if decision["outcome"] != "routed":
-            after = [target for source, target in self.edges if source == node]
-            return after if len(after) == 1 else []
-        names = (part.partition(" (")[0].strip() for part in decision["detail"].split(","))
-        return [name for name in names if name in self.nodes]
-
 
 # A picture takes a while to lay out. Weakly, so that an agent that is dropped can go.
 _pictures: WeakKeyDictionary[Graph, Picture | None] = WeakKeyDictionary()
@@ -68,15 +66,12 @@ _pictures: WeakKeyDictionary[Graph, Picture | None] = WeakKeyDictionary()
 
 def picture_of(agent: Graph) -> Picture | None:
     """The picture of an agent; None if another library has built it."""
-    if agent not in _pictures:
-        _pictures[agent] = _draw(agent)
-    return _pictures[agent]
-
-
-def _draw(agent: Graph) -> Picture | None:
+    if agent in _pictures:
+        return _pictures[agent]
     try:
         plan = topology_of(agent)
     except ArgumentError:
+        _pictures[agent] = None
         return None
     figure = figure_of(plan)
     layout, details = lay_out(figure), details_of(plan, figure)
@@ -84,10 +79,11 @@ def _draw(agent: Graph) -> Picture | None:
     def drawn(*, has_links: bool) -> str:
         return draw(figure, layout, details, linked=has_links, styled=False)
 
-    return Picture(
+    picture = _pictures[agent] = Picture(
         svg=Markup(drawn(has_links=False)),
         full=Markup(body(plan, figure, drawn(has_links=True), details)),
         nodes={box.name: box.key for box in figure.boxes},
         edges={(arrow.source.name, arrow.target.name): arrow.key for arrow in figure.arrows},
         model=plan.style.model,
     )
+    return picture

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointMetadata
-from langgraph.types import StateSnapshot
+from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,7 +17,13 @@ from starlette.responses import RedirectResponse, Response
 from agent_factory.factory import topology_of
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import RECENT_MESSAGES, entries_of
-from agent_factory.serve.pages.live import AT_WORK, ThreadEvents, changes, submitted_with
+from agent_factory.serve.pages.live import (
+    AT_WORK,
+    PING_SECONDS,
+    ThreadEvents,
+    changes,
+    submitted_with,
+)
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
@@ -137,7 +143,10 @@ class StudioPages:
         """Values for the page of a thread."""
         info, checkpoint = self._info(request), request.query_params.get("at")
         agent = self._service.agents.get(info.agent)
-        state = None if agent is None else self._state(info, checkpoint)
+        state = None if agent is None else self._service.state(info.id, checkpoint=checkpoint)
+        # LangGraph returns an empty state for a checkpoint that does not exist.
+        if state is not None and checkpoint is not None and state.created_at is None:
+            raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
         values = {} if state is None else state.values
         messages = [*(values.get("messages") or [])]
         if info.run and info.status in AT_WORK and not checkpoint:
@@ -204,9 +213,29 @@ class StudioPages:
         def work() -> list[Moment]:
             if info.agent not in self._service.agents:
                 return []
+            moments: list[Moment] = []
+            path: str | None = None
             # One more than is shown tells whether there is another page.
-            limit = PAGE + 1
-            return [*_moments(self._service.history(info.id, before=before, limit=limit))]
+            for state in self._service.history(info.id, before=before, limit=PAGE + 1):
+                id = state.config["configurable"]["checkpoint_id"]
+                is_on_path = not moments or id == path
+                if is_on_path:
+                    # The path goes from the newest back to each parent; the rest was forked away.
+                    parent = state.parent_config
+                    path = None if parent is None else parent["configurable"]["checkpoint_id"]
+                metadata: CheckpointMetadata = state.metadata or {}
+                moment = Moment(
+                    id=id,
+                    at=state.created_at or "",
+                    step=metadata.get("step", 0),
+                    source=str(metadata.get("source", "")),
+                    # Without nodes of LangGraph, such as `__start__`.
+                    next=tuple(name for name in state.next if not name.startswith("__")),
+                    messages=len(state.values.get("messages") or ()),
+                    is_on_path=is_on_path,
+                )
+                moments.append(moment)
+            return moments
 
         moments = await run_in_threadpool(work)
         more = moments[PAGE - 1].id if len(moments) > PAGE else None
@@ -220,7 +249,8 @@ class StudioPages:
         agent = self._service.agents.get(info.agent)
         picture = None if agent is None else picture_of(agent)
         events = ThreadEvents(self._service, info.id, info.tenant, picture)
-        return events.response(request.headers.get("last-event-id"))
+        after = request.headers.get("last-event-id")
+        return EventSourceResponse(events.follow(after), ping=PING_SECONDS)
 
     @with_error_page
     async def begin(self, request: Request) -> Response:
@@ -273,33 +303,3 @@ class StudioPages:
     def _info(self, request: Request) -> ThreadInfo:
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
         return self._service.thread(thread, tenant=tenant)
-
-    def _state(self, info: ThreadInfo, checkpoint: str | None) -> StateSnapshot:
-        state = self._service.state(info.id, checkpoint=checkpoint)
-        # LangGraph returns an empty state for a checkpoint that does not exist.
-        if checkpoint is not None and state.created_at is None:
-            raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
-        return state
-
-
-def _moments(states: Iterator[StateSnapshot]) -> Iterator[Moment]:
-    """Checkpoints, the newest first; those that another one was preferred to are marked."""
-    path: str | None = None
-    for number_, state in enumerate(states):
-        id = state.config["configurable"]["checkpoint_id"]
-        is_on_path = number_ == 0 or id == path
-        if is_on_path:
-            # The path goes from the newest back to each parent; the rest was forked away.
-            parent = state.parent_config
-            path = None if parent is None else parent["configurable"]["checkpoint_id"]
-        metadata: CheckpointMetadata = state.metadata or {}
-        yield Moment(
-            id=id,
-            at=state.created_at or "",
-            step=metadata.get("step", 0),
-            source=str(metadata.get("source", "")),
-            # Without nodes of LangGraph, such as `__start__`.
-            next=tuple(name for name in state.next if not name.startswith("__")),
-            messages=len(state.values.get("messages") or ()),
-            is_on_path=is_on_path,
-        )

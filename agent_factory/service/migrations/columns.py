@@ -25,6 +25,7 @@ def add_column(connection: Connection, column: Column[Any], default: str | None 
         default: What rows have there, as SQL, if the column may not be null and has no default.
             It stays the default: workers of older versions do not write the column.
     """
+    # Databases of version 0 differ in what they have: see `version_1`.
     if column.name in columns_of(connection, column.table):
         return False
     specification = CreateColumn(column).compile(dialect=connection.dialect)

@@ -70,6 +70,7 @@ def migrate(connection: Connection, report: Report) -> None:
 def _order_jobs(connection: Connection) -> None:
     """Leave each thread its first job that is pending. The runs of others come after it."""
     of_threads = groupby(
+        # By thread and number: an id ends with its number, which has zeros in front.
         sorted(job.id for job in pending_jobs(connection)),
         key=lambda job: job.rpartition("/")[0],
     )
