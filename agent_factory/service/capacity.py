@@ -84,23 +84,23 @@ class Costs(_Numbers):
         cpu_ms_per_call: CPU milliseconds in a worker that a tool call adds.
         database_cpu_ms: CPU milliseconds in the database of a message without tool calls.
         database_cpu_ms_per_call: CPU milliseconds in the database that a tool call adds.
-        polls: Commits a second of each worker to look into its queue.
+        polls: Commits a second of each worker, for its signs of life.
 
     Raises:
         ArgumentError: A number is negative or not finite.
     """
 
-    commits: float = 12
-    commits_per_call: float = 5.6
-    wal_kb: float = 21
-    wal_kb_per_call: float = 14
-    stored_kb: float = 23
-    stored_kb_per_call: float = 11
-    cpu_ms: float = 22
-    cpu_ms_per_call: float = 9
-    database_cpu_ms: float = 11
-    database_cpu_ms_per_call: float = 3
-    polls: float = 26
+    commits: float = 5
+    commits_per_call: float = 3.1
+    wal_kb: float = 17
+    wal_kb_per_call: float = 13
+    stored_kb: float = 15
+    stored_kb_per_call: float = 10
+    cpu_ms: float = 8.5
+    cpu_ms_per_call: float = 4.5
+    database_cpu_ms: float = 4.8
+    database_cpu_ms_per_call: float = 1.0
+    polls: float = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,4 +133,4 @@ def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> N
 def test_each_option_says_what_it_means(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert "Commits that a tool call adds. (default: 5.6)" in capsys.readouterr().out
+    assert "Commits that a tool call adds. (default: 3.1)" in capsys.readouterr().out
