@@ -65,10 +65,20 @@ def is_local(request: Request) -> bool:
     A page of another site can send a browser to this machine under another name, which is then
     the host of the request: such a request is not local.
     """
+    if not _PROXY_HEADERS.isdisjoint(request.headers):
+        return False
     # A server that listens on a Unix socket gives no address, and nobody is served.
     client = request.client.host if request.client else ""
-    is_forwarded = not _PROXY_HEADERS.isdisjoint(request.headers)
-    return not is_forwarded and all(map(_is_loopback, (client, request.url.hostname or "")))
+    for host in (client, request.url.hostname or ""):
+        # No other name counts: a page of another site can choose one that leads here.
+        if host == "localhost":
+            continue
+        try:
+            if not ip_address(host.strip("[]")).is_loopback:
+                return False
+        except ValueError:
+            return False
+    return True
 
 
 async def principal_of(request: Request, authenticate: Authenticate) -> Principal | Response:
@@ -87,12 +97,3 @@ async def principal_of(request: Request, authenticate: Authenticate) -> Principa
 
 _PROXY_HEADERS = frozenset({"forwarded", "via", "x-forwarded-for", "x-real-ip"})
 """Headers that proxies add: behind one on this machine, all requests are from this machine."""
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

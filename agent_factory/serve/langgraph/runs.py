@@ -15,7 +15,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.body import number, several
 from agent_factory.serve.errors import text_of
 from agent_factory.serve.json_response import (
@@ -281,8 +280,12 @@ class Runs:
                 output = result.result().items()
                 yield to_json({key: v for key, v in output if key != INTERRUPT or v})
             except (RunFailed, RunCancelled, NotFound) as error:
+                failure = {"error": type(error).__name__, "message": text_of(error)}
+                if isinstance(error, RunFailed):
+                    reason = (await run_in_threadpool(lambda: run.info)).error
+                    failure = failure_of(reason) if reason else failure
                 # The status was sent before: clients of LangGraph look for this key.
-                yield to_json({"__error__": await run_in_threadpool(_failure, run, error)})
+                yield to_json({"__error__": failure})
             except asyncio.CancelledError:
                 if cancels:
                     # This task is cancelled: without a shield, so would be the call.
@@ -308,13 +311,6 @@ def _place(run: Run) -> str:
 def _places(run: Run) -> dict[str, str]:
     """Headers that say where a run is, and where clients that are cut off ask for its result."""
     return {"Content-Location": _place(run), "Location": f"{_place(run)}/join"}
-
-
-def _failure(run: Run, error: AgentFactoryError) -> dict[str, str]:
-    """Why there is no result."""
-    if isinstance(error, RunFailed) and (reason := run.info.error):
-        return failure_of(reason)
-    return {"error": type(error).__name__, "message": text_of(error)}
 
 
 def shown(run: Run) -> dict[str, object]:

@@ -72,51 +72,49 @@ class InboxPages:
         return page(request, "held.html", held=messages, thread_id=wait.thread_id)
 
     async def _page(
-        self, request: Request, error: Exception | None = None, **values: Any
-    ) -> Response:
-        """The page of a wait, with what was wrong about a decision; nothing was decided then."""
-        status = 200
-        if error is not None:
-            status, values["problem"] = status_of(error), str(error)
-        context = await run_in_threadpool(lambda: self._shown(request, **values))
-        template = "wait_card.html" if is_partial(request) else "wait.html"
-        return page(request, template, status=status, **context)
-
-    def _shown(
         self,
         request: Request,
+        error: Exception | None = None,
         *,
         fields: list[Field] | None = None,
         problem: str = "",
         drafts: Mapping[str, str | None] | None = None,
-    ) -> dict[str, object]:
-        """Values for the page of a wait."""
-        wait = self._wait(request)
-        tenant = request.state.principal.tenant
-        agent = self._service.agents.get(wait.agent)
-        messages: list[BaseMessage] = []
-        now = ""
-        picture = None if agent is None else picture_of(agent)
-        if agent is not None:
-            # As it was when the question came up: the thread may have gone on.
-            state = self._service.state(wait.thread_id, checkpoint=wait.checkpoint_id)
-            messages = state.values.get("messages") or []
-            if picture is not None and state.next:
-                now = picture.nodes.get(state.next[0], "")
-        audit = self._service.inbox(tenant).audit(thread=wait.thread_id, limit=AUDIT)
-        entries = entries_of(messages, verdicts(audit))
-        held_messages = held_with(self._service, wait)
-        return {
-            "shown": shown_wait(self._service, wait, request, fields=fields, held=held_messages),
-            "problem": problem,
-            "entered": drafts or {},  # a message, by the kind of the decision
-            "entries": entries[-EVIDENCE:],
-            "hidden": max(0, len(entries) - EVIDENCE),
-            "thread": self._service.thread(wait.thread_id, tenant=tenant),
-            "audit": [deed_of(entry) for entry in audit[:20]],
-            "picture": picture,
-            "now": now,
-        }
+    ) -> Response:
+        """The page of a wait, with what was wrong about a decision; nothing was decided then."""
+
+        def work() -> dict[str, object]:
+            wait = self._wait(request)
+            tenant = request.state.principal.tenant
+            agent = self._service.agents.get(wait.agent)
+            messages: list[BaseMessage] = []
+            now = ""
+            picture = None if agent is None else picture_of(agent)
+            if agent is not None:
+                # As it was when the question came up: the thread may have gone on.
+                state = self._service.state(wait.thread_id, checkpoint=wait.checkpoint_id)
+                messages = state.values.get("messages") or []
+                if picture is not None and state.next:
+                    now = picture.nodes.get(state.next[0], "")
+            audit = self._service.inbox(tenant).audit(thread=wait.thread_id, limit=AUDIT)
+            entries = entries_of(messages, verdicts(audit))
+            held_messages = held_with(self._service, wait)
+            return {
+                "shown": shown_wait(
+                    self._service, wait, request, fields=fields, held=held_messages
+                ),
+                "problem": problem or str(error or ""),
+                "entered": drafts or {},  # a message, by the kind of the decision
+                "entries": entries[-EVIDENCE:],
+                "hidden": max(0, len(entries) - EVIDENCE),
+                "thread": self._service.thread(wait.thread_id, tenant=tenant),
+                "audit": [deed_of(entry) for entry in audit[:20]],
+                "picture": picture,
+                "now": now,
+            }
+
+        template = "wait_card.html" if is_partial(request) else "wait.html"
+        status = 200 if error is None else status_of(error)
+        return page(request, template, status=status, **await run_in_threadpool(work))
 
     # Decisions
 
