@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -92,7 +93,7 @@ def start_run(
             raise HTTPException(422, f"input is missing. {_EXAMPLE}")
         if waits:
             return resume(thread, None)
-    try:
+    with _explained():
         return submit(
             message=message,
             checkpoint=body.place,
@@ -104,6 +105,13 @@ def start_run(
             interrupt_after=body.interrupt_after,
             delay=body.after_seconds,
         )
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say in HTTP's words why a message was refused."""
+    try:
+        yield
     except ThreadBusy as error:
         hint = 'Send it when the run has ended, or with multitask_strategy "enqueue".'
         raise ThreadBusy(error.subject, error.reason, hint) from error
