@@ -285,26 +285,35 @@ class ThreadQueue:
     def give_back(self, worker: str, but: Collection[str] = ()) -> int:
         """Let others take what a worker has, except these threads; return how many there were."""
         lost = (threads.c.owner == worker) & threads.c.thread_id.not_in(but)
-        with self._database.begin() as connection:
-            return self._give_back(connection, lost)
+        return self._give_back(lost, skip_locked=False)
 
-    def take_over(self) -> int:
-        """Let workers take the jobs of workers that are known no more; return how many."""
-        lost = threads.c.owner.is_not(None) & threads.c.owner.not_in(select(workers.c.id))
+    def take_over(self, dead: Collection[str] = ()) -> int:
+        """Let workers take the jobs of workers that are dead or not known; return how many.
+
+        A thread that is locked comes later: a process that was stopped in the middle of a
+        transaction holds its lock, and must not keep the others from their threads.
+
+        Args:
+            dead: Workers that are taken for dead, and may still have a row.
+        """
+        lost = threads.c.owner.in_(dead) | threads.c.owner.not_in(select(workers.c.id))
         query = select(threads.c.thread_id).where(threads.c.status == "running", lost).limit(1)
         with self._database.read() as connection:
             if connection.execute(query).first() is None:
                 return 0
-        with self._database.begin() as connection:
-            return self._give_back(connection, lost)
+        return self._give_back(lost, skip_locked=True)
 
-    def _give_back(self, connection: Connection, lost: ColumnElement[bool]) -> int:
-        statement = update(threads).where(threads.c.status == "running", lost)
+    def _give_back(self, lost: ColumnElement[bool], *, skip_locked: bool) -> int:
+        query = select(threads.c.thread_id).where(threads.c.status == "running", lost)
         # A worker that still runs one of them can write no more from here on.
         values = {"status": "queued", "owner": None, "epoch": threads.c.epoch + 1}
-        changed = connection.execute(statement.values(values))
-        self._signals.send(connection, "jobs")
-        return int(changed.rowcount)
+        with self._database.begin() as connection:
+            found = connection.execute(query.with_for_update(skip_locked=skip_locked))
+            ids = found.scalars().all()
+            of_found = update(threads).where(threads.c.thread_id.in_(ids))
+            connection.execute(of_found.values(values))
+            self._signals.send(connection, "jobs")
+        return len(ids)
 
     def _room(self, connection: Connection, tenant: str) -> int:
         """How many jobs of a tenant may begin now. Other workers wait to ask this."""

@@ -268,14 +268,16 @@ class Worker:
     def look_after(self) -> None:
         """Take over what dead workers ran, and do what is due: deadlines and schedules."""
         database, queue = self._backend.database, self._backend.queue
-        if dead := self.dead_workers():
+        dead = self.dead_workers()
+        if dead:
+            # A process that was stopped while it gave a sign of life holds the lock of its row.
+            free = select(workers.c.id).where(workers.c.id.in_(dead))
             with database.begin() as connection:
-                gone = delete(workers).where(workers.c.id.in_(dead)).returning(workers.c.id)
-                for worker in connection.execute(gone).scalars():
-                    logger.warning(
-                        "Worker %s gave no sign of life; its runs are taken over.", worker
-                    )
-        if jobs := queue.take_over():
+                ids = connection.execute(free.with_for_update(skip_locked=True)).scalars().all()
+                connection.execute(delete(workers).where(workers.c.id.in_(ids)))
+            for worker in ids:
+                logger.warning("Worker %s gave no sign of life; its runs are taken over.", worker)
+        if jobs := queue.take_over(dead):
             logger.warning("Took over %d runs of workers that have died.", jobs)
             self._backend.metrics.taken_over(jobs)
         expire_reservations(database)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -129,6 +130,33 @@ def test_a_living_worker_stays_alive_when_the_clock_jumps_ahead(service: Service
     jump()
     assert looking.dead_workers() == []
     assert looking.dead_workers() == [living.id]  # no sign since the look before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("row", ["thread", "worker"])
+def test_a_process_that_was_stopped_in_a_transaction_keeps_no_others_from_a_takeover(
+    postgres_url: str, row: str
+) -> None:
+    """It holds the lock of a row until it goes on, or its connection ends."""
+    locked = threads.c.thread_id == "locked" if row == "thread" else workers.c.id == "stopped"
+    with closing(Service(postgres_url)) as service:
+        service.add("echo", echo())
+        database = service._backend.database
+        for thread in ("locked", "free"):
+            service.submit("echo", thread=thread, message="Hi")
+        gone = {"id": "stopped", "beat": database.now - 60, "draining": False, "detail": "{}"}
+        with database.begin() as connection:
+            connection.execute(insert(workers).values(gone))
+        assert len(service._backend.queue.claim("stopped", ["echo"], 2)) == 2
+        looking = Worker(service._backend, lambda: None, slots=1)
+        looking.enter()
+        looking.look_after()  # only the next look can tell that nothing has changed
+        with database.begin() as stopped:
+            stopped.execute(select(1).where(locked).with_for_update())
+            looking.look_after()
+            assert status_of(service, "free") == "queued"
+        looking.look_after()
+        assert [status_of(service, name) for name in ("locked", "free")] == ["queued"] * 2
 
 
 def test_an_idle_worker_writes_nothing_but_its_signs_of_life(service: Service) -> None:

@@ -135,7 +135,7 @@ const cases = {
     const unknown = await open("nobody");
     await unknown.stream.submit(human("Hi"));
     await unknown.until(({ error }) => error);
-    assert.match(unknown.stream.error.message, /no agent 'nobody'/);
+    assert.match(unknown.stream.error.message, /assistant 'nobody': does not exist/);
     const unfit = await open("desk");
     await unfit.stream.submit(human("Pay"));
     await unfit.until(({ interrupts, isLoading }) => interrupts.length === 1 && !isLoading);
