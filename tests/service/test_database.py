@@ -278,3 +278,16 @@ def test_tables_are_created_by_the_next_transaction_after_an_error(sqlite_url: s
             assert connection.execute(select(threads)).all() == []
     assert len(attempts) == 2
     database.close()
+
+
+def test_a_connection_that_comes_back_after_the_end_is_closed(url: str) -> None:
+    """A run that did not end in time may still have one when a service is closed."""
+    database = Database(url)
+    with database.read() as connection:
+        driver = driver_connection(connection)
+        database.close()
+    if database.is_sqlite:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            driver.execute("select 1")
+    else:
+        assert driver.closed
