@@ -9,7 +9,7 @@ A model to reckon with, not a measurement: it multiplies your load with the cost
 >>> result.workers
 38
 >>> result.first.name
-'storage'
+'connections'
 """
 
 from __future__ import annotations
