@@ -8,16 +8,17 @@ from typing import Any
 
 from starlette.requests import Request
 
+from agent_factory.serve.client_tools import is_client_call
 from agent_factory.serve.json_response import time_text, to_json
 from agent_factory.service import Run, Service, Wait
 from agent_factory.service.inbox import is_reviewer
 
 
 def open_waits(service: Service, run: Run) -> list[Wait]:
-    """The undecided waits of a run."""
+    """The undecided waits of a run, without calls that its client runs: nobody decides those."""
     # Without a tenant, which was checked when the run was read.
     waits = service.inbox().waits(thread=run.thread_id, limit=1000)
-    return [wait for wait in waits if wait.run == run.id]
+    return [wait for wait in waits if wait.run == run.id and not is_client_call(wait)]
 
 
 def may_decide_about(request: Request, wait: Wait) -> bool:
@@ -34,8 +35,11 @@ def inbox_of(request: Request) -> str:
 
 def waits_text(waits: Iterable[Wait], inbox: str) -> str:
     """Describe waits, in a line for each, with its page in the inbox."""
+    people = [wait for wait in waits if not is_client_call(wait)]
+    if not people:
+        return "This conversation waits for the results of calls that its client runs."
     lines = ["This conversation waits for a person, and goes on once they have decided:"]
-    for wait in waits:
+    for wait in people:
         asks = "asks a question" if wait.kind == "question" else "waits for a review"
         lines.append(f"- {wait.tool} {asks}: {inbox}/{wait.id}")
     return "\n".join(lines)

@@ -17,9 +17,7 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
-    func,
     make_url,
-    select,
 )
 from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
@@ -119,8 +117,6 @@ class Database:
         self._reading = self.engine.execution_options(**reads)
         self.writing = SharedTransactions(writing) if self.is_sqlite else writing
         """What begins transactions that may write."""
-        self.setups: list[Callable[[], None]] = [self.create]
-        """What creates tables, before the first transaction."""
         self._setup_lock, self._is_set_up = Lock(), False
         self._local = local()
 
@@ -144,8 +140,7 @@ class Database:
         with self._setup_lock:
             if not self._is_set_up:
                 # Not `explained`, whose error is waited for: a wrong password stays wrong.
-                for create in self.setups:
-                    create()
+                self.create()
                 self._is_set_up = True
 
     @contextmanager
@@ -271,16 +266,6 @@ class Database:
     def insert(self, table: Table) -> SqliteInsert | PostgresInsert:
         """An insert of this database's dialect, which knows `on_conflict_do_nothing`."""
         return sqlite_insert(table) if self.is_sqlite else postgres_insert(table)
-
-    @contextmanager
-    def alone(self, name: str) -> Iterator[bool]:
-        """Yield True if no other process is in a block of this name; in SQLite, several may be."""
-        if self.is_sqlite:
-            yield True
-            return
-        with self.begin() as connection:
-            got = connection.execute(select(func.pg_try_advisory_xact_lock(number_of(name))))
-            yield bool(got.scalar())
 
     def retried(self, work: Callable[[], T], *, seconds: float = RETRY_SECONDS) -> T:
         """Return the result of `work`, repeated while the database is not available.

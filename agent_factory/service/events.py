@@ -130,8 +130,8 @@ class EventLog:
         with self._lock:
             calls, self._calls = self._calls, []
         for call in calls:
-            # A run that has lost its thread finds out by itself.
-            with suppress(LeaseLost, DatabaseLost):
+            # The run gets the error by itself, when it writes next. Others do not.
+            with suppress(Exception, LeaseLost, DatabaseLost):
                 call()
         with self._order:  # two writers could swap the parts of a run
             with self._lock:

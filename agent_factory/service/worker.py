@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from threading import Condition, Event, Thread
 from uuid import uuid4
 
@@ -37,6 +37,7 @@ LOOK_SECONDS = 2.0
 """How often a worker looks for jobs without a signal, and looks after the service."""
 
 _AT_ONCE = 50  # jobs that are taken at once: the event loop has other runs meanwhile
+_END_SECONDS = 5.0  # for each thread of a worker that stops
 _HOUR = 3600.0
 _DEADLINES = 50  # carried out before the worker looks whether it has to stop
 
@@ -83,8 +84,7 @@ class Worker:
         """Begin to carry out jobs."""
         self._backend.database.retried(self.enter)
         self._loop = asyncio.new_event_loop()
-        run = self._loop.run_forever
-        self._loop_thread = Thread(target=run, name="agent-factory-async", daemon=True)
+        self._loop_thread = Thread(target=self._run_loop, name="agent-factory-async", daemon=True)
         try:
             for thread in (self._loop_thread, *self._threads):
                 thread.start()
@@ -103,7 +103,8 @@ class Worker:
         self._backend.signals.tell("jobs")
         for thread in self._threads:
             if thread.is_alive():
-                thread.join()
+                # Not for ever: it may wait for a lock of the database.
+                thread.join(_END_SECONDS)
         with self._change:
             self._change.wait_for(lambda: not self._held, seconds)
             still_running = len(self._held)
@@ -113,11 +114,16 @@ class Worker:
             self._backend.queue.give_back(self.id)
             self.leave(self.id)
         if self._loop_thread.is_alive():
-            asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._loop_thread.join()
-        self._loop.close()
+            asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop)
+            # Not for ever: a run may block the event loop, and all others in it.
+            self._loop_thread.join(_END_SECONDS)
+        else:  # the limit of threads
+            self._loop.close()
         return not still_running
+
+    def _run_loop(self) -> None:
+        with closing(self._loop):
+            self._loop.run_forever()
 
     @property
     def is_drained(self) -> bool:
@@ -169,6 +175,8 @@ class Worker:
         beat = beat.values(beat=database.now, detail=self._detail)
         with database.begin() as connection:
             row = connection.execute(beat.returning(workers.c.draining)).first()
+        if row is None and self._stop.is_set():
+            return  # `stop` has deleted the row
         if row is None:
             # Another worker has deleted the row, since it saw no sign of life for too long. What
             # runs here has lost its threads.
@@ -318,11 +326,12 @@ def _logged(text: str, worker: Worker) -> Iterator[None]:
 
 
 async def _end_tasks() -> None:
-    """Cancel the tasks of this event loop, and wait until they have ended."""
+    """Cancel the tasks of this event loop, and stop it once they have ended."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    asyncio.get_running_loop().stop()
 
 
 def known_workers(database: Database) -> list[dict[str, object]]:

@@ -261,16 +261,19 @@ def test_a_worker_that_never_ends_its_tables_is_not_waited_for_without_end(
     database.close()
 
 
-def test_tables_are_created_by_the_next_transaction_after_an_error(sqlite_url: str) -> None:
+def test_tables_are_created_by_the_next_transaction_after_an_error(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = Database(sqlite_url)
-    attempts = []
+    attempts, create_tables = [], database.create
 
     def create() -> None:
         attempts.append(1)
         if len(attempts) == 1:
             raise OSError("out of order")
+        create_tables()
 
-    database.setups.append(create)
+    monkeypatch.setattr(database, "create", create)
     with pytest.raises(OSError, match="out of order"), database.read():
         pass
     for _ in range(2):

@@ -184,7 +184,6 @@ def test_a_message_takes_few_commits(
     service = sqlite_service
     commits: list[object] = []
     service.add("echo", echo())
-    service.submit("echo", message="Hi")
     service.start()
     service.submit("echo", message="Hi").result(WAIT)
     event.listen(service._backend.database.engine, "commit", commits.append)
@@ -430,6 +429,33 @@ def test_runs_of_an_async_agent_take_no_thread_each(service: Service, until: Unt
     assert len({*threading.enumerate()} - before) < 40
     model.go.set()
     assert {run.result(WAIT)["messages"][-1].text for run in runs} == {"Done."}
+
+
+def test_a_run_that_blocks_the_event_loop_does_not_keep_a_worker_from_its_end(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "_END_SECONDS", 0.2)
+    begun, may_end = threading.Event(), threading.Event()
+
+    async def block() -> str:
+        """Block."""
+        begun.set()
+        may_end.wait(WAIT)
+        return "blocked"
+
+    call = {"name": "block", "args": {}, "id": "c1"}
+    tool = StructuredTool.from_function(coroutine=block)
+    service.add("blocks", create_agent(ScriptedChatModel([[call], "Done."]), [tool]))
+    service.start()
+    service.submit("blocks", thread="t", message="Hi")
+    assert begun.wait(WAIT)
+    worker = service._worker
+    assert worker is not None
+    assert not service.stop(seconds=0)
+    assert status_of(service, "t") == "queued"
+    may_end.set()
+    worker._loop_thread.join(WAIT)
+    assert worker._loop.is_closed()
 
 
 async def look(city: str) -> str:

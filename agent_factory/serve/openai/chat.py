@@ -28,6 +28,7 @@ from agent_factory.serve.client_tools import (
     with_settings,
 )
 from agent_factory.serve.json_response import to_json
+from agent_factory.serve.open_waits import waits_text
 from agent_factory.serve.openai.requests import (
     ChatRequest,
     Refused,
@@ -450,14 +451,10 @@ def _calls(waits: Iterable[Wait], messages: Sequence[BaseMessage]) -> list[dict[
     ]
 
 
-def _waiting(waits: Iterable[Wait], inbox: str) -> str:
-    """Describe the reviews and questions of a thread, in a line for each; empty without one."""
-    lines = ["This conversation waits for a person, and goes on once they have decided:"]
-    for wait in waits:
-        if not is_client_call(wait):
-            asks = "asks a question" if wait.kind == "question" else "waits for a review"
-            lines.append(f"- {wait.tool} {asks}: {inbox}/{wait.id}")
-    return "\n".join(lines) if len(lines) > 1 else ""
+def _waiting(waits: Sequence[Wait], inbox: str) -> str:
+    """Describe the reviews and questions of a thread; empty without one."""
+    # The calls of client tools are in the answer itself.
+    return "" if all(map(is_client_call, waits)) else waits_text(waits, inbox)
 
 
 def _usage_of(run: Run) -> Counter[str]:
