@@ -386,7 +386,8 @@ def test_an_upgrade_run_twice_or_by_two_at_once_takes_each_step_once(last_url: s
 
 
 def test_a_step_that_fails_leaves_nothing(url: str, next_step: Callable[..., Migration]) -> None:
-    Database(url).set_up()
+    with closing(Database(url)) as first:
+        first.set_up()
 
     def fail(connection: Connection, report: Report) -> None:
         connection.execute(text("ALTER TABLE service_threads ADD COLUMN note VARCHAR"))
