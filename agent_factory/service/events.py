@@ -9,14 +9,14 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Any
 
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from sqlalchemy import Connection, bindparam, delete, insert, select, text
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
-from agent_factory.service.signals import Moment, Signals, Topic
+from agent_factory.service.signals import Moment, News, Signals
 from agent_factory.service.tables import events
+from agent_factory.upstream import MessageSerializer
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -30,7 +30,7 @@ _FIRST_SECONDS = 0.015  # a short run ends in it: its events are written with it
 _LOOK_SECONDS = 1.0
 _PAGE = 1000
 
-_serializer = JsonPlusSerializer()
+_serializer = MessageSerializer()
 
 
 def dump(value: object) -> bytes:
@@ -112,18 +112,18 @@ class EventLog:
             self._waiting[job] = [*parts, *self._waiting.get(job, [])]
 
     def write(
-        self, connection: Connection, parts: Mapping[str, Sequence[bytes]], *topics: Topic
+        self, connection: Connection, parts: Mapping[str, Sequence[bytes]], news: News | None = None
     ) -> None:
         """Write parts of jobs when the transaction commits, and wake those who read then.
 
         Args:
             connection: The transaction.
             parts: The parts by their jobs.
-            topics: Others who are woken as well.
+            news: What others are woken for as well.
         """
         rows = [{"job": job, "data": dump(of_job)} for job, of_job in parts.items()]
         connection.execute(self._insert, rows)
-        self.signals.send(connection, "events", *topics)
+        self.signals.send(connection, {"events": [*parts], **(news or {})})
 
     def flush(self) -> None:
         """Write what was gathered. Events are dropped if the database is not available."""
@@ -185,7 +185,7 @@ class EventLog:
         """
         checked_at = time.monotonic()
         while True:
-            moment = self.signals.now("events")
+            moment = self.signals.now("events", job)
             rows: Sequence[Any] = ()
             # A stream waits for a database that restarts, and goes on.
             with suppress(DatabaseUnavailable), self._database.read() as connection:

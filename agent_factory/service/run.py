@@ -198,13 +198,13 @@ class Run:
     def _outcomes(self, timeout: float | None) -> Iterator[tuple[object] | Moment]:
         """The result once it is there, and moments after which the caller has to wait for it."""
         start, progress = time.monotonic(), Progress(self._backend, self.id)
-        moment = self._backend.signals.now("ends")
+        moment = self._backend.signals.now("ends", self.id)
         while (row := self._look()).status in ("queued", "running"):
             if timeout is not None and time.monotonic() - start > timeout:
                 raise progress.timed_out(f"is {self.status}", timeout)
             progress.notice()
             yield moment
-            moment = self._backend.signals.now("ends")
+            moment = self._backend.signals.now("ends", self.id)
         if row.status == "failed":
             raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
         if row.status == "cancelled":
@@ -280,7 +280,7 @@ class Run:
             return {"type": "waiting_for", "ns": (), "data": data, "id": after}
 
         while job is None:
-            moment = self._backend.signals.now("events")
+            moment = self._backend.signals.now("jobs")  # it gets one when it is its turn
             run = self._look()
             job = run.job
             if run.status == "cancelled":

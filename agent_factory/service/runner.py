@@ -212,7 +212,9 @@ class Runner:
         try:
             with self._database.begin() as connection:
                 yield connection
-                self._log.write(connection, {claim.job: [*parts, end]}, "ends")
+                self._log.write(
+                    connection, {claim.job: [*parts, end]}, {"ends": [claim.run.run_id]}
+                )
         except BaseException:
             self._log.put_back(claim.job, parts)
             raise

@@ -28,6 +28,7 @@ from agent_factory.service.database import Database, driver_connection
 from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.tables import questions
+from agent_factory.upstream import MessageSerializer
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         job: str | None = None,
         soon: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(serde=MessageSerializer())
         self._database, self._lease, self._job, self._soon = database, lease, job, soon
         self._order = RLock()
         self._gathered: list[Write] = []
@@ -260,18 +261,26 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     def _on(self, connection: Connection | None) -> BaseCheckpointSaver[str]:
         """LangGraph's saver in the transaction of a connection."""
-        driver: Any = None if connection is None else driver_connection(connection)
+        # To make one takes longer than a statement, so each connection keeps one.
+        kept = {} if connection is None else connection.info
+        if "saver" not in kept:
+            kept["saver"] = self._new_saver(connection and driver_connection(connection))
+        saver: BaseCheckpointSaver[str] = kept["saver"]
+        saver.serde = self.serde  # it knows the classes of the run's agent
+        return saver
+
+    def _new_saver(self, driver: Any) -> BaseCheckpointSaver[str]:
         if self._database.is_sqlite:
             from langgraph.checkpoint.sqlite import SqliteSaver
 
-            saver = SqliteSaver(_InTransaction(driver), serde=self.serde)  # type: ignore[arg-type]
+            saver = SqliteSaver(_InTransaction(driver))  # type: ignore[arg-type]
             # `Database.create` has created the tables; setup() would commit in the middle of a
             # transaction.
             saver.is_setup = True
             return saver
         from langgraph.checkpoint.postgres import PostgresSaver
 
-        return PostgresSaver(driver, serde=self.serde)
+        return PostgresSaver(driver)
 
     # Async: the same, in as many threads as there are connections
 

@@ -200,7 +200,7 @@ class ThreadQueue:
         decision = job.to_text() if isinstance(job, DecisionJob) else None
         of_run = {"id": job.run, "its_job": job_id, "its_decision": decision}
         connection.execute(_QUEUED_RUN, of_run)
-        self._signals.send(connection, "jobs")
+        self._signals.send(connection, {"jobs": ()})
 
     def add_run(self, connection: Connection, job: ThreadJob, **values: object) -> None:
         """Write the run of a job, whose turn comes later."""
@@ -312,7 +312,7 @@ class ThreadQueue:
             ids = found.scalars().all()
             of_found = update(threads).where(threads.c.thread_id.in_(ids))
             connection.execute(of_found.values(values))
-            self._signals.send(connection, "jobs")
+            self._signals.send(connection, {"jobs": ()})
         return len(ids)
 
     def _room(self, connection: Connection, tenant: str) -> int:
@@ -388,7 +388,8 @@ class ThreadQueue:
             )
             self.add_run(connection, job)
         self.settle(connection, row.thread_id, row.run, "cancelled")
-        self._signals.send(connection, "events", "ends")  # to those who wait for its result
+        # To those who wait for its result, and for those of messages behind it.
+        self._signals.send(connection, {"events": (), "ends": ()})
 
     def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
         """Ask no more what a thread waits for, and say so in the audit."""

@@ -70,7 +70,8 @@ class Worker:
         self._stop, self._drain = Event(), Event()
         self._held: dict[str, Claim] = {}  # by their threads
         self._change = Condition()  # of what is held
-        self._has_more = False  # the last look has found as many jobs as it could take
+        self._may_be_due = False  # a job, so that to ask first whether one is would take longer
+        self._needs_room = False  # there may be more jobs than the last look could take
         self._lost_track = False  # a claim may have been written without an answer
         self._beats_seen: dict[str, tuple[float, float]] = {}
         works = {"jobs": self._take_jobs, "beat": self._beat, "upkeep": self._look_after}
@@ -100,7 +101,7 @@ class Worker:
                 write no more.
         """
         self._stop.set()
-        self._backend.signals.tell("jobs")
+        self._backend.signals.tell({"jobs": ()})
         for thread in self._threads:
             if thread.is_alive():
                 # Not for ever: it may wait for a lock of the database.
@@ -184,7 +185,7 @@ class Worker:
             self.enter()
         elif row.draining:
             self._drain.set()
-            self._backend.signals.tell("jobs")
+            self._backend.signals.tell({"jobs": ()})
 
     # Jobs
 
@@ -196,7 +197,7 @@ class Worker:
             with _logged("Worker %s could not take jobs.", self):
                 wait = self.take_due()
             if wait > 0:
-                signals.wait(moment, wait)
+                self._may_be_due = signals.wait(moment, wait)
 
     def take_due(self) -> float:
         """Take the jobs that are due; return the seconds until others may be."""
@@ -206,16 +207,19 @@ class Worker:
             with self._change:
                 held = [*self._held]
             queue.give_back(self.id, held)
-        room = min(self._slots - len(self._held), _AT_ONCE)
+        with self._change:
+            room = min(self._slots - len(self._held), _AT_ONCE)
+            self._needs_room = True  # until the look below finds nothing
         if self._drain.is_set() or room <= 0 or not agents:
             return LOOK_SECONDS
         # To take jobs is a transaction that writes, which an idle worker need not make.
-        delay = 0.0 if self._has_more else queue.delay(agents)
+        delay = 0.0 if self._may_be_due else queue.delay(agents)
         if delay is None or delay > 0:
+            self._needs_room = False
             return LOOK_SECONDS if delay is None else min(delay, LOOK_SECONDS)
         try:
             claims = queue.claim(self.id, agents, room)
-            self._has_more = len(claims) == room
+            self._may_be_due = len(claims) == room
             for claim in claims:
                 self._begin(claim)
         except BaseException:
@@ -260,7 +264,9 @@ class Worker:
             if self._held.get(claim.lease.thread_id) is claim:
                 del self._held[claim.lease.thread_id]
             self._change.notify_all()
-        self._backend.signals.tell("jobs")
+            needs_room = self._needs_room
+        if needs_room:
+            self._backend.signals.tell({"jobs": ()})
 
     # Upkeep
 
