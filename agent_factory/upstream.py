@@ -770,15 +770,19 @@ class MessageSerializer(jsonplus.JsonPlusSerializer):
             return _DeltaSnapshot(self._unpacked(content))
         if code == jsonplus.EXT_PYDANTIC_V2:
             module, name, fields, _ = self._unpacked(content)
-            message_type = _MESSAGE_TYPES.get((module, name))
-            if message_type is not None and fields.keys() == message_type.model_fields.keys():
+            message_type, known_fields = _MESSAGE_TYPES.get((module, name), (None, None))
+            if message_type is not None and fields.keys() == known_fields:
                 return _message(message_type, fields)
         packed = ormsgpack.packb(ormsgpack.Ext(code, content))
         return super().loads_typed(("msgpack", packed))
 
 
-_MESSAGE_TYPES: Mapping[tuple[str, str], type[BaseMessage]] = {
-    (message_type.__module__, message_type.__name__): message_type
+# With the names of their fields: pydantic takes as long to return them as all else here takes.
+_MESSAGE_TYPES: Mapping[tuple[str, str], tuple[type[BaseMessage], frozenset[str]]] = {
+    (message_type.__module__, message_type.__name__): (
+        message_type,
+        frozenset(message_type.model_fields),
+    )
     for message_type in (AIMessage, HumanMessage, SystemMessage, ToolMessage)
 }
 
