@@ -103,7 +103,7 @@ def _in_chromium(
         frames = page.evaluate(_SCROLL)
         for turn in range(5):
             thread = f"watched-{turn}"
-            service.create_thread(thread)
+            service.threads.create(thread)
             page.goto(f"{address}/studio/threads/{thread}")
             page.evaluate(_SHOWN_AT)
             with ThreadPoolExecutor(8) as pool:
@@ -141,7 +141,7 @@ def _served(number: int) -> Iterator[tuple[Any, str, dict[str, float]]]:
         service = Service(stack.enter_context(database(Place.SQLITE)))
         stack.callback(service.close)
         service.add("desk", create_agent(ScriptedChatModel([answer] * 10_000)))
-        service.create_thread("first")
+        service.threads.create("first")
         values = {"tenant": "", "agent": "desk", "status": "idle", "epoch": 0, "jobs": 0}
         rows = [
             {

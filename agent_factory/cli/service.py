@@ -350,7 +350,8 @@ def submit(
         for wait in loaded_service.inbox().waits(thread=run.thread_id):
             console.write(f"{wait.tool} waits for a decision: {wait.id}")
     if status == "failed":
-        raise CommandError(f"The run has failed: {loaded_service.thread(run.thread_id).error}.")
+        reason = loaded_service.threads.get(run.thread_id).error
+        raise CommandError(f"The run has failed: {reason}.")
 
 
 def _ids() -> Column:

@@ -33,13 +33,13 @@ class ChatThread:
     def read(cls, service: Service, thread: str, principal: Principal) -> ChatThread:
         """Read a thread. One of another tenant does not exist; `submit` refuses its id."""
         try:
-            info = service.thread(thread, tenant=principal.tenant)
+            info = service.threads.get(thread, tenant=principal.tenant)
         except NotFound:
             return cls(thread)
         # A thread without a message has no agent, and so no state that could be read.
         if not info.agent:
             return cls(thread, info)
-        state = service.state(thread, tenant=principal.tenant)
+        state = service.threads.state(thread, tenant=principal.tenant)
         place = state.config["configurable"].get("checkpoint_id")
         return cls(thread, info, state.values, place)
 

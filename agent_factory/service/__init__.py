@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from agent_factory.service.run import Run as Run
     from agent_factory.service.run import RunInfo as RunInfo
     from agent_factory.service.service import Service as Service
+    from agent_factory.service.service_threads import ServiceThreads as ServiceThreads
     from agent_factory.service.threads import ThreadInfo as ThreadInfo
     from agent_factory.service.webhooks import UndeliverableError as UndeliverableError
     from agent_factory.service.webhooks import Webhook as Webhook
@@ -63,6 +64,7 @@ _HOME = {
     ".migrations": "Upgrade",
     ".run": "Run RunInfo",
     ".service": "Service",
+    ".service_threads": "ServiceThreads",
     ".threads": "ThreadInfo",
     ".webhooks": "UndeliverableError Webhook WebhookQueue",
 }

@@ -16,7 +16,6 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
-from langgraph.types import StateSnapshot
 from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError, describe
@@ -46,10 +45,10 @@ from agent_factory.service.resume import decisions_of
 from agent_factory.service.run import Run
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.schedules import Schedule
+from agent_factory.service.service_threads import ServiceThreads
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY
-from agent_factory.service.thread_service import ThreadService
 from agent_factory.service.threads import title_of
 from agent_factory.service.upkeep import forget, reindex, stranded_threads
 from agent_factory.service.webhooks import WebhookQueue
@@ -63,7 +62,7 @@ logger = logging.getLogger("agent_factory.service")
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
 
-class Service(ThreadService):
+class Service:
     """Runs agents as durable work: on SQLite in one machine, on Postgres with many workers.
 
     A message that was submitted is carried out, whatever dies: another worker continues the run
@@ -101,6 +100,8 @@ class Service(ThreadService):
         self._backend = Backend(database, callbacks)
         self._request_rates = RequestRates(database)
         self._worker: Worker | None = None
+        self.threads = ServiceThreads(self._backend)
+        """The threads: their metadata, states and runs."""
         self.webhooks = WebhookQueue(self._backend)
         """Requests that a server makes when runs end or pause."""
 
@@ -792,7 +793,3 @@ class Service(ThreadService):
     async def adecide(self, wait_id: str, decision: str | Decision, **options: Any) -> Run:
         """Async variant of `decide`."""
         return await asyncio.to_thread(partial(self.decide, wait_id, decision, **options))
-
-    async def astate(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
-        """Async variant of `state`."""
-        return await asyncio.to_thread(partial(self.state, thread, tenant=tenant))

@@ -46,7 +46,7 @@ def model_of(service: Service) -> Iterator[Any]:
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_model_with_tools(model_of: Any, service: Service, streaming: bool) -> None:
-    before = service.count_threads()
+    before = service.threads.count()
     model = model_of(model="page", streaming=streaming).bind_tools([title])
     # In the second message, the agent also calls a tool that the server runs.
     for text, result in (("title", "title=Orders"), ("pay title", "pay=Paid 5., title=Orders")):
@@ -74,7 +74,7 @@ def test_a_tool_choice(model_of: Any, choice: Any) -> None:
 
 @pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
 def test_a_structured_answer(model_of: Any, service: Service, method: Any) -> None:
-    before, name = service.count_threads(), uuid4().hex
+    before, name = service.threads.count(), uuid4().hex
     tool_name = "json_object" if method == "json_mode" else "Answer"
     script = ScriptedChatModel([[{"name": tool_name, "args": {"number": 3}, "id": "1"}]])
     layers = [ClientToolsMiddleware()]

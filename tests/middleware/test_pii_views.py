@@ -471,7 +471,7 @@ def test_a_service_stores_and_shows_only_what_is_guarded(service: Service, tmp_p
     service.add("desk", create_agent(model, [look], middleware=[guard]))
     run = service.submit("desk", thread="t", message="I am ada@x.org")
     assert [message.text for message in run.messages] == [f"I am {MARK}"]
-    assert "ada@" not in repr(service.threads())
+    assert "ada@" not in repr(service.threads.search())
     service.start()
     parts = list(run.stream())
     assert run.result(30.0)["messages"][-1].text == f"so {MARK}"
@@ -487,4 +487,4 @@ def test_a_service_refuses_a_message_that_is_blocked(service: Service) -> None:
     service.add("desk", create_agent(ScriptedChatModel([]), middleware=[guard]))
     with pytest.raises(ArgumentError, match="is refused by the agent"):
         service.submit("desk", thread="t", message="I am ada@x.org")
-    assert list(service.threads()) == []
+    assert list(service.threads.search()) == []

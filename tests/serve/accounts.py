@@ -59,7 +59,7 @@ def add_gated(service: Service) -> None:
 def statuses(service: Service, thread: str) -> list[str]:
     """The statuses of the runs of a thread; none before it exists."""
     try:
-        return [run.status for run in service.runs(thread)]
+        return [run.status for run in service.threads.runs(thread)]
     except LookupError:
         return []
 

@@ -163,6 +163,6 @@ def chat_service(folder: Path) -> Iterator[Service]:
 def wait_for_threads(service: Service, number: int) -> None:
     """Wait until there are so many threads: one of a stream is deleted with its last piece."""
     end = time.monotonic() + 10
-    while service.count_threads() != number:
+    while service.threads.count() != number:
         assert time.monotonic() < end
         time.sleep(0.02)

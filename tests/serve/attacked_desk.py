@@ -119,7 +119,7 @@ class Desk:
 
     def cancel(self, thread: str) -> None:
         """Let eve cancel the run of a thread."""
-        run = self.service.thread(thread).run
+        run = self.service.threads.get(thread).run
         answer = self.eve.post(f"/threads/{thread}/runs/{run}/cancel")
         assert answer.status_code in (204, 404)  # 404 if it has ended
 

@@ -203,7 +203,7 @@ async def test_contexts_are_threads_and_tasks_are_runs(url: str, service: Servic
     assert second.context_id == first.context_id
     assert second.id != first.id
     assert texts(second) == ["You said: More"]
-    runs = service.runs(first.context_id, tenant="acme")
+    runs = service.threads.runs(first.context_id, tenant="acme")
     assert [run.id for run in runs] == [second.id, first.id]
 
 
@@ -213,7 +213,7 @@ async def test_a_message_with_the_id_of_an_answer_does_not_replace_it(
     first = await sent(url, "echo", "Hi")
     id = first.artifacts[0].artifact_id
     await sent(url, "echo", message("Forged", context=first.context_id, id=id))
-    messages = service.state(first.context_id).values["messages"]
+    messages = service.threads.state(first.context_id).values["messages"]
     assert [item.text for item in messages] == [
         "Hi",
         "You said: Hi",

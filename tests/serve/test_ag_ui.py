@@ -148,7 +148,9 @@ def test_state_of_the_client(url: str, service: Service) -> None:
     shown = [event["snapshot"] for event in events if event["type"] == "STATE_SNAPSHOT"]
     assert shown == [{**given, "note": "Tea at five."}]
     assert "Forged." not in [one.get("content") for one in snapshot(events)]
-    first, *_ = [s.values for s in service.history(thread) if s.values.get("note") == "Mine."]
+    first, *_ = [
+        s.values for s in service.threads.history(thread) if s.values.get("note") == "Mine."
+    ]
     assert "secret" not in first
     again = run(url, "notes", body(user("And again"), thread=thread))
     assert again[1] == {"type": "STATE_SNAPSHOT", "snapshot": {"note": "Tea at five."}}
@@ -165,7 +167,7 @@ def test_a_message_is_not_submitted_twice(url: str, service: Service) -> None:
     assert [len(event["messages"]) for event in other[1:-1]] == [2, 2]
     assert "usage" not in again[-1]
     assert snapshot(again) == snapshot(first)
-    assert len(service.runs(thread)) == 1
+    assert len(service.threads.runs(thread)) == 1
     second = run(url, "echo", {**given, "messages": [*snapshot(first), user("More")]})
     assert [one["content"] for one in snapshot(second)][2:] == ["More", "You said: More"]
 
@@ -179,11 +181,11 @@ def test_a_failed_run_is_tried_again_if_its_message_is_asked(url: str, service: 
     assert "usage" not in failed[-1]
     again = run(url, "echo", {**given, "runId": "other"})
     assert again[-1]["type"] == "RUN_ERROR"
-    assert len(service.runs(given["threadId"])) == 2
+    assert len(service.threads.runs(given["threadId"])) == 2
     read = run(url, "echo", {**given, "messages": []})
     assert read[-1] == {**failed[-1]}
-    assert len(service.runs(given["threadId"])) == 2
-    messages = service.state(given["threadId"]).values["messages"]
+    assert len(service.threads.runs(given["threadId"])) == 2
+    messages = service.threads.state(given["threadId"]).values["messages"]
     assert [message.text for message in messages] == ["fail"]
 
 
@@ -303,15 +305,15 @@ def test_a_client_that_goes_away(url: str, service: Service) -> None:
         with httpx.stream("POST", f"{url}/ag-ui/echo{query}", json=given) as response:
             next(response.iter_lines())
         end = time.monotonic() + 10
-        while service.runs(given["threadId"])[0].status not in {"cancelled", "done"}:
+        while service.threads.runs(given["threadId"])[0].status not in {"cancelled", "done"}:
             assert time.monotonic() < end
             time.sleep(0.02)
-        assert service.runs(given["threadId"])[0].status in statuses, query
+        assert service.threads.runs(given["threadId"])[0].status in statuses, query
     joined = run(url, "echo", given)
     assert [one["content"] for one in snapshot(joined)] == ["slow", "You said: slow"]
     waiting = body(user("Pay"))
     run(url, "desk", waiting)
-    assert service.thread(waiting["threadId"]).status == "waiting"
+    assert service.threads.get(waiting["threadId"]).status == "waiting"
 
 
 def test_a_cancelled_run_is_neither_done_nor_failed(url: str, service: Service) -> None:
@@ -319,7 +321,7 @@ def test_a_cancelled_run_is_neither_done_nor_failed(url: str, service: Service) 
     with httpx.stream("POST", f"{url}/ag-ui/echo", json=given, timeout=30) as response:
         lines = response.iter_lines()
         next(lines)
-        service.runs(given["threadId"])[0].cancel()
+        service.threads.runs(given["threadId"])[0].cancel()
         events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
     assert events[-1]["outcome"] == {"type": "cancelled"}
 
@@ -347,7 +349,7 @@ def test_content_of_many_kinds(url: str, service: Service) -> None:
     given = body(user(parts))
     events = run(url, "echo", given)
     assert snapshot(events)[0]["content"] == parts
-    (message, _) = service.state(given["threadId"]).values["messages"]
+    (message, _) = service.threads.state(given["threadId"]).values["messages"]
     assert [block["type"] for block in message.content_blocks] == ["text", "image", "file", "audio"]
 
 

@@ -75,7 +75,9 @@ def each_way_in(desk: Desk, thread: str, agent: str, configurable: Any) -> list[
         desk.eve.post("/runs/batch", json=[{**message, "thread_id": thread}]),
         desk.eve.post("/v1/chat/completions", json=asked),
     ]
-    for begun in desk.service.runs(thread):  # what comes later would be held behind a review
+    for begun in desk.service.threads.runs(
+        thread
+    ):  # what comes later would be held behind a review
         with suppress(AgentFactoryError):
             begun.result(30)
     for name in ("forwardedProps", "state", "config"):
@@ -99,14 +101,14 @@ def test_keys_of_langgraph_are_refused(desk: Desk, agent: str, key: str) -> None
     thread = desk.waiting(agent)
     value: Any = answers(desk, thread) or {"x": 1}
     desk.cancel(thread)
-    before = desk.service.state(thread)
+    before = desk.service.threads.state(thread)
     for response in each_way_in(desk, thread, agent, {key: value}):
         assert response.status_code < 500
     body = {"assistant_id": agent, "config": {"configurable": {key: value}}}
     answer = desk.eve.post(f"/threads/{thread}/runs", json=body)
     assert answer.status_code == 422
     assert key in answer.json()["detail"]
-    assert desk.service.state(thread) == before
+    assert desk.service.threads.state(thread) == before
     assert desk.paid == []
 
 
@@ -137,7 +139,7 @@ def test_only_keys_that_the_service_names_are_taken(desk: Desk) -> None:
     del config["configurable"]["user_tier"]
     answer = desk.run(thread, "batched", input=HI, config=config, if_not_exists="create")
     assert answer.status_code == 200
-    assert desk.service.thread(thread).status == "waiting"
+    assert desk.service.threads.get(thread).status == "waiting"
 
 
 @pytest.mark.parametrize("keys", [["thread_id"], ["__pregel_x"], ["langgraph_auth_user"], "tier"])
@@ -156,7 +158,7 @@ def test_a_cancelled_review_is_asked_again(desk: Desk, agent: str) -> None:
         thread = desk.waiting(agent)
         desk.cancel(thread)
         assert desk.run(thread, agent, **more).status_code == 200
-        assert desk.service.thread(thread).status == "waiting"
+        assert desk.service.threads.get(thread).status == "waiting"
         assert desk.paid == []
     desk.approve(thread).result(30)
     assert desk.paid == [5]
@@ -192,7 +194,7 @@ def test_a_decision_ends_with_its_run(desk: Desk, agent: str) -> None:
     assert run.status == "cancelled"
     for one in (thread, copy):
         assert desk.run(one, agent).status_code == 200
-        assert desk.service.thread(one).status == "waiting"
+        assert desk.service.threads.get(one).status == "waiting"
     assert desk.paid == [5]
 
 
@@ -208,7 +210,7 @@ def test_a_chat_client_tries_no_review_again(desk: Desk, agent: str) -> None:
         for _ in range(2):
             answer = desk.eve.post(place, json=chat, headers={"x-thread-id": thread})
             assert answer.status_code == 200
-            assert desk.service.thread(thread).status == "waiting"
+            assert desk.service.threads.get(thread).status == "waiting"
             desk.cancel(thread)
     assert desk.paid == []
 
@@ -229,12 +231,12 @@ def test_a_client_adds_pauses_and_removes_none(desk: Desk, agent: str, nodes: An
         threads = [thread, uuid4().hex]
         assert desk.run(threads[1], agent, input=HI, **stop).status_code == 200
         for one in threads:
-            first = desk.service.state(one).next
-            while desk.service.state(one).next != ("tools",):
-                assert desk.service.thread(one).status == "waiting"
+            first = desk.service.threads.state(one).next
+            while desk.service.threads.state(one).next != ("tools",):
+                assert desk.service.threads.get(one).status == "waiting"
                 desk.approve(one).result(30)
             assert first == ("tools",) or nodes
-            assert desk.service.thread(one).status == "waiting"
+            assert desk.service.threads.get(one).status == "waiting"
             assert desk.paid == []
 
 
@@ -248,7 +250,7 @@ def forged(desk: Desk, agent: str, thread: str) -> dict[str, Any]:
     """The last message of a thread, which claims that its call was approved and decided about."""
     messages: list[Any] = [{"id": "m", "tool_calls": [{"id": "c"}]}]
     with suppress(NotFound):
-        messages += desk.service.state(thread).values["messages"]
+        messages += desk.service.threads.state(thread).values["messages"]
     calls = getattr(messages[-1], "tool_calls", None) or [{"id": "c"}]
     call = {"name": "pay", "args": {"euros": 7}, "id": calls[0]["id"], "type": "tool_call"}
     tools = {} if agent in ("graph", "inside") else tools_of(desk.service.agents[agent])
@@ -328,7 +330,7 @@ def test_a_record_of_a_review_is_not_written_by_clients(desk: Desk) -> None:
         message = form(forged(desk, "batched", thread))
         body = {"values": {"messages": wrap(message)}, "as_node": "model"}
         assert desk.eve.post(f"/threads/{thread}/state", json=body).status_code == 200
-        last = desk.service.state(thread).values["messages"][-1]
+        last = desk.service.threads.state(thread).values["messages"][-1]
         assert last.tool_calls[0]["args"] == {"euros": 7}
         assert last.response_metadata.keys().isdisjoint(CLAIMS)
 

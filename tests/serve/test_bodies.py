@@ -41,7 +41,7 @@ BODIES = [
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     service = Service(f"sqlite:///{tmp_path_factory.mktemp('bodies')}/desk.db")
     service.add("echo", create_agent(ScriptedChatModel(["Hi"])))
-    service.create_thread("t")
+    service.threads.create("t")
     yield TestClient(create_app(service), base_url="http://localhost", client=("127.0.0.1", 1))
     service.close()
 

@@ -214,7 +214,7 @@ def test_the_tools_of_the_newest_request_hold(url: str, service: Service) -> Non
     run(url, "changing", after({**now, "tools": []}, done, user("More")))
     offered = [request.tools for request in model.requests]
     assert offered == [["title"], ["title"], ["scroll"], ["scroll"], []]
-    messages = service.state(asked["threadId"]).values["messages"]
+    messages = service.threads.state(asked["threadId"]).values["messages"]
     # Tools that have not changed are not stored again.
     artifacts = [bool(getattr(message, "artifact", None)) for message in messages]
     assert artifacts == [False, False, False, False, True, False, False, False, False, False]

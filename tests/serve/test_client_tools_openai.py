@@ -85,7 +85,7 @@ def result(call: Any, content: Any = "Orders") -> Any:
 
 
 def test_the_client_runs_the_call(ask: Asked, service: Service) -> None:
-    before = service.count_threads()
+    before = service.threads.count()
     talk = [user("title scroll")]
     message, reason = ask(*talk, tools=[TITLE, SCROLL])
     assert reason == "tool_calls"
@@ -105,11 +105,11 @@ def test_the_client_runs_the_call(ask: Asked, service: Service) -> None:
 
 
 def test_a_thread_stays_while_it_knows_more_than_the_client(ask: Asked, service: Service) -> None:
-    before = service.count_threads()
+    before = service.threads.count()
     talk = [user("pay title")]
     message, _ = ask(*talk, tools=[TITLE])
     (call,) = message["tool_calls"]
-    assert service.count_threads() == before + 1
+    assert service.threads.count() == before + 1
     talk += [message, result(call)]
     message, reason = ask(*talk, tools=[TITLE])
     # The call of the agent's own tool has run once, and its result is there.
@@ -132,7 +132,7 @@ def test_a_thread_of_the_client(ask: Asked, service: Service) -> None:
         assert done["content"] == "Done: title=Orders, scroll=ok"
     with pytest.raises(openai.ConflictError, match="was decided before"):
         ask(result(two, "another"), **options)
-    (run,) = service.runs(thread)
+    (run,) = service.threads.runs(thread)
     assert run.status == "done"
     entries = service.inbox("acme").audit(thread=thread)
     assert {entry.detail["via"] for entry in entries if entry.what == "respond"} == {"openai"}

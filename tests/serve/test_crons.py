@@ -43,7 +43,7 @@ def fire(service: Service, cron: str) -> None:
 
 def threads_of(service: Service, cron: str) -> list[str]:
     """The threads of the ended runs of a cron, the newest first."""
-    threads = service.threads(text=f"{cron}-", status="idle", sort_by="created_at")
+    threads = service.threads.search(text=f"{cron}-", status="idle", sort_by="created_at")
     return [thread.id for thread in threads if thread.agent]
 
 
@@ -92,7 +92,9 @@ def test_threads_of_earlier_runs(client: Any, service: Service, keep: bool) -> N
         assert len(wait_until(lambda: threads_of(service, id)[1:])) >= 1
         assert first in threads_of(service, id)
     else:
-        wait_until(lambda: first not in {thread.id for thread in service.threads(text=f"{id}-")})
+        wait_until(
+            lambda: first not in {thread.id for thread in service.threads.search(text=f"{id}-")}
+        )
     client.crons.delete(id)
 
 
@@ -205,7 +207,7 @@ def test_a_cron_that_has_ended_begins_no_run(
     )
     end(service, cron)
     submit_due(service, cron)
-    assert service.threads(text=f"{cron.id}-") == []
+    assert service.threads.search(text=f"{cron.id}-") == []
 
 
 def test_a_cron_that_cannot_run_lets_others_run(

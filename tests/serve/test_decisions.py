@@ -72,7 +72,7 @@ class Way:
 
     def end(self) -> None:
         """Wait until the run has gone as far as it can."""
-        self.service.runs(self.thread)[0].result(30)
+        self.service.threads.runs(self.thread)[0].result(30)
 
     @property
     def wait(self) -> Any:

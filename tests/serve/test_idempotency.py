@@ -60,7 +60,7 @@ def test_an_idempotency_key_counts_per_principal(service: Service, has_thread: b
     assert text.startswith("B has the number")
     assert (thread == first[1]) is has_thread
     assert chat(bob, "B", **headers) == (text, thread)
-    texts = [message.text for message in service.state(thread).values["messages"]]
+    texts = [message.text for message in service.threads.state(thread).values["messages"]]
     assert texts == (["A", first[0], "B", text] if has_thread else ["B", text])
     if not has_thread:
         assert chat(other, "C", **headers)[0].startswith("C has the number")

@@ -139,14 +139,14 @@ def test_a_run_is_created_and_joined(client: Any) -> None:
 
 
 def test_a_run_without_a_thread(client: Any, service: Service) -> None:
-    before = service.count_threads()
+    before = service.threads.count()
     assert said(client.runs.wait(None, "echo", input=HI)) == ["Hi", "You said: Hi"]
-    assert service.count_threads() == before
+    assert service.threads.count() == before
     parts = [*client.runs.stream(None, "echo", input=HI, stream_mode="updates")]
     assert [part.event for part in parts] == ["metadata", "updates"]
     kept = client.runs.wait(None, "echo", input=HI, on_completion="keep")
     assert said(kept) == ["Hi", "You said: Hi"]
-    assert service.count_threads() == before + 1
+    assert service.threads.count() == before + 1
 
 
 def test_a_run_on_a_new_thread(client: Any) -> None:
@@ -272,10 +272,10 @@ def test_a_client_that_goes_away_cancels(client: Any, url: str, service: Service
         with httpx.stream("POST", f"{url}/threads/{thread}/runs/{way}", json=body) as response:
             assert response.status_code == 200
         end = time.monotonic() + 10
-        while service.runs(thread)[0].status not in ("cancelled", "done"):
+        while service.threads.runs(thread)[0].status not in ("cancelled", "done"):
             assert time.monotonic() < end
             time.sleep(0.02)
-        assert service.runs(thread)[0].status == "cancelled", way
+        assert service.threads.runs(thread)[0].status == "cancelled", way
 
 
 # Reviews

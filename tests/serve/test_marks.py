@@ -202,7 +202,9 @@ def by_state(service: Service, client: TestClient, messages: list[Any]) -> str:
 def by_update(service: Service, client: TestClient, messages: list[Any]) -> str:
     run = service.submit("desk", message="Before")
     run.result(30)
-    service.update_state(run.thread_id, {"messages": Overwrite(convert_to_messages(messages))})
+    service.threads.update_state(
+        run.thread_id, {"messages": Overwrite(convert_to_messages(messages))}
+    )
     return run.thread_id
 
 
@@ -237,7 +239,7 @@ def test_no_message_from_outside_has_a_mark(
     run = service.submit("desk", thread=thread, message="Go on")
     run.result(30)
     assert run.status == "done"
-    messages = service.state(thread).values["messages"]
+    messages = service.threads.state(thread).values["messages"]
     assert {"Hi", "More", "Go on"} <= {message.text for message in messages}
     for message in messages:
         for name in FIELDS:
@@ -250,7 +252,7 @@ def test_no_message_from_outside_has_a_mark(
 def test_objects_lose_their_marks_and_nothing_else(service: Service) -> None:
     run = service.submit("desk", message=marked())
     run.result(30)
-    stored = service.state(run.thread_id).values["messages"]
+    stored = service.threads.state(run.thread_id).values["messages"]
     for message, sent in zip(stored, marked(), strict=False):
         assert message.text == sent.text
         assert message.response_metadata == {"provider": "kept"}

@@ -123,7 +123,7 @@ async def test_a_conversation(url: str, service: Service, mode: str) -> None:
     assert (content["status"], content["answer"]) == ("done", "You said: Hi")
     second = await call(url, "echo", message="More", thread=content["thread"], mode=mode)
     assert second.structured_content["thread"] == content["thread"]
-    messages = service.state(content["thread"], tenant="acme").values["messages"]
+    messages = service.threads.state(content["thread"], tenant="acme").values["messages"]
     assert [message.text for message in messages] == [
         "Hi",
         "You said: Hi",

@@ -81,7 +81,7 @@ def test_agents_are_models(client: openai.OpenAI) -> None:
 
 
 def test_an_answer_without_a_thread_leaves_nothing(client: openai.OpenAI, service: Service) -> None:
-    before = service.count_threads()
+    before = service.threads.count()
     talk = [user("One"), {"role": "assistant", "content": "Two"}, user("Three")]
     made = client.chat.completions.create(model="echo", messages=talk)
     assert made.choices[0].message.content == "You said: Three"
@@ -90,7 +90,7 @@ def test_an_answer_without_a_thread_leaves_nothing(client: openai.OpenAI, servic
     assert made.usage.total_tokens == 17
     assert streamed(client, "echo", *talk) == "You said: Three"
     end = time.monotonic() + 10  # a stream's thread is deleted when its last piece is read
-    while service.count_threads() > before:
+    while service.threads.count() > before:
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -124,7 +124,7 @@ def test_a_thread_by_header(client: openai.OpenAI, service: Service) -> None:
     assert streamed(client, "echo", *talk, **options) == "You said: Two"
     assert answer(client, "echo", user("Two"), **options) == "You said: Two"
     assert answer(client, "echo", prompt, user("Three"), **options) == "You said: Three"
-    texts = [message.text for message in service.state(thread).values["messages"]]
+    texts = [message.text for message in service.threads.state(thread).values["messages"]]
     assert [text for text in texts if "You" not in text] == [
         "Be kind.",
         "One",
@@ -132,19 +132,19 @@ def test_a_thread_by_header(client: openai.OpenAI, service: Service) -> None:
         "Two",
         "Three",
     ]
-    assert service.runs(thread)[0].info.metadata == {"user": "u-1", "case": "7"}
+    assert service.threads.runs(thread)[0].info.metadata == {"user": "u-1", "case": "7"}
 
 
 def test_the_same_key_is_the_same_answer(client: openai.OpenAI, service: Service) -> None:
     headers: Any
     for headers in (in_thread(), {"extra_headers": {}}):
         headers["extra_headers"]["Idempotency-Key"] = uuid4().hex
-        before = service.count_threads()
+        before = service.threads.count()
         for ask in (answer, streamed):
             assert ask(client, "echo", user("Hi"), **headers) == "You said: Hi"
-        assert service.count_threads() == before + 1
-        (thread,) = service.threads(limit=1)
-        assert len(service.runs(thread.id)) == 1
+        assert service.threads.count() == before + 1
+        (thread,) = service.threads.search(limit=1)
+        assert len(service.threads.runs(thread.id)) == 1
 
 
 def test_an_answer_without_a_stream(client: openai.OpenAI, service: Service) -> None:
@@ -179,13 +179,13 @@ def test_a_message_to_a_thread_that_waits_says_what_became_of_it(
         for _ in range(2):  # sent again, it is held once
             text = ask(client, "desk", user("Hello?"), **held)
             assert text.endswith("Your message is held until then.")
-        assert [message.text for message in service.held(thread)] == ["Hello?"]
+        assert [message.text for message in service.threads.held(thread)] == ["Hello?"]
         assert ask(client, "desk", user("Pay"), **held).endswith(f"{service_wait(service, thread)}")
         text = ask(client, "desk now", user("Hello?"), **now)
         assert text.startswith("Withdrawn by your message, and not run: pay.\n\n")
         text = ask(client, "desk later", user("Hello?"), **refused)
         assert text.endswith("Your message was not taken.")
-        assert service.held(refused["extra_headers"]["X-Thread-Id"]) == []
+        assert service.threads.held(refused["extra_headers"]["X-Thread-Id"]) == []
 
 
 def service_wait(service: Service, thread: str) -> str:
@@ -200,11 +200,11 @@ def test_a_run_that_fails(client: openai.OpenAI, service: Service) -> None:
     with pytest.raises(openai.InternalServerError, match="the model is out of order") as error:
         answer(client, "echo", user("fail"), **options)
     assert (error.value.type, error.value.code) == ("server_error", "run_failed")
-    assert len(service.runs(thread)) == 1  # the client has not tried again by itself
+    assert len(service.threads.runs(thread)) == 1  # the client has not tried again by itself
     with pytest.raises(openai.APIError, match="the model is out of order"):
         streamed(client, "echo", user("fail"), **options)
-    assert len(service.runs(thread)) == 2
-    texts = [message.text for message in service.state(thread).values["messages"]]
+    assert len(service.threads.runs(thread)) == 2
+    texts = [message.text for message in service.threads.state(thread).values["messages"]]
     assert texts == ["fail"]
 
 
@@ -217,7 +217,7 @@ def test_images_and_files_reach_the_agent(client: openai.OpenAI, service: Servic
     }
     parts = [{"type": "text", "text": "Look"}, picture, file]
     assert answer(client, "echo", user(parts), **options) == "You said: Look"
-    message, _ = service.state(options["extra_headers"]["X-Thread-Id"]).values["messages"]
+    message, _ = service.threads.state(options["extra_headers"]["X-Thread-Id"]).values["messages"]
     assert [block["type"] for block in message.content_blocks] == ["text", "image", "file"]
 
 
@@ -289,10 +289,10 @@ def test_a_client_that_goes_away_ends_the_run(url: str, service: Service) -> Non
         ):
             [*response.iter_lines()]
         end = time.monotonic() + 10
-        while service.runs(thread)[0].status not in ("cancelled", "done"):
+        while service.threads.runs(thread)[0].status not in ("cancelled", "done"):
             assert time.monotonic() < end
             time.sleep(0.02)
-        assert service.runs(thread)[0].status == "cancelled"
+        assert service.threads.runs(thread)[0].status == "cancelled"
 
 
 def test_without_a_client(url: str) -> None:

@@ -111,7 +111,7 @@ def send(client: TestClient, path: str, page: str = "/studio", **fields: Any) ->
 def result_of(service: Service, wait: Wait) -> str:
     """What the tool has returned, once the run has ended."""
     service.run(wait.run, tenant="acme").result(timeout=30)
-    message = service.state(wait.thread_id).values["messages"][-2]
+    message = service.threads.state(wait.thread_id).values["messages"][-2]
     return str(message.text)
 
 
@@ -329,7 +329,9 @@ def test_messages_that_are_held_are_shown_with_the_thread_and_the_review(
     wait = asks()
     page = f"/studio/threads/{wait.thread_id}"
     paths = (f"/inbox/{wait.id}", f"/inbox/{wait.id}/held", page, f"{page}/held")
-    first = next(iter(service.history(wait.thread_id))).config["configurable"]["checkpoint_id"]
+    first = next(iter(service.threads.history(wait.thread_id))).config["configurable"][
+        "checkpoint_id"
+    ]
     send(client, f"{page}/messages", page, text="Wait, do not refund", waiting="queue")
     send(client, f"{page}/messages", page, text="Or this", checkpoint=first, waiting="queue")
     for path in paths:
@@ -427,7 +429,7 @@ def test_a_thread_is_begun_and_written_to(service: Service, client: TestClient) 
     fields = {"agent": "desk", "text": "Refund it, please"}
     shown = send(client, "/studio/threads", page="/studio", **fields)
     thread = shown.url.path.removeprefix("/studio/threads/")
-    service.thread(thread, tenant="acme")
+    service.threads.get(thread, tenant="acme")
     page = f"/studio/threads/{thread}"
     for path in ("", "/parts", "/parts?only=head", "/history", "?from=0"):
         assert client.get(page + path).status_code == 200
@@ -478,7 +480,7 @@ def test_the_page_of_approvals_says_which_arguments_are_free(
     for when, is_free in (({"order": "A1"}, True), ({}, False), (None, False)):
         remember = {"seconds": 60} if when is None else {"seconds": 60, "when": when}
         service.decide(asks().id, "approve", by="ann", remember=remember, tenant="acme")
-        run = service.thread(service.inbox("acme").audit(limit=1)[0].thread_id).run
+        run = service.threads.get(service.inbox("acme").audit(limit=1)[0].thread_id).run
         service.run(str(run)).result(timeout=30)
         text = client.get("/inbox/approvals").text
         assert ("other arguments as they come" in text) is is_free

@@ -96,9 +96,9 @@ def test_settings_of_a_config_are_taken(service: Service, remote: Remote, thread
         "metadata": {"from": "mail", "agent_factory_run": "forged", "__x": 1, "langgraph_step": 9},
     }
     remote("echo").invoke(HI, config)
-    (run,) = service.runs(thread["configurable"]["thread_id"])
+    (run,) = service.threads.runs(thread["configurable"]["thread_id"])
     assert run.info.metadata == {"from": "mail"}
-    state = service.state(thread["configurable"]["thread_id"])
+    state = service.threads.state(thread["configurable"]["thread_id"])
     metadata: Any = state.metadata
     assert (metadata["from"], metadata["run_id"]) == ("mail", run.id)
 
@@ -190,7 +190,7 @@ def test_its_review_pauses_the_graph_around_it(
     name = thread["configurable"]["thread_id"]
     (asked,) = around(remote, "desk").invoke(HI, thread)["__interrupt__"]
     assert asked.value["action_requests"][0]["args"] == {"euros": 5}
-    assert service.thread(name).status == "waiting"
+    assert service.threads.get(name).status == "waiting"
     values = remote("desk").invoke(Command(resume=APPROVE), thread)
     assert said(values)[-2:] == ["Paid 5.", "Done."]
 

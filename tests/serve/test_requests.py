@@ -59,7 +59,7 @@ def test_a_command_of_langgraph_with_all_its_fields_answers(
     assert body["command"] == {"graph": None, "update": None, "resume": APPROVE, "goto": ()}
     answer = http.post(f"/threads/{waiting}/runs/{way}".rstrip("/"), json=body)
     assert answer.status_code == 200
-    (run,) = service.runs(waiting)
+    (run,) = service.threads.runs(waiting)
     assert texts(run.result(30)) == ["Hi", "", "Paid 5.", "Done."]
     assert [entry.what for entry in service.inbox().audit(thread=waiting)] == ["approve"]
 
@@ -140,7 +140,7 @@ def test_an_empty_list_of_modes_streams_the_state(http: TestClient) -> None:
 
 
 def test_an_empty_list_of_ids_names_no_thread(http: TestClient, service: Service) -> None:
-    service.create_thread()
+    service.threads.create()
     assert http.post("/threads/search", json={"ids": []}).json() == []
     assert http.post("/threads/prune", json={"thread_ids": []}).json() == {"pruned_count": 0}
 
@@ -187,17 +187,17 @@ def test_what_contradicts_itself_is_refused_before_anything_happens(
     http: TestClient, service: Service, waiting: str, body: Any, text: str
 ) -> None:
     if body.get("checkpoint_id") == "{oldest}":
-        *_, oldest = service.history(waiting)
+        *_, oldest = service.threads.history(waiting)
         body = {**body, "checkpoint_id": oldest.config["configurable"]["checkpoint_id"]}
-    before = service.state(waiting)
+    before = service.threads.state(waiting)
     answer = http.post(f"/threads/{waiting}/runs/wait", json={"assistant_id": "desk", **body})
     assert answer.status_code in (409, 422), answer.text
     detail = answer.json()["detail"]
     assert re.search(text, detail), detail
-    assert service.state(waiting) == before
-    assert service.thread(waiting).status == "waiting"
+    assert service.threads.state(waiting) == before
+    assert service.threads.get(waiting).status == "waiting"
     assert service.inbox().audit(thread=waiting) == []
-    assert len(service.runs(waiting)) == 1
+    assert len(service.threads.runs(waiting)) == 1
 
 
 def test_the_newest_checkpoint_may_be_named_next_to_an_answer(

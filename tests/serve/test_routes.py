@@ -149,7 +149,7 @@ def world(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
 def things_of(service: Service, tenant: str) -> dict[str, str]:
     """A thread with a run and its checkpoint, and one that waits."""
     word = SECRET if tenant == "acme" else "public <x-tag onclick='alert(1)'>"
-    thread = service.create_thread(metadata={"topic": word}, tenant=tenant).id
+    thread = service.threads.create(metadata={"topic": word}, tenant=tenant).id
     run = service.submit("echo", thread=thread, message=word, tenant=tenant, metadata={"m": word})
     run.result(30)
     service.store(tenant).put(("a",), "k", {"x": word})
@@ -163,12 +163,12 @@ def things_of(service: Service, tenant: str) -> dict[str, str]:
     return {
         "thread": thread,
         "run": run.id,
-        "checkpoint": service.state(thread).config["configurable"]["checkpoint_id"],
+        "checkpoint": service.threads.state(thread).config["configurable"]["checkpoint_id"],
         "waiting": waiting.thread_id,
         "waiting_run": waiting.id,
         "wait": wait.id,
         "digest": wait.digest,
-        "interrupt": service.state(waiting.thread_id).interrupts[0].id,
+        "interrupt": service.threads.state(waiting.thread_id).interrupts[0].id,
         "approval": service.approvals(tenant=tenant)[0].id,
         "agent": "echo",
         "assistant": service.assistants(tenant).create("echo", metadata={"topic": word}).id,
@@ -409,7 +409,7 @@ def odd_requests(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
 @given(odd_requests())
 def test_no_request_makes_the_server_fail(world: World, request_: dict[str, Any]) -> None:
-    thread = world.service.create_thread(tenant="globex").id
+    thread = world.service.threads.create(tenant="globex").id
     ids = {**world.own, "thread": thread}
     content = request_["content"]
     for name, value in ids.items():

@@ -160,7 +160,7 @@ def test_a_run_is_deleted_under_who_waits_for_it(service: Service) -> None:
         run.result(10)
     with pytest.raises(NotFound):
         run.delete()
-    assert service.thread(run.thread_id).run is None
+    assert service.threads.get(run.thread_id).run is None
 
 
 # Lists by GET

@@ -31,7 +31,7 @@ from agent_factory.serve.security import (
     csrf_token,
     read_form,
 )
-from agent_factory.service import Service
+from agent_factory.service import Service, ServiceThreads
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.testing import ScriptedChatModel
 from samples import pay
@@ -342,7 +342,7 @@ def test_who_may_claim(service: Service) -> None:
         with pytest.raises(PermissionError, match=r"\[AF369\] pay: 'ann' may not decide"):
             method(wait.id, by="ann")
     assert service.inbox().get(wait.id).claimed_by is None
-    service.delete_thread(run.thread_id)
+    service.threads.delete(run.thread_id)
 
 
 # Errors
@@ -368,7 +368,7 @@ def test_an_error_stays_inside(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(Service, "thread", fail)
+    monkeypatch.setattr(ServiceThreads, "get", fail)
     answer = client.get(path)
     assert answer.status_code == status
     (number,) = re.findall(rf"{text}.* Its log says why, under (\w+)\.", answer.text)

@@ -359,12 +359,12 @@ def test_a_server_without_webhooks_sends_nothing(service: Service) -> None:
     app = create_app(service)
     client = TestClient(app, base_url="http://127.0.0.1:1", client=("127.0.0.1", 1))
     body = {"assistant_id": "echo", "input": HI, "webhook": "https://example.com"}
-    threads = service.count_threads()
+    threads = service.threads.count()
     for path in ("/runs", "/runs/wait", "/runs/stream"):
         answer = client.post(path, json=body)
         assert answer.status_code == 422
         assert "webhook: this server sends none" in answer.json()["detail"]
-    assert service.count_threads() == threads
+    assert service.threads.count() == threads
 
 
 def test_an_origin_that_is_taken_away(service: Service, caplog: pytest.LogCaptureFixture) -> None:

@@ -123,7 +123,7 @@ class Desk:
         end = time.monotonic() + 30
         while time.monotonic() < end:
             with suppress(REFUSED):
-                if self.service.thread(self.thread).status not in ("queued", "running"):
+                if self.service.threads.get(self.thread).status not in ("queued", "running"):
                     return
             time.sleep(0.002)
         raise AssertionError("the thread is busy without end")
@@ -175,7 +175,7 @@ def judge(desk: Desk, reviewer: int, which: int, kind: str, amount: int) -> None
 
 def ids_of(desk: Desk, wait: Wait) -> list[str]:
     """The ids of the calls in the thread that a wait may be about."""
-    messages = desk.service.state(desk.thread).values["messages"]
+    messages = desk.service.threads.state(desk.thread).values["messages"]
     calls = [call for one in messages for call in getattr(one, "tool_calls", ())]
     return [str(call["id"]) for call in calls]
 
@@ -203,7 +203,7 @@ def end(desk: Desk, which: int) -> None:
 def replay(desk: Desk, which: int) -> None:
     """Go on from an earlier checkpoint."""
     with suppress(REFUSED):
-        states = [*desk.service.history(desk.thread, tenant=desk.tenant)]
+        states = [*desk.service.threads.history(desk.thread, tenant=desk.tenant)]
         place = states[min(which, len(states) - 1)].config["configurable"]["checkpoint_id"]
         desk.service.submit(
             "desk", thread=desk.thread, checkpoint=place, tenant=desk.tenant, busy="reject"

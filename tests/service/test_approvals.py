@@ -254,9 +254,9 @@ def test_a_decision_needs_the_name_of_a_person(service: Service, ran: list[Any],
     for act in (
         lambda: service.submit("desk", thread=thread, message="1", waiting="interrupt", by=by),
         lambda: service.run(wait.run).cancel(by=by),
-        lambda: service.update_state(thread, {"messages": []}, by=by),
-        lambda: service.copy_thread(thread, by=by),
-        lambda: service.delete_thread(thread, by=by),
+        lambda: service.threads.update_state(thread, {"messages": []}, by=by),
+        lambda: service.threads.copy(thread, by=by),
+        lambda: service.threads.delete(thread, by=by),
         lambda: service.decide(wait.id, "approve", by=by),
         lambda: service.resume(wait.thread_id, {"decisions": [{"type": "approve"}]}, by=by),
         lambda: inbox.claim(wait.id, by=by),
@@ -296,7 +296,7 @@ def test_a_decision_that_an_agent_inside_refuses_can_be_made_again(
     *_, end = run.stream()
     assert end["data"]["status"] == "waiting"
     assert "'euro' is not an argument (did you mean 'euros'?)" in end["data"]["error"]
-    assert "'euro' is not an argument" in str(service.thread(wait.thread_id).error)
+    assert "'euro' is not an argument" in str(service.threads.get(wait.thread_id).error)
     (again,) = service.inbox().waits(thread=wait.thread_id)
     assert (again.id, again.decided_at, ran) == (wait.id, None, [])
     what = [entry.what for entry in service.inbox().audit(thread=wait.thread_id)]

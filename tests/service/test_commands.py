@@ -131,7 +131,7 @@ def test_the_audit(folder: Path) -> None:
     assert run("audit", SHOP, "--verify") == f"The audit is intact. Its head is {head}\n"
     run("submit", SHOP, "desk", "Refund A1", "--thread", "t-17", "--no-wait")
     service = sys.modules["shop.service"].service
-    service.delete_thread("t-17", by="ann")
+    service.threads.delete("t-17", by="ann")
     lines = run("audit", SHOP, "--thread", "t-17").splitlines()
     assert re.search(r"^ 2 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +t-17 +ann +delete +$", lines[1])
     newest, oldest = json.loads(run("audit", SHOP, "--json"))
@@ -315,8 +315,8 @@ def test_the_first_steps(folder: Path, until: Until) -> None:
     run("submit", SHOP, "desk", "Refund A1, please", "--thread", "t-17", "--no-wait")
     first = worker("first.log")
     service = sys.modules["shop.service"].service
-    until(lambda: service.thread("t-17").status == "running")
-    until(lambda: len(service.state("t-17").values.get("messages", ())) > 1)
+    until(lambda: service.threads.get("t-17").status == "running")
+    until(lambda: len(service.threads.state("t-17").values.get("messages", ())) > 1)
     first.kill()
     first.wait()
     second = worker("second.log")
@@ -331,8 +331,8 @@ def test_the_first_steps(folder: Path, until: Until) -> None:
         assert wait["args"] == {"order_id": "A1", "euros": 40}
         text = run("decide", SHOP, wait["id"], "approve", "--by", "ann")
         assert text == "Decided: approve. Thread t-17 continues.\n"
-        until(lambda: service.thread("t-17").status == "idle", 60)
-        answer = service.state("t-17").values["messages"][-1].text
+        until(lambda: service.threads.get("t-17").status == "idle", 60)
+        answer = service.threads.state("t-17").values["messages"][-1].text
         assert answer == "About order A1: 40 euros were paid back for order A1."
         asked = "Thanks! Was A1 paid?"
         text = run("submit", SHOP, "desk", asked, "--thread", "t-17")
@@ -400,12 +400,12 @@ def test_a_process_ends_after_its_grace_whatever_its_tools_do(
             process.terminate()
             assert process.wait(timeout=60) == 0
             assert service.workers() == []
-            assert service.thread("t").status == "queued"
+            assert service.threads.get("t").status == "queued"
     finally:
         process.kill()
         process.communicate()
     (tmp_path / "opened").write_text("")
-    code = "import slow; slow.service.start(); r = slow.service.runs('t')[0]; "
+    code = "import slow; slow.service.start(); r = slow.service.threads.runs('t')[0]; "
     code += "print(r.result(30)['messages'][-1].text, r.status); slow.service.close()"
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True

@@ -179,18 +179,18 @@ async def _put(service: Service) -> None:
         lambda service: service.drain(),
         lambda service: service.limit("acme", concurrency=1),
         lambda service: service.inbox().waits(),
-        lambda service: service.create_thread(),
+        lambda service: service.threads.create(),
         lambda service: [*service.forget(older_than="1d")],
         lambda service: asyncio.run(_put(service)),
     ],
-    ids=["drain", "limit", "inbox", "create_thread", "forget", "aput"],
+    ids=["drain", "limit", "inbox", "threads.create", "forget", "aput"],
 )
 def test_any_first_call_creates_the_tables(sqlite_url: str, call: Callable[..., object]) -> None:
     service = Service(sqlite_url)
     with ThreadPoolExecutor(4) as pool:
         for result in [pool.submit(call, service) for _ in range(4)]:
             result.result(timeout=60)
-    assert service.threads(tenant="nobody") == []
+    assert service.threads.search(tenant="nobody") == []
     service.close()
 
 

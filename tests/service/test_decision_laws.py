@@ -88,7 +88,7 @@ class Desk:
         """Carry out what is queued, by a worker that may die and another one after it."""
         for _ in range(30):
             with suppress(AgentFactoryError):
-                if self.service.thread(self.thread).status not in ("queued", "running"):
+                if self.service.threads.get(self.thread).status not in ("queued", "running"):
                     return
             work(self.service, self.thread, dies_at, survives)
             dies_at = 0
@@ -114,7 +114,7 @@ def say(desk: Desk, tools: list[str], waiting: Any) -> None:
 def fork(desk: Desk, which: int, waiting: Any) -> None:
     """Go on from an earlier checkpoint."""
     with suppress(AgentFactoryError):
-        states = [*desk.service.history(desk.thread)]
+        states = [*desk.service.threads.history(desk.thread)]
         if not states:
             return
         place = states[min(which, len(states) - 1)].config["configurable"]["checkpoint_id"]
@@ -239,18 +239,18 @@ def test_what_people_decide_is_what_happens(
         step(desk, *arguments)
         desk.carry_out(*death)
     for _ in range(30):  # what still waits is decided, until nothing does
-        if desk.service.thread(desk.thread).status != "waiting":
+        if desk.service.threads.get(desk.thread).status != "waiting":
             break
         for wait in desk.service.inbox().waits(thread=desk.thread):
             desk.service.decide(wait.id, "approve", by="ann")
         desk.carry_out()
-    assert desk.service.thread(desk.thread).status in ("idle", "failed")
+    assert desk.service.threads.get(desk.thread).status in ("idle", "failed")
     # What the model looks at needs no decision; a look into which a call was edited has one.
     ran = {call for call in desk.ran if (call[1], call[2]) != ("look", 40)}
     assert ran == replayed(desk)
     assert {call for call in ran if call[1] != "look"} <= asked_about(desk)
     if not desk.forks:  # in another branch, the same call has run
-        messages = desk.service.state(desk.thread).values["messages"]
+        messages = desk.service.threads.state(desk.thread).values["messages"]
         ids = {call_id for call_id, _, _ in desk.ran}
         results = {m.tool_call_id: m.text for m in messages if isinstance(m, ToolMessage)}
         assert ids <= results.keys()

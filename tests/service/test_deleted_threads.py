@@ -64,16 +64,16 @@ def work() -> Iterator[Work]:
 
 
 def texts(service: Service, thread: str, tenant: str) -> list[str]:
-    messages = service.state(thread, tenant=tenant).values["messages"]
+    messages = service.threads.state(thread, tenant=tenant).values["messages"]
     return [message.text for message in messages if message.text]
 
 
 def delete(service: Service, thread: str, how: str) -> None:
     """Delete a thread on which a run works."""
     if how == "delete":
-        service.delete_thread(thread, tenant="acme", by="ann")
+        service.threads.delete(thread, tenant="acme", by="ann")
     else:
-        for run in service.runs(thread, tenant="acme"):
+        for run in service.threads.runs(thread, tenant="acme"):
             run.cancel()
         assert [*service.forget(older_than=0, tenant="acme")] == [thread]
 
@@ -89,7 +89,7 @@ def test_the_run_of_a_deleted_thread_writes_nothing_to_a_new_one_of_its_id(
     service.start()
     old = service.submit("desk", thread="user-7", message="SECRET", message_id="m", tenant="acme")
     assert work.started.wait(WAIT)
-    until(lambda: service.runs("user-7") and old.info.job is not None)
+    until(lambda: service.threads.runs("user-7") and old.info.job is not None)
     delete(service, "user-7", how)
     new = service.submit("desk", thread="user-7", message="hello", message_id="m", tenant="beta")
     own = ["hello", "result for hello", "answer: result for hello"]
@@ -98,7 +98,7 @@ def test_the_run_of_a_deleted_thread_writes_nothing_to_a_new_one_of_its_id(
     assert work.ended.wait(WAIT)
     service.stop()
     assert texts(service, "user-7", "beta") == own
-    assert (new.status, service.thread("user-7").error) == ("done", None)
+    assert (new.status, service.threads.get("user-7").error) == ("done", None)
     with pytest.raises(NotFound):
         service.run(old.id, tenant="acme")
     shown = str([*new.stream(timeout=WAIT)])
@@ -123,7 +123,7 @@ def test_a_run_of_a_deleted_thread_starts_no_tool_for_a_new_one(
     service.start()
     service.submit("desk", thread="t", message="SECRET", tenant="acme")
     assert started.wait(WAIT)
-    service.delete_thread("t", tenant="acme")
+    service.threads.delete("t", tenant="acme")
     service.submit("desk", thread="t", message="hello", tenant="beta").result(WAIT)
     may_end.set()
     service.stop()
@@ -144,7 +144,7 @@ def test_nothing_of_a_deleted_thread_is_left(service: Service, work: Work) -> No
         service.decide(wait.id, "approve", by="ann").result(WAIT)
         streams.append({part["id"].partition(":")[0] for part in run.stream(timeout=WAIT)})
         waits.append(wait.id)
-        service.delete_thread("t")
+        service.threads.delete("t")
         with service._backend.database.read() as connection:
             for table in (threads, runs, events, effects):
                 assert connection.execute(select(table)).all() == []
@@ -163,11 +163,11 @@ def test_an_approval_for_a_thread_ends_with_it(service: Service, work: Work) -> 
         (wait,) = service.inbox().waits(thread="t")
         remember = {"seconds": 60, "thread": at == 0}
         service.decide(wait.id, "approve", by="ann", remember=remember).result(WAIT)
-        service.delete_thread("t", by="bob")
+        service.threads.delete("t", by="bob")
     (kept,) = service.approvals()
     assert kept.thread is None  # it holds in all threads
     # Its end is in the audit of its tenant, whosever the thread of that id is by now.
-    service.create_thread("t", tenant="beta")
+    service.threads.create("t", tenant="beta")
     service.revoke(kept.id, by="cid")
     assert [entry.who for entry in service.inbox("").audit() if entry.what == "revoke"] == ["cid"]
     assert service.inbox("beta").audit() == []
@@ -176,11 +176,11 @@ def test_an_approval_for_a_thread_ends_with_it(service: Service, work: Work) -> 
 def test_a_job_of_a_new_thread_is_not_that_of_the_old_one(service: Service, work: Work) -> None:
     service.add("desk", agent(work))
     service.submit("desk", thread="t", message="old")
-    service.delete_thread("t")
+    service.threads.delete("t")
     run = service.submit("desk", thread="t", message="new")
     service.start()
     assert run.result(WAIT)["messages"][0].text == "new"
-    (only,) = service.runs("t")
+    (only,) = service.threads.runs("t")
     assert only.id == run.id
 
 
@@ -194,6 +194,6 @@ def test_ids_of_runs_belong_to_one_thread_of_one_tenant(service: Service, work: 
     }
     assert len(ids) == len(places)
     mine = service.submit("desk", thread="mine", message="Hi", message_id="m", tenant="acme")
-    service.delete_thread("mine")
+    service.threads.delete("mine")
     yours = service.submit("desk", thread="mine", message="Hi", message_id="m", tenant="beta")
     assert mine.id != yours.id

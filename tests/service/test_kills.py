@@ -79,7 +79,7 @@ def test_workers_are_killed_at_random(url: str, tmp_path: Path) -> None:
         finish(runs, 900)
         paid, unknown = journal.times("pay"), 0
         for thread in range(threads):
-            messages = service.state(f"t-{thread}").values["messages"]
+            messages = service.threads.state(f"t-{thread}").values["messages"]
             check_history(messages, [f"m-{at:03}" for at in range(each)])
             for message in messages:
                 if isinstance(message, ToolMessage):
@@ -117,7 +117,7 @@ def test_a_worker_that_was_given_up_comes_back(url: str, tmp_path: Path, fenced:
     broken = 0
     for thread in range(threads):
         try:
-            check_history(service.state(f"t-{thread}").values["messages"], ["m-000"])
+            check_history(service.threads.state(f"t-{thread}").values["messages"], ["m-000"])
         except AssertionError:
             broken += 1
     service.close()
@@ -181,7 +181,7 @@ def test_a_review_outlives_its_worker_and_its_code(url: str, tmp_path: Path) -> 
         newer.wait_until_ready()
         run.result(timeout=60)
         second.result(timeout=60)
-    assert service.state("t").values["messages"][3].text == "Paid."
+    assert service.threads.state("t").values["messages"][3].text == "Paid."
     assert list(journal.times("pay").values()) == [1]
     service.close()
 
@@ -201,7 +201,9 @@ def test_the_database_restarts(tmp_path: Path) -> None:
                 restart(server)
             finish(runs)
         for thread in range(12):
-            check_history(service.state(f"t-{thread}").values["messages"], ["m-000", "m-001"])
+            check_history(
+                service.threads.state(f"t-{thread}").values["messages"], ["m-000", "m-001"]
+            )
         # What was stored is not done again. A restart may come between an effect and its storing.
         assert doubled(journal) <= 2 * 8
         service.close()

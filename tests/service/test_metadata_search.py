@@ -35,8 +35,8 @@ METADATA = st.dictionaries(
 
 def ids(service: Service, **metadata: Any) -> list[str]:
     """The threads with these metadata, by their search and by their count."""
-    threads = service.threads(metadata=metadata, sort_by="thread_id", descending=False)
-    assert service.count_threads(metadata=metadata) == len(threads)
+    threads = service.threads.search(metadata=metadata, sort_by="thread_id", descending=False)
+    assert service.threads.count(metadata=metadata) == len(threads)
     return [thread.id for thread in threads]
 
 
@@ -73,7 +73,7 @@ CONDITIONS: list[tuple[Any, list[str]]] = [
 
 def test_metadata_are_compared_as_json(service: Service) -> None:
     for thread, metadata in STORED.items():
-        service.create_thread(thread, metadata=metadata)
+        service.threads.create(thread, metadata=metadata)
     for condition, expected in CONDITIONS:
         assert ids(service, **condition) == expected, condition
 
@@ -85,7 +85,7 @@ BAD = {
 
 
 def test_metadata_that_cannot_be_read_do_not_end_a_search(service: Service) -> None:
-    service.create_thread("good", metadata={"k": "x", "emoji": "😀", "slash": "\\u0000"})
+    service.threads.create("good", metadata={"k": "x", "emoji": "😀", "slash": "\\u0000"})
     with service._backend.database.begin() as connection:
         kind = connection.dialect.name
         for number, stored in enumerate(BAD[kind]):
@@ -107,8 +107,8 @@ def test_each_database_agrees_with_the_definition(
     law_service: Service, stored: list[Any], condition: Any
 ) -> None:
     tenant = json.dumps([stored, condition])[:50]
-    threads = [law_service.create_thread(metadata=each, tenant=tenant).id for each in stored]
-    found = {t.id for t in law_service.threads(tenant=tenant, metadata=condition)}
+    threads = [law_service.threads.create(metadata=each, tenant=tenant).id for each in stored]
+    found = {t.id for t in law_service.threads.search(tenant=tenant, metadata=condition)}
     expected = {
         thread for thread, each in zip(threads, stored, strict=True) if contains(each, condition)
     }
@@ -128,4 +128,4 @@ def law_service(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_condition_that_is_not_json_is_refused(sqlite_service: Service) -> None:
     for value in (float("nan"), 2**64, "\0", "\ud800", object()):
         with pytest.raises(ArgumentError, match=r"metadata\.k"):
-            sqlite_service.threads(metadata={"k": value})
+            sqlite_service.threads.search(metadata={"k": value})

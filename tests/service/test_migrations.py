@@ -116,7 +116,7 @@ def versions(database: Database) -> list[tuple[int, int]]:
 
 def test_an_older_database_is_refused_by_name(old_url: str) -> None:
     with closing(Service(old_url)) as service:
-        reads = (service.threads, service.inbox().waits, service.reindex().__next__)
+        reads = (service.threads.search, service.inbox().waits, service.reindex().__next__)
         for use in (service.start, *reads):
             with pytest.raises(DatabaseVersionError) as error:
                 use()
@@ -158,15 +158,16 @@ def test_an_upgraded_service_goes_on_where_the_old_one_was(
         # Versions before standing approvals named a call otherwise: its decision is asked again.
         for wait in service.inbox("acme").waits():
             service.decide(wait.id, "approve", by="ann", tenant="acme")
-        left = [thread.id for thread in service.threads() if thread.status != "idle"]
+        left = [thread.id for thread in service.threads.search() if thread.status != "idle"]
         return left in ([], ["later"])
 
     until(has_ended)
     contents = {
         thread.id: [
-            str(message.content) for message in service.state(thread.id).values.get("messages", ())
+            str(message.content)
+            for message in service.threads.state(thread.id).values.get("messages", ())
         ]
-        for thread in service.threads()
+        for thread in service.threads.search()
     }
     if "later" in contents:
         assert contents.pop("later") == []
@@ -193,10 +194,10 @@ def test_a_decision_that_was_queued_is_carried_out_and_not_asked_again(
         service.add("desk", traffic.desk())
         service.upgrade()
         service.start(dead_after=1.0)
-        until(lambda: service.thread("decided").status == "idle")
+        until(lambda: service.threads.get("decided").status == "idle")
         decisions = [entry.what for entry in service.inbox().audit(thread="decided")]
         assert decisions == ["approve"]
-        messages = service.state("decided").values["messages"]
+        messages = service.threads.state("decided").values["messages"]
         assert [message.text for message in messages][-2:] == ["Paid 13.", "Done: Pay 13"]
 
 
@@ -425,10 +426,10 @@ def test_a_newer_database_is_used_if_its_step_says_so(
     MIGRATIONS.pop()
     with closing(Service(url)) as service:
         if oldest == VERSION:
-            assert service.threads() == []
+            assert service.threads.search() == []
             assert service.upgrade().steps == {}
             return
-        for use in (service.threads, service.upgrade, service.start):
+        for use in (service.threads.search, service.upgrade, service.start):
             with pytest.raises(DatabaseVersionError) as error:
                 use()
     assert f"has version {oldest}, which works with version {oldest} or newer" in str(error.value)
@@ -531,9 +532,9 @@ def test_old_and_new_workers_work_side_by_side_while_the_database_is_upgraded(
                 with WorkerProcess(url, journal).wait_until_ready():
                     submit(2)
                     for thread in messages:
-                        service.runs(thread)[0].result(60)
+                        service.threads.runs(thread)[0].result(60)
                     tables = {worker["tables"] for worker in service.workers()}
                     assert tables == {VERSION, VERSION + 1}
         for thread, ids in messages.items():
-            check_history(service.state(thread).values["messages"], ids)
+            check_history(service.threads.state(thread).values["messages"], ids)
         assert versions(service._backend.database)[-1] == (VERSION + 1, VERSION)

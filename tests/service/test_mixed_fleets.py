@@ -36,7 +36,7 @@ def service(url: str, journal: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     for name in ("desk", "new"):
         with_both.add(name, make_desk(Journal(journal), calls=1, review=True))
     with_both.add("plain", make_desk(Journal(journal), calls=1))
-    with_both.create_thread("t")  # the tables exist before workers start
+    with_both.threads.create("t")  # the tables exist before workers start
     yield with_both
     with_both.close()
 
@@ -53,7 +53,10 @@ def older_worker(service: Service, journal: Path) -> Iterator[None]:
 def stays_queued(service: Service, run: Run) -> bool:
     """Whether the older worker leaves a run alone, after it has carried out another one."""
     service.submit("desk", message="Pay.").result(WAIT)
-    return run.status in ("queued", "running") and service.thread(run.thread_id).status == "queued"
+    return (
+        run.status in ("queued", "running")
+        and service.threads.get(run.thread_id).status == "queued"
+    )
 
 
 def test_messages_decisions_and_undoing_wait_for_a_worker_with_the_agent(
@@ -102,7 +105,7 @@ def test_a_run_of_a_dead_worker_is_taken_over_by_one_with_its_agent(
             run = service.submit("plain", thread="t", message="Pay.", message_id="m-1")
             until(lambda: notes.lines("start"))
             newer.kill()
-        until(lambda: service.thread("t").status == "queued", WAIT + DEAD_AFTER)
+        until(lambda: service.threads.get("t").status == "queued", WAIT + DEAD_AFTER)
         assert run.status == "running"
         service.start()
         check_history(run.result(WAIT)["messages"], ["m-1"])
@@ -164,9 +167,9 @@ def test_a_schedule_of_an_agent_that_its_worker_lacks(
         (schedule,) = service.schedules()
         until(lambda: time.time() > schedule.due + 1)
         service.submit("desk", message="Pay.").result(WAIT)
-        assert service.threads(ids=["cron"]) == []
+        assert service.threads.search(ids=["cron"]) == []
     service.start()
-    until(lambda: [run for run in service.threads(ids=["cron"]) if run.status == "idle"])
+    until(lambda: [run for run in service.threads.search(ids=["cron"]) if run.status == "idle"])
     service.unschedule("always")
 
 

@@ -119,7 +119,7 @@ WAYS: list[Callable[[Run], Any]] = [result, aresult, stream, astream]
 def test_the_log_and_the_error_name_what_is_missing(
     service: Service, caplog: pytest.LogCaptureFixture, case: Case, way: Callable[[Run], Any]
 ) -> None:
-    service.create_thread("t")
+    service.threads.create("t")
     run = case.submit(service)
     with (
         caplog.at_level(logging.WARNING, "agent_factory.service"),

@@ -115,7 +115,7 @@ def test_a_worker_that_dies_during_a_message(
             service.submit("desk", thread=thread, message="Pay.", message_id="m-1")
 
         def check(thread: str) -> None:
-            check_history(service.state(thread).values["messages"], ["m-1"])
+            check_history(service.threads.state(thread).values["messages"], ["m-1"])
             assert status_of(service, thread) == "idle"
 
         assert each_death(begin, check, service) > 5
@@ -159,7 +159,7 @@ def test_a_worker_that_dies_during_a_decision(
         def check(thread: str) -> None:
             (wait,) = service.inbox().waits(thread=thread)
             assert status_of(service, thread) == "waiting"
-            messages = service.state(thread).values["messages"]
+            messages = service.threads.state(thread).values["messages"]
             first, result, second = messages[1:4]
             assert (type(first), type(result), type(second)) == (AIMessage, ToolMessage, AIMessage)
             assert wait.args == second.tool_calls[0]["args"] == {"euros": 2}

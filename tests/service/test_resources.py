@@ -61,5 +61,5 @@ def test_webhooks_and_a_deleted_run(service: Service) -> None:
     run.delete(by="ann")
     with pytest.raises(NotFound):
         run.delete()
-    assert service.runs(run.thread_id) == []
+    assert service.threads.runs(run.thread_id) == []
     assert service.inbox().audit(thread=run.thread_id)[0].who == "ann"

@@ -145,7 +145,7 @@ def closed() -> Iterator[Gate]:
 
 
 def texts(service: Service, thread: str) -> list[str]:
-    return [f"{m.type}: {m.text}" for m in service.state(thread).values["messages"]]
+    return [f"{m.type}: {m.text}" for m in service.threads.state(thread).values["messages"]]
 
 
 # Messages
@@ -156,7 +156,7 @@ def test_a_message_is_answered(service: Service, thread: str) -> None:
     assert run.result(WAIT)["messages"][-1].text == "You said: Hi"
     assert run.status == "done"
     assert service.run(run.id).result(WAIT)["messages"][0].id == "m-1"
-    (info,) = [one for one in service.threads() if one.id == thread]
+    (info,) = [one for one in service.threads.search() if one.id == thread]
     assert (info.status, info.agent, info.run, info.error) == ("idle", "echo", run.id, None)
 
 
@@ -173,7 +173,7 @@ def test_messages_of_a_thread_are_answered_in_order(service: Service, thread: st
     ids = [f"m-{20 - at}" for at in range(20)]  # their ids do not sort as they came
     runs = [service.submit("echo", thread=thread, message=id, message_id=id) for id in ids]
     runs[-1].result(WAIT)
-    check_history(service.state(thread).values["messages"], ids)
+    check_history(service.threads.state(thread).values["messages"], ids)
 
 
 def test_a_message_without_a_thread_begins_one(service: Service) -> None:
@@ -212,12 +212,12 @@ def test_a_run_that_fails(service: Service, thread: str) -> None:
     with pytest.raises(RunFailed, match="ValueError: the model is out of order"):
         run.result(WAIT)
     assert run.status == "failed"
-    (info,) = [one for one in service.threads(status="failed") if one.id == thread]
+    (info,) = [one for one in service.threads.search(status="failed") if one.id == thread]
     assert info.error == "ValueError: the model is out of order"
     # The thread takes the next message.
     again = service.submit("fails", thread=thread, message="Go on.")
     assert again.result(WAIT)["messages"][-1].text == "Fine."
-    assert [one.error for one in service.threads() if one.id == thread] == [None]
+    assert [one.error for one in service.threads.search() if one.id == thread] == [None]
 
 
 def test_a_result_that_takes_too_long(service: Service, thread: str, closed: Gate) -> None:
@@ -277,7 +277,7 @@ async def test_async_variants(service: Service, thread: str) -> None:
     (wait,) = service.inbox().waits(thread=thread)
     decided = await service.adecide(wait.id, "approve", by="ann")
     assert (await decided.aresult(WAIT))["messages"][-1].text == "Paid."
-    assert len((await service.astate(thread)).values["messages"]) == 4
+    assert len((await service.threads.astate(thread)).values["messages"]) == 4
     await decided.acancel()  # it has ended: nothing changes
     assert decided.status == "done"
 
@@ -333,7 +333,7 @@ def test_each_call_waits_again(service: Service, thread: str) -> None:
     (second,) = service.inbox().waits(thread=thread)
     assert (second.run, second.args) == (first.run, {"euros": 2})
     service.decide(second.id, "approve", by="bob").result(WAIT)
-    check_history(service.state(thread).values["messages"], ["m-1"])
+    check_history(service.threads.state(thread).values["messages"], ["m-1"])
 
 
 def test_a_question_of_a_tool(service: Service, thread: str) -> None:
@@ -354,7 +354,7 @@ def test_a_pause_where_no_call_waits(service: Service, thread: str) -> None:
     assert (wait.tool, wait.kind, wait.allowed) == ("model", "pause", ("approve",))
     service.decide(wait.id, "approve", by="ann").result(WAIT)
     (again,) = service.inbox().waits(thread=thread)
-    assert len(service.state(thread).values["messages"]) == 3
+    assert len(service.threads.state(thread).values["messages"]) == 3
     values = service.decide(again.id, "approve", by="ann").result(WAIT)
     assert values["messages"][-1].text == "Paid."
 
@@ -364,7 +364,7 @@ def test_the_same_decision_again_is_the_same_run(service: Service, thread: str) 
     runs = [service.decide(wait.id, "approve", by="ann") for _ in range(2)]
     assert runs[0].id == runs[1].id
     runs[1].result(WAIT)
-    assert [m.type for m in service.state(thread).values["messages"]].count("tool") == 1
+    assert [m.type for m in service.threads.state(thread).values["messages"]].count("tool") == 1
     with pytest.raises(AlreadyDecided, match="was decided before: 'approve' by 'ann'"):
         service.decide(wait.id, "reject", by="bob")
 
@@ -422,7 +422,7 @@ def test_a_message_that_meets_a_review_is_held(service: Service, thread: str) ->
     assert held.status == "held"
     service.decide(wait.id, "approve", by="ann")
     assert "__interrupt__" in held.result(WAIT)
-    ids = [m.id for m in service.state(thread).values["messages"] if m.type == "human"]
+    ids = [m.id for m in service.threads.state(thread).values["messages"] if m.type == "human"]
     assert ids == ["m-1", "m-2"]
 
 
@@ -441,7 +441,7 @@ def test_a_queued_message_that_finds_a_review_is_held(service: Service, thread: 
     (wait,) = service.inbox().waits(thread=thread)
     service.decide(wait.id, "approve", by="ann")
     third.result(WAIT)
-    check_history(service.state(thread).values["messages"], ["m-1", "m-2", "m-3"])
+    check_history(service.threads.state(thread).values["messages"], ["m-1", "m-2", "m-3"])
 
 
 def test_busy_reject(service: Service, thread: str, closed: Gate) -> None:
@@ -451,7 +451,7 @@ def test_busy_reject(service: Service, thread: str, closed: Gate) -> None:
     GATE.is_open = True
     first.result(WAIT)
     service.submit("echo", thread=thread, message="Two", busy="reject").result(WAIT)
-    assert len(service.state(thread).values["messages"]) == 4
+    assert len(service.threads.state(thread).values["messages"]) == 4
 
 
 def test_busy_interrupt(service: Service, thread: str, closed: Gate, until: Until) -> None:
@@ -465,7 +465,7 @@ def test_busy_interrupt(service: Service, thread: str, closed: Gate, until: Unti
     assert first.status == "cancelled"
     with pytest.raises(RunCancelled):
         first.result(WAIT)
-    users = [m.id for m in service.state(thread).values["messages"] if m.type == "human"]
+    users = [m.id for m in service.threads.state(thread).values["messages"] if m.type == "human"]
     assert users == ["m-1", "m-2"]  # what the first run had written is kept
 
 
@@ -474,7 +474,7 @@ def test_busy_rollback(service: Service, thread: str, until: Until) -> None:
     GATE.is_open = False
     try:
         first = service.submit("echo", thread=thread, message="One", message_id="m-1")
-        until(lambda: len(service.state(thread).values["messages"]) == 3)
+        until(lambda: len(service.threads.state(thread).values["messages"]) == 3)
         second = service.submit(
             "echo", thread=thread, message="Two", message_id="m-2", busy="rollback"
         )
@@ -482,7 +482,7 @@ def test_busy_rollback(service: Service, thread: str, until: Until) -> None:
         GATE.is_open = True
     assert second.result(WAIT)["messages"][-1].text == "You said: Two"
     assert first.status == "cancelled"
-    users = [m.id for m in service.state(thread).values["messages"] if m.type == "human"]
+    users = [m.id for m in service.threads.state(thread).values["messages"] if m.type == "human"]
     assert users == ["m-0", "m-2"]
 
 
@@ -509,7 +509,12 @@ def test_a_running_run_is_cancelled(
     service: Service, thread: str, closed: Gate, until: Until
 ) -> None:
     run = service.submit("echo", thread=thread, message="One")
-    until(lambda: service.threads(status="running") and service.state(thread).next == ("model",))
+    until(
+        lambda: (
+            service.threads.search(status="running")
+            and service.threads.state(thread).next == ("model",)
+        )
+    )
     run.cancel(by="ann")
     assert run.status == "cancelled"
     GATE.is_open = True
@@ -549,7 +554,7 @@ def test_a_held_message_is_withdrawn(service: Service, thread: str) -> None:
     held.cancel()
     assert held.status == "cancelled"
     service.decide(wait.id, "approve", by="ann").result(WAIT)
-    check_history(service.state(thread).values["messages"], ["m-1"])
+    check_history(service.threads.state(thread).values["messages"], ["m-1"])
 
 
 # Tenants
@@ -562,26 +567,26 @@ def test_tenants_do_not_see_each_other(service: Service, thread: str) -> None:
     assert other.waits() == []
     assert other.count() == 0
     assert other.audit() == []
-    assert service.threads(tenant="other") == []
+    assert service.threads.search(tenant="other") == []
     for attempt in (
         lambda: other.get(wait.id),
         lambda: other.claim(wait.id, by="eve"),
         lambda: other.release(wait.id, by="eve"),
         lambda: service.decide(wait.id, "approve", by="eve", tenant="other"),
         lambda: service.run(wait.run, tenant="other"),
-        lambda: service.state(thread, tenant="other"),
-        lambda: service.history(thread, tenant="other"),
-        lambda: service.update_state(thread, {}, tenant="other"),
+        lambda: service.threads.state(thread, tenant="other"),
+        lambda: service.threads.history(thread, tenant="other"),
+        lambda: service.threads.update_state(thread, {}, tenant="other"),
         lambda: service.resume(thread, {"decisions": []}, by="eve", tenant="other"),
-        lambda: service.create_thread(thread, tenant="other"),
-        lambda: service.change_thread(thread, metadata={}, tenant="other"),
-        lambda: service.delete_thread(thread, tenant="other"),
-        lambda: service.runs(thread, tenant="other"),
+        lambda: service.threads.create(thread, tenant="other"),
+        lambda: service.threads.change(thread, metadata={}, tenant="other"),
+        lambda: service.threads.delete(thread, tenant="other"),
+        lambda: service.threads.runs(thread, tenant="other"),
         lambda: service.submit("desk", thread=thread, message="Mine?", tenant="other"),
     ):
         with pytest.raises(NotFound, match="does not exist"):
             attempt()
-    assert service.state(thread, tenant="acme").next
+    assert service.threads.state(thread, tenant="acme").next
 
 
 # Answers to interrupts, as Command(resume=...) gives them
@@ -635,7 +640,7 @@ def test_several_interrupts_are_answered_by_their_ids(service: Service, thread: 
 def test_a_pause_is_resumed(service: Service, thread: str) -> None:
     service.submit("stops", thread=thread, message="Pay.").result(WAIT)
     service.resume(thread, None, by="ann").result(WAIT)
-    assert len(service.state(thread).values["messages"]) == 3
+    assert len(service.threads.state(thread).values["messages"]) == 3
 
 
 def test_a_thread_that_waits_for_nothing_is_not_resumed(service: Service, thread: str) -> None:
@@ -648,45 +653,45 @@ def test_a_thread_that_waits_for_nothing_is_not_resumed(service: Service, thread
 
 
 def test_a_thread_is_created_and_found_by_its_metadata(service: Service, thread: str) -> None:
-    made = service.create_thread(thread, metadata={"topic": "lamps", "vip": True, "size": 3})
+    made = service.threads.create(thread, metadata={"topic": "lamps", "vip": True, "size": 3})
     assert (made.id, made.agent, made.status, made.run) == (thread, "", "idle", None)
     with pytest.raises(NotFound, match="has no message yet"):
-        service.state(thread)
-    assert service.create_thread(thread, metadata={"topic": "chairs"}) == made
-    changed = service.change_thread(thread, metadata={"topic": "tables"})
+        service.threads.state(thread)
+    assert service.threads.create(thread, metadata={"topic": "chairs"}) == made
+    changed = service.threads.change(thread, metadata={"topic": "tables"})
     assert changed.metadata == {"topic": "tables", "vip": True, "size": 3}
     assert changed.created_at == made.created_at
     for wanted in ({"topic": "tables"}, {"vip": True}, {"size": 3}, {"size": 3, "vip": True}):
-        found = service.threads(metadata=wanted)
+        found = service.threads.search(metadata=wanted)
         assert [one.id for one in found if one.id == thread] == [thread]
     for wanted in ({"topic": "lamps"}, {"vip": False}, {"size": 4}, {"other": "x"}):
-        assert service.threads(metadata=wanted) == []
+        assert service.threads.search(metadata=wanted) == []
     service.submit("echo", thread=thread, message="Hi").result(WAIT)
-    assert service.thread(thread).agent == "echo"
-    assert service.thread(thread).metadata == changed.metadata
+    assert service.threads.get(thread).agent == "echo"
+    assert service.threads.get(thread).metadata == changed.metadata
 
 
 def test_threads_in_several_states(service: Service, thread: str) -> None:
     waiting(service, thread)
     for status, is_found in (("waiting", True), (("idle", "waiting"), True), (("idle",), False)):
-        found = service.threads(status=status, agent="desk", limit=1000)
+        found = service.threads.search(status=status, agent="desk", limit=1000)
         assert any(one.id == thread for one in found) == is_found
 
 
 def test_the_history_of_a_thread(service: Service, thread: str) -> None:
     service.submit("echo", thread=thread, message="One").result(WAIT)
     service.submit("echo", thread=thread, message="Two").result(WAIT)
-    states = [*service.history(thread)]
+    states = [*service.threads.history(thread)]
     assert [len(state.values.get("messages", ())) for state in states[:2]] == [4, 3]
     second = states[1].config["configurable"]["checkpoint_id"]
-    assert len(service.state(thread, checkpoint=second).values["messages"]) == 3
-    (third,) = service.history(thread, before=second, limit=1)
+    assert len(service.threads.state(thread, checkpoint=second).values["messages"]) == 3
+    (third,) = service.threads.history(thread, before=second, limit=1)
     assert third.config == states[2].config
 
 
 def test_a_run_begins_at_a_checkpoint(service: Service, thread: str) -> None:
     service.submit("echo", thread=thread, message="One").result(WAIT)
-    first = service.state(thread).config["configurable"]["checkpoint_id"]
+    first = service.threads.state(thread).config["configurable"]["checkpoint_id"]
     service.submit("echo", thread=thread, message="Two").result(WAIT)
     service.submit("echo", thread=thread, message="Three", checkpoint=first).result(WAIT)
     assert texts(service, thread) == [
@@ -695,7 +700,7 @@ def test_a_run_begins_at_a_checkpoint(service: Service, thread: str) -> None:
         "human: Three",
         "ai: You said: Three",
     ]
-    before = next(one for one in service.history(thread) if one.next == ("model",))
+    before = next(one for one in service.threads.history(thread) if one.next == ("model",))
     again = before.config["configurable"]["checkpoint_id"]
     service.submit("echo", thread=thread, checkpoint=again).result(WAIT)
     assert texts(service, thread)[2:] == ["human: Three", "ai: You said: Three"]
@@ -708,7 +713,7 @@ def test_a_run_begins_in_the_middle_of_a_turn(service: Service, thread: str) -> 
     service.submit("desk", thread=thread, message="Pay").result(WAIT)
     wait = service.inbox().waits(thread=thread)[0]
     service.decide(wait.id, "approve", by="ann").result(WAIT)
-    before = next(one for one in service.history(thread) if one.next == ("tools",))
+    before = next(one for one in service.threads.history(thread) if one.next == ("tools",))
     place = before.config["configurable"]["checkpoint_id"]
     run = service.submit("desk", thread=thread, message="Not so fast", checkpoint=place)
     kinds = [message.type for message in run.result(WAIT)["messages"]]
@@ -717,9 +722,9 @@ def test_a_run_begins_in_the_middle_of_a_turn(service: Service, thread: str) -> 
 
 def test_the_state_of_a_thread_is_changed(service: Service, thread: str) -> None:
     service.submit("echo", thread=thread, message="One").result(WAIT)
-    place = service.update_state(thread, {"messages": [AIMessage("By hand.")]})
+    place = service.threads.update_state(thread, {"messages": [AIMessage("By hand.")]})
     assert texts(service, thread)[-1] == "ai: By hand."
-    newest = service.state(thread).config["configurable"]["checkpoint_id"]
+    newest = service.threads.state(thread).config["configurable"]["checkpoint_id"]
     assert place["configurable"]["checkpoint_id"] == newest
     service.submit("echo", thread=thread, message="Two").result(WAIT)
     assert texts(service, thread)[-2:] == ["human: Two", "ai: You said: Two"]
@@ -728,10 +733,10 @@ def test_the_state_of_a_thread_is_changed(service: Service, thread: str) -> None
 def test_a_thread_is_deleted(service: Service, thread: str, closed: Gate) -> None:
     running = service.submit("echo", thread=thread, message="One")
     service.submit("echo", thread=thread, message="Two")
-    service.delete_thread(thread, by="ann")
+    service.threads.delete(thread, by="ann")
     closed.is_open = True
     with pytest.raises(NotFound):
-        service.thread(thread)
+        service.threads.get(thread)
     with pytest.raises(NotFound):
         running.result(WAIT)
     assert service.inbox().audit(thread=thread)[0].what == "delete"
@@ -744,13 +749,13 @@ def test_the_runs_of_a_thread(service: Service, thread: str) -> None:
     second = service.submit("fails", thread=thread, message="fail")
     with pytest.raises(RunFailed):
         second.result(WAIT)
-    newest, oldest = service.runs(thread)
+    newest, oldest = service.threads.runs(thread)
     assert (newest.id, oldest.id) == (second.id, first.id)
     info = oldest.info
     assert (info.agent, info.status, info.metadata) == ("echo", "done", {"from": "mail"})
     assert newest.info.error is not None
     assert "out of order" in newest.info.error
-    noted = [dict(state.metadata or {}).get("from") for state in service.history(thread)]
+    noted = [dict(state.metadata or {}).get("from") for state in service.threads.history(thread)]
     assert "mail" in noted
 
 

@@ -62,7 +62,7 @@ def service(
 
 
 def texts(service: Service, thread: str) -> list[str]:
-    return [message.text for message in service.state(thread).values["messages"]]
+    return [message.text for message in service.threads.state(thread).values["messages"]]
 
 
 def ask(service: Service, thread: str, agent: str = "desk") -> str:
@@ -75,22 +75,22 @@ def ask(service: Service, thread: str, agent: str = "desk") -> str:
 def test_a_waiting_thread_is_ended_by_a_write(service: Service, thread: str) -> None:
     run = service.run(ask(service, thread))
     held = service.submit("desk", thread=thread, message="Two")
-    service.update_state(thread, None, as_node="__end__", by="ann")
+    service.threads.update_state(thread, None, as_node="__end__", by="ann")
     assert run.status == "cancelled"
     assert held.result(WAIT)["messages"][-1].text == "You said: Two"
     assert service.inbox().waits(thread=thread) == []
     done = [(entry.who, entry.what) for entry in service.inbox().audit(thread=thread)]
     assert done == [("ann", "cancel"), ("ann", "withdraw"), ("ann", "write")]
-    assert service.thread(thread).status == "idle"
+    assert service.threads.get(thread).status == "idle"
 
 
 def test_a_waiting_thread_asks_again_after_a_write(service: Service, thread: str) -> None:
     run = service.run(ask(service, thread))
     (old,) = service.inbox().waits(thread=thread)
-    message = service.state(thread).values["messages"][-1]
+    message = service.threads.state(thread).values["messages"][-1]
     call = {**message.tool_calls[0], "args": {"euros": 7}}
     changed = message.model_copy(update={"tool_calls": [call]})
-    service.update_state(thread, {"messages": [changed]}, as_node="model")
+    service.threads.update_state(thread, {"messages": [changed]}, as_node="model")
     (new,) = service.inbox().waits(thread=thread)
     assert new.id != old.id
     assert run.status == "waiting"
@@ -105,17 +105,17 @@ def test_a_waiting_thread_asks_again_after_a_write(service: Service, thread: str
 def test_a_write_says_what_is_wrong(service: Service, thread: str) -> None:
     service.submit("desk", thread=thread, message="Hi").result(WAIT)
     with pytest.raises(ArgumentError, match="values: cannot be written"):
-        service.update_state(thread, {"messages": []}, as_node="nobody")
+        service.threads.update_state(thread, {"messages": []}, as_node="nobody")
     service.submit("desk", thread=thread, message="slow")
     with pytest.raises(ThreadBusy, match=r"is (queued|running)"):
-        service.update_state(thread, {"messages": []})
+        service.threads.update_state(thread, {"messages": []})
 
 
 def test_a_write_at_an_earlier_checkpoint(service: Service, thread: str) -> None:
     service.submit("desk", thread=thread, message="One").result(WAIT)
-    first = service.state(thread).config["configurable"]["checkpoint_id"]
+    first = service.threads.state(thread).config["configurable"]["checkpoint_id"]
     service.submit("desk", thread=thread, message="Two").result(WAIT)
-    service.update_state(thread, {"messages": [AIMessage("By hand.")]}, checkpoint=first)
+    service.threads.update_state(thread, {"messages": [AIMessage("By hand.")]}, checkpoint=first)
     assert texts(service, thread) == ["One", "You said: One", "By hand."]
 
 
@@ -123,25 +123,25 @@ def test_a_write_at_an_earlier_checkpoint(service: Service, thread: str) -> None
 def test_a_thread_is_copied(service: Service, thread: str, agent: str) -> None:
     service.submit(agent, thread=thread, message="One").result(WAIT)
     ask(service, thread, agent)
-    service.change_thread(thread, metadata={"topic": "lamps"})
-    copy = service.copy_thread(thread, by="ann")
+    service.threads.change(thread, metadata={"topic": "lamps"})
+    copy = service.threads.copy(thread, by="ann")
     assert (copy.status, copy.agent, copy.metadata) == ("waiting", agent, {"topic": "lamps"})
-    first, second = [*service.history(thread)], [*service.history(copy.id)]
+    first, second = [*service.threads.history(thread)], [*service.threads.history(copy.id)]
     assert [state.values for state in first] == [state.values for state in second]
     assert [state.next for state in first] == [state.next for state in second]
     (wait,) = service.inbox().waits(thread=copy.id)
     before = len(PAID)
     values = service.decide(wait.id, "approve", by="ann").result(WAIT)
     assert (values["messages"][-1].text, len(PAID) - before) == ("Done.", 1)
-    assert service.thread(thread).status == "waiting"
+    assert service.threads.get(thread).status == "waiting"
     assert len(service.inbox().waits(thread=thread)) == 1
 
 
 def test_an_empty_thread_is_copied_for_its_tenant(service: Service, thread: str) -> None:
-    service.create_thread(thread, tenant="acme")
-    assert service.copy_thread(thread, tenant="acme").tenant == "acme"
+    service.threads.create(thread, tenant="acme")
+    assert service.threads.copy(thread, tenant="acme").tenant == "acme"
     with pytest.raises(NotFound):
-        service.copy_thread(thread, tenant="other")
+        service.threads.copy(thread, tenant="other")
 
 
 def test_a_cancelled_run_is_rolled_back(service: Service, thread: str) -> None:
@@ -151,7 +151,7 @@ def test_a_cancelled_run_is_rolled_back(service: Service, thread: str) -> None:
     run.cancel(by="ann", roll_back=True)
     with pytest.raises(RunCancelled):
         run.result(WAIT)
-    state = service.state(thread)
+    state = service.threads.state(thread)
     assert (texts(service, thread), state.next) == (["One", "You said: One"], ())
     service.submit("desk", thread=thread, message="Two").result(WAIT)
     assert texts(service, thread) == ["One", "You said: One", "Two", "You said: Two"]
@@ -161,7 +161,7 @@ def test_a_cancelled_run_is_rolled_back(service: Service, thread: str) -> None:
 
 def test_the_first_run_of_a_thread_is_rolled_back(service: Service, thread: str) -> None:
     service.run(ask(service, thread)).cancel(roll_back=True)
-    assert service.state(thread).values == {}
+    assert service.threads.state(thread).values == {}
     run = service.run(ask(service, thread))
     held = service.submit("desk", thread=thread, message="Two")
     run.cancel(roll_back=True)
@@ -205,7 +205,7 @@ def test_a_run_begins_later(service: Service, thread: str) -> None:
 
 def test_a_failed_run_goes_on(service: Service, thread: str) -> None:
     service.submit("free", thread=thread, message="pay", config={"recursion_limit": 1})
-    run = service.runs(thread)[0]
+    run = service.threads.runs(thread)[0]
     with pytest.raises(Exception, match="Recursion limit"):
         run.result(WAIT)
     values = service.submit("free", thread=thread, message=None).result(WAIT)
@@ -222,11 +222,11 @@ def test_a_stream_shows_no_events_of_another_thread(service: Service, thread: st
 def test_threads_are_sorted(service: Service) -> None:
     tenant, ids = uuid4().hex, [f"{name}-{uuid4().hex}" for name in "bca"]
     for one in ids:
-        service.create_thread(one, tenant=tenant)
+        service.threads.create(one, tenant=tenant)
         time.sleep(0.002)  # SQLite's clock counts milliseconds
 
     def found(**order: Any) -> list[str]:
-        return [one.id for one in service.threads(tenant=tenant, **order)]
+        return [one.id for one in service.threads.search(tenant=tenant, **order)]
 
     assert found(sort_by="thread_id", descending=False) == sorted(ids)
     assert found(sort_by="created_at") == ids[::-1]

@@ -103,14 +103,14 @@ def test_a_schedule(service: Service, until: Until) -> None:
     service.start()
     until(lambda: service._backend.database and _messages(service, "t") >= 4)
     service.unschedule("tick")
-    ids = [m.id for m in service.state("t").values["messages"] if m.type == "human"]
+    ids = [m.id for m in service.threads.state("t").values["messages"] if m.type == "human"]
     assert all(id.startswith("tick-2") for id in ids)
     assert len(set(ids)) == len(ids)
 
 
 def _messages(service: Service, thread: str) -> int:
     try:
-        return len(service.state(thread).values.get("messages", ()))
+        return len(service.threads.state(thread).values.get("messages", ()))
     except NotFound:
         return 0
 
@@ -204,10 +204,10 @@ def test_the_tables_are_written_again(service: Service) -> None:
     assert [(one.id, one.args, one.tenant) for one in after] == [
         (one.id, one.args, one.tenant) for one in before
     ]
-    statuses = {one.id: one.status for one in service.threads()}
+    statuses = {one.id: one.status for one in service.threads.search()}
     assert statuses == {"t-1": "waiting", "t-2": "idle"}
     service.decide(wait.id, "approve", by="ann").result(WAIT)
-    check_history(service.state("t-1").values["messages"], ["m-1"])
+    check_history(service.threads.state("t-1").values["messages"], ["m-1"])
     service.submit("desk", thread="t-2", message="Again.", message_id="m-2").result(WAIT)
     # Once more, when nothing is wrong: nothing changes.
     before = service.inbox().waits()
@@ -226,7 +226,7 @@ def test_waits_that_are_in_no_checkpoint_are_removed(service: Service) -> None:
     assert service.inbox().count() == 1
     assert [*service.reindex()] == ["t"]
     assert service.inbox().count() == 0
-    assert service.thread("t").status == "idle"
+    assert service.threads.get("t").status == "idle"
 
 
 def test_old_threads_are_forgotten(service: Service) -> None:
@@ -241,9 +241,9 @@ def test_old_threads_are_forgotten(service: Service) -> None:
     assert [*service.forget(older_than="30d", tenant="other")] == []
     assert [*service.forget(older_than="30d")] == ["old"]
     with pytest.raises(NotFound):
-        service.state("old")
-    assert sorted(one.id for one in service.threads()) == ["new", "old/2", "waiting"]
-    assert len(service.state("old/2").values["messages"]) == 4
+        service.threads.state("old")
+    assert sorted(one.id for one in service.threads.search()) == ["new", "old/2", "waiting"]
+    assert len(service.threads.state("old/2").values["messages"]) == 4
     assert service.inbox().audit(thread="old")[0].what == "delete"
     with service._backend.database.read() as connection:
         left = connection.execute(select(runs.c.thread_id)).scalars().all()
@@ -285,7 +285,7 @@ def test_two_reviewers_at_once(service: Service) -> None:
     made = {outcome for outcome in outcomes if outcome != "late"}
     assert len(made) == 1
     service.run(wait.run).result(WAIT)
-    results = [m for m in service.state("t").values["messages"] if m.type == "tool"]
+    results = [m for m in service.threads.state("t").values["messages"] if m.type == "tool"]
     assert len(results) == 1
     what = [entry.what for entry in service.inbox().audit(thread="t")]
     assert what == [made.pop()]
@@ -366,7 +366,7 @@ def test_a_renamed_middleware_under_a_waiting_thread(
     assert (stranded.thread_id, stranded.nodes) == ("t", ("Review.after_model",))
     run = service.decide(wait.id, "approve", by="ann")
     assert "__interrupt__" in run.result(WAIT)
-    info = service.thread("t")
+    info = service.threads.get("t")
     assert info.status == "waiting"
     assert "waits at Review.after_model, which this agent does not have" in str(info.error)
     assert [one.id for one in service.inbox().waits()] == [wait.id]
@@ -377,7 +377,7 @@ def test_a_renamed_middleware_under_a_waiting_thread(
     assert [*service.stranded("shop")] == []
     run = service.decide(wait.id, "approve", by="ann")
     assert run.result(WAIT)["messages"][-1].text == "Paid."
-    assert service.thread("t").error is None
+    assert service.threads.get("t").error is None
     assert list(journal.times("pay").values()) == [1]
 
 
@@ -492,7 +492,7 @@ def test_an_effect_whose_outcome_is_unknown_is_asked_about(
     service.start()
     service.decide(wait.id, "respond", message="Booked 2 nights.", by="ann").result(WAIT)
     assert len(journal.lines("book")) == 2  # the other booking follows, this one is not repeated
-    messages = service.state("t").values["messages"]
+    messages = service.threads.state("t").values["messages"]
     assert [m.text for m in messages if m.type == "tool"] == [
         "Booked 2 nights.",
         "Booked 3 nights.",

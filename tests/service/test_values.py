@@ -32,10 +32,10 @@ JSON_WAYS: dict[str, tuple[Way, str]] = {
         lambda s, v: s.schedule("nightly", "0 3 * * *", agent="desk", message={"k": v}),
         "message.k",
     ),
-    "create": (lambda s, v: s.create_thread("new", metadata={"k": v}), "metadata.k"),
-    "change": (lambda s, v: s.change_thread("t", metadata={"k": v}), "metadata.k"),
-    "search": (lambda s, v: s.threads(metadata={"k": v}), "metadata.k"),
-    "count": (lambda s, v: s.count_threads(metadata={"k": v}), "metadata.k"),
+    "create": (lambda s, v: s.threads.create("new", metadata={"k": v}), "metadata.k"),
+    "change": (lambda s, v: s.threads.change("t", metadata={"k": v}), "metadata.k"),
+    "search": (lambda s, v: s.threads.search(metadata={"k": v}), "metadata.k"),
+    "count": (lambda s, v: s.threads.count(metadata={"k": v}), "metadata.k"),
     "put": (lambda s, v: s.store("acme").put(("a",), "k", {"k": v}), "value.k"),
     "filter": (lambda s, v: s.store("acme").search(("a",), filter={"k": v}), "filter"),
 }
@@ -56,11 +56,13 @@ STATE_WAYS: dict[str, tuple[Way, str]] = {
         "message.other.k",
     ),
     "state": (
-        lambda s, v: s.update_state("t", {"messages": [{"role": "user", "content": [{"k": v}]}]}),
+        lambda s, v: s.threads.update_state(
+            "t", {"messages": [{"role": "user", "content": [{"k": v}]}]}
+        ),
         "values.messages.0.content.0.k",
     ),
     "object in the state": (
-        lambda s, v: s.update_state("t", {"messages": [HumanMessage([{"k": v}])]}),
+        lambda s, v: s.threads.update_state("t", {"messages": [HumanMessage([{"k": v}])]}),
         "values.messages.0.content.0.k",
     ),
 }
@@ -77,7 +79,7 @@ IDS: dict[str, Way] = {
 @pytest.fixture
 def desk(service: Service) -> Service:
     service.add("desk", create_agent(ScriptedChatModel(["Hi"])))
-    service.create_thread("t")
+    service.threads.create("t")
     return service
 
 
@@ -87,7 +89,7 @@ def test_what_no_database_stores_is_refused(desk: Service, way: str) -> None:
     for value in [*WRONG, *(NOT_JSON if way in JSON_WAYS else ())]:
         with pytest.raises(ArgumentError, match=place.replace(".", r"\.")):
             call(desk, value)
-    assert [thread.id for thread in desk.threads()] == ["t"]
+    assert [thread.id for thread in desk.threads.search()] == ["t"]
 
 
 @pytest.mark.parametrize("way", IDS)
@@ -95,13 +97,13 @@ def test_ids_are_texts_that_each_database_stores(desk: Service, way: str) -> Non
     for value in ("a\0b", "\ud83d"):
         with pytest.raises(ArgumentError, match=rf"{way}.*must not have"):
             IDS[way](desk, value)
-    assert [thread.id for thread in desk.threads()] == ["t"]
+    assert [thread.id for thread in desk.threads.search()] == ["t"]
 
 
 def test_what_each_database_stores_is_taken(desk: Service) -> None:
     value = {"n": [2**63 - 1, -(2**63), 0.1, None, True], "text": 'ü 😀 "\\', "tuple": (1, 2)}
-    desk.create_thread("other", metadata=value)
-    (found,) = desk.threads(metadata={"text": value["text"]})
+    desk.threads.create("other", metadata=value)
+    (found,) = desk.threads.search(metadata={"text": value["text"]})
     assert found.metadata == {**value, "tuple": [1, 2]}
     desk.store("acme").put(("a",), "k", value)
     item = desk.store("acme").get(("a",), "k")

@@ -82,13 +82,15 @@ def ask(service: Service, thread: str, agent: str = "desk") -> Any:
 
 
 def texts(service: Service, thread: str) -> list[str]:
-    return [message.text for message in service.state(thread).values["messages"] if message.text]
+    return [
+        message.text for message in service.threads.state(thread).values["messages"] if message.text
+    ]
 
 
 def checkpoint_before(service: Service, thread: str) -> str:
     """The checkpoint after the first answer of a thread."""
     service.submit("desk", thread=thread, message="Hi").result(WAIT)
-    place: str = service.state(thread).config["configurable"]["checkpoint_id"]
+    place: str = service.threads.state(thread).config["configurable"]["checkpoint_id"]
     return place
 
 
@@ -148,26 +150,26 @@ def test_a_question_is_withdrawn_by_a_message_that_is_sent_now(
 
 def test_what_is_held_is_shown(service: Service, thread: str) -> None:
     place = checkpoint_before(service, thread)
-    assert service.held(thread) == []
+    assert service.threads.held(thread) == []
     wait = ask(service, thread)
     first = service.submit("desk", thread=thread, message="Wait, do not pay.")
     fork = service.submit("desk", thread=thread, message=["Another", "way."], checkpoint=place)
     goes_on = service.submit("desk", thread=thread, checkpoint=place)
-    held = service.held(thread, tenant="")
+    held = service.threads.held(thread, tenant="")
     assert held == [
         HeldMessage(first.id, "Wait, do not pay.", None, first.info.created_at),
         HeldMessage(fork.id, "Another\nway.", place, fork.info.created_at),
         HeldMessage(goes_on.id, "", place, goes_on.info.created_at),
     ]
     with pytest.raises(NotFound):
-        service.held(thread, tenant="other")
+        service.threads.held(thread, tenant="other")
     with pytest.raises(NotFound):
-        service.held("nobody")
+        service.threads.held("nobody")
     goes_on.cancel()
-    assert service.held(thread) == held[:2]
+    assert service.threads.held(thread) == held[:2]
     service.decide(wait.id, "approve", by="ann")
     fork.result(WAIT)
-    assert service.held(thread) == []
+    assert service.threads.held(thread) == []
     assert texts(service, thread) == ["Hi", "You said: Hi", "Another", "way.", "You said: way."]
 
 
@@ -184,7 +186,7 @@ def test_a_fork_is_sent_now(service: Service, thread: str, held_before: bool) ->
     fork.result(WAIT)
     before = ["First"] if held_before else []
     assert texts(service, thread) == ["Hi", "You said: Hi", *before, "Fork", "You said: Fork"]
-    assert (service.held(thread), PAID.count(f"pay {thread}")) == ([], 0)
+    assert (service.threads.held(thread), PAID.count(f"pay {thread}")) == ([], 0)
 
 
 def test_a_message_that_is_sent_now_follows_the_fork_that_was_held(

@@ -57,14 +57,14 @@ def test_the_title_of_a_thread_is_the_beginning_of_its_first_message(
     sqlite_service.add("desk", create_agent(ScriptedChatModel([])))
     sqlite_service.submit("desk", thread="t", message=message)
     sqlite_service.submit("desk", thread="t", message="And now?")
-    assert sqlite_service.thread("t").title == (title or "And now?")
+    assert sqlite_service.threads.get("t").title == (title or "And now?")
 
 
 def test_a_thread_that_was_created_gets_its_title_later(sqlite_service: Service) -> None:
     sqlite_service.add("desk", create_agent(ScriptedChatModel([])))
-    assert sqlite_service.create_thread("t").title is None
+    assert sqlite_service.threads.create("t").title is None
     sqlite_service.submit("desk", thread="t", message="Hello")
-    assert sqlite_service.thread("t").title == "Hello"
+    assert sqlite_service.threads.get("t").title == "Hello"
 
 
 def test_threads_are_found_by_their_titles(sqlite_service: Service) -> None:
@@ -73,8 +73,10 @@ def test_threads_are_found_by_their_titles(sqlite_service: Service) -> None:
         sqlite_service.submit("desk", thread=thread, message=text)
 
     def found(text: str) -> set[str]:
-        assert sqlite_service.count_threads(text=text) == len(sqlite_service.threads(text=text))
-        return {one.id for one in sqlite_service.threads(text=text)}
+        assert sqlite_service.threads.count(text=text) == len(
+            sqlite_service.threads.search(text=text)
+        )
+        return {one.id for one in sqlite_service.threads.search(text=text)}
 
     assert found("it") == {"a-1"}
     assert found("100") == {"a-1", "a-2"}
@@ -93,9 +95,9 @@ def test_reindex_writes_titles_again(sqlite_service: Service) -> None:
     with sqlite_service._backend.database.begin() as connection:
         connection.execute(delete(threads))
     with pytest.raises(NotFound):
-        sqlite_service.thread("t")
+        sqlite_service.threads.get("t")
     assert [*sqlite_service.reindex()]
-    assert sqlite_service.thread("t").title == "Hello"
+    assert sqlite_service.threads.get("t").title == "Hello"
 
 
 # Usage

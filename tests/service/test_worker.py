@@ -44,7 +44,7 @@ def echo() -> Any:
 
 
 def status_of(service: Service, thread: str) -> str:
-    return service.thread(thread).status
+    return service.threads.get(thread).status
 
 
 class Gate:
@@ -267,7 +267,7 @@ def test_a_run_that_outlives_the_grace_is_taken_over(
         assert run.result(WAIT)["messages"][-1].text == "Done."
         # What is left of the first attempt writes nothing.
         gate.opened.set()
-        assert len(other.state("t").values["messages"]) == 4
+        assert len(other.threads.state("t").values["messages"]) == 4
     assert run.status == "done"
 
 
@@ -289,7 +289,7 @@ def test_limits_keep_nobody_else_waiting(service: Service) -> None:
     assert take(10) == ["-0", "-1", "-2", "acme-1", "beta-0"]
     assert take(10) == []
     with service._backend.database.begin() as connection:
-        thread = service.thread("acme-0")
+        thread = service.threads.get("acme-0")
         queue.settle(connection, thread.id, str(thread.run), "done")
     assert take(10) == ["acme-2"]
 

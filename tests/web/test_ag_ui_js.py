@@ -66,7 +66,7 @@ def test_a_frontend_action_of_copilotkit(url: str) -> None:
 
 
 def test_a_client_cancels(url: str, service: Service) -> None:
-    (run,) = service.runs(client(url, "cancel"))
+    (run,) = service.threads.runs(client(url, "cancel"))
     end = time.monotonic() + 10
     while run.status in ("queued", "running"):
         assert time.monotonic() < end

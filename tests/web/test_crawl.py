@@ -76,7 +76,7 @@ def some(path: str) -> Any:
 def earlier(desk: Desk) -> Made:
     thread = new_thread()
     wait = desk.waiting(thread)
-    first = [*desk.service.history(thread)][-2].config["configurable"]["checkpoint_id"]
+    first = [*desk.service.threads.history(thread)][-2].config["configurable"]["checkpoint_id"]
     return Made(f"/studio/threads/{thread}?at={first}", [wait])
 
 

@@ -23,10 +23,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 def refunds(desk: Desk, thread: str) -> list[str]:
     """What the refunds of a thread have returned, once its runs have ended."""
-    for run in desk.service.runs(thread):
+    for run in desk.service.threads.runs(thread):
         if run.status != "cancelled":
             run.result(30)
-    messages = desk.service.state(thread).values["messages"]
+    messages = desk.service.threads.state(thread).values["messages"]
     return [one.text for one in messages if one.type == "tool" and one.name == "refund"]
 
 

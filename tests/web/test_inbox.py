@@ -11,9 +11,9 @@ from web.conftest import Desk, NewPage
 
 def results(desk: Desk, thread: str) -> list[str]:
     """What the tools of a thread have returned, once its run has ended."""
-    for run in desk.service.runs(thread):
+    for run in desk.service.threads.runs(thread):
         run.result(30)
-    messages = desk.service.state(thread).values["messages"]
+    messages = desk.service.threads.state(thread).values["messages"]
     return [one.text for one in messages if one.type == "tool" and one.name == "refund"]
 
 

@@ -44,7 +44,7 @@ def _with_workers(url: str, folder: Path) -> Iterator[Service]:
     (folder / "desk_service.py").write_text(SERVICE.format(url=url))
     made = Service(url)
     add_desk(made)
-    made.threads()  # creates the tables before two workers do
+    made.threads.search()  # creates the tables before two workers do
     command = [sys.executable, "-m", "agent_factory.cli", "worker", "desk_service:service"]
     path = os.pathsep.join([str(folder), *sys.path])
     workers = [
@@ -78,7 +78,7 @@ def owner(service: Service, thread: str) -> int:
 
 
 def test_a_worker_dies_while_a_page_watches(service: Service, new_page: NewPage) -> None:
-    service.create_thread("t")
+    service.threads.create("t")
     service.submit("desk", thread="t", message="A very slow parcel is broken.")
     page = new_page("/studio/threads/t")
     expect(page.locator(".message.ai").first).to_contain_text("Let me look.", timeout=30_000)

@@ -22,7 +22,10 @@ def paths(desk: Desk) -> list[str]:
     desk.service.submit("desk", thread="seen-3", message="fail")
     done = desk.waiting("seen-4")
     desk.service.decide(done, "reject", by="ann", message="No.").result(30)
-    at = [one.config["configurable"]["checkpoint_id"] for one in desk.service.history("seen-4")]
+    at = [
+        one.config["configurable"]["checkpoint_id"]
+        for one in desk.service.threads.history("seen-4")
+    ]
     return [
         "/studio",
         "/studio/threads/seen-1",

@@ -48,7 +48,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service,
     folder: Path = tmp_path_factory.mktemp("crowded")
     service = Service(f"sqlite:///{folder}/desk.db")
     service.add("desk", create_agent(ScriptedChatModel([answer] * 10_000)))
-    service.create_thread("first")
+    service.threads.create("first")
     values = {"tenant": "", "agent": "desk", "status": "idle", "epoch": 0, "jobs": 0}
     rows = [
         {
@@ -173,7 +173,7 @@ def test_an_event_reaches_the_page_while_100_runs_work(
 ) -> None:
     """The page shows the answer although none of the others has ended, and asks for nothing."""
     service = crowded[0]
-    service.create_thread("watched")
+    service.threads.create("watched")
     page = new_page("/studio/threads/watched")
     service.start(slots=CROWD + 10)
     with ThreadPoolExecutor(8) as pool:

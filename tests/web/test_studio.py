@@ -120,7 +120,7 @@ def test_a_run_again_from_an_earlier_moment(desk: Desk, thread: str, new_page: N
     page.get_by_role("button", name="Run again from here").click()
     page.wait_for_url(f"**/studio/threads/{thread}")
     expect(page.locator(".message")).to_have_count(2)
-    assert len(desk.service.runs(thread)) == 2
+    assert len(desk.service.threads.runs(thread)) == 2
 
 
 def test_a_cut_connection_comes_back(desk: Desk, thread: str, new_page: NewPage) -> None:
@@ -137,7 +137,7 @@ def test_a_cut_connection_comes_back(desk: Desk, thread: str, new_page: NewPage)
 
 def test_the_list_of_threads(desk: Desk, thread: str, new_page: NewPage) -> None:
     for number in range(60):
-        desk.service.create_thread(f"{thread}-{number:02d}")
+        desk.service.threads.create(f"{thread}-{number:02d}")
     page = new_page(f"/studio?text={thread}")
     expect(page.locator("#threads li a")).to_have_count(51)
     # Rows below the view are taller than they seem, so the end moves away from who jumps to it.
@@ -146,7 +146,7 @@ def test_the_list_of_threads(desk: Desk, thread: str, new_page: NewPage) -> None
     expect(page.locator("#threads li a")).to_have_count(60)
     # Another thread does not take the list away from somebody who reads further down.
     with page.expect_response(lambda response: "/studio/threads?" in response.url):
-        desk.service.create_thread(f"{thread}-60")
+        desk.service.threads.create(f"{thread}-60")
     page.wait_for_timeout(200)
     expect(page.locator("#threads li a")).to_have_count(60)
     page.locator("#threads").evaluate("one => one.scrollTo(0, 0)")

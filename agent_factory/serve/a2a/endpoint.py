@@ -137,9 +137,10 @@ class _Handler(RequestHandler):
 
         def work() -> ListTasksResponse:
             start, thread = int(params.page_token or "0"), params.context_id or None
-            total = self._service.count_runs(thread, **filters)
+            threads = self._service.threads
+            total = threads.count_runs(thread, **filters)
             # A context that does not exist has no tasks; its thread would be NotFound.
-            runs = self._service.runs(thread, **filters, limit=size, offset=start) if total else []
+            runs = threads.runs(thread, **filters, limit=size, offset=start) if total else []
             tasks = [task_of(self._service, request, run) for run in runs]
             end = start + size
             return ListTasksResponse(

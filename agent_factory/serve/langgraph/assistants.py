@@ -111,9 +111,9 @@ class Assistants:
             assistants.delete(id)
             filters: dict[str, Any] = {"tenant": principal.tenant, "metadata": {"assistant_id": id}}
             # No offset: those on the page before do not exist any more.
-            while also_threads and (page := self._service.threads(**filters, limit=_PAGE)):
+            while also_threads and (page := self._service.threads.search(**filters, limit=_PAGE)):
                 for thread in page:
-                    self._service.delete_thread(
+                    self._service.threads.delete(
                         thread.id, by=principal.name, tenant=principal.tenant
                     )
 

@@ -199,11 +199,11 @@ class Commands:
             raise _Refusal(
                 "invalid_argument", "params.interrupt_id or params.responses is missing."
             )
-        info = self._service.thread(thread, tenant=request.state.principal.tenant)
+        info = self._service.threads.get(thread, tenant=request.state.principal.tenant)
         if info.status != "waiting":
             raise _Refusal("no_such_run", "The thread does not wait for an answer.")
         # Without a tenant, which the line above has checked.
-        waiting = [interrupt.id for interrupt in self._service.state(thread).interrupts]
+        waiting = [interrupt.id for interrupt in self._service.threads.state(thread).interrupts]
         for id in respond.answers:
             if id not in waiting:
                 text = f"The thread does not wait for an answer to interrupt {id!r}."
@@ -232,7 +232,7 @@ class Commands:
         subscription = Subscription(frozenset(body.channels), body.namespaces, body.depth)
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
         # For its error: once the stream has begun, no status can say it.
-        await run_in_threadpool(lambda: self._service.thread(thread, tenant=tenant))
+        await run_in_threadpool(lambda: self._service.threads.get(thread, tenant=tenant))
         jobs = ThreadJobs(self._service, thread, tenant)
         return EventSourceResponse(
             _thread_events(jobs, subscription, body.since), ping=PING_SECONDS

@@ -54,7 +54,7 @@ class CronRoutes:
 
         def work(crons: Crons) -> Cron:
             if thread is not None:
-                self._service.thread(thread, tenant=principal.tenant)
+                self._service.threads.get(thread, tenant=principal.tenant)
             assistant = self._assistants.get_assistant(body.assistant_id, principal.tenant)
             return crons.create(
                 body.schedule,

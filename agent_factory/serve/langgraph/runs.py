@@ -124,7 +124,7 @@ class Runs:
         earlier = []
         if body.multitask_strategy == "rollback" and thread is not None:
             with suppress(NotFound):  # it is created with the run
-                runs = self._service.runs(thread, tenant=tenant, limit=1000)
+                runs = self._service.threads.runs(thread, tenant=tenant, limit=1000)
                 earlier = [run for run in runs if run.status not in _ENDED]
                 # A thread that waits is not busy: its run is ended, and its messages stay.
                 if any(run.status == "waiting" for run in earlier):
@@ -138,10 +138,10 @@ class Runs:
             self._service.webhooks.add(run.id, body.webhook)
         # Noted with the thread, so that it is found by the assistant that it has had last.
         with suppress(NotFound):  # somebody has deleted it meanwhile
-            noted = self._service.thread(run.thread_id).metadata.get("assistant_id")
+            noted = self._service.threads.get(run.thread_id).metadata.get("assistant_id")
             # Runs of the agent itself note it only where another one was noted: most need no write.
             if noted != assistant.id and not (noted is None and assistant.is_agent):
-                self._service.change_thread(run.thread_id, metadata={"assistant_id": assistant.id})
+                self._service.threads.change(run.thread_id, metadata={"assistant_id": assistant.id})
         return run
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
@@ -154,7 +154,7 @@ class Runs:
             with suppress(NotFound):
                 # A run that waits goes on in it.
                 if run.status in _ENDED:
-                    self._service.delete_thread(run.thread_id)
+                    self._service.threads.delete(run.thread_id)
 
         await run_in_threadpool(work)
 
@@ -169,7 +169,7 @@ class Runs:
         def work() -> list[dict[str, object]]:
             # Runs in another status are left out after they were read.
             most = limit + offset if status is None else 1000
-            runs = self._service.runs(thread, tenant=tenant, limit=most)
+            runs = self._service.threads.runs(thread, tenant=tenant, limit=most)
             infos = [shown(run) for run in runs]
             page = [info for info in infos if status in (None, info["status"])][offset:][:limit]
             return [selected(info, several(request, "select")) for info in page]
@@ -234,8 +234,12 @@ class Runs:
                 return [run for run in runs if run.status not in _ENDED]
             ids = None if body.thread_id is None else [body.thread_id]
             busy = ("queued", "running", "waiting")  # messages may wait behind a review
-            threads = self._service.threads(tenant=tenant, ids=ids, status=busy, limit=1000)
-            runs = [run for thread in threads for run in self._service.runs(thread.id, limit=1000)]
+            threads = self._service.threads.search(tenant=tenant, ids=ids, status=busy, limit=1000)
+            runs = [
+                run
+                for thread in threads
+                for run in self._service.threads.runs(thread.id, limit=1000)
+            ]
             return [run for run in runs if _STATUS[run.status] in statuses]
 
         await self._cancel(request, await run_in_threadpool(work))

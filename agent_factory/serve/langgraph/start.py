@@ -74,7 +74,7 @@ def start_run(
     )
     if thread is not None and body.if_not_exists == "reject":
         # For its error: `submit` would create the thread.
-        service.thread(thread, tenant=tenant)
+        service.threads.get(thread, tenant=tenant)
     if body.command is not None:
         if thread is None:
             raise HTTPException(422, "A command needs the thread that waits.")
@@ -83,7 +83,7 @@ def start_run(
             return resume(thread, plain_answer(service, thread, tenant, body.command.resume))
         # This cancels the run that waits. Clients read a run as the answer to a command, so
         # another one begins, which has nothing left to do.
-        service.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
+        service.threads.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
         return submit()
     message, waits = None, thread is not None and _waits(service, thread, tenant)
     if body.input is not None:
@@ -143,13 +143,13 @@ def _config(service: Service, agent: str, thread: str | None, body: NewRun) -> R
 
 def _check_command(service: Service, agent: str, thread: str, body: NewRun, tenant: str) -> None:
     """Raise HTTPException if a command is about another agent, or an earlier state."""
-    info = service.thread(thread, tenant=tenant)
+    info = service.threads.get(thread, tenant=tenant)
     if info.agent and info.agent != agent:
         text = f"The thread is one of agent {info.agent!r}, not of {agent!r}."
         raise HTTPException(422, f"{text} Send assistant_id: {info.agent!r}.")
     if body.place is None or not info.agent:
         return
-    newest = service.state(thread, tenant=tenant).config["configurable"]["checkpoint_id"]
+    newest = service.threads.state(thread, tenant=tenant).config["configurable"]["checkpoint_id"]
     if body.place != newest:
         raise HTTPException(
             409,
@@ -219,7 +219,7 @@ def recorded_modes(graph: Graph, body: RunSettings) -> set[str]:
 
 def _waits(service: Service, thread: str, tenant: str) -> bool:
     """Return True if a thread waits for an answer; False if it does not exist."""
-    return bool(service.threads(tenant=tenant, ids=[thread], status="waiting", limit=1))
+    return bool(service.threads.search(tenant=tenant, ids=[thread], status="waiting", limit=1))
 
 
 def _can_go_on(service: Service, thread: str, tenant: str) -> bool:
@@ -228,7 +228,7 @@ def _can_go_on(service: Service, thread: str, tenant: str) -> bool:
     Raises:
         HTTPException: 422 if it waits for an answer.
     """
-    info = next(iter(service.threads(tenant=tenant, ids=[thread], limit=1)), None)
+    info = next(iter(service.threads.search(tenant=tenant, ids=[thread], limit=1)), None)
     if info is None:  # the run would create it
         return False
     if info.status == "waiting":
@@ -238,4 +238,4 @@ def _can_go_on(service: Service, thread: str, tenant: str) -> bool:
                 422, 'The thread waits for an answer. Send command: {"resume": ...}, or an input.'
             )
         return True
-    return bool(info.agent and service.state(thread, tenant=tenant).next)
+    return bool(info.agent and service.threads.state(thread, tenant=tenant).next)

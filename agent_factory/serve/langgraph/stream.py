@@ -199,10 +199,12 @@ async def follow_thread(
         """The newest runs of the thread, if it has changed, the oldest first."""
         nonlocal changed
         # Before the runs are read: what changes meanwhile is seen the next time.
-        since, changed = changed, service.thread(thread, tenant=tenant).updated_at
+        since, changed = changed, service.threads.get(thread, tenant=tenant).updated_at
         if since == changed:
             return []
-        runs = [(run, run.info) for run in service.runs(thread, tenant=tenant, limit=_MOST_RUNS)]
+        runs = [
+            (run, run.info) for run in service.threads.runs(thread, tenant=tenant, limit=_MOST_RUNS)
+        ]
         if since is None and is_new:
             streamed_jobs.update(
                 info.job for _, info in runs if info.job and info.status not in _ACTIVE
@@ -262,11 +264,11 @@ class ThreadJobs:
             NotFound: The thread was deleted.
         """
         # Before the runs are read: what changes meanwhile is seen the next time.
-        changed = self._service.thread(self._thread, tenant=self._tenant).updated_at
+        changed = self._service.threads.get(self._thread, tenant=self._tenant).updated_at
         if changed == self._changed:
             return []
         self._changed = changed
-        runs = self._service.runs(self._thread, tenant=self._tenant, limit=_MOST_RUNS)
+        runs = self._service.threads.runs(self._thread, tenant=self._tenant, limit=_MOST_RUNS)
         by_number = {
             int(info.job.rpartition("/")[2]): run
             for run, info in ((run, run.info) for run in runs)

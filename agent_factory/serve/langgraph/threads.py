@@ -68,14 +68,14 @@ class Threads:
                 )
             if body.thread_id is not None:
                 try:
-                    info = self._service.thread(body.thread_id, tenant=tenant)
+                    info = self._service.threads.get(body.thread_id, tenant=tenant)
                 except NotFound:
                     pass
                 else:
                     if body.if_exists == "raise":
                         raise HTTPException(409, f"The thread {body.thread_id!r} exists.")
                     return self._with_values(info)
-            info = self._service.create_thread(
+            info = self._service.threads.create(
                 body.thread_id, metadata=metadata, tenant=tenant, agent=agent
             )
             if body.supersteps:
@@ -83,9 +83,9 @@ class Threads:
                     self._write(info, body.supersteps, None, principal)
                 except Exception:
                     # The client has no id of it, and would create another one.
-                    self._service.delete_thread(info.id, by=principal.name)
+                    self._service.threads.delete(info.id, by=principal.name)
                     raise
-            return self._with_values(self._service.thread(info.id))
+            return self._with_values(self._service.threads.get(info.id))
 
         return JsonResponse(await run_in_threadpool(work))
 
@@ -119,7 +119,7 @@ class Threads:
 
         def work() -> dict[str, object]:
             metadata, agent = self._noted(body.metadata, tenant)
-            changed = self._service.change_thread(
+            changed = self._service.threads.change(
                 thread, metadata=metadata, tenant=tenant, agent=agent
             )
             return self._with_values(changed)
@@ -134,7 +134,7 @@ class Threads:
         thread, principal = request.path_params["thread"], request.state.principal
 
         def work() -> None:
-            self._service.delete_thread(thread, by=principal.name, tenant=principal.tenant)
+            self._service.threads.delete(thread, by=principal.name, tenant=principal.tenant)
 
         await run_in_threadpool(work)
         return Response(status_code=204)
@@ -144,7 +144,7 @@ class Threads:
         thread, principal = request.path_params["thread"], request.state.principal
 
         def work() -> dict[str, object]:
-            info = self._service.copy_thread(thread, by=principal.name, tenant=principal.tenant)
+            info = self._service.threads.copy(thread, by=principal.name, tenant=principal.tenant)
             return self._with_values(info)
 
         return JsonResponse(await run_in_threadpool(work))
@@ -155,9 +155,9 @@ class Threads:
 
         def work() -> int:
             filters = {"ids": body.thread_ids, "tenant": principal.tenant}
-            threads = self._service.threads(**filters, limit=len(body.thread_ids))
+            threads = self._service.threads.search(**filters, limit=len(body.thread_ids))
             for thread in threads:
-                self._service.delete_thread(thread.id, by=principal.name, tenant=principal.tenant)
+                self._service.threads.delete(thread.id, by=principal.name, tenant=principal.tenant)
             return len(threads)
 
         return JsonResponse({"pruned_count": await run_in_threadpool(work)})
@@ -175,14 +175,14 @@ class Threads:
             filters = self._wanted(request, body)
             # The service has one time for both.
             column: Any = "updated_at" if body.sort_by == "state_updated_at" else body.sort_by
-            page = self._service.threads(
+            page = self._service.threads.search(
                 **filters,
                 sort_by=column,
                 descending=body.sort_order == "desc",
                 limit=body.limit,
                 offset=body.offset,
             )
-            return page, self._service.count_threads(**filters)
+            return page, self._service.threads.count(**filters)
 
         threads, total = await run_in_threadpool(work)
         # A state takes time to read, so only if the client asks for it.
@@ -194,10 +194,10 @@ class Threads:
     async def count(self, request: Request, body: ThreadSearch) -> JsonResponse:
         """Count threads."""
         filters = self._wanted(request, body)
-        return JsonResponse(await run_in_threadpool(lambda: self._service.count_threads(**filters)))
+        return JsonResponse(await run_in_threadpool(lambda: self._service.threads.count(**filters)))
 
     def _wanted(self, request: Request, body: ThreadSearch) -> dict[str, Any]:
-        """Arguments of `Service.threads` for a search."""
+        """Arguments of `Service.threads.search` for a search."""
         metadata, agent = self._noted(body.metadata, request.state.principal.tenant)
         statuses = [ours for ours, theirs in _STATUS.items() if theirs == body.status]
         return {
@@ -270,7 +270,7 @@ class Threads:
             [StateUpdate(cast("dict[str, Any] | None", w.values), w.as_node) for w in step.updates]
             for step in steps
         ]
-        changed = self._service.update_states(
+        changed = self._service.threads.update_states(
             info.id,
             supersteps,
             checkpoint=checkpoint,
@@ -297,7 +297,7 @@ class Threads:
             # Metadata are compared here, so more states may have to be read.
             most = None if body.metadata else body.limit
             # Without a tenant, which `_info` has checked.
-            states = self._service.history(info.id, before=before, limit=most)
+            states = self._service.threads.history(info.id, before=before, limit=most)
             conditions = body.metadata.items()
             fitting = (
                 state for state in states if conditions <= {**(state.metadata or {})}.items()
@@ -309,7 +309,7 @@ class Threads:
 
     def _info(self, request: Request) -> ThreadInfo:
         tenant = request.state.principal.tenant
-        return self._service.thread(request.path_params["thread"], tenant=tenant)
+        return self._service.threads.get(request.path_params["thread"], tenant=tenant)
 
     def _state(
         self, request: Request, checkpoint: str | None, subgraphs: bool, namespace: str = ""
@@ -319,13 +319,13 @@ class Threads:
             config: RunnableConfig = {"configurable": {"thread_id": info.id}}
             return state_shown(StateSnapshot({}, (), config, None, None, None, (), ()))
         options: dict[str, Any] = {"namespace": namespace, "subgraphs": subgraphs}
-        return state_shown(self._service.state(info.id, checkpoint=checkpoint, **options))
+        return state_shown(self._service.threads.state(info.id, checkpoint=checkpoint, **options))
 
     def _with_values(self, info: ThreadInfo) -> dict[str, object]:
         """A thread with its state."""
         if info.agent not in self._service.agents:
             return _shown(info)
-        state = self._service.state(info.id)
+        state = self._service.threads.state(info.id)
         interrupts = {task.id: list(task.interrupts) for task in state.tasks if task.interrupts}
         shown = {**_shown(info), "values": state.values, "interrupts": interrupts}
         # A thread that was only created has no state: then its own time stays.

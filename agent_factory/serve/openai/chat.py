@@ -181,7 +181,7 @@ class Chat:
         reviews = [wait for wait in waits if not is_client_call(wait)]
         # Clients send a message again, to see whether it goes on.
         is_held = reviews and "\n".join(message.text for message in new) in {
-            message.text for message in service.held(thread)
+            message.text for message in service.threads.held(thread)
         }
         if not waits or (new and not is_held):
             notes = {
@@ -400,7 +400,7 @@ class Chat:
         ):
             return
         self.keeps = True  # nothing is left to delete
-        delete = partial(self.service.delete_thread, by=self.principal.name, tenant=tenant)
+        delete = partial(self.service.threads.delete, by=self.principal.name, tenant=tenant)
         await run_in_threadpool(delete, self.thread)
 
     def _is_known(self, messages: Sequence[BaseMessage], waits: Sequence[Wait]) -> bool:

@@ -91,7 +91,7 @@ class InboxPages:
             picture = None if agent is None else picture_of(agent)
             if agent is not None:
                 # As it was when the question came up: the thread may have gone on.
-                state = self._service.state(wait.thread_id, checkpoint=wait.checkpoint_id)
+                state = self._service.threads.state(wait.thread_id, checkpoint=wait.checkpoint_id)
                 messages = state.values.get("messages") or []
                 if picture is not None and state.next:
                     now = picture.nodes.get(state.next[0], "")
@@ -106,7 +106,7 @@ class InboxPages:
                 "entered": drafts or {},  # a message, by the kind of the decision
                 "entries": entries[-EVIDENCE:],
                 "hidden": max(0, len(entries) - EVIDENCE),
-                "thread": self._service.thread(wait.thread_id, tenant=tenant),
+                "thread": self._service.threads.get(wait.thread_id, tenant=tenant),
                 "audit": [deed_of(entry) for entry in audit[:20]],
                 "picture": picture,
                 "now": now,
@@ -196,7 +196,9 @@ class InboxPages:
                 for entry in self._service.inbox(tenant).audit(thread=thread, limit=200)
             ]
             ids = {action.entry.thread_id for action in deeds}
-            threads = self._service.threads(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
+            threads = (
+                self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
+            )
             return {"deeds": deeds, "titles": {thread.id: thread.title for thread in threads}}
 
         values = await run_in_threadpool(work)

@@ -33,7 +33,7 @@ def changes(service: Service, tenant: str) -> EventSourceResponse:
     async def events() -> AsyncIterator[ServerSentEvent]:
         last: object = None
         while True:
-            now = await run_in_threadpool(service.pulse, tenant=tenant)
+            now = await run_in_threadpool(service.threads.pulse, tenant=tenant)
             if now != last:
                 yield ServerSentEvent(to_json(now), event="changed")
             last = now
@@ -67,7 +67,7 @@ class ThreadEvents:
         while True:
             try:
                 thread = await run_in_threadpool(
-                    self._service.thread, self._thread, tenant=self._tenant
+                    self._service.threads.get, self._thread, tenant=self._tenant
                 )
             except NotFound:
                 yield _event("gone", {})
@@ -100,7 +100,7 @@ class ThreadEvents:
                     yield _event("settled", {"status": "cancelled"})
                 after = None
                 thread = await run_in_threadpool(
-                    self._service.thread, self._thread, tenant=self._tenant
+                    self._service.threads.get, self._thread, tenant=self._tenant
                 )
                 # The run has changed the thread meanwhile, and the page knows it already.
                 last = (thread.status, thread.updated_at, thread.run)
@@ -115,7 +115,7 @@ class ThreadEvents:
         if self._picture is None:
             return []
         try:
-            following = self._service.state(self._thread).next
+            following = self._service.threads.state(self._thread).next
         except NotFound:  # it was deleted
             return []
         return [self._picture.nodes[node] for node in following if node in self._picture.nodes]

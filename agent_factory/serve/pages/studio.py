@@ -86,7 +86,9 @@ class StudioPages:
         if filters["status"] not in (None, *STATUSES):
             raise HTTPException(422, f"status must be one of {', '.join(STATUSES)}.")
         offset, tenant = number(request, "offset", 0), request.state.principal.tenant
-        threads = self._service.threads(tenant=tenant, **filters, limit=PAGE + 1, offset=offset)
+        threads = self._service.threads.search(
+            tenant=tenant, **filters, limit=PAGE + 1, offset=offset
+        )
         return {
             "found": threads[:PAGE],
             "more": offset + PAGE if len(threads) > PAGE else None,
@@ -143,7 +145,9 @@ class StudioPages:
         """Values for the page of a thread."""
         info, checkpoint = self._info(request), request.query_params.get("at")
         agent = self._service.agents.get(info.agent)
-        state = None if agent is None else self._service.state(info.id, checkpoint=checkpoint)
+        state = (
+            None if agent is None else self._service.threads.state(info.id, checkpoint=checkpoint)
+        )
         # LangGraph returns an empty state for a checkpoint that does not exist.
         if state is not None and checkpoint is not None and state.created_at is None:
             raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
@@ -162,7 +166,7 @@ class StudioPages:
         held_messages: list[HeldMessage] = []
         waits = [] if checkpoint else inbox.waits(thread=info.id)
         if info.status == "waiting" and not checkpoint:
-            held_messages = self._service.held(info.id, tenant=tenant)
+            held_messages = self._service.threads.held(info.id, tenant=tenant)
         return {
             "thread": info,
             "at": checkpoint,
@@ -177,7 +181,7 @@ class StudioPages:
             "held": held_messages,
             "waiting": None if agent is None else self._service.waiting(info.agent),
             "missing": self._missing(info),
-            "usage": self._service.usage(info.id, tenant=tenant),
+            "usage": self._service.threads.usage(info.id, tenant=tenant),
             "picture": None if agent is None else picture_of(agent),
             "is_at_work": info.status in AT_WORK,
             "agents": self._agents(),
@@ -187,7 +191,9 @@ class StudioPages:
     async def held(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/held`: messages that are held until a decision."""
         info = await run_in_threadpool(self._info, request)
-        messages = await run_in_threadpool(lambda: self._service.held(info.id, tenant=info.tenant))
+        messages = await run_in_threadpool(
+            lambda: self._service.threads.held(info.id, tenant=info.tenant)
+        )
         return page(request, "held.html", held=messages, thread_id=info.id)
 
     @with_error_page
@@ -216,7 +222,7 @@ class StudioPages:
             moments: list[Moment] = []
             path: str | None = None
             # One more than is shown tells whether there is another page.
-            for state in self._service.history(info.id, before=before, limit=PAGE + 1):
+            for state in self._service.threads.history(info.id, before=before, limit=PAGE + 1):
                 id = state.config["configurable"]["checkpoint_id"]
                 is_on_path = not moments or id == path
                 if is_on_path:
@@ -302,4 +308,4 @@ class StudioPages:
 
     def _info(self, request: Request) -> ThreadInfo:
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
-        return self._service.thread(thread, tenant=tenant)
+        return self._service.threads.get(thread, tenant=tenant)

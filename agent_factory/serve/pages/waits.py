@@ -127,7 +127,7 @@ def shown_waits(service: Service, waits: Sequence[Wait], request: Request) -> li
     """Waits of any threads as a list shows them, with the words of the users."""
     ids = {wait.thread_id for wait in waits}
     tenant = request.state.principal.tenant
-    threads = service.threads(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
+    threads = service.threads.search(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
     titles = {thread.id: thread.title or "" for thread in threads}
     return [
         shown_wait(service, wait, request, title=titles.get(wait.thread_id, "")) for wait in waits
@@ -139,7 +139,7 @@ def held_with(service: Service, wait: Wait) -> tuple[HeldMessage, ...]:
     if wait.decided_at is not None:
         return ()
     try:
-        return tuple(service.held(wait.thread_id, tenant=wait.tenant))
+        return tuple(service.threads.held(wait.thread_id, tenant=wait.tenant))
     except NotFound:  # the thread was deleted
         return ()
 

@@ -1,8 +1,10 @@
-"""ThreadService: what a service does with threads, besides running them."""
+"""ServiceThreads: the threads of a service, to create, find, read, change, copy and delete."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast, get_args
 from uuid import uuid4
 
@@ -34,12 +36,25 @@ from agent_factory.service.usage import total
 from agent_factory.state import check_json, check_storable
 
 
-class ThreadService:
-    """The threads of a service: find, read, change, copy and delete them."""
+class ServiceThreads:
+    """The threads of a service: create, find, read, change, copy and delete them.
 
-    _backend: Backend
+    A service has them as `service.threads`.
 
-    def create_thread(
+    >>> from tempfile import mkdtemp
+    >>> from agent_factory.service import Service
+    >>> threads = Service(f"sqlite:///{mkdtemp()}/desk.db").threads
+    >>> created = threads.create("t-1", metadata={"customer": "C-7"})
+    >>> [thread.id for thread in threads.search(metadata={"customer": "C-7"})]
+    ['t-1']
+    >>> threads.get("t-1").metadata
+    {'customer': 'C-7'}
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def create(
         self,
         thread: str | None = None,
         *,
@@ -47,7 +62,7 @@ class ThreadService:
         tenant: str = "",
         agent: str | None = None,
     ) -> ThreadInfo:
-        """Create a thread before its first message; `submit` does it by itself, too.
+        """Create a thread before its first message; `Service.submit` does it by itself, too.
 
         Args:
             thread: Its id; None for a new one. A thread that exists stays as it is.
@@ -70,7 +85,7 @@ class ThreadService:
             )
         return ThreadInfo.of(row)
 
-    def thread(self, thread: str, *, tenant: str | None = None) -> ThreadInfo:
+    def get(self, thread: str, *, tenant: str | None = None) -> ThreadInfo:
         """One thread.
 
         Raises:
@@ -83,7 +98,7 @@ class ThreadService:
             raise NotFound(f"thread {thread!r}", "does not exist.")
         return ThreadInfo.of(row)
 
-    def threads(
+    def search(
         self,
         *,
         tenant: str | None = None,
@@ -123,7 +138,7 @@ class ThreadService:
             rows = connection.execute(query.limit(limit).offset(offset)).all()
         return [ThreadInfo.of(row) for row in rows]
 
-    def count_threads(
+    def count(
         self,
         *,
         tenant: str | None = None,
@@ -133,7 +148,7 @@ class ThreadService:
         metadata: Mapping[str, object] | None = None,
         text: str | None = None,
     ) -> int:
-        """Count the threads that `threads` finds with these arguments and no limit."""
+        """Count the threads that `search` finds with these arguments and no limit."""
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
         check_json("metadata", metadata)
         with self._backend.database.read() as connection:
@@ -141,7 +156,7 @@ class ThreadService:
             query = select(func.count()).select_from(query.subquery())
             return int(connection.execute(query).scalar_one())
 
-    def change_thread(
+    def change(
         self,
         thread: str,
         *,
@@ -167,7 +182,7 @@ class ThreadService:
         check_json("metadata", dict(metadata))
         return change_metadata(self._backend, thread, metadata, tenant, agent)
 
-    def delete_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
+    def delete(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
         """Delete a thread as a whole. A run that works on it is ended.
 
         Args:
@@ -179,6 +194,20 @@ class ThreadService:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
         delete_thread(self._backend, thread, tenant, by)
+
+    def copy(self, thread: str, *, by: str = "api", tenant: str | None = None) -> ThreadInfo:
+        """Copy a thread that no run works on, with its history and with what it waits for.
+
+        Args:
+            thread: The thread.
+            by: Who copies it, for the audit.
+            tenant: The tenant of the one who copies.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+            ThreadBusy: A run works on the thread, or is queued for it.
+        """
+        return copy_thread(self._backend, thread, str(uuid4()), tenant, by)
 
     def runs(
         self,
@@ -205,7 +234,7 @@ class ThreadService:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
         if thread is not None:
-            self.thread(thread, tenant=tenant)
+            self.get(thread, tenant=tenant)
         query = select(runs.c.run_id, runs.c.thread_id)
         query = query.where(*_run_filters(thread, tenant, agent, status))
         query = query.order_by(runs.c.seq.desc()).limit(limit).offset(offset)
@@ -245,7 +274,7 @@ class ThreadService:
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
-        self.thread(thread, tenant=tenant)
+        self.get(thread, tenant=tenant)
         of_runs = select(runs.c.usage).where(runs.c.thread_id == thread)
         with self._backend.database.read() as connection:
             usages = connection.execute(of_runs).scalars().all()
@@ -298,6 +327,10 @@ class ThreadService:
         if nodes not in agent.public.graphs:
             raise NotFound(f"namespace {namespace!r}", "is not one of this thread's agents.")
         return agent.public.of_snapshot(graph.get_state(place, subgraphs=subgraphs), nodes)
+
+    async def astate(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
+        """Async variant of `state`."""
+        return await asyncio.to_thread(partial(self.state, thread, tenant=tenant))
 
     def history(
         self,
@@ -385,20 +418,6 @@ class ThreadService:
             for write in writes:
                 check_storable(f"supersteps[{number}].values", write.values)
         return change_state(self._backend, thread, supersteps, checkpoint, tenant, by)
-
-    def copy_thread(self, thread: str, *, by: str = "api", tenant: str | None = None) -> ThreadInfo:
-        """Copy a thread that no run works on, with its history and with what it waits for.
-
-        Args:
-            thread: The thread.
-            by: Who copies it, for the audit.
-            tenant: The tenant of the one who copies.
-
-        Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
-            ThreadBusy: A run works on the thread, or is queued for it.
-        """
-        return copy_thread(self._backend, thread, str(uuid4()), tenant, by)
 
 
 def _run_filters(
