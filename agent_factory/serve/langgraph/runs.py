@@ -36,6 +36,7 @@ from agent_factory.service import (
     RunCancelled,
     RunFailed,
     Service,
+    ThreadInfo,
     Wait,
     Webhook,
     assistant_id,
@@ -129,7 +130,9 @@ class Runs:
                 # A thread that waits is not busy: its run is ended, and its messages stay.
                 if any(run.status == "waiting" for run in earlier):
                     earlier = []
-        run = start_run(self._service, assistant.agent, thread, body, principal, may_decide)
+        # Read once, for all that depends on it.
+        info = self._thread(thread, tenant, body)
+        run = start_run(self._service, assistant.agent, thread, info, body, principal, may_decide)
         for other in earlier:
             # As on LangGraph's own server: what was rolled back is not listed.
             if other.id != run.id and other.status == "cancelled":
@@ -137,12 +140,27 @@ class Runs:
         if body.webhook is not None:
             self._service.webhooks.add(run.id, body.webhook)
         # Noted with the thread, so that it is found by the assistant that it has had last.
-        with suppress(NotFound):  # somebody has deleted it meanwhile
-            noted = self._service.threads.get(run.thread_id).metadata.get("assistant_id")
-            # Runs of the agent itself note it only where another one was noted: most need no write.
-            if noted != assistant.id and not (noted is None and assistant.is_agent):
+        noted = None if info is None else info.metadata.get("assistant_id")
+        # Runs of the agent itself note it only where another one was noted: most need no write.
+        if noted != assistant.id and not (noted is None and assistant.is_agent):
+            with suppress(NotFound):  # somebody has deleted it meanwhile
                 self._service.threads.change(run.thread_id, metadata={"assistant_id": assistant.id})
         return run
+
+    def _thread(self, thread: str | None, tenant: str, body: NewRun) -> ThreadInfo | None:
+        """The thread of a new run; None if the run creates it.
+
+        Raises:
+            NotFound: There is no such thread, and the run needs one that exists.
+        """
+        if thread is None:
+            return None
+        try:
+            return self._service.threads.get(thread, tenant=tenant)
+        except NotFound:
+            if body.if_not_exists == "reject" or body.command is not None:
+                raise
+            return None
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
         """Delete the thread that was made for one run, once that has ended."""

@@ -19,7 +19,7 @@ from agent_factory.serve.langgraph.agent_inbox import plain_answer
 from agent_factory.serve.langgraph.requests import NewRun, RunSettings
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
-from agent_factory.service import Run, Service, ThreadBusy, Wait
+from agent_factory.service import Run, Service, ThreadBusy, ThreadInfo, Wait
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.types import Graph
 from agent_factory.upstream import is_resumed
@@ -38,11 +38,21 @@ def start_run(
     service: Service,
     agent: str,
     thread: str | None,
+    info: ThreadInfo | None,
     body: NewRun,
     principal: Principal,
     may_decide: Callable[[Wait], bool] | None,
 ) -> Run:
     """Submit what a body says, or carry its command out.
+
+    Args:
+        service: The service.
+        agent: The agent.
+        thread: The thread; None for a new one.
+        info: The thread as it is; None if it does not exist.
+        body: What is asked for.
+        principal: Who asks.
+        may_decide: Says whether they may decide about a wait; None if about each.
 
     Raises:
         HTTPException: 422 if the body has nothing to do, or not what the thread waits for. 409 if
@@ -72,27 +82,24 @@ def start_run(
         metadata=body.metadata,
         by=principal.name,
     )
-    if thread is not None and body.if_not_exists == "reject":
-        # For its error: `submit` would create the thread.
-        service.threads.get(thread, tenant=tenant)
     if body.command is not None:
-        if thread is None:
+        if thread is None or info is None:
             raise HTTPException(422, "A command needs the thread that waits.")
-        _check_command(service, agent, thread, body, tenant)
+        _check_command(service, agent, info, body)
         if body.command.goto is None:
             return resume(thread, plain_answer(service, thread, tenant, body.command.resume))
         # This cancels the run that waits. Clients read a run as the answer to a command, so
         # another one begins, which has nothing left to do.
         service.threads.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
         return submit()
-    message, waits = None, thread is not None and _waits(service, thread, tenant)
+    message, waits = None, info is not None and info.status == "waiting"
     if body.input is not None:
         message = checked_input(service.agents[agent], agent, body.input, waits=waits)
     elif body.place is None:
-        if thread is None or not _can_go_on(service, thread, tenant):
+        if info is None or not _can_go_on(service, info):
             raise HTTPException(422, f"input is missing. {_EXAMPLE}")
         if waits:
-            return resume(thread, None)
+            return resume(info.id, None)
     with _explained():
         return submit(
             message=message,
@@ -141,15 +148,14 @@ def _config(service: Service, agent: str, thread: str | None, body: NewRun) -> R
     return service.client_config(agent, body.settings)
 
 
-def _check_command(service: Service, agent: str, thread: str, body: NewRun, tenant: str) -> None:
+def _check_command(service: Service, agent: str, thread: ThreadInfo, body: NewRun) -> None:
     """Raise HTTPException if a command is about another agent, or an earlier state."""
-    info = service.threads.get(thread, tenant=tenant)
-    if info.agent and info.agent != agent:
-        text = f"The thread is one of agent {info.agent!r}, not of {agent!r}."
-        raise HTTPException(422, f"{text} Send assistant_id: {info.agent!r}.")
-    if body.place is None or not info.agent:
+    if thread.agent and thread.agent != agent:
+        text = f"The thread is one of agent {thread.agent!r}, not of {agent!r}."
+        raise HTTPException(422, f"{text} Send assistant_id: {thread.agent!r}.")
+    if body.place is None or not thread.agent:
         return
-    newest = service.threads.state(thread, tenant=tenant).config["configurable"]["checkpoint_id"]
+    newest = service.threads.state(thread.id).config["configurable"]["checkpoint_id"]
     if body.place != newest:
         raise HTTPException(
             409,
@@ -217,25 +223,17 @@ def recorded_modes(graph: Graph, body: RunSettings) -> set[str]:
     return modes
 
 
-def _waits(service: Service, thread: str, tenant: str) -> bool:
-    """Return True if a thread waits for an answer; False if it does not exist."""
-    return bool(service.threads.search(tenant=tenant, ids=[thread], status="waiting", limit=1))
-
-
-def _can_go_on(service: Service, thread: str, tenant: str) -> bool:
+def _can_go_on(service: Service, thread: ThreadInfo) -> bool:
     """Return True if a thread goes on without a message: it has failed, or is paused at a node.
 
     Raises:
         HTTPException: 422 if it waits for an answer.
     """
-    info = next(iter(service.threads.search(tenant=tenant, ids=[thread], limit=1)), None)
-    if info is None:  # the run would create it
-        return False
-    if info.status == "waiting":
-        waits = service.inbox(tenant).waits(thread=thread, limit=1000)
+    if thread.status == "waiting":
+        waits = service.inbox(thread.tenant).waits(thread=thread.id, limit=1000)
         if any(wait.kind not in ("pause", "result") for wait in waits):
             raise HTTPException(
                 422, 'The thread waits for an answer. Send command: {"resume": ...}, or an input.'
             )
         return True
-    return bool(info.agent and service.threads.state(thread, tenant=tenant).next)
+    return bool(thread.agent and service.threads.state(thread.id).next)

@@ -85,7 +85,8 @@ class Threads:
                     # The client has no id of it, and would create another one.
                     self._service.threads.delete(info.id, by=principal.name)
                     raise
-            return self._with_values(self._service.threads.get(info.id))
+                info = self._service.threads.get(info.id)
+            return self._with_values(info)
 
         return JsonResponse(await run_in_threadpool(work))
 
