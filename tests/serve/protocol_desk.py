@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
+from uuid import uuid4
 
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.ui import push_ui_message, ui_message_reducer
 
-from agent_factory import ToolRuntime, create_agent
+from agent_factory import AgentState, ToolRuntime, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
@@ -19,6 +22,28 @@ from serve.langgraph_desk import caller, echo, pay, running_service
 def lend(euros: int) -> str:
     """Lend money."""
     raise ValueError("no money")
+
+
+class Gallery(AgentState[Any], total=False):
+    """State with components for a page, and what the page says of them."""
+
+    ui: Annotated[list[Any], ui_message_reducer]
+    context: dict[str, Any]
+
+
+def draw(title: str, runtime: ToolRuntime[Any, Any]) -> str:
+    """Show a picture on the page."""
+    message = runtime.state["messages"][-1]
+    picture = push_ui_message("picture", {"title": title}, message=message)
+    push_ui_message("picture", {"done": True}, id=picture["id"], message=message, merge=True)
+    return f"Drawn for {runtime.state.get('context', {}).get('place', 'nobody')}."
+
+
+def two_calls(messages: list[BaseMessage]) -> AIMessage:
+    if isinstance(messages[-1], ToolMessage):
+        return AIMessage("Done.")
+    pays = [{"name": "pay", "args": {"euros": n}, "id": uuid4().hex} for n in (5, 7)]
+    return AIMessage("", tool_calls=pays)
 
 
 def graph_around(agent: Any) -> Any:
@@ -53,4 +78,8 @@ def protocol_service(url: str) -> Iterator[Service]:
         service.add("outer", graph_around(payer()))
         echoes = create_agent(ScriptedChatModel([echo] * 1000), name="echoes")
         service.add("outer_echo", graph_around(echoes))
+        twice = ScriptedChatModel([two_calls] * 1000)
+        service.add("twice", create_agent(twice, [pay], middleware=asks, **options))
+        artist = caller("draw", title="Sea")
+        service.add("artist", create_agent(artist, [draw], state_schema=Gallery, **options))
         yield service

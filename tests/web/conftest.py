@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from serve.protocol_desk import protocol_service
 
 from agent_factory.service import Service
 from servers import served
@@ -56,17 +57,29 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def desk(
+def database(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Desk]:
-    """A desk on SQLite, and one on Postgres."""
-    folder = tmp_path_factory.mktemp("desk")
+) -> Iterator[str]:
+    """The URL of a new database, on SQLite and on Postgres."""
+    folder = tmp_path_factory.mktemp("database")
     if request.param == "sqlite":
-        with open_desk(f"sqlite:///{folder}/desk.db") as made:
-            yield made
-    else:
-        with new_server(folder) as server, open_desk(new_postgres(server)) as made:
-            yield made
+        yield f"sqlite:///{folder}/desk.db"
+        return
+    with new_server(folder) as server:
+        yield new_postgres(server)
+
+
+@pytest.fixture(scope="module")
+def desk(database: str) -> Iterator[Desk]:
+    with open_desk(database) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def protocol_url(database: str) -> Iterator[str]:
+    """A server whose service runs the agents of `protocol_desk`."""
+    with protocol_service(database) as service, served(service) as url:
+        yield url
 
 
 @contextmanager

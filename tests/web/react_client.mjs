@@ -1,54 +1,15 @@
 // What a page does with the newest useStream of LangChain for React: node react_client.mjs URL CASE
 import assert from "node:assert/strict";
-import { isDeepStrictEqual } from "node:util";
-import { JSDOM } from "jsdom";
+import { useChannel, useMessageMetadata, useMessages, useStream, useToolCalls } from "@langchain/react";
+import { human, name, open as openPage, texts, url } from "./page.mjs";
 
-const [url, name] = process.argv.slice(2);
-const { window } = new JSDOM("<main></main>", { url });
-for (const each of ["document", "navigator"]) {
-  Object.defineProperty(globalThis, each, { value: window[each], configurable: true });
-}
-globalThis.window = window;
-
-const { createElement } = await import("react");
-const { createRoot } = await import("react-dom/client");
-const { useChannel, useMessageMetadata, useMessages, useStream, useToolCalls, useValues } = await import(
-  "@langchain/react"
-);
-
-const human = (content) => ({ messages: [{ type: "human", content }] });
-const texts = (messages) => messages.map((message) => message.text);
 const approve = { decisions: [{ type: "approve" }] };
 
-// A component that shows a conversation; `page.stream` is what its last render had.
-async function open(assistantId, options = {}, more = () => ({})) {
-  const page = {};
-  const Chat = () => {
-    page.stream = useStream({ assistantId, apiUrl: url, apiKey: null, ...options });
-    page.more = more(page.stream);
-    return createElement("ol", null, page.stream.messages.map((message) =>
-      createElement("li", { key: message.id }, message.text)));
-  };
-  const main = document.createElement("main");
-  const root = createRoot(main);
-  root.render(createElement(Chat));
-  page.shown = () => [...main.querySelectorAll("li")].map((item) => item.textContent);
-  page.close = () => root.unmount();
-  page.until = async (condition) => {
-    const end = Date.now() + 20_000;
-    while (!(page.stream && condition(page.stream, page.more))) {
-      const { stream, more } = page;
-      const seen = JSON.stringify({ texts: texts(stream?.messages ?? []), isLoading: stream?.isLoading,
-        interrupts: stream?.interrupts, error: String(stream?.error), more });
-      assert.ok(Date.now() < end, `not in 20 s: ${condition}; seen: ${seen}`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  };
-  // The hook reads the ends of runs and what they say from two connections.
-  page.shows = (expected) => page.until(() => isDeepStrictEqual(page.shown(), expected));
-  await page.until((stream) => !stream.isThreadLoading);
-  return page;
-}
+const open = (assistantId, options = {}, more = () => ({})) =>
+  openPage(() => {
+    const stream = useStream({ assistantId, apiUrl: url, apiKey: null, ...options });
+    return { stream, more: more(stream) };
+  });
 
 const cases = {
   async chat() {

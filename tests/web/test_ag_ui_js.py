@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from serve.agents import chat_service
 
 from agent_factory.service import Service
 from servers import served
+from web.javascript import run
 
-SCRIPT = Path(__file__).with_name("ag_ui_client.mjs")
+SCRIPT = "ag_ui_client.mjs"
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +29,7 @@ def url(service: Service) -> Iterator[str]:
 
 def client(url: str, flow: str) -> str:
     """What the client prints in a flow."""
-    done = subprocess.run(
-        ["node", SCRIPT, url, flow], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = run(SCRIPT, url, flow)
     # It warns of whatever in the stream does not follow the protocol.
     assert done.stderr == ""
     return done.stdout.strip()
@@ -51,24 +47,17 @@ def test_a_flow(url: str, flow: str) -> None:
 
 
 def test_errors_are_reported(url: str) -> None:
-    done = subprocess.run(
-        ["node", SCRIPT, url, "error"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr  # the client writes errors to stderr, too
+    run(SCRIPT, url, "error")  # the client writes errors to stderr, too
 
 
 def test_a_frontend_action_of_copilotkit(url: str) -> None:
-    script = SCRIPT.with_name("copilotkit.mjs")
-    done = subprocess.run(
-        ["node", script, url], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    run("copilotkit.mjs", url)
 
 
 def test_a_client_cancels(url: str, service: Service) -> None:
-    (run,) = service.threads.runs(client(url, "cancel"))
+    (cancelled,) = service.threads.runs(client(url, "cancel"))
     end = time.monotonic() + 10
-    while run.status in ("queued", "running"):
+    while cancelled.status in ("queued", "running"):
         assert time.monotonic() < end
         time.sleep(0.02)
-    assert run.status == "cancelled"
+    assert cancelled.status == "cancelled"
