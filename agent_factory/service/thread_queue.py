@@ -42,6 +42,9 @@ _MINUTE = 60.0
 
 # SQLAlchemy takes longer to build a statement than SQLite to carry it out: built once.
 _LOCKED = select(threads).where(threads.c.thread_id == bindparam("id")).with_for_update()
+_UNLOCKED = (
+    select(threads).where(threads.c.thread_id == bindparam("id")).with_for_update(skip_locked=True)
+)
 _QUEUED_RUN = (
     update(runs)
     .where(runs.c.run_id == bindparam("id"))
@@ -120,9 +123,18 @@ _END = (
 )
 
 
-def lock_thread(connection: Connection, thread_id: str) -> Row[Any] | None:
-    """The row of a thread, which stays as it is until the transaction ends."""
-    return connection.execute(_LOCKED, {"id": thread_id}).first()
+def lock_thread(
+    connection: Connection, thread_id: str, *, skip_locked: bool = False
+) -> Row[Any] | None:
+    """The row of a thread, which stays as it is until the transaction ends.
+
+    Args:
+        connection: The transaction.
+        thread_id: The thread.
+        skip_locked: Whether a row that another transaction has locked is None, as one that does
+            not exist, and not waited for.
+    """
+    return connection.execute(_UNLOCKED if skip_locked else _LOCKED, {"id": thread_id}).first()
 
 
 @dataclass(frozen=True, slots=True)

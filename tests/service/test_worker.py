@@ -14,10 +14,11 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from sqlalchemy import event, insert, select, update
 
-from agent_factory import AgentMiddleware, create_agent
+from agent_factory import AgentMiddleware, client_tool, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.service import RunFailed, Service
 from agent_factory.service import worker as worker_module
@@ -156,6 +157,32 @@ def test_a_process_that_was_stopped_in_a_transaction_keeps_no_others_from_a_take
             looking.look_after()
             assert status_of(service, "free") == "queued"
         looking.look_after()
+        assert [status_of(service, name) for name in ("locked", "free")] == ["queued"] * 2
+
+
+@pytest.mark.long
+def test_a_locked_thread_keeps_no_other_deadline_from_passing(
+    postgres_url: str, until: Until
+) -> None:
+    """A process that was stopped in a transaction holds it. The next look decides about it."""
+    call = {"name": "ask", "args": {}, "id": "c1"}
+    model, tool = ScriptedChatModel([[call]] * 2), client_tool("ask", "Ask.")
+    agent = create_agent(model, [tool], checkpointer=InMemorySaver())
+    with closing(Service(postgres_url)) as service:
+        service.add("hasty", agent, review_within=0.001)
+        for thread in ("locked", "free"):
+            service.submit("hasty", thread=thread, message="Hi")
+        worker = Worker(service._backend, lambda: None, slots=2)
+        worker.enter()
+        worker.take_due()
+        until(lambda: len(service.threads(status="waiting")) == 2)
+        with service._backend.database.begin() as stopped:
+            locked = threads.c.thread_id == "locked"
+            stopped.execute(select(1).where(locked).with_for_update())
+            worker.look_after()
+            names = ("locked", "free")
+            assert [status_of(service, name) for name in names] == ["waiting", "queued"]
+        worker.look_after()
         assert [status_of(service, name) for name in ("locked", "free")] == ["queued"] * 2
 
 
