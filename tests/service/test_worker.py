@@ -22,7 +22,9 @@ from agent_factory import AgentMiddleware, client_tool, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.service import RunFailed, Service
 from agent_factory.service import worker as worker_module
+from agent_factory.service.errors import LeaseLost
 from agent_factory.service.inbox import Inbox
+from agent_factory.service.runner import Runner
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.tables import threads, workers
 from agent_factory.service.thread_queue import ThreadQueue
@@ -71,6 +73,51 @@ def gate() -> Iterator[Gate]:
     made = Gate()
     yield made
     made.opened.set()
+
+
+# A thread that comes back to the same worker
+
+
+@pytest.mark.parametrize("how", ["given back", "cancelled"])
+def test_an_earlier_attempt_does_not_end_what_the_same_worker_runs_now(
+    service: Service, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The earlier one fails before it writes to the thread, as where a database was away."""
+    backend = service._backend
+    queue, runner = backend.queue, Runner(backend, lambda: "w")
+    service.add("echo", echo())
+    first = service.submit("echo", thread="t", message="Hi")
+    (earlier,) = queue.claim("w", ["echo"], 1)
+    if how == "given back":
+        queue.give_back("w")
+    else:
+        first.cancel()
+        service.submit("echo", thread="t", message="Again")
+    (later,) = queue.claim("w", ["echo"], 1)
+    with pytest.raises(LeaseLost):
+        queue.claim_again(earlier)
+    agent = backend.agents.pop("echo")
+    runner.run(earlier)
+    assert "'echo'" in caplog.text
+    assert first.status == ("running" if how == "given back" else "cancelled")
+    backend.agents["echo"] = agent
+    runner.run(later)
+    assert [run.status for run in service.runs("t")].count("done") == 1
+    assert status_of(service, "t") == "idle"
+
+
+def test_an_attempt_goes_on_under_a_lease_whose_commit_had_no_answer(service: Service) -> None:
+    queue = service._backend.queue
+    service.add("echo", echo())
+    service.submit("echo", thread="t", message="Hi")
+    (claim,) = queue.claim("w", ["echo"], 1)
+    # Twice with the same claim: what the first has written was not seen.
+    again = [queue.claim_again(claim) for _ in range(2)]
+    assert [item.lease.epoch for item in again] == [claim.lease.epoch + 1] * 2
+    Runner(service._backend, lambda: "w").run(claim)
+    assert status_of(service, "t") == "running"  # its lease is lost
+    Runner(service._backend, lambda: "w").run(again[1])
+    assert status_of(service, "t") == "idle"
 
 
 # Signs of life
