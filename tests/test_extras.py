@@ -10,6 +10,7 @@ import tomllib
 from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from packaging.requirements import Requirement
@@ -40,14 +41,17 @@ def outcomes(extras: tuple[str, ...], code: list[str]) -> list[str]:
             needed = Requirement(text)
             waiting += needed.extras if needed.name == PROJECT["name"] else ()
             needs += [] if needed.name == PROJECT["name"] else [text]
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "installed.py")],
-        input=json.dumps({"requirements": needs, "code": code}),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=100,
-    )
+    # In a folder that goes away: some of the code makes a database.
+    with TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "tests" / "installed.py")],
+            input=json.dumps({"requirements": needs, "code": code}),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=100,
+        )
     errors: list[str] = json.loads(done.stdout.splitlines()[-1])
     return errors
 
@@ -134,6 +138,7 @@ def test_without_an_extra_what_needs_it_says_so(installed: tuple[str, ...]) -> N
         assert f"the extra `{extra}` of agent-factory" in text, (code, error)
         assert install(extra) in text, (code, error)
         assert "No module named" not in text, (code, error)
+    assert not (ROOT / "none.db").exists()
 
 
 def test_public_names_of_other_packages_need_no_extra() -> None:

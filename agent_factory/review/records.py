@@ -45,7 +45,10 @@ MARKS = RECORDS | {
 So are all that begin with "lc_", such as "lc_source".
 """
 
-_MARKED = ("response_metadata", "additional_kwargs")
+CLIENT_REQUEST = frozenset({"client_response_format", "client_tool_choice", "client_tools"})
+"""Keys of an artifact by which ClientToolsMiddleware knows what a client asks for."""
+
+_MARKED = ("response_metadata", "additional_kwargs", "artifact")
 
 _TYPES = ("human", "user", "ai", "assistant", "system", "developer", "tool", "function")
 """Types of messages in dicts."""
@@ -178,10 +181,11 @@ def without_marks(value: object) -> Any:
     [{'role': 'ai', 'response_metadata': {'model': 'm'}}]
     """
     if isinstance(value, BaseMessage):
+        parts = {name: getattr(value, name, None) for name in _MARKED}
         update = {
             name: bare
-            for name in _MARKED
-            if len(bare := _unmarked(getattr(value, name))) < len(getattr(value, name))
+            for name, part in parts.items()
+            if (bare := _unmarked(part, name)) is not part
         }
         return value.model_copy(update=update) if update else value
     if isinstance(value, Overwrite):
@@ -192,19 +196,21 @@ def without_marks(value: object) -> Any:
         return value
     parts = {key: without_marks(part) for key, part in value.items()}
     for name in _MARKED:
-        if isinstance(part := parts.get(name), dict):
-            parts[name] = _unmarked(part)
+        if name in parts:
+            parts[name] = _unmarked(parts[name], name)
     # LangChain takes the other keys of a message in a dict for its additional_kwargs.
     is_message = "content" in parts and ("role" in parts or parts.get("type") in _TYPES)
-    return _unmarked(parts) if is_message else parts
+    return _unmarked(parts, "additional_kwargs") if is_message else parts
 
 
-def _unmarked(parts: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: part
-        for key, part in parts.items()
-        if key not in MARKS and not str(key).startswith("lc_")
-    }
+def _unmarked(part: object, name: str) -> Any:
+    """A part of a message without marks; the part itself if it has none."""
+    if not isinstance(part, Mapping):
+        return part
+    # An artifact belongs to its tool, except for what a client asks for.
+    marks, prefix = (CLIENT_REQUEST, ()) if name == "artifact" else (MARKS, "lc_")
+    bare = {k: v for k, v in part.items() if k not in marks and not str(k).startswith(prefix)}
+    return bare if len(bare) < len(part) else part
 
 
 def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:

@@ -459,21 +459,27 @@ class Inbox:
         self._queue.record(connection, row, by, decision["type"], detail)
 
     def expire(self, late: Mapping[str, float], *, most: int = 1000) -> int:
-        """Decide about waits whose deadline has passed; return how many there were.
+        """Decide about waits whose deadline has passed; return how many were decided.
+
+        A wait whose thread is locked comes later, as in `ThreadQueue.take_over`.
 
         Args:
             late: Seconds that an escalated wait gets, by agent.
             most: How many are decided at most: each of them is a transaction.
         """
-        query = select(waits.c.wait_id).where(
+        query = select(waits.c.wait_id, waits.c.thread_id).where(
             waits.c.decided_at.is_(None), waits.c.deadline < self._database.now
         )
         with self._database.read() as connection:
-            ids = connection.execute(query.limit(most)).scalars().all()
-        for wait_id in ids:
+            places = connection.execute(query.limit(most)).all()
+        number = 0
+        for wait_id, thread_id in places:
             with self._database.begin() as connection:
-                # Without a name: a claim does not keep a deadline from passing.
-                row = self._lock(connection, wait_id, None)
+                if lock_thread(connection, thread_id, skip_locked=True) is None:
+                    continue
+                number += 1
+                # Claims are not looked at: one does not keep a deadline from passing.
+                row = self._find(connection, wait_id)
                 if row.decided_at is not None:
                     continue
                 if row.late == "escalate":
@@ -508,7 +514,7 @@ class Inbox:
                     self._write(connection, row, judgement, SYSTEM, "deadline")
                 else:  # the run was stopped where no call waits: it can go on, or end
                     self._queue.end_run(connection, row, SYSTEM)
-        return len(ids)
+        return number
 
     def audit(self, *, thread: str | None = None, limit: int = 100) -> list[AuditEntry]:
         """Entries of the audit, the newest first.
@@ -563,13 +569,13 @@ class Inbox:
             raise NotFound(f"wait {wait_id!r}", "does not exist.", "inbox().waits() shows all.")
         return row
 
-    def _lock(self, connection: Connection, wait_id: str, by: str | None) -> Row[Any]:
+    def _lock(self, connection: Connection, wait_id: str, by: str) -> Row[Any]:
         """The row of a wait, with its thread locked; ClaimedByOther if `by` may not decide."""
         lock_thread(connection, self._find(connection, wait_id).thread_id)
         # Again: the wait may have been decided until the thread was locked.
         row = self._find(connection, wait_id)
         # A decided wait passes, so that the caller says by whom it was decided.
-        if by is None or row.claimed_by in (None, by) or row.decided_at is not None:
+        if row.claimed_by in (None, by) or row.decided_at is not None:
             return row
         query = select(waits.c.wait_id).where(
             waits.c.wait_id == wait_id, waits.c.claimed_until > self._database.now

@@ -52,6 +52,15 @@ class Lease:
     thread_id: str
     epoch: int
 
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """Epochs of a thread that still runs the job of this lease.
+
+        At the second one, the holder has taken the lease again, and the commit had no answer.
+        Between two claims of a job, the epoch is raised twice: when it is given back, and then.
+        """
+        return self.epoch, self.epoch + 1
+
     def check(self, connection: Connection) -> None:
         """Raise LeaseLost if the lease is lost; if not, it is kept until the transaction ends."""
         question = _QUERIES[connection.dialect.name]

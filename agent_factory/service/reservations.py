@@ -34,13 +34,23 @@ def end_reservation(connection: Connection, id: str) -> Mapping[str, object]:
     return {f"{name}_held": row.get(name, 0) for name in AMOUNTS}
 
 
-def expire_reservations(database: Database) -> int:
+_UNLOCKED = (
+    select(reservations.c.id)
+    .join(ledger, (ledger.c.scope == reservations.c.scope) & (ledger.c.per == reservations.c.per))
+    .where(reservations.c.id == bindparam("id"))
+    .with_for_update(skip_locked=True)
+)
+
+
+def expire_reservations(database: Database, *, skip_locked: bool = False) -> int:
     """Give back what calls have reserved whose worker is dead, or that have taken too long.
 
     A call that ends later all the same records its cost.
 
     Args:
         database: The database of a service, or of ledgers.
+        skip_locked: Whether those are left out that another transaction has locked, and not waited
+            for.
 
     Returns:
         How many reservations were given back.
@@ -52,10 +62,14 @@ def expire_reservations(database: Database) -> int:
     query = select(reservations).where(or_(reservations.c.expires <= database.now, is_orphan))
     with database.read() as connection:
         rows = connection.execute(query).all()
+    number = 0
     for row in rows:
         # One transaction each: two processes that do this at once wait for each other only once.
         with database.begin() as connection:
+            if skip_locked and connection.execute(_UNLOCKED, {"id": row.id}).first() is None:
+                continue
+            number += 1
             amounts = end_reservation(connection, row.id)
             place = {"at_scope": row.scope, "at_per": row.per}
             connection.execute(_GIVEN_BACK, {**place, **amounts})
-    return len(rows)
+    return number

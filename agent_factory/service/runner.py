@@ -114,23 +114,24 @@ class Runner:
     def _outcome(self, claim: Claim) -> Steps[str]:
         """Carry out a job, and write what became of it, whatever that is."""
         run, usage = claim.run, UsageHandler()
+        claims = [claim]  # the last one has the lease
         try:
             work = claim.work()
             assert work is not None  # only the rows of runs may be empty
-            return (yield from self._repeated(partial(self._attempt, claim, work, usage)))
+            return (yield from self._repeated(partial(self._attempt, claims, work, usage)))
         except LeaseLost:
             raise
         except (MissingNode, ReviewError) as error:
             logger.exception("Thread %s cannot continue.", run.thread_id)
-            write = partial(self._fail, claim, storable_text(str(error)), usage)
+            write = partial(self._fail, claims[-1], storable_text(str(error)), usage)
             if run.decision is not None:
                 what = "stranded" if isinstance(error, MissingNode) else "refused"
-                write = partial(self._take_back, what, claim, storable_text(str(error)))
+                write = partial(self._take_back, what, claims[-1], storable_text(str(error)))
         except (Exception, DatabaseLost) as error:
             # DatabaseLost is a BaseException, so that no middleware catches it.
             logger.exception("Run %s of thread %s failed.", run.run_id, run.thread_id)
             text = storable_text(f"{type(error).__name__}: {error}")
-            write = partial(self._fail, claim, text, usage)
+            write = partial(self._fail, claims[-1], text, usage)
         # Without this, the thread would take no other message: as long as it takes.
         return (yield from self._repeated(write, math.inf))
 
@@ -147,10 +148,11 @@ class Runner:
         raise AssertionError  # Retrying returns or raises
 
     def _attempt(
-        self, claim: Claim, work: ThreadJob, usage: UsageHandler, number: int
+        self, claims: list[Claim], work: ThreadJob, usage: UsageHandler, number: int
     ) -> Steps[str]:
         if number:
-            claim = self._queue.claim_again(self._worker(), claim)
+            claims.append(self._queue.claim_again(claims[-1]))
+        claim = claims[-1]
         agent = self._backend.agent(work.agent)
         if claim.plan not in (None, agent.plan):
             logger.warning(
@@ -219,21 +221,20 @@ class Runner:
             self._log.put_back(claim.job, parts)
             raise
 
-    def _may_end(self, connection: Connection, claim: Claim) -> bool:
-        """Return True if this worker still has the thread, which is locked then."""
-        thread = lock_thread(connection, claim.lease.thread_id)
-        if thread is None or (thread.status, thread.owner) != ("running", self._worker()):
-            return False
-        # What this attempt has begun to write comes too late from here on.
-        take_lease(connection, thread.thread_id)
-        return True
+    def _take_from_attempt(self, connection: Connection, claim: Claim) -> None:
+        """Lock the thread. What the attempt has begun to write comes too late from here on.
+
+        Raises:
+            LeaseLost: The job was ended, or taken over.
+        """
+        self._queue.lock_claim(connection, claim)
+        take_lease(connection, claim.lease.thread_id)
 
     def _fail(self, claim: Claim, text: str, usage: UsageHandler, _: int) -> Steps[str]:
         yield from ()  # it has no step that takes long
         run = claim.run
         with self._ending(claim, {"status": "failed", "error": text}) as connection:
-            if not self._may_end(connection, claim):
-                raise LeaseLost(text)
+            self._take_from_attempt(connection, claim)
             lines = usage.added_to(run.usage)
             self._queue.settle(
                 connection, run.thread_id, run.run_id, "failed", error=text, usage=lines
@@ -252,8 +253,7 @@ class Runner:
         of_run = waits.c.run == work.run
         undone = {"decided_at": None, "decided_by": None, "decision": None}
         with self._ending(claim, {"status": "waiting", "error": text}) as connection:
-            if not self._may_end(connection, claim):
-                raise LeaseLost(text)
+            self._take_from_attempt(connection, claim)
             taken_back = update(waits).where(of_run, waits.c.digest.in_(work.decisions))
             connection.execute(taken_back.values(**undone))
             waiting = {"status": "waiting", "error": text, "owner": None}

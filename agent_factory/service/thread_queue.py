@@ -42,6 +42,9 @@ _MINUTE = 60.0
 
 # SQLAlchemy takes longer to build a statement than SQLite to carry it out: built once.
 _LOCKED = select(threads).where(threads.c.thread_id == bindparam("id")).with_for_update()
+_UNLOCKED = (
+    select(threads).where(threads.c.thread_id == bindparam("id")).with_for_update(skip_locked=True)
+)
 _QUEUED_RUN = (
     update(runs)
     .where(runs.c.run_id == bindparam("id"))
@@ -120,9 +123,18 @@ _END = (
 )
 
 
-def lock_thread(connection: Connection, thread_id: str) -> Row[Any] | None:
-    """The row of a thread, which stays as it is until the transaction ends."""
-    return connection.execute(_LOCKED, {"id": thread_id}).first()
+def lock_thread(
+    connection: Connection, thread_id: str, *, skip_locked: bool = False
+) -> Row[Any] | None:
+    """The row of a thread, which stays as it is until the transaction ends.
+
+    Args:
+        connection: The transaction.
+        thread_id: The thread.
+        skip_locked: Whether a row that another transaction has locked is None, as one that does
+            not exist, and not waited for.
+    """
+    return connection.execute(_UNLOCKED if skip_locked else _LOCKED, {"id": thread_id}).first()
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,26 +273,39 @@ class ThreadQueue:
                 break
         return ids
 
-    def claim_again(self, worker: str, claim: Claim) -> Claim:
-        """Take a job again that this worker has, after an error of the database.
+    def lock_claim(self, connection: Connection, claim: Claim) -> Row[Any]:
+        """The row of a claim's run, with its thread locked, if the job is still the claim's.
+
+        The worker is not asked: it may have claimed the thread again while an earlier attempt of
+        the worker still runs.
+
+        Raises:
+            LeaseLost: The job was ended, or taken over.
+        """
+        thread, run_id = lock_thread(connection, claim.lease.thread_id), claim.run.run_id
+        if (
+            thread is not None
+            and (thread.status, thread.run) == ("running", run_id)
+            and thread.epoch in claim.lease.epochs
+        ):
+            of_job = select(runs).where(runs.c.run_id == run_id, runs.c.job == claim.job)
+            run = connection.execute(of_job).first()
+            if run is not None:
+                return run
+        raise LeaseLost(f"Run {run_id!r} was ended, or taken over.")
+
+    def claim_again(self, claim: Claim) -> Claim:
+        """Take a job again after an error of the database.
 
         Raises:
             LeaseLost: It was ended, or taken over.
         """
-        is_own = (threads.c.status == "running", threads.c.owner == worker)
-        statement = (
-            update(threads)
-            .where(threads.c.thread_id == claim.lease.thread_id, *is_own)
-            .values(epoch=threads.c.epoch + 1)
-            .returning(threads.c.epoch)
-        )
-        of_job = select(runs).where(runs.c.run_id == claim.run.run_id, runs.c.job == claim.job)
+        lease = replace(claim.lease, epoch=claim.lease.epoch + 1)
+        of_thread = update(threads).where(threads.c.thread_id == lease.thread_id)
         with self._database.begin() as connection:
-            run = connection.execute(of_job).first()
-            epoch = connection.execute(statement).scalar()
-        if run is None or epoch is None:
-            raise LeaseLost(f"Run {claim.run.run_id!r} was ended, or taken over.")
-        return replace(claim, lease=replace(claim.lease, epoch=epoch), run=run)
+            run = self.lock_claim(connection, claim)
+            connection.execute(of_thread.values(epoch=lease.epoch))
+        return replace(claim, lease=lease, run=run)
 
     def give_back(self, worker: str, but: Collection[str] = ()) -> int:
         """Let others take what a worker has, except these threads; return how many there were."""

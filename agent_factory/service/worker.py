@@ -294,7 +294,7 @@ class Worker:
         if jobs := queue.take_over(dead):
             logger.warning("Took over %d runs of workers that have died.", jobs)
             self._backend.metrics.taken_over(jobs)
-        expire_reservations(database)
+        expire_reservations(database, skip_locked=True)
         self._submit_due()
         agents = self._backend.agents.values()
         late = {agent.name: agent.review_within or 0.0 for agent in agents}

@@ -7,12 +7,19 @@ no model reads.
 """
 
 from .middleware import ClientToolsMiddleware
-from .requests import CLIENT_RESPONSE_FORMAT, CLIENT_TOOL_CHOICE, CLIENT_TOOLS, client_request
+from .requests import (
+    CLIENT_RESPONSE_FORMAT,
+    CLIENT_TOOL_CHOICE,
+    CLIENT_TOOL_CHOICE_AT,
+    CLIENT_TOOLS,
+    client_request,
+)
 
 __all__ = [
     "CLIENT_RESPONSE_FORMAT",
     "CLIENT_TOOLS",
     "CLIENT_TOOL_CHOICE",
+    "CLIENT_TOOL_CHOICE_AT",
     "ClientToolsMiddleware",
     "client_request",
 ]

@@ -16,6 +16,10 @@ CLIENT_TOOL_CHOICE: Final = "client_tool_choice"
 """Key of `config["configurable"]`: "required", or the name of the tool that the model has to call;
 "auto" or None leave the choice to the model."""
 
+CLIENT_TOOL_CHOICE_AT: Final = "client_tool_choice_at"
+"""Key of `config["configurable"]`: the id of the last message of an input that ends with a result.
+The choice holds for the answer to it."""
+
 CLIENT_RESPONSE_FORMAT: Final = "client_response_format"
 """Key of `config["configurable"]`: the JSON schema of the answer, as `response_format` takes it."""
 
@@ -48,6 +52,10 @@ def settings_of(messages: Sequence[AnyMessage]) -> tuple[Mapping[str, Any], bool
     """Return what the client asks for, and whether the model is asked for the first time since."""
     for settings in _requests(messages):
         return settings
+    config: Mapping[str, Any] = ensure_config().get("configurable", {})
+    if not messages:
+        return config, True
+    last, choice_at = messages[-1], config.get(CLIENT_TOOL_CHOICE_AT)
     # Before its first answer to a user, the model has neither an answer nor a result to read.
-    is_first = not messages or not isinstance(messages[-1], AIMessage | ToolMessage)
-    return ensure_config().get("configurable", {}), is_first
+    is_first = not isinstance(last, AIMessage | ToolMessage)
+    return config, is_first or (choice_at is not None and last.id == choice_at)

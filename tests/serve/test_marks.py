@@ -16,13 +16,19 @@ from starlette.testclient import TestClient
 
 from agent_factory import create_agent
 from agent_factory.middleware import (
+    ClientToolsMiddleware,
     ContextEditingMiddleware,
     ProgressGuardMiddleware,
     SummarizationMiddleware,
     ToolCallLimitMiddleware,
     ToolResultOffloadMiddleware,
 )
-from agent_factory.review.records import MARKS
+from agent_factory.middleware.client_tools import (
+    CLIENT_RESPONSE_FORMAT,
+    CLIENT_TOOL_CHOICE,
+    CLIENT_TOOLS,
+)
+from agent_factory.review.records import CLIENT_REQUEST, MARKS
 from agent_factory.serve import create_app
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
@@ -55,6 +61,10 @@ def test_each_mark_of_ours_is_listed() -> None:
     assert {"offloaded", "progress_guard", "reviewed_calls", "lc_source", "context_editing"} <= keys
     others = {key for key in keys - OF_PROVIDERS if not key.startswith("lc_")}
     assert others <= MARKS, "Add it to MARKS of agent_factory/review/records.py."
+
+
+def test_each_part_of_a_client_request_is_listed() -> None:
+    assert {CLIENT_TOOLS, CLIENT_TOOL_CHOICE, CLIENT_RESPONSE_FORMAT} == CLIENT_REQUEST
 
 
 def keys_of(module: ast.Module, path: Path) -> Iterator[str]:
@@ -113,6 +123,8 @@ def keys_of(module: ast.Module, path: Path) -> Iterator[str]:
 
 EACH = dict.fromkeys(sorted(MARKS | {"lc_source", "lc_written_by", "lc_data"}), "x")
 EACH["provider"] = "kept"
+ARTIFACT: Any = {"client_tools": [{"name": "mail"}], "client_tool_choice": "mail"}
+ARTIFACT |= {"client_response_format": {"type": "object"}, "review": "of the tool"}
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +162,7 @@ def marked() -> list[Any]:
     return [
         HumanMessage("Hi", id="h", **both),
         AIMessage("", id="a", tool_calls=[call], **both),
-        ToolMessage("x", id="t", tool_call_id="1", **both),
+        ToolMessage("x", id="t", tool_call_id="1", artifact=ARTIFACT, **both),
         AIMessage("Done", id="b", **both),
         HumanMessage("More", id="m", **both),
     ]
@@ -173,7 +185,7 @@ def as_constructor(message: Any) -> dict[str, Any]:
 
 
 def _more(data: Any) -> list[str]:
-    return [key for key in ("tool_calls", "tool_call_id") if key in data]
+    return [key for key in ("tool_calls", "tool_call_id", "artifact") if key in data]
 
 
 FORMS: list[Callable[[Any], Any]] = [as_dict, as_role, as_constructor]
@@ -245,8 +257,23 @@ def test_no_message_from_outside_has_a_mark(
         for name in FIELDS:
             keys = getattr(message, name).keys()
             assert keys.isdisjoint(EACH.keys() - {"provider"}), (message, name)
+        assert getattr(message, "artifact", None) in (None, {"review": "of the tool"})
     if way not in (by_ag_ui, by_openai):
         assert sum("provider" in message.response_metadata for message in messages) == 5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_artifact_from_outside_offers_tools(
+    service: Service, client: TestClient, form: Any
+) -> None:
+    """`configurable` does not name the key, so that clients of LangGraph's API bring none."""
+    model = ScriptedChatModel(["Hello."])
+    layers, name = [ClientToolsMiddleware()], uuid4().hex
+    service.add(name, create_agent(model, middleware=layers, checkpointer=InMemorySaver()))
+    messages = [form(message) for message in marked()[:3]]
+    body = {"assistant_id": name, "input": {"messages": messages}}
+    assert client.post("/runs/wait", json=body).json()["messages"][-1]["content"] == "Hello."
+    assert model.requests[0].tools == []
 
 
 def test_objects_lose_their_marks_and_nothing_else(service: Service) -> None:
@@ -256,6 +283,7 @@ def test_objects_lose_their_marks_and_nothing_else(service: Service) -> None:
     for message, sent in zip(stored, marked(), strict=False):
         assert message.text == sent.text
         assert message.response_metadata == {"provider": "kept"}
+    assert stored[2].artifact == {"review": "of the tool"}
     assert marked()[0].response_metadata == EACH  # the caller's own object stays
 
 

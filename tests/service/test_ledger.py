@@ -45,6 +45,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
 from agent_factory.service.ledger import end_of_window
 from agent_factory.service.reservations import expire_reservations
+from agent_factory.service.tables import ledger as ledger_table
 from agent_factory.service.tables import reservations, workers
 from agent_factory.testing import ScriptedChatModel
 from samples import look
@@ -281,6 +282,25 @@ def test_what_a_dead_worker_has_reserved_is_given_back(url: str, make: Make) -> 
     assert ledger.reserved == Spent()
     with database.read() as connection:
         assert connection.execute(select(reservations)).first() is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("table", [reservations, ledger_table], ids=["reservation", "ledger"])
+def test_a_locked_row_keeps_no_other_reservation_from_its_end(
+    postgres_url: str, make: Make, table: Table
+) -> None:
+    """A process that was stopped in a transaction holds it. The next look gives it back."""
+    scopes, limits = ("locked", "free"), Limits(turns=2)
+    ledgers = [make(postgres_url, limits, scope, expires_after=0.001) for scope in scopes]
+    for ledger in ledgers:
+        ledger.reserve(Spent(turns=1))
+    database = ledgers[0]._database
+    with database.begin() as stopped:
+        stopped.execute(select(1).where(table.c.scope == "locked").with_for_update())
+        assert expire_reservations(database, skip_locked=True) == 1
+        assert [ledger.reserved for ledger in ledgers] == [Spent(turns=1), Spent()]
+    assert expire_reservations(database, skip_locked=True) == 1
+    assert [ledger.reserved for ledger in ledgers] == [Spent(), Spent()]
 
 
 @pytest.mark.long

@@ -14,14 +14,17 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from sqlalchemy import event, insert, select, update
 
-from agent_factory import AgentMiddleware, create_agent
+from agent_factory import AgentMiddleware, client_tool, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.service import RunFailed, Service
 from agent_factory.service import worker as worker_module
+from agent_factory.service.errors import LeaseLost
 from agent_factory.service.inbox import Inbox
+from agent_factory.service.runner import Runner
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.tables import threads, workers
 from agent_factory.service.thread_queue import ThreadQueue
@@ -70,6 +73,51 @@ def gate() -> Iterator[Gate]:
     made = Gate()
     yield made
     made.opened.set()
+
+
+# A thread that comes back to the same worker
+
+
+@pytest.mark.parametrize("how", ["given back", "cancelled"])
+def test_an_earlier_attempt_does_not_end_what_the_same_worker_runs_now(
+    service: Service, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The earlier one fails before it writes to the thread, as where a database was away."""
+    backend = service._backend
+    queue, runner = backend.queue, Runner(backend, lambda: "w")
+    service.add("echo", echo())
+    first = service.submit("echo", thread="t", message="Hi")
+    (earlier,) = queue.claim("w", ["echo"], 1)
+    if how == "given back":
+        queue.give_back("w")
+    else:
+        first.cancel()
+        service.submit("echo", thread="t", message="Again")
+    (later,) = queue.claim("w", ["echo"], 1)
+    with pytest.raises(LeaseLost):
+        queue.claim_again(earlier)
+    agent = backend.agents.pop("echo")
+    runner.run(earlier)
+    assert "'echo'" in caplog.text
+    assert first.status == ("running" if how == "given back" else "cancelled")
+    backend.agents["echo"] = agent
+    runner.run(later)
+    assert [run.status for run in service.runs("t")].count("done") == 1
+    assert status_of(service, "t") == "idle"
+
+
+def test_an_attempt_goes_on_under_a_lease_whose_commit_had_no_answer(service: Service) -> None:
+    queue = service._backend.queue
+    service.add("echo", echo())
+    service.submit("echo", thread="t", message="Hi")
+    (claim,) = queue.claim("w", ["echo"], 1)
+    # Twice with the same claim: what the first has written was not seen.
+    again = [queue.claim_again(claim) for _ in range(2)]
+    assert [item.lease.epoch for item in again] == [claim.lease.epoch + 1] * 2
+    Runner(service._backend, lambda: "w").run(claim)
+    assert status_of(service, "t") == "running"  # its lease is lost
+    Runner(service._backend, lambda: "w").run(again[1])
+    assert status_of(service, "t") == "idle"
 
 
 # Signs of life
@@ -156,6 +204,32 @@ def test_a_process_that_was_stopped_in_a_transaction_keeps_no_others_from_a_take
             looking.look_after()
             assert status_of(service, "free") == "queued"
         looking.look_after()
+        assert [status_of(service, name) for name in ("locked", "free")] == ["queued"] * 2
+
+
+@pytest.mark.long
+def test_a_locked_thread_keeps_no_other_deadline_from_passing(
+    postgres_url: str, until: Until
+) -> None:
+    """A process that was stopped in a transaction holds it. The next look decides about it."""
+    call = {"name": "ask", "args": {}, "id": "c1"}
+    model, tool = ScriptedChatModel([[call]] * 2), client_tool("ask", "Ask.")
+    agent = create_agent(model, [tool], checkpointer=InMemorySaver())
+    with closing(Service(postgres_url)) as service:
+        service.add("hasty", agent, review_within=0.001)
+        for thread in ("locked", "free"):
+            service.submit("hasty", thread=thread, message="Hi")
+        worker = Worker(service._backend, lambda: None, slots=2)
+        worker.enter()
+        worker.take_due()
+        until(lambda: len(service.threads(status="waiting")) == 2)
+        with service._backend.database.begin() as stopped:
+            locked = threads.c.thread_id == "locked"
+            stopped.execute(select(1).where(locked).with_for_update())
+            worker.look_after()
+            names = ("locked", "free")
+            assert [status_of(service, name) for name in names] == ["waiting", "queued"]
+        worker.look_after()
         assert [status_of(service, name) for name in ("locked", "free")] == ["queued"] * 2
 
 

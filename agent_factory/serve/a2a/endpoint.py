@@ -224,8 +224,11 @@ class _Handler(RequestHandler):
                 raise InvalidParamsError(text)
             waits = open_waits(self._service, run)
             if not waits:
+                status = run.status
                 raise UnsupportedOperationError(
-                    f"Task {run.id!r} is {run.status} and waits for no input. Send the message "
+                    f"Task {run.id!r} waits for the results of calls that another client runs."
+                    if status == "waiting"
+                    else f"Task {run.id!r} is {status} and waits for no input. Send the message "
                     "without taskId to begin another task of the context."
                 )
             inbox = self._service.inbox(principal.tenant, may_decide=request.state.may_decide)

@@ -80,9 +80,6 @@ def to_decisions(message: Message, waits: Sequence[Wait]) -> dict[str, Any]:
     Raises:
         InvalidParamsError: It does not say what is decided.
     """
-    if not waits:
-        text = "The task waits for the results of calls that another client runs."
-        raise InvalidParamsError(text)
     data = [_data(part) for part in message.parts if part.HasField("data")]
     answer: Any = data[0] if data else "\n".join(part.text for part in message.parts)
     if isinstance(answer, Mapping) and isinstance(answer.get("decisions"), Mapping):

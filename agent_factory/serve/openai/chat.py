@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from agent_factory.errors import AgentFactoryError
-from agent_factory.middleware.client_tools import CLIENT_RESPONSE_FORMAT, CLIENT_TOOLS
+from agent_factory.middleware.client_tools import CLIENT_RESPONSE_FORMAT, CLIENT_TOOL_CHOICE_AT
 from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.client_tools import (
     DIGEST,
@@ -136,9 +136,6 @@ class Chat:
             return chat
         if not chat.before.messages:
             check_calls(messages)
-            if isinstance(new[-1], ToolMessage) and settings:
-                # The model reads the result first, and what is asked for holds from there on.
-                new[-1].artifact = {CLIENT_TOOLS: [], **settings}
         # With an idempotency key, a request that is sent again is the same run.
         chat._submit(body, new, _id_of(principal, key) if key else uuid4().hex)
         return chat
@@ -189,6 +186,8 @@ class Chat:
             }
             user = {} if body.user is None else {"user": body.user}
             temporary = {} if self.keeps else {_TEMPORARY: True}
+            # The last message has this id, and may be a result that the client has run.
+            choice = {**self.settings, CLIENT_TOOL_CHOICE_AT: message_id}
             try:
                 self.run = self.before.submit(
                     service,
@@ -200,7 +199,7 @@ class Chat:
                     # A user who writes on does not wait for what the client has not done.
                     waiting="interrupt" if waits and not reviews else None,
                     stream={"messages"},
-                    config={"configurable": dict(self.settings)} if self.settings else None,
+                    config={"configurable": choice} if self.settings else None,
                     metadata={**notes, **user, **digest_of(self.settings), **temporary},
                 )
                 self.new = len(new)
