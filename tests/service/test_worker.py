@@ -102,7 +102,7 @@ def test_an_earlier_attempt_does_not_end_what_the_same_worker_runs_now(
     assert first.status == ("running" if how == "given back" else "cancelled")
     backend.agents["echo"] = agent
     runner.run(later)
-    assert [run.status for run in service.runs("t")].count("done") == 1
+    assert [run.status for run in service.threads.runs("t")].count("done") == 1
     assert status_of(service, "t") == "idle"
 
 
@@ -222,7 +222,7 @@ def test_a_locked_thread_keeps_no_other_deadline_from_passing(
         worker = Worker(service._backend, lambda: None, slots=2)
         worker.enter()
         worker.take_due()
-        until(lambda: len(service.threads(status="waiting")) == 2)
+        until(lambda: len(service.threads.search(status="waiting")) == 2)
         with service._backend.database.begin() as stopped:
             locked = threads.c.thread_id == "locked"
             stopped.execute(select(1).where(locked).with_for_update())
