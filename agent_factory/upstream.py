@@ -18,13 +18,7 @@ from uuid import UUID
 
 import ormsgpack
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
@@ -36,7 +30,6 @@ from langchain_core.runnables.config import (
 from langchain_core.tracers import context as tracer_context
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde import jsonplus
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
@@ -757,8 +750,7 @@ class MessageSerializer(jsonplus.JsonPlusSerializer):
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Read a value."""
-        kind, content = data
-        return self._unpacked(content) if kind == "msgpack" else super().loads_typed(data)
+        return self._unpacked(data[1]) if data[0] == "msgpack" else super().loads_typed(data)
 
     def _unpacked(self, content: bytes) -> Any:
         option = ormsgpack.OPT_NON_STR_KEYS
@@ -767,14 +759,19 @@ class MessageSerializer(jsonplus.JsonPlusSerializer):
     def _value(self, code: int, content: bytes) -> Any:
         """The value of an extension."""
         if code == jsonplus.EXT_DELTA_SNAPSHOT:
-            return _DeltaSnapshot(self._unpacked(content))
+            return self._extension(code, ormsgpack.packb(None))._replace(
+                value=self._unpacked(content)
+            )
         if code == jsonplus.EXT_PYDANTIC_V2:
             module, name, fields, _ = self._unpacked(content)
             message_type, known_fields = _MESSAGE_TYPES.get((module, name), (None, None))
             if message_type is not None and fields.keys() == known_fields:
                 return _message(message_type, fields)
-        packed = ormsgpack.packb(ormsgpack.Ext(code, content))
-        return super().loads_typed(("msgpack", packed))
+        return self._extension(code, content)
+
+    def _extension(self, code: int, content: bytes) -> Any:
+        """The value of an extension, as LangGraph reads it."""
+        return super().loads_typed(("msgpack", ormsgpack.packb(ormsgpack.Ext(code, content))))
 
 
 # With the names of their fields: pydantic takes as long to return them as all else here takes.

@@ -13,7 +13,7 @@ import pytest
 from langgraph_sdk import get_sync_client
 
 from agent_factory.serve import Principal
-from agent_factory.service import Service
+from agent_factory.service import Run, Service
 from serve.langgraph_desk import HI, REFUSED, running_service, said
 from servers import served
 
@@ -190,6 +190,23 @@ def test_several_runs_are_created_and_cancelled(client: Any, service: Service) -
     assert client.runs.list(threads[1], select=["status"]) == [{"status": "interrupted"}]
     with pytest.raises(REFUSED, match="Pass run_ids, or the status"):
         client.runs.cancel_many()
+
+
+def test_a_message_behind_a_cancelled_run_does_not_begin_before_it_is_cancelled(
+    client: Any, thread: str, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = client.runs.create(thread, "echo", input=HI, after_seconds=60)
+    ids = [first["run_id"], client.runs.create(thread, "echo", input=HI)["run_id"]]
+    cancel = Run.cancel
+
+    def cancel_slowly(run: Run, **options: Any) -> None:
+        cancel(run, **options)
+        # A worker takes what is due before this message.
+        service.submit("echo", message="Hi").result(30)
+
+    monkeypatch.setattr(Run, "cancel", cancel_slowly)
+    client.runs.cancel_many(thread_id=thread, run_ids=ids)
+    assert [run["status"] for run in client.runs.list(thread)] == ["interrupted"] * 2
 
 
 def test_a_cancelled_run_is_rolled_back(client: Any, thread: str) -> None:

@@ -273,6 +273,9 @@ class Runs:
             active = [run for run in runs if run.status not in _ENDED]
             if not active:
                 raise HTTPException(404, "There is no such run to cancel: none that has not ended.")
+            # The newest first: the next message of a thread begins when the run before it is
+            # cancelled.
+            active.sort(key=lambda run: run.info.created_at, reverse=True)
             for run in active:
                 run.cancel(by=name, roll_back=roll_back)
                 if roll_back:
