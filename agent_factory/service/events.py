@@ -94,10 +94,10 @@ class EventLog:
     def _wake_writer(self) -> None:
         with self._lock:
             if self._writer is None or not self._writer.is_alive():
-                self._writer = Thread(
-                    target=self._write_all, name="agent-factory-events", daemon=True
-                )
-                self._writer.start()
+                writer = Thread(target=self._write_all, name="agent-factory-events", daemon=True)
+                writer.start()
+                # Afterwards: before its start it looks like one that has ended.
+                self._writer = writer
         self._arrival.set()
 
     def take(self, job: str) -> list[bytes]:

@@ -149,8 +149,10 @@ class Signals:
         with self._lock:
             if self._listener is None or not self._listener.is_alive():
                 listen = self._look if self._database.is_sqlite else self._hear
-                self._listener = Thread(target=listen, name="agent-factory-listen", daemon=True)
-                self._listener.start()
+                listener = Thread(target=listen, name="agent-factory-listen", daemon=True)
+                listener.start()
+                # Afterwards: before its start it looks like one that has ended.
+                self._listener = listener
 
     def _look(self) -> None:
         """Report commits of other connections to the file."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -127,6 +127,21 @@ def test_a_worker_that_was_given_up_is_not_ready(
     response = read(app, "/ready")
     assert response.status_code == 503
     assert "no sign of life" in response.json()["problems"][0]
+
+
+def test_a_thread_that_begins_is_not_taken_for_one_that_has_ended(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, ended = Thread.start, list[str]()
+
+    def start_and_look(thread: Thread) -> None:
+        ended.extend(service.ended_threads)
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", start_and_look)
+    service.start()
+    service.submit("desk", message="Hi").result(WAIT)
+    assert not ended
 
 
 def test_a_worker_with_a_thread_that_has_ended_is_not_ready(app: Any, service: Service) -> None:
