@@ -763,10 +763,11 @@ class MessageSerializer(jsonplus.JsonPlusSerializer):
                 value=self._unpacked(content)
             )
         if code == jsonplus.EXT_PYDANTIC_V2:
-            module, name, fields, _ = self._unpacked(content)
-            message_type, known_fields = _MESSAGE_TYPES.get((module, name), (None, None))
-            if message_type is not None and fields.keys() == known_fields:
-                return _message(message_type, fields)
+            match self._unpacked(content):
+                case [str(module), str(name), dict(fields), _]:
+                    message_type, known = _MESSAGE_TYPES.get((module, name), (None, None))
+                    if message_type is not None and fields.keys() == known:
+                        return _message(message_type, fields)
         return self._extension(code, content)
 
     def _extension(self, code: int, content: bytes) -> Any:

@@ -115,3 +115,9 @@ def test_fields_of_another_release_are_read_by_langgraph(change: dict[str, Any])
     read = ours.loads_typed(("msgpack", stored))
     assert parts_of(read) == parts_of(theirs.loads_typed(("msgpack", stored)))
     assert (read.text, read.name) == ("Hi", None)
+
+
+@pytest.mark.parametrize("parts", [["module", "name", {}], [[], "name", {}, ""], "text"])
+def test_an_extension_in_another_form_is_read_by_langgraph(parts: object) -> None:
+    stored = ormsgpack.packb(ormsgpack.Ext(EXT_PYDANTIC_V2, ormsgpack.packb(parts)))
+    assert ours.loads_typed(("msgpack", stored)) == theirs.loads_typed(("msgpack", stored))

@@ -365,6 +365,7 @@ class Run:
                 statement = update(runs).where(runs.c.run_id == self.id)
                 connection.execute(statement.values(status="cancelled"))
                 queue.record(connection, run, by, "cancel")
+                queue.send_end(connection)
         return None if lease is None else (thread, lease)
 
     async def acancel(

@@ -264,7 +264,9 @@ class FencedSaver(BaseCheckpointSaver[str]):
         # To make one takes longer than a statement, so each connection keeps one.
         kept = {} if connection is None else connection.info
         if "saver" not in kept:
-            kept["saver"] = self._new_saver(connection and driver_connection(connection))
+            kept["saver"] = self._new_saver(
+                None if connection is None else driver_connection(connection)
+            )
         saver: BaseCheckpointSaver[str] = kept["saver"]
         saver.serde = self.serde  # it knows the classes of the run's agent
         return saver

@@ -32,8 +32,8 @@ LOOK_SECONDS = 1.0
 
 _CHANNELS: dict[str, Topic] = {f"agent_factory_{topic}": topic for topic in get_args(Topic)}
 _VERSION_SECONDS = 0.05
-_OWN_COMMITS = 4
-_PLACES = 1024
+_OWN_COMMITS = 4  # looks until those among which another process may have committed are reported
+_PLACES = 1024  # more runs than that share places
 _RECONNECT_SECONDS = 1.0
 
 

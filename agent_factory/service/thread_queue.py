@@ -413,8 +413,11 @@ class ThreadQueue:
             )
             self.add_run(connection, job)
         self.settle(connection, row.thread_id, row.run, "cancelled")
-        # To those who wait for its result, and for those of messages behind it.
-        self._signals.send(connection, {"events": (), "ends": ()})
+        self.send_end(connection)
+
+    def send_end(self, connection: Connection) -> None:
+        """Wake those who wait for runs that are cancelled: for results, events, or their turn."""
+        self._signals.send(connection, {"jobs": (), "events": (), "ends": ()})
 
     def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
         """Ask no more what a thread waits for, and say so in the audit."""

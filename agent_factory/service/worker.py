@@ -264,8 +264,9 @@ class Worker:
             if self._held.get(claim.lease.thread_id) is claim:
                 del self._held[claim.lease.thread_id]
             self._change.notify_all()
-            needs_room = self._needs_room
-        if needs_room:
+            # Also where a job is to be given back: see `_held_until_its_end`.
+            is_awaited = self._needs_room or self._lost_track
+        if is_awaited:
             self._backend.signals.tell({"jobs": ()})
 
     # Upkeep

@@ -83,14 +83,14 @@ def start_run(
         by=principal.name,
     )
     if body.command is not None:
-        if thread is None or info is None:
+        if info is None:
             raise HTTPException(422, "A command needs the thread that waits.")
         _check_command(service, agent, info, body)
         if body.command.goto is None:
-            return resume(thread, plain_answer(service, thread, tenant, body.command.resume))
+            return resume(info.id, plain_answer(service, info.id, tenant, body.command.resume))
         # This cancels the run that waits. Clients read a run as the answer to a command, so
         # another one begins, which has nothing left to do.
-        service.threads.update_state(thread, None, as_node=END, tenant=tenant, by=principal.name)
+        service.threads.update_state(info.id, None, as_node=END, tenant=tenant, by=principal.name)
         return submit()
     message, waits = None, info is not None and info.status == "waiting"
     if body.input is not None:
