@@ -16,9 +16,7 @@ from operator import attrgetter, is_
 from typing import Any, TypeVar
 from uuid import UUID
 
-import ormsgpack
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
@@ -29,7 +27,6 @@ from langchain_core.runnables.config import (
 )
 from langchain_core.tracers import context as tracer_context
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
-from langgraph.checkpoint.serde import jsonplus
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
@@ -736,64 +733,3 @@ def streams_events(handler: object) -> bool:
     yields. They only put events into a queue.
     """
     return hasattr(handler, "tap_output_aiter")
-
-
-class MessageSerializer(jsonplus.JsonPlusSerializer):
-    """LangGraph's serializer, which reads the messages of a long thread in a third of the time.
-
-    langgraph-checkpoint 4.3, `serde/jsonplus.py`: a message is stored as an extension of msgpack
-    with the names of its module and class, and all its fields. To read it, LangGraph looks the
-    class up and validates the fields again. What was stored from a valid message is valid, so
-    messages of langchain-core's own classes are made without that. All else, a message with other
-    fields included, is read by LangGraph.
-    """
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Read a value."""
-        return self._unpacked(data[1]) if data[0] == "msgpack" else super().loads_typed(data)
-
-    def _unpacked(self, content: bytes) -> Any:
-        option = ormsgpack.OPT_NON_STR_KEYS
-        return ormsgpack.unpackb(content, ext_hook=self._value, option=option)
-
-    def _value(self, code: int, content: bytes) -> Any:
-        """The value of an extension."""
-        if code == jsonplus.EXT_DELTA_SNAPSHOT:
-            return self._extension(code, ormsgpack.packb(None))._replace(
-                value=self._unpacked(content)
-            )
-        if code == jsonplus.EXT_PYDANTIC_V2:
-            match self._unpacked(content):
-                case [str(module), str(name), dict(fields), _]:
-                    message_type, known = _MESSAGE_TYPES.get((module, name), (None, None))
-                    if message_type is not None and fields.keys() == known:
-                        return _message(message_type, fields)
-        return self._extension(code, content)
-
-    def _extension(self, code: int, content: bytes) -> Any:
-        """The value of an extension, as LangGraph reads it."""
-        return super().loads_typed(("msgpack", ormsgpack.packb(ormsgpack.Ext(code, content))))
-
-
-# With the names of their fields: pydantic takes as long to return them as all else here takes.
-_MESSAGE_TYPES: Mapping[tuple[str, str], tuple[type[BaseMessage], frozenset[str]]] = {
-    (message_type.__module__, message_type.__name__): (
-        message_type,
-        frozenset(message_type.model_fields),
-    )
-    for message_type in (AIMessage, HumanMessage, SystemMessage, ToolMessage)
-}
-
-
-def _message(message_type: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
-    """A message with these fields, which are not validated.
-
-    pydantic 2, `BaseModel.model_construct`: it sets these four attributes, after a look at each
-    field, which takes longer than all the rest.
-    """
-    message = message_type.__new__(message_type)
-    object.__setattr__(message, "__dict__", fields)
-    object.__setattr__(message, "__pydantic_fields_set__", set(fields))
-    object.__setattr__(message, "__pydantic_extra__", {})
-    object.__setattr__(message, "__pydantic_private__", None)
-    return message

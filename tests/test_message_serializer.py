@@ -1,8 +1,14 @@
-"""MessageSerializer: it reads the same values as LangGraph's serializer."""
+"""MessageSerializer: it reads and writes the same values as LangGraph's serializer."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import ormsgpack
 import pytest
@@ -21,9 +27,19 @@ from langgraph.checkpoint.serde.jsonplus import EXT_PYDANTIC_V2, JsonPlusSeriali
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Overwrite
 
-from agent_factory.upstream import MessageSerializer
+from agent_factory.service.message_serializer import MessageSerializer
 
 theirs, ours = JsonPlusSerializer(), MessageSerializer()
+
+
+@dataclass
+class Note:
+    text: str
+
+
+class Color(Enum):
+    RED = "red"
+
 
 texts = st.text(max_size=8)
 json_values = st.recursive(
@@ -44,11 +60,22 @@ shared: dict[str, Any] = {
 }
 calls = st.fixed_dictionaries({"name": texts, "args": objects, "id": st.none() | texts})
 counts = st.integers(0, 1000)
+others = st.one_of(
+    texts.map(HumanMessage),
+    texts.map(Note),
+    st.tuples(texts),
+    st.frozensets(texts, max_size=2),
+    st.sampled_from([Color.RED, UUID(int=1), datetime(2026, 1, 1), Decimal("1.5"), b"1", 1.5]),
+    texts.map(lambda text: OrderedDict(text=text)),
+    texts.map(lambda text: [{"note": Note(text)}]),
+)
+"""What msgpack does not know, or what pydantic would copy."""
 usage = st.fixed_dictionaries(
     {"input_tokens": counts, "output_tokens": counts, "total_tokens": counts}
 )
 messages = st.one_of(
     st.builds(HumanMessage, **shared),
+    st.builds(HumanMessage, **shared, more=json_values | others),
     st.builds(SystemMessage, **shared),
     st.builds(
         AIMessage,
@@ -60,7 +87,7 @@ messages = st.one_of(
         ToolMessage,
         **shared,
         tool_call_id=texts,
-        artifact=json_values | texts.map(HumanMessage),
+        artifact=json_values | others,
         status=st.sampled_from(["success", "error"]),
     ),
     st.just(AIMessageChunk(content="a")),
@@ -83,7 +110,7 @@ def parts_of(value: object) -> object:
 
 @pytest.mark.law
 @given(values | st.lists(messages, max_size=4).map(_DeltaSnapshot))
-def test_it_reads_what_langgraph_reads(value: object) -> None:
+def test_it_reads_and_writes_what_langgraph_does(value: object) -> None:
     stored = theirs.dumps_typed(value)
     assert ours.dumps_typed(value) == stored
     read, expected = ours.loads_typed(stored), theirs.loads_typed(stored)

@@ -14,9 +14,9 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, text
 from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
+from agent_factory.service.message_serializer import MessageSerializer
 from agent_factory.service.signals import Moment, News, Signals
 from agent_factory.service.tables import events
-from agent_factory.upstream import MessageSerializer
 
 logger = logging.getLogger("agent_factory.service")
 

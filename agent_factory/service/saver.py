@@ -26,9 +26,9 @@ from sqlalchemy import Connection, delete
 
 from agent_factory.service.database import Database, driver_connection
 from agent_factory.service.leases import Lease, aborting
+from agent_factory.service.message_serializer import MessageSerializer
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.tables import questions
-from agent_factory.upstream import MessageSerializer
 
 T = TypeVar("T")
 
