@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from agent_factory.tools.tool_node import ToolCallRecorder as ToolCallRecorder
     from agent_factory.tools.tool_node import ToolNode as ToolNode
     from agent_factory.tools.tool_node import tools_condition as tools_condition
+    from agent_factory.topology.declarations import ToolGuard as ToolGuard
+    from agent_factory.topology.declarations import UsageLimit as UsageLimit
     from agent_factory.topology.load import TopologyFileError as TopologyFileError
     from agent_factory.topology.load import load_topology as load_topology
     from agent_factory.topology.topology import Topology as Topology
@@ -119,6 +121,7 @@ HOMES = {
     "agent_factory.tools.registry": "get_tools",
     "agent_factory.tools.tool_node": "ToolCallRecorder ToolNode tools_condition",
     "agent_factory.topology": "Topology",
+    "agent_factory.topology.declarations": "ToolGuard UsageLimit",
     "agent_factory.topology.load": "TopologyFileError load_topology",
     "agent_factory.types": (
         "AgentState ContextT ExtendedModelResponse InputAgentState JumpTo ModelCallResult "

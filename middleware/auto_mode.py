@@ -20,10 +20,14 @@ from agent_factory import (
     Flow,
     Ordering,
     ToolCallRequest,
+    ToolGuard,
     TracePolicy,
     omit_payload,
 )
 
+from agent_factory.topology import GuardAction
+
+from ._shared.declarations import tool_guards
 from ._shared.judge import DEFAULT_INSTRUCTIONS, RiskJudge
 from ._shared.messages import error_result, tool_names
 from ._shared.validation import check_string
@@ -126,6 +130,11 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
         self.criteria = self._judge.criteria
         self.threshold = threshold
         self.blocked_message = blocked_message
+
+    @property
+    def guards(self) -> tuple[ToolGuard, ...]:
+        """Its judgements, as the plan shows them."""
+        return tool_guards(GuardAction.JUDGE, self.tool_names)
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the tool if the judge does not object."""

@@ -36,6 +36,7 @@ from agent_factory import (
     run,
     set_reason,
 )
+from agent_factory import ToolGuard
 from agent_factory.errors import EndlessLoop
 from agent_factory.review.approvals import ApprovalStore, approval_store
 from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
@@ -71,6 +72,7 @@ from agent_factory.review.requests import (
     ToolApprovalRequest,
 )
 
+from ._shared.declarations import policy_guards
 from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
 from ._shared.invocable import Called, once_per_task
 from ._shared.judge import RiskJudge
@@ -257,6 +259,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             ordering = replace(ordering, after=(*ordering.after, "ToolCallLimitMiddleware"))
             self.unused = ("after_model",)
         self.ordering = ordering
+
+    @property
+    def guards(self) -> tuple[ToolGuard, ...]:
+        """The rules of its policy, as the plan shows them: "allow" restricts those that follow."""
+        place = "after_model" if self._chooses_calls else "around_tool"
+        return policy_guards(self.policy, place)
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""

@@ -18,11 +18,13 @@ from agent_factory import (
     ModelRequest,
     PrivateStateAttr,
     TurnError,
+    UsageLimit,
     hook_config,
 )
 
 from ._shared.final_answer import final_message, request_final_answer, used_up
 from ._shared.messages import results_of_pending_calls
+from ._shared.declarations import usage_limits
 from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
@@ -119,6 +121,12 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         self.needs_checkpointer = thread_limit is not None
         self.run_limit = run_limit
         self.exit_behavior = exit_behavior
+
+    @property
+    def limits(self) -> tuple[UsageLimit, ...]:
+        """Its limits, as the plan shows them."""
+        limits = {"run": self.run_limit, "thread": self.thread_limit}
+        return usage_limits("model calls", limits)
 
     @hook_config(can_jump_to=["end"])
     def before_model(

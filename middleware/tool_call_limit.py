@@ -40,9 +40,11 @@ from agent_factory import (
     ToolCallRecorder,
     ToolCallRequest,
     TurnError,
+    UsageLimit,
     hook_config,
 )
 
+from ._shared.declarations import usage_limits
 from ._shared.final_answer import asks_for_retry, final_message, request_final_answer, used_up
 from ._shared.messages import error_result, last_turn, results_of_pending_calls, unanswered
 from ._shared.validation import check_choice, check_limits
@@ -279,6 +281,12 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             return type(self).__name__
         # LangGraph reserves "|" and ":" in node names, and names of remote tools contain them.
         return f"{type(self).__name__}[{self.tool_name.replace('|', '_').replace(':', '_')}]"
+
+    @property
+    def limits(self) -> tuple[UsageLimit, ...]:
+        """Its limits, as the plan shows them."""
+        limits = {"run": self.run_limit, "thread": self.thread_limit}
+        return usage_limits("tool calls", limits, self.tool_name or "")
 
     @property
     def _limit(self) -> Limit:

@@ -39,6 +39,11 @@ from agent_factory.errors import (
     raise_all,
     unknown_argument,
 )
+from agent_factory.factory.declarations import (
+    declarations_of,
+    guards_without_place,
+    inner_tools,
+)
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import (
     Bound,
@@ -122,11 +127,13 @@ def make_spec(
         # A layer around model calls may ask for a structured answer.
         may_skip_tools=format_ is not None or bool(around[Call.MODEL]),
         retries_output=format_ is not None,
-        tools=toolbox.tool_definitions(outputs),
+        tools=(*toolbox.tool_definitions(outputs), *inner_tools(toolbox.client)),
         moved=moves_of(members, moved, mistakes),
+        **declarations_of(members, toolbox.client),
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
+    mistakes += guards_without_place(shape.guards, shape.hooks, shape.layers)
     topology = plan(shape)
     mistakes += [*jumps_to_nowhere(hooks, shape.has_tools), *unknown_nodes(nodes, topology)]
     mistakes += refused_names(topology.tools, name)
@@ -493,6 +500,9 @@ def jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[
 _PROVIDER_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
 """Names of tools and of authors of messages that OpenAI, Anthropic and Google all accept."""
 
+_NAMED_HERE = (ToolKind.CLIENT, ToolKind.OUTPUT)
+"""Tools that the agent offers to its model by their names."""
+
 
 def refused_names(tools: Iterable[Tool], agent: str | None) -> Iterator[SpecError]:
     """Find names of tools, and a name of the agent, that providers refuse."""
@@ -503,7 +513,7 @@ def refused_names(tools: Iterable[Tool], agent: str | None) -> Iterator[SpecErro
 
     pattern = _PROVIDER_NAME.pattern
     for tool in tools:
-        if tool.kind is ToolKind.PROVIDER or _PROVIDER_NAME.fullmatch(tool.name):
+        if tool.kind not in _NAMED_HERE or _PROVIDER_NAME.fullmatch(tool.name):
             continue
         yield SpecError(
             f"tool {tool.name!r}",
@@ -631,7 +641,7 @@ def misspelt_tool(pattern: str, names: Collection[str]) -> str | None:
 
 
 def _tool_warnings(members: Sequence[Middleware], topology: Topology) -> Iterator[SpecError]:
-    tools = topology.tools
+    tools = [tool for tool in topology.tools if tool.kind is not ToolKind.INNER]
     local_names = {tool.name for tool in tools if tool.kind is not ToolKind.PROVIDER}
     for tool in tools:
         if tool.kind is ToolKind.PROVIDER and tool.name in local_names:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from agent_factory.hooks.flows import Flow
     from agent_factory.hooks.guards import MessageGuard
+    from agent_factory.topology.declarations import ToolGuard, UsageLimit
     from agent_factory.types import ModelCallResult, ModelResponse
 
     HookResult = dict[str, Any] | Command[Any] | None
@@ -69,6 +70,9 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
             nearly the name of a tool (AF124), and warns if a tool is missing (AF210).
         covered_tools: Names or patterns of the tools that its rules cover; a build warns about a
             tool that none of them covers. None: it does not have to cover all.
+        guards: Its decisions about tool calls before they run, as `ToolGuard`s. The plan shows
+            them, and a build checks that no call bypasses them.
+        limits: What a run, a thread or a ledger may use at most, as `UsageLimit`s.
         needs_checkpointer: Whether it depends on state that is kept between runs of a thread.
         unused: Names of hooks, layers and flows of this class that do nothing as configured. The
             plan leaves them out, because each node costs a step in every run. A class that
@@ -97,6 +101,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     ordering: Ordering = Ordering()
     expected_tools: Collection[str] = ()
     covered_tools: Collection[str] | None = None
+    guards: Sequence[ToolGuard] = ()
+    limits: Sequence[UsageLimit] = ()
     needs_checkpointer: bool = False
     unused: Collection[str] = ()
     keyed_by_name: Collection[str] = ()

@@ -22,6 +22,7 @@ from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.hooks.base import AgentMiddleware, FunctionMiddleware, Middleware
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.hooks.ordering import Ordering, is_strings
+from agent_factory.topology.declarations import ToolGuard, UsageLimit
 from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase
 from agent_factory.types import AgentState
 
@@ -62,6 +63,8 @@ _ATTRIBUTES: dict[str, tuple[type[object], ...]] = {
     "transformers": (Sequence,),
     "trace_policy": (TracePolicy, type(None)),
     "ordering": (Ordering,),
+    "guards": (Sequence,),
+    "limits": (Sequence,),
     "needs_checkpointer": (bool,),
 }
 _NAMES = ("expected_tools", "unused", "kept_flows")
@@ -381,6 +384,11 @@ def _attribute_errors(middleware: Middleware) -> Iterator[SpecError]:
             # A method would be true wherever the flag is read, whatever it returns.
             hint = f"Decorate `def {name}` with @property." if inspect.ismethod(value) else ""
             yield ArgumentError(f"{owner}.{name}", reason, hint)
+    for name, kind in (("guards", ToolGuard), ("limits", UsageLimit)):
+        for item in value if isinstance(value := getattr(middleware, name), Sequence) else ():
+            if not isinstance(item, kind):
+                reason = f"must contain only {kind.__name__}, got {describe(item)}."
+                yield ArgumentError(f"{owner}.{name}", reason)
     for name in _NAMES:
         value = getattr(middleware, name)
         if value != () and not is_strings(value):  # () is the default, in nearly every class

@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.pregel import Pregel
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field, PrivateAttr, TypeAdapter
 
 from agent_factory.errors import ArgumentError, TurnError, describe
 from agent_factory.hooks.flows import then
@@ -18,6 +18,17 @@ class SubagentRequest(BaseModel):
     """Arguments of a tool that is an agent."""
 
     request: str = Field(description="What to do, with everything that is needed to do it.")
+
+
+class SubagentTool(StructuredTool):
+    """A tool that calls an agent."""
+
+    _agent: Any = PrivateAttr(None)
+
+    @property
+    def agent(self) -> Any:
+        """The compiled agent. The plan of an outer agent shows its tools, guards and limits."""
+        return self._agent
 
 
 def agent_tool(agent: object, *, name: str | None = None, description: str) -> BaseTool:
@@ -88,10 +99,12 @@ def agent_tool(agent: object, *, name: str | None = None, description: str) -> B
     async def aask(request: str, config: RunnableConfig) -> object:
         return await run(agent.ainvoke, request, config)
 
-    return StructuredTool(
+    tool = SubagentTool(
         name=str(name),
         description=description,
         args_schema=SubagentRequest,
         func=ask,
         coroutine=aask,
     )
+    tool._agent = agent
+    return tool

@@ -1,5 +1,14 @@
 """The plan of an agent: plain values that can be drawn, compared, explained, saved and loaded."""
 
+from agent_factory.topology.declarations import (
+    Access,
+    AccessKind,
+    GuardAction,
+    LimitScope,
+    LimitUnit,
+    ToolGuard,
+    UsageLimit,
+)
 from agent_factory.topology.diff import Change, ChangeKind, TopologyDiff
 from agent_factory.topology.load import TopologyFileError, load_topology
 from agent_factory.topology.model import (
@@ -32,13 +41,18 @@ __all__ = [
     "MODEL",
     "START",
     "TOOLS",
+    "Access",
+    "AccessKind",
     "AgentStyle",
     "Call",
     "Change",
     "ChangeKind",
     "Edge",
+    "GuardAction",
     "Hook",
     "Layer",
+    "LimitScope",
+    "LimitUnit",
     "Move",
     "Phase",
     "Reason",
@@ -47,12 +61,14 @@ __all__ = [
     "Shape",
     "StoppingPoint",
     "Tool",
+    "ToolGuard",
     "ToolKind",
     "Topology",
     "TopologyDiff",
     "TopologyFileError",
     "Transition",
     "TransitionReason",
+    "UsageLimit",
     "Verdict",
     "jump_targets",
     "load_topology",

@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import TypeVar
 
+from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
     MODEL,
     TOOLS,
@@ -26,7 +27,7 @@ from agent_factory.topology.model import (
 )
 from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
 
-PartT = TypeVar("PartT", Hook, Layer, Tool, Setting)
+PartT = TypeVar("PartT", Hook, Layer, Tool, Setting, ToolGuard, UsageLimit, Access)
 
 
 class ChangeKind(StrEnum):
@@ -47,7 +48,7 @@ class Change:
     Args:
         kind: What happened.
         part: The kind of part it happened to: "middleware", "node", "edge", "layer", "tool",
-            "setting" or "former name".
+            "guard", "limit", "access", "setting" or "former name".
         name: The part's name; of a renamed middleware both names, "Old -> New".
         detail: The part's place, or what it was and what it is now.
     """
@@ -114,6 +115,8 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     for name in _moved(list(was), list(now)):
         detail = f"now {_place(name, list(now))}"
         changes.append(Change(ChangeKind.MOVED, "tool", name, detail))
+    for part in ("guard", "limit", "access"):
+        changes += _declared(part, *(_declarations(plan, part) for plan in (old, new)))
     if old.settings and new.settings:
         changes += _settings(old, new)
     was_moved, now_moved = ({move.old: move.new for move in plan.moved} for plan in (old, new))
@@ -187,6 +190,9 @@ def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
         hooks=hooks,
         tools=tuple(map(part, plan.tools)),
         settings=tuple(map(part, plan.settings)),
+        guards=tuple(map(part, plan.guards)),
+        limits=tuple(map(part, plan.limits)),
+        accesses=tuple(map(part, plan.accesses)),
     )
 
 
@@ -227,6 +233,33 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     stable = {name for block in blocks for name in after[block.b : block.b + block.size]}
     return [name for name in after if name not in stable]
+
+
+def _declarations(plan: TopologyData, part: str) -> dict[str, str]:
+    """What middleware declare, by the middleware and what it is about, in words."""
+    texts: dict[str, list[str]] = {}
+    match part:
+        case "guard":
+            for guard in plan.guards:
+                texts.setdefault(f"of {guard.tool} by {guard.owner}", []).append(str(guard))
+        case "limit":
+            for limit in plan.limits:
+                texts.setdefault(f"of {limit.what} by {limit.owner}", []).append(str(limit))
+        case _:
+            for access in plan.accesses:
+                name = f"{access.owner} {access.kind.replace('_', ' ')}"
+                texts[name] = [", ".join(access.aspects)]
+    return {name: "; ".join(lines) for name, lines in texts.items()}
+
+
+def _declared(part: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Change]:
+    for name in dict.fromkeys([*was, *now]):
+        if name not in now:
+            yield Change(ChangeKind.REMOVED, part, name, f"it was: {was[name]}")
+        elif name not in was:
+            yield Change(ChangeKind.ADDED, part, name, now[name])
+        elif was[name] != now[name]:
+            yield Change(ChangeKind.CHANGED, part, name, f"was {was[name]}, now {now[name]}")
 
 
 def _settings(old: TopologyData, new: TopologyData) -> Iterator[Change]:

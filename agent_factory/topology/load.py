@@ -136,4 +136,7 @@ def _plan_of(record: PlanRecord) -> Topology:
         style=record.style,
         settings=record.settings,
         moved=record.moved,
+        guards=record.guards,
+        limits=record.limits,
+        accesses=record.accesses,
     )

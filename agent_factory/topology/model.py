@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
+
 START, END, MODEL, TOOLS = "__start__", "__end__", "model", "tools"
 AGENT = "agent"
 """What `create_react_agent` calls the node of the model."""
@@ -141,6 +143,8 @@ class ToolKind(StrEnum):
     """The model's provider."""
     OUTPUT = "output"
     """Nobody: a call of it is the structured answer."""
+    INNER = "inner"
+    """An agent inside of a tool. The name has both: "clerk/refund"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +156,14 @@ class Tool:
         kind: Who runs it.
         return_direct: Its result ends the run.
         owner: The middleware that adds it; empty for the agent's own tools.
+        labels: What it brings and takes: "untrusted" results, "private" data, an effect "outside".
     """
 
     name: str
     kind: ToolKind = ToolKind.CLIENT
     return_direct: bool = False
     owner: str = ""
+    labels: tuple[str, ...] = ()
 
     @property
     def notes(self) -> list[str]:
@@ -168,6 +174,7 @@ class Tool:
         """
         notes = [] if self.kind is ToolKind.CLIENT else [str(self.kind)]
         notes += ["return_direct"] if self.return_direct else []
+        notes += self.labels
         return [*notes, f"by {self.owner}"] if self.owner else notes
 
 
@@ -212,6 +219,9 @@ class Shape:
         tools: The tools known when the agent is built, in the order in which they are offered.
         style: The factory that builds the agent.
         moved: Former names of middleware.
+        guards: What decides about tool calls before they run.
+        limits: What may be used at most.
+        accesses: What middleware read, write, send to a model and sanitize.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -222,6 +232,9 @@ class Shape:
     tools: tuple[Tool, ...] = ()
     style: AgentStyle = AgentStyle.CREATE_AGENT
     moved: tuple[Move, ...] = ()
+    guards: tuple[ToolGuard, ...] = ()
+    limits: tuple[UsageLimit, ...] = ()
+    accesses: tuple[Access, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +269,9 @@ class TopologyData:
     style: AgentStyle = AgentStyle.CREATE_AGENT
     settings: tuple[Setting, ...] = ()
     moved: tuple[Move, ...] = ()
+    guards: tuple[ToolGuard, ...] = ()
+    limits: tuple[UsageLimit, ...] = ()
+    accesses: tuple[Access, ...] = ()
     # Plans are compared by what an agent does, so agents that differ only in their name are equal.
     name: str = field(default="", compare=False)
 

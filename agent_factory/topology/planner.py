@@ -60,6 +60,9 @@ def decide(shape: Shape) -> TopologyData:
         retries_output=shape.retries_output,
         style=shape.style,
         moved=shape.moved,
+        guards=shape.guards,
+        limits=shape.limits,
+        accesses=shape.accesses,
     )
     hooks = dict(zip(chain(*nodes.values()), plan.hooks, strict=True))
     edges = [Edge(START, (plan.entry,))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import astuple, fields
 from hashlib import sha256
 
 from agent_factory.topology.diff import TopologyDiff, diff
@@ -33,6 +33,9 @@ class Topology(TopologyData):
         style: The factory that builds the agent.
         settings: The settings of the middleware, if they were requested.
         moved: Former names of middleware, under which threads may be stored.
+        guards: What decides about tool calls before they run.
+        limits: What may be used at most.
+        accesses: What middleware read, write, send to a model and sanitize.
         name: The agent's name, for headings. It is not compared and not stored.
     """
 
@@ -44,9 +47,10 @@ class Topology(TopologyData):
         """A short text that names what stored threads depend on, equal in every process.
 
         That are the nodes and their order, the edges with their routes, the layers by their names,
-        the tools by name and kind, and whether they return directly. Not part of it are the name
-        of the agent, settings, the order of tools and of layers, and `moved`. Of two agents with
-        the same digest, each can resume the threads of the other one.
+        the tools by name and kind, and whether they return directly; and what guards and limits
+        them. Not part of it are the name of the agent, settings, the order of tools and of layers,
+        and `moved`. Of two agents with the same digest, each can resume the threads of the other
+        one, under the same rules.
 
         >>> plan(Shape()).digest
         '862173550bde716c'
@@ -55,7 +59,12 @@ class Topology(TopologyData):
         tools = sorted((tool.name, tool.kind, tool.return_direct) for tool in self.tools)
         layers = sorted((layer.owner, layer.call, layer.method) for layer in self.layers)
         edges = [(edge.source, edge.targets, edge.route) for edge in self.edges]
-        parts = [self.style, self.nodes, edges, layers, tools]
+        parts: list[object] = [self.style, self.nodes, edges, layers, tools]
+        # An agent without them has the digest it had before there were any.
+        for declared in (self.guards, self.limits, self.accesses):
+            parts += [sorted(map(astuple, declared))] if declared else []
+        if any(tool.labels for tool in self.tools):
+            parts.append(sorted((tool.name, tool.labels) for tool in self.tools))
         return sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property

@@ -30,9 +30,11 @@ from agent_factory import (
     Ordering,
     ToolCallRequest,
     TracePolicy,
+    UsageLimit,
     hook_config,
     omit_payload,
 )
+from agent_factory.middleware._shared.declarations import usage_limits
 from agent_factory.middleware._shared.errors import outcome_unknown
 from agent_factory.middleware._shared.final_answer import (
     final_message,
@@ -61,6 +63,16 @@ from .state import (
     run_record,
     thread_part,
 )
+
+_PLAN_UNITS = {
+    "usd": "USD",
+    "turns": "model calls",
+    "tool_calls": "tool calls",
+    "total_tokens": "tokens",
+    "input_tokens": "input tokens",
+    "output_tokens": "output tokens",
+}
+"""Units of a plan by the names of limits."""
 
 _OVER = "the budget of this run is used up"
 _WARNING = (
@@ -224,6 +236,19 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self.needs_checkpointer = bool(settings.thread.amounts) or exit_behavior == "ask"
         self.unused = () if settings.limits_tools else ("around_tool",)
         self._updates = LastUpdates()
+
+    @property
+    def limits(self) -> tuple[UsageLimit, ...]:
+        """Its limits, as the plan shows them, without those of a ledger that others share."""
+        scopes = {"run": self.run, "thread": self.thread}
+        if type(self.ledger) is Ledger:  # a SharedLedger would ask its database
+            scopes["ledger"] = self.ledger.limits
+        return tuple(
+            limit
+            for scope, limits in scopes.items()
+            for name, most in limits.given().items()
+            for limit in usage_limits(_PLAN_UNITS.get(name, name), {scope: most})
+        )
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""

@@ -131,6 +131,7 @@ def _tool(tool: Tool) -> Item:
     marks = {
         ToolKind.PROVIDER: "run by the model's provider",
         ToolKind.OUTPUT: "a call of it is the structured answer",
+        ToolKind.INNER: "a tool of an agent inside of a tool",
     }
     notes = [marks[tool.kind]] if tool.kind in marks else []
     notes += ["its result ends the run (return_direct)"] if tool.return_direct else []

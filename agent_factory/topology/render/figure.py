@@ -156,7 +156,8 @@ def figure_of(plan: TopologyData) -> Figure:
         elif name in (plan.style.model, TOOLS):
             kind, call = (TOOLS, Call.TOOL) if name == TOOLS else (MODEL, Call.MODEL)
             # Tools that the agent does not run itself are listed in the model's box.
-            tools = [t for t in plan.tools if (t.kind is ToolKind.CLIENT) == (name == TOOLS)]
+            runs_here = (ToolKind.CLIENT, ToolKind.INNER)
+            tools = [t for t in plan.tools if (t.kind in runs_here) == (name == TOOLS)]
             layers = tuple(plan.layers_around(call))
             boxes[name] = Box(key, name, kind, name, layers, tuple(tools))
         elif hook is not None:
@@ -184,7 +185,11 @@ def figure_of(plan: TopologyData) -> Figure:
 
 def mark_of(tool: Tool) -> str:
     """The words that mark a tool in its box; empty for a plain one."""
-    marks = {ToolKind.OUTPUT: "structured answer", ToolKind.PROVIDER: "run by the provider"}
+    marks = {
+        ToolKind.OUTPUT: "structured answer",
+        ToolKind.PROVIDER: "run by the provider",
+        ToolKind.INNER: "of an agent inside",
+    }
     return marks.get(tool.kind, "return_direct" if tool.return_direct else "")
 
 

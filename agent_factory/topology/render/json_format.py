@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
+from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
     TOOLS,
     AgentStyle,
@@ -81,7 +82,15 @@ class PlanRecord:
     tools: tuple[Tool, ...]
     retries_output: bool
     settings: tuple[Setting, ...]
-    moved: tuple[Move, ...] = ()  # left out of a file if there is none
+    # Left out of a file if there is none.
+    moved: tuple[Move, ...] = ()
+    guards: tuple[ToolGuard, ...] = ()
+    limits: tuple[UsageLimit, ...] = ()
+    accesses: tuple[Access, ...] = ()
+
+
+OPTIONAL = ("moved", "guards", "limits", "accesses")
+"""Fields that a file lacks where a plan has none, as files did before there were any."""
 
 
 def to_json(plan: TopologyData) -> str:
@@ -110,13 +119,19 @@ def to_json(plan: TopologyData) -> str:
         retries_output=plan.retries_output,
         settings=plan.settings,
         moved=plan.moved,
+        guards=plan.guards,
+        limits=plan.limits,
+        accesses=plan.accesses,
     )
     dump = partial(json.dumps, ensure_ascii=False)
     parts = []
     for key, value in asdict(record).items():
-        # A plan without former names is written as it was before there were any.
-        if key == "moved" and not value:
+        if key in OPTIONAL and not value:
             continue
+        if key == "tools":
+            for tool in value:
+                if not tool["labels"]:
+                    del tool["labels"]
         # One record a line: a diff of two files then shows records.
         if isinstance(value, tuple) and value:
             lines = ",\n".join(f"    {dump(item)}" for item in value)

@@ -87,11 +87,14 @@ def layer_order(call: Call) -> str:
 
 
 def render(plan: TopologyData) -> str:
-    """The plan as text: a line for each edge, layer (outermost first), tool, setting and move."""
+    """The plan as text: a line for each edge, layer (outermost first), tool, guard, limit ..."""
     return _lines(
         *map(edge_line, transitions_of(plan)),
         *(f"around {layer.call.phrase}: {layer.name}" for layer in plan.layers),
         *(f"tool: {tool.name}{_bracketed(tool.notes)}" for tool in plan.tools),
+        *(f"guard: {guard.owner}: {guard}" for guard in plan.guards),
+        *(f"limit: {limit.owner}: {limit}" for limit in plan.limits),
+        *(f"access: {access}" for access in plan.accesses),
         *(
             f"setting: {setting.owner}.{setting.name} = {setting.value}"
             for setting in plan.settings

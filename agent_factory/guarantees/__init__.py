@@ -1,0 +1,14 @@
+"""Guarantees: sentences about a plan that hold on every path, or a path on which they do not."""
+
+from agent_factory.guarantees.counterexample import Counterexample, GuaranteeError
+from agent_factory.guarantees.sentences import Guarantee, GuaranteeSyntaxError, parse
+from agent_factory.guarantees.verdicts import counterexamples
+
+__all__ = [
+    "Counterexample",
+    "Guarantee",
+    "GuaranteeError",
+    "GuaranteeSyntaxError",
+    "counterexamples",
+    "parse",
+]

@@ -1,0 +1,195 @@
+"""Sentences of guarantees, and the values that they are read into.
+
+```
+tool NAME passes MEMBER                 NAME and MEMBER may be patterns
+model passes MEMBER
+every loop passes a limit
+no path from NODE to NODE skips MEMBER
+MEMBER sees tool_calls last
+tool NAME only after tool OTHER
+at most N model calls a run
+```
+
+`and` joins sentences, and `unless MEMBER` excuses the paths that pass a member. In the place of a
+member, `a guard`, `a person` and `a limit` mean any middleware that declares one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from agent_factory.errors import SpecError
+
+A_GUARD, A_PERSON, A_LIMIT = "a guard", "a person", "a limit"
+"""Words for any middleware that decides about a call, by any means or by a person, or limits."""
+
+SEEN_LAST = ("tool_calls", "answers")
+"""Parts of a conversation that a member can see last."""
+
+
+class GuaranteeSyntaxError(SpecError):
+    """A text is not a guarantee."""
+
+    code = "AF128"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPasses:
+    """Each call of a tool passes a member after the calls before it; `members` are alternatives."""
+
+    tool: str
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPasses:
+    """Each call of the model passes a member."""
+
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPasses:
+    """Each way around a loop passes a member."""
+
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PathPasses:
+    """Each path from one node to another passes a member."""
+
+    source: str
+    target: str
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeesLast:
+    """No other member changes a part of the conversation after this one has seen it."""
+
+    member: str
+    aspect: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyAfter:
+    """A tool does not run before another one has run."""
+
+    tool: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """No more than a number of something is used; `tool` is that of "calls of NAME"."""
+
+    most: float
+    unit: str
+    scope: str
+    tool: str = ""
+
+
+Clause: TypeAlias = (
+    ToolPasses | ModelPasses | LoopPasses | PathPasses | SeesLast | OnlyAfter | AtMost
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """A property of a plan.
+
+    Args:
+        text: The sentence.
+        clauses: What it says; all of it must hold.
+    """
+
+    text: str
+    clauses: tuple[Clause, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _at_most(number: str, unit: str, tool: str | None, scope: str | None) -> AtMost:
+    return AtMost(float(number), "tool calls" if tool else unit, scope or "run", tool or "")
+
+
+_NAME = r"([^\s,]+)"
+_MEMBER = rf"(a guard|a person|a limit|{_NAME[1:-1]})"
+_UNITS = "model calls|tool calls|input tokens|output tokens|tokens|USD|seconds"
+_FORMS: tuple[tuple[re.Pattern[str], Callable[..., Clause]], ...] = (
+    (
+        re.compile(rf"tool {_NAME} passes {_MEMBER}"),
+        lambda tool, member: ToolPasses(tool, (member,)),
+    ),
+    (re.compile(rf"model passes {_MEMBER}"), lambda member: ModelPasses((member,))),
+    (re.compile(rf"every loop passes {_MEMBER}"), lambda member: LoopPasses((member,))),
+    (
+        re.compile(rf"no path from {_NAME} to {_NAME} skips {_MEMBER}"),
+        lambda source, target, member: PathPasses(source, target, (member,)),
+    ),
+    (re.compile(rf"{_NAME} sees ({'|'.join(SEEN_LAST)}) last"), SeesLast),
+    (re.compile(rf"tool {_NAME} only after tool {_NAME}"), OnlyAfter),
+    (
+        re.compile(rf"at most (\d+(?:\.\d+)?) ({_UNITS}|calls of {_NAME})(?: a (run|thread))?"),
+        _at_most,
+    ),
+)
+
+FORMS = (
+    "tool NAME passes MEMBER",
+    "model passes MEMBER",
+    "every loop passes a limit",
+    "no path from NODE to NODE skips MEMBER",
+    f"MEMBER sees {' or '.join(SEEN_LAST)} last",
+    "tool NAME only after tool OTHER",
+    "at most N model calls a run",
+)
+"""The forms of a sentence, for people."""
+
+
+def parse(text: str) -> Guarantee:
+    """Read a guarantee.
+
+    Raises:
+        GuaranteeSyntaxError: It is not one.
+
+    >>> parse("tool refund passes Review and at most 5 model calls").clauses[0]
+    ToolPasses(tool='refund', members=('Review',))
+    """
+    if not isinstance(text, str):
+        raise _syntax_error(repr(text), "is not a string")
+    words = " ".join(text.removesuffix(".").split())
+    return Guarantee(words, tuple(_clause(words, part) for part in words.split(" and ")))
+
+
+def _clause(text: str, part: str) -> Clause:
+    sentence, *excuses = part.split(" unless ")
+    for pattern, make in _FORMS:
+        if match := pattern.fullmatch(sentence):
+            clause = make(*match.groups())
+            break
+    else:
+        raise _syntax_error(text, f"has a part that is not a sentence: {part!r}")
+    if not excuses:
+        return clause
+    if isinstance(clause, SeesLast | OnlyAfter | AtMost):
+        raise _syntax_error(text, f"has `unless` in a sentence that is not about paths: {part!r}")
+    members = [member for excuse in excuses for member in excuse.split(" or ")]
+    for member in members:
+        if not re.fullmatch(_MEMBER, member):
+            raise _syntax_error(text, f"does not name a member after `unless`: {member!r}")
+    return type(clause)(**{**_fields(clause), "members": (*clause.members, *members)})
+
+
+def _fields(clause: Clause) -> dict[str, object]:
+    return {name: getattr(clause, name) for name in clause.__slots__}
+
+
+def _syntax_error(text: str, reason: str) -> GuaranteeSyntaxError:
+    forms = "; ".join(FORMS)
+    return GuaranteeSyntaxError(f"guarantee {text!r}", f"{reason}.", f"Write one of: {forms}.")

@@ -1,0 +1,203 @@
+"""Declarations of middleware: what decides about tool calls, what is limited, what is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from math import inf
+from typing import TypeVar
+
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
+
+
+class GuardAction(StrEnum):
+    """What a guard does with a call of a tool before it runs."""
+
+    ASK = "ask"
+    """A person decides."""
+    JUDGE = "judge"
+    """A model decides."""
+    CHECK = "check"
+    """Code decides."""
+    DENY = "deny"
+    """The call does not run."""
+
+    @property
+    def phrase(self) -> str:
+        """Words for it: "a person decides about"."""
+        return _ACTION_PHRASES[self]
+
+
+_ACTION_PHRASES = {
+    GuardAction.ASK: "a person decides about",
+    GuardAction.JUDGE: "a model decides about",
+    GuardAction.CHECK: "code decides about",
+    GuardAction.DENY: "no call runs of",
+}
+
+GUARD_PLACES = ("around_tool", "after_model")
+"""Where a guard decides: in a layer around the call, or in a hook that a jump may bypass."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolGuard:
+    """Decision about calls of a tool before they run. A middleware declares it in `guards`.
+
+    Args:
+        tool: The name of a tool, or a pattern such as "search*".
+        action: "ask" (a person decides), "judge" (a model), "check" (code) or "deny".
+        when: The calls it is about, in words; empty for all calls.
+        exclude: Names or patterns of tools that it is not about.
+        after: A tool that must have run in the thread before; other calls do not run.
+        place: Where the middleware decides: "around_tool", a layer that no call bypasses, or
+            "after_model", a hook that a jump may bypass.
+        owner: The middleware's name; a plan fills it in.
+
+    Raises:
+        ValueError: An argument has another value.
+
+    >>> print(ToolGuard("refund", "ask", when="euros > 50"))
+    a person decides about refund when euros > 50
+    """
+
+    tool: str
+    action: GuardAction
+    when: str = ""
+    exclude: tuple[str, ...] = ()
+    after: str = ""
+    place: str = "around_tool"
+    owner: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tool, str) or not self.tool:
+            raise ValueError(
+                f"ToolGuard.tool must be the name of a tool or a pattern, got {self.tool!r}. "
+                'Write ToolGuard("refund", "ask").'
+            )
+        object.__setattr__(self, "action", _choice(GuardAction, "ToolGuard.action", self.action))
+        if self.place not in GUARD_PLACES:
+            raise _wrong("ToolGuard.place", GUARD_PLACES, self.place)
+
+    def covers(self, tool: str) -> bool:
+        """Return True if it decides about calls of a tool; `when` says about which.
+
+        >>> ToolGuard("*", "ask", exclude=("search*",)).covers("refund")
+        True
+        """
+        if tool.count("/") != self.tool.count("/"):
+            return False  # a tool of an agent inside, which only a guard in there decides about
+        excluded = any(fnmatchcase(tool, pattern) for pattern in self.exclude)
+        return fnmatchcase(tool, self.tool) and not excluded
+
+    def __str__(self) -> str:
+        without = f" without {', '.join(self.exclude)}" if self.exclude else ""
+        when = f" when {self.when}" if self.when else ""
+        when += f" unless {self.after} has run" if self.after else ""
+        where = "" if self.place == "around_tool" else f", in {self.place}"
+        return f"{self.action.phrase} {self.tool}{without}{when}{where}"
+
+
+class LimitUnit(StrEnum):
+    """What a limit counts."""
+
+    MODEL_CALLS = "model calls"
+    TOOL_CALLS = "tool calls"
+    TOKENS = "tokens"
+    INPUT_TOKENS = "input tokens"
+    OUTPUT_TOKENS = "output tokens"
+    USD = "USD"
+    SECONDS = "seconds"
+
+
+class LimitScope(StrEnum):
+    """What a limit is the limit of."""
+
+    RUN = "run"
+    THREAD = "thread"
+    LEDGER = "ledger"
+    """All agents that share it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageLimit:
+    """The most that may be used. A middleware declares it in `limits`.
+
+    Args:
+        most: The number.
+        unit: What is counted: "model calls", "tool calls", "tokens", "USD", ...
+        scope: Of what: a "run", a "thread" or a "ledger".
+        tool: For tool calls: the tool whose calls are counted; empty for all tools together.
+        owner: The middleware's name; a plan fills it in.
+
+    Raises:
+        ValueError: An argument has another value.
+
+    >>> print(UsageLimit(5, "model calls"))
+    at most 5 model calls a run
+    """
+
+    most: float
+    unit: LimitUnit
+    scope: LimitScope = LimitScope.RUN
+    tool: str = ""
+    owner: str = ""
+
+    def __post_init__(self) -> None:
+        # NaN is not equal to itself, and would be no limit.
+        if type(self.most) not in (int, float) or not 0 <= self.most < inf:
+            raise ValueError(f"UsageLimit.most must be a number of at least 0, got {self.most!r}.")
+        # One form in JSON for one number.
+        if self.most == int(self.most):
+            object.__setattr__(self, "most", int(self.most))
+        object.__setattr__(self, "unit", _choice(LimitUnit, "UsageLimit.unit", self.unit))
+        object.__setattr__(self, "scope", _choice(LimitScope, "UsageLimit.scope", self.scope))
+
+    @property
+    def what(self) -> str:
+        """What is counted, of what: "calls of search a run"."""
+        unit = f"calls of {self.tool}" if self.tool else self.unit
+        return f"{unit} a {self.scope}"
+
+    def __str__(self) -> str:
+        return f"at most {self.most:g} {self.what}"
+
+
+class AccessKind(StrEnum):
+    """What a middleware does with a part of a conversation; the fields of `Ordering`."""
+
+    READS = "reads"
+    WRITES = "writes"
+    SENDS_TO_MODEL = "sends_to_model"
+    SANITIZES = "sanitizes"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Parts of a conversation that a middleware reads, writes, sends to a model or sanitizes.
+
+    Args:
+        owner: The middleware's name.
+        kind: What it does.
+        aspects: The parts, sorted: "answers", "tool_calls", ...
+    """
+
+    owner: str
+    kind: AccessKind
+    aspects: tuple[str, ...]
+
+    def __str__(self) -> str:
+        kind = self.kind.replace("_", " ")
+        return f"{self.owner} {kind} {', '.join(self.aspects)}"
+
+
+def _choice(kind: type[ChoiceT], name: str, value: str) -> ChoiceT:
+    try:
+        return kind(value)
+    except ValueError:
+        raise _wrong(name, tuple(kind), value) from None
+
+
+def _wrong(name: str, options: tuple[str, ...], value: object) -> ValueError:
+    choices = ", ".join(repr(str(option)) for option in options)
+    return ValueError(f"{name} must be one of {choices}, got {value!r}.")
