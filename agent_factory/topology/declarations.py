@@ -160,7 +160,7 @@ class UsageLimit:
         return f"{unit} a {self.scope}"
 
     def __str__(self) -> str:
-        return f"at most {self.most:g} {self.what}"
+        return f"at most {self.most} {self.what}"
 
 
 class AccessKind(StrEnum):

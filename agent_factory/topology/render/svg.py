@@ -11,7 +11,6 @@ from agent_factory.topology.model import TopologyData
 from agent_factory.topology.render.details import Details, details_of
 from agent_factory.topology.render.figure import (
     HEAD,
-    HEADER,
     INSET,
     LABEL_ROW,
     PAD,
@@ -22,7 +21,6 @@ from agent_factory.topology.render.figure import (
     Box,
     Figure,
     figure_of,
-    mark_of,
     shown,
 )
 from agent_factory.topology.render.layout import Layout, Point, Route, crossed_titles, lay_out
@@ -206,28 +204,32 @@ def text(value: str) -> str:
 
 def _words(box: Box) -> Iterator[str]:
     """Words in a box. Screen readers read them as its name."""
-    for place, layer in enumerate(box.frames, 1):
-        yield f"{place} {shown(layer.owner)}"
+    for place, frame in enumerate(box.frames, 1):
+        yield " ".join([f"{place} {shown(frame.layer.owner)}", *frame.remarks])
     if box.kind != "terminal":
         yield box.note
     yield shown(box.title)
+    yield from box.remarks
     for tool in box.tools:
-        yield f"{shown(tool.name)} {mark_of(tool)}".rstrip()
+        yield f"{shown(tool.name)} {box.mark_of(tool)}".rstrip()
 
 
 def _box(box: Box, centre: Point) -> Iterator[str]:
     width, height = box.size
     left, top = centre[0] - width / 2, centre[1] - height / 2
-    for place, layer in enumerate(box.frames, 1):
+    for place, frame in enumerate(box.frames, 1):
+        layer = frame.layer
         title = f"Layer {place} of {len(box.frames)}, outermost first: {layer.name}"
         yield (
             f'<g class="layer" data-words="{text(layer.owner)}"><title>{text(title)}</title>'
             f"{_rect('frame', left, top, width, height, 8)}"
             f'<text class="name header" x="{_n(left + PAD)}" y="{_n(top + 15)}">'
-            f'<tspan class="note">{place}</tspan> {text(shown(layer.owner))}</text></g>'
+            f'<tspan class="note">{place}</tspan> {text(shown(layer.owner))}</text>'
         )
-        left, top, width = left + INSET, top + HEADER, width - 2 * INSET
-        height -= HEADER + INSET
+        yield from _remarks(frame.remarks, left + PAD, top + 15)
+        yield "</g>"
+        left, top, width = left + INSET, top + frame.header, width - 2 * INSET
+        height -= frame.header + INSET
     if box.kind == "terminal":
         yield _rect("core", left, top, width, height, height / 2)
         yield _text("name label", left + width / 2, top + 20, box.title)
@@ -237,16 +239,25 @@ def _box(box: Box, centre: Point) -> Iterator[str]:
     left += STRIPE + PAD
     yield _text("note", left, top + 16, box.note)
     yield _text("name", left, top + 33, shown(box.title))
+    yield from _remarks(box.remarks, left, top + 33)
+    top += HEAD
     for index, tool in enumerate(box.tools):
         column, line = divmod(index, box.lines)
-        x, y = left + column * box.column_width, top + HEAD + line * ROW + 12
-        mark = text(mark_of(tool))
+        x, y = left + column * box.column_width, top + line * ROW + 12
+        mark = text(box.mark_of(tool))
         note = f'<tspan class="note" dx="8">{mark}</tspan>' if mark else ""
-        words = text(f"{tool.name} {tool.owner}".strip())
+        guards = {guard.owner for guard in box.guards if guard.covers(tool.name)}
+        words = text(" ".join(filter(None, [tool.name, tool.owner, *sorted(guards)])))
         yield (
             f'<text class="item" data-words="{words}" x="{_n(x)}" y="{_n(y)}">'
             f'<tspan class="name item">{text(shown(tool.name))}</tspan>{note}</text>'
         )
+
+
+def _remarks(remarks: tuple[str, ...], x: float, y: float) -> Iterator[str]:
+    """Lines below a name."""
+    for row, remark in enumerate(remarks, 1):
+        yield _text("note", x, y + row * LABEL_ROW, remark)
 
 
 def _arrow(arrow: Arrow, route: Route) -> Iterator[str]:
