@@ -53,11 +53,12 @@ def _drawn(part: Box | Arrow | Group, right: Collection[str] = ()) -> str:
     )
     # From the innermost: each frame is a table around the table before.
     for place, frame in reversed(list(enumerate(part.frames, 1))):
-        header = [f"{_note(str(place))} {_name(cut(frame.layer.owner))}", *map(_note, frame.remarks)]
+        name = f"{_note(str(place))} {_name(cut(frame.layer.owner))}"
+        header = "<BR/>".join([name, *map(_note, frame.remarks)])
         table = (
             f'<TABLE BORDER="1" COLOR="{DAY.rim}" BGCOLOR="{DAY.frame}" STYLE="ROUNDED" '
             f'CELLBORDER="0" CELLSPACING="0" CELLPADDING="4"><TR><TD ALIGN="LEFT" '
-            f'BALIGN="LEFT">{"<BR/>".join(header)}</TD></TR>'
+            f'BALIGN="LEFT">{header}</TD></TR>'
             f"<TR><TD>{table}</TD></TR></TABLE>"
         )
     return f"shape=plain label=<{table}>"
