@@ -248,10 +248,13 @@ def remarks_of(plan: TopologyData, part: Hook | Layer) -> tuple[str, ...]:
     >>> remarks_of(plan, plan.hooks[0])
     ('at most 5 model calls a run',)
     """
+    guards = guards_at(plan, part)
+    always = {(guard.action, guard.tool) for guard in guards if not guard.when}
     tools: dict[GuardAction, list[str]] = {}
-    for guard in guards_at(plan, part):
+    for guard in guards:
         name = "all tools" if guard.tool == "*" else guard.tool
-        tools.setdefault(guard.action, []).append(name)
+        times = "" if (guard.action, guard.tool) in always else " (at times)"
+        tools.setdefault(guard.action, []).append(f"{name}{times}")
     lines = [f"{_REMARKS[action]} {', '.join(dict.fromkeys(tools[action]))}" for action in tools]
     lines += map(str, limits_at(plan, part))
     if len(lines) > MOST_REMARKS:
