@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import hypot
@@ -24,6 +24,7 @@ from agent_factory.topology.render.figure import (
     shown,
 )
 from agent_factory.topology.render.layout import Layout, Point, Route, crossed_titles, lay_out
+from agent_factory.topology.transitions import Transition
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,8 @@ def rules(theme: Theme, where: str = "") -> Iterator[str]:
     yield f"{at} .tip {{ fill: {theme.muted}; }}"
     yield f"{at} .jump .line {{ stroke: {theme.jump}; }}"
     yield f"{at} .jump .tip, {at} .jump .label {{ fill: {theme.jump}; }}"
+    yield f"{at} .path .line, {at} .path > .core {{ stroke: {theme.mark}; stroke-width: 2.8; }}"
+    yield f"{at} .path .tip {{ fill: {theme.mark}; }}"
     for kind, (tint, stripe) in theme.kinds.items():
         yield f"{at} .{kind} .core {{ fill: {tint}; }}"
         yield f"{at} .{kind} .stripe {{ fill: {stripe}; }}"
@@ -129,10 +132,10 @@ _TIP, _HALF = 8, 3.5
 """The length of an arrow's tip, and half of its width."""
 
 
-def to_svg(plan: TopologyData) -> str:
-    """The plan as an SVG file."""
+def to_svg(plan: TopologyData, path: Sequence[Transition] = ()) -> str:
+    """The plan as an SVG file, with the steps of a path in another color."""
     figure = figure_of(plan)
-    return draw(figure, lay_out(figure), details_of(plan, figure))
+    return draw(figure, lay_out(figure), details_of(plan, figure), path=path)
 
 
 def draw(
@@ -142,6 +145,7 @@ def draw(
     *,
     linked: bool = False,
     styled: bool = True,
+    path: Sequence[Transition] = (),
 ) -> str:
     """The SVG of a figure.
 
@@ -151,7 +155,10 @@ def draw(
         details: The details of its parts.
         linked: Whether each part links to its details, `#about-<key>`, on a page.
         styled: Whether it has its style in it, and not in a file of a page.
+        path: Steps of a run, whose arrows and boxes are drawn in another color.
     """
+    steps = {(step.source, step.target) for step in path}
+    ends = {name for step in steps for name in step}
     width, height = layout.size[0] + 2 * MARGIN, layout.size[1] + 2 * MARGIN
     nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
     layers = sum(len(box.frames) for box in figure.boxes)
@@ -180,6 +187,7 @@ def draw(
 
     for arrow in figure.arrows:
         kind = f"edge {arrow.source.key} {arrow.target.key}{' jump' if arrow.dashed else ''}"
+        kind += " path" if (arrow.source.name, arrow.target.name) in steps else ""
         name = " ".join([details[arrow.key].title, *arrow.label])
         lines += part(arrow.key, kind, name, _arrow(arrow, layout.routes[arrow.key]))
     # Titles of groups cover the arrows that still cross them, and boxes cover both.
@@ -192,7 +200,8 @@ def draw(
         lines.append(_text("note", x, y, group.title))
     for box in figure.boxes:
         shapes = _box(box, layout.boxes[box.key])
-        lines += part(box.key, f"node {box.kind}", " ".join(_words(box)), shapes)
+        kind = f"node {box.kind}{' path' if box.name in ends else ''}"
+        lines += part(box.key, kind, " ".join(_words(box)), shapes)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
