@@ -44,6 +44,7 @@ from agent_factory.factory.declarations import (
     guards_without_place,
     inner_tools,
 )
+from agent_factory.guarantees import GuaranteeError, counterexamples, default_findings
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import (
     Bound,
@@ -95,6 +96,7 @@ def make_spec(
     strict: bool,
     ignore: Collection[str],
     decisions: object,
+    guarantees: object = (),
 ) -> AgentSpec:
     """Check and normalise the arguments of an agent, and warn the caller of the caller.
 
@@ -137,9 +139,11 @@ def make_spec(
     topology = plan(shape)
     mistakes += [*jumps_to_nowhere(hooks, shape.has_tools), *unknown_nodes(nodes, topology)]
     mistakes += refused_names(topology.tools, name)
+    mistakes += broken_guarantees(topology, guarantees)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
+        mistakes += default_findings(topology)
     findings = _raise_errors(mistakes, strict, ignore)
     chat_model, prompt = chat_model_of(model), system_prompt  # last: a string creates a model
     return AgentSpec(
@@ -530,6 +534,22 @@ def refused_names(tools: Iterable[Tool], agent: str | None) -> Iterator[SpecErro
             f"Pass name={accepted(agent) or 'agent'!r}.",
             code="AF216",
         )
+
+
+def broken_guarantees(topology: Topology, guarantees: Any) -> Iterator[SpecError]:
+    """Find guarantees that do not hold, and texts that are not guarantees."""
+    if not _is_list(guarantees):
+        hint = 'Pass guarantees=["tool refund passes HumanInTheLoopMiddleware"].'
+        yield wrong_type("guarantees", "a list of sentences", guarantees, hint)
+        return
+    for text in guarantees:
+        try:
+            broken = counterexamples(topology, [text])
+        except SpecError as error:
+            yield error
+        else:
+            if broken:
+                yield GuaranteeError(broken)
 
 
 def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:

@@ -76,6 +76,5 @@ class GuaranteeError(SpecError):
 
     def __init__(self, counterexamples: Sequence[Counterexample]) -> None:
         self.counterexamples = tuple(counterexamples)
-        number = len(self.counterexamples)
         text = "\n".join(map(str, self.counterexamples))
-        super().__init__("guarantees", f"{number} of them {'does' if number == 1 else 'do'} not hold:\n{text}")
+        super().__init__("guarantees", f"do not hold on every path.\n{text}")
