@@ -160,7 +160,7 @@ class BuildCode:
     def ignorable(self) -> bool:
         """Whether `create_agent(..., ignore=[code])` suppresses it."""
         return self.severity == "warning" or self.code in (
-            *("AF105", "AF118", "AF119", "AF120", "AF124", "AF125"),
+            *("AF105", "AF118", "AF119", "AF120", "AF124", "AF125", "AF129"),
         )
 
 
@@ -197,6 +197,13 @@ _BUILD_CODES = {
     "AF123": ("OldNameInUse", "`moved` gives an old name that a middleware still has."),
     "AF124": ("ToolMisspelt", "A middleware is configured for nearly the name of a tool."),
     "AF125": ("ToolNameRefused", "A tool has a name that providers refuse."),
+    "AF126": (
+        "GuardWithoutPlace",
+        "A middleware declares a guard in a hook or a layer that it does not have.",
+    ),
+    "AF127": ("GuaranteeNotKept", "A guarantee does not hold on every path."),
+    "AF128": ("GuaranteeSyntax", "A guarantee is not a sentence about this agent."),
+    "AF129": ("GuardBypassed", "A jump leads to a tool past the middleware that decides about it."),
     "AF201": ("JumpWithoutEffect", "A hook declares a jump to where the run continues anyway."),
     "AF202": ("JumpBack", "A before_model hook may jump to the model, and run again unchanged."),
     "AF203": ("ToolShadowed", "A provider tool has the name of another tool."),
@@ -215,6 +222,8 @@ _BUILD_CODES = {
     ),
     "AF215": ("TypeConflict", "Two state schemas disagree on the type of a key."),
     "AF216": ("AgentNameRefused", "The agent has a name that some providers refuse."),
+    "AF217": ("LoopWithoutLimit", "A run may go around a loop that none of its limits ends."),
+    "AF218": ("HookSkipped", "A jump may end a run without the last of its hooks."),
 }
 
 BUILD_CODES = {code: BuildCode(code, *entry) for code, entry in _BUILD_CODES.items()}

@@ -25,9 +25,6 @@ from agent_factory import (
     omit_payload,
 )
 
-from agent_factory.topology import GuardAction
-
-from ._shared.declarations import tool_guards
 from ._shared.judge import DEFAULT_INSTRUCTIONS, RiskJudge
 from ._shared.messages import error_result, tool_names
 from ._shared.validation import check_string
@@ -132,9 +129,9 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
         self.blocked_message = blocked_message
 
     @property
-    def guards(self) -> tuple[ToolGuard, ...]:
+    def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
         """Its judgements, as the plan shows them."""
-        return tool_guards(GuardAction.JUDGE, self.tool_names)
+        return [ToolGuard(name, "judge") for name in self.tool_names or ("*",)]
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the tool if the judge does not object."""

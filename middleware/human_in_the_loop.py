@@ -31,12 +31,12 @@ from agent_factory import (
     Invoke,
     Ordering,
     ToolCallRequest,
+    ToolGuard,
     arun,
     get_tools,
     run,
     set_reason,
 )
-from agent_factory import ToolGuard
 from agent_factory.errors import EndlessLoop
 from agent_factory.review.approvals import ApprovalStore, approval_store
 from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
@@ -72,8 +72,8 @@ from agent_factory.review.requests import (
     ToolApprovalRequest,
 )
 
-from ._shared.declarations import policy_guards
 from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
+from ._shared.declarations import policy_guards
 from ._shared.invocable import Called, once_per_task
 from ._shared.judge import RiskJudge
 from ._shared.messages import error_result, last_turn, unanswered
@@ -261,10 +261,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         self.ordering = ordering
 
     @property
-    def guards(self) -> tuple[ToolGuard, ...]:
+    def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
         """The rules of its policy, as the plan shows them: "allow" restricts those that follow."""
-        place = "after_model" if self._chooses_calls else "around_tool"
-        return policy_guards(self.policy, place)
+        return policy_guards(self.policy, "after_model" if self._chooses_calls else "around_tool")
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""

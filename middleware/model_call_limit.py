@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AIMessage
@@ -22,9 +23,9 @@ from agent_factory import (
     hook_config,
 )
 
+from ._shared.declarations import usage_limits
 from ._shared.final_answer import final_message, request_final_answer, used_up
 from ._shared.messages import results_of_pending_calls
-from ._shared.declarations import usage_limits
 from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
@@ -123,7 +124,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         self.exit_behavior = exit_behavior
 
     @property
-    def limits(self) -> tuple[UsageLimit, ...]:
+    def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]
         """Its limits, as the plan shows them."""
         limits = {"run": self.run_limit, "thread": self.thread_limit}
         return usage_limits("model calls", limits)

@@ -283,7 +283,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         return f"{type(self).__name__}[{self.tool_name.replace('|', '_').replace(':', '_')}]"
 
     @property
-    def limits(self) -> tuple[UsageLimit, ...]:
+    def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]
         """Its limits, as the plan shows them."""
         limits = {"run": self.run_limit, "thread": self.thread_limit}
         return usage_limits("tool calls", limits, self.tool_name or "")

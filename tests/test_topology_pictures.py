@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from itertools import combinations, pairwise
 from math import dist
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree
 
 import pytest
@@ -30,7 +30,7 @@ from agent_factory import (
     topology_of,
 )
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.topology import GuardAction, LimitUnit, ToolGuard, UsageLimit
+from agent_factory.topology import LimitUnit, ToolGuard, UsageLimit
 from agent_factory.topology import plan as plan_of
 from agent_factory.topology.declarations import Access, AccessKind
 from agent_factory.topology.model import (
@@ -232,16 +232,16 @@ def guarded(**changes: Any) -> Topology:
             Tool("clerk/pay", ToolKind.INNER),
         ),
         guards=(
-            ToolGuard("refund", GuardAction.ASK, owner="Ask"),
-            ToolGuard("refund", GuardAction.ASK, when="euros > 50", owner="Ask"),
-            ToolGuard("read_*", GuardAction.CHECK, when="it is late", owner="Ask"),
-            ToolGuard("*", GuardAction.JUDGE, "", ("search",), "", "after_model", "Judge"),
-            ToolGuard("clerk/pay", GuardAction.DENY, owner="clerk/Office"),
+            ToolGuard("refund", "ask", owner="Ask"),
+            ToolGuard("refund", "ask", when="euros > 50", owner="Ask"),
+            ToolGuard("read_*", "check", when="it is late", owner="Ask"),
+            ToolGuard("*", "judge", "", ("search",), "", "after_model", "Judge"),
+            ToolGuard("clerk/pay", "deny", owner="clerk/Office"),
         ),
         limits=(
-            UsageLimit(5, LimitUnit.MODEL_CALLS, owner="Calls"),
-            UsageLimit(3, LimitUnit.TOOL_CALLS, tool="refund", owner="Ask"),
-            UsageLimit(2_000_000, LimitUnit.TOKENS, owner="Budget"),
+            UsageLimit(5, "model calls", owner="Calls"),
+            UsageLimit(3, "tool calls", tool="refund", owner="Ask"),
+            UsageLimit(2_000_000, "tokens", owner="Budget"),
         ),
         accesses=(Access("Ask", AccessKind.READS, ("tool_calls",)),),
     )
@@ -289,7 +289,7 @@ def test_each_limit_stands_at_one_place() -> None:
     """A middleware with hooks and layers counts at the layer around what it limits."""
     hooks = [Hook("Budget", phase) for phase in Phase]
     layers = [Layer("Budget", call, f"around_{call}") for call in Call]
-    limits = [UsageLimit(n, unit, owner="Budget") for n, unit in enumerate(LimitUnit)]
+    limits = [UsageLimit(n, unit, owner="Budget") for n, unit in enumerate(get_args(LimitUnit))]
     shape = Shape(tuple(hooks), tuple(layers), has_tools=True, limits=tuple(limits))
     boxes = figure_of(plan_of(shape)).boxes
     remarks = {
@@ -306,10 +306,8 @@ def test_each_limit_stands_at_one_place() -> None:
 
 def test_remarks_are_few_and_short() -> None:
     names = [f"a_tool_with_a_long_name_{number}" for number in range(20)]
-    guards = [
-        ToolGuard(name, GuardAction.ASK, owner="Judge", place="after_model") for name in names
-    ]
-    limits = [UsageLimit(n, LimitUnit.TOOL_CALLS, owner="Calls") for n in range(9)]
+    guards = [ToolGuard(name, "ask", owner="Judge", place="after_model") for name in names]
+    limits = [UsageLimit(n, "tool calls", owner="Calls") for n in range(9)]
     figure = figure_of(guarded(guards=tuple(guards), limits=tuple(limits)))
     boxes = {box.title: box for box in figure.boxes}
     [remark] = boxes["Judge"].remarks

@@ -104,6 +104,7 @@ class AgentOptions(TypedDict, total=False):
     checkpoints: Checkpoints
     fused: bool | Literal["turn"]
     moved: Mapping[str, str] | None
+    guarantees: Sequence[str]
 
 
 @overload
@@ -154,6 +155,7 @@ def create_agent(
     checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
     moved: Mapping[str, str] | None = None,
+    guarantees: Sequence[str] = (),
     **unknown: Never,
 ) -> Any:
     """Build an agent: a model in a loop with tools, with a stack of middleware around it.
@@ -196,6 +198,8 @@ def create_agent(
         moved: The names that middleware had when threads were stored, each with the current name:
             {"OldName": "NewName"}. Threads that wait at a hook of the old name go on, and what was
             stored by that name is found. See docs/howto/changing_stacks.md.
+        guarantees: Sentences that must hold on every path, such as "tool refund passes
+            HumanInTheLoopMiddleware". See docs/guarantees.md.
 
     Returns:
         A compiled LangGraph graph: invoke, stream and inspect it like any other.
@@ -249,6 +253,7 @@ def create_agent(
         ignore=ignore,
         decisions=decisions,
         checkpoints=checkpoints,
+        guarantees=guarantees,
     )
     stream_transformers = [
         transformer for member in spec.middleware for transformer in member.transformers
@@ -346,6 +351,7 @@ def plan_agent(
     checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
     moved: Mapping[str, str] | None = None,
+    guarantees: Sequence[str] = (),
     settings: bool = False,
     **unknown: Never,
 ) -> Topology:
@@ -389,6 +395,7 @@ def plan_agent(
         ignore=ignore,
         decisions=decisions,
         checkpoints=checkpoints,
+        guarantees=guarantees,
     )
     return _plan_of(spec, settings)
 

@@ -44,6 +44,7 @@ from agent_factory.factory.declarations import (
     guards_without_place,
     inner_tools,
 )
+from agent_factory.guarantees import GuaranteeError, counterexamples, default_findings
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import (
     Bound,
@@ -95,6 +96,7 @@ def make_spec(
     strict: bool,
     ignore: Collection[str],
     decisions: object,
+    guarantees: object = (),
 ) -> AgentSpec:
     """Check and normalise the arguments of an agent, and warn the caller of the caller.
 
@@ -113,9 +115,7 @@ def make_spec(
     has_format = response_format is not None
     format_ = _attempt(from_langchain_format, response_format, mistakes) if has_format else None
     outputs = output_tools(format_)
-    named_tools: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
-    named_tools += [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
-    toolbox, clashes = sort_tools(named_tools, outputs)
+    toolbox, clashes = sort_tools(_owned_tools(tools, members), outputs)
     hooks = tuple(bound for known in read for bound in hooks_of(*known))
     layers = tuple(bound for known in read for bound in layers_of(*known))
     around = {call: tuple(b for b in layers if b.definition.call is call) for call in Call}
@@ -132,14 +132,13 @@ def make_spec(
         **declarations_of(members, toolbox.client),
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
-    mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
-    mistakes += guards_without_place(shape.guards, shape.hooks, shape.layers)
     topology = plan(shape)
-    mistakes += [*jumps_to_nowhere(hooks, shape.has_tools), *unknown_nodes(nodes, topology)]
-    mistakes += refused_names(topology.tools, name)
+    mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
+    mistakes += plan_mistakes(shape, topology, nodes, name, guarantees)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
+        mistakes += default_findings(topology)
     findings = _raise_errors(mistakes, strict, ignore)
     chat_model, prompt = chat_model_of(model), system_prompt  # last: a string creates a model
     return AgentSpec(
@@ -162,6 +161,14 @@ def make_spec(
         run_layers=around[Call.AGENT],
         strict=strict,
     )
+
+
+def _owned_tools(
+    tools: Sequence[object] | None, members: Sequence[Middleware]
+) -> list[tuple[str | None, Any]]:
+    """Return all tools, each with the middleware that brings it."""
+    owned: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
+    return owned + [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
 
 
 def _merged_schemas(
@@ -485,12 +492,23 @@ def no_common_path(
         )
 
 
-def jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[SpecError]:
+def plan_mistakes(
+    shape: Shape, topology: Topology, nodes: Mapping[str, Any], name: str | None, guarantees: object
+) -> Iterator[SpecError]:
+    """Find what cannot be built, or does not hold, in a plan."""
+    yield from jumps_to_nowhere(shape)
+    yield from unknown_nodes(nodes, topology)
+    yield from guards_without_place(shape)
+    yield from refused_names(topology.tools, name)
+    yield from broken_guarantees(topology, guarantees)
+
+
+def jumps_to_nowhere(shape: Shape) -> Iterator[SpecError]:
     """Find declared jumps to tools in an agent without tools."""
-    for bound in hooks:
-        if "tools" in bound.definition.can_jump_to and not has_tools:
+    for hook in shape.hooks:
+        if "tools" in hook.can_jump_to and not shape.has_tools:
             yield SpecError(
-                bound.definition.node,
+                hook.node,
                 "declares a jump to tools, but this agent has none.",
                 "Give the agent a tool, or remove 'tools' from can_jump_to.",
                 code="AF111",
@@ -530,6 +548,19 @@ def refused_names(tools: Iterable[Tool], agent: str | None) -> Iterator[SpecErro
             f"Pass name={accepted(agent) or 'agent'!r}.",
             code="AF216",
         )
+
+
+def broken_guarantees(topology: Topology, guarantees: Any) -> Iterator[SpecError]:
+    """Find guarantees that do not hold, and texts that are not guarantees."""
+    if not _is_list(guarantees):
+        hint = 'Pass guarantees=["tool refund passes HumanInTheLoopMiddleware"].'
+        yield wrong_type("guarantees", "a list of sentences", guarantees, hint)
+        return
+    for text in guarantees:
+        try:
+            yield from map(GuaranteeError, counterexamples(topology, [text]))
+        except SpecError as error:
+            yield error
 
 
 def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:

@@ -1,6 +1,7 @@
 """Guarantees: sentences about a plan that hold on every path, or a path on which they do not."""
 
 from agent_factory.guarantees.counterexample import Counterexample, GuaranteeError
+from agent_factory.guarantees.defaults import default_findings
 from agent_factory.guarantees.sentences import Guarantee, GuaranteeSyntaxError, parse
 from agent_factory.guarantees.verdicts import counterexamples
 
@@ -10,5 +11,6 @@ __all__ = [
     "GuaranteeError",
     "GuaranteeSyntaxError",
     "counterexamples",
+    "default_findings",
     "parse",
 ]

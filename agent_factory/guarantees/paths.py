@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import pairwise
 
 from agent_factory.topology.model import MODEL, START, TOOLS, Call, Phase, TopologyData
 from agent_factory.topology.transitions import Transition, transitions_of
@@ -74,7 +75,7 @@ def _reachable(edges: Mapping[str, Sequence[str]], source: str) -> set[str]:
 def steps_of(plan: TopologyData, path: Path) -> tuple[Transition, ...]:
     """The edges along a path, with their reasons."""
     by_nodes = {(step.source, step.target): step for step in transitions_of(plan)}
-    return tuple(by_nodes[pair] for pair in zip(path, path[1:], strict=False))
+    return tuple(by_nodes[pair] for pair in pairwise(path))
 
 
 def members_of(plan: TopologyData, pattern: str) -> list[str]:

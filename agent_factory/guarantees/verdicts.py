@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import NamedTuple
 
 from agent_factory.errors import SpecError
@@ -34,11 +35,10 @@ from agent_factory.guarantees.sentences import (
     ToolPasses,
     parse,
 )
-from agent_factory.topology.declarations import AccessKind, GuardAction, LimitUnit, ToolGuard
+from agent_factory.topology.declarations import AccessKind, ToolGuard
 from agent_factory.topology.model import START, TOOLS, Call, Phase, Tool, ToolKind, TopologyData
 
-_ENDS_A_LOOP = {LimitUnit.MODEL_CALLS, LimitUnit.TOKENS, LimitUnit.INPUT_TOKENS}
-_ENDS_A_LOOP |= {LimitUnit.OUTPUT_TOKENS, LimitUnit.USD, LimitUnit.SECONDS}
+_ENDS_A_LOOP = {"model calls", "tokens", "input tokens", "output tokens", "USD", "seconds"}
 """What each call of the model uses. A refused tool call uses no tool call, so the loop goes on."""
 
 
@@ -170,20 +170,18 @@ def _around(
     return None
 
 
-def _bypassed(
-    plan: TopologyData, path: Path, what: str, words: str, *, missing: bool
-) -> _No:
+def _bypassed(plan: TopologyData, path: Path, what: str, words: str, *, missing: bool) -> _No:
     if missing:
         reason = f"{words} is not in the stack."
         close = get_close_matches(words, _owners(plan), n=1)
         hint = f"Did you mean {close[0]}?" if close else f"Add {words} to `middleware`."
-        if words == A_GUARD or words == A_PERSON:
+        if words in (A_GUARD, A_PERSON):
             reason = f"No middleware declares that {words[2:]} decides about it."
             hint = "Add HumanInTheLoopMiddleware, or declare `guards` in your middleware."
         return _No(reason, hint, path)
     opened = [
         (hook, jump)
-        for node, following in zip(path, path[1:], strict=False)
+        for node, following in pairwise(path)
         if (hook := plan.hook_at(node)) and hook.can_jump_to
         for jump in sorted(hook.can_jump_to)
         if following in (TOOLS, plan.loop_entry, plan.exit)
@@ -320,9 +318,9 @@ def _at_most(plan: TopologyData, clause: AtMost) -> _No | None:
     if not limits:
         reason = f"No middleware limits {what} a {clause.scope}."
         hint = f"Add BudgetMiddleware({clause.scope}=Limits(...))."
-        if clause.unit == LimitUnit.MODEL_CALLS:
+        if clause.unit == "model calls":
             hint = f"Add ModelCallLimitMiddleware({clause.scope}_limit={number})."
-        if clause.unit == LimitUnit.TOOL_CALLS:
+        if clause.unit == "tool calls":
             name = f"tool_name={clause.tool!r}, " if clause.tool else ""
             hint = f"Add ToolCallLimitMiddleware({name}{clause.scope}_limit={number})."
         return _No(reason, hint, (), clause.tool)
@@ -330,7 +328,7 @@ def _at_most(plan: TopologyData, clause: AtMost) -> _No | None:
     if least.most > clause.most:
         reason = f"The limit of {least.owner} is {least.most:g}."
         return _No(reason, f"Lower it to {number}.", (), clause.tool)
-    at = TOOLS if least.unit is LimitUnit.TOOL_CALLS else plan.style.model
+    at = TOOLS if least.unit == "tool calls" else plan.style.model
     return _around(plan, [least.owner], [START, at], at, what)
 
 
@@ -348,7 +346,9 @@ def _tools(plan: TopologyData, pattern: str) -> Iterator[Tool]:
     ]
     if not tools and not set(pattern) & set("*?["):
         close = get_close_matches(pattern, names, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Its tools: {', '.join(names) or 'none'}."
+        hint = (
+            f"Did you mean {close[0]!r}?" if close else f"Its tools: {', '.join(names) or 'none'}."
+        )
         raise SpecError(f"tool {pattern}", "is not a tool of this agent.", hint, code="AF128")
     yield from tools
 
@@ -368,7 +368,7 @@ def _named(plan: TopologyData, members: Collection[str], tool: str = "") -> list
         if member in (A_GUARD, A_PERSON):
             guards = [guard for guard in plan.guards if _decides(guard, tool)]
             if member == A_PERSON:
-                guards = [guard for guard in guards if guard.action is GuardAction.ASK]
+                guards = [guard for guard in guards if guard.action == "ask"]
             names += [guard.owner.rpartition("/")[2] for guard in guards]
         elif member == A_LIMIT:
             names += [limit.owner for limit in plan.limits if "/" not in limit.owner]

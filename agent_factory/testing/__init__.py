@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from agent_factory.testing.fake_model import Reply as Reply
     from agent_factory.testing.fake_model import ScriptedChatModel as ScriptedChatModel
     from agent_factory.testing.fake_model import ScriptError as ScriptError
+    from agent_factory.testing.guarantees import PlanViolation as PlanViolation
+    from agent_factory.testing.guarantees import assert_plan as assert_plan
     from agent_factory.testing.harness import LayerRun as LayerRun
     from agent_factory.testing.harness import arun_hook as arun_hook
     from agent_factory.testing.harness import arun_layer as arun_layer
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 # By module: each is imported when a name of it is first used.
 _HOME = {
     ".fake_model": "ModelCallRecord Reply ScriptError ScriptedChatModel",
+    ".guarantees": "PlanViolation assert_plan",
     ".harness": "LayerRun arun_hook arun_layer both_ways run_hook run_layer",
     ".histories": "InvalidHistory assert_valid_history",
     ".laws": "LAWS LawViolation check_middleware",

@@ -6,37 +6,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from math import inf
-from typing import TypeVar
+from typing import Literal, get_args
 
-ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
-
-
-class GuardAction(StrEnum):
-    """What a guard does with a call of a tool before it runs."""
-
-    ASK = "ask"
-    """A person decides."""
-    JUDGE = "judge"
-    """A model decides."""
-    CHECK = "check"
-    """Code decides."""
-    DENY = "deny"
-    """The call does not run."""
-
-    @property
-    def phrase(self) -> str:
-        """Words for it: "a person decides about"."""
-        return _ACTION_PHRASES[self]
-
+GuardAction = Literal["ask", "judge", "check", "deny"]
+"""What a guard does with a call of a tool: a person, a model or code decides, or it never runs."""
 
 _ACTION_PHRASES = {
-    GuardAction.ASK: "a person decides about",
-    GuardAction.JUDGE: "a model decides about",
-    GuardAction.CHECK: "code decides about",
-    GuardAction.DENY: "no call runs of",
+    "ask": "a person decides about",
+    "judge": "a model decides about",
+    "check": "code decides about",
+    "deny": "no call runs of",
 }
 
-GUARD_PLACES = ("around_tool", "after_model")
+GuardPlace = Literal["around_tool", "after_model"]
 """Where a guard decides: in a layer around the call, or in a hook that a jump may bypass."""
 
 
@@ -66,7 +48,7 @@ class ToolGuard:
     when: str = ""
     exclude: tuple[str, ...] = ()
     after: str = ""
-    place: str = "around_tool"
+    place: GuardPlace = "around_tool"
     owner: str = ""
 
     def __post_init__(self) -> None:
@@ -75,9 +57,8 @@ class ToolGuard:
                 f"ToolGuard.tool must be the name of a tool or a pattern, got {self.tool!r}. "
                 'Write ToolGuard("refund", "ask").'
             )
-        object.__setattr__(self, "action", _choice(GuardAction, "ToolGuard.action", self.action))
-        if self.place not in GUARD_PLACES:
-            raise _wrong("ToolGuard.place", GUARD_PLACES, self.place)
+        _check_choice("ToolGuard.action", GuardAction, self.action)
+        _check_choice("ToolGuard.place", GuardPlace, self.place)
 
     def covers(self, tool: str) -> bool:
         """Return True if it decides about calls of a tool; `when` says about which.
@@ -95,28 +76,16 @@ class ToolGuard:
         when = f" when {self.when}" if self.when else ""
         when += f" unless {self.after} has run" if self.after else ""
         where = "" if self.place == "around_tool" else f", in {self.place}"
-        return f"{self.action.phrase} {self.tool}{without}{when}{where}"
+        return f"{_ACTION_PHRASES[self.action]} {self.tool}{without}{when}{where}"
 
 
-class LimitUnit(StrEnum):
-    """What a limit counts."""
+LimitUnit = Literal[
+    "model calls", "tool calls", "tokens", "input tokens", "output tokens", "USD", "seconds"
+]
+"""What a limit counts."""
 
-    MODEL_CALLS = "model calls"
-    TOOL_CALLS = "tool calls"
-    TOKENS = "tokens"
-    INPUT_TOKENS = "input tokens"
-    OUTPUT_TOKENS = "output tokens"
-    USD = "USD"
-    SECONDS = "seconds"
-
-
-class LimitScope(StrEnum):
-    """What a limit is the limit of."""
-
-    RUN = "run"
-    THREAD = "thread"
-    LEDGER = "ledger"
-    """All agents that share it."""
+LimitScope = Literal["run", "thread", "ledger"]
+"""What a limit is the limit of; a ledger is shared by several agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +108,7 @@ class UsageLimit:
 
     most: float
     unit: LimitUnit
-    scope: LimitScope = LimitScope.RUN
+    scope: LimitScope = "run"
     tool: str = ""
     owner: str = ""
 
@@ -150,8 +119,8 @@ class UsageLimit:
         # One form in JSON for one number.
         if self.most == int(self.most):
             object.__setattr__(self, "most", int(self.most))
-        object.__setattr__(self, "unit", _choice(LimitUnit, "UsageLimit.unit", self.unit))
-        object.__setattr__(self, "scope", _choice(LimitScope, "UsageLimit.scope", self.scope))
+        _check_choice("UsageLimit.unit", LimitUnit, self.unit)
+        _check_choice("UsageLimit.scope", LimitScope, self.scope)
 
     @property
     def what(self) -> str:
@@ -191,13 +160,7 @@ class Access:
         return f"{self.owner} {kind} {', '.join(self.aspects)}"
 
 
-def _choice(kind: type[ChoiceT], name: str, value: str) -> ChoiceT:
-    try:
-        return kind(value)
-    except ValueError:
-        raise _wrong(name, tuple(kind), value) from None
-
-
-def _wrong(name: str, options: tuple[str, ...], value: object) -> ValueError:
-    choices = ", ".join(repr(str(option)) for option in options)
-    return ValueError(f"{name} must be one of {choices}, got {value!r}.")
+def _check_choice(name: str, options: object, value: object) -> None:
+    if value not in get_args(options):
+        choices = ", ".join(map(repr, get_args(options)))
+        raise ValueError(f"{name} must be one of {choices}, got {value!r}.")

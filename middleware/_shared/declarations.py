@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from typing import Any, Literal
 
+from agent_factory import ToolGuard, UsageLimit
 from agent_factory.review.policy import ToolPolicy, condition_text
-from agent_factory.topology import GuardAction, LimitScope, LimitUnit, ToolGuard, UsageLimit
 
 
 def usage_limits(
-    unit: str, by_scope: Mapping[str, float | None], tool: str = ""
+    unit: Any, by_scope: Mapping[Any, float | None], tool: str = ""
 ) -> tuple[UsageLimit, ...]:
     """Limits of one unit, by what they are the limit of; None is no limit."""
     return tuple(
-        UsageLimit(most, LimitUnit(unit), LimitScope(scope), tool)
-        for scope, most in by_scope.items()
-        if most is not None
+        UsageLimit(most, unit, scope, tool) for scope, most in by_scope.items() if most is not None
     )
 
 
-def tool_guards(
-    action: GuardAction, tools: Collection[str] | None, when: str = ""
+def policy_guards(
+    policy: ToolPolicy, place: Literal["around_tool", "after_model"]
 ) -> tuple[ToolGuard, ...]:
-    """Guards of tools by a layer around their calls; None is all tools."""
-    names = ("*",) if tools is None else tools
-    return tuple(ToolGuard(name, action, when) for name in names)
-
-
-def policy_guards(policy: ToolPolicy, place: str) -> tuple[ToolGuard, ...]:
     """Guards of the rules of a policy that do not allow calls.
 
     What an earlier rule allows is not guarded by a later one.
@@ -52,6 +45,6 @@ def policy_guards(policy: ToolPolicy, place: str) -> tuple[ToolGuard, ...]:
         ]
         without = tuple(tool for tool in exclude if fnmatchcase(tool, rule.tool))
         if rule.tool not in exclude:
-            action, when = GuardAction(rule.action), " and ".join(words)
-            guards.append(ToolGuard(rule.tool, action, when, without, place=place))
+            when = " and ".join(words)
+            guards.append(ToolGuard(rule.tool, rule.action, when, without, place=place))
     return tuple(guards)

@@ -238,7 +238,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self._updates = LastUpdates()
 
     @property
-    def limits(self) -> tuple[UsageLimit, ...]:
+    def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]
         """Its limits, as the plan shows them, without those of a ledger that others share."""
         scopes = {"run": self.run, "thread": self.thread}
         if type(self.ledger) is Ledger:  # a SharedLedger would ask its database

@@ -7,7 +7,7 @@ from operator import add
 from textwrap import wrap
 from unicodedata import east_asian_width
 
-from agent_factory.topology.declarations import GuardAction, LimitUnit, ToolGuard, UsageLimit
+from agent_factory.topology.declarations import GuardAction, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
     END,
     MODEL,
@@ -50,18 +50,18 @@ _GROUPS = {
 
 
 _MARKS = {
-    GuardAction.ASK: "asked",
-    GuardAction.JUDGE: "judged",
-    GuardAction.CHECK: "checked",
-    GuardAction.DENY: "denied",
+    "ask": "asked",
+    "judge": "judged",
+    "check": "checked",
+    "deny": "denied",
 }
 """The words that mark a tool, by what its guards do with a call."""
 
 _REMARKS = {
-    GuardAction.ASK: "asks about",
-    GuardAction.JUDGE: "judges",
-    GuardAction.CHECK: "checks",
-    GuardAction.DENY: "denies",
+    "ask": "asks about",
+    "judge": "judges",
+    "check": "checks",
+    "deny": "denies",
 }
 """The words for what a guard does, before the names of tools."""
 
@@ -274,7 +274,7 @@ def limits_at(plan: TopologyData, part: Hook | Layer) -> list[UsageLimit]:
     own = [other for other in (*plan.layers, *plan.hooks) if other.owner == part.owner]
 
     def place(limit: UsageLimit) -> Hook | Layer:
-        call = Call.TOOL if limit.unit is LimitUnit.TOOL_CALLS else Call.MODEL
+        call = Call.TOOL if limit.unit == "tool calls" else Call.MODEL
         around = [other for other in own if isinstance(other, Layer) and other.call is call]
         return (around or own)[0]
 

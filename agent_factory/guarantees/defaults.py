@@ -1,0 +1,66 @@
+"""Guarantees that every build checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent_factory.errors import BuildWarning, SpecError
+from agent_factory.guarantees.sentences import Guarantee, LoopPasses, ToolPasses
+from agent_factory.guarantees.verdicts import counterexamples
+from agent_factory.topology.model import Phase, TopologyData
+
+_LIMITED_LOOPS = Guarantee("every loop passes a limit", (LoopPasses(("a limit",)),))
+_JUMPS_THAT_LOOP = {"tools", "model"}
+
+
+def default_findings(plan: TopologyData) -> Iterator[SpecError]:
+    """Find calls that bypass their guard, loops that bypass the limits, and hooks that are skipped.
+
+    Most plans have none of the declarations or jumps that these are about, so nothing is searched.
+    """
+    if any(guard.place == "after_model" for guard in plan.guards):
+        yield from _bypassed_guards(plan)
+    before_model = [hook for hook in plan.hooks if hook.phase is Phase.BEFORE_MODEL]
+    if plan.limits and any(hook.can_jump_to & _JUMPS_THAT_LOOP for hook in before_model):
+        yield from _loops_without_limit(plan)
+    after_agent = plan.run_order(Phase.AFTER_AGENT)
+    for index, hook in enumerate(after_agent[:-1]):
+        if "end" in hook.can_jump_to:
+            later = ", ".join(other.node for other in after_agent[index + 1 :])
+            yield BuildWarning(
+                hook.node,
+                f"may jump to the end, and the run ends without {later}.",
+                f"Remove 'end' from can_jump_to of {hook.node}: the run ends anyway; or put its "
+                "middleware first in the list, so that its hook runs last.",
+                code="AF218",
+            )
+
+
+def _bypassed_guards(plan: TopologyData) -> Iterator[SpecError]:
+    for guard in plan.guards:
+        if guard.place != "after_model" or "/" in guard.owner:
+            continue
+        tools = [tool.name for tool in plan.tools if guard.covers(tool.name)]
+        for tool in tools[:1]:  # the others are reached in the same way
+            guarantee = Guarantee(
+                f"tool {tool} passes {guard.owner}", (ToolPasses(tool, (guard.owner,)),)
+            )
+            for counterexample in counterexamples(plan, [guarantee]):
+                yield SpecError(
+                    guard.owner,
+                    f"decides about calls of {', '.join(tools)} in a hook that a jump bypasses. "
+                    f"{'. '.join(counterexample.way)}",
+                    counterexample.hint,
+                    code="AF129",
+                )
+
+
+def _loops_without_limit(plan: TopologyData) -> Iterator[SpecError]:
+    for counterexample in counterexamples(plan, [_LIMITED_LOOPS]):
+        opened = ", ".join(counterexample.opened_by)
+        yield BuildWarning(
+            opened or "the loop",
+            f"may go around a loop that no limit ends. {'. '.join(counterexample.way)}",
+            counterexample.hint,
+            code="AF217",
+        )

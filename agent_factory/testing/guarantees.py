@@ -1,0 +1,46 @@
+"""Assertions about plans in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent_factory.guarantees import Counterexample, counterexamples
+from agent_factory.testing.snapshots import plan_of
+from agent_factory.topology.topology import Topology
+
+
+class PlanViolation(AssertionError):
+    """A guarantee does not hold for a plan.
+
+    Attributes:
+        counterexamples: One for each guarantee; `replay_counterexample` runs it.
+    """
+
+    def __init__(self, counterexamples: Sequence[Counterexample]) -> None:
+        self.counterexamples = tuple(counterexamples)
+        super().__init__("\n\n".join(map(str, counterexamples)))
+
+
+def assert_plan(agent: Any | Topology, *guarantees: str) -> None:
+    """Assert that sentences hold on every path of an agent.
+
+    Args:
+        agent: What `create_agent` returned, or a plan.
+        guarantees: Sentences; docs/guarantees.md lists their forms.
+
+    Raises:
+        PlanViolation: One does not hold. It says on which path.
+        GuaranteeSyntaxError: A text is not a sentence.
+        SpecError: A sentence names a tool or a node that the agent does not have.
+
+    >>> from agent_factory import plan_agent
+    >>> from agent_factory.middleware import ModelCallLimitMiddleware
+    >>> plan = plan_agent(middleware=[ModelCallLimitMiddleware(run_limit=5)])
+    >>> assert_plan(plan, "at most 5 model calls")
+    """
+    __tracebackhide__ = True
+    if not guarantees:
+        raise TypeError('assert_plan needs a sentence, such as "at most 5 model calls".')
+    if broken := counterexamples(plan_of(agent), guarantees):
+        raise PlanViolation(broken)
