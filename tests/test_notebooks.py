@@ -43,30 +43,30 @@ def bundle(value: Any) -> dict[str, str]:
 
 def tags(html: str) -> list[str]:
     """The tags of a text of HTML; all of them are closed in their order."""
-    seen, open_tags = list[str](), list[str]()
+    names, open_tags = list[str](), list[str]()
 
     class Reader(HTMLParser):
         def handle_starttag(self, tag: str, attrs: Any) -> None:
-            seen.append(tag)
+            names.append(tag)
             open_tags.append(tag)
 
         def handle_startendtag(self, tag: str, attrs: Any) -> None:
-            seen.append(tag)
+            names.append(tag)
 
         def handle_endtag(self, tag: str) -> None:
             assert open_tags.pop() == tag
 
     Reader().feed(html)
     assert not open_tags
-    return seen
+    return names
 
 
 def bypass(tool: Any = find) -> Counterexample:
     """A review that a jump goes around."""
     plan = plan_agent(tools=[tool], middleware=[Shortcut(), Review()])
     name = plan.tools[0].name
-    [found] = counterexamples(plan, [f"tool {name} passes Review"])
-    return found
+    [counterexample] = counterexamples(plan, [f"tool {name} passes Review"])
+    return counterexample
 
 
 def test_a_plan_is_a_picture_with_its_text() -> None:

@@ -219,7 +219,7 @@ def test_an_unknown_node_of_a_file_has_its_own_box() -> None:
 # Guards, limits, accesses and labels
 
 
-def guarded(**changes: Any) -> Topology:
+def desk(**changes: Any) -> Topology:
     """A desk whose reviewer asks around each call, and whose judge looks after the model."""
     shape = Shape(
         hooks=(Hook("Judge", Phase.AFTER_MODEL), Hook("Calls", Phase.BEFORE_MODEL)),
@@ -249,7 +249,7 @@ def guarded(**changes: Any) -> Topology:
 
 
 def test_a_guarded_tool_and_a_labelled_one_are_marked() -> None:
-    [box] = [box for box in figure_of(guarded()).boxes if box.kind == "tools"]
+    [box] = [box for box in figure_of(desk()).boxes if box.kind == "tools"]
     marks = {tool.name: box.mark_of(tool) for tool in box.tools}
     assert marks == {
         "refund": "outside, asked, judged",
@@ -257,17 +257,17 @@ def test_a_guarded_tool_and_a_labelled_one_are_marked() -> None:
         "search": "",
         "clerk/pay": "of an agent inside, denied",
     }
-    drawn = parts(picture(guarded()))
+    drawn = parts(picture(desk()))
     [tools] = [words(part) for part in drawn.values() if part.get("class") == "node tools"]
     for name, mark in marks.items():
         assert f"{name} {mark}".rstrip() in tools
-    flowchart = guarded().to_mermaid()
+    flowchart = desk().to_mermaid()
     assert "<br/>refund (outside, asked, judged)<br/>" in flowchart
     assert "<br/>search<br/>" in flowchart
 
 
 def test_a_hook_or_a_layer_that_guards_or_limits_says_so() -> None:
-    boxes = {box.name: box for box in figure_of(guarded()).boxes}
+    boxes = {box.name: box for box in figure_of(desk()).boxes}
     assert boxes["Judge.after_model"].remarks == ("judges all tools",)
     assert boxes["Calls.before_model"].remarks == ("at most 5 model calls a run",)
     [budget] = boxes["model"].frames
@@ -278,10 +278,10 @@ def test_a_hook_or_a_layer_that_guards_or_limits_says_so() -> None:
         "checks read_* (at times)",
         "at most 3 calls of refund a run",
     )
-    flowchart = guarded().to_mermaid()
+    flowchart = desk().to_mermaid()
     for box in boxes.values():
         for remark in [*box.remarks, *(line for frame in box.frames for line in frame.remarks)]:
-            assert remark in words(parts(picture(guarded()))[box.key])
+            assert remark in words(parts(picture(desk()))[box.key])
             assert remark in flowchart
 
 
@@ -308,7 +308,7 @@ def test_remarks_are_few_and_short() -> None:
     names = [f"a_tool_with_a_long_name_{number}" for number in range(20)]
     guards = [ToolGuard(name, "ask", owner="Judge", place="after_model") for name in names]
     limits = [UsageLimit(n, "tool calls", owner="Calls") for n in range(9)]
-    figure = figure_of(guarded(guards=tuple(guards), limits=tuple(limits)))
+    figure = figure_of(desk(guards=tuple(guards), limits=tuple(limits)))
     boxes = {box.title: box for box in figure.boxes}
     [remark] = boxes["Judge"].remarks
     assert len(remark) == LONGEST_REMARK
@@ -318,9 +318,9 @@ def test_remarks_are_few_and_short() -> None:
 
 
 def test_a_box_is_as_wide_as_its_remarks_and_marks_and_as_high() -> None:
-    plain = guarded(guards=(), limits=(), tools=(Tool("refund"),))
-    marked = guarded(tools=(Tool("refund", labels=("untrusted", "private", "outside")),))
-    before, after = ({b.name: b for b in figure_of(plan).boxes} for plan in (plain, marked))
+    bare = desk(guards=(), limits=(), tools=(Tool("refund"),))
+    full_desk = desk(tools=(Tool("refund", labels=("untrusted", "private", "outside")),))
+    before, after = ({b.name: b for b in figure_of(plan).boxes} for plan in (bare, full_desk))
     assert after["Calls.before_model"].size[1] == before["Calls.before_model"].size[1] + LABEL_ROW
     assert after["model"].size[1] == before["model"].size[1] + LABEL_ROW
     assert after["tools"].size[1] == before["tools"].size[1] + 3 * LABEL_ROW
@@ -335,7 +335,7 @@ def test_a_box_is_as_wide_as_its_remarks_and_marks_and_as_high() -> None:
 
 
 def test_details_list_guards_limits_accesses_and_labels() -> None:
-    plan = guarded()
+    plan = desk()
     figure = figure_of(plan)
     details = {part.title: part for part in details_of(plan, figure).values()}
     lists = {
@@ -361,7 +361,7 @@ def test_details_list_guards_limits_accesses_and_labels() -> None:
 
 
 def test_an_explanation_lists_guards_limits_and_accesses() -> None:
-    text = guarded().explain()
+    text = desk().explain()
     assert "before they run:\n  Ask: a person decides about refund\n" in text
     assert "the most that may be used:\n  Calls: at most 5 model calls a run\n" in text
     assert text.endswith("parts of the conversation:\n  Ask reads tool_calls")

@@ -72,7 +72,7 @@ class DecisionList(list[Decision]):
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
     >>> decisions = DecisionList()
-    >>> agent = create_agent(ScriptedChatModel(["Hi."]), decisions=decisions)
+    >>> agent = create_agent(ScriptedChatModel(["Hi."]), [print], decisions=decisions)
     >>> _ = agent.invoke({"messages": [("user", "Hello")]})
     >>> print(decisions)
     model routed: __end__ [no calls left]
