@@ -266,6 +266,17 @@ def test_a_guarded_tool_and_a_labelled_one_are_marked() -> None:
     assert "<br/>search<br/>" in flowchart
 
 
+def test_a_search_for_a_guard_finds_the_tools_that_it_is_about() -> None:
+    root = ElementTree.fromstring(picture(desk()))
+    words_of_tools = [text.get("data-words") for text in root.iter(f"{SVG}text")]
+    assert [*filter(None, words_of_tools)] == [
+        "refund Ask Judge",
+        "read_mail Ask Judge",
+        "search",
+        "clerk/pay clerk/Office",
+    ]
+
+
 def test_a_hook_or_a_layer_that_guards_or_limits_says_so() -> None:
     boxes = {box.name: box for box in figure_of(desk()).boxes}
     assert boxes["Judge.after_model"].remarks == ("judges all tools",)

@@ -126,12 +126,12 @@ def explain(plan: TopologyData) -> str:
         f"{'corners':<14} a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and "
         f"ends at {plan.loop_exit}, and the run leaves the loop for {plan.exit}"
     )
-    for part, why, declared in (
+    for title, why, declared in (
         ("guards", "what decides about tool calls before they run", plan.guards),
         ("limits", "the most that may be used", plan.limits),
     ):
         if declared:
-            lines.append(f"{part:<14} {why}:")
+            lines.append(f"{title:<14} {why}:")
             lines += [f"  {item.owner}: {item}" for item in declared]
     if plan.accesses:
         lines.append(f"{'accesses':<14} what middleware do with parts of the conversation:")
