@@ -139,7 +139,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
     """
 
     trace_policy = TracePolicy(process_inputs=omit_payload)
-    ordering = Ordering(before=("ModelRetryMiddleware",))
+    ordering = Ordering(before=("ModelRetryMiddleware",), reads=("answers",))
 
     def __init__(
         self,
