@@ -66,6 +66,7 @@ _ATTRIBUTES: dict[str, tuple[type[object], ...]] = {
     "guards": (Sequence,),
     "limits": (Sequence,),
     "needs_checkpointer": (bool,),
+    "most_attempts": (int,),
 }
 _NAMES = ("expected_tools", "unused", "kept_flows")
 _ATTRIBUTE_NAMES = (*_ATTRIBUTES, "message_guard", "state_schema", *_NAMES)
@@ -198,6 +199,7 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
     flow has both. A flow of `kept_flows` is a layer outside of such wraps.
     """
     layers: list[Bound[Layer]] = []
+    attempts = middleware.most_attempts
     names = (methods or methods_of(middleware)).names
     for call, wrap in _WRAP.items():
         forms = (_FLOW[call], wrap, f"a{wrap}")
@@ -211,12 +213,13 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
             method, func, afunc = _FLOW[call], FlowLayer(flow, drive), FlowLayer(flow, adrive)
         elif flow:
             if _FLOW[call] in middleware.kept_flows and _FLOW[call] not in middleware.unused:
-                outer = Layer(middleware.name, call, _FLOW[call])
+                outer = Layer(middleware.name, call, _FLOW[call], attempts)
                 layers.append(
                     Bound(outer, middleware, FlowLayer(flow, drive), FlowLayer(flow, adrive))
                 )
             func, afunc = getattr(middleware, wrap), getattr(middleware, f"a{wrap}")
-        layers.append(Bound(Layer(middleware.name, call, method), middleware, func, afunc))
+        layer = Layer(middleware.name, call, method, attempts)
+        layers.append(Bound(layer, middleware, func, afunc))
     if RUN_FLOW in names and not _is_unused(middleware, RUN_FLOW):
         around_run = Layer(middleware.name, Call.AGENT, RUN_FLOW)
         start = inject_run(getattr(middleware, RUN_FLOW))
