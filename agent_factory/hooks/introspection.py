@@ -66,10 +66,9 @@ _ATTRIBUTES: dict[str, tuple[type[object], ...]] = {
     "guards": (Sequence,),
     "limits": (Sequence,),
     "needs_checkpointer": (bool,),
-    "most_attempts": (int,),
 }
 _NAMES = ("expected_tools", "unused", "kept_flows")
-_ATTRIBUTE_NAMES = (*_ATTRIBUTES, "message_guard", "state_schema", *_NAMES)
+_ATTRIBUTE_NAMES = (*_ATTRIBUTES, "most_attempts", "message_guard", "state_schema", *_NAMES)
 """Every attribute of a middleware that a build reads, except for its name."""
 
 _PREFIXES = ("before_", "after_", "wrap_", "around_")
@@ -387,6 +386,9 @@ def _attribute_errors(middleware: Middleware) -> Iterator[SpecError]:
             # A method would be true wherever the flag is read, whatever it returns.
             hint = f"Decorate `def {name}` with @property." if inspect.ismethod(value) else ""
             yield ArgumentError(f"{owner}.{name}", reason, hint)
+    if type(most := middleware.most_attempts) is not int or most < 1:
+        reason = f"must be a whole number of at least 1, got {describe(most)}."
+        yield ArgumentError(f"{owner}.most_attempts", reason)
     for name, kind in (("guards", ToolGuard), ("limits", UsageLimit)):
         for item in value if isinstance(value := getattr(middleware, name), Sequence) else ():
             if not isinstance(item, kind):

@@ -137,7 +137,7 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
             if all_runs.most is not None and (total.most is None or all_runs.most < total.most):
                 total = all_runs
             totals.setdefault(row.what, []).append(total)
-            if row.by or row.what in _CALLS or row.what.startswith("calls of "):
+            if total.by or row.what in _CALLS or row.what.startswith("calls of "):
                 rows.append(total)
     if inside:
         rows += [_sum(what, totals[what]) for what in LimitUnit if what != LimitUnit.SECONDS]
@@ -270,9 +270,8 @@ def _bound(
     lowest = [item for item in limits if (item.most, item.raisable) == (most, raisable)]
     fixed = min((limit.most for limit in limits if not limit.raisable), default=None)
     notes = []
-    if raisable:
-        to = "" if fixed is None else f", to at most {fixed:g}"
-        notes.append(f"People may raise it while a run waits for them{to}.")
+    if raisable and fixed is not None:
+        notes.append(f"Nobody can raise it above {fixed:g}.")
     if unit in _AFTERWARDS:
         of = "of each agent that shares it " if lowest[0].scope is LimitScope.LEDGER else ""
         notes.append(f"The last call {of}may go over it, because its use is known afterwards.")
