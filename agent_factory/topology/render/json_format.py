@@ -92,7 +92,7 @@ class PlanRecord:
 OPTIONAL = ("moved", "guards", "limits", "accesses")
 """Fields that a file lacks where a plan has none, as files did before there were any."""
 
-_DEFAULTS: dict[str, dict[str, object]] = {
+DEFAULTS: dict[str, dict[str, object]] = {
     "layers": {"attempts": 1},
     "tools": {"labels": ()},
     "limits": {"raisable": False},
@@ -135,7 +135,7 @@ def to_json(plan: TopologyData) -> str:
     for key, value in asdict(record).items():
         if key in OPTIONAL and not value:
             continue
-        for field, default in _DEFAULTS.get(key, {}).items():
+        for field, default in DEFAULTS.get(key, {}).items():
             for item in value:
                 if item[field] == default:
                     del item[field]
