@@ -159,6 +159,11 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
         self.on_failure = on_failure
         self.keep_failed = keep_failed
 
+    @property
+    def most_attempts(self) -> int:
+        """How often it asks the model in one call at most, as the plan shows it."""
+        return 1 + self.max_retries
+
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the model until an answer is usable, or no retry is left."""
         next_request, text_so_far = request, ""  # the second if cut answers are continued
