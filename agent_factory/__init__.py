@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agent_factory.decisions.log import Outcome as Outcome
     from agent_factory.decisions.log import set_reason as set_reason
     from agent_factory.decisions.sinks import DecisionFile as DecisionFile
+    from agent_factory.decisions.sinks import DecisionList as DecisionList
     from agent_factory.decisions.sinks import DecisionSpanEvents as DecisionSpanEvents
     from agent_factory.errors import AgentFactoryError as AgentFactoryError
     from agent_factory.errors import AgentFactoryWarning as AgentFactoryWarning
@@ -101,7 +102,7 @@ if TYPE_CHECKING:
 HOMES = {
     "agent_factory.compat.conversion": "init_model",
     "agent_factory.decisions": "Decision DecisionLog Jump Outcome set_reason",
-    "agent_factory.decisions.sinks": "DecisionFile DecisionSpanEvents",
+    "agent_factory.decisions.sinks": "DecisionFile DecisionList DecisionSpanEvents",
     "agent_factory.errors": (
         "AgentFactoryError AgentFactoryWarning HistoryError OutputError SpecError TurnError"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agent_factory.errors import SpecError
@@ -57,6 +58,26 @@ class Counterexample:
         ]
         lines = [f"Path: {path_line(self.path)}"]
         return [*lines, " ".join(dict.fromkeys(jumps))] if jumps else lines
+
+    def to_svg(self) -> str:
+        """The plan as a picture, with the path in another color.
+
+        Raises:
+            ImportError: The extra `draw`, which includes Graphviz, is not installed.
+        """
+        # Imported here: most programs never draw a plan.
+        from agent_factory.topology.render.svg import to_svg
+
+        return to_svg(self.plan, self.path)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """The forms that a notebook displays: the words, with the picture if it can be drawn."""
+        from agent_factory.topology.render.notebook import paragraphs
+
+        html = paragraphs(str(self).splitlines())
+        with suppress(ImportError):  # without the extra `draw`, the words are what is displayed
+            html += self.to_svg() if self.path else ""
+        return {"text/plain": str(self), "text/html": html}
 
     def __str__(self) -> str:
         lines = [f"{self.guarantee}: no. {self.reason}", *self.way, self.hint]

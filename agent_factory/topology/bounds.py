@@ -8,35 +8,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
-from typing import Protocol
+from typing import Protocol, get_args
 
 from agent_factory.topology.declarations import (
     AccessKind,
-    LimitScope,
     LimitUnit,
     UsageLimit,
 )
 from agent_factory.topology.model import Call, Layer, ToolKind, TopologyData
 
 _AFTERWARDS = {
-    LimitUnit.TOKENS,
-    LimitUnit.INPUT_TOKENS,
-    LimitUnit.OUTPUT_TOKENS,
-    LimitUnit.USD,
-    LimitUnit.SECONDS,
+    "tokens",
+    "input tokens",
+    "output tokens",
+    "USD",
+    "seconds",
 }
 """Units of which a call says only afterwards how much it has used."""
 
-_CALLS = {LimitUnit.MODEL_CALLS: Call.MODEL, LimitUnit.TOOL_CALLS: Call.TOOL}
+_CALLS = {"model calls": Call.MODEL, "tool calls": Call.TOOL}
 
 _ADVICE = {
-    LimitUnit.MODEL_CALLS: "ModelCallLimitMiddleware(run_limit=...)",
-    LimitUnit.TOOL_CALLS: "ToolCallLimitMiddleware(run_limit=...)",
-    LimitUnit.TOKENS: "BudgetMiddleware(run=Limits(total_tokens=...))",
-    LimitUnit.INPUT_TOKENS: "BudgetMiddleware(run=Limits(input_tokens=...))",
-    LimitUnit.OUTPUT_TOKENS: "BudgetMiddleware(run=Limits(output_tokens=...))",
-    LimitUnit.USD: "BudgetMiddleware(run=Limits(usd=...)), or pass prices to bounds()",
-    LimitUnit.SECONDS: "BudgetMiddleware(run=Limits(seconds=...))",
+    "model calls": "ModelCallLimitMiddleware(run_limit=...)",
+    "tool calls": "ToolCallLimitMiddleware(run_limit=...)",
+    "tokens": "BudgetMiddleware(run=Limits(total_tokens=...))",
+    "input tokens": "BudgetMiddleware(run=Limits(input_tokens=...))",
+    "output tokens": "BudgetMiddleware(run=Limits(output_tokens=...))",
+    "USD": "BudgetMiddleware(run=Limits(usd=...)), or pass prices to bounds()",
+    "seconds": "BudgetMiddleware(run=Limits(seconds=...))",
 }
 
 _PER_MILLION = 1_000_000
@@ -140,7 +139,7 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
             if total.by or row.what in _CALLS or row.what.startswith("calls of "):
                 rows.append(total)
     if inside:
-        rows += [_sum(what, totals[what]) for what in LimitUnit if what != LimitUnit.SECONDS]
+        rows += [_sum(what, totals[what]) for what in get_args(LimitUnit) if what != "seconds"]
     return Bounds(tuple(rows))
 
 
@@ -158,17 +157,17 @@ def _own(
     limits = [
         limit
         for limit in plan.limits
-        if _agent_of(limit.owner) == agent and is_ledger in (None, limit.scope is LimitScope.LEDGER)
+        if _agent_of(limit.owner) == agent and is_ledger in (None, limit.scope == "ledger")
     ]
     calls = _Calls(plan, agent, limits)
-    yield calls.bound(LimitUnit.MODEL_CALLS)
-    yield calls.bound(LimitUnit.TOOL_CALLS)
+    yield calls.bound("model calls")
+    yield calls.bound("tool calls")
     for tool in calls.tools:
-        yield calls.bound(LimitUnit.TOOL_CALLS, tool)
+        yield calls.bound("tool calls", tool)
     tokens = _tokens(plan, limits, agent)
     yield from tokens.values()
     yield _dollars(plan, limits, agent, tokens, prices)
-    yield _bound(plan, LimitUnit.SECONDS, LimitUnit.SECONDS, limits, agent)
+    yield _bound(plan, "seconds", "seconds", limits, agent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,7 @@ class _Calls:
         what = f"calls of {tool}" if tool else str(unit)
         bound = _bound(self.plan, what, unit, limits, self.agent)
         each = [self.bound(unit, name) for name in self.tools] if not tool else []
-        if unit is LimitUnit.TOOL_CALLS and not tool and each:
+        if unit == "tool calls" and not tool and each:
             sums = [row.most for row in each if row.most is not None]
             # The limits of all tools one by one bound them together, too.
             if len(sums) == len(each) and (bound.most is None or sum(sums) < bound.most):
@@ -247,7 +246,7 @@ class _Calls:
         jumps_back = any("model" in hook.can_jump_to for hook in self.plan.hooks)
         for layer in outside:
             # A failed model call ends the loop, unless a hook sends the run back.
-            is_open = jumps_back and layer.attempts > 1 if unit is LimitUnit.MODEL_CALLS else True
+            is_open = jumps_back and layer.attempts > 1 if unit == "model calls" else True
             if is_open and layer.owner not in counting:
                 yield layer.owner
 
@@ -273,9 +272,9 @@ def _bound(
     if raisable and fixed is not None:
         notes.append(f"Nobody can raise it above {fixed:g}.")
     if unit in _AFTERWARDS:
-        of = "of each agent that shares it " if lowest[0].scope is LimitScope.LEDGER else ""
+        of = "of each agent that shares it " if lowest[0].scope == "ledger" else ""
         notes.append(f"The last call {of}may go over it, because its use is known afterwards.")
-    if unit not in (LimitUnit.SECONDS, LimitUnit.TOOL_CALLS) and not agent:
+    if unit not in ("seconds", "tool calls") and not agent:
         notes += _not_counted(plan, lowest) if unit in _AFTERWARDS else []
         notes += _own_calls(plan)
     return Bound(what, most, _words(lowest), notes=tuple(notes), agent=agent)
@@ -305,7 +304,7 @@ def _own_calls(plan: TopologyData) -> Iterator[str]:
 
 def _tokens(plan: TopologyData, limits: Sequence[UsageLimit], agent: str) -> dict[LimitUnit, Bound]:
     """The bounds of tokens: those of both kinds bound each kind, and each kind together both."""
-    units = (LimitUnit.TOKENS, LimitUnit.INPUT_TOKENS, LimitUnit.OUTPUT_TOKENS)
+    units = ("tokens", "input tokens", "output tokens")
     of = {unit: _bound(plan, unit, unit, limits, agent) for unit in units}
     both, read, written = (of[unit] for unit in units)
     for unit, part in ((units[1], read), (units[2], written)):
@@ -327,7 +326,7 @@ def _dollars(
     prices: Mapping[str, TokenPrice],
 ) -> Bound:
     """The bound of US dollars: by a limit, or by tokens at the dearest price."""
-    bound = _bound(plan, LimitUnit.USD, LimitUnit.USD, limits, agent)
+    bound = _bound(plan, "USD", "USD", limits, agent)
     if not prices:
         return bound
     # Tokens of a cache may be dearer than others.
@@ -348,7 +347,7 @@ def _dollars(
         if bound.most is None or usd / _PER_MILLION < bound.most:
             note = f"At the dearest prices of {', '.join(prices)}; other models are not included."
             notes = (note, *row.notes)
-            bound = Bound(LimitUnit.USD, usd / _PER_MILLION, row.by, notes=notes, agent=agent)
+            bound = Bound("USD", usd / _PER_MILLION, row.by, notes=notes, agent=agent)
     return bound
 
 

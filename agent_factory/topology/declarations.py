@@ -132,7 +132,7 @@ class UsageLimit:
 
     def __str__(self) -> str:
         raisable = ", which people may raise" if self.raisable else ""
-        return f"at most {self.most:g} {self.what}{raisable}"
+        return f"at most {self.most} {self.what}{raisable}"
 
 
 class AccessKind(StrEnum):

@@ -83,6 +83,16 @@ class TopologyDiff:
         """The differences as plain dicts, for JSON."""
         return [{**asdict(change), "kind": str(change.kind)} for change in self.changes]
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """The forms that a notebook displays: a table, and the text."""
+        # Imported here: a picture needs this module, and few programs display one.
+        from agent_factory.topology.render.notebook import paragraphs, table
+
+        rows = [[str(c.kind), c.part, c.name, c.detail] for c in self.changes]
+        columns = ["change", "part", "name", "detail"]
+        html = table(columns, rows) if rows else paragraphs([str(self)])
+        return {"text/plain": str(self), "text/html": html}
+
 
 def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     """Return the changes from `old` to `new`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import astuple, fields
 from hashlib import sha256
 
@@ -117,6 +118,13 @@ class Topology(TopologyData):
         from agent_factory.topology.render.svg import to_svg
 
         return to_svg(self)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """The forms that a notebook displays: a picture if it can be drawn, and the text."""
+        forms = {"text/plain": self.render()}
+        with suppress(ImportError):  # without the extra `draw`, the text is what is displayed
+            forms["image/svg+xml"] = self.to_svg()
+        return forms
 
     def to_png(self) -> bytes:
         """The plan as a PNG picture, for programs that show no SVG.

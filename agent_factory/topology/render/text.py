@@ -117,7 +117,7 @@ def _bracketed(notes: Sequence[str]) -> str:
 
 
 def explain(plan: TopologyData) -> str:
-    """The order of all hooks and layers, and the reasons for it."""
+    """The order of all hooks and layers, and the reasons for it; guards, limits and accesses."""
     lines = []
     for part in ordered_parts(plan):
         lines.append(f"{part.part:<14} {part.why}:")
@@ -126,6 +126,16 @@ def explain(plan: TopologyData) -> str:
         f"{'corners':<14} a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and "
         f"ends at {plan.loop_exit}, and the run leaves the loop for {plan.exit}"
     )
+    for part, why, declared in (
+        ("guards", "what decides about tool calls before they run", plan.guards),
+        ("limits", "the most that may be used", plan.limits),
+    ):
+        if declared:
+            lines.append(f"{part:<14} {why}:")
+            lines += [f"  {item.owner}: {item}" for item in declared]
+    if plan.accesses:
+        lines.append(f"{'accesses':<14} what middleware do with parts of the conversation:")
+        lines += [f"  {access}" for access in plan.accesses]
     return _lines(*lines)
 
 
