@@ -190,7 +190,7 @@ class _Calls:
 
     def bound(self, unit: LimitUnit, tool: str = "") -> Bound:
         """The bound of calls of the model, of all tools or of one."""
-        limits = [limit for limit in self.limits if limit.unit is unit]
+        limits = [limit for limit in self.limits if limit.unit == unit]
         # A limit of all tools bounds each of them.
         limits = [limit for limit in limits if limit.tool in ("", tool)]
         what = f"calls of {tool}" if tool else str(unit)
@@ -242,7 +242,7 @@ class _Calls:
         """The layers outside of a limit that may go on after failures, which it does not count."""
         owners = [layer.owner for layer in layers]
         outside = layers[: owners.index(owner)] if owner in owners else layers
-        counting = {limit.owner for limit in self.limits if limit.unit is unit}
+        counting = {limit.owner for limit in self.limits if limit.unit == unit}
         jumps_back = any("model" in hook.can_jump_to for hook in self.plan.hooks)
         for layer in outside:
             # A failed model call ends the loop, unless a hook sends the run back.
@@ -255,7 +255,7 @@ def _bound(
     plan: TopologyData, what: str, unit: LimitUnit, limits: Iterable[UsageLimit], agent: str
 ) -> Bound:
     """The bound by the lowest limits of a unit."""
-    limits = [limit for limit in limits if limit.unit is unit]
+    limits = [limit for limit in limits if limit.unit == unit]
     if not limits:
         where = f" to the agent inside of {agent}" if agent else ""
         if what.startswith("calls of "):
