@@ -283,7 +283,7 @@ def test_a_secret_is_never_written() -> None:
     assert SECRET not in text
     with pytest.raises(ArgumentError, match=r"needs 'Configured\.value\.password'"):
         load_stack(text)
-    code = {key: "other" for key in code_of(stack, text)} | {"ShellToolMiddleware.env": {"A": "b"}}
+    code = dict.fromkeys(code_of(stack, text), "other") | {"ShellToolMiddleware.env": {"A": "b"}}
     code["PIIMiddleware[email].detector"] = None
     assert load_stack(text, code)[0].api_key == "other"  # type: ignore[attr-defined]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -20,7 +19,6 @@ from langgraph.errors import GraphRecursionError
 
 from agent_factory import (
     AgentMiddleware,
-    UsageLimit,
     agent_tool,
     create_agent,
     hook_config,
