@@ -10,10 +10,11 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import product
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from agent_factory.compat.langchain import LangChainAdapter
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory.settings import is_secret, setting_names, settings_of
 from agent_factory.hooks.base import AgentMiddleware, Middleware
+from agent_factory.hooks.introspection import hooks_of, layers_of
 
 __all__ = ["dump_stack", "load_stack"]
 
@@ -193,6 +195,7 @@ def _entry(member: Middleware) -> str:
     if isinstance(member, LangChainAdapter) or not where:
         return _whole(member)
     settings: dict[str, object] = {}
+    empty: set[str] = set()
     unread: dict[str, str] = {}
     for name, parameter in inspect.signature(kind.__init__).parameters.items():
         if name in ("self", "name") or name in _FORMER:
@@ -209,21 +212,24 @@ def _entry(member: Middleware) -> str:
         if isinstance(getattr(type(value), "argument", None), property):
             value = value.argument  # what the constructor got, of which it keeps another form
         is_default = _is_same(value, parameter.default)
-        is_plain = isinstance(value, bool | int | float | str)
+        is_plain = isinstance(value, bool | int | float | str) and not is_secret(name)
         if is_default and (not is_plain or (isinstance(value, str) and len(value) > _LONG)):
             continue
         settings[name] = writer.data(value, name, name)
+        # Many constructors keep None as an empty list, and refuse an empty one.
+        if parameter.default is None and isinstance(value, Sized) and not len(value):
+            empty.add(name)
     code = {**writer.code, **dict.fromkeys(unread.values())}
-    entry: dict[str, Any] = {"class": where, "settings": settings}
-    if unread:
-        entry["unread"] = unread
-    for more in ({}, {"name": member.name}):
+    least = {name: value for name, value in settings.items() if name not in empty}
+    for used, names in product((least, settings), ({}, {"name": member.name})):
+        entry = {"class": where, **names, **({"unread": unread} if unread else {})}
+        entry["settings"] = used
         try:
-            again = _Reader("", code).member(1, {**entry, **more})
+            again = _Reader("", code).member(1, entry)
         except Exception:  # its constructor takes other values than its attributes hold
             continue
         if _likeness(again) == _likeness(member):
-            return _table({**more, **entry})
+            return _table(entry)
     return _whole(member)
 
 
@@ -235,8 +241,10 @@ def _whole(member: Middleware) -> str:
 
 def _likeness(member: Middleware) -> object:
     """What two equal middleware have in common."""
-    declared = (tuple(member.guards), tuple(member.limits), member.most_attempts)
-    return (member.name, settings_of([member]), declared)
+    declared = tuple(member.guards), tuple(member.limits), member.ordering
+    tools = sorted(member.expected_tools), sorted(member.covered_tools or ())
+    parts = [bound.definition for bound in (*hooks_of(member), *layers_of(member))]
+    return member.name, settings_of([member]), declared, tools, parts
 
 
 def _table(entry: Mapping[str, Any]) -> str:
@@ -415,10 +423,12 @@ class _Reader:
         parameters = inspect.signature(cls).parameters
         for name, parameter in parameters.items():
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL and name in values:
-                before = list(parameters)[: list(parameters).index(name)]
-                if missing := [other for other in before if other not in values]:
-                    raise self.error(f"lacks the setting {missing[0]!r}.", "Write it.")
-                args = [*(values.pop(other) for other in before), *values.pop(name)]
+                before = list(parameters.values())[: list(parameters).index(name)]
+                for other in before:
+                    args.append(values.pop(other.name, other.default))
+                    if args[-1] is other.empty:
+                        raise self.error(f"lacks the setting {other.name!r}.", "Write it.")
+                args += values.pop(name)
         try:
             return cls(*args, **values)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""`agent-factory explain --bounds`: what a run can use at most, and what recorded runs have used."""
+"""`agent-factory explain --bounds`: what a run can use at most, and what recorded runs used."""
 
 from __future__ import annotations
 
