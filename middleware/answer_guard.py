@@ -160,7 +160,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
         self.keep_failed = keep_failed
 
     @property
-    def most_attempts(self) -> int:
+    def most_attempts(self) -> int:  # type: ignore[override]
         """How often it asks the model in one call at most, as the plan shows it."""
         return 1 + self.max_retries
 

@@ -118,7 +118,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
         return [alternate.model for alternate in self._models]
 
     @property
-    def most_attempts(self) -> int:
+    def most_attempts(self) -> int:  # type: ignore[override]
         """How many models it asks in one call at most, as the plan shows it."""
         return 1 + len(self._models)
 

@@ -138,7 +138,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
         self.on_refusal = on_refusal
 
     @property
-    def most_attempts(self) -> int:
+    def most_attempts(self) -> int:  # type: ignore[override]
         """How many models it asks in one call at most, as the plan shows it."""
         return 1 + len(self._models)
 

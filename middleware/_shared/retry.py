@@ -130,7 +130,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
         self.jitter = jitter
 
     @property
-    def most_attempts(self) -> int:
+    def most_attempts(self) -> int:  # type: ignore[override]
         """How often it makes one call at most, as the plan shows it."""
         return 1 + self.max_retries
 

@@ -271,7 +271,8 @@ def guards_at(plan: TopologyData, part: Hook | Layer) -> list[ToolGuard]:
 
 def limits_at(plan: TopologyData, part: Hook | Layer) -> list[UsageLimit]:
     """The limits of a plan that are shown at a hook or a layer: each one once."""
-    own = [other for other in (*plan.layers, *plan.hooks) if other.owner == part.owner]
+    parts: list[Hook | Layer] = [*plan.layers, *plan.hooks]
+    own = [other for other in parts if other.owner == part.owner]
 
     def place(limit: UsageLimit) -> Hook | Layer:
         call = Call.TOOL if limit.unit == "tool calls" else Call.MODEL
