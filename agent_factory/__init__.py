@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.subagent import agent_tool as agent_tool
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
+    from agent_factory.stack_file import dump_stack as dump_stack
+    from agent_factory.stack_file import load_stack as load_stack
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
     from agent_factory.tools.client_tool import ClientTool as ClientTool
     from agent_factory.tools.client_tool import client_tool as client_tool
@@ -117,6 +119,7 @@ HOMES = {
     "agent_factory.hooks.guards": "MessageGuard",
     "agent_factory.hooks.ordering": "Ordering",
     "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
+    "agent_factory.stack_file": "dump_stack load_stack",
     "agent_factory.state.channels": "DeltaMessages",
     "agent_factory.tools.client_tool": "ClientTool client_tool",
     "agent_factory.tools.registry": "get_tools",

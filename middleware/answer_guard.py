@@ -139,7 +139,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
     """
 
     trace_policy = TracePolicy(process_inputs=omit_payload)
-    ordering = Ordering(before=("ModelRetryMiddleware",))
+    ordering = Ordering(before=("ModelRetryMiddleware",), reads=("answers",))
 
     def __init__(
         self,
@@ -158,6 +158,11 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
         self.on_cut = on_cut
         self.on_failure = on_failure
         self.keep_failed = keep_failed
+
+    @property
+    def most_attempts(self) -> int:  # type: ignore[override]
+        """How often it asks the model in one call at most, as the plan shows it."""
+        return 1 + self.max_retries
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the model until an answer is usable, or no retry is left."""

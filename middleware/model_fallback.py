@@ -117,6 +117,11 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
         """The models to ask after the agent's own."""
         return [alternate.model for alternate in self._models]
 
+    @property
+    def most_attempts(self) -> int:  # type: ignore[override]
+        """How many models it asks in one call at most, as the plan shows it."""
+        return 1 + len(self._models)
+
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the agent's model, then the others, until one answers."""
         failures: list[str] = []

@@ -115,6 +115,11 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     for call in Call:
         before, after = ([x.name for x in plan.layers_around(call)] for plan in (old, new))
         changes += _listed("layer", before, after, f"around {call.phrase}, ")
+    attempts = {layer.name: layer.attempts for layer in old.layers}
+    for layer in new.layers:
+        if attempts.get(layer.name, layer.attempts) != layer.attempts:
+            words = f"was up to {attempts[layer.name]} attempts, now {layer.attempts}"
+            changes.append(Change(ChangeKind.CHANGED, "layer", layer.name, words))
     was, now = {t.name: t for t in old.tools}, {t.name: t for t in new.tools}
     changes += (Change(ChangeKind.REMOVED, "tool", name) for name in was if name not in now)
     for name in [name for name in now if name not in was]:

@@ -129,6 +129,11 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
         self.max_delay = max_delay
         self.jitter = jitter
 
+    @property
+    def most_attempts(self) -> int:  # type: ignore[override]
+        """How often it makes one call at most, as the plan shows it."""
+        return 1 + self.max_retries
+
     def _retry(
         self,
         request: RequestT,

@@ -245,7 +245,7 @@ def remarks_of(plan: TopologyData, part: Hook | Layer) -> tuple[str, ...]:
     >>> from agent_factory import plan_agent
     >>> from agent_factory.middleware import ModelCallLimitMiddleware
     >>> plan = plan_agent(middleware=[ModelCallLimitMiddleware(run_limit=5)])
-    >>> remarks_of(plan, plan.layers[0])
+    >>> remarks_of(plan, plan.hooks[0])
     ('at most 5 model calls a run',)
     """
     guards = guards_at(plan, part)
@@ -271,7 +271,7 @@ def guards_at(plan: TopologyData, part: Hook | Layer) -> list[ToolGuard]:
 
 def limits_at(plan: TopologyData, part: Hook | Layer) -> list[UsageLimit]:
     """The limits of a plan that are shown at a hook or a layer: each one once."""
-    parts: tuple[Hook | Layer, ...] = (*plan.layers, *plan.hooks)
+    parts: list[Hook | Layer] = [*plan.layers, *plan.hooks]
     own = [other for other in parts if other.owner == part.owner]
 
     def place(limit: UsageLimit) -> Hook | Layer:

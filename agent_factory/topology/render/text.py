@@ -126,13 +126,12 @@ def explain(plan: TopologyData) -> str:
         f"{'corners':<14} a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and "
         f"ends at {plan.loop_exit}, and the run leaves the loop for {plan.exit}"
     )
-    for title, why, declared in (
-        ("guards", "what decides about tool calls before they run", plan.guards),
-        ("limits", "the most that may be used", plan.limits),
-    ):
-        if declared:
-            lines.append(f"{title:<14} {why}:")
-            lines += [f"  {item.owner}: {item}" for item in declared]
+    if plan.guards:
+        lines.append(f"{'guards':<14} what decides about tool calls before they run:")
+        lines += [f"  {guard.owner}: {guard}" for guard in plan.guards]
+    if plan.limits:
+        lines.append(f"{'limits':<14} the most that may be used:")
+        lines += [f"  {limit.owner}: {limit}" for limit in plan.limits]
     if plan.accesses:
         lines.append(f"{'accesses':<14} what middleware do with parts of the conversation:")
         lines += [f"  {access}" for access in plan.accesses]
