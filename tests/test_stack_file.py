@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ class Hidden(AgentMiddleware):
         super().__init__()
         self.unused = () if phase == "used" else ("before_model",)
 
-    unused = ()
+    unused: Collection[str] = ()
 
     def before_model(self, state: Any, runtime: Any) -> None:
         """Look."""
@@ -272,7 +272,7 @@ def test_plain_values_come_back_as_they_were(value: Any) -> None:
 
 
 def test_a_secret_is_never_written() -> None:
-    stack = [
+    stack: list[Any] = [
         Configured({"password": SECRET, "nested": [{"auth_token": SECRET}]}, api_key=SECRET),
         PIIMiddleware("email", strategy="hash", hash_key=SECRET),
         ShellToolMiddleware(
@@ -283,7 +283,9 @@ def test_a_secret_is_never_written() -> None:
     assert SECRET not in text
     with pytest.raises(ArgumentError, match=r"needs 'Configured\.value\.password'"):
         load_stack(text)
-    code = dict.fromkeys(code_of(stack, text), "other") | {"ShellToolMiddleware.env": {"A": "b"}}
+    code: dict[str, Any] = dict.fromkeys(code_of(stack, text), "other") | {
+        "ShellToolMiddleware.env": {"A": "b"}
+    }
     code["PIIMiddleware[email].detector"] = None
     assert load_stack(text, code)[0].api_key == "other"  # type: ignore[attr-defined]
 
@@ -395,7 +397,7 @@ def test_the_command_writes_the_stack_of_an_agent(
     )
     result = run("show", "shop:agent", "--format", "toml")
     assert result.exit_code == 0, result.output
-    stack = [ModelCallLimitMiddleware(run_limit=3), TodoListMiddleware()]
+    stack: list[Any] = [ModelCallLimitMiddleware(run_limit=3), TodoListMiddleware()]
 
     def refund() -> str:
         """Refund."""
