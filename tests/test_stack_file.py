@@ -93,7 +93,7 @@ class Configured(AgentMiddleware):
 class Hidden(AgentMiddleware):
     """A middleware whose plan depends on what no attribute holds."""
 
-    def __init__(self, phase: str) -> None:
+    def __init__(self, phase: str = "used") -> None:
         super().__init__()
         self.unused = () if phase == "used" else ("before_model",)
 
@@ -288,6 +288,19 @@ def test_a_secret_is_never_written() -> None:
     }
     code["PIIMiddleware[email].detector"] = None
     assert load_stack(text, code)[0].api_key == "other"  # type: ignore[attr-defined]
+
+
+def test_texts_that_a_file_cannot_hold_are_code() -> None:
+    text = dump_stack([Configured("half \ud83d")])
+    assert load_stack(text, {"Configured.value": 1})[0].value == 1  # type: ignore[attr-defined]
+    assert text.encode()
+
+
+def test_tools_of_a_set_are_in_one_order() -> None:
+    names = [f"tool_{number}" for number in range(9)]
+    for order in (names, names[::-1]):
+        guards = AutoModeMiddleware(classifier=MODEL, tools=order).guards
+        assert [guard.tool for guard in guards] == names
 
 
 def test_functions_are_named_by_where_they_can_be_imported_from() -> None:

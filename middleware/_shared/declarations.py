@@ -24,7 +24,8 @@ def tool_guards(
     action: GuardAction, tools: Collection[str] | None, when: str = ""
 ) -> tuple[ToolGuard, ...]:
     """Guards of tools by a layer around their calls; None is all tools."""
-    names = ("*",) if tools is None else tools
+    # Sorted: the order of strings in a set differs from process to process.
+    names = ("*",) if tools is None else sorted(tools)
     return tuple(ToolGuard(name, action, when) for name in names)
 
 
