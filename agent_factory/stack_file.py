@@ -243,8 +243,9 @@ def _likeness(member: Middleware) -> object:
     """What two equal middleware have in common."""
     declared = tuple(member.guards), tuple(member.limits), member.ordering
     tools = sorted(member.expected_tools), sorted(member.covered_tools or ())
-    parts = [bound.definition for bound in (*hooks_of(member), *layers_of(member))]
-    return member.name, settings_of([member]), declared, tools, parts
+    hooks = [bound.definition for bound in hooks_of(member)]
+    layers = [bound.definition for bound in layers_of(member)]
+    return member.name, settings_of([member]), declared, tools, hooks, layers
 
 
 def _table(entry: Mapping[str, Any]) -> str:
@@ -329,8 +330,9 @@ def _kind(value: object) -> str:
 
 def _tool_name(tool: object) -> str:
     named = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-    is_dict = isinstance(tool, Mapping)
-    return str(named or (tool.get("name") or tool.get("type") if is_dict else describe(tool)))
+    if isinstance(tool, Mapping):
+        named = tool.get("name") or tool.get("type")
+    return str(named or describe(tool))
 
 
 # Reading
@@ -374,7 +376,8 @@ class _Reader:
                 values[name] = value
         if entry.get("name") and "name" in parameters:
             values["name"] = entry["name"]
-        return self.built(cls, values, "")
+        member: AgentMiddleware[Any, Any] = self.built(cls, values, "")
+        return member
 
     def middleware_class(self, path: str) -> Any:
         """The class of a path, if it is one of middleware."""

@@ -155,14 +155,10 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
         check_choice("on_cut", on_cut, ("shorten", "continue"))
         check_choice("on_failure", on_failure, ("answer", "error"))
         self.max_retries = max_retries
+        self.most_attempts = 1 + max_retries
         self.on_cut = on_cut
         self.on_failure = on_failure
         self.keep_failed = keep_failed
-
-    @property
-    def most_attempts(self) -> int:  # type: ignore[override]
-        """How often it asks the model in one call at most, as the plan shows it."""
-        return 1 + self.max_retries
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the model until an answer is usable, or no retry is left."""

@@ -111,16 +111,12 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
             AlternateModel(f"ModelFallbackMiddleware model {number}", entry)
             for number, entry in enumerate((first_model, *additional_models), start=1)
         ]
+        self.most_attempts = 1 + len(self._models)
 
     @property
     def models(self) -> list[Any]:
         """The models to ask after the agent's own."""
         return [alternate.model for alternate in self._models]
-
-    @property
-    def most_attempts(self) -> int:  # type: ignore[override]
-        """How many models it asks in one call at most, as the plan shows it."""
-        return 1 + len(self._models)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the agent's model, then the others, until one answers."""

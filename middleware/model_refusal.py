@@ -134,13 +134,9 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
             AlternateModel(f"ModelRefusalMiddleware model {number}", entry)
             for number, entry in enumerate(models, start=1)
         ]
+        self.most_attempts = 1 + len(self._models)
         self.is_refusal = is_refusal
         self.on_refusal = on_refusal
-
-    @property
-    def most_attempts(self) -> int:  # type: ignore[override]
-        """How many models it asks in one call at most, as the plan shows it."""
-        return 1 + len(self._models)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the agent's model, then the others, until one does not refuse."""

@@ -47,7 +47,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shop, and its recorded runs, in the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("shop.py").write_text(SHOP, encoding="utf-8")
-    for number, calls in enumerate((0, 1, 1, 1, 3)):
+    for number, calls in enumerate((0, 0, 0, 1, 3)):
         recorded(f"runs/{number}.jsonl", calls)
 
 
@@ -61,9 +61,34 @@ def test_each_bound_is_a_line_with_its_limit() -> None:
 
 def test_recorded_runs_stand_next_to_the_bounds() -> None:
     lines = run("explain", "shop:stack", "--bounds", "--recordings", "runs").output.splitlines()
-    assert lines[0].endswith("a run. Recorded: median 2, 95 % up to 4.")
-    assert "Recorded: median 330, 95 % up to 550." in "\n".join(lines)
+    assert lines[0].endswith("a run. Recorded: median 1, 95 % up to 4.")
+    assert "Recorded: median 220, 95 % up to 550." in "\n".join(lines)
     assert lines[-1] == "5 recorded runs in runs."
+
+
+def test_a_run_without_calls_of_a_tool_counts_as_none() -> None:
+    Path("agent.py").write_text(
+        f"from agent_factory import create_agent\n{SHOP}\n"
+        "from agent_factory.testing import ScriptedChatModel\n"
+        "agent = create_agent(ScriptedChatModel([]), [refund], middleware=stack)\n",
+        encoding="utf-8",
+    )
+    output = run("explain", "agent:agent", "--bounds", "--recordings", "runs", "--json").output
+    rows = {row["what"]: row for row in json.loads(output)["bounds"]}
+    assert rows["calls of refund"]["recorded"] == {"median": 0, "p95": 3}
+
+
+def test_a_call_without_a_result_is_not_counted() -> None:
+    def fail(euros: int) -> str:
+        """Refund."""
+        raise RuntimeError
+
+    reply = Reply(calls=[{"name": "fail", "args": {"euros": 5}}])
+    agent = record_agent(create_agent(ScriptedChatModel([reply]), [fail]), "failed.jsonl")
+    with pytest.raises(RuntimeError):
+        agent.invoke({"messages": "Please."})
+    (usage,) = usage_of_runs(Path("failed.jsonl"), lambda name, usage: None)
+    assert (usage["model calls"], usage["tool calls"]) == (1, 0)
 
 
 def test_json_holds_bounds_and_recorded_runs() -> None:
@@ -72,8 +97,8 @@ def test_json_holds_bounds_and_recorded_runs() -> None:
     data = json.loads(run(*words, "--recordings", "runs").output)
     first, second = data["bounds"][:2]
     assert (first["what"], first["most"]) == ("model calls", 5)
-    assert first["recorded"] == {"median": 2, "p95": 4}
-    assert (second["most"], second["recorded"]) == (None, {"median": 1, "p95": 3})
+    assert first["recorded"] == {"median": 1, "p95": 4}
+    assert (second["most"], second["recorded"]) == (None, {"median": 0, "p95": 3})
     assert data["recorded_runs"] == 5
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -93,11 +93,11 @@ class Configured(AgentMiddleware):
 class Hidden(AgentMiddleware):
     """A middleware whose plan depends on what no attribute holds."""
 
-    def __init__(self, phase: str) -> None:
+    def __init__(self, phase: str = "used") -> None:
         super().__init__()
         self.unused = () if phase == "used" else ("before_model",)
 
-    unused = ()
+    unused: Collection[str] = ()
 
     def before_model(self, state: Any, runtime: Any) -> None:
         """Look."""
@@ -272,7 +272,7 @@ def test_plain_values_come_back_as_they_were(value: Any) -> None:
 
 
 def test_a_secret_is_never_written() -> None:
-    stack = [
+    stack: list[Any] = [
         Configured({"password": SECRET, "nested": [{"auth_token": SECRET}]}, api_key=SECRET),
         PIIMiddleware("email", strategy="hash", hash_key=SECRET),
         ShellToolMiddleware(
@@ -283,9 +283,24 @@ def test_a_secret_is_never_written() -> None:
     assert SECRET not in text
     with pytest.raises(ArgumentError, match=r"needs 'Configured\.value\.password'"):
         load_stack(text)
-    code = dict.fromkeys(code_of(stack, text), "other") | {"ShellToolMiddleware.env": {"A": "b"}}
+    code: dict[str, Any] = dict.fromkeys(code_of(stack, text), "other") | {
+        "ShellToolMiddleware.env": {"A": "b"}
+    }
     code["PIIMiddleware[email].detector"] = None
     assert load_stack(text, code)[0].api_key == "other"  # type: ignore[attr-defined]
+
+
+def test_texts_that_a_file_cannot_hold_are_code() -> None:
+    text = dump_stack([Configured("half \ud83d")])
+    assert load_stack(text, {"Configured.value": 1})[0].value == 1  # type: ignore[attr-defined]
+    assert text.encode()
+
+
+def test_tools_of_a_set_are_in_one_order() -> None:
+    names = [f"tool_{number}" for number in range(9)]
+    for order in (names, names[::-1]):
+        guards = AutoModeMiddleware(classifier=MODEL, tools=order).guards
+        assert [guard.tool for guard in guards] == names
 
 
 def test_functions_are_named_by_where_they_can_be_imported_from() -> None:
@@ -395,7 +410,7 @@ def test_the_command_writes_the_stack_of_an_agent(
     )
     result = run("show", "shop:agent", "--format", "toml")
     assert result.exit_code == 0, result.output
-    stack = [ModelCallLimitMiddleware(run_limit=3), TodoListMiddleware()]
+    stack: list[Any] = [ModelCallLimitMiddleware(run_limit=3), TodoListMiddleware()]
 
     def refund() -> str:
         """Refund."""

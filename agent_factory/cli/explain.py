@@ -105,7 +105,8 @@ def _bounds(
     rows = load(target).plan.bounds().rows
     runs = _recorded_runs(folder) if folder is not None else []
     table = Table("what", "the most", "by", *(["median", "95 %"] if runs else []))
-    lines, items = [], []
+    lines: list[str] = []
+    items: list[object] = []
     for row in rows:
         # What runs have used of agents inside is not in a recording.
         uncalled = {row.what: 0.0} if row.what.startswith("calls of ") else {}
@@ -120,7 +121,7 @@ def _bounds(
         end = "." if recorded and not row.notes else ""
         lines.append(f"{row}{end}{recorded}")
         items.append({**asdict(row), **({"recorded": figures or None} if runs else {})})
-    data = {"target": target, "bounds": items}
+    data: dict[str, object] = {"target": target, "bounds": items}
     renderables: list[RenderableType] = [table]
     if runs:
         data["recorded_runs"] = len(runs)

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from agent_factory import ToolGuard, UsageLimit
-from agent_factory.review.policy import ToolPolicy, condition_text
+from agent_factory.review.policy import UNCOVERED, ToolPolicy, condition_text
 
 
 def usage_limits(
@@ -24,12 +24,15 @@ def policy_guards(
 ) -> tuple[ToolGuard, ...]:
     """Guards of the rules of a policy that do not allow calls.
 
-    What an earlier rule allows is not guarded by a later one.
+    What an earlier rule allows is not guarded by a later one. Calls that no rule is about are asked
+    about.
     """
     guards: list[ToolGuard] = []
     exclude: list[str] = []
     exceptions: list[tuple[str, str]] = []
-    for rule in policy.rules:
+    for rule in (*policy.rules, UNCOVERED):
+        if rule is UNCOVERED:
+            exclude = list(policy.covered)
         when = condition_text(rule.when)
         if rule.action == "allow":
             if rule.when is None:

@@ -122,17 +122,13 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                 f"returns a str, got {on_failure!r}."
             )
         self.max_retries = max_retries
+        self.most_attempts = 1 + max_retries
         self.retry_on = retry_on
         self.on_failure = on_failure
         self.backoff_factor = backoff_factor
         self.initial_delay = initial_delay
         self.max_delay = max_delay
         self.jitter = jitter
-
-    @property
-    def most_attempts(self) -> int:  # type: ignore[override]
-        """How often it makes one call at most, as the plan shows it."""
-        return 1 + self.max_retries
 
     def _retry(
         self,

@@ -244,7 +244,7 @@ def test_a_ledger_bounds_all_runs_of_an_agent_inside() -> None:
 
 
 def test_a_plan_from_a_file_has_the_same_bounds() -> None:
-    stack = [
+    stack: list[Any] = [
         ModelRetryMiddleware(),
         BudgetMiddleware(run=Limits(turns=3), exit_behavior="ask"),
     ]
@@ -359,14 +359,12 @@ class RandomAgent:
 
     def limits(self, *, inner: bool = False) -> list[AgentMiddleware[Any, Any]]:
         draw, exits = self.draw, ("end", "answer")
+        exit_behavior: Any = draw.choice(exits)
+        after_tools: Any = draw.choice((*exits, "continue"))
         named = "dig" if inner else draw.choice(("look", "pay"))
         members: list[AgentMiddleware[Any, Any]] = [
-            ModelCallLimitMiddleware(
-                run_limit=draw.randint(1, 6), exit_behavior=draw.choice(exits)
-            ),
-            ToolCallLimitMiddleware(
-                run_limit=draw.randint(0, 8), exit_behavior=draw.choice((*exits, "continue"))
-            ),
+            ModelCallLimitMiddleware(run_limit=draw.randint(1, 6), exit_behavior=exit_behavior),
+            ToolCallLimitMiddleware(run_limit=draw.randint(0, 8), exit_behavior=after_tools),
             ToolCallLimitMiddleware(
                 tool_name=named, run_limit=draw.randint(0, 4), exit_behavior="continue"
             ),
@@ -381,7 +379,7 @@ class RandomAgent:
         names = draw.sample(sorted(amounts), draw.randint(1, 5))
         budget = BudgetMiddleware(
             run=Limits(**{name: amounts[name] for name in names}),
-            exit_behavior=draw.choice(exits),
+            exit_behavior=exit_behavior,
             prices=PRICES,
         )
         return draw.sample([*members, budget], draw.randint(1, 4))
@@ -389,7 +387,7 @@ class RandomAgent:
     def stack(self) -> list[AgentMiddleware[Any, Any]]:
         draw = self.draw
         on_failure: Any = draw.choice(("continue", "error"))
-        waits = {"initial_delay": 0.0, "max_delay": 0.0}
+        waits: Any = {"initial_delay": 0.0, "max_delay": 0.0}
         others: list[AgentMiddleware[Any, Any]] = [
             ModelRetryMiddleware(max_retries=draw.randint(0, 2), on_failure=on_failure, **waits),
             ToolRetryMiddleware(max_retries=draw.randint(0, 2), **waits),
