@@ -304,7 +304,7 @@ def _own_calls(plan: TopologyData) -> Iterator[str]:
 
 def _tokens(plan: TopologyData, limits: Sequence[UsageLimit], agent: str) -> dict[LimitUnit, Bound]:
     """The bounds of tokens: those of both kinds bound each kind, and each kind together both."""
-    units = ("tokens", "input tokens", "output tokens")
+    units: tuple[LimitUnit, ...] = ("tokens", "input tokens", "output tokens")
     of = {unit: _bound(plan, unit, unit, limits, agent) for unit in units}
     both, read, written = (of[unit] for unit in units)
     for unit, part in ((units[1], read), (units[2], written)):

@@ -245,7 +245,7 @@ def remarks_of(plan: TopologyData, part: Hook | Layer) -> tuple[str, ...]:
     >>> from agent_factory import plan_agent
     >>> from agent_factory.middleware import ModelCallLimitMiddleware
     >>> plan = plan_agent(middleware=[ModelCallLimitMiddleware(run_limit=5)])
-    >>> remarks_of(plan, plan.hooks[0])
+    >>> remarks_of(plan, plan.layers[0])
     ('at most 5 model calls a run',)
     """
     guards = guards_at(plan, part)
