@@ -376,8 +376,8 @@ class _Reader:
                 values[name] = value
         if entry.get("name") and "name" in parameters:
             values["name"] = entry["name"]
-        member: AgentMiddleware[Any, Any] = self.built(cls, values, "")
-        return member
+        result: AgentMiddleware[Any, Any] = self.built(cls, values, "")
+        return result
 
     def middleware_class(self, path: str) -> Any:
         """The class of a path, if it is one of middleware."""
