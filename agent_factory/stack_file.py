@@ -123,8 +123,8 @@ def load_stack(
         raise ArgumentError(source, reason, "Upgrade agent-factory, or write the file again.")
     reader = _Reader(source, dict(code or {}))
     stack = [reader.member(n, entry) for n, entry in enumerate(data.get("middleware", ()), 1)]
-    if unknown := reader.code.keys() - reader.named:
-        close = get_close_matches(min(unknown), reader.named, n=1)
+    if unknown := reader.code.keys() - reader.keys:
+        close = get_close_matches(min(unknown), reader.keys, n=1)
         hint = f"Did you mean {close[0]!r}?" if close else "Leave it out."
         raise ArgumentError(f"code[{min(unknown)!r}]", f"is not named in {source}.", hint)
     return stack
@@ -150,7 +150,7 @@ class _Writer:
         if isinstance(value, bool | int | float) and type(value) in (bool, int, float):
             return value
         if name and is_secret(name):
-            return self.named(value, path)
+            return self.reference(value, path)
         match value:
             case str() if type(value) is str and _is_encodable(value):
                 return value
@@ -168,7 +168,7 @@ class _Writer:
         name = type(value).__name__
         if name in _VALUES and _value_class(name) is type(value):
             return {"class": name, **self.fields(value, path)}
-        return self.named(value, path)
+        return self.reference(value, path)
 
     def fields(self, value: Any, path: str) -> dict[str, object]:
         """The arguments of a value that are not the default."""
@@ -181,7 +181,7 @@ class _Writer:
                 result[name] = self.data(inner, f"{path}.{name}", name)
         return result
 
-    def named(self, value: object, path: str) -> dict[str, str]:
+    def reference(self, value: object, path: str) -> dict[str, str]:
         """The name of code, and what it is."""
         key = _path(value) or f"{self.owner}.{path}"
         self.code[key] = value
@@ -221,9 +221,9 @@ def _entry(member: Middleware) -> str:
             empty.add(name)
     code = {**writer.code, **dict.fromkeys(unread.values())}
     least = {name: value for name, value in settings.items() if name not in empty}
-    for used, names in product((least, settings), ({}, {"name": member.name})):
+    for values, names in product((least, settings), ({}, {"name": member.name})):
         entry = {"class": where, **names, **({"unread": unread} if unread else {})}
-        entry["settings"] = used
+        entry["settings"] = values
         try:
             again = _Reader("", code).member(1, entry)
         except Exception:  # its constructor takes other values than its attributes hold
@@ -329,10 +329,10 @@ def _kind(value: object) -> str:
 
 
 def _tool_name(tool: object) -> str:
-    named = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+    label = getattr(tool, "name", None) or getattr(tool, "__name__", None)
     if isinstance(tool, Mapping):
-        named = tool.get("name") or tool.get("type")
-    return str(named or describe(tool))
+        label = tool.get("name") or tool.get("type")
+    return str(label or describe(tool))
 
 
 # Reading
@@ -344,7 +344,7 @@ class _Reader:
 
     source: str
     code: dict[str, Any]
-    named: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
     place: str = ""
 
     def member(self, number: int, entry: Any) -> AgentMiddleware[Any, Any]:
@@ -376,8 +376,8 @@ class _Reader:
                 values[name] = value
         if entry.get("name") and "name" in parameters:
             values["name"] = entry["name"]
-        member: AgentMiddleware[Any, Any] = self.built(cls, values, "")
-        return member
+        result: AgentMiddleware[Any, Any] = self.built(cls, values, "")
+        return result
 
     def middleware_class(self, path: str) -> Any:
         """The class of a path, if it is one of middleware."""
@@ -439,7 +439,7 @@ class _Reader:
 
     def passed(self, key: str, *, may_be_none: bool = False) -> Any:
         """Code that the caller passes."""
-        self.named.add(key)
+        self.keys.add(key)
         if key not in self.code:
             hint = f"Pass code={{{key!r}: ...}}" + (", or None for the default." * may_be_none)
             raise self.error(f"needs {key!r}, which is code.", hint.rstrip(".") + ".")

@@ -111,8 +111,12 @@ def _bounds(
         # What runs have used of agents inside is not in a recording.
         uncalled = {row.what: 0.0} if row.what.startswith("calls of ") else {}
         amounts = [uncalled | run for run in runs if not row.agent]
-        used = sorted(run[row.what] for run in amounts if row.what in run)
-        figures = {"median": median(used), "p95": used[ceil(0.95 * len(used)) - 1]} if used else {}
+        numbers = sorted(run[row.what] for run in amounts if row.what in run)
+        figures = (
+            {"median": median(numbers), "p95": numbers[ceil(0.95 * len(numbers)) - 1]}
+            if numbers
+            else {}
+        )
         cells = [f"{figure:g}" for figure in figures.values()]
         reasons = [Text(f"{by}.") for by in row.by] + [Text(note, "dim") for note in row.notes]
         style = "" if row.most is not None else "yellow"

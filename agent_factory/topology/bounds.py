@@ -130,9 +130,9 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
     inside = _agents_inside(plan)
     for agent in inside:
         calls = _calls_of(agent, rows)
-        shared = {row.what: row for row in _own(plan, agent, prices or {}, is_ledger=True)}
+        of_ledger = {row.what: row for row in _own(plan, agent, prices or {}, is_ledger=True)}
         for row in _own(plan, agent, prices or {}, is_ledger=False):
-            total, all_runs = _times(row, calls, agent), shared[row.what]
+            total, all_runs = _times(row, calls, agent), of_ledger[row.what]
             if all_runs.most is not None and (total.most is None or all_runs.most < total.most):
                 total = all_runs
             totals.setdefault(row.what, []).append(total)
@@ -217,7 +217,7 @@ class _Calls:
         repeats = [
             f"{layer.owner}, up to {layer.attempts}" for layer in layers if layer.attempts > 1
         ]
-        known = [
+        numbers = [
             limit.most * factor
             for limit in limits
             if not list(self._uncounted(layers, limit.owner, unit))
@@ -225,8 +225,8 @@ class _Calls:
         notes = list(bound.notes)
         if repeats:
             text = f"Attempts may be more ({'; '.join(repeats)} of each call)"
-            notes.append(f"{text}: at most {min(known):g} in all." if known else f"{text}.")
-        if not known:
+            notes.append(f"{text}: at most {min(numbers):g} in all." if numbers else f"{text}.")
+        if not numbers:
             outside = dict.fromkeys(
                 owner for limit in limits for owner in self._uncounted(layers, limit.owner, unit)
             )
@@ -235,7 +235,7 @@ class _Calls:
                 f"them: {', '.join(outside)}."
             )
         return Bound(
-            bound.what, bound.most, bound.by, min(known, default=None), tuple(notes), bound.agent
+            bound.what, bound.most, bound.by, min(numbers, default=None), tuple(notes), bound.agent
         )
 
     def _uncounted(self, layers: Sequence[Layer], owner: str, unit: LimitUnit) -> Iterator[str]:
@@ -306,15 +306,17 @@ def _tokens(plan: TopologyData, limits: Sequence[UsageLimit], agent: str) -> dic
     """The bounds of tokens: those of both kinds bound each kind, and each kind together both."""
     units: tuple[LimitUnit, ...] = ("tokens", "input tokens", "output tokens")
     of = {unit: _bound(plan, unit, unit, limits, agent) for unit in units}
-    both, read, written = (of[unit] for unit in units)
-    for unit, part in ((units[1], read), (units[2], written)):
+    both, of_input, of_output = (of[unit] for unit in units)
+    for unit, part in ((units[1], of_input), (units[2], of_output)):
         if both.most is not None and (part.most is None or both.most < part.most):
             of[unit] = Bound(unit, both.most, both.by, notes=both.notes, agent=agent)
-    if read.most is not None and written.most is not None:
-        total = read.most + written.most
+    if of_input.most is not None and of_output.most is not None:
+        total = of_input.most + of_output.most
         if both.most is None or total < both.most:
-            notes = tuple(dict.fromkeys([*read.notes, *written.notes]))
-            of[units[0]] = Bound(units[0], total, (*read.by, *written.by), notes=notes, agent=agent)
+            notes = tuple(dict.fromkeys([*of_input.notes, *of_output.notes]))
+            of[units[0]] = Bound(
+                units[0], total, (*of_input.by, *of_output.by), notes=notes, agent=agent
+            )
     return of
 
 
@@ -333,13 +335,13 @@ def _dollars(
     rates = [
         (max(p.input, p.cache_read or 0, p.cache_write or 0), p.output) for p in prices.values()
     ]
-    read, written = (max(rate) for rate in zip(*rates, strict=True))
+    input_rate, output_rate = (max(rate) for rate in zip(*rates, strict=True))
     both, of_input, of_output = tokens.values()
     options = []
     if both.most is not None:
-        options.append((both.most * max(read, written), both))
+        options.append((both.most * max(input_rate, output_rate), both))
     if of_input.most is not None and of_output.most is not None:
-        usd = of_input.most * read + of_output.most * written
+        usd = of_input.most * input_rate + of_output.most * output_rate
         by = tuple(dict.fromkeys([*of_input.by, *of_output.by]))
         notes = tuple(dict.fromkeys([*of_input.notes, *of_output.notes]))
         options.append((usd, Bound("", usd, by, notes=notes)))
