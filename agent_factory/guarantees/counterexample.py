@@ -78,4 +78,6 @@ class GuaranteeError(SpecError):
         self.counterexamples = tuple(counterexamples)
         number = len(self.counterexamples)
         text = "\n".join(map(str, self.counterexamples))
-        super().__init__("guarantees", f"{number} of them {'does' if number == 1 else 'do'} not hold:\n{text}")
+        super().__init__(
+            "guarantees", f"{number} of them {'does' if number == 1 else 'do'} not hold:\n{text}"
+        )
