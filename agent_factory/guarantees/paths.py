@@ -21,7 +21,7 @@ from agent_factory.topology.model import (
     TopologyData,
 )
 from agent_factory.topology.planner import jump_targets
-from agent_factory.topology.transitions import Transition, transitions_of
+from agent_factory.topology.transitions import Transition, transition
 
 Path = tuple[str, ...]
 """Nodes, from the first to the last."""
@@ -190,5 +190,8 @@ class PlanGraph:
 
     def steps(self, path: Path) -> tuple[Transition, ...]:
         """The edges along a path, with their reasons."""
-        by_nodes = {(step.source, step.target): step for step in transitions_of(self.plan)}
-        return tuple(by_nodes[pair] for pair in pairwise(path))
+        edges = {edge.source: edge for edge in self.plan.edges}
+        return tuple(
+            transition(self.plan, edges[node], following, self.hooks.get(node))
+            for node, following in pairwise(path)
+        )

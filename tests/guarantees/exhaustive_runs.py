@@ -16,11 +16,12 @@ from random import Random
 from typing import Any, NamedTuple
 
 from guarantees.drawn_stacks import (
+    INNER,
     INNER_GUARD,
     INNER_TOOL,
     MemberSpec,
-    Stage,
     StackSpec,
+    Stage,
     agent_of,
     plan_tools,
 )
@@ -57,20 +58,33 @@ class _Stop(Exception):
 
 
 @dataclass
-class Exploration:
-    """The steps that runs of an agent have shown, by situation and choice."""
+class Shown:
+    """Steps of runs."""
 
-    spec: StackSpec
     first: Step | None = None
     steps: dict[Situation, list[Step | None]] = field(default_factory=dict)
-    runs: int = 0
 
-    def __post_init__(self) -> None:
-        limits = [member.limit[0] for member in self.spec.members if member.limit]
+    def all_steps(self) -> Iterator[tuple[Situation | None, Step]]:
+        """Each step with the situation it leaves; None for the start."""
+        assert self.first is not None
+        yield None, self.first
+        for situation, steps in self.steps.items():
+            for step in steps:
+                assert step is not None
+                yield situation, step
+
+
+class Exploration(Shown):
+    """The steps that runs of an agent have shown, by situation and choice."""
+
+    def __init__(self, spec: StackSpec) -> None:
+        super().__init__()
+        self.runs = 0
+        limits = [member.limit[0] for member in spec.members if member.limit]
         self.most_calls = max(limits, default=0)
-        self.awaited = {m.guard.after for m in self.spec.members if m.guard} - {""}
+        self.awaited = {m.guard.after for m in spec.members if m.guard} - {""}
         stage = Stage()
-        agent = agent_of(self.spec, stage)
+        agent = agent_of(spec, stage)
         while self.first is None or self.way(self.first.then) is not None:
             self._run(agent, stage, _ExploringRun(self))
         # Runs at random come to situations in other ways: what follows must be the same.
@@ -102,15 +116,6 @@ class Exploration:
                     previous[step.then] = (situation, choice)
                     waiting.append(step.then)
         return None
-
-    def all_steps(self) -> Iterator[tuple[Situation | None, Step]]:
-        """Each step with the situation it leaves; None for the start."""
-        assert self.first is not None
-        yield None, self.first
-        for situation, steps in self.steps.items():
-            for step in steps:
-                assert step is not None
-                yield situation, step
 
 
 class _ExploringRun:
@@ -171,10 +176,10 @@ Monitor = Callable[[Any, Event], State]
 """A function of what has happened so far and an event."""
 
 
-def is_shown(exploration: Exploration, initial: State, monitor: Monitor) -> bool:
+def is_shown(shown: Shown, initial: State, monitor: Monitor) -> bool:
     """Whether a run gets a monitor to report a violation."""
-    assert exploration.first is not None
-    waiting: list[tuple[Step, State]] = [(exploration.first, initial)]
+    assert shown.first is not None
+    waiting: list[tuple[Step, State]] = [(shown.first, initial)]
     seen = set[tuple[Situation, State]]()
     while waiting:
         step, state = waiting.pop()
@@ -184,7 +189,7 @@ def is_shown(exploration: Exploration, initial: State, monitor: Monitor) -> bool
                 return True
         if step.then and (step.then, state) not in seen:
             seen.add((step.then, state))
-            waiting += [(each, state) for each in exploration.steps[step.then] if each]
+            waiting += [(each, state) for each in shown.steps[step.then] if each]
     return False
 
 
@@ -224,14 +229,14 @@ def points_of(members: Sequence[MemberSpec], tool: str = "", call: str = "") -> 
     return Points(frozenset(once), frozenset(each_turn))
 
 
-def tool_runs_without(exploration: Exploration, tool: str, points: Points) -> bool:
+def tool_runs_without(shown: Shown, tool: str, points: Points) -> bool:
     """Whether the tool runs, and nothing was passed since the tools ran before."""
-    return is_shown(exploration, (False, False, False), _around(("ran", tool), "tools", points))
+    return is_shown(shown, (False, False, False), _around(("ran", tool), "tools", points))
 
 
-def model_runs_without(exploration: Exploration, points: Points) -> bool:
+def model_runs_without(shown: Shown, points: Points) -> bool:
     """Whether the model is called, and nothing was passed since it was called before."""
-    return is_shown(exploration, (False, False, False), _around(("asked",), "model", points))
+    return is_shown(shown, (False, False, False), _around(("asked",), "model", points))
 
 
 def _around(target: Event, node: str, points: Points) -> Monitor:
@@ -250,9 +255,7 @@ def _around(target: Event, node: str, points: Points) -> Monitor:
     return monitor
 
 
-def goes_from_to_without(
-    exploration: Exploration, source: str, target: str, nodes: frozenset[str]
-) -> bool:
+def goes_from_to_without(shown: Shown, source: str, target: str, nodes: frozenset[str]) -> bool:
     """Whether a run goes from one node to another and enters none of some nodes in between."""
 
     def monitor(active: bool, event: Event) -> State:
@@ -263,14 +266,14 @@ def goes_from_to_without(
             return VIOLATED
         return active or event[1] == source
 
-    return source not in nodes and is_shown(exploration, source == "start", monitor)
+    return source not in nodes and is_shown(shown, source == "start", monitor)
 
 
-def loops_without(exploration: Exploration, points: Points) -> bool:
+def loops_without(shown: Shown, points: Points) -> bool:
     """Whether a run comes to a node again and has passed nothing since."""
-    events = [event for _, step in exploration.all_steps() for event in step.events]
+    events = [event for _, step in shown.all_steps() for event in step.events]
     return any(
-        is_shown(exploration, False, _again(node, points.once | points.each_turn))
+        is_shown(shown, False, _again(node, points.once | points.each_turn))
         for node in {event for event in events if event[0] == "enter"}
     )
 
@@ -286,10 +289,10 @@ def _again(node: Event, points: frozenset[Event]) -> Monitor:
     return monitor
 
 
-def never_ends(exploration: Exploration) -> bool:
+def never_ends(shown: Shown) -> bool:
     """Whether a run may go on for ever: whether the situations that follow each other form a loop."""
     follow: dict[Situation, set[Situation]] = {}
-    for situation, step in exploration.all_steps():
+    for situation, step in shown.all_steps():
         if situation and step.then:
             follow.setdefault(situation, set()).add(step.then)
     # A situation from which none follows is in no loop. Take such ones out until none is left.
@@ -299,17 +302,17 @@ def never_ends(exploration: Exploration) -> bool:
     return bool(follow)
 
 
-def calls_more_often(exploration: Exploration, most: int) -> bool:
+def calls_more_often(shown: Shown, most: int) -> bool:
     """Whether a run calls the model more often."""
 
     def monitor(calls: int, event: Event) -> State:
         calls += event == ("asked",)
         return VIOLATED if calls > most else calls
 
-    return is_shown(exploration, 0, monitor)
+    return is_shown(shown, 0, monitor)
 
 
-def changes_after(exploration: Exploration, member: str) -> bool:
+def changes_after(shown: Shown, member: str) -> bool:
     """Whether a call runs that another member has changed after this one has seen it last.
 
     Also if this one sees no call at all.
@@ -325,11 +328,11 @@ def changes_after(exploration: Exploration, member: str) -> bool:
             return True, False
         return saw, changed or (saw and event[0] == "change" and event[1] != member)
 
-    sees = any(("see", member) in step.events for _, step in exploration.all_steps())
-    return not sees or is_shown(exploration, (False, False), monitor)
+    sees = any(("see", member) in step.events for _, step in shown.all_steps())
+    return not sees or is_shown(shown, (False, False), monitor)
 
 
-def runs_first(exploration: Exploration, tool: str, other: str) -> bool:
+def runs_first(shown: Shown, tool: str, other: str) -> bool:
     """Whether a tool runs before another one has."""
 
     def monitor(may_run: bool, event: Event) -> State:
@@ -337,7 +340,7 @@ def runs_first(exploration: Exploration, tool: str, other: str) -> bool:
             return VIOLATED
         return may_run or event == ("ran", other)
 
-    return is_shown(exploration, False, monitor)
+    return is_shown(shown, False, monitor)
 
 
 # Sentences about a stack, with what runs show about them
@@ -348,7 +351,9 @@ class Claim:
     """A sentence, and whether runs show that it does not hold."""
 
     sentence: str
-    is_refuted: Callable[[Exploration], bool]
+    is_refuted: Callable[[Shown], bool]
+    is_refuted_once: Callable[[Shown], bool] | None = None
+    """The same for a single run that ends, if that is another question."""
 
 
 def claims_of(spec: StackSpec) -> Iterator[Claim]:
@@ -386,7 +391,8 @@ def claims_of(spec: StackSpec) -> Iterator[Claim]:
                 f"tool {INNER_TOOL} passes {words}",
                 lambda e: tool_runs_without(e, INNER_TOOL, inside),
             )
-    yield Claim("every loop passes a limit", never_ends)
+    nothing = Points(frozenset(), frozenset())
+    yield Claim("every loop passes a limit", never_ends, lambda e: loops_without(e, nothing))
     if len(spec.tools) > 1:
         yield Claim("tool pay only after tool look", lambda e: runs_first(e, "pay", "look"))
     for most in range(5):
@@ -422,3 +428,39 @@ def _path_claims(spec: StackSpec) -> Iterator[Claim]:
                     f"no path from {source} to {target} skips {words}",
                     lambda e, a=source, b=target, c=avoided: goes_from_to_without(e, a, b, c),
                 )
+
+
+# A single run
+
+
+def shown_by(spec: StackSpec, visits: Sequence[str], tools: Sequence[str]) -> Shown:
+    """What one run has shown, by the nodes and layers that it visited and the tools that ran."""
+    owners = {f"{m.name}.{phase}": m.name for m in spec.members for phase in m.hooks}
+    turns: list[tuple[str, list[str]]] = []
+    for visit in visits:
+        if visit in owners or visit in NODES.values():
+            turns.append((visit, []))
+        else:
+            turns[-1][1].append(visit.partition(".")[0])
+    writers = {member.name for member in spec.members if member.writes}
+    left = list(tools)
+    events: list[Event] = []
+    for node, layers in turns:
+        events.append(("enter", node))
+        seers = list(layers)
+        if node == "model":
+            events += [("layer", name, "model") for name in layers]
+            events += [("asked",), ("call",)]
+            seers.reverse()
+        elif node == "tools":
+            events += [("layer", name, "tool") for name in layers]
+        else:
+            seers = [owners[node]] if node.endswith("after_model") else []
+        for name in seers:
+            events.append(("see", name))
+            events += [("change", name)] if name in writers else []
+        if node == "tools" and left:
+            name = left.pop(0)
+            events += [("ran", INNER)] if name == INNER_TOOL else []
+            events.append(("ran", name))
+    return Shown(Step((*events, ("enter", "end")), None))
