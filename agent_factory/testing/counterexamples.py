@@ -347,7 +347,9 @@ def _hook(hook: Hook, walk: _Walk) -> Callable[..., Any]:
         if jump == "tools" and not calls:
             message = AIMessage("", tool_calls=[tool_call(_call(walk.tool))])
             return {"messages": [message], "jump_to": jump}
-        return {"jump_to": jump}
+        # An agent gives up after a hundred jumps to the model with nothing new for it.
+        news = [HumanMessage("Go on")] if jump == "model" and not calls else []
+        return {"messages": news, "jump_to": jump}
 
     act.__name__ = str(hook.phase)
     return act

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from guarantees.drawn_stacks import (
+from guarantees.stack_draws import (
     INNER,
     INNER_GUARD,
     INNER_TOOL,
@@ -58,7 +58,7 @@ class _Stop(Exception):
 
 
 @dataclass
-class Shown:
+class Evidence:
     """Steps of runs."""
 
     first: Step | None = None
@@ -74,7 +74,7 @@ class Shown:
                 yield situation, step
 
 
-class Exploration(Shown):
+class Exploration(Evidence):
     """The steps that runs of an agent have shown, by situation and choice."""
 
     def __init__(self, spec: StackSpec) -> None:
@@ -160,12 +160,12 @@ class _ExploringRun:
         step = Step(tuple(self.events), then)
         self.events.clear()
         if self.place is None:
-            known, self.exploration.first = self.exploration.first, step
+            before, self.exploration.first = self.exploration.first, step
         else:
             situation, choice = self.place
             steps = self.exploration.steps[situation]
-            known, steps[choice] = steps[choice], step
-        assert known in (None, step), (self.place, known, step)
+            before, steps[choice] = steps[choice], step
+        assert before in (None, step), (self.place, before, step)
 
 
 # What the runs show
@@ -176,10 +176,10 @@ Monitor = Callable[[Any, Event], State]
 """A function of what has happened so far and an event."""
 
 
-def is_shown(shown: Shown, initial: State, monitor: Monitor) -> bool:
+def is_shown(evidence: Evidence, initial: State, monitor: Monitor) -> bool:
     """Whether a run gets a monitor to report a violation."""
-    assert shown.first is not None
-    waiting: list[tuple[Step, State]] = [(shown.first, initial)]
+    assert evidence.first is not None
+    waiting: list[tuple[Step, State]] = [(evidence.first, initial)]
     seen = set[tuple[Situation, State]]()
     while waiting:
         step, state = waiting.pop()
@@ -189,7 +189,7 @@ def is_shown(shown: Shown, initial: State, monitor: Monitor) -> bool:
                 return True
         if step.then and (step.then, state) not in seen:
             seen.add((step.then, state))
-            waiting += [(each, state) for each in shown.steps[step.then] if each]
+            waiting += [(each, state) for each in evidence.steps[step.then] if each]
     return False
 
 
@@ -229,14 +229,14 @@ def points_of(members: Sequence[MemberSpec], tool: str = "", call: str = "") -> 
     return Points(frozenset(once), frozenset(each_turn))
 
 
-def tool_runs_without(shown: Shown, tool: str, points: Points) -> bool:
+def tool_runs_without(evidence: Evidence, tool: str, points: Points) -> bool:
     """Whether the tool runs, and nothing was passed since the tools ran before."""
-    return is_shown(shown, (False, False, False), _around(("ran", tool), "tools", points))
+    return is_shown(evidence, (False, False, False), _around(("ran", tool), "tools", points))
 
 
-def model_runs_without(shown: Shown, points: Points) -> bool:
+def model_runs_without(evidence: Evidence, points: Points) -> bool:
     """Whether the model is called, and nothing was passed since it was called before."""
-    return is_shown(shown, (False, False, False), _around(("asked",), "model", points))
+    return is_shown(evidence, (False, False, False), _around(("asked",), "model", points))
 
 
 def _around(target: Event, node: str, points: Points) -> Monitor:
@@ -255,7 +255,7 @@ def _around(target: Event, node: str, points: Points) -> Monitor:
     return monitor
 
 
-def goes_from_to_without(shown: Shown, source: str, target: str, nodes: frozenset[str]) -> bool:
+def goes_without(evidence: Evidence, source: str, target: str, nodes: frozenset[str]) -> bool:
     """Whether a run goes from one node to another and enters none of some nodes in between."""
 
     def monitor(active: bool, event: Event) -> State:
@@ -266,14 +266,14 @@ def goes_from_to_without(shown: Shown, source: str, target: str, nodes: frozense
             return VIOLATED
         return active or event[1] == source
 
-    return source not in nodes and is_shown(shown, source == "start", monitor)
+    return source not in nodes and is_shown(evidence, source == "start", monitor)
 
 
-def loops_without(shown: Shown, points: Points) -> bool:
+def loops_without(evidence: Evidence, points: Points) -> bool:
     """Whether a run comes to a node again and has passed nothing since."""
-    events = [event for _, step in shown.all_steps() for event in step.events]
+    events = [event for _, step in evidence.all_steps() for event in step.events]
     return any(
-        is_shown(shown, False, _again(node, points.once | points.each_turn))
+        is_shown(evidence, False, _again(node, points.once | points.each_turn))
         for node in {event for event in events if event[0] == "enter"}
     )
 
@@ -289,10 +289,10 @@ def _again(node: Event, points: frozenset[Event]) -> Monitor:
     return monitor
 
 
-def never_ends(shown: Shown) -> bool:
-    """Whether a run may go on for ever: whether the situations that follow each other form a loop."""
+def never_ends(evidence: Evidence) -> bool:
+    """Whether a run may go on for ever: whether situations follow each other in a loop."""
     follow: dict[Situation, set[Situation]] = {}
-    for situation, step in shown.all_steps():
+    for situation, step in evidence.all_steps():
         if situation and step.then:
             follow.setdefault(situation, set()).add(step.then)
     # A situation from which none follows is in no loop. Take such ones out until none is left.
@@ -302,17 +302,17 @@ def never_ends(shown: Shown) -> bool:
     return bool(follow)
 
 
-def calls_more_often(shown: Shown, most: int) -> bool:
+def calls_more_often(evidence: Evidence, most: int) -> bool:
     """Whether a run calls the model more often."""
 
     def monitor(calls: int, event: Event) -> State:
         calls += event == ("asked",)
         return VIOLATED if calls > most else calls
 
-    return is_shown(shown, 0, monitor)
+    return is_shown(evidence, 0, monitor)
 
 
-def changes_after(shown: Shown, member: str) -> bool:
+def changes_after(evidence: Evidence, member: str) -> bool:
     """Whether a call runs that another member has changed after this one has seen it last.
 
     Also if this one sees no call at all.
@@ -328,11 +328,11 @@ def changes_after(shown: Shown, member: str) -> bool:
             return True, False
         return saw, changed or (saw and event[0] == "change" and event[1] != member)
 
-    sees = any(("see", member) in step.events for _, step in shown.all_steps())
-    return not sees or is_shown(shown, (False, False), monitor)
+    sees = any(("see", member) in step.events for _, step in evidence.all_steps())
+    return not sees or is_shown(evidence, (False, False), monitor)
 
 
-def runs_first(shown: Shown, tool: str, other: str) -> bool:
+def runs_first(evidence: Evidence, tool: str, other: str) -> bool:
     """Whether a tool runs before another one has."""
 
     def monitor(may_run: bool, event: Event) -> State:
@@ -340,7 +340,7 @@ def runs_first(shown: Shown, tool: str, other: str) -> bool:
             return VIOLATED
         return may_run or event == ("ran", other)
 
-    return is_shown(shown, False, monitor)
+    return is_shown(evidence, False, monitor)
 
 
 # Sentences about a stack, with what runs show about them
@@ -351,8 +351,8 @@ class Claim:
     """A sentence, and whether runs show that it does not hold."""
 
     sentence: str
-    is_refuted: Callable[[Shown], bool]
-    is_refuted_once: Callable[[Shown], bool] | None = None
+    is_refuted: Callable[[Evidence], bool]
+    is_refuted_once: Callable[[Evidence], bool] | None = None
     """The same for a single run that ends, if that is another question."""
 
 
@@ -426,14 +426,14 @@ def _path_claims(spec: StackSpec) -> Iterator[Claim]:
             for words, avoided in through.items():
                 yield Claim(
                     f"no path from {source} to {target} skips {words}",
-                    lambda e, a=source, b=target, c=avoided: goes_from_to_without(e, a, b, c),
+                    lambda e, a=source, b=target, c=avoided: goes_without(e, a, b, c),
                 )
 
 
 # A single run
 
 
-def shown_by(spec: StackSpec, visits: Sequence[str], tools: Sequence[str]) -> Shown:
+def evidence_of(spec: StackSpec, visits: Sequence[str], tools: Sequence[str]) -> Evidence:
     """What one run has shown, by the nodes and layers that it visited and the tools that ran."""
     owners = {f"{m.name}.{phase}": m.name for m in spec.members for phase in m.hooks}
     turns: list[tuple[str, list[str]]] = []
@@ -463,4 +463,4 @@ def shown_by(spec: StackSpec, visits: Sequence[str], tools: Sequence[str]) -> Sh
             name = left.pop(0)
             events += [("ran", INNER)] if name == INNER_TOOL else []
             events.append(("ran", name))
-    return Shown(Step((*events, ("enter", "end")), None))
+    return Evidence(Step((*events, ("enter", "end")), None))

@@ -10,22 +10,22 @@ import pytest
 from agent_factory import topology_of
 from agent_factory.guarantees import Counterexample, counterexamples
 from agent_factory.testing import replay_counterexample
-from guarantees.drawn_stacks import StackSpec, Stage, agent_of, drawn_stack
-from guarantees.exhaustive_runs import Claim, Exploration, claims_of, shown_by
+from guarantees.exhaustive_runs import Claim, Exploration, claims_of, evidence_of
+from guarantees.stack_draws import StackSpec, Stage, agent_of, draw_stack
 
 # Random members jump where a build warns about it, and some do nothing.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 
 
-def refuted(spec: StackSpec) -> list[tuple[Claim, Counterexample]]:
+def noes_of(spec: StackSpec) -> list[tuple[Claim, Counterexample]]:
     """The sentences that do not hold for a stack, after runs have shown the same of all of them."""
     exploration = Exploration(spec)
     plan = topology_of(agent_of(spec, Stage()))
     noes: list[tuple[Claim, Counterexample]] = []
     for claim in claims_of(spec):
         verdict = counterexamples(plan, [claim.sentence])
-        shown = claim.is_refuted(exploration)
-        assert bool(verdict) == shown, (claim.sentence, spec, *map(str, verdict))
+        is_refuted = claim.is_refuted(exploration)
+        assert bool(verdict) == is_refuted, (claim.sentence, spec, *map(str, verdict))
         noes += [(claim, no) for no in verdict]
     return noes
 
@@ -40,7 +40,7 @@ def check_replay(spec: StackSpec, claim: Claim, no: Counterexample) -> None:
     path = [step.target for step in replay.path]
     assert nodes[: len(path)] == path, (claim.sentence, spec)
     is_refuted = claim.is_refuted_once or claim.is_refuted
-    assert is_refuted(shown_by(spec, run.visits, run.tools)), (claim.sentence, spec, run)
+    assert is_refuted(evidence_of(spec, run.visits, run.tools)), (claim.sentence, spec, run)
 
 
 def sample(random: Random, noes: Sequence[tuple[Claim, Counterexample]], size: int) -> list[int]:
@@ -51,8 +51,8 @@ def sample(random: Random, noes: Sequence[tuple[Claim, Counterexample]], size: i
 def test_verdicts_are_what_all_runs_show(part: int) -> None:
     for seed in range(15 * part, 15 * part + 15):
         random = Random(seed)
-        spec = drawn_stack(random)
-        noes = refuted(spec)
+        spec = draw_stack(random)
+        noes = noes_of(spec)
         for index in sample(random, noes, 2):
             check_replay(spec, *noes[index])
 
@@ -65,8 +65,8 @@ def test_verdicts_about_a_thousand_stacks_are_what_all_runs_show_and_each_no_rep
 ) -> None:
     for seed in range(1_000 + 50 * part, 1_050 + 50 * part):
         random = Random(seed)
-        spec = drawn_stack(random)
-        noes = refuted(spec)
+        spec = draw_stack(random)
+        noes = noes_of(spec)
         # There are a hundred sentences about pairs of nodes for a stack: some of their paths do.
         is_path = [claim.sentence.startswith("no path") for claim, _ in noes]
         paths = [no for no, path in zip(noes, is_path, strict=True) if path]
@@ -80,7 +80,7 @@ def test_the_stacks_have_every_verdict() -> None:
     """Each form of a sentence holds for some of the stacks and not for others."""
     verdicts: dict[str, set[bool]] = {}
     for seed in range(60):
-        spec = drawn_stack(Random(seed))
+        spec = draw_stack(Random(seed))
         plan = topology_of(agent_of(spec, Stage()))
         for claim in claims_of(spec):
             form = claim.sentence.split()[0] + claim.sentence.split()[-1]

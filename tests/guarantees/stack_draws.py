@@ -6,7 +6,7 @@ Nothing here reads a plan or `agent_factory.guarantees`: what a run shows is com
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Annotated, Any, Protocol
 
@@ -29,7 +29,7 @@ from agent_factory import (
 
 PHASES = ("before_agent", "before_model", "after_model", "after_agent")
 INNER, INNER_TOOL, INNER_GUARD = "clerk", "clerk/refund", "clerk/Inner"
-MADE_BY_MODEL = {"made_by": "model"}
+OF_MODEL = {"author": "model"}
 REFUSED, RAN = "refused", "ran"
 
 
@@ -90,25 +90,21 @@ class StackSpec:
 # Draws
 
 
-def drawn_stack(random: Random) -> StackSpec:
+def draw_stack(random: Random) -> StackSpec:
     """A stack of up to four members."""
     tools = ("pay", "look")[: random.choice([0, 1, 1, 2, 2])]
     inner = random.choice(["", "", "guarded", "open"]) if tools else ""
     offered = (*tools, *([INNER] if inner else []))
     names = "ABCD"[: random.choice([1, 2, 3, 3, 4, 4])]
-    members = [_drawn_member(random, name, offered, tools) for name in names]
+    members = [_draw_member(random, name, offered, tools) for name in names]
     # Where a run may go on without the tools because calls are answered, somebody answers them.
     able = [i for i, m in enumerate(members) if "after_model" in m.hooks or "model" in m.layers]
     if able and not any(members[i].answers for i in able):
-        members[able[0]] = _changed(members[able[0]], answers=True)
+        members[able[0]] = replace(members[able[0]], answers=True)
     return StackSpec(tuple(members), tools, inner, random.random() < 0.5)
 
 
-def _changed(member: MemberSpec, **changes: Any) -> MemberSpec:
-    return MemberSpec(**{**vars(member), **changes})
-
-
-def _drawn_member(
+def _draw_member(
     random: Random, name: str, offered: Sequence[str], tools: Sequence[str]
 ) -> MemberSpec:
     possible = ["end", "model", *(["tools"] if offered else [])]
@@ -210,7 +206,7 @@ class Model(BaseChatModel):
         run.report("asked")
         choice = run.choose("model", "", 1 + len(self.tools))
         answer = AIMessage("answer") if choice == 0 else _call(self.tools[choice - 1], run)
-        answer.response_metadata = dict(MADE_BY_MODEL)
+        answer.response_metadata = dict(OF_MODEL)
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
@@ -278,8 +274,8 @@ def _actor(spec: MemberSpec, stack: StackSpec, stage: Stage, prefix: str = "") -
         methods["limits"] = (UsageLimit(spec.limit[0], "model calls"),)  # type: ignore[arg-type]
     if spec.writes:
         methods["ordering"] = Ordering(writes=("tool_calls",))
-    made: AgentMiddleware = type("Actor", (AgentMiddleware,), methods)(name=spec.name)
-    return made
+    instance: AgentMiddleware = type("Actor", (AgentMiddleware,), methods)(name=spec.name)
+    return instance
 
 
 def _flow(layer: Callable[[Any], Any]) -> Any:
@@ -317,7 +313,7 @@ class _Actor:
             targets = [""]
             for jump in jumps:
                 is_called = jump != "tools" or call
-                names = [""] if is_called else [n for n in plan_tools(self.stack)]
+                names = [""] if is_called else list(plan_tools(self.stack))
                 if not is_called and is_guard:
                     names = [n for n in names if not self._too_early(n, messages)]
                 targets += [f"{jump} {name}".strip() for name in names]
@@ -344,8 +340,8 @@ class _Actor:
         places = {"before": ["before_model"], "both": ["before_model", "layer"]}
         most, place = self.spec.limit or (0, "")
         stops = places.get(place, ["after_model" if place == "after" else place])
-        made = [m for m in messages if m.response_metadata.get("made_by")]
-        return bool(place) and phase in stops and len(made) >= most
+        answers = [m for m in messages if m.response_metadata.get("author")]
+        return bool(place) and phase in stops and len(answers) >= most
 
     def _seen(self, message: AIMessage) -> AIMessage:
         """The message of a call as the member leaves it."""
