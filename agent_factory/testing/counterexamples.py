@@ -348,7 +348,7 @@ def _hook(hook: Hook, walk: _Walk) -> Callable[..., Any]:
             message = AIMessage("", tool_calls=[tool_call(_call(walk.tool))])
             return {"messages": [message], "jump_to": jump}
         # An agent gives up after a hundred jumps to the model with nothing new for it.
-        news = [HumanMessage("Go on")] if jump == "model" and not calls else []
+        news = [HumanMessage(f"Go on {len(walk.visits)}")] if jump == "model" and not calls else []
         return {"messages": news, "jump_to": jump}
 
     act.__name__ = str(hook.phase)
