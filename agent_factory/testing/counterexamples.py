@@ -136,7 +136,7 @@ def replay_counterexample(counterexample: Counterexample) -> CounterexampleRepla
             raise _refusal(f"goes the way {step.name}, for which a stand-in has no answer.")
     tool = counterexample.tool or _any_tool(plan)
     walk = _Walk(plan, path, tool.partition("/")[0])
-    model = _Model(list(_answers(walk)))
+    model = _Model(steps=list(_answers(walk)))
     model._walk = walk
     agent = _build(model, plan, walk, tool)
     return CounterexampleReplay(counterexample, path, model, agent, (HumanMessage("Go"),), walk)

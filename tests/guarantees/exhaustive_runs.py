@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -364,12 +365,12 @@ def claims_of(spec: StackSpec) -> Iterator[Claim]:
         for tool in tools:
             yield _tool_claim(f"tool {tool} passes {name}", [tool], [member])
         points = points_of([member], call="model")
-        yield Claim(f"model passes {name}", lambda e, p=points: model_runs_without(e, p))
+        yield Claim(f"model passes {name}", partial(model_runs_without, points=points))
         points = points_of([member])
-        yield Claim(f"every loop passes {name}", lambda e, p=points: loops_without(e, p))
+        yield Claim(f"every loop passes {name}", partial(loops_without, points=points))
         if tools:
             sentence = f"{name} sees tool_calls last"
-            yield Claim(sentence, lambda e, name=name: changes_after(e, name))
+            yield Claim(sentence, partial(changes_after, member=name))
     if tools and not spec.inner:
         yield _tool_claim("tool * passes A", tools, [members["A"]])
     for tool in tools:
@@ -378,25 +379,25 @@ def claims_of(spec: StackSpec) -> Iterator[Claim]:
     if len(members) > 1:
         several = [members["A"], members["B"]]
         points = points_of(several, call="model")
-        yield Claim("model passes A unless B", lambda e, p=points: model_runs_without(e, p))
+        yield Claim("model passes A unless B", partial(model_runs_without, points=points))
         for tool in tools[:1]:
             yield Claim(
                 f"tool {tool} passes A unless B",
-                lambda e, tool=tool: tool_runs_without(e, tool, points_of(several, tool, "tool")),
+                partial(tool_runs_without, tool=tool, points=points_of(several, tool, "tool")),
             )
     if spec.inner:
         inside = Points(frozenset(), frozenset([("layer", INNER_GUARD, "tool")]))
         for words in ("Inner", "a guard"):
             yield Claim(
                 f"tool {INNER_TOOL} passes {words}",
-                lambda e: tool_runs_without(e, INNER_TOOL, inside),
+                partial(tool_runs_without, tool=INNER_TOOL, points=inside),
             )
     nothing = Points(frozenset(), frozenset())
-    yield Claim("every loop passes a limit", never_ends, lambda e: loops_without(e, nothing))
+    yield Claim("every loop passes a limit", never_ends, partial(loops_without, points=nothing))
     if len(spec.tools) > 1:
-        yield Claim("tool pay only after tool look", lambda e: runs_first(e, "pay", "look"))
+        yield Claim("tool pay only after tool look", partial(runs_first, tool="pay", other="look"))
     for most in range(5):
-        yield Claim(f"at most {most} model calls", lambda e, most=most: calls_more_often(e, most))
+        yield Claim(f"at most {most} model calls", partial(calls_more_often, most=most))
     yield from _path_claims(spec)
 
 
@@ -426,7 +427,7 @@ def _path_claims(spec: StackSpec) -> Iterator[Claim]:
             for words, avoided in through.items():
                 yield Claim(
                     f"no path from {source} to {target} skips {words}",
-                    lambda e, a=source, b=target, c=avoided: goes_without(e, a, b, c),
+                    partial(goes_without, source=source, target=target, nodes=avoided),
                 )
 
 

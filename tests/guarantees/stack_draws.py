@@ -302,7 +302,8 @@ class _Actor:
             run.report("enter", point)
             if self._is_used_up(phase, messages):
                 return {"jump_to": "end"}
-            call, update = _pending(messages), []
+            call: Any = _pending(messages)
+            update: list[BaseMessage] = []
             if call and phase == "after_model":
                 update = [self._seen(_last(messages))]
                 if self._may_refuse(call["name"], is_guard):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_factory import agent_tool, create_agent, plan_agent, topology_of
+from agent_factory import AgentMiddleware, agent_tool, create_agent, plan_agent, topology_of
 from agent_factory.errors import SpecError
 from agent_factory.guarantees import Counterexample, counterexamples
 from agent_factory.middleware import (
@@ -263,6 +263,23 @@ def test_members_of_both_agents_may_match_a_pattern() -> None:
     )
     assert holds(checked, "tool clerk/refund passes Review*")
     assert no(checked, "tool clerk/refund passes Review1").tool == "clerk/refund"
+
+
+class Order(AgentMiddleware):
+    """Lets a refund run only after a check."""
+
+    guards = (ToolGuard("refund", GuardAction.CHECK, after="check"),)
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+def test_the_order_of_tools_of_an_agent_inside_is_kept_in_there() -> None:
+    agent = create_agent(ScriptedChatModel([]), [refund, check], middleware=[Order()], name="clerk")
+    outside = plan_agent(tools=[agent_tool(agent, description="Refunds.")])
+    assert holds(outside, "tool clerk/refund only after tool clerk/check")
+    assert holds(outside, "tool refund only after tool check")
+    assert no(outside, "tool check only after tool refund").tool == "clerk/check"
 
 
 # model passes MEMBER, and paths
