@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from agent_factory.errors import SpecError
@@ -183,11 +183,7 @@ def _clause(text: str, part: str) -> Clause:
     for member in members:
         if not re.fullmatch(_MEMBER, member):
             raise _syntax_error(text, f"does not name a member after `unless`: {member!r}")
-    return type(clause)(**{**_fields(clause), "members": (*clause.members, *members)})
-
-
-def _fields(clause: Clause) -> dict[str, object]:
-    return {name: getattr(clause, name) for name in clause.__slots__}
+    return replace(clause, members=(*clause.members, *members))
 
 
 def _syntax_error(text: str, reason: str) -> GuaranteeSyntaxError:

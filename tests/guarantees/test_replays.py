@@ -95,7 +95,13 @@ def test_a_tool_runs_and_the_review_is_not_visited() -> None:
 
 
 def test_the_agent_of_stand_ins_has_the_nodes_and_edges_of_the_plan() -> None:
-    stack = [Shortcut(), Layers(), Review(), ModelCallLimitMiddleware(run_limit=5), Again()]
+    stack: list[Any] = [
+        Shortcut(),
+        Layers(),
+        Review(),
+        ModelCallLimitMiddleware(run_limit=5),
+        Again(),
+    ]
     plan = plan_agent(tools=[refund, search], middleware=stack)
     stand_in = topology_of(replay_counterexample(no(plan, "model passes X")).agent)
     for name in ("nodes", "edges", "hooks"):

@@ -41,7 +41,7 @@ from agent_factory.topology.planner import decide
 
 
 def plan(
-    *parts: Hook | Layer | ToolGuard | UsageLimit | Access,
+    *parts: object,
     tools: Sequence[str | Tool] = ("refund", "search"),
 ) -> TopologyData:
     """A plan of hooks, layers and declarations, in the order of the list."""
