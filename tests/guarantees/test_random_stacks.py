@@ -47,9 +47,14 @@ def sample(random: Random, noes: Sequence[tuple[Claim, Counterexample]], size: i
     return random.sample(range(len(noes)), min(size, len(noes)))
 
 
+# The last four are rare: no loop, a call that waits for another, a jump past a look at a call, and
+# a jump with a call that a guard has not seen.
+SEEDS = [*range(56), 67, 141, 243, 1598]
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_verdicts_are_what_all_runs_show(part: int) -> None:
-    for seed in range(15 * part, 15 * part + 15):
+    for seed in SEEDS[part::4]:
         random = Random(seed)
         spec = draw_stack(random)
         noes = noes_of(spec)
