@@ -24,6 +24,7 @@ from agent_factory import (
     TracePolicy,
     omit_payload,
 )
+
 from agent_factory.topology import GuardAction
 
 from ._shared.declarations import tool_guards

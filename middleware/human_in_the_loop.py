@@ -31,12 +31,12 @@ from agent_factory import (
     Invoke,
     Ordering,
     ToolCallRequest,
-    ToolGuard,
     arun,
     get_tools,
     run,
     set_reason,
 )
+from agent_factory import ToolGuard
 from agent_factory.errors import EndlessLoop
 from agent_factory.review.approvals import ApprovalStore, approval_store
 from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
@@ -72,8 +72,8 @@ from agent_factory.review.requests import (
     ToolApprovalRequest,
 )
 
-from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
 from ._shared.declarations import policy_guards
+from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
 from ._shared.invocable import Called, once_per_task
 from ._shared.judge import RiskJudge
 from ._shared.messages import error_result, last_turn, unanswered

@@ -22,9 +22,9 @@ from agent_factory import (
     hook_config,
 )
 
-from ._shared.declarations import usage_limits
 from ._shared.final_answer import final_message, request_final_answer, used_up
 from ._shared.messages import results_of_pending_calls
+from ._shared.declarations import usage_limits
 from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
