@@ -26,6 +26,7 @@ def declarations_of(members: Sequence[Middleware], tools: Mapping[str, BaseTool]
                 tool=f"{name}/{guard.tool}",
                 owner=f"{name}/{guard.owner}",
                 exclude=tuple(f"{name}/{pattern}" for pattern in guard.exclude),
+                after=f"{name}/{guard.after}" if guard.after else "",
             )
             for name, plan in plans.items()
             for guard in plan.guards

@@ -2,28 +2,62 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
-from agent_factory.topology.model import MODEL, START, TOOLS, Call, Phase, TopologyData
-from agent_factory.topology.transitions import Transition, transitions_of
+from agent_factory.topology.model import (
+    END,
+    MODEL,
+    START,
+    TOOLS,
+    Call,
+    Hook,
+    Phase,
+    Route,
+    TopologyData,
+)
+from agent_factory.topology.planner import jump_targets
+from agent_factory.topology.transitions import Transition, transition
 
 Path = tuple[str, ...]
 """Nodes, from the first to the last."""
 
-_ONCE = (Phase.BEFORE_AGENT,)
-"""The phases that run once, before the loop."""
+Edges = Mapping[str, Sequence[str]]
+"""The nodes that may follow each node."""
 
 
-def edges_of(plan: TopologyData) -> dict[str, tuple[str, ...]]:
-    """The nodes that may follow each node."""
-    return {edge.source: edge.targets for edge in plan.edges}
+class Places(NamedTuple):
+    """Nodes at which a run passes middleware.
+
+    Args:
+        once: Those that it enters at its start only.
+        each_turn: Those that it may enter in each turn.
+    """
+
+    once: frozenset[str] = frozenset()
+    each_turn: frozenset[str] = frozenset()
+
+    @property
+    def all(self) -> frozenset[str]:
+        """All of them."""
+        return self.once | self.each_turn
+
+
+NOWHERE = Places()
+
+
+def union(places: Iterable[Places]) -> Places:
+    """The places of several middleware."""
+    several = [NOWHERE, *places]
+    return Places(*(frozenset().union(*column) for column in zip(*several, strict=True)))
 
 
 def shortest_path(
-    edges: Mapping[str, Sequence[str]], source: str, target: str, without: Collection[str] = ()
+    edges: Edges, source: str, target: str, without: Collection[str] = ()
 ) -> Path | None:
     """The shortest path of at least one step that enters none of some nodes; None if there is none.
 
@@ -47,69 +81,118 @@ def shortest_path(
     return None
 
 
-def shortest_cycle(
-    edges: Mapping[str, Sequence[str]], without: Collection[str] = ()
-) -> Path | None:
-    """A shortest way around a loop that a run can reach and that enters none of some nodes."""
-    left = {START, *_reachable(edges, START)} - set(without)
-    # A node that leads nowhere in the rest, or that nothing leads to, is in no loop.
-    while True:
-        inside = {node for node in left if any(n in left for n in edges.get(node, ()))}
-        targets = {target for node in inside for target in edges.get(node, ())}
-        if (rest := inside & targets) == left:
-            break
-        left = rest
-    cycles = [shortest_path(edges, node, node, without) for node in sorted(left)]
-    return min(filter(None, cycles), key=len, default=None)
+class PlanGraph:
+    """The edges of a plan, and the places of its middleware: read once for all sentences.
 
+    Args:
+        plan: The plan.
+    """
 
-def _reachable(edges: Mapping[str, Sequence[str]], source: str) -> set[str]:
-    nodes, waiting = set[str](), [source]
-    while waiting:
-        following = set(edges.get(waiting.pop(), ())) - nodes
-        nodes |= following
-        waiting += following
-    return nodes
+    def __init__(self, plan: TopologyData) -> None:
+        self.plan = plan
+        self.model = plan.style.model
 
+    @cached_property
+    def edges(self) -> dict[str, tuple[str, ...]]:
+        """The nodes that may follow each node."""
+        return {edge.source: edge.targets for edge in self.plan.edges}
 
-def steps_of(plan: TopologyData, path: Path) -> tuple[Transition, ...]:
-    """The edges along a path, with their reasons."""
-    by_nodes = {(step.source, step.target): step for step in transitions_of(plan)}
-    return tuple(by_nodes[pair] for pair in pairwise(path))
+    @cached_property
+    def hooks(self) -> dict[str, Hook]:
+        """The hooks by their nodes."""
+        return {hook.node: hook for hook in self.plan.hooks}
 
+    @cached_property
+    def owners(self) -> dict[str, Places]:
+        """The middleware of the plan, with the places at which a run passes each."""
+        once: dict[str, set[str]] = {}
+        each_turn: dict[str, set[str]] = {}
+        for node, hook in self.hooks.items():
+            places = once if hook.phase is Phase.BEFORE_AGENT else each_turn
+            places.setdefault(hook.owner, set()).add(node)
+        nodes = {Call.AGENT: START, Call.MODEL: self.model, Call.TOOL: TOOLS}
+        for layer in self.plan.layers:
+            places = once if layer.call is Call.AGENT else each_turn
+            places.setdefault(layer.owner, set()).add(nodes[layer.call])
+        declared = [guard.owner for guard in self.plan.guards if "/" not in guard.owner]
+        declared += [limit.owner for limit in self.plan.limits if "/" not in limit.owner]
+        declared += [access.owner for access in self.plan.accesses]
+        return {
+            owner: Places(
+                frozenset(once.get(owner, ())),
+                frozenset(each_turn.get(owner, ())),
+            )
+            for owner in dict.fromkeys([*once, *each_turn, *declared])
+        }
 
-def members_of(plan: TopologyData, pattern: str) -> list[str]:
-    """The middleware of a plan with a name, or whose names match a pattern."""
-    owners = dict.fromkeys(
-        [
-            *(hook.owner for hook in plan.hooks),
-            *(layer.owner for layer in plan.layers),
-            *(guard.owner for guard in plan.guards if "/" not in guard.owner),
-            *(access.owner for access in plan.accesses),
-        ]
-    )
-    # A name may hold the characters of patterns: "ToolCallLimitMiddleware[search]".
-    return [pattern] if pattern in owners else [n for n in owners if fnmatchcase(n, pattern)]
+    def members(self, pattern: str) -> list[str]:
+        """The middleware with a name, or whose names match a pattern."""
+        # A name may hold the characters of patterns: "ToolCallLimitMiddleware[search]".
+        if pattern in self.owners:
+            return [pattern]
+        return [owner for owner in self.owners if fnmatchcase(owner, pattern)]
 
+    def node_of(self, owner: str, phase: Phase) -> str | None:
+        """The node of the hook of a middleware in a phase."""
+        nodes = (n for n, hook in self.hooks.items() if (hook.owner, hook.phase) == (owner, phase))
+        return next(nodes, None)
 
-def places_of(plan: TopologyData, members: Collection[str]) -> tuple[set[str], set[str]]:
-    """The nodes at which a run passes middleware: once, at its start; and in each turn."""
-    once, each_turn = set[str](), set[str]()
-    for hook in plan.hooks:
-        if hook.owner in members:
-            (once if hook.phase in _ONCE else each_turn).add(hook.node)
-    for layer in plan.layers:
-        if layer.owner in members:
-            if layer.call is Call.AGENT:
-                once.add(START)
-            else:
-                each_turn.add(TOOLS if layer.call is Call.TOOL else plan.style.model)
-    return once, each_turn
+    def node_named(self, name: str) -> str | None:
+        """The node that a sentence means: by its name, or "start", "end", "model"."""
+        node = {"start": START, "end": END, MODEL: self.model}.get(name, name)
+        return node if node in (START, END) or node in self.plan.nodes else None
 
+    def has_layer(self, owner: str, call: Call) -> bool:
+        """Return True if a middleware has a layer around a kind of call."""
+        return any(layer.owner == owner and layer.call is call for layer in self.plan.layers)
 
-def node_named(plan: TopologyData, name: str) -> str | None:
-    """The node that a sentence means: by its name, or "start", "end", "model"."""
-    names = {"start": START, "end": "__end__", MODEL: plan.style.model}
-    node = names.get(name, name)
-    known = {START, "__end__", *plan.nodes}
-    return node if node in known else None
+    def shortest_path(self, source: str, target: str, without: Collection[str] = ()) -> Path | None:
+        """The shortest path from one node to another, as of the function of this name."""
+        return shortest_path(self.edges, source, target, without)
+
+    def shortest_cycle(self, edges: Edges, without: Collection[str] = ()) -> Path | None:
+        """A shortest way around a loop that a run can reach.
+
+        Args:
+            edges: The edges of the loop, some of those of the plan.
+            without: Nodes that it does not enter.
+        """
+        # A run reaches a loop from outside, so a node of it has two edges that lead there.
+        targets = Counter(target for node in self._reachable for target in self.edges.get(node, ()))
+        doors = [node for node, number in targets.items() if number > 1 and node not in without]
+        cycles = [shortest_path(edges, node, node, without) for node in sorted(doors)]
+        return min(filter(None, cycles), key=len, default=None)
+
+    @cached_property
+    def _reachable(self) -> set[str]:
+        nodes, waiting = {START}, [START]
+        while waiting:
+            following = set(self.edges.get(waiting.pop(), ())) - nodes
+            nodes |= following
+            waiting += following
+        return nodes
+
+    def jumps_to(self, node: str) -> frozenset[str]:
+        """The nodes to which the hook at a node may jump."""
+        if (hook := self.hooks.get(node)) is None:
+            return frozenset()
+        targets = jump_targets(self.plan, leaving=hook.phase is Phase.AFTER_AGENT)
+        return frozenset(targets[jump] for jump in hook.can_jump_to)
+
+    @cached_property
+    def without_calls(self) -> dict[str, tuple[str, ...]]:
+        """The edges that are left if no answer of the model calls a tool."""
+        left = dict(self.edges)
+        for edge in self.plan.edges:
+            if edge.route is Route.AFTER_MODEL:
+                targets = {self.plan.exit, *self.jumps_to(edge.source)}
+                left[edge.source] = tuple(t for t in edge.targets if t in targets)
+        return left
+
+    def steps(self, path: Path) -> tuple[Transition, ...]:
+        """The edges along a path, with their reasons."""
+        edges = {edge.source: edge for edge in self.plan.edges}
+        return tuple(
+            transition(self.plan, edges[node], following, self.hooks.get(node))
+            for node, following in pairwise(path)
+        )

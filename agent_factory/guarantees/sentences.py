@@ -163,7 +163,7 @@ def parse(text: str) -> Guarantee:
     """
     if not isinstance(text, str):
         raise _syntax_error(repr(text), "is not a string")
-    words = " ".join(text.removesuffix(".").split())
+    words = " ".join(text.split()).removesuffix(".").rstrip()
     return Guarantee(words, tuple(_clause(words, part) for part in words.split(" and ")))
 
 

@@ -1,4 +1,16 @@
-"""Verdicts: whether the clauses of a guarantee hold for a plan, and a counterexample if not."""
+"""Verdicts: whether the clauses of a guarantee hold for a plan, and a counterexample if not.
+
+A sentence is about all runs that the plan allows. A hook may take each jump that it declares, at
+each of its visits; before a jump to the tools it may write a call. A hook after the model, or a
+layer around it, may answer calls. A tool may end the run.
+
+- A run *passes* a middleware at the nodes of its hooks, at the model for a layer around it, and at
+  the tools for a layer around them. One that guards tools is passed where it decides about the
+  tool. What a run passes before the loop counts for the whole run.
+- A *limit* ends a loop if its middleware stops the run by a hook before the model, by an answer
+  without calls in a layer, or by a jump to the end after the model. It counts the calls of this
+  agent: those of an agent inside of a tool are the matter of that agent.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +18,11 @@ from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from agent_factory.errors import SpecError
 from agent_factory.guarantees.counterexample import Counterexample
-from agent_factory.guarantees.paths import (
-    Path,
-    edges_of,
-    members_of,
-    node_named,
-    places_of,
-    shortest_cycle,
-    shortest_path,
-    steps_of,
-)
+from agent_factory.guarantees.paths import Path, Places, PlanGraph, shortest_path, union
 from agent_factory.guarantees.sentences import (
     A_GUARD,
     A_LIMIT,
@@ -35,10 +38,24 @@ from agent_factory.guarantees.sentences import (
     ToolPasses,
     parse,
 )
-from agent_factory.topology.declarations import AccessKind, ToolGuard
-from agent_factory.topology.model import START, TOOLS, Call, Phase, Tool, ToolKind, TopologyData
+from agent_factory.topology.declarations import (
+    AccessKind,
+    LimitUnit,
+    ToolGuard,
+    UsageLimit,
+)
+from agent_factory.topology.model import (
+    END,
+    START,
+    TOOLS,
+    Call,
+    Phase,
+    Tool,
+    ToolKind,
+    TopologyData,
+)
 
-_ENDS_A_LOOP = {"model calls", "tokens", "input tokens", "output tokens", "USD", "seconds"}
+_OF_THE_MODEL = frozenset(get_args(LimitUnit)) - {"tool calls"}
 """What each call of the model uses. A refused tool call uses no tool call, so the loop goes on."""
 
 
@@ -56,17 +73,21 @@ def counterexamples(
         SpecError: A sentence names a tool or a node that the plan does not have.
 
     >>> from agent_factory import plan_agent
-    >>> for counterexample in counterexamples(plan_agent(), ["at most 5 model calls"]):
+    >>> def search(query: str) -> str:
+    ...     '''Search.'''
+    >>> plan = plan_agent(tools=[search])
+    >>> for counterexample in counterexamples(plan, ["at most 5 model calls"]):
     ...     print(counterexample)
     at most 5 model calls: no. No middleware limits model calls a run.
     Add ModelCallLimitMiddleware(run_limit=5).
     """
+    graph = PlanGraph(plan)
     return tuple(
         counterexample
         for text in guarantees
         for guarantee in [text if isinstance(text, Guarantee) else parse(text)]
         for clause in guarantee.clauses
-        if (counterexample := _counterexample(plan, guarantee.text, clause)) is not None
+        if (counterexample := _counterexample(graph, guarantee.text, clause)) is not None
     )
 
 
@@ -79,237 +100,260 @@ class _No(NamedTuple):
     tool: str = ""
 
 
-def _counterexample(plan: TopologyData, text: str, clause: Clause) -> Counterexample | None:
+def _counterexample(graph: PlanGraph, text: str, clause: Clause) -> Counterexample | None:
     match clause:
         case ToolPasses():
-            no = _tool_passes(plan, clause)
+            no = _tool_passes(graph, clause)
         case ModelPasses():
-            model = plan.style.model
-            no = _around(plan, clause.members, [START, model], model, "the model")
+            no = _around(graph, clause.members, graph.model, "the model")
         case LoopPasses():
-            no = _loop_passes(plan, clause)
+            no = _loop_passes(graph, clause)
         case PathPasses():
-            no = _path_passes(plan, clause)
+            no = _path_passes(graph, clause)
         case SeesLast():
-            no = _sees_last(plan, clause)
+            no = _sees_last(graph, clause)
         case OnlyAfter():
-            no = _only_after(plan, clause)
+            no = _only_after(graph, clause)
         case AtMost():
-            no = _at_most(plan, clause)
+            no = _at_most(graph, clause)
     if no is None:
         return None
-    return Counterexample(text, plan, steps_of(plan, no.path), no.reason, no.hint, no.tool)
+    return Counterexample(text, graph.plan, graph.steps(no.path), no.reason, no.hint, no.tool)
 
 
 # Paths
 
 
-def _tool_passes(plan: TopologyData, clause: ToolPasses) -> _No | None:
-    for tool in _tools(plan, clause.tool):
-        if (no := _call_passes(plan, tool, clause.members)) is not None:
+def _tool_passes(graph: PlanGraph, clause: ToolPasses) -> _No | None:
+    for tool in _tools(graph.plan, clause.tool):
+        if (no := _call_passes(graph, tool, clause.members)) is not None:
             return no
     return None
 
 
-def _call_passes(plan: TopologyData, tool: Tool, members: Collection[str]) -> _No | None:
-    names = _named(plan, members, tool.name)
-    words = " or ".join(members)
+def _call_passes(graph: PlanGraph, tool: Tool, members: Collection[str]) -> _No | None:
     if tool.kind is ToolKind.PROVIDER:
-        reason = f"The provider of the model runs {tool.name!r}, and no middleware sees the call."
-        return _No(reason, "Give the agent a tool that runs here instead.", (), tool.name)
+        return _run_by_provider(tool)
     if tool.kind is ToolKind.INNER:
-        # The plan has the guards of an agent inside of a tool, and not its nodes.
-        prefix, _, name = tool.name.rpartition("/")
-        inner = [f"{prefix}/{member}" for member in names or members]
-        if any(
-            guard.covers(tool.name) and any(fnmatchcase(guard.owner, each) for each in inner)
-            for guard in plan.guards
-            if guard.place == "around_tool"
-        ):
-            return None
-        reason = f"The agent inside of the tool {prefix!r} calls {name!r} without {words}."
-        hint = f"Add {words} to the agent inside, or take {name!r} from it."
-        return _No(reason, hint, _to_tools(plan), tool.name)
-    no = _around(plan, members, [START, TOOLS], TOOLS, f"the tool {tool.name!r}", names)
+        guards = [g for g in graph.plan.guards if any(_is_meant(g, each, tool) for each in members)]
+        return None if _guarded_inside(tool, guards) else _inside(graph, tool, " or ".join(members))
+    what = f"the tool {tool.name!r}"
+    no = _around(graph, members, TOOLS, what, tool=tool.name)
     return None if no is None else no._replace(tool=tool.name)
 
 
-def _to_tools(plan: TopologyData) -> Path:
+def _run_by_provider(tool: Tool) -> _No:
+    reason = f"The provider of the model runs {tool.name!r}, and no middleware sees the call."
+    return _No(reason, "Give the agent a tool that runs here instead.", (), tool.name)
+
+
+def _is_meant(guard: ToolGuard, member: str, tool: Tool) -> bool:
+    """Return True if a sentence about a tool of an agent inside means the owner of a guard."""
+    prefix, _, owner = guard.owner.rpartition("/")
+    if member in (A_GUARD, A_PERSON):
+        return _decides(guard, tool.name, member)
+    return prefix == tool.name.rpartition("/")[0] and fnmatchcase(owner, member)
+
+
+def _guarded_inside(tool: Tool, guards: Iterable[ToolGuard]) -> bool:
+    # The plan has the guards of an agent inside of a tool, and not its nodes: a layer is certain.
+    return any(guard.covers(tool.name) and guard.place == "around_tool" for guard in guards)
+
+
+def _inside(graph: PlanGraph, tool: Tool, words: str) -> _No:
+    prefix, _, name = tool.name.rpartition("/")
+    reason = f"The agent inside of the tool {prefix!r} calls {name!r} without {words}."
+    hint = f"Add {words} to the agent inside, or take {name!r} from it."
+    return _No(reason, hint, _to_tools(graph), tool.name)
+
+
+def _to_tools(graph: PlanGraph) -> Path:
     """The path on which the model calls a tool."""
-    edges, model = edges_of(plan), plan.style.model
-    before, after = shortest_path(edges, START, model), shortest_path(edges, model, TOOLS)
-    return (*before, *after[1:]) if before and after else ()
+    return _joined(graph.shortest_path(START, graph.model), graph.shortest_path(graph.model, TOOLS))
+
+
+def _joined(*paths: Path | None) -> Path:
+    """Paths one after the other; empty if one of them is missing."""
+    whole: Path = ()
+    for path in paths:
+        if path is None:
+            return ()
+        whole = (*whole, *path[1:]) if whole else path
+    return whole
 
 
 def _around(
-    plan: TopologyData,
-    members: Collection[str],
-    sources: Collection[str],
-    target: str,
-    what: str,
-    names: Collection[str] | None = None,
+    graph: PlanGraph, members: Collection[str], target: str, what: str, tool: str = ""
 ) -> _No | None:
-    """A path to a node that passes none of some middleware after the last of its sources."""
-    names = _named(plan, members) if names is None else names
-    words = " or ".join(members)
-    edges = edges_of(plan)
-    once, each_turn = places_of(plan, names)
-    if START in once or not edges:
+    """A path on which a run reaches a node and has passed no member since it was there before."""
+    names = _named(graph, members, tool)
+    # A call that a layer refuses until another tool has run is not the first one of its run.
+    waits = any(
+        guard.covers(tool) and guard.after and not guard.when and guard.place == "around_tool"
+        for guard in (_guards(graph) if tool else ())
+    )
+    path = _bypass(graph, union(_places(graph, members, tool)), target, first=not waits)
+    return None if path is None else _bypassed(graph, path, what, members, names, tool)
+
+
+def _bypass(graph: PlanGraph, places: Places, target: str, *, first: bool = True) -> Path | None:
+    """A path that passes none of some places before a node, at the first visit or at a later one.
+
+    Without `first`, what happens at the first visit does not count.
+    """
+    if START in places.once:
         return None
-    start = shortest_path(edges, START, target, once | each_turn)
-    if start is not None:
-        return _bypassed(plan, start, what, words, missing=not names)
-    for source in sources:
-        if source == START:
-            continue
-        # Up to the source, only what is passed once counts; from there on, what each turn passes.
-        before = shortest_path(edges, START, source, once)
-        after = shortest_path(edges, source, target, once | each_turn)
-        if before is not None and after is not None:
-            return _bypassed(plan, (*before, *after[1:]), what, words, missing=not names)
-    return None
+    if first and (start := graph.shortest_path(START, target, places.all)) is not None:
+        return start
+    # Up to the first visit, only what is passed once counts; from there on, what each turn passes.
+    before = graph.shortest_path(START, target, places.once)
+    return _joined(before, graph.shortest_path(target, target, places.all)) or None
 
 
-def _bypassed(plan: TopologyData, path: Path, what: str, words: str, *, missing: bool) -> _No:
-    if missing:
-        reason = f"{words} is not in the stack."
-        close = get_close_matches(words, _owners(plan), n=1)
-        hint = f"Did you mean {close[0]}?" if close else f"Add {words} to `middleware`."
-        if words in (A_GUARD, A_PERSON):
-            reason = f"No middleware declares that {words[2:]} decides about it."
-            hint = "Add HumanInTheLoopMiddleware, or declare `guards` in your middleware."
-        return _No(reason, hint, path)
+def _bypassed(
+    graph: PlanGraph,
+    path: Path,
+    what: str,
+    members: Collection[str],
+    names: Collection[str],
+    tool: str = "",
+) -> _No:
+    words = " or ".join(members)
+    if not names:
+        return _No(*_missing(graph, words), path)
+    if tool and not union(_places(graph, members, tool)).all:
+        guarding = [n for n in names if any(guard.owner == n for guard in graph.plan.guards)]
+        if guarding:
+            reason = f"{' or '.join(guarding)} does not decide about {tool!r}."
+            return _No(reason, f"Add {tool!r} to the tools that it guards.", path)
     opened = [
-        (hook, jump)
+        (node, jump)
         for node, following in pairwise(path)
-        if (hook := plan.hook_at(node)) and hook.can_jump_to
-        for jump in sorted(hook.can_jump_to)
-        if following in (TOOLS, plan.loop_entry, plan.exit)
-        and {"tools": TOOLS, "model": plan.loop_entry, "end": plan.exit}[jump] == following
+        if (jump := _jump(graph, node, following))
     ]
     reason = f"A run can reach {what} without {words}."
     hint = f"Let {words} wrap the call in a layer, which no path bypasses."
     if opened:
-        hook, jump = opened[-1]
+        node, jump = opened[-1]
         hint = (
-            f"Remove {jump!r} from can_jump_to of {hook.node}, or let {words} wrap the call in a "
+            f"Remove {jump!r} from can_jump_to of {node}, or let {words} wrap the call in a "
             "layer, which no jump bypasses."
         )
     return _No(reason, hint, path)
 
 
-def _loop_passes(plan: TopologyData, clause: LoopPasses) -> _No | None:
-    places = set[str]()
-    for member in clause.members:
-        if member == A_LIMIT:
-            places |= {plan.style.model} if _ending_limits(plan) else set()
-        else:
-            once, each_turn = places_of(plan, _named(plan, [member]))
-            places |= once | each_turn
-    edges = edges_of(plan)
-    cycle = shortest_cycle(edges, places)
-    if cycle is None:
+def _missing(graph: PlanGraph, words: str) -> tuple[str, str]:
+    """The reason and the hint if a plan has no such middleware."""
+    if words in (A_GUARD, A_PERSON):
+        reason = f"No middleware declares that {words} decides about it."
+        return reason, "Add HumanInTheLoopMiddleware, or declare `guards` in your middleware."
+    close = get_close_matches(words, graph.owners, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"Add {words} to `middleware`."
+    return f"{words} is not in the stack.", hint
+
+
+def _jump(graph: PlanGraph, node: str, following: str) -> str | None:
+    """The jump by which a hook opens a step; None if a run takes it without a jump, too."""
+    hook = graph.hooks.get(node)
+    if hook is None or graph.edges[node][0] == following:
         return None
-    entry = shortest_path(edges, START, cycle[0]) or (START,)
-    words = " or ".join(clause.members)
-    hint = "Add ModelCallLimitMiddleware(run_limit=...)."
-    if _ending_limits(plan) or A_LIMIT not in clause.members:
-        hint = "Remove the jump that closes the loop, or let it pass the model."
-        if A_LIMIT not in clause.members:
-            hint = f"Add {words} to a part of the loop that each turn passes."
-    return _No(f"A run can go around a loop without {words}.", hint, (*entry, *cycle[1:]))
+    targets = {"tools": TOOLS, "model": graph.plan.loop_entry, "end": graph.plan.exit}
+    if hook.phase is Phase.AFTER_AGENT:
+        targets["end"] = END
+    return next((jump for jump in sorted(hook.can_jump_to) if targets[jump] == following), None)
 
 
-def _ending_limits(plan: TopologyData) -> bool:
-    return any(limit.unit in _ENDS_A_LOOP and "/" not in limit.owner for limit in plan.limits)
-
-
-def _path_passes(plan: TopologyData, clause: PathPasses) -> _No | None:
-    source, target = (_node(plan, name) for name in (clause.source, clause.target))
-    names = _named(plan, clause.members)
-    once, each_turn = places_of(plan, names)
+def _path_passes(graph: PlanGraph, clause: PathPasses) -> _No | None:
+    source, target = (_node(graph, name) for name in (clause.source, clause.target))
+    names = _named(graph, clause.members)
     # A member may be a node: "model", "tools".
-    nodes = {node for name in clause.members if (node := node_named(plan, name))}
-    avoided = once | each_turn | nodes
-    if source in avoided:
+    nodes = {node for name in clause.members if (node := graph.node_named(name))}
+    avoided = union(_places(graph, clause.members)).all | nodes
+    before = (START,) if source == START else graph.shortest_path(START, source)
+    if source in avoided or before is None:
         return None
-    edges = edges_of(plan)
-    path = shortest_path(edges, source, target, avoided)
+    path = graph.shortest_path(source, target, avoided)
     if path is None:
         return None
-    before = shortest_path(edges, START, source) if source != START else (START,)
-    if before is None:
-        return None  # no run reaches the source
-    words = " or ".join(clause.members)
-    no = _bypassed(plan, path, target, words, missing=not (names or nodes))
-    return no._replace(path=(*before, *path[1:]))
+    whole = _joined(before, path)
+    return _bypassed(graph, whole, target, clause.members, [*names, *nodes])
 
 
-# Order, and numbers
+# Loops and limits
 
 
-def _sees_last(plan: TopologyData, clause: SeesLast) -> _No | None:
-    (member,) = _named(plan, [clause.member])[:1] or [clause.member]
-    positions = _positions(plan, clause.aspect)
-    if member not in positions:
-        reason = f"{clause.member} sees no {clause.aspect.replace('_', ' ')}."
-        return _No(reason, "Give it a hook after the model, or a layer around the call.")
-    writers = {
-        access.owner
-        for access in plan.accesses
-        if access.kind is AccessKind.WRITES and clause.aspect in access.aspects
-    }
-    later = [
-        owner
-        for owner, position in positions.items()
-        if owner in writers - {member} and position > positions[member]
-    ]
-    if not later:
-        return None
-    what = clause.aspect.replace("_", " ")
-    reason = f"{later[-1]} may change {what} after {member} has seen them."
-    hint = f"Let {member} see them later: hooks after the model run from the end of the list to "
-    return _No(reason, f"{hint}its beginning, then the layers around tools.")
-
-
-def _positions(plan: TopologyData, aspect: str) -> dict[str, int]:
-    """The last place of each middleware in the order in which it sees answers or calls."""
-    # A layer sees a response after those inside of it, and a tool call before them.
-    owners = [layer.owner for layer in reversed(plan.layers_around(Call.MODEL))]
-    owners += [hook.owner for hook in plan.run_order(Phase.AFTER_MODEL)]
-    if aspect == "tool_calls":
-        owners += [layer.owner for layer in plan.layers_around(Call.TOOL)]
-    return {owner: place for place, owner in enumerate(owners)}
-
-
-def _only_after(plan: TopologyData, clause: OnlyAfter) -> _No | None:
-    for tool in _tools(plan, clause.tool):
-        guards = [
-            guard
-            for guard in plan.guards
-            if guard.covers(tool.name)
-            and guard.after
-            and not guard.when
-            and fnmatchcase(guard.after, clause.other)
+def _loop_passes(graph: PlanGraph, clause: LoopPasses) -> _No | None:
+    members = [member for member in clause.members if member != A_LIMIT]
+    places = union(_places(graph, members)).all
+    cycle = graph.shortest_cycle(graph.edges, places)
+    limits: list[UsageLimit] = []
+    if A_LIMIT in clause.members and cycle is not None:
+        limits = [limit for limit in _limits(graph) if limit.unit in _OF_THE_MODEL]
+        # A loop without the model uses nothing. One that is left when all is used up never ends.
+        cycles = [
+            graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else cycle,
+            graph.shortest_cycle(_used_up(graph, {limit.owner for limit in limits}), places),
         ]
-        if any(_call_passes(plan, tool, [guard.owner]) is None for guard in guards):
-            continue
-        reason = f"The model may call {tool.name!r} first, and nothing stops the call."
-        hint = (
-            f"Refuse it in a layer, and declare ToolGuard({tool.name!r}, 'check', "
-            f"after={clause.other!r}) in its `guards`."
-        )
-        return _No(reason, hint, _to_tools(plan), tool.name)
-    return None
+        cycle = next(filter(None, cycles), None)
+    if cycle is None:
+        return None
+    words = " or ".join(clause.members)
+    hint = f"Add {words} to a part of the loop that each turn passes."
+    if A_LIMIT in clause.members:
+        hint = "Add ModelCallLimitMiddleware(run_limit=...)."
+    if limits:
+        hint = "Remove the jump that closes the loop, or let it pass the model."
+        if graph.model in cycle:
+            owners = " or ".join(dict.fromkeys(limit.owner for limit in limits))
+            hint = f"Let {owners} jump to the end in a hook before the model."
+    path = _joined(graph.shortest_path(START, cycle[0]), cycle)
+    return _No(f"A run can go around a loop without {words}.", hint, path)
 
 
-def _at_most(plan: TopologyData, clause: AtMost) -> _No | None:
+def _limits(graph: PlanGraph) -> list[UsageLimit]:
+    """The limits of the agent itself, without those of agents inside of tools."""
+    return [limit for limit in graph.plan.limits if "/" not in limit.owner]
+
+
+def _used_up(graph: PlanGraph, owners: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The edges that are left when the limits of some middleware are used up."""
+    edges = dict(graph.edges)
+    for owner in owners:
+        hooks = {
+            phase: node
+            for phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
+            if (node := graph.node_of(owner, phase))
+        }
+        jumping = [node for node in hooks.values() if "end" in graph.hooks[node].can_jump_to]
+        before = hooks.get(Phase.BEFORE_MODEL)
+        if before in jumping:
+            edges[before] = (graph.plan.exit,)
+        elif graph.has_layer(owner, Call.MODEL):
+            exit_node = graph.plan.loop_exit
+            edges[exit_node] = tuple(
+                node for node in edges[exit_node] if node in graph.without_calls[exit_node]
+            )
+        elif jumping:
+            edges[jumping[0]] = (graph.plan.exit,)
+        elif hooks:
+            edges[next(iter(hooks.values()))] = ()  # all it can do is to raise
+    return edges
+
+
+def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
+    name = next((tool.name for tool in _tools(graph.plan, clause.tool)), "") if clause.tool else ""
+    of_tools = clause.unit == "tool calls"
+    at = TOOLS if of_tools else graph.model
+    is_called = graph.shortest_path(START, at) is not None
+    again = graph.shortest_path(at, at)
+    if not is_called or (clause.unit == "model calls" and clause.most >= 1 and again is None):
+        return None
     scopes = {"run", "thread"} if clause.scope == "run" else {clause.scope}
     units = {clause.unit, "tokens"} if clause.unit.endswith("put tokens") else {clause.unit}
     limits = [
         limit
-        for limit in plan.limits
-        if limit.unit in units and limit.scope in scopes and "/" not in limit.owner
+        for limit in _limits(graph)
+        if limit.unit in units and limit.scope in scopes
         # A limit of all tools together is one of each tool.
         if limit.tool in ("", clause.tool)
     ]
@@ -320,16 +364,142 @@ def _at_most(plan: TopologyData, clause: AtMost) -> _No | None:
         hint = f"Add BudgetMiddleware({clause.scope}=Limits(...))."
         if clause.unit == "model calls":
             hint = f"Add ModelCallLimitMiddleware({clause.scope}_limit={number})."
-        if clause.unit == "tool calls":
-            name = f"tool_name={clause.tool!r}, " if clause.tool else ""
-            hint = f"Add ToolCallLimitMiddleware({name}{clause.scope}_limit={number})."
-        return _No(reason, hint, (), clause.tool)
+        if of_tools:
+            tool = f"tool_name={clause.tool!r}, " if clause.tool else ""
+            hint = f"Add ToolCallLimitMiddleware({tool}{clause.scope}_limit={number})."
+        return _No(reason, hint, (), name)
     least = min(limits, key=lambda limit: limit.most)
     if least.most > clause.most:
         reason = f"The limit of {least.owner} is {least.most:g}."
-        return _No(reason, f"Lower it to {number}.", (), clause.tool)
-    at = TOOLS if least.unit == "tool calls" else plan.style.model
-    return _around(plan, [least.owner], [START, at], at, what)
+        return _No(reason, f"Lower it to {number}.", (), name)
+    low = sorted((m for m in limits if m.most <= clause.most), key=lambda limit: limit.most)
+    paths = [_beyond(graph, limit, at) for limit in low]
+    if None in paths:
+        return None
+    path = paths[0] or ()
+    reason = f"A run can reach the {at} without {least.owner}."
+    where = "a layer around the tools" if of_tools else "a layer around the model"
+    return _No(reason, f"Let {least.owner} count and stop the calls in {where}.", path, name)
+
+
+def _beyond(graph: PlanGraph, limit: UsageLimit, at: str) -> Path | None:
+    """A path on which a call is made that a limit does not allow."""
+    owner, model = limit.owner, graph.model
+    after = graph.node_of(owner, Phase.AFTER_MODEL)
+    if at == TOOLS:
+        layer = {TOOLS} if graph.has_layer(owner, Call.TOOL) else set()
+        places = frozenset({*layer, *([after] if after else [])})
+        return _bypass(graph, Places(each_turn=places), at)
+    # No run reaches the model around a hook before it: the last of them leads there.
+    if graph.has_layer(owner, Call.MODEL) or graph.node_of(owner, Phase.BEFORE_MODEL):
+        return None
+    start = graph.shortest_path(START, model)
+    if limit.most < 1:
+        return start
+    return _joined(start, shortest_path(_used_up(graph, [owner]), model, model)) or None
+
+
+# Order
+
+
+def _only_after(graph: PlanGraph, clause: OnlyAfter) -> _No | None:
+    list(_tools(graph.plan, clause.other))  # it exists
+    for tool in _tools(graph.plan, clause.tool):
+        if _is_named(tool.name, clause.other) and tool.name != clause.tool:
+            continue  # a pattern of many tools, among them the one that has to be first
+        guards = [
+            guard
+            for guard in graph.plan.guards
+            if guard.covers(tool.name) and guard.after and not guard.when
+            if _is_named(guard.after, clause.other)
+        ]
+        if (no := _called_first(graph, tool, guards)) is None:
+            continue
+        hint = (
+            f"Refuse it in a layer, and declare ToolGuard({tool.name!r}, 'check', "
+            f"after={clause.other!r}) in its `guards`."
+        )
+        return no._replace(hint=no.hint or hint, tool=tool.name)
+    return None
+
+
+def _called_first(graph: PlanGraph, tool: Tool, guards: Collection[ToolGuard]) -> _No | None:
+    """A way in which a tool is called, and no guard refuses the call."""
+    if tool.kind is ToolKind.PROVIDER:
+        return _run_by_provider(tool)
+    if any(guard.place == "around_tool" for guard in guards):
+        return None
+    reason = f"The model may call {tool.name!r} first, and nothing stops the call."
+    if not guards or tool.kind is ToolKind.INNER:
+        return _No(reason, "", _to_tools(graph))
+    nos = [_unseen_call(graph, guard, tool) for guard in guards]
+    return None if None in nos else nos[0]
+
+
+def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> _No | None:
+    """A jump to the tools, around a guard after the model or with a call that it has not seen."""
+    node = graph.node_of(guard.owner, Phase.AFTER_MODEL)
+    places = Places(each_turn=frozenset([node] if node else []))
+    if (path := _bypass(graph, places, TOOLS)) is not None:
+        return _No(f"A run can reach the tool {tool.name!r} without {guard.owner}.", "", path)
+    if node is None:
+        return None
+    for other in graph.hooks:
+        if other == node or TOOLS not in graph.jumps_to(other):
+            continue
+        between = graph.shortest_path(node, other, [TOOLS])
+        if path := _joined(graph.shortest_path(START, node), between, (other, TOOLS)):
+            reason = f"{other} may jump to the tools with a call that {guard.owner} has not seen."
+            return _No(reason, "", path)
+    return None
+
+
+def _sees_last(graph: PlanGraph, clause: SeesLast) -> _No | None:
+    members = _named(graph, [clause.member])
+    what = clause.aspect.replace("_", " ")
+    views = _views(graph, clause.aspect)
+    if not any(owner in members for _, owner in views):
+        if not members:
+            return _No(*_missing(graph, clause.member))
+        reason = f"{clause.member} sees no {what}."
+        return _No(reason, "Give it a hook after the model, or a layer around the call.")
+    writers = {
+        access.owner
+        for access in graph.plan.accesses
+        if access.kind is AccessKind.WRITES and clause.aspect in access.aspects
+    }
+    target = TOOLS if clause.aspect == "tool_calls" else END
+    for index, (node, owner) in reversed([*enumerate(views)]):
+        first = next((n for n, other in views[:index] if other in members), None)
+        if owner not in writers or owner in members or first is None:
+            continue
+        # Those that see it later at the same node, and those whose node a path may go around.
+        later = {n for n, other in views[index + 1 :] if other in members}
+        if node in later or target in later:
+            continue
+        path = _joined(
+            graph.shortest_path(START, first),
+            (node,) if first == node else graph.shortest_path(first, node, [graph.model]),
+            (node,) if node == target else graph.shortest_path(node, target, {*later, graph.model}),
+        )
+        if path:
+            reason = f"{owner} may change {what} after {clause.member} has seen them."
+            hint = f"Let {clause.member} see them later: hooks after the model run from the end of "
+            return _No(
+                reason, f"{hint}the list to its beginning, then the layers around tools.", path
+            )
+    return None
+
+
+def _views(graph: PlanGraph, aspect: str) -> list[tuple[str, str]]:
+    """The nodes and the middleware that see an answer or a call there, in their order."""
+    plan = graph.plan
+    # A layer sees a response after those inside of it, and a tool call before them.
+    views = [(graph.model, layer.owner) for layer in reversed(plan.layers_around(Call.MODEL))]
+    views += [(hook.node, hook.owner) for hook in plan.run_order(Phase.AFTER_MODEL)]
+    if aspect == "tool_calls":
+        views += [(TOOLS, layer.owner) for layer in plan.layers_around(Call.TOOL)]
+    return views
 
 
 # Names
@@ -339,11 +509,7 @@ def _tools(plan: TopologyData, pattern: str) -> Iterator[Tool]:
     """The tools of a plan that a pattern means, with those of agents inside of tools."""
     runnable = [tool for tool in plan.tools if tool.kind is not ToolKind.OUTPUT]
     names = [tool.name for tool in runnable]
-    tools = [
-        tool
-        for tool in runnable
-        if fnmatchcase(tool.name, pattern) or fnmatchcase(tool.name.rpartition("/")[2], pattern)
-    ]
+    tools = [tool for tool in runnable if _is_named(tool.name, pattern)]
     if not tools and not set(pattern) & set("*?["):
         close = get_close_matches(pattern, names, n=1)
         hint = (
@@ -353,34 +519,58 @@ def _tools(plan: TopologyData, pattern: str) -> Iterator[Tool]:
     yield from tools
 
 
-def _node(plan: TopologyData, name: str) -> str:
-    node = node_named(plan, name)
+def _is_named(tool: str, pattern: str) -> bool:
+    """Return True if a pattern means a tool, by its whole name or by that in the agent inside."""
+    return fnmatchcase(tool, pattern) or fnmatchcase(tool.rpartition("/")[2], pattern)
+
+
+def _node(graph: PlanGraph, name: str) -> str:
+    node = graph.node_named(name)
     if node is None:
-        hint = f"Its nodes: start, {', '.join(plan.nodes)}, end."
+        names = ["start", *graph.plan.nodes, "end"]
+        close = get_close_matches(name, names, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Its nodes: {', '.join(names)}."
         raise SpecError(name, "is not a node of this agent.", hint, code="AF128")
     return node
 
 
-def _named(plan: TopologyData, members: Collection[str], tool: str = "") -> list[str]:
+def _named(graph: PlanGraph, members: Collection[str], tool: str = "") -> list[str]:
     """The middleware that a sentence means; those that decide about a tool, for "a guard"."""
     names: list[str] = []
     for member in members:
         if member in (A_GUARD, A_PERSON):
-            guards = [guard for guard in plan.guards if _decides(guard, tool)]
-            if member == A_PERSON:
-                guards = [guard for guard in guards if guard.action == "ask"]
-            names += [guard.owner.rpartition("/")[2] for guard in guards]
+            names += [guard.owner for guard in _guards(graph) if _decides(guard, tool, member)]
         elif member == A_LIMIT:
-            names += [limit.owner for limit in plan.limits if "/" not in limit.owner]
+            names += [limit.owner for limit in _limits(graph)]
         else:
-            names += members_of(plan, member)
+            names += graph.members(member)
     return list(dict.fromkeys(names))
 
 
-def _decides(guard: ToolGuard, tool: str) -> bool:
-    """Return True if a guard decides about all calls of a tool."""
-    return guard.covers(tool) and not guard.when
+def _places(graph: PlanGraph, members: Collection[str], tool: str = "") -> Iterator[Places]:
+    """The places at which a run passes what a sentence means, before a tool if it is about one."""
+    for member in members:
+        for name in _named(graph, [member], tool):
+            guards = [guard for guard in _guards(graph) if guard.owner == name]
+            if member in (A_GUARD, A_PERSON):
+                guards = [guard for guard in guards if _decides(guard, tool, member)]
+            elif not tool or not guards:
+                yield graph.owners[name]
+                continue
+            for guard in guards:
+                if tool and not guard.covers(tool):
+                    continue
+                node = graph.node_of(name, Phase.AFTER_MODEL)
+                node = TOOLS if guard.place == "around_tool" else node
+                yield Places(each_turn=frozenset([node] if node else []))
 
 
-def _owners(plan: TopologyData) -> list[str]:
-    return members_of(plan, "*")
+def _guards(graph: PlanGraph) -> list[ToolGuard]:
+    """The guards of the agent itself, without those of agents inside of tools."""
+    return [guard for guard in graph.plan.guards if "/" not in guard.owner]
+
+
+def _decides(guard: ToolGuard, tool: str, member: str) -> bool:
+    """Return True if a guard decides about all calls of a tool, or of any tool if none is named."""
+    is_person = guard.action == "ask"
+    return (not tool or guard.covers(tool)) and not guard.when and (is_person or member != A_PERSON)

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 from agent_factory import lazy_names
 
 if TYPE_CHECKING:
+    from agent_factory.testing.counterexamples import CounterexampleReplay as CounterexampleReplay
+    from agent_factory.testing.counterexamples import CounterexampleRun as CounterexampleRun
+    from agent_factory.testing.counterexamples import replay_counterexample as replay_counterexample
     from agent_factory.testing.fake_model import ModelCallRecord as ModelCallRecord
     from agent_factory.testing.fake_model import Reply as Reply
     from agent_factory.testing.fake_model import ScriptedChatModel as ScriptedChatModel
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
 
 # By module: each is imported when a name of it is first used.
 _HOME = {
+    ".counterexamples": "CounterexampleReplay CounterexampleRun replay_counterexample",
     ".fake_model": "ModelCallRecord Reply ScriptError ScriptedChatModel",
     ".guarantees": "PlanViolation assert_plan",
     ".harness": "LayerRun arun_hook arun_layer both_ways run_hook run_layer",

@@ -12,6 +12,7 @@ from agent_factory.topology.model import (
     AgentStyle,
     Call,
     Edge,
+    Hook,
     Phase,
     Route,
     ToolKind,
@@ -94,11 +95,24 @@ class Transition:
 
 def transitions_of(plan: TopologyData) -> tuple[Transition, ...]:
     """Every edge of a plan to every target, with its reasons, in the order of the edges."""
+    hooks = {hook.node: hook for hook in plan.hooks}
     return tuple(
-        Transition(edge.source, target, tuple(_reasons(plan, edge, target)))
+        transition(plan, edge, target, hooks.get(edge.source))
         for edge in plan.edges
         for target in edge.targets
     )
+
+
+def transition(plan: TopologyData, edge: Edge, target: str, hook: Hook | None) -> Transition:
+    """An edge of a plan to one of its targets, with its reasons.
+
+    Args:
+        plan: The plan.
+        edge: The edge.
+        target: The target.
+        hook: The hook that runs in the node which the edge leaves, if there is one.
+    """
+    return Transition(edge.source, target, tuple(_reasons(plan, edge, target, hook)))
 
 
 def paths_between(plan: TopologyData, source: str, target: str) -> Iterator[tuple[Transition, ...]]:
@@ -128,7 +142,7 @@ def paths_between(plan: TopologyData, source: str, target: str) -> Iterator[tupl
         )
 
 
-def _reasons(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
+def _reasons(plan: TopologyData, edge: Edge, target: str, hook: Hook | None) -> Iterator[Reason]:
     match edge.route:
         case Route.AFTER_MODEL:
             yield from _after_model(plan, target)
@@ -148,7 +162,7 @@ def _reasons(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
             yield Reason(TransitionReason.RETRY if again else TransitionReason.STRUCTURED)
         case _ if target == edge.targets[0]:
             yield Reason(TransitionReason.NEXT)
-    if hook := plan.hook_at(edge.source):
+    if hook is not None:
         targets = jump_targets(plan, leaving=hook.phase is Phase.AFTER_AGENT)
         # A jump may lead where the route leads anyway: then it is one more reason.
         if target in {targets[jump] for jump in hook.can_jump_to}:

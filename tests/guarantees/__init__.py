@@ -1,0 +1,1 @@
+"""Guarantees about plans: sentences, verdicts, and the runs that prove them."""

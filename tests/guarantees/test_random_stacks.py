@@ -1,0 +1,97 @@
+"""Verdicts about random stacks against all runs of these stacks, which know nothing of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from agent_factory import topology_of
+from agent_factory.guarantees import Counterexample, counterexamples
+from agent_factory.testing import replay_counterexample
+from guarantees.exhaustive_runs import Claim, Exploration, claims_of, evidence_of
+from guarantees.stack_draws import StackSpec, Stage, agent_of, draw_stack
+
+# Random members jump where a build warns about it, and some do nothing.
+pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+
+
+def noes_of(spec: StackSpec) -> list[tuple[Claim, Counterexample]]:
+    """The sentences that do not hold for a stack, after runs have shown the same of all of them."""
+    exploration = Exploration(spec)
+    plan = topology_of(agent_of(spec, Stage()))
+    noes: list[tuple[Claim, Counterexample]] = []
+    for claim in claims_of(spec):
+        verdict = counterexamples(plan, [claim.sentence])
+        is_refuted = claim.is_refuted(exploration)
+        assert bool(verdict) == is_refuted, (claim.sentence, spec, *map(str, verdict))
+        noes += [(claim, no) for no in verdict]
+    return noes
+
+
+def check_replay(spec: StackSpec, claim: Claim, no: Counterexample) -> None:
+    """A run of stand-ins goes the way of a counterexample, and shows what the sentence denies."""
+    replay = replay_counterexample(no)
+    run = replay.run()
+    replay.model.assert_done()
+    visits = [*run.visits, "__end__"]
+    nodes = [visit for visit in visits if visit in (*no.plan.nodes, "__end__")]
+    path = [step.target for step in replay.path]
+    assert nodes[: len(path)] == path, (claim.sentence, spec)
+    is_refuted = claim.is_refuted_once or claim.is_refuted
+    assert is_refuted(evidence_of(spec, run.visits, run.tools)), (claim.sentence, spec, run)
+
+
+def sample(random: Random, noes: Sequence[tuple[Claim, Counterexample]], size: int) -> list[int]:
+    return random.sample(range(len(noes)), min(size, len(noes)))
+
+
+# The last four are rare: no loop, a call that waits for another, a jump past a look at a call, and
+# a jump with a call that a guard has not seen.
+SEEDS = [*range(56), 67, 141, 243, 1598]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_verdicts_are_what_all_runs_show(part: int) -> None:
+    for seed in SEEDS[part::4]:
+        random = Random(seed)
+        spec = draw_stack(random)
+        noes = noes_of(spec)
+        for index in sample(random, noes, 2):
+            check_replay(spec, *noes[index])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(20))
+def test_verdicts_about_a_thousand_stacks_are_what_all_runs_show_and_each_no_replays(
+    part: int,
+) -> None:
+    for seed in range(1_000 + 50 * part, 1_050 + 50 * part):
+        random = Random(seed)
+        spec = draw_stack(random)
+        noes = noes_of(spec)
+        # There are a hundred sentences about pairs of nodes for a stack: some of their paths do.
+        is_path = [claim.sentence.startswith("no path") for claim, _ in noes]
+        paths = [no for no, path in zip(noes, is_path, strict=True) if path]
+        for claim, no in [no for no, path in zip(noes, is_path, strict=True) if not path]:
+            check_replay(spec, claim, no)
+        for index in sample(random, paths, 5):
+            check_replay(spec, *paths[index])
+
+
+def test_the_stacks_have_every_verdict() -> None:
+    """Each form of a sentence holds for some of the stacks and not for others."""
+    verdicts: dict[str, set[bool]] = {}
+    for seed in range(60):
+        spec = draw_stack(Random(seed))
+        plan = topology_of(agent_of(spec, Stage()))
+        for claim in claims_of(spec):
+            form = claim.sentence.split()[0] + claim.sentence.split()[-1]
+            verdicts.setdefault(form, set()).add(bool(counterexamples(plan, [claim.sentence])))
+    forms = {
+        "toolA", "toolB", "toolguard", "toolInner", "toollook", "modelA", "everyA", "everylimit",
+        "Alast", "atcalls", "noA", "nomodel",
+    }  # fmt: skip
+    assert {form for form, both in verdicts.items() if len(both) == 2} >= forms

@@ -1,0 +1,123 @@
+"""The grammar of guarantees: what each sentence is read into, and which texts are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_factory.errors import SpecError
+from agent_factory.guarantees import GuaranteeSyntaxError, parse
+from agent_factory.guarantees.sentences import (
+    FORMS,
+    AtMost,
+    LoopPasses,
+    ModelPasses,
+    OnlyAfter,
+    PathPasses,
+    SeesLast,
+    ToolPasses,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "clause"),
+    [
+        ("tool refund passes Review", ToolPasses("refund", ("Review",))),
+        ("tool send_* passes a person", ToolPasses("send_*", ("a person",))),
+        ("tool clerk/refund passes a guard", ToolPasses("clerk/refund", ("a guard",))),
+        ("tool x passes Limit[search]", ToolPasses("x", ("Limit[search]",))),
+        ("model passes Budget*", ModelPasses(("Budget*",))),
+        ("every loop passes a limit", LoopPasses(("a limit",))),
+        ("every loop passes Review", LoopPasses(("Review",))),
+        (
+            "no path from A.before_model to tools skips model",
+            PathPasses("A.before_model", "tools", ("model",)),
+        ),
+        ("Review sees tool_calls last", SeesLast("Review", "tool_calls")),
+        ("PII sees answers last", SeesLast("PII", "answers")),
+        ("tool refund only after tool check", OnlyAfter("refund", "check")),
+        ("at most 5 model calls", AtMost(5, "model calls", "run")),
+        ("at most 5 model calls a thread", AtMost(5, "model calls", "thread")),
+        ("at most 0.5 USD a run", AtMost(0.5, "USD", "run")),
+        ("at most 3 tool calls", AtMost(3, "tool calls", "run")),
+        ("at most 3 calls of search", AtMost(3, "tool calls", "run", "search")),
+        ("at most 900 input tokens a thread", AtMost(900, "input tokens", "thread")),
+    ],
+)
+def test_each_form_is_read_into_its_clause(text: str, clause: Any) -> None:
+    assert parse(text).clauses == (clause,)
+
+
+def test_unless_names_more_members_that_excuse_a_path() -> None:
+    clause = parse("tool refund passes Review unless Admin or a guard").clauses[0]
+    assert clause == ToolPasses("refund", ("Review", "Admin", "a guard"))
+
+
+def test_and_joins_sentences() -> None:
+    guarantee = parse("model passes A unless B and at most 2 calls of x a thread")
+    assert guarantee.clauses == (
+        ModelPasses(("A", "B")),
+        AtMost(2, "tool calls", "thread", "x"),
+    )
+
+
+def test_spaces_and_the_full_stop_do_not_matter() -> None:
+    guarantee = parse("  tool  refund passes\n a person. ")
+    assert str(guarantee) == "tool refund passes a person"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "refund passes Review",
+        "tool refund",
+        "tool refund passes",
+        "tool refund passes Review Admin",
+        "tool refund passes Review, Admin",
+        "every loop ends",
+        "no path from start skips A",
+        "Review sees everything last",
+        "at most many model calls",
+        "at most -1 model calls",
+        "at most 5 calls",
+        "at most 5 model calls a day",
+        "Model passes A",
+        "tool a passes B and",
+    ],
+)
+def test_what_is_not_a_sentence_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(GuaranteeSyntaxError) as caught:
+        parse(text)
+    assert all(form in caught.value.hint for form in FORMS)
+    assert caught.value.code == "AF128"
+    assert isinstance(caught.value, SpecError)
+
+
+def test_the_error_names_the_part_that_is_wrong() -> None:
+    with pytest.raises(GuaranteeSyntaxError, match="not a sentence: 'tool b passed C'"):
+        parse("tool a passes B and tool b passed C")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "at most 5 model calls unless A",
+        "tool a only after tool b unless C",
+        "A sees answers last unless B",
+    ],
+)
+def test_unless_is_for_sentences_about_paths(text: str) -> None:
+    with pytest.raises(GuaranteeSyntaxError, match="not about paths"):
+        parse(text)
+
+
+def test_unless_is_followed_by_members() -> None:
+    with pytest.raises(GuaranteeSyntaxError, match="a member after `unless`: 'it rains'"):
+        parse("tool a passes B unless it rains")
+
+
+def test_a_guarantee_is_a_string() -> None:
+    with pytest.raises(GuaranteeSyntaxError, match="is not a string"):
+        parse(5)  # type: ignore[arg-type]

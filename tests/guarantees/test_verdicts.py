@@ -1,0 +1,590 @@
+"""Verdicts about plans, one kind of sentence after the other, and the texts of a no."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agent_factory import AgentMiddleware, agent_tool, create_agent, plan_agent, topology_of
+from agent_factory.errors import SpecError
+from agent_factory.guarantees import Counterexample, counterexamples
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    ToolCallLimitMiddleware,
+)
+from agent_factory.prebuilt import create_react_agent
+from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import (
+    Access,
+    AccessKind,
+    ToolGuard,
+    UsageLimit,
+)
+from agent_factory.topology.model import (
+    JUMPS,
+    Call,
+    Hook,
+    Layer,
+    Phase,
+    Shape,
+    Tool,
+    ToolKind,
+    TopologyData,
+)
+from agent_factory.topology.planner import decide
+
+
+def plan(
+    *parts: object,
+    tools: Sequence[str | Tool] = ("refund", "search"),
+) -> TopologyData:
+    """A plan of hooks, layers and declarations, in the order of the list."""
+
+    def each(kind: type[Any]) -> tuple[Any, ...]:
+        return tuple(part for part in parts if isinstance(part, kind))
+
+    layers = each(Layer)
+    offered = tuple(Tool(each) if isinstance(each, str) else each for each in tools)
+    return decide(
+        Shape(
+            hooks=each(Hook),
+            layers=layers,
+            has_tools=bool(offered),
+            may_skip_tools=any(layer.call is Call.MODEL for layer in layers),
+            tools=offered,
+            guards=each(ToolGuard),
+            limits=each(UsageLimit),
+            accesses=each(Access),
+        )
+    )
+
+
+def hook(owner: str, phase: str, *jumps: str) -> Hook:
+    return Hook(owner, Phase(phase), frozenset(jumps))
+
+
+def layer(owner: str, call: str) -> Layer:
+    return Layer(owner, Call(call), f"around_{call}")
+
+
+def guard(owner: str, tool: str, action: Any = "check", **options: Any) -> ToolGuard:
+    return ToolGuard(tool, action, owner=owner, **options)
+
+
+def limit(owner: str, most: float, unit: Any = "model calls", **options: Any) -> UsageLimit:
+    return UsageLimit(most, unit, owner=owner, **options)
+
+
+def writes(owner: str, aspect: str = "tool_calls") -> Access:
+    return Access(owner, AccessKind.WRITES, (aspect,))
+
+
+def no(checked: TopologyData, sentence: str) -> Counterexample:
+    """The only counterexample: at most four lines, of which the first has the sentence."""
+    (counterexample,) = counterexamples(checked, [sentence])
+    lines = str(counterexample).splitlines()
+    assert len(lines) <= 4
+    assert lines[0].startswith(f"{sentence}: no. ")
+    return counterexample
+
+
+def nodes(counterexample: Counterexample) -> str:
+    return " ".join([step.target for step in counterexample.path])
+
+
+def holds(checked: TopologyData, sentence: str) -> bool:
+    return not counterexamples(checked, [sentence])
+
+
+REVIEW = (hook("Review", "after_model"), guard("Review", "refund", "ask", place="after_model"))
+SHORTCUT = hook("Shortcut", "before_model", "tools")
+
+
+# tool NAME passes MEMBER
+
+
+def test_a_tool_passes_a_hook_that_no_jump_bypasses() -> None:
+    assert holds(plan(*REVIEW), "tool refund passes Review")
+
+
+def test_a_jump_around_a_review_is_a_path_with_who_opens_it_and_what_to_write() -> None:
+    counterexample = no(plan(SHORTCUT, *REVIEW), "tool refund passes Review")
+    assert str(counterexample) == (
+        "tool refund passes Review: no. A run can reach the tool 'refund' without Review.\n"
+        "Path: __start__ -> Shortcut.before_model -> tools\n"
+        "Shortcut declares this jump in can_jump_to.\n"
+        "Remove 'tools' from can_jump_to of Shortcut.before_model, or let Review wrap the call in "
+        "a layer, which no jump bypasses."
+    )
+    assert counterexample.opened_by == ("Shortcut",)
+    assert counterexample.tool == "refund"
+
+
+def test_no_jump_bypasses_a_layer() -> None:
+    checked = plan(SHORTCUT, layer("Review", "tool"), guard("Review", "refund"))
+    assert holds(checked, "tool refund passes Review")
+    assert holds(checked, "tool refund passes a guard")
+
+
+def test_what_is_passed_before_the_loop_counts_for_the_whole_run() -> None:
+    assert holds(plan(hook("Login", "before_agent")), "tool * passes Login")
+
+
+def test_a_jump_before_it_skips_what_is_passed_before_the_loop() -> None:
+    checked = plan(hook("Cache", "before_agent", "model"), hook("Login", "before_agent"))
+    assert nodes(no(checked, "tool refund passes Login")) == "Cache.before_agent model tools"
+
+
+def test_each_turn_has_to_pass_it_again() -> None:
+    """The first turn does; then a jump of an after_agent hook leads to the tools."""
+    checked = plan(hook("Review", "after_model"), hook("Again", "after_agent", "tools"))
+    path = "model Review.after_model tools Again.after_agent tools"
+    assert nodes(no(checked, "tool refund passes Review")) == path
+
+
+def test_a_layer_around_the_run_is_always_passed() -> None:
+    assert holds(plan(SHORTCUT, layer("Session", "agent")), "tool refund passes Session")
+
+
+def test_a_guard_is_passed_where_it_decides() -> None:
+    """Its hook before the model decides nothing."""
+    checked = plan(hook("Review", "before_model"), SHORTCUT, *REVIEW)
+    path = "Review.before_model Shortcut.before_model tools"
+    for member in ("Review", "a guard", "a person"):
+        assert nodes(no(checked, f"tool refund passes {member}")) == path
+    assert holds(checked, "model passes Review")
+
+
+def test_a_member_that_guards_other_tools_is_not_passed() -> None:
+    counterexample = no(plan(*REVIEW), "tool search passes Review")
+    assert counterexample.reason == "Review does not decide about 'search'."
+    assert counterexample.hint == "Add 'search' to the tools that it guards."
+
+
+def test_a_guard_decides_about_all_calls_of_a_tool() -> None:
+    checked = plan(layer("Review", "tool"), guard("Review", "refund", "ask", when="euros > 50"))
+    assert holds(checked, "tool refund passes Review")
+    counterexample = no(checked, "tool refund passes a guard")
+    assert counterexample.reason == "No middleware declares that a guard decides about it."
+    assert "HumanInTheLoopMiddleware" in counterexample.hint
+
+
+def test_a_person_is_a_guard_that_asks() -> None:
+    checked = plan(layer("Rule", "tool"), guard("Rule", "*"))
+    assert holds(checked, "tool refund passes a guard")
+    assert "a person decides" in no(checked, "tool refund passes a person").reason
+
+
+def test_unless_excuses_the_paths_that_pass_another_member() -> None:
+    checked = plan(hook("Fast", "before_model", "tools"), *REVIEW)
+    assert holds(checked, "tool refund passes Review unless Fast")
+    assert no(checked, "tool refund passes Review unless Slow").path
+
+
+def test_and_gives_a_counterexample_for_each_part_that_does_not_hold() -> None:
+    sentence = "tool refund passes A and model passes B and every loop passes Review"
+    noes = counterexamples(plan(*REVIEW), [sentence])
+    assert [each.reason for each in noes] == ["A is not in the stack.", "B is not in the stack."]
+
+
+def test_patterns_mean_several_tools_and_members() -> None:
+    checked = plan(SHORTCUT, layer("Review1", "tool"), tools=["send_mail", "send_fax", "read"])
+    assert holds(checked, "tool send_* passes Review?")
+    assert no(checked, "tool send_* passes Audit*").tool == "send_mail"
+    assert holds(checked, "tool delete_* passes Audit")  # there are none
+
+
+def test_a_name_with_the_characters_of_patterns_means_itself() -> None:
+    checked = plan(layer("Limit[refund]", "tool"))
+    assert holds(checked, "tool refund passes Limit[refund]")
+
+
+def test_the_provider_runs_its_tools_past_all_middleware() -> None:
+    checked = plan(layer("Review", "tool"), tools=[Tool("web", ToolKind.PROVIDER)])
+    counterexample = no(checked, "tool web passes Review")
+    assert "The provider of the model runs 'web'" in counterexample.reason
+    assert no(checked, "tool web only after tool web").reason == counterexample.reason
+
+
+# Tools of agents inside of tools
+
+
+def refund(euros: int) -> str:
+    """Pay money back."""
+    return "paid"
+
+
+def check(euros: int) -> str:
+    """Check."""
+    return "right"
+
+
+def clerk(*members: Any) -> Any:
+    agent = create_agent(
+        ScriptedChatModel([]), [refund], middleware=members, name="clerk", ignore=["AF211"]
+    )
+    return agent_tool(agent, description="Refunds.")
+
+
+def test_a_tool_of_an_agent_inside_passes_the_guard_in_there() -> None:
+    inside = plan_agent(tools=[clerk(HumanInTheLoopMiddleware({"refund": True}))])
+    for sentence in (
+        "tool clerk/refund passes HumanInTheLoopMiddleware",
+        "tool refund passes a person",
+        "tool refund passes Human*",
+    ):
+        assert holds(inside, sentence), sentence
+
+
+def test_a_guard_outside_does_not_see_the_calls_of_an_agent_inside() -> None:
+    review = HumanInTheLoopMiddleware({"clerk": True})
+    outside = plan_agent(tools=[clerk()], middleware=[review], ignore=["AF211"])
+    counterexample = no(outside, "tool refund passes HumanInTheLoopMiddleware")
+    assert counterexample.tool == "clerk/refund"
+    assert counterexample.reason == (
+        "The agent inside of the tool 'clerk' calls 'refund' without HumanInTheLoopMiddleware."
+    )
+    assert nodes(counterexample).endswith("model HumanInTheLoopMiddleware.after_model tools") or (
+        nodes(counterexample) == "model tools"
+    )
+    assert holds(outside, "tool clerk passes a person")
+
+
+def test_members_of_both_agents_may_match_a_pattern() -> None:
+    tool = Tool("clerk/refund", ToolKind.INNER)
+    checked = plan(
+        layer("Review1", "tool"), guard("clerk/Review2", "clerk/refund"), tools=["clerk", tool]
+    )
+    assert holds(checked, "tool clerk/refund passes Review*")
+    assert no(checked, "tool clerk/refund passes Review1").tool == "clerk/refund"
+
+
+class Order(AgentMiddleware):
+    """Lets a refund run only after a check."""
+
+    guards = (ToolGuard("refund", "check", after="check"),)
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+def test_the_order_of_tools_of_an_agent_inside_is_kept_in_there() -> None:
+    agent = create_agent(ScriptedChatModel([]), [refund, check], middleware=[Order()], name="clerk")
+    outside = plan_agent(tools=[agent_tool(agent, description="Refunds.")])
+    assert holds(outside, "tool clerk/refund only after tool clerk/check")
+    assert holds(outside, "tool refund only after tool check")
+    assert no(outside, "tool check only after tool refund").tool == "clerk/check"
+
+
+# model passes MEMBER, and paths
+
+
+def test_the_model_passes_hooks_and_layers() -> None:
+    checked = plan(hook("Fast", "before_agent", "model"), hook("Login", "before_agent"))
+    assert nodes(no(checked, "model passes Login")) == "Fast.before_agent model"
+    assert holds(plan(layer("Cache", "model")), "model passes Cache")
+    assert holds(plan(layer("Cache", "model"), limit("Cache", 3)), "model passes a limit")
+
+
+def test_a_path_may_be_asked_about_by_nodes_and_members() -> None:
+    checked = plan(SHORTCUT, hook("Log", "after_agent"))
+    assert holds(checked, "no path from start to end skips Log")
+    assert holds(checked, "no path from tools to tools skips Shortcut.before_model")
+    assert nodes(no(checked, "no path from start to tools skips model")) == (
+        "Shortcut.before_model tools"
+    )
+    assert nodes(no(checked, "no path from tools to end skips model")) == (
+        "Shortcut.before_model tools Log.after_agent __end__"
+    )
+
+
+# every loop passes MEMBER
+
+
+def test_a_loop_without_a_limit_names_the_middleware_to_add() -> None:
+    counterexample = no(plan(), "every loop passes a limit")
+    assert nodes(counterexample) == "model tools model"
+    assert counterexample.hint == "Add ModelCallLimitMiddleware(run_limit=...)."
+
+
+def test_a_limit_before_the_model_ends_each_loop_through_it() -> None:
+    limited = [hook("Limit", "before_model", "end"), limit("Limit", 3)]
+    assert holds(plan(*limited), "every loop passes a limit")
+    around = no(plan(*limited, SHORTCUT), "every loop passes a limit")
+    assert nodes(around) == "Limit.before_model Shortcut.before_model tools Limit.before_model"
+    again = no(plan(*limited, hook("Again", "after_agent", "model")), "every loop passes a limit")
+    assert "Again.after_agent Limit.before_model" in nodes(again)
+
+
+def test_a_limit_in_a_layer_does_not_end_a_loop_that_a_jump_closes() -> None:
+    """The layer answers without calls, and the hook after it jumps back all the same."""
+    limited = [layer("Limit", "model"), limit("Limit", 3)]
+    assert holds(plan(*limited), "every loop passes a limit")
+    counterexample = no(
+        plan(*limited, hook("Again", "after_model", "model")), "every loop passes a limit"
+    )
+    assert nodes(counterexample) == "model Again.after_model model"
+    assert counterexample.hint == "Let Limit jump to the end in a hook before the model."
+
+
+def test_a_limit_after_the_model_ends_a_loop_unless_a_jump_goes_around_it() -> None:
+    limited = [hook("Limit", "after_model", "end"), limit("Limit", 9, "tokens")]
+    assert holds(plan(*limited), "every loop passes a limit")
+    # The last of a list is the first after the model.
+    assert no(
+        plan(*limited, hook("Again", "after_model", "model")), "every loop passes a limit"
+    ).path
+
+
+def test_a_limit_of_tool_calls_ends_no_loop() -> None:
+    checked = plan(layer("Limit", "tool"), limit("Limit", 3, "tool calls"))
+    assert no(checked, "every loop passes a limit").path
+
+
+def test_a_loop_passes_a_member_where_each_turn_does() -> None:
+    assert holds(plan(hook("Log", "before_model")), "every loop passes Log")
+    assert no(plan(hook("Log", "before_agent")), "every loop passes Log").hint == (
+        "Add Log to a part of the loop that each turn passes."
+    )
+    assert holds(plan(), "every loop passes model") is False  # the model is a node, no member
+
+
+def test_a_plan_without_a_loop_passes_everything() -> None:
+    assert holds(plan(tools=[]), "every loop passes a limit")
+
+
+# MEMBER sees PART last
+
+
+def test_a_later_member_that_writes_is_a_no_with_its_path() -> None:
+    checked = plan(hook("Edit", "after_model"), hook("Judge", "after_model"), writes("Edit"))
+    counterexample = no(checked, "Judge sees tool_calls last")
+    assert counterexample.reason == "Edit may change tool calls after Judge has seen them."
+    assert nodes(counterexample) == "model Judge.after_model Edit.after_model tools"
+    assert holds(checked, "Edit sees tool_calls last")
+
+
+def test_a_layer_around_tools_sees_calls_after_all_hooks() -> None:
+    checked = plan(hook("Edit", "after_model"), layer("Judge", "tool"), writes("Edit"))
+    assert holds(checked, "Judge sees tool_calls last")
+
+
+def test_a_jump_around_the_last_look_is_a_no() -> None:
+    """Its layer sees the call, then it is changed, and a jump skips its hook."""
+    judge = [hook("Judge", "after_model"), layer("Judge", "model")]
+    edit = hook("Edit", "after_model")
+    assert holds(plan(*judge, edit, writes("Edit")), "Judge sees tool_calls last")
+    jumping = plan(*judge, hook("Edit", "after_model", "tools"), writes("Edit"))
+    assert nodes(no(jumping, "Judge sees tool_calls last")) == "model Edit.after_model tools"
+
+
+def test_a_member_without_a_look_sees_nothing_last() -> None:
+    counterexample = no(plan(hook("Log", "before_model")), "Log sees answers last")
+    assert counterexample.reason == "Log sees no answers."
+    assert no(plan(*REVIEW), "Reviw sees answers last").hint == "Did you mean Review?"
+
+
+# tool NAME only after tool OTHER
+
+
+def test_only_a_layer_keeps_the_order_of_tools_against_every_jump() -> None:
+    sentence = "tool refund only after tool search"
+    counterexample = no(plan(), sentence)
+    assert counterexample.reason == "The model may call 'refund' first, and nothing stops the call."
+    assert "after='search'" in counterexample.hint
+    ordered = [layer("Order", "tool"), guard("Order", "refund", after="search")]
+    assert holds(plan(*ordered, SHORTCUT), sentence)
+    assert holds(plan(*ordered, SHORTCUT), "tool refund only after tool sea*")
+    assert no(plan(*ordered), "tool search only after tool refund").path
+
+
+def test_a_hook_keeps_the_order_if_no_other_one_jumps_to_the_tools() -> None:
+    sentence = "tool refund only after tool search"
+    ordered = [
+        hook("Order", "after_model"),
+        guard("Order", "refund", after="search", place="after_model"),
+    ]
+    assert holds(plan(*ordered), sentence)
+    assert nodes(no(plan(*ordered, SHORTCUT), sentence)) == "Shortcut.before_model tools"
+    unseen = no(plan(hook("Late", "after_model", "tools"), *ordered), sentence)
+    assert nodes(unseen) == "model Order.after_model Late.after_model tools"
+    assert unseen.reason == (
+        "Late.after_model may jump to the tools with a call that Order has not seen."
+    )
+
+
+def test_a_call_that_has_to_wait_is_not_the_first_one() -> None:
+    """The jump at the start is to another tool, and later none bypasses the review."""
+    parts = [hook("Fast", "before_agent", "tools"), hook("Log", "after_model")]
+    assert no(plan(*parts), "tool refund passes Log").path
+    waits = [layer("Order", "tool"), guard("Order", "refund", after="search")]
+    assert holds(plan(*parts, *waits), "tool refund passes Log")
+
+
+# at most N
+
+
+def test_a_missing_limit_names_the_middleware_to_add() -> None:
+    assert no(plan(), "at most 5 model calls").hint == "Add ModelCallLimitMiddleware(run_limit=5)."
+    assert no(plan(), "at most 2 calls of refund a thread").hint == (
+        "Add ToolCallLimitMiddleware(tool_name='refund', thread_limit=2)."
+    )
+    assert no(plan(), "at most 0.5 USD").hint == "Add BudgetMiddleware(run=Limits(...))."
+
+
+def test_a_limit_of_the_built_ins_holds() -> None:
+    checked = plan_agent(
+        tools=[refund],
+        middleware=[
+            ModelCallLimitMiddleware(run_limit=5),
+            ToolCallLimitMiddleware(tool_name="refund", run_limit=2),
+        ],
+    )
+    assert holds(checked, "at most 5 model calls and at most 2 calls of refund")
+    assert holds(checked, "every loop passes a limit")
+    high = no(checked, "at most 4 model calls")
+    assert high.reason == "The limit of ModelCallLimitMiddleware is 5."
+    assert (high.hint, high.path) == ("Lower it to 4.", ())
+    assert no(checked, "at most 2 tool calls").reason == "No middleware limits tool calls a run."
+
+
+def test_a_limit_of_a_thread_is_one_of_its_runs_and_not_the_reverse() -> None:
+    checked = plan(layer("Limit", "model"), limit("Limit", 5, scope="thread"))
+    assert holds(checked, "at most 5 model calls a run")
+    checked = plan(layer("Limit", "model"), limit("Limit", 5))
+    assert no(checked, "at most 5 model calls a thread").hint.endswith("(thread_limit=5).")
+
+
+def test_the_least_limit_that_is_not_bypassed_counts() -> None:
+    bypassed = [hook("A", "after_agent"), limit("A", 2)]
+    assert no(plan(*bypassed), "at most 5 model calls").path
+    checked = plan(*bypassed, layer("B", "model"), limit("B", 4))
+    assert holds(checked, "at most 5 model calls")
+    assert not holds(checked, "at most 3 model calls")
+
+
+def test_a_limit_after_the_model_is_exceeded_where_a_run_comes_back() -> None:
+    limited = [hook("Limit", "after_model", "end"), limit("Limit", 3)]
+    assert holds(plan(*limited), "at most 3 model calls")
+    assert no(plan(*limited, hook("Again", "after_agent", "model")), "at most 3 model calls").path
+    assert not holds(
+        plan(hook("Limit", "after_model", "end"), limit("Limit", 0)), "at most 0 model calls"
+    )
+
+
+def test_a_limit_of_tool_calls_stops_them_around_the_tools() -> None:
+    checked = plan(layer("Limit", "tool"), limit("Limit", 3, "tool calls"))
+    assert holds(checked, "at most 3 tool calls and at most 3 calls of refund")
+    counted = [hook("Limit", "after_model"), limit("Limit", 3, "tool calls")]
+    assert holds(plan(*counted), "at most 3 tool calls")
+    assert nodes(no(plan(*counted, SHORTCUT), "at most 3 tool calls")) == (
+        "Shortcut.before_model tools"
+    )
+
+
+def test_without_a_loop_the_model_is_called_once() -> None:
+    assert holds(plan(tools=[]), "at most 1 model calls and at most 0 tool calls")
+    assert no(plan(tools=[]), "at most 0 model calls").path == ()
+    assert no(plan(tools=[]), "at most 100 tokens").path == ()
+
+
+def test_tokens_limit_those_of_the_input_too() -> None:
+    checked = plan(layer("Limit", "model"), limit("Limit", 900, "tokens"))
+    assert holds(checked, "at most 900 input tokens")
+    assert not holds(
+        plan(layer("L", "model"), limit("L", 900, "input tokens")), "at most 900 tokens"
+    )
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("sentence", "subject", "hint"),
+    [
+        ("tool refnd passes A", "tool refnd", "Did you mean 'refund'?"),
+        ("tool refund only after tool serch", "tool serch", "Did you mean 'search'?"),
+        ("at most 3 calls of refnd", "tool refnd", "Did you mean 'refund'?"),
+        ("tool x passes A", "tool x", "Its tools: refund, search."),
+        ("no path from strt to end skips A", "strt", "Did you mean 'start'?"),
+        ("no path from start to here skips A", "here", "Its nodes: start, model, tools, end."),
+    ],
+)
+def test_a_misspelt_tool_or_node_is_an_error(sentence: str, subject: str, hint: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        counterexamples(plan(), [sentence])
+    assert (caught.value.subject, caught.value.hint) == (subject, hint)
+    assert caught.value.code == "AF128"
+
+
+@pytest.mark.parametrize("sentence", ["tool refund passes Reviw", "model passes Reviw"])
+def test_a_misspelt_member_is_a_no_that_names_the_closest(sentence: str) -> None:
+    counterexample = no(plan(*REVIEW), sentence)
+    assert counterexample.reason == "Reviw is not in the stack."
+    assert counterexample.hint == "Did you mean Review?"
+    assert no(plan(*REVIEW), "model passes Budget").hint == "Add Budget to `middleware`."
+
+
+# Agents of create_react_agent
+
+
+def test_agents_of_create_react_agent_have_verdicts() -> None:
+    def pass_on(state: Any) -> Any:
+        return {}
+
+    agent = create_react_agent(ScriptedChatModel([]), [refund], pre_model_hook=pass_on)
+    checked = topology_of(agent)
+    assert holds(checked, "model passes pre_model_hook")
+    assert holds(checked, "no path from tools to end skips model")
+    assert holds(checked, "no path from start to tools skips agent")
+    assert (
+        nodes(no(checked, "every loop passes a limit"))
+        == "pre_model_hook agent tools pre_model_hook"
+    )
+    assert no(checked, "tool refund passes a person").path
+
+
+# Cost
+
+
+def test_ten_sentences_about_a_large_plan_take_few_calls() -> None:
+    """Function calls are the same each time. To read the plan for each takes ten times more."""
+    parts: list[Any] = [
+        hook(f"M{i}", phase, *(JUMPS if (i + j) % 2 else ()))
+        for i in range(32)
+        for j, phase in enumerate(Phase)
+    ]
+    parts += [layer(f"M{i}", call) for i in range(0, 32, 3) for call in ("model", "tool")]
+    parts += [guard(f"M{i}", f"tool{i}", "ask") for i in range(0, 20, 3)]
+    parts += [limit("M3", 5), limit("M6", 5, "tool calls"), writes("M9")]
+    checked = plan(*parts, tools=[f"tool{i}" for i in range(20)])
+    sentences = [
+        "tool tool1 passes M1",
+        "tool * passes a guard",
+        "model passes M4",
+        "every loop passes M7",
+        "every loop passes a limit",
+        "no path from start to end skips M9",
+        "M9 sees tool_calls last",
+        "tool tool1 only after tool tool2",
+        "at most 3 model calls",
+        "tool tool4 passes M4 unless M5",
+    ]
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        noes = counterexamples(checked, sentences)
+    finally:
+        sys.setprofile(before)
+    assert len(noes) == 7
+    assert calls < 8_000
