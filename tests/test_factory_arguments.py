@@ -180,7 +180,7 @@ MISTAKES: list[tuple[str, str, str, dict[str, Any]]] = [
         "AF127",
         "'at most 5 model calls'",
         "ModelCallLimitMiddleware(run_limit=5)",
-        {"guarantees": ["at most 5 model calls"]},
+        {"tools": [add], "guarantees": ["at most 5 model calls"]},
     ),
     ("AF128", "guarantee 'no refunds'", "tool NAME passes", {"guarantees": ["no refunds"]}),
     (
