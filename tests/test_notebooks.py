@@ -113,7 +113,7 @@ def test_a_counterexample_is_its_words_with_its_path_in_the_picture() -> None:
 
 
 def test_a_counterexample_without_a_path_has_no_picture() -> None:
-    [counterexample] = counterexamples(plan_agent(), ["at most 5 model calls"])
+    [counterexample] = counterexamples(plan_agent(tools=[find]), ["at most 5 USD"])
     assert set(tags(bundle(counterexample)["text/html"])) == {"p"}
 
 
