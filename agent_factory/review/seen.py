@@ -1,0 +1,140 @@
+"""Labels that a thread has seen: which tools have brought it untrusted text and private data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any, Final
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from typing_extensions import TypedDict
+
+from agent_factory.factory.declarations import plan_inside
+from agent_factory.guarantees.flows import is_guarded
+from agent_factory.tools.labels import labels_of, stated_labels
+from agent_factory.topology.declarations import Label
+
+SEEN: Final = "seen"
+"""Key of a rule's condition: what the thread has seen."""
+
+STATE_KEY: Final = "seen_labels"
+"""Key of the state with what the thread has seen, which `FlowGuardMiddleware` writes."""
+
+SOURCES: Final[tuple[Label, Label]] = ("untrusted", "private")
+"""The labels of results."""
+
+_CONTENTS = {"untrusted": "text that others wrote", "private": "private data"}
+
+
+class LabelSource(TypedDict):
+    """Origin of a label in a thread.
+
+    Attributes:
+        tool: The tool whose result brought it; of an agent inside as "clerk/fetch".
+        call: The id of its call, which its message has.
+    """
+
+    tool: str
+    call: str | None
+
+
+Seen = Mapping[Label, LabelSource]
+"""What a thread has seen, by label: the first result that brought it."""
+
+_outer: ContextVar[Seen] = ContextVar("seen_outside", default=MappingProxyType({}))
+"""What the threads of the agents have seen that called this one."""
+
+
+@contextmanager
+def seen_outside(seen: Seen) -> Iterator[None]:
+    """Let the agents that a tool calls know what the thread has seen that calls the tool."""
+    token = _outer.set({**seen, **_outer.get()})  # the outermost thread has seen it first
+    try:
+        yield
+    finally:
+        _outer.reset(token)
+
+
+def labels_inside(tool: BaseTool | None) -> dict[Label, str]:
+    """Return the labels of the tools of an agent that a tool calls, and for each a tool that has it.
+
+    A tool with an effect outside counts if nothing in there decides about it.
+    """
+    labels: dict[Label, str] = {}
+    if tool is not None and (plan := plan_inside(tool)) is not None:
+        for inner in plan.tools:
+            for label in inner.labels:
+                if label != "outside" or not is_guarded(plan, inner):
+                    labels.setdefault(label, f"{tool.name}/{inner.name}")
+    return labels
+
+
+def labels_brought(tool: BaseTool | None) -> dict[Label, str]:
+    """Return the labels of a tool and of the agent that it calls, and for each the tool it is from.
+
+    `tool_labels` of a tool that calls an agent decides about its results, not about its effects.
+    """
+    if tool is None:
+        return {}
+    stated, inside = stated_labels(tool), labels_inside(tool)
+    if stated is not None:
+        inside = {label: name for label, name in inside.items() if label == "outside"}
+    return {**inside, **dict.fromkeys(labels_of(tool) if stated is None else stated, tool.name)}
+
+
+def thread_labels(request: ToolCallRequest) -> Seen | None:
+    """Return what the thread of a call has seen; None if it has no state, so that nobody knows.
+
+    Results that the thread still has count even if nothing kept their labels: those from before
+    the agent had a `FlowGuardMiddleware`, and those that a layer outside of it wrote.
+    """
+    state: Any = request.state
+    if not isinstance(state, Mapping) or "messages" not in state:
+        return None
+    seen: dict[Label, LabelSource] = {**(state.get(STATE_KEY) or {}), **_outer.get()}
+    if all(label in seen for label in SOURCES):
+        return seen
+    tools = {tool.name: tool for tool in getattr(request.runtime, "tools", None) or ()}
+    brought: dict[str | None, dict[Label, str]] = {}
+    for message in state["messages"]:
+        if isinstance(message, ToolMessage):
+            if (name := message.name) not in brought:
+                brought[name] = labels_brought(tools.get(name or ""))
+            for label, tool in brought[name].items():
+                seen.setdefault(label, LabelSource(tool=tool, call=message.tool_call_id))
+    return seen
+
+
+def labels_seen(request: ToolCallRequest) -> Seen | None:
+    """Return what the thread of a call has seen, for a rule about the call; None if nobody knows.
+
+    A call of an agent counts as having seen what the tools of that agent bring.
+    """
+    seen = thread_labels(request)
+    if seen is None:
+        return None
+    inside = {
+        label: LabelSource(tool=tool, call=request.tool_call["id"])
+        for label, tool in labels_inside(request.tool).items()
+    }
+    return {**inside, **seen}
+
+
+def seen_text(seen: Seen | None, labels: tuple[Label, ...]) -> str:
+    """Say which results brought some labels, in a sentence for those who decide about a call.
+
+    >>> seen_text({"private": {"tool": "read_mail", "call": "call_1"}}, ("private",))
+    'The thread has seen private data: the result of read_mail (call_1).'
+    """
+    if seen is None:
+        return "Nobody knows what the thread has seen, because the call has no state."
+    parts = [
+        f"{_CONTENTS[label]}: the result of {source['tool']} ({source['call']})"
+        for label in labels
+        if (source := seen.get(label)) is not None
+    ]
+    return f"The thread has seen {', and '.join(parts)}." if parts else ""
