@@ -6,7 +6,8 @@ takes them out of the thread, and a fork of a checkpoint has those that its thre
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -33,6 +34,7 @@ from agent_factory.review.seen import (
     thread_labels,
 )
 
+from ._shared.changed_calls import CallChanged, is_same_agent
 from ._shared.declarations import policy_guards
 from ._shared.validation import check_choice
 
@@ -84,7 +86,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
     result, since its text may hold instructions, too. A tool of `agent_tool` brings what the tools
     of its agent bring. An agent inside with a `FlowGuardMiddleware` knows what the threads outside
     have seen; where one without it has a tool "outside" that nothing guards, the call of the agent
-    is asked about. A call without a state is asked about.
+    is asked about.
 
     Put it before (outside of) middleware that turn errors of tools into results, such as
     `ToolErrorMiddleware`.
@@ -151,6 +153,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         before = (*self.ordering.before, "ToolErrorMiddleware")
         self.ordering = replace(self.ordering, before=before, requires=())
         self.needs_checkpointer = any(rule.action in ("ask", "judge") for rule in (*own, outside))
+        self._free: dict[str, BaseTool | None] = {}
         self.action, self.seen, self.reviewers = action, tuple(seen), reviewers
 
     @property
@@ -161,10 +164,25 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Decide about the call, run the tool, and keep the labels of its result."""
-        seen = thread_labels(request) or {}
-        with seen_outside(seen), _Started() as started:
-            result = yield from super().around_tool(request)
+        labels_before = request.state.get(STATE_KEY) or {}
+        is_free = self._is_free(request)
+        # Most agents have few tools with labels, and most calls are of others.
+        seen = labels_before if is_free else thread_labels(request)
+        with seen_outside(seen) if seen else nullcontext(), _Started(request) as started:
+            if is_free:
+                started.refuse_unless, started.reviewer = self._is_free, self.name
+                try:
+                    result: ToolMessage | Command[Any] = yield request
+                except CallChanged as changed:
+                    if changed.reviewer != self.name:
+                        raise
+                    started.refuse_unless = None
+                    result = yield from super().around_tool(changed.request)
+            else:
+                result = yield from super().around_tool(request)
         tools = started.tools
+        if is_free and not tools:
+            return result
         # Without a start, an error is that of a layer, such as a denied call. Other results may be
         # those of an earlier start.
         if not (isinstance(result, ToolMessage) and result.status == "error"):
@@ -173,21 +191,45 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
             label: LabelSource(tool=name, call=request.tool_call["id"])
             for tool in tools
             for label, name in labels_brought(tool).items()
-            if label != "outside" and label not in (request.state.get(STATE_KEY) or {})
+            if label != "outside" and label not in labels_before
         }
         return _with_labels(result, labels) if labels else result
 
+    def _is_free(self, request: ToolCallRequest) -> bool:
+        """Return True if a call is of a tool without labels that no rule of the author is about."""
+        name, tool = request.tool_call["name"], request.tool
+        if self._free.get(name, self) is tool:
+            return True
+        if labels_brought(tool) or any(rule.names(name) for rule in self.policy.rules[:-2]):
+            return False
+        self._free[name] = tool
+        return True
+
 
 class _Started(ToolCallRecorder):
-    """Collects the tools that start, those of agents inside as well."""
+    """Collects the tools that start other than that of a call, those of agents inside as well.
 
-    def __init__(self) -> None:
+    Attributes:
+        refuse_unless: What the call may be changed into without a decision; None for all.
+        reviewer: The middleware that decides about a changed call.
+    """
+
+    def __init__(self, request: ToolCallRequest) -> None:
         super().__init__()
         self.tools: list[BaseTool | None] = []
+        self.refuse_unless: Callable[[ToolCallRequest], bool] | None = None
+        self.reviewer = ""
+        self._request = request
 
     def record(self, request: ToolCallRequest) -> None:
+        if request.tool is not self._request.tool or self.refuse_unless is None:
+            is_changed = self.refuse_unless is not None and is_same_agent(
+                request.runtime, self._request.runtime
+            )
+            if is_changed and not self.refuse_unless(request):
+                raise CallChanged(request, self.reviewer)
+            self.tools.append(request.tool)
         super().record(request)
-        self.tools.append(request.tool)
 
 
 def _with_labels(result: Any, labels: dict[str, LabelSource]) -> Any:

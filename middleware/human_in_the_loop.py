@@ -415,9 +415,10 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
 
         The digest of what runs is added to those that are approved.
         """
-        first = call_digest(request.tool_call, request.tool)
-        if first in decisions_so_far.settled:  # a layer has begun the call again
-            earlier = decisions_so_far.settled[first]
+        settled, first_request = decisions_so_far.settled, request
+        # Most calls need no decision, and no digest.
+        if settled and (first := call_digest(request.tool_call, request.tool)) in settled:
+            earlier = settled[first]  # a layer has begun the call again
             return earlier if isinstance(earlier, ToolMessage) else _edited(request, earlier)
         while True:  # each pass asks a person, and no pass asks about a call that is approved
             call, rule = request.tool_call, self.policy.rule_for(request)
@@ -448,7 +449,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             if results:
                 # For a layer that begins the call again, as a retry does: it is not asked about
                 # twice.
-                decisions_so_far.settled[first] = results[0]
+                first = call_digest(first_request.tool_call, first_request.tool)
+                settled[first] = results[0]
                 return results[0]
             if edits:
                 request = _edited(request, edits[call["id"]])
@@ -456,7 +458,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                     continue
             decisions_so_far.approved.add(call_digest(request.tool_call, request.tool))
             if request.tool_call is not call:
-                decisions_so_far.settled[first] = request.tool_call
+                first = call_digest(first_request.tool_call, first_request.tool)
+                settled[first] = request.tool_call
             yield from remember_approval(request, decision, store)
             return request
 

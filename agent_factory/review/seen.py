@@ -60,7 +60,7 @@ def seen_outside(seen: Seen) -> Iterator[None]:
 
 
 def labels_inside(tool: BaseTool | None) -> dict[Label, str]:
-    """Return the labels of the tools of an agent that a tool calls, and for each a tool that has it.
+    """Return the labels of the tools of an agent that a tool calls; for each, a tool that has it.
 
     A tool with an effect outside counts if nothing in there decides about it.
     """

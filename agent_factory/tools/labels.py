@@ -107,7 +107,8 @@ def stated_labels(tool: object) -> tuple[Label, ...] | None:
     if isinstance(tool, BaseTool):
         if tool.extras and _KEY in tool.extras:
             return _in_order(tool.extras[_KEY])  # which may be written by hand
-        functions = (getattr(tool, "func", None), getattr(tool, "coroutine", None))
+        fields = vars(tool)  # pydantic takes long to say that a tool has no such field
+        functions = (fields.get("func"), fields.get("coroutine"))
     else:
         functions = (tool, None)
     for function in functions:
