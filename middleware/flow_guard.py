@@ -21,13 +21,13 @@ from agent_factory import (
     PrivateStateAttr,
     ToolCallRecorder,
     ToolCallRequest,
-    ToolGuard,
 )
 from agent_factory.middleware import HumanInTheLoopMiddleware
-from agent_factory.review.policy import Rule, ToolPolicy
+from agent_factory.review.policy import Rule, ToolPolicy, condition_text
 from agent_factory.review.seen import (
     SOURCES,
     STATE_KEY,
+    Label,
     LabelSource,
     labels_brought,
     seen_outside,
@@ -35,7 +35,6 @@ from agent_factory.review.seen import (
 )
 
 from ._shared.changed_calls import CallChanged, is_same_agent
-from ._shared.declarations import policy_guards
 from ._shared.validation import check_choice
 
 __all__ = ["FlowGuardMiddleware", "FlowGuardState"]
@@ -64,6 +63,10 @@ class FlowGuardState(AgentState):
 @dataclass(frozen=True, slots=True)
 class _OutsideRule(Rule):
     """Rule about tools with an effect outside."""
+
+    @property
+    def calls(self) -> str:
+        return f"labeled outside and {condition_text(self.when)}"
 
     def matches(self, request: ToolCallRequest) -> bool:
         return "outside" in labels_brought(request.tool) and Rule.matches(self, request)
@@ -156,12 +159,6 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         self._free: dict[str, BaseTool | None] = {}
         self.action, self.seen, self.reviewers = action, tuple(seen), reviewers
 
-    @property
-    def guards(self) -> tuple[ToolGuard, ...]:
-        """Its rules; the last one is about the tools that are labeled "outside"."""
-        *own, outside = policy_guards(self.policy, "around_tool")
-        return (*own, replace(outside, when=f"labeled outside and {outside.when}"))
-
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Decide about the call, run the tool, and keep the labels of its result."""
         labels_before = request.state.get(STATE_KEY) or {}
@@ -170,27 +167,25 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         seen = labels_before if is_free else thread_labels(request)
         with seen_outside(seen) if seen else nullcontext(), _Started(request) as started:
             if is_free:
-                started.refuse_unless, started.reviewer = self._is_free, self.name
+                started.may_run, started.reviewer = self._is_free, self.name
                 try:
                     result: ToolMessage | Command[Any] = yield request
                 except CallChanged as changed:
                     if changed.reviewer != self.name:
                         raise
-                    started.refuse_unless = None
+                    started.may_run = None
                     result = yield from super().around_tool(changed.request)
             else:
                 result = yield from super().around_tool(request)
-        tools = started.tools
-        if is_free and not tools:
-            return result
+        brought = started.brought
         # Without a start, an error is that of a layer, such as a denied call. Other results may be
         # those of an earlier start.
-        if not (isinstance(result, ToolMessage) and result.status == "error"):
-            tools = [*tools, request.tool]
+        is_answer = not (isinstance(result, ToolMessage) and result.status == "error")
+        if not is_free and (started.names or is_answer):
+            brought = {**labels_brought(request.tool), **brought}
         labels = {
             label: LabelSource(tool=name, call=request.tool_call["id"])
-            for tool in tools
-            for label, name in labels_brought(tool).items()
+            for label, name in brought.items()
             if label != "outside" and label not in labels_before
         }
         return _with_labels(result, labels) if labels else result
@@ -207,28 +202,29 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
 
 
 class _Started(ToolCallRecorder):
-    """Collects the tools that start other than that of a call, those of agents inside as well.
+    """Collects the labels of the tools that start in place of that of a call, or inside of it.
 
     Attributes:
-        refuse_unless: What the call may be changed into without a decision; None for all.
-        reviewer: The middleware that decides about a changed call.
+        brought: The labels, and the tools that they come from.
+        may_run: Says which calls of other tools need no decision; None leaves that to the review.
+        reviewer: The middleware that decides about the others.
     """
 
     def __init__(self, request: ToolCallRequest) -> None:
         super().__init__()
-        self.tools: list[BaseTool | None] = []
-        self.refuse_unless: Callable[[ToolCallRequest], bool] | None = None
+        self.brought: dict[Label, str] = {}
+        self.may_run: Callable[[ToolCallRequest], bool] | None = None
         self.reviewer = ""
         self._request = request
 
     def record(self, request: ToolCallRequest) -> None:
-        if request.tool is not self._request.tool or self.refuse_unless is None:
-            is_changed = self.refuse_unless is not None and is_same_agent(
-                request.runtime, self._request.runtime
-            )
-            if is_changed and not self.refuse_unless(request):
+        if request.tool is not self._request.tool:
+            is_here = is_same_agent(request.runtime, self._request.runtime)
+            if is_here and self.may_run is not None and not self.may_run(request):
                 raise CallChanged(request, self.reviewer)
-            self.tools.append(request.tool)
+            agent = "" if is_here else f"{self._request.tool_call['name']}/"
+            for label, name in labels_brought(request.tool).items():
+                self.brought.setdefault(label, f"{agent}{name}")
         super().record(request)
 
 

@@ -250,6 +250,11 @@ class Rule:
             if isinstance(value := getattr(self, name), list | dict | set):
                 object.__setattr__(self, name, deepcopy(value))
 
+    @property
+    def calls(self) -> str:
+        """The calls it is about, in words; empty for all calls of the tool."""
+        return condition_text(self.when)
+
     def names(self, tool: str) -> bool:
         """Return True if the rule is about a tool of this name."""
         pattern = self.tool
@@ -508,7 +513,7 @@ def _rows(middleware: str, policy: ToolPolicy, tool: str) -> list[PolicyRow]:
                 tool,
                 rule.tool,
                 rule.action,
-                when=condition_text(rule.when),
+                when=rule.calls,
                 otherwise=rule.otherwise if rule.action == "judge" else "",
                 reviewers=tuple(rule.reviewers) if asks else (),
                 decisions=tuple(rule.allowed_decisions) if asks else (),

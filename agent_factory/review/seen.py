@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from agent_factory.factory.declarations import plan_inside
 from agent_factory.guarantees.flows import is_guarded
 from agent_factory.tools.labels import labels_of, stated_labels
-from agent_factory.topology.declarations import Label
+from agent_factory.topology.declarations import Label as Label
 
 SEEN: Final = "seen"
 """Key of a rule's condition: what the thread has seen."""
@@ -35,7 +35,7 @@ class LabelSource(TypedDict):
 
     Attributes:
         tool: The tool whose result brought it; of an agent inside as "clerk/fetch".
-        call: The id of its call, which its message has.
+        call: The id of its call, which its message has; None for a tool that the call may use.
     """
 
     tool: str
@@ -83,6 +83,8 @@ def labels_brought(tool: BaseTool | None) -> dict[Label, str]:
     stated, inside = stated_labels(tool), labels_inside(tool)
     if stated is not None:
         inside = {label: name for label, name in inside.items() if label == "outside"}
+    # Whether a tool of the agent ran is not known here, so the result is that of the agent.
+    inside = dict.fromkeys(inside, tool.name)
     return {**inside, **dict.fromkeys(labels_of(tool) if stated is None else stated, tool.name)}
 
 
@@ -117,11 +119,11 @@ def labels_seen(request: ToolCallRequest) -> Seen | None:
     seen = thread_labels(request)
     if seen is None:
         return None
-    inside = {
-        label: LabelSource(tool=tool, call=request.tool_call["id"])
-        for label, tool in labels_inside(request.tool).items()
+    inside = labels_inside(request.tool)
+    return {
+        **{label: LabelSource(tool=tool, call=None) for label, tool in inside.items()},
+        **seen,
     }
-    return {**inside, **seen}
 
 
 def seen_text(seen: Seen | None, labels: tuple[Label, ...]) -> str:
@@ -132,9 +134,11 @@ def seen_text(seen: Seen | None, labels: tuple[Label, ...]) -> str:
     """
     if seen is None:
         return "Nobody knows what the thread has seen, because the call has no state."
-    parts = [
-        f"{_CONTENTS[label]}: the result of {source['tool']} ({source['call']})"
-        for label in labels
-        if (source := seen.get(label)) is not None
-    ]
-    return f"The thread has seen {', and '.join(parts)}." if parts else ""
+    results: list[str] = []
+    for label in labels:
+        if (source := seen.get(label)) is not None:
+            result = f"the result of {source['tool']} ({source['call']})"
+            if source["call"] is None:
+                result = f"{source['tool']}, which this call may use"
+            results.append(f"{_CONTENTS[label]}: {result}")
+    return f"The thread has seen {', and '.join(results)}." if results else ""

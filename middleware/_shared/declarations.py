@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from agent_factory import ToolGuard, UsageLimit
-from agent_factory.review.policy import ToolPolicy, condition_text
+from agent_factory.review.policy import ToolPolicy
 
 
 def usage_limits(
@@ -30,7 +30,7 @@ def policy_guards(
     exclude: list[str] = []
     exceptions: list[tuple[str, str]] = []
     for rule in policy.rules:
-        when = condition_text(rule.when)
+        when = rule.calls
         if rule.action == "allow":
             if rule.when is None:
                 exclude.append(rule.tool)
