@@ -21,6 +21,7 @@ from agent_factory import (
     hook_config,
     plan_agent,
     stack,
+    tool_labels,
 )
 
 
@@ -448,6 +449,23 @@ check(middleware=[Counter(), Keeper()])""",
     "AF216": Example(
         'check(name="Order desk")',
         "Give the agent a name of letters, digits, `_` and `-`, of at most 64 characters.",
+    ),
+    "AF219": Example(
+        '''@tool_labels("untrusted", "private")
+def read_mail(id: str) -> str:
+    """Read a mail."""
+    return "..."
+
+
+@tool_labels("outside")
+def send_mail(to: str, text: str) -> str:
+    """Send a mail."""
+    return "sent"
+
+
+check(tools=[read_mail, send_mail])''',
+        "Add `FlowGuardMiddleware`, which asks once a thread has seen both; or let a person, a judge "
+        "or a rule decide about each call of the tool.",
     ),
 }
 """The examples, by code."""
