@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Final, Literal, NotRequired
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
@@ -23,7 +23,7 @@ from agent_factory import (
     ToolCallRequest,
 )
 from agent_factory.middleware import HumanInTheLoopMiddleware
-from agent_factory.review.policy import Rule, ToolPolicy, condition_text
+from agent_factory.review.policy import DecisionType, Rule, ToolPolicy, condition_text
 from agent_factory.review.seen import (
     SOURCES,
     STATE_KEY,
@@ -40,6 +40,10 @@ from ._shared.validation import check_choice
 __all__ = ["FlowGuardMiddleware", "FlowGuardState"]
 
 _REASON = "The call has an effect outside, and text that others wrote may have caused it."
+
+_DECISIONS: Final[tuple[DecisionType, ...]] = ("approve", "reject", "respond")
+"""No edit: a call that others caused is not theirs to correct, and reviews further out know that
+what they have approved is what runs."""
 
 
 def first_seen(
@@ -82,7 +86,8 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
     "outside" tool is asked about. Until then, and for all other tools, calls run.
 
     The question is that of `HumanInTheLoopMiddleware` in `per_call` mode, one for each call, and
-    names the results that brought the labels. It needs a checkpointer.
+    names the results that brought the labels. A person may approve, reject or respond; a rule of
+    `policy` may allow edits. It needs a checkpointer.
 
     Labels are kept in the state of the thread: they outlast summaries, removed and offloaded
     results, pauses and restarts, and a fork has those of its checkpoint. An error counts as a
@@ -149,7 +154,12 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         own = policy.rules if policy else ()
         judge = policy.judge if policy else None
         outside = _OutsideRule(
-            "*", action, when={"seen": list(seen)}, reason=_REASON, reviewers=reviewers
+            "*",
+            action,
+            when={"seen": list(seen)},
+            reason=_REASON,
+            reviewers=reviewers,
+            allowed_decisions=_DECISIONS,
         )
         rules = ToolPolicy(*own, outside, Rule("*", "allow"), judge=judge)
         super().__init__(rules, interrupt_mode="per_call", name=name)

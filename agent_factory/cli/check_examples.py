@@ -464,8 +464,8 @@ def send_mail(to: str, text: str) -> str:
 
 
 check(tools=[read_mail, send_mail])''',
-        "Add `FlowGuardMiddleware`, which asks once a thread has seen both; or let a person, a judge "
-        "or a rule decide about each call of the tool.",
+        "Add `FlowGuardMiddleware`, which asks once a thread has seen both; or let a person, a "
+        "judge or a rule decide about each call of the tool.",
     ),
 }
 """The examples, by code."""

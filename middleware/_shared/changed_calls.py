@@ -88,9 +88,12 @@ class Guard(ToolCallRecorder):
 
     def record(self, request: ToolCallRequest) -> None:
         """Raise CallChanged unless the call may run."""
-        if request.tool_call["name"] != self._allowed:
-            if is_same_agent(request.runtime, self._runtime) and not self._may_run(request):
-                raise CallChanged(request, self._reviewer)
+        if (
+            request.tool_call["name"] != self._allowed
+            and is_same_agent(request.runtime, self._runtime)
+            and not self._may_run(request)
+        ):
+            raise CallChanged(request, self._reviewer)
         super().record(request)
 
 
