@@ -8,6 +8,8 @@ With FlowGuardMiddleware the way is closed: the plan proves it, and the run wait
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -39,7 +41,7 @@ def send_mail(to: str, text: str) -> str:
     return f"sent to {to}"
 
 
-TOOLS = [read_mail, find_invoice, send_mail]
+TOOLS: list[Callable[..., str]] = [read_mail, find_invoice, send_mail]
 
 
 def main() -> None:

@@ -21,21 +21,23 @@ from agent_factory import (
     PrivateStateAttr,
     ToolCallRecorder,
     ToolCallRequest,
+    TracePolicy,
+    omit_payload,
 )
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.review.policy import DecisionType, Rule, ToolPolicy, condition_text
 from agent_factory.review.seen import (
     SOURCES,
     STATE_KEY,
-    Label,
     LabelSource,
+    SourceLabel,
     labels_brought,
     seen_outside,
     thread_labels,
 )
 
 from ._shared.changed_calls import CallChanged, is_same_agent
-from ._shared.validation import check_choice
+from ._shared.validation import check_choice, copied
 
 __all__ = ["FlowGuardMiddleware", "FlowGuardState"]
 
@@ -133,13 +135,14 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
     """
 
     state_schema = FlowGuardState
+    trace_policy = TracePolicy(process_inputs=omit_payload)
 
     def __init__(
         self,
         policy: ToolPolicy | None = None,
         *,
         action: Literal["ask", "deny"] = "ask",
-        seen: Collection[Literal["untrusted", "private"]] = SOURCES,
+        seen: Collection[SourceLabel] = SOURCES,
         reviewers: Collection[str] = (),
         name: str | None = None,
     ) -> None:
@@ -167,7 +170,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         self.ordering = replace(self.ordering, before=before, requires=())
         self.needs_checkpointer = any(rule.action in ("ask", "judge") for rule in (*own, outside))
         self._free: dict[str, BaseTool | None] = {}
-        self.action, self.seen, self.reviewers = action, tuple(seen), reviewers
+        self.action, self.seen, self.reviewers = action, tuple(seen), copied(reviewers)
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Decide about the call, run the tool, and keep the labels of its result."""
@@ -222,7 +225,7 @@ class _Started(ToolCallRecorder):
 
     def __init__(self, request: ToolCallRequest) -> None:
         super().__init__()
-        self.brought: dict[Label, str] = {}
+        self.brought: dict[str, str] = {}
         self.may_run: Callable[[ToolCallRequest], bool] | None = None
         self.reviewer = ""
         self._request = request

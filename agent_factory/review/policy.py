@@ -17,8 +17,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from agent_factory.errors import describe
 from agent_factory.factory.agent import middleware_of, tools_of, topology_of
-from agent_factory.review.seen import SEEN, SOURCES, labels_seen
-from agent_factory.topology.declarations import Label
+from agent_factory.review.seen import SEEN, SOURCES, SourceLabel, labels_seen
 from agent_factory.topology.model import ToolKind
 
 Action = Literal["allow", "ask", "deny", "judge"]
@@ -125,7 +124,7 @@ def condition_text(when: Any) -> str:
     return " and ".join(parts) or "any arguments"
 
 
-def seen_labels(when: Any) -> tuple[Label, ...]:
+def seen_labels(when: Any) -> tuple[SourceLabel, ...]:
     """The labels that the thread must have seen, by the key "seen" of a rule's condition.
 
     >>> seen_labels({"seen": ["untrusted", "private"], "euros": {">": 50}})

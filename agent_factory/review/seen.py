@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
@@ -16,7 +16,6 @@ from typing_extensions import TypedDict
 from agent_factory.factory.declarations import plan_inside
 from agent_factory.guarantees.flows import is_guarded
 from agent_factory.tools.labels import labels_of, stated_labels
-from agent_factory.topology.declarations import Label as Label
 
 SEEN: Final = "seen"
 """Key of a rule's condition: what the thread has seen."""
@@ -24,7 +23,9 @@ SEEN: Final = "seen"
 STATE_KEY: Final = "seen_labels"
 """Key of the state with what the thread has seen, which `FlowGuardMiddleware` writes."""
 
-SOURCES: Final[tuple[Label, Label]] = ("untrusted", "private")
+SourceLabel = Literal["untrusted", "private"]
+
+SOURCES: Final[tuple[SourceLabel, ...]] = ("untrusted", "private")
 """The labels of results."""
 
 _CONTENTS = {"untrusted": "text that others wrote", "private": "private data"}
@@ -42,7 +43,7 @@ class LabelSource(TypedDict):
     call: str | None
 
 
-Seen = Mapping[Label, LabelSource]
+Seen = Mapping[str, LabelSource]
 """What a thread has seen, by label: the first result that brought it."""
 
 _outer: ContextVar[Seen] = ContextVar("seen_outside", default=MappingProxyType({}))
@@ -59,12 +60,12 @@ def seen_outside(seen: Seen) -> Iterator[None]:
         _outer.reset(token)
 
 
-def labels_inside(tool: BaseTool | None) -> dict[Label, str]:
+def labels_inside(tool: BaseTool | None) -> dict[str, str]:
     """Return the labels of the tools of an agent that a tool calls; for each, a tool that has it.
 
     A tool with an effect outside counts if nothing in there decides about it.
     """
-    labels: dict[Label, str] = {}
+    labels: dict[str, str] = {}
     if tool is not None and (plan := plan_inside(tool)) is not None:
         for inner in plan.tools:
             for label in inner.labels:
@@ -73,7 +74,7 @@ def labels_inside(tool: BaseTool | None) -> dict[Label, str]:
     return labels
 
 
-def labels_brought(tool: BaseTool | None) -> dict[Label, str]:
+def labels_brought(tool: BaseTool | None) -> dict[str, str]:
     """Return the labels of a tool and of the agent that it calls, and for each the tool it is from.
 
     `tool_labels` of a tool that calls an agent decides about its results, not about its effects.
@@ -97,11 +98,11 @@ def thread_labels(request: ToolCallRequest) -> Seen | None:
     state: Any = request.state
     if not isinstance(state, Mapping) or "messages" not in state:
         return None
-    seen: dict[Label, LabelSource] = {**(state.get(STATE_KEY) or {}), **_outer.get()}
+    seen: dict[str, LabelSource] = {**(state.get(STATE_KEY) or {}), **_outer.get()}
     if all(label in seen for label in SOURCES):
         return seen
     tools = {tool.name: tool for tool in getattr(request.runtime, "tools", None) or ()}
-    brought: dict[str | None, dict[Label, str]] = {}
+    brought: dict[str | None, dict[str, str]] = {}
     for message in state["messages"]:
         if isinstance(message, ToolMessage):
             if (name := message.name) not in brought:
@@ -126,7 +127,7 @@ def labels_seen(request: ToolCallRequest) -> Seen | None:
     }
 
 
-def seen_text(seen: Seen | None, labels: tuple[Label, ...]) -> str:
+def seen_text(seen: Seen | None, labels: Iterable[str]) -> str:
     """Say which results brought some labels, in a sentence for those who decide about a call.
 
     >>> seen_text({"private": {"tool": "read_mail", "call": "call_1"}}, ("private",))

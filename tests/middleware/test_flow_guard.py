@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -26,7 +28,8 @@ from agent_factory.middleware import (
     ToolPolicy,
     ToolResultOffloadMiddleware,
 )
-from agent_factory.testing import ScriptedChatModel
+from agent_factory.middleware.flow_guard import first_seen
+from agent_factory.testing import ScriptedChatModel, check_middleware
 from samples import new_thread
 
 Ask = Callable[..., Any]
@@ -138,7 +141,7 @@ FETCH_DOWN = ("fetch_page", {"url": "down"})
 READ = ("read_file", {"path": "a.txt"})
 RECALL = ("recall_memory", {"about": "ada"})
 SEARCH = ("search", {"query": "news"})
-CUSTOMERS = ("list_customers", {})
+CUSTOMERS: tuple[str, dict[str, Any]] = ("list_customers", {})
 COUNT = ("count", {"text": "a b"})
 SEND = ("send_mail", {"to": "mallory"})
 CLERK = ("clerk", {"request": "Go on."})
@@ -466,3 +469,21 @@ def test_an_argument_that_would_guard_nothing_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         FlowGuardMiddleware(**arguments)
+
+
+@pytest.mark.law
+def test_it_keeps_the_laws_of_middleware() -> None:
+    check_middleware(FlowGuardMiddleware)
+    policy = ToolPolicy(Rule("search", "deny", when={"seen": "untrusted"}))
+    check_middleware(lambda: FlowGuardMiddleware(policy, action="deny"))
+
+
+@pytest.mark.law
+@given(
+    old=st.dictionaries(st.sampled_from(["untrusted", "private"]), st.integers()),
+    new=st.dictionaries(st.sampled_from(["untrusted", "private"]), st.integers()),
+)
+def test_no_update_of_the_state_takes_a_label_away(old: Any, new: Any) -> None:
+    merged = first_seen(old, new)
+    assert merged.keys() == old.keys() | new.keys()
+    assert all(merged[label] == source for label, source in old.items())
