@@ -33,6 +33,7 @@ from agent_factory.review.seen import (
     SourceLabel,
     labels_brought,
     seen_outside,
+    stated_labels,
     thread_labels,
 )
 
@@ -235,9 +236,11 @@ class _Started(ToolCallRecorder):
             is_here = is_same_agent(request.runtime, self._request.runtime)
             if is_here and self.may_run is not None and not self.may_run(request):
                 raise CallChanged(request, self.reviewer)
-            agent = "" if is_here else f"{self._request.tool_call['name']}/"
-            for label, name in labels_brought(request.tool).items():
-                self.brought.setdefault(label, f"{agent}{name}")
+            # What a tool says of its results holds for all that runs inside of it.
+            if is_here or stated_labels(self._request.tool) is None:
+                agent = "" if is_here else f"{self._request.tool_call['name']}/"
+                for label, name in labels_brought(request.tool).items():
+                    self.brought.setdefault(label, f"{agent}{name}")
         super().record(request)
 
 

@@ -142,6 +142,13 @@ def test_an_unknown_label_is_refused(label: Any) -> None:
         plan_agent(tools=[tool(find, extras={"labels": [label]})])
 
 
+def test_an_unknown_label_is_reported_with_the_other_mistakes() -> None:
+    unlabeled: Any = lambda query: query  # noqa: E731  # without a docstring
+    with pytest.raises(SpecError) as caught:
+        plan_agent(tools=[tool(find, extras={"labels": ["secret"]}), unlabeled])
+    assert [error.code for error in caught.value.errors] == ["AF101", "AF112"]
+
+
 @pytest.mark.parametrize("thing", [{"type": "web_search"}, "find", None, ScriptedChatModel])
 def test_only_tools_have_labels(thing: Any) -> None:
     with pytest.raises(SpecError, match="must label a function or a BaseTool, got"):

@@ -15,7 +15,8 @@ from typing_extensions import TypedDict
 
 from agent_factory.factory.declarations import plan_inside
 from agent_factory.guarantees.flows import is_guarded
-from agent_factory.tools.labels import labels_of, stated_labels
+from agent_factory.tools.labels import labels_of
+from agent_factory.tools.labels import stated_labels as stated_labels
 
 SEEN: Final = "seen"
 """Key of a rule's condition: what the thread has seen."""

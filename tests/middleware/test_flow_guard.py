@@ -487,3 +487,111 @@ def test_no_update_of_the_state_takes_a_label_away(old: Any, new: Any) -> None:
     merged = first_seen(old, new)
     assert merged.keys() == old.keys() | new.keys()
     assert all(merged[label] == source for label, source in old.items())
+
+
+class Brings(AgentMiddleware):
+    """A layer further in that knows tools which the agent does not have."""
+
+    def __init__(self, *tools: Any) -> None:
+        super().__init__()
+        self.by_name = {tool.name: tool for tool in tools}
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request.override(tools=[*request.tools, *self.by_name.values()]))
+
+    def around_tool(self, request: Any) -> Any:
+        tool = self.by_name.get(request.tool_call["name"])
+        return (yield request if tool is None else replace(request, tool=tool))
+
+
+def late_tool(name: str, ran: list[str], *labels: Any) -> Any:
+    def work() -> str:
+        ran.append(name)
+        return name
+
+    async def work_later() -> str:
+        return work()
+
+    made = StructuredTool.from_function(work, work_later, name=name, description="Works.")
+    return tool_labels(*labels)(made)
+
+
+def test_tools_that_a_layer_further_in_brings_are_guarded(call: Ask, thread: str) -> None:
+    ran: list[str] = []
+    late = Brings(late_tool("news", ran, "untrusted", "private"), late_tool("post", ran, "outside"))
+    desk, config = Desk(), config_of(thread)
+    agent = desk.agent([("post", {}), ("news", {}), ("post", {})], FlowGuardMiddleware(), late)
+    result = call(agent, PUT_IN, config)
+    assert ran == ["post", "news"]
+    (waiting,) = result["__interrupt__"]
+    assert "private data: the result of news (call_" in waiting.value["description"]
+    call(agent, Command(resume={waiting.id: {"type": "approve"}}), config)
+    assert ran == ["post", "news", "post"]
+
+
+def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Ask, thread: str) -> None:
+    """The agent inside waits for a person, and goes on in another process."""
+    config = config_of(thread)
+    desk = Desk(INJECTIONS[1])
+    review = HumanInTheLoopMiddleware({"count": True})
+
+    def agent(*inside: Any) -> Any:
+        clerk = desk.clerk(inside, review, FlowGuardMiddleware())
+        return desk.agent([CLERK, CUSTOMERS, SEND], FlowGuardMiddleware(), tools=[clerk])
+
+    result = call(agent([FETCH], COUNT, "It says so."), PUT_IN, config)
+    (waiting,) = result["__interrupt__"]
+    resume = Command(resume={waiting.id: {"decisions": [{"type": "approve"}]}})
+    again = desk.clerk(["It says so."], review, FlowGuardMiddleware())
+    other = desk.agent([CUSTOMERS, SEND], FlowGuardMiddleware(), tools=[again])
+    result = call(other, resume, config)
+    assert "text that others wrote" in result["__interrupt__"][0].value["description"]
+    assert desk.sent == []
+
+
+def test_an_approved_sink_inside_runs_once(call: Ask, thread: str) -> None:
+    desk, config = Desk(), config_of(thread)
+    case = CASES["sink inside"]
+    agent = case.agent(desk, *case.script, case.sink)
+    (waiting,) = call(agent, PUT_IN, config)["__interrupt__"]
+    call(agent, Command(resume={waiting.id: {"type": "approve"}}), config)
+    assert desk.sent == ["mallory"]
+
+
+def test_a_sink_in_the_turn_of_its_sources_runs_and_the_next_is_asked_about(
+    call: Ask, thread: str
+) -> None:
+    """The model wrote the first call before it had read anything."""
+    desk = Desk()
+    result = call(desk.agent([[SEND, FETCH, CUSTOMERS], SEND]), PUT_IN, config_of(thread))
+    assert desk.sent == ["mallory"]
+    assert len(result["__interrupt__"]) == 1
+
+
+def test_a_paused_sink_sees_no_result_of_its_own_turn_when_it_goes_on(
+    call: Ask, thread: str
+) -> None:
+    """Its arguments are those from before; the next call of the sink is asked about."""
+    rules = ToolPolicy(Rule("send_mail", "ask", when={"to": "mallory"}))
+    desk, config = Desk(), config_of(thread)
+    agent = desk.agent(
+        [[SEND, FETCH, CUSTOMERS], ("send_mail", {"to": "ada"})], FlowGuardMiddleware(rules)
+    )
+    (waiting,) = call(agent, PUT_IN, config)["__interrupt__"]
+    result = call(agent, Command(resume={waiting.id: {"type": "approve"}}), config)
+    assert desk.sent == ["mallory"]
+    assert result["__interrupt__"][0].value["args"] == {"to": "ada"}
+
+
+def test_labels_of_an_agent_tool_decide_about_its_results_and_not_about_its_effects(
+    call: Ask, thread: str
+) -> None:
+    desk = Desk()
+    clean = tool_labels()(desk.clerk([FETCH, "So."], FlowGuardMiddleware()))
+    agent = desk.agent([CLERK], FlowGuardMiddleware(), tools=[clean])
+    call(agent, PUT_IN, config_of(thread))
+    assert not agent.get_state(config_of(thread)).values.get("seen_labels")
+    unguarded = tool_labels()(desk.clerk([SEND]))
+    agent = desk.agent([FETCH, CUSTOMERS, CLERK], FlowGuardMiddleware(), tools=[unguarded])
+    assert "__interrupt__" in call(agent, PUT_IN, config_of(new_thread()))
+    assert desk.sent == []
