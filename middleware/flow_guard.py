@@ -31,9 +31,9 @@ from agent_factory.review.seen import (
     STATE_KEY,
     LabelSource,
     SourceLabel,
-    labels_brought,
+    flow_labels,
+    own_labels,
     seen_outside,
-    stated_labels,
     thread_labels,
 )
 
@@ -76,7 +76,7 @@ class _OutsideRule(Rule):
         return f"labeled outside and {condition_text(self.when)}"
 
     def matches(self, request: ToolCallRequest) -> bool:
-        return "outside" in labels_brought(request.tool) and Rule.matches(self, request)
+        return "outside" in flow_labels(request.tool) and Rule.matches(self, request)
 
 
 class FlowGuardMiddleware(HumanInTheLoopMiddleware):
@@ -84,7 +84,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
 
     Text that others wrote (a web page, a mail) may hold instructions, and a model may follow them.
     In a thread that has private data, too, a call that sends something out may then send that data
-    to whom wrote the text. Tools say what they bring and take by `tool_labels`. As soon as the
+    to those who wrote the text. Tools say what they bring and take by `tool_labels`. As soon as the
     thread has seen the result of an "untrusted" tool and that of a "private" one, each call of an
     "outside" tool is asked about. Until then, and for all other tools, calls run.
 
@@ -155,7 +155,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         check_choice("action", action, ("ask", "deny"))
         if not seen or not isinstance(seen, list | tuple) or not set(seen) <= set(SOURCES):
             raise ValueError(f"seen must be some of {SOURCES}, got {seen!r}. Pass {SOURCES}.")
-        own = policy.rules if policy else ()
+        first_rules = policy.rules if policy else ()
         judge = policy.judge if policy else None
         outside = _OutsideRule(
             "*",
@@ -165,11 +165,11 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
             reviewers=reviewers,
             allowed_decisions=_DECISIONS,
         )
-        rules = ToolPolicy(*own, outside, Rule("*", "allow"), judge=judge)
+        rules = ToolPolicy(*first_rules, outside, Rule("*", "allow"), judge=judge)
         super().__init__(rules, interrupt_mode="per_call", name=name)
         before = (*self.ordering.before, "ToolErrorMiddleware")
         self.ordering = replace(self.ordering, before=before, requires=())
-        self.needs_checkpointer = any(rule.action in ("ask", "judge") for rule in (*own, outside))
+        self.needs_checkpointer = any(rule.action in ("ask", "judge") for rule in rules.rules)
         self._free: dict[str, BaseTool | None] = {}
         self.action, self.seen, self.reviewers = action, tuple(seen), copied(reviewers)
 
@@ -178,55 +178,55 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         labels_before = request.state.get(STATE_KEY) or {}
         is_free = self._is_free(request)
         # Most agents have few tools with labels, and most calls are of others.
-        seen = labels_before if is_free else thread_labels(request)
-        with seen_outside(seen) if seen else nullcontext(), _Started(request) as started:
+        sources = labels_before if is_free else thread_labels(request)
+        with seen_outside(sources) if sources else nullcontext(), _Starts(request) as starts:
             if is_free:
-                started.may_run, started.reviewer = self._is_free, self.name
+                starts.may_run, starts.reviewer = self._is_free, self.name
                 try:
                     result: ToolMessage | Command[Any] = yield request
                 except CallChanged as changed:
                     if changed.reviewer != self.name:
                         raise
-                    started.may_run = None
+                    starts.may_run = None
                     result = yield from super().around_tool(changed.request)
             else:
                 result = yield from super().around_tool(request)
-        brought = started.brought
+        labels = starts.labels
         # Without a start, an error is that of a layer, such as a denied call. Other results may be
         # those of an earlier start.
         is_answer = not (isinstance(result, ToolMessage) and result.status == "error")
-        if not is_free and (started.names or is_answer):
-            brought = {**labels_brought(request.tool), **brought}
-        labels = {
+        if not is_free and (starts.names or is_answer):
+            labels = {**flow_labels(request.tool), **labels}
+        new = {
             label: LabelSource(tool=name, call=request.tool_call["id"])
-            for label, name in brought.items()
+            for label, name in labels.items()
             if label != "outside" and label not in labels_before
         }
-        return _with_labels(result, labels) if labels else result
+        return _with_labels(result, new) if new else result
 
     def _is_free(self, request: ToolCallRequest) -> bool:
         """Return True if a call is of a tool without labels that no rule of the author is about."""
         name, tool = request.tool_call["name"], request.tool
         if self._free.get(name, self) is tool:
             return True
-        if labels_brought(tool) or any(rule.names(name) for rule in self.policy.rules[:-2]):
+        if flow_labels(tool) or any(rule.names(name) for rule in self.policy.rules[:-2]):
             return False
         self._free[name] = tool
         return True
 
 
-class _Started(ToolCallRecorder):
+class _Starts(ToolCallRecorder):
     """Collects the labels of the tools that start in place of that of a call, or inside of it.
 
     Attributes:
-        brought: The labels, and the tools that they come from.
+        labels: The labels, and the tools that they come from.
         may_run: Says which calls of other tools need no decision; None leaves that to the review.
         reviewer: The middleware that decides about the others.
     """
 
     def __init__(self, request: ToolCallRequest) -> None:
         super().__init__()
-        self.brought: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
         self.may_run: Callable[[ToolCallRequest], bool] | None = None
         self.reviewer = ""
         self._request = request
@@ -237,10 +237,10 @@ class _Started(ToolCallRecorder):
             if is_here and self.may_run is not None and not self.may_run(request):
                 raise CallChanged(request, self.reviewer)
             # What a tool says of its results holds for all that runs inside of it.
-            if is_here or stated_labels(self._request.tool) is None:
+            if is_here or own_labels(self._request.tool) is None:
                 agent = "" if is_here else f"{self._request.tool_call['name']}/"
-                for label, name in labels_brought(request.tool).items():
-                    self.brought.setdefault(label, f"{agent}{name}")
+                for label, name in flow_labels(request.tool).items():
+                    self.labels.setdefault(label, f"{agent}{name}")
         super().record(request)
 
 

@@ -27,7 +27,7 @@ from samples import add, find
 LABELS: Any = ("untrusted", "private", "outside")
 
 
-def labeled(*labels: Any) -> Callable[..., Any]:
+def fetch_with(*labels: Any) -> Callable[..., Any]:
     @tool_labels(*labels)
     def fetch(url: str) -> str:
         """Fetch."""
@@ -48,7 +48,7 @@ def labels_in_plan(*tools: Any) -> dict[str, tuple[str, ...]]:
 
 @given(st.lists(st.sampled_from(LABELS)))
 def test_a_function_keeps_its_labels_as_a_tool_and_in_the_plan(labels: list[Any]) -> None:
-    fetch = labeled(*labels)
+    fetch = fetch_with(*labels)
     expected = tuple(label for label in LABELS if label in labels)
     assert labels_of(fetch) == labels_of(tool(fetch)) == expected
     assert labels_in_plan(fetch) == {"fetch": expected}
@@ -65,7 +65,7 @@ def test_a_function_that_was_a_tool_before_gets_its_labels() -> None:
 
 
 def test_a_wrapper_of_a_function_has_its_labels() -> None:
-    fetch = labeled("untrusted")
+    fetch = fetch_with("untrusted")
 
     @wraps(fetch)
     def logged(url: str) -> Any:
@@ -99,8 +99,8 @@ def test_each_kind_of_tool_can_have_labels() -> None:
 
 
 def test_a_provider_gets_no_labels() -> None:
-    assert convert_to_openai_tool(tool(labeled("private"))) == convert_to_openai_tool(
-        tool(labeled())
+    assert convert_to_openai_tool(tool(fetch_with("private"))) == convert_to_openai_tool(
+        tool(fetch_with())
     )
     copy = tool_labels("private")(tool(find))
     assert convert_to_openai_tool(copy) == convert_to_openai_tool(tool(find))
@@ -125,7 +125,7 @@ def test_annotations_of_mcp_are_defaults(hints: Any, labels: Any) -> None:
     assert labels_in_plan(from_mcp(**hints)) == {"find": labels}
 
 
-def test_other_metadata_is_no_annotation() -> None:
+def test_other_metadata_is_not_read() -> None:
     assert labels_of(StructuredTool.from_function(find, metadata={"team": "search"})) == ()
 
 

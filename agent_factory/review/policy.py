@@ -272,10 +272,10 @@ class Rule:
             return bool(self.when(request))
         result = holds(arguments_of(self.when), request.tool_call["args"])
         if result is not False and (labels := seen_labels(self.when)):
-            seen = labels_seen(request)
-            if seen is not None and not all(label in seen for label in labels):
+            sources = labels_seen(request)
+            if sources is not None and not all(label in sources for label in labels):
                 return False
-            result = result if seen is not None else None
+            result = result if sources is not None else None
         # It cannot be decided. Only a rule that lets the call run needs to be sure.
         return self.action != "allow" if result is None else result
 

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from agent_factory.factory.declarations import plan_inside
 from agent_factory.guarantees.flows import is_guarded
 from agent_factory.tools.labels import labels_of
-from agent_factory.tools.labels import stated_labels as stated_labels
+from agent_factory.tools.labels import own_labels as own_labels
 
 SEEN: Final = "seen"
 """Key of a rule's condition: what the thread has seen."""
@@ -52,9 +52,9 @@ _outer: ContextVar[Seen] = ContextVar("seen_outside", default=MappingProxyType({
 
 
 @contextmanager
-def seen_outside(seen: Seen) -> Iterator[None]:
+def seen_outside(sources: Seen) -> Iterator[None]:
     """Let the agents that a tool calls know what the thread has seen that calls the tool."""
-    token = _outer.set({**seen, **_outer.get()})  # the outermost thread has seen it first
+    token = _outer.set({**sources, **_outer.get()})  # the outermost thread has seen it first
     try:
         yield
     finally:
@@ -75,19 +75,19 @@ def labels_inside(tool: BaseTool | None) -> dict[str, str]:
     return labels
 
 
-def labels_brought(tool: BaseTool | None) -> dict[str, str]:
+def flow_labels(tool: BaseTool | None) -> dict[str, str]:
     """Return the labels of a tool and of the agent that it calls, and for each the tool it is from.
 
     `tool_labels` of a tool that calls an agent decides about its results, not about its effects.
     """
     if tool is None:
         return {}
-    stated, inside = stated_labels(tool), labels_inside(tool)
-    if stated is not None:
+    labels, inside = own_labels(tool), labels_inside(tool)
+    if labels is not None:
         inside = {label: name for label, name in inside.items() if label == "outside"}
     # Whether a tool of the agent ran is not known here, so the result is that of the agent.
     inside = dict.fromkeys(inside, tool.name)
-    return {**inside, **dict.fromkeys(labels_of(tool) if stated is None else stated, tool.name)}
+    return {**inside, **dict.fromkeys(labels_of(tool) if labels is None else labels, tool.name)}
 
 
 def thread_labels(request: ToolCallRequest) -> Seen | None:
@@ -99,18 +99,18 @@ def thread_labels(request: ToolCallRequest) -> Seen | None:
     state: Any = request.state
     if not isinstance(state, Mapping) or "messages" not in state:
         return None
-    seen: dict[str, LabelSource] = {**(state.get(STATE_KEY) or {}), **_outer.get()}
-    if all(label in seen for label in SOURCES):
-        return seen
+    sources: dict[str, LabelSource] = {**(state.get(STATE_KEY) or {}), **_outer.get()}
+    if all(label in sources for label in SOURCES):
+        return sources
     tools = {tool.name: tool for tool in getattr(request.runtime, "tools", None) or ()}
-    brought: dict[str | None, dict[str, str]] = {}
+    by_tool: dict[str | None, dict[str, str]] = {}
     for message in state["messages"]:
         if isinstance(message, ToolMessage):
-            if (name := message.name) not in brought:
-                brought[name] = labels_brought(tools.get(name or ""))
-            for label, tool in brought[name].items():
-                seen.setdefault(label, LabelSource(tool=tool, call=message.tool_call_id))
-    return seen
+            if (name := message.name) not in by_tool:
+                by_tool[name] = flow_labels(tools.get(name or ""))
+            for label, tool in by_tool[name].items():
+                sources.setdefault(label, LabelSource(tool=tool, call=message.tool_call_id))
+    return sources
 
 
 def labels_seen(request: ToolCallRequest) -> Seen | None:
@@ -118,27 +118,27 @@ def labels_seen(request: ToolCallRequest) -> Seen | None:
 
     A call of an agent counts as having seen what the tools of that agent bring.
     """
-    seen = thread_labels(request)
-    if seen is None:
+    sources = thread_labels(request)
+    if sources is None:
         return None
     inside = labels_inside(request.tool)
     return {
         **{label: LabelSource(tool=tool, call=None) for label, tool in inside.items()},
-        **seen,
+        **sources,
     }
 
 
-def seen_text(seen: Seen | None, labels: Iterable[str]) -> str:
+def seen_text(sources: Seen | None, labels: Iterable[str]) -> str:
     """Say which results brought some labels, in a sentence for those who decide about a call.
 
     >>> seen_text({"private": {"tool": "read_mail", "call": "call_1"}}, ("private",))
     'The thread has seen private data: the result of read_mail (call_1).'
     """
-    if seen is None:
+    if sources is None:
         return "Nobody knows what the thread has seen, because the call has no state."
     results: list[str] = []
     for label in labels:
-        if (source := seen.get(label)) is not None:
+        if (source := sources.get(label)) is not None:
             result = f"the result of {source['tool']} ({source['call']})"
             if source["call"] is None:
                 result = f"{source['tool']}, which this call may use"

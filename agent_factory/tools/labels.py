@@ -1,8 +1,8 @@
 """Labels of tools: text that others wrote, private data, effects outside.
 
 An agent that reads text of others, has private data, and can send something out can be made to send
-that data to whom wrote the text: the lethal trifecta. `agent_factory.guarantees.flows` finds it in
-a plan, and `FlowGuardMiddleware` guards it in a run.
+that data to those who wrote the text: the lethal trifecta. `agent_factory.guarantees.trifectas`
+finds it in a plan, and `FlowGuardMiddleware` guards it in a run.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def labels_of(tool: object) -> tuple[Label, ...]:
     >>> labels_of(search)
     ('untrusted',)
     """
-    labels = stated_labels(tool)
+    labels = own_labels(tool)
     if labels is not None:
         return labels
     hints = getattr(tool, "metadata", None)
@@ -102,7 +102,7 @@ def labels_of(tool: object) -> tuple[Label, ...]:
     return ("untrusted",) if hints.get("readOnlyHint") is True else ("untrusted", "outside")
 
 
-def stated_labels(tool: object) -> tuple[Label, ...] | None:
+def own_labels(tool: object) -> tuple[Label, ...] | None:
     """Return the labels that `tool_labels` gave a tool or its function; None without."""
     if isinstance(tool, BaseTool):
         if tool.extras and _KEY in tool.extras:

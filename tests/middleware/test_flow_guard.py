@@ -398,7 +398,7 @@ def test_a_thread_from_before_the_guard_is_read_from_its_messages(call: Ask, thr
     assert desk.sent == []
 
 
-def test_labels_are_no_part_of_inputs_and_results(call: Ask, thread: str) -> None:
+def test_labels_are_neither_in_inputs_nor_in_results(call: Ask, thread: str) -> None:
     desk, config = Desk(), config_of(thread)
     agent = desk.agent([FETCH, CUSTOMERS, "So.", SEND])
     assert "seen_labels" not in call(agent, PUT_IN, config)
@@ -512,8 +512,8 @@ def late_tool(name: str, ran: list[str], *labels: Any) -> Any:
     async def work_later() -> str:
         return work()
 
-    made = StructuredTool.from_function(work, work_later, name=name, description="Works.")
-    return tool_labels(*labels)(made)
+    late = StructuredTool.from_function(work, work_later, name=name, description="Works.")
+    return tool_labels(*labels)(late)
 
 
 def test_tools_that_a_layer_further_in_brings_are_guarded(call: Ask, thread: str) -> None:
@@ -541,7 +541,7 @@ def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Ask, thread: 
 
     result = call(agent([FETCH], COUNT, "It says so."), PUT_IN, config)
     (waiting,) = result["__interrupt__"]
-    resume = Command(resume={waiting.id: {"decisions": [{"type": "approve"}]}})
+    resume: Command[Any] = Command(resume={waiting.id: {"decisions": [{"type": "approve"}]}})
     again = desk.clerk(["It says so."], review, FlowGuardMiddleware())
     other = desk.agent([CUSTOMERS, SEND], FlowGuardMiddleware(), tools=[again])
     result = call(other, resume, config)
