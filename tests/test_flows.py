@@ -1,203 +1,359 @@
-"""Flows from sources to sinks: which of them a plan names, and what closes them."""
+"""Write once, run sync or async: `then`, the effects and the two drivers of a flow."""
 
 from __future__ import annotations
 
-from itertools import chain, combinations
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from langchain_core.runnables import RunnableLambda
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
+from langgraph.types import Command
 
-from agent_factory import (
-    AgentFactoryWarning,
-    AgentMiddleware,
-    SpecError,
-    ToolGuard,
-    agent_tool,
-    create_agent,
-    load_topology,
-    plan_agent,
-    tool_labels,
-)
-from agent_factory.guarantees import Trifecta, trifectas
-from agent_factory.middleware import (
-    AutoModeMiddleware,
-    FlowGuardMiddleware,
-    HumanInTheLoopMiddleware,
-    Rule,
-    ToolPolicy,
-)
-from agent_factory.testing import ScriptedChatModel
+from agent_factory import Flow, Invoke, Sleep, arun, run, then
+from agent_factory.errors import BadReturn
 
-LABELS: Any = ("untrusted", "private", "outside")
-SETS = [*chain.from_iterable(combinations(LABELS, size) for size in range(4))]
+Drive = Callable[..., Any]
 
 
-@tool_labels("untrusted")
-def read_page(url: str) -> str:
-    """Read a page."""
-    return url
+@pytest.fixture(params=["sync", "async"])
+def drive(request: pytest.FixtureRequest) -> Drive:
+    """Walk a flow with `run` or `arun`; the handler is a plain function in both cases."""
+    if request.param == "sync":
+        return run
+
+    def adrive(flow: Flow[Any], handler: Callable[[Any], Any] | None = None) -> Any:
+        async def ahandler(value: Any) -> Any:
+            assert handler is not None
+            return handler(value)
+
+        return asyncio.run(arun(flow, ahandler if handler else None))
+
+    return adrive
 
 
-@tool_labels("private")
-def read_file(path: str) -> str:
-    """Read a file."""
-    return path
+def fail_with(error: BaseException) -> Callable[[Any], Any]:
+    def handler(_: Any) -> Any:
+        raise error
+
+    return handler
 
 
-@tool_labels("outside")
-def send_mail(to: str) -> str:
-    """Send a mail."""
-    return to
+async def later(value: Any) -> Any:
+    await asyncio.sleep(0)
+    return value
 
 
-@tool_labels("outside")
-def pay(euros: int) -> str:
-    """Pay."""
-    return str(euros)
+def test_then_finishes_a_value_now() -> None:
+    assert then(2, str) == "2"
 
 
-ALL = [read_page, read_file, send_mail]
+async def test_then_finishes_an_awaitable_when_it_is_awaited() -> None:
+    finished: list[int] = []
+    pending = then(later(2), finished.append)
+    assert finished == []
+    await pending
+    assert finished == [2]
 
 
-def plan(*middleware: Any, tools: Any = ALL) -> Any:
-    return plan_agent(tools=[*tools], middleware=middleware, ignore=["AF210", "AF211", "AF219"])
+async def test_then_accepts_any_awaitable_not_only_coroutines() -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future.set_result(3)
+    assert await then(future, str) == "3"
 
 
-def sinks(*middleware: Any, tools: Any = ALL) -> list[str]:
-    return [trifecta.sink for trifecta in trifectas(plan(*middleware, tools=tools))]
+async def raise_later(error: BaseException) -> Any:
+    await asyncio.sleep(0)
+    raise error
 
 
-class Checks(AgentMiddleware):
-    """Declares guards, and is a layer around tools."""
-
-    def __init__(self, *guards: ToolGuard) -> None:
-        super().__init__()
-        self.guards = guards
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
+async def test_then_passes_the_error_of_an_awaitable_to_on_error() -> None:
+    error = ValueError("no")
+    assert await then(raise_later(error), str, on_error=lambda caught: caught is error) is True
 
 
-def clerk(*middleware: Any, tools: Any = ALL, name: str = "clerk") -> Any:
-    agent = create_agent(
-        ScriptedChatModel(), [*tools], middleware=middleware, ignore=["AF211", "AF219"]
-    )
-    return agent_tool(agent, name=name, description="Works.")
+async def test_what_on_error_raises_is_raised() -> None:
+    def raise_again(error: BaseException) -> Any:
+        raise KeyError("other") from error
+
+    with pytest.raises(KeyError, match="other"):
+        await then(raise_later(ValueError("no")), str, raise_again)
 
 
-@given(st.lists(st.sampled_from(SETS), max_size=4))
-def test_each_sink_is_named_if_and_only_if_the_tools_have_all_three(labels: list[Any]) -> None:
-    def make(number: int, names: Any) -> Any:
-        def work(text: str) -> str:
-            """Work."""
-            return text
-
-        work.__name__ = f"tool_{number}"
-        return tool_labels(*names)(work)
-
-    tools = [make(number, names) for number, names in enumerate(labels)]
-    expected = [f"tool_{n}" for n, names in enumerate(labels) if "outside" in names]
-    if not {"untrusted", "private"} <= {*chain.from_iterable(labels)}:
-        expected = []
-    assert sinks(tools=tools) == expected
+async def test_on_error_is_not_called_for_errors_of_finish() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await then(later(0), lambda value: 1 // value, on_error=lambda _: 0)
 
 
-def test_a_build_warns_of_each_sink_with_the_way_and_what_to_write() -> None:
-    with pytest.warns(AgentFactoryWarning) as caught:
-        plan_agent(tools=[*ALL, pay])
-    (warning,) = caught
-    lines = str(warning.message).splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["[AF219] send_mail", "[AF219] pay"]
-    assert "'read_page' brings text that others wrote, 'read_file' private data" in lines[0]
-    assert "Path: model -> read_page -> model -> read_file -> model -> send_mail." in lines[0]
-    assert lines[0].endswith(
-        "Add FlowGuardMiddleware() to `middleware`, or a review of all calls: "
-        "HumanInTheLoopMiddleware({'send_mail': True})."
-    )
-    with pytest.raises(SpecError, match="AF219"):
-        plan_agent(tools=ALL, strict=True)
+async def test_then_without_on_error_passes_errors_on() -> None:
+    with pytest.raises(ValueError, match="no"):
+        await then(raise_later(ValueError("no")), str)
 
 
-def judge() -> Any:
-    return ScriptedChatModel(['{"reason": "So.", "probability": 0.9}'])
+def test_a_flow_receives_the_result_of_the_inner_layer(drive: Drive) -> None:
+    def flow() -> Flow[str]:
+        first = yield "a"
+        second = yield first
+        return f"{first}{second}"
+
+    assert drive(flow(), lambda value: value + "!") == "a!a!!"
 
 
-@pytest.mark.parametrize(
-    "middleware",
-    [
-        FlowGuardMiddleware(),
-        FlowGuardMiddleware(action="deny"),
-        FlowGuardMiddleware(seen=["untrusted"]),
-        FlowGuardMiddleware(seen=["private"]),
-        FlowGuardMiddleware(ToolPolicy(Rule("pay", "allow", when={"euros": {"<": 5}}))),
-        HumanInTheLoopMiddleware({"send_mail": True}),
-        HumanInTheLoopMiddleware({"send_mail": True}, interrupt_mode="per_call"),
-        HumanInTheLoopMiddleware(ToolPolicy(Rule("send_*", "deny"), Rule("*", "allow"))),
-        AutoModeMiddleware(tools=["send_mail"], classifier=judge()),
-        Checks(ToolGuard("send_mail", "check")),
-        Checks(ToolGuard("*", "deny", exclude=("read_*",))),
-        Checks(ToolGuard("send_mail", "ask", when="seen untrusted")),
-    ],
-    ids=str,
-)
-def test_a_decision_about_each_call_closes_the_way(middleware: Any) -> None:
-    assert sinks(middleware) == []
+def test_a_flow_without_an_inner_call_only_returns(drive: Drive) -> None:
+    def flow() -> Flow[str]:
+        return "done"
+        yield
+
+    assert drive(flow()) == "done"
 
 
-@pytest.mark.parametrize(
-    "middleware",
-    [
-        FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow"))),
-        FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow", when={"to": "ada"}))),
-        FlowGuardMiddleware(ToolPolicy(Rule("send_*", "allow"), Rule("send_mail", "deny"))),
-        HumanInTheLoopMiddleware({"read_page": True, "read_file": True}),
-        HumanInTheLoopMiddleware(
-            ToolPolicy(Rule("send_mail", "ask", when={"to": "x"}), Rule("*", "allow"))
-        ),
-        Checks(ToolGuard("send_mail", "ask", when="to == 'x and seen untrusted'")),
-        Checks(ToolGuard("send_mail", "check", after="read_file")),
-        Checks(ToolGuard("*", "ask", exclude=("send_*",))),
-        Checks(ToolGuard("send_mail", "ask", when="seen untrusted and not (seen private)")),
-    ],
-    ids=str,
-)
-def test_a_decision_about_some_calls_leaves_the_way_open(middleware: Any) -> None:
-    assert sinks(middleware) == ["send_mail"]
+def test_a_flow_without_a_return_gives_none(drive: Drive) -> None:
+    def flow() -> Flow[None]:
+        yield 1
+
+    assert drive(flow(), lambda value: value) is None
 
 
-def test_a_review_with_a_rule_about_what_was_seen_closes_the_way() -> None:
-    rules = ToolPolicy(Rule("send_mail", "ask", when={"seen": "private"}), Rule("*", "allow"))
-    recorder = FlowGuardMiddleware(ToolPolicy(Rule("*", "allow")))
-    assert sinks(HumanInTheLoopMiddleware(rules), recorder) == []
-    assert sinks(recorder) == ["send_mail"]
+def test_sleep_waits_its_seconds_and_gives_none(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flow() -> Flow[Any]:
+        return (yield Sleep(50.0))
+
+    waits: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("time.sleep", waits.append)
+    monkeypatch.setattr("asyncio.sleep", wait)
+    assert drive(flow()) is None
+    assert waits == [50.0]
 
 
-def test_sources_and_sinks_of_agents_inside_count() -> None:
-    assert sinks(tools=[clerk(tools=[send_mail]), read_page, read_file]) == ["clerk/send_mail"]
-    assert sinks(tools=[clerk(tools=[read_page]), read_file, send_mail]) == ["send_mail"]
-    reader, sender = clerk(tools=[read_page], name="reader"), clerk(tools=[pay], name="sender")
-    assert trifectas(plan(tools=[reader, sender, read_file])) == (
-        Trifecta("reader/read_page", "read_file", "sender/pay"),
-    )
+async def test_sleep_lets_other_tasks_run() -> None:
+    ran: list[str] = []
+
+    def flow() -> Flow[None]:
+        yield Sleep(0.03)
+        ran.append("flow")
+
+    async def other() -> None:
+        ran.append("other")
+
+    await asyncio.gather(arun(flow()), other())
+    assert ran == ["other", "flow"]
 
 
-def test_an_agent_inside_is_closed_inside_or_at_its_call() -> None:
-    rest = [read_page, read_file]
-    assert sinks(tools=[clerk(FlowGuardMiddleware(), tools=[send_mail]), *rest]) == []
-    assert sinks(FlowGuardMiddleware(), tools=[clerk(tools=[send_mail]), *rest]) == []
-    review = HumanInTheLoopMiddleware({"clerk": True})
-    assert sinks(review, tools=[clerk(tools=[send_mail]), *rest]) == []
-    other = HumanInTheLoopMiddleware({"read_page": True})
-    assert sinks(other, tools=[clerk(tools=[send_mail]), *rest]) == ["clerk/send_mail"]
+def test_invoke_calls_a_runnable_in_the_mode_of_the_run(drive: Drive) -> None:
+    """The one that is asked sees which of its two calls was made."""
+
+    async def double_later(value: int) -> str:
+        return f"async {value * 2}"
+
+    runnable = RunnableLambda(lambda value: f"sync {value * 2}", afunc=double_later)
+
+    def flow() -> Flow[str]:
+        answer: str = yield Invoke(runnable, 4)
+        return answer
+
+    mode = "sync" if drive is run else "async"
+    assert drive(flow()) == f"{mode} 8"
 
 
-def test_the_warning_about_an_agent_inside_says_where_the_guard_belongs() -> None:
-    with pytest.raises(SpecError, match=r"FlowGuardMiddleware\(\) to the agent of 'clerk'"):
-        plan_agent(tools=[clerk(tools=[send_mail]), read_page, read_file], strict=True)
+def test_invoke_passes_its_config_on(drive: Drive) -> None:
+    runnable: RunnableLambda[None, Any] = RunnableLambda(lambda _, config: config["tags"])
+
+    def flow() -> Flow[Any]:
+        return (yield Invoke(runnable, None, {"tags": ["mine"]}))
+
+    assert drive(flow()) == ["mine"]
 
 
-def test_a_plan_from_a_file_has_the_same_flows() -> None:
-    saved = plan(tools=[*ALL, pay])
-    assert trifectas(load_topology(saved.to_json())) == trifectas(saved)
+@pytest.mark.parametrize("effect", ["request", Invoke(RunnableLambda(fail_with(KeyError(1))), 0)])
+def test_an_exception_is_thrown_into_the_flow_where_it_yielded(drive: Drive, effect: Any) -> None:
+    def flow() -> Flow[str]:
+        try:
+            yield effect
+        except KeyError as error:
+            return f"caught {error.args[0]}"
+        return "nothing"
+
+    assert drive(flow(), fail_with(KeyError(1))) == "caught 1"
+
+
+def test_after_a_caught_exception_the_flow_goes_on(drive: Drive) -> None:
+    asked: list[int] = []
+
+    def handler(value: int) -> int:
+        asked.append(value)
+        if len(asked) < 3:
+            raise ValueError(value)
+        return value
+
+    def flow() -> Flow[int]:
+        for attempt in range(5):
+            try:
+                answer: int = yield attempt
+            except ValueError:
+                yield Sleep(0)
+                continue
+            return answer
+        return -1
+
+    assert drive(flow(), handler) == 2
+    assert asked == [0, 1, 2]
+
+
+def test_an_exception_the_flow_does_not_catch_reaches_the_caller_as_it_is(drive: Drive) -> None:
+    error = ValueError("boom")
+
+    def flow() -> Flow[None]:
+        yield 1
+
+    with pytest.raises(ValueError, match="boom") as caught:
+        drive(flow(), fail_with(error))
+    assert caught.value is error
+
+
+def test_an_exception_of_the_flow_itself_reaches_the_caller(drive: Drive) -> None:
+    def flow() -> Flow[None]:
+        yield 1
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        drive(flow(), lambda value: value)
+
+
+def test_a_flow_may_turn_one_exception_into_another(drive: Drive) -> None:
+    def flow() -> Flow[None]:
+        try:
+            yield 1
+        except ValueError as error:
+            raise RuntimeError("translated") from error
+
+    with pytest.raises(RuntimeError, match="translated") as caught:
+        drive(flow(), fail_with(ValueError("boom")))
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+SIGNALS = [
+    GraphInterrupt(()),
+    GraphBubbleUp(),
+    ParentCommand(Command(graph=Command.PARENT)),
+    KeyboardInterrupt(),
+]
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=lambda signal: type(signal).__name__)
+def test_a_signal_is_never_thrown_into_a_flow(drive: Drive, signal: BaseException) -> None:
+    """Wanted 1: an author who catches everything still cannot swallow an interrupt."""
+    seen: list[BaseException] = []
+
+    def flow() -> Flow[str]:
+        with suppress(GeneratorExit):  # closing is not a signal
+            try:
+                yield 1
+            except Exception as error:
+                seen.append(error)
+        return "swallowed"
+
+    with pytest.raises(type(signal)) as caught:
+        drive(flow(), fail_with(signal))
+    assert caught.value is signal
+    assert seen == []
+
+
+async def test_a_cancelled_run_closes_its_flow() -> None:
+    closed = asyncio.Event()
+
+    def flow() -> Flow[None]:
+        try:
+            yield Sleep(60)
+        except Exception:
+            pytest.fail("a cancellation was thrown in")
+        finally:
+            closed.set()
+
+    task = asyncio.create_task(arun(flow()))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert closed.is_set()
+
+
+def test_a_signal_closes_the_flow_so_that_its_cleanup_runs(drive: Drive) -> None:
+    closed: list[bool] = []
+
+    def flow() -> Flow[None]:
+        try:
+            yield 1
+        finally:
+            closed.append(True)
+
+    with pytest.raises(GraphInterrupt):
+        drive(flow(), fail_with(GraphInterrupt(())))
+    assert closed == [True]
+
+
+def test_a_flow_that_yields_while_it_is_closed_cannot_hide_the_signal(drive: Drive) -> None:
+    """Wanted 1: `finally: yield Sleep(...)` must not turn an interrupt into another error."""
+
+    def flow() -> Flow[None]:
+        try:
+            yield 1
+        finally:
+            yield Sleep(0)
+
+    with pytest.raises(GraphInterrupt):
+        drive(flow(), fail_with(GraphInterrupt(())))
+
+
+@pytest.mark.parametrize("junk", [None, 3, "text", object()])
+def test_without_an_inner_layer_a_flow_may_yield_effects_only(drive: Drive, junk: Any) -> None:
+    def flow() -> Flow[None]:
+        yield junk
+
+    with pytest.raises(BadReturn, match="no inner layer") as caught:
+        drive(flow())
+    assert type(junk).__name__ in caught.value.reason
+    assert "Sleep" in caught.value.hint
+
+
+def test_a_bad_yield_raises_in_the_flow_at_its_yield(drive: Drive) -> None:
+    def flow() -> Flow[str]:
+        try:
+            yield "junk"
+        except BadReturn:
+            return "reported"
+        return "not reported"
+
+    assert drive(flow()) == "reported"
+
+
+def test_a_flow_may_be_made_of_flows(drive: Drive) -> None:
+    def inner(value: int) -> Flow[int]:
+        answer: int = yield value
+        return answer + 1
+
+    def outer() -> Flow[int]:
+        first = yield from inner(1)
+        return (yield from inner(first))
+
+    assert drive(outer(), lambda value: value * 10) == 111
+
+
+async def test_two_flows_of_one_author_do_not_share_anything() -> None:
+    def flow(name: str) -> Flow[list[str]]:
+        observed = []
+        for _ in range(3):
+            observed.append((yield name))
+            yield Sleep(0)
+        return observed
+
+    one, other = await asyncio.gather(arun(flow("a"), later), arun(flow("b"), later))
+    assert one == ["a", "a", "a"]
+    assert other == ["b", "b", "b"]
