@@ -94,7 +94,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             model = ScriptedChatModel([answer] * 1000)
             agent = create_agent(model, [refund], middleware=[asks], **options)
             made.add(name, agent, waiting="reject" if name == "office" else "queue")
-        calls = [{"name": name, "args": {}} for name in ("read_mail", "send_mail")]
+        names = ("read_mail", "send_mail")
+        calls: list[dict[str, Any]] = [{"name": name, "args": {}} for name in names]
         model = ScriptedChatModel([calls[:1], calls[1:], "Done."])
         guard = FlowGuardMiddleware()
         agent = create_agent(model, [read_mail, send_mail], middleware=[guard], **options)
