@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agent_factory.decisions.log import Outcome as Outcome
     from agent_factory.decisions.log import set_reason as set_reason
     from agent_factory.decisions.sinks import DecisionFile as DecisionFile
+    from agent_factory.decisions.sinks import DecisionList as DecisionList
     from agent_factory.decisions.sinks import DecisionSpanEvents as DecisionSpanEvents
     from agent_factory.errors import AgentFactoryError as AgentFactoryError
     from agent_factory.errors import AgentFactoryWarning as AgentFactoryWarning
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.subagent import agent_tool as agent_tool
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
+    from agent_factory.stack_file import dump_stack as dump_stack
+    from agent_factory.stack_file import load_stack as load_stack
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
     from agent_factory.tools.client_tool import ClientTool as ClientTool
     from agent_factory.tools.client_tool import client_tool as client_tool
@@ -101,7 +104,7 @@ if TYPE_CHECKING:
 HOMES = {
     "agent_factory.compat.conversion": "init_model",
     "agent_factory.decisions": "Decision DecisionLog Jump Outcome set_reason",
-    "agent_factory.decisions.sinks": "DecisionFile DecisionSpanEvents",
+    "agent_factory.decisions.sinks": "DecisionFile DecisionList DecisionSpanEvents",
     "agent_factory.errors": (
         "AgentFactoryError AgentFactoryWarning HistoryError OutputError SpecError TurnError"
     ),
@@ -118,6 +121,7 @@ HOMES = {
     "agent_factory.hooks.guards": "MessageGuard",
     "agent_factory.hooks.ordering": "Ordering",
     "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
+    "agent_factory.stack_file": "dump_stack load_stack",
     "agent_factory.state.channels": "DeltaMessages",
     "agent_factory.tools.client_tool": "ClientTool client_tool",
     "agent_factory.tools.labels": "labels_of tool_labels",

@@ -20,7 +20,6 @@ PACKAGES = (
     "langchain",
     "pydantic-ai-slim",
     "openai-agents",
-    "dbos",
 )
 
 OWN_PLACES = ("watched", "floor", "service")

@@ -139,7 +139,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
     """
 
     trace_policy = TracePolicy(process_inputs=omit_payload)
-    ordering = Ordering(before=("ModelRetryMiddleware",))
+    ordering = Ordering(before=("ModelRetryMiddleware",), reads=("answers",))
 
     def __init__(
         self,
@@ -155,6 +155,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
         check_choice("on_cut", on_cut, ("shorten", "continue"))
         check_choice("on_failure", on_failure, ("answer", "error"))
         self.max_retries = max_retries
+        self.most_attempts = 1 + max_retries
         self.on_cut = on_cut
         self.on_failure = on_failure
         self.keep_failed = keep_failed

@@ -131,7 +131,9 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
     @property
     def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
         """Its judgements, as the plan shows them."""
-        return [ToolGuard(name, "judge") for name in self.tool_names or ("*",)]
+        # Sorted: the order of strings in a set differs from process to process.
+        tools = ("*",) if self.tool_names is None else sorted(self.tool_names)
+        return [ToolGuard(name, "judge") for name in tools]
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the tool if the judge does not object."""

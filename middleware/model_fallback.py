@@ -111,6 +111,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
             AlternateModel(f"ModelFallbackMiddleware model {number}", entry)
             for number, entry in enumerate((first_model, *additional_models), start=1)
         ]
+        self.most_attempts = 1 + len(self._models)
 
     @property
     def models(self) -> list[Any]:

@@ -134,6 +134,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
             AlternateModel(f"ModelRefusalMiddleware model {number}", entry)
             for number, entry in enumerate(models, start=1)
         ]
+        self.most_attempts = 1 + len(self._models)
         self.is_refusal = is_refusal
         self.on_refusal = on_refusal
 

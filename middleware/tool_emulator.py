@@ -121,6 +121,11 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
             self.unused = ("around_model",)
         self._models_by_message: OrderedDict[str, object] = OrderedDict()
 
+    @property
+    def tool_names(self) -> set[str] | None:
+        """The names of the tools to emulate; None for all."""
+        return None if self.emulate_all else self.tools_to_emulate
+
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Remember which model made the calls that are to be emulated."""
         response: ModelResponse = yield request

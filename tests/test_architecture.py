@@ -140,7 +140,7 @@ def test_every_public_name_has_a_docstring() -> None:
                 assert overload or ast.get_docstring(node), f"{path}:{node.name}"
 
 
-PLAN = ("model", "planner", "transitions")
+PLAN = ("declarations", "model", "planner", "transitions")
 
 
 @pytest.mark.parametrize("name", PLAN)

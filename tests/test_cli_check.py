@@ -277,3 +277,47 @@ def test_a_module_that_raises_no_exception_but_a_base_exception_is_not_checked(r
     assert done.returncode == 2
     assert f"odd.py raised {raised.partition('(')[0]}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+class TestGuarantees:
+    @staticmethod
+    def sentences(*lines: str) -> str:
+        Path("guarantees.txt").write_text("\n".join(lines), encoding="utf-8")
+        return "guarantees.txt"
+
+    def test_sentences_that_hold_change_nothing(self) -> None:
+        file = self.sentences("# What must hold.", "", "no path from tools to end skips tools")
+        done = check("shop:good", "--guarantees", file)
+        assert (done.exit_code, done.stdout) == (0, "1 target: no problems found.\n")
+
+    def test_a_sentence_that_does_not_hold_is_an_error_with_its_path(self) -> None:
+        file = self.sentences("tool find passes a person")
+        done = check("shop:good", "--guarantees", file, "--json")
+        assert done.exit_code == 1
+        (finding,) = json.loads(done.stdout)["findings"]
+        assert (finding["code"], finding["subject"]) == ("AF127", "'tool find passes a person'")
+        assert "Path: __start__ -> model -> tools" in finding["reason"]
+
+    def test_a_saved_plan_is_checked_as_well(self) -> None:
+        CliRunner().invoke(app, ["show", "shop:good", "-o", "good.json"])
+        file = self.sentences("at most 5 model calls")
+        done = check("good.json", "--guarantees", file)
+        assert done.exit_code == 1
+        assert "ModelCallLimitMiddleware(run_limit=5)" in done.stdout
+
+    @pytest.mark.parametrize(
+        ("lines", "words"),
+        [
+            (["find is reviewed"], "guarantees.txt:1: [AF128] guarantee 'find is reviewed'"),
+            (["# only words"], "guarantees.txt has no sentence."),
+        ],
+    )
+    def test_a_file_that_says_nothing_is_refused(self, lines: list[str], words: str) -> None:
+        done = check("shop:good", "--guarantees", self.sentences(*lines))
+        assert done.exit_code == 2
+        assert words in done.stderr
+
+    def test_a_missing_file_is_refused(self) -> None:
+        done = check("shop:good", "--guarantees", "missing.txt")
+        assert done.exit_code == 2
+        assert "--guarantees: missing.txt cannot be read" in done.stderr

@@ -12,6 +12,7 @@ from langchain_core.tools import tool
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    ToolGuard,
     create_agent,
     hook_config,
     plan_agent,
@@ -98,6 +99,21 @@ def _moving(moved: Any) -> dict[str, Any]:
     return {"middleware": [Counting()], "moved": moved}
 
 
+class Review(AgentMiddleware):
+    def __init__(self, place: Any) -> None:
+        super().__init__()
+        self.guards = [ToolGuard("add", "check", place=place)]
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Decide."""
+
+
+class Shortcut(AgentMiddleware):
+    @hook_config(can_jump_to=["tools"])
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """May jump to the tools."""
+
+
 MISTAKES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("AF101", "model", "provider:name", {"model": 3}),
     ("AF101", "model", "Pass a chat model", {"model": None}),
@@ -158,6 +174,27 @@ MISTAKES: list[tuple[str, str, str, dict[str, Any]]] = [
         "tool 'add numbers'",
         "Name it 'add_numbers'.",
         {"tools": [tool("add numbers")(add)]},
+    ),
+    ("AF126", "Review", "place=", {"tools": [add], "middleware": [Review("around_tool")]}),
+    (
+        "AF127",
+        "'at most 5 model calls'",
+        "ModelCallLimitMiddleware(run_limit=5)",
+        {"guarantees": ["at most 5 model calls"]},
+    ),
+    ("AF128", "guarantee 'no refunds'", "tool NAME passes", {"guarantees": ["no refunds"]}),
+    (
+        "AF128",
+        "tool ad",
+        "Did you mean 'add'?",
+        {"tools": [add], "guarantees": ["tool ad passes A"]},
+    ),
+    ("AF101", "guarantees", "Pass guarantees=[", {"guarantees": "at most 5 model calls"}),
+    (
+        "AF129",
+        "Review",
+        "Remove 'tools' from can_jump_to of Shortcut.before_model",
+        {"tools": [add], "middleware": [Shortcut(), Review("after_model")]},
     ),
     ("AF116", "interrupt_before: 'tolos'", "model", {"interrupt_before": ["tolos"]}),
     ("AF117", "response_format", "TypedDict", {"response_format": 3}),

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from itertools import combinations, pairwise
 from math import dist
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree
 
 import pytest
@@ -30,9 +30,32 @@ from agent_factory import (
     topology_of,
 )
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.topology.model import END, START, Edge, Phase
-from agent_factory.topology.render.details import details_of
-from agent_factory.topology.render.figure import LABEL_ROW, LETTER, Figure, figure_of
+from agent_factory.topology import LimitUnit, ToolGuard, UsageLimit
+from agent_factory.topology import plan as plan_of
+from agent_factory.topology.declarations import Access, AccessKind
+from agent_factory.topology.model import (
+    END,
+    START,
+    Call,
+    Edge,
+    Hook,
+    Layer,
+    Phase,
+    Shape,
+    Tool,
+    ToolKind,
+)
+from agent_factory.topology.render.details import details_of, overview
+from agent_factory.topology.render.figure import (
+    LABEL_ROW,
+    LETTER,
+    LONGEST_REMARK,
+    MOST_REMARKS,
+    PAD,
+    Figure,
+    figure_of,
+    small,
+)
 from agent_factory.topology.render.html import page
 from agent_factory.topology.render.layout import (
     Layout,
@@ -191,6 +214,169 @@ def test_an_unknown_node_of_a_file_has_its_own_box() -> None:
     box = next(box for box in figure_of(invented).boxes if box.name == "review")
     assert (box.title, box.note) == ("review", "")
     assert len(parts(picture(invented))) == 4 + 3
+
+
+# Guards, limits, accesses and labels
+
+
+def desk(**changes: Any) -> Topology:
+    """A desk whose reviewer asks around each call, and whose judge looks after the model."""
+    shape = Shape(
+        hooks=(Hook("Judge", Phase.AFTER_MODEL), Hook("Calls", Phase.BEFORE_MODEL)),
+        layers=(Layer("Budget", Call.MODEL, "around_model"), Layer("Ask", Call.TOOL, "around")),
+        has_tools=True,
+        tools=(
+            Tool("refund", labels=("outside",)),
+            Tool("read_mail", labels=("untrusted", "private")),
+            Tool("search"),
+            Tool("clerk/pay", ToolKind.INNER),
+        ),
+        guards=(
+            ToolGuard("refund", "ask", owner="Ask"),
+            ToolGuard("refund", "ask", when="euros > 50", owner="Ask"),
+            ToolGuard("read_*", "check", when="it is late", owner="Ask"),
+            ToolGuard("*", "judge", "", ("search",), "", "after_model", "Judge"),
+            ToolGuard("clerk/pay", "deny", owner="clerk/Office"),
+        ),
+        limits=(
+            UsageLimit(5, "model calls", owner="Calls"),
+            UsageLimit(3, "tool calls", tool="refund", owner="Ask"),
+            UsageLimit(2_000_000, "tokens", owner="Budget"),
+        ),
+        accesses=(Access("Ask", AccessKind.READS, ("tool_calls",)),),
+    )
+    return plan_of(replace(shape, **changes))
+
+
+def test_a_guarded_tool_and_a_labelled_one_are_marked() -> None:
+    [box] = [box for box in figure_of(desk()).boxes if box.kind == "tools"]
+    marks = {tool.name: box.mark_of(tool) for tool in box.tools}
+    assert marks == {
+        "refund": "outside, asked, judged",
+        "read_mail": "untrusted, private, checked at times, judged",
+        "search": "",
+        "clerk/pay": "of an agent inside, denied",
+    }
+    drawn = parts(picture(desk()))
+    [tools] = [words(part) for part in drawn.values() if part.get("class") == "node tools"]
+    for name, mark in marks.items():
+        assert f"{name} {mark}".rstrip() in tools
+    flowchart = desk().to_mermaid()
+    assert "<br/>refund (outside, asked, judged)<br/>" in flowchart
+    assert "<br/>search<br/>" in flowchart
+
+
+def test_a_search_for_a_guard_finds_the_tools_that_it_is_about() -> None:
+    root = ElementTree.fromstring(picture(desk()))
+    words_of_tools = [text.get("data-words") for text in root.iter(f"{SVG}text")]
+    assert [*filter(None, words_of_tools)] == [
+        "refund Ask Judge",
+        "read_mail Ask Judge",
+        "search",
+        "clerk/pay clerk/Office",
+    ]
+
+
+def test_a_hook_or_a_layer_that_guards_or_limits_says_so() -> None:
+    boxes = {box.name: box for box in figure_of(desk()).boxes}
+    assert boxes["Judge.after_model"].remarks == ("judges all tools",)
+    assert boxes["Calls.before_model"].remarks == ("at most 5 model calls a run",)
+    [budget] = boxes["model"].frames
+    assert budget.remarks == ("at most 2000000 tokens a run",)
+    [ask] = boxes["tools"].frames
+    assert ask.remarks == (
+        "asks about refund",
+        "checks read_* (at times)",
+        "at most 3 calls of refund a run",
+    )
+    flowchart = desk().to_mermaid()
+    for box in boxes.values():
+        for remark in [*box.remarks, *(line for frame in box.frames for line in frame.remarks)]:
+            assert remark in words(parts(picture(desk()))[box.key])
+            assert remark in flowchart
+
+
+def test_each_limit_stands_at_one_place() -> None:
+    """A middleware with hooks and layers counts at the layer around what it limits."""
+    hooks = [Hook("Budget", phase) for phase in Phase]
+    layers = [Layer("Budget", call, f"around_{call}") for call in Call]
+    limits = [UsageLimit(n, unit, owner="Budget") for n, unit in enumerate(get_args(LimitUnit))]
+    shape = Shape(tuple(hooks), tuple(layers), has_tools=True, limits=tuple(limits))
+    boxes = figure_of(plan_of(shape)).boxes
+    remarks = {
+        box.name: [*box.remarks, *(r for f in box.frames for r in f.remarks)] for box in boxes
+    }
+    assert remarks["tools"] == ["at most 1 tool calls a run"]
+    assert remarks["model"] == [
+        "at most 0 model calls a run",
+        "at most 2 tokens a run",
+        "and 4 more",
+    ]
+    assert sum(map(len, remarks.values())) == 4
+
+
+def test_remarks_are_few_and_short() -> None:
+    names = [f"a_tool_with_a_long_name_{number}" for number in range(20)]
+    guards = [ToolGuard(name, "ask", owner="Judge", place="after_model") for name in names]
+    limits = [UsageLimit(n, "tool calls", owner="Calls") for n in range(9)]
+    figure = figure_of(desk(guards=tuple(guards), limits=tuple(limits)))
+    boxes = {box.title: box for box in figure.boxes}
+    [remark] = boxes["Judge"].remarks
+    assert len(remark) == LONGEST_REMARK
+    assert remark.endswith("…")
+    assert len(boxes["Calls"].remarks) == MOST_REMARKS
+    assert boxes["Calls"].remarks[-1] == f"and {9 - MOST_REMARKS + 1} more"
+
+
+def test_a_box_is_as_wide_as_its_remarks_and_marks_and_as_high() -> None:
+    bare = desk(guards=(), limits=(), tools=(Tool("refund"),))
+    full_desk = desk(tools=(Tool("refund", labels=("untrusted", "private", "outside")),))
+    before, after = ({b.name: b for b in figure_of(plan).boxes} for plan in (bare, full_desk))
+    assert after["Calls.before_model"].size[1] == before["Calls.before_model"].size[1] + LABEL_ROW
+    assert after["model"].size[1] == before["model"].size[1] + LABEL_ROW
+    assert after["tools"].size[1] == before["tools"].size[1] + 3 * LABEL_ROW
+    for box in after.values():
+        for line in box.remarks:
+            assert box.size[0] >= small(line) + 2 * PAD
+        for frame in box.frames:
+            assert all(box.size[0] >= small(line) + 2 * PAD for line in frame.remarks)
+        for tool in box.tools:
+            width = len(tool.name) * LETTER + small(box.mark_of(tool))
+            assert box.core[0] >= width + 2 * PAD
+
+
+def test_details_list_guards_limits_accesses_and_labels() -> None:
+    plan = desk()
+    figure = figure_of(plan)
+    details = {part.title: part for part in details_of(plan, figure).values()}
+    lists = {
+        title: {x.heading: [item.text for item in x.items] for x in part.lists}
+        for title, part in details.items()
+    }
+    assert lists["Calls.before_model"]["limits"] == ["at most 5 model calls a run"]
+    assert lists["Judge.after_model"]["guards"] == [
+        "a model decides about * without search, in after_model"
+    ]
+    assert lists["tools"]["guards"][1] == "a person decides about refund when euros > 50"
+    assert lists["tools"]["limits"] == ["at most 3 calls of refund a run"]
+    assert lists["tools"]["accesses"] == ["Ask reads tool_calls"]
+    [refund, mail, search, pay] = lists["tools"]["tools"]
+    assert "outside: it has an effect outside" in refund
+    assert "a person decides about refund (Ask)" in refund
+    assert "at most 3 calls of refund a run (Ask)" in refund
+    assert "untrusted: its results hold text of others; private:" in mail
+    assert search == "search"
+    assert "no call runs of clerk/pay (clerk/Office)" in pay
+    whole = {x.heading: len(x.items) for x in overview(plan, figure).lists}
+    assert (whole["guards"], whole["limits"], whole["accesses"]) == (5, 3, 1)
+
+
+def test_an_explanation_lists_guards_limits_and_accesses() -> None:
+    text = desk().explain()
+    assert "before they run:\n  Ask: a person decides about refund\n" in text
+    assert "the most that may be used:\n  Calls: at most 5 model calls a run\n" in text
+    assert text.endswith("parts of the conversation:\n  Ask reads tool_calls")
+    assert "guards" not in plan_agent().explain()
 
 
 # Themes

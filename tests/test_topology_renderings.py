@@ -20,7 +20,9 @@ class Judge(AgentMiddleware):
 def test_mermaid_shows_nodes_edges_reasons_layers_and_tools() -> None:
     lines = [line.strip() for line in full_plan().to_mermaid().splitlines()]
     assert lines[0] == "flowchart TD"
-    assert 'n3["model<br/>in Guard.around_model #gt; other.around_model"]' in lines
+    layers = "in Guard.around_model #gt; other.around_model"
+    provided = "web_search (run by the provider)<br/>Answer (structured answer)"
+    assert f'n3["model<br/>{layers}<br/>{provided}"]' in lines
     assert 'n4["tools<br/>in Guard.wrap_tool_call #gt; other.wrap_tool_call<br/>find"]' in lines
     assert 'n1 -->|"jump: Guard"| n5' in lines
     assert 'n3 -->|"pending calls"| n4' in lines

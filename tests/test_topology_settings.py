@@ -36,10 +36,9 @@ class Configured(AgentMiddleware):
         """Look."""
 
 
-def limited(calls: int, **options: Any) -> Any:
-    return plan_agent(
-        tools=[find], middleware=[ToolCallLimitMiddleware(run_limit=calls)], **options
-    )
+def limited(behavior: Any = "continue", **options: Any) -> Any:
+    stack = [ToolCallLimitMiddleware(run_limit=3, exit_behavior=behavior)]
+    return plan_agent(tools=[find], middleware=stack, **options)
 
 
 def shown(value: Any) -> str:
@@ -48,29 +47,30 @@ def shown(value: Any) -> str:
 
 
 def test_a_plan_holds_settings_on_request_only() -> None:
-    assert limited(3) == limited(5)
-    assert limited(3).settings == ()
-    assert limited(3, settings=True) != limited(5, settings=True)
-    assert "setting: ToolCallLimitMiddleware.run_limit = 3" in limited(3, settings=True).render()
+    assert limited() == limited("end")
+    assert limited().settings == ()
+    assert limited(settings=True) != limited("end", settings=True)
+    assert "setting: ToolCallLimitMiddleware.run_limit = 3" in limited(settings=True).render()
 
 
 def test_a_built_agent_and_its_plan_have_the_same_settings() -> None:
     stack = [ToolCallLimitMiddleware(run_limit=3)]
     agent = create_agent(ScriptedChatModel([]), [find], middleware=stack)
-    assert topology_of(agent, settings=True) == limited(3, settings=True)
+    assert topology_of(agent, settings=True) == limited(settings=True)
     assert topology_of(agent).settings == ()
 
 
 def test_settings_survive_in_files() -> None:
-    plan = limited(3, settings=True)
+    plan = limited(settings=True)
     assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
 
 
 def test_a_changed_setting_is_one_change_if_both_plans_hold_settings() -> None:
-    old, new = limited(3, settings=True), limited(5, settings=True)
-    assert str(old.diff(new)) == "changed setting ToolCallLimitMiddleware.run_limit: 3 -> 5"
-    assert not limited(3).diff(new)
-    assert not old.diff(limited(5))
+    old, new = limited(settings=True), limited("end", settings=True)
+    name = "ToolCallLimitMiddleware.exit_behavior"
+    assert str(old.diff(new)) == f"changed setting {name}: 'continue' -> 'end'"
+    assert not limited().diff(new)
+    assert not old.diff(limited("end"))
 
 
 def test_settings_of_an_added_middleware_are_not_separate_changes() -> None:

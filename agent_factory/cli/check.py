@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated
 
 import typer
@@ -28,6 +28,7 @@ from agent_factory.cli.error_reports import (
 from agent_factory.cli.loading import BuildFailed, load
 from agent_factory.cli.targets import targets_of
 from agent_factory.errors import SpecError
+from agent_factory.guarantees import Guarantee, GuaranteeSyntaxError, parse
 from agent_factory.topology.model import printable
 
 _NOTE = re.compile(r"Also found: \[(AF\d+)\] (.+?): (.+)", re.DOTALL)
@@ -67,8 +68,13 @@ class Failure:
     error: BaseException | None
 
 
-def diagnose(text: str) -> Iterator[Finding | Failure]:
-    """Every finding of a target; of a LangGraph configuration, those of all its graphs."""
+def diagnose(text: str, guarantees: Sequence[Guarantee] = ()) -> Iterator[Finding | Failure]:
+    """Every finding of a target; of a LangGraph configuration, those of all its graphs.
+
+    Guarantees are checked as well, also for a saved plan, which has no other findings.
+    """
+    from agent_factory.factory.arguments import broken_guarantees
+
     try:
         targets = targets_of(text)
     except CommandError as error:
@@ -77,10 +83,14 @@ def diagnose(text: str) -> Iterator[Finding | Failure]:
     for target in targets:
         try:
             result = load(target)
-            if result.findings is None:
-                message = f"{target} is a saved plan, which has no findings. Check its agent."
+            if result.findings is None and not guarantees:
+                message = (
+                    f"{target} is a saved plan, which has no findings. Check its agent, or pass "
+                    "--guarantees."
+                )
                 raise CommandError(message)
-            errors = [(error, error.severity) for error in result.findings]
+            broken = broken_guarantees(result.plan, guarantees)
+            errors = [(error, error.severity) for error in (*(result.findings or ()), *broken)]
             place = result.place
         except BuildFailed as failed:
             errors = [(error, "error") for error in failed.spec_error.errors]
@@ -105,7 +115,29 @@ agent-factory check shop.desk:agent
 
 agent-factory check langgraph.json --strict --ignore AF211
 
+agent-factory check app.py:build --guarantees guarantees.txt
+
 agent-factory check app.py:build --json"""
+
+
+def read_guarantees(files: Sequence[str]) -> list[Guarantee]:
+    """The sentences of files, one a line; lines that begin with `#` are comments."""
+    sentences = []
+    for name in files:
+        try:
+            lines = Path(name).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeError) as error:
+            raise CommandError(f"--guarantees: {name} cannot be read: {error}.", error) from None
+        for number, line in enumerate(lines, 1):
+            if (text := line.strip()) and not text.startswith("#"):
+                try:
+                    sentences.append(parse(text))
+                except GuaranteeSyntaxError as error:
+                    raise CommandError(f"{name}:{number}: {error}", error) from None
+    if files and not sentences:
+        raise CommandError(f"--guarantees: {', '.join(files)} has no sentence.")
+    return sentences
+
 
 EXIT_FOUND = 1
 """The exit code if there are errors."""
@@ -124,6 +156,10 @@ def check(
         list[str] | None,
         typer.Option(metavar="CODE", help="Suppress a warning, such as AF204; repeatable."),
     ] = None,
+    guarantees: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Sentences that must hold, one a line; repeatable."),
+    ] = None,
     json: AsJson = False,
     github: Annotated[
         bool, typer.Option("--github", help="Annotate lines; the default in GitHub Actions.")
@@ -140,7 +176,8 @@ def check(
     if wrong := list(unknown_codes(ignored_codes)):
         reasons = " ".join(f"{error.reason} {error.hint}".strip() for error in wrong)
         raise CommandError(f"--ignore: {reasons}")
-    entries = [entry for target in targets for entry in diagnose(target)]
+    sentences = read_guarantees(guarantees or ())
+    entries = [entry for target in targets for entry in diagnose(target, sentences)]
     failures = [entry for entry in entries if isinstance(entry, Failure)]
     findings = [
         entry

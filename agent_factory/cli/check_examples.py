@@ -18,6 +18,8 @@ from agent_factory import (
     AgentState,
     Ordering,
     SpecError,
+    ToolGuard,
+    UsageLimit,
     hook_config,
     plan_agent,
     stack,
@@ -280,6 +282,42 @@ check(tools=[search])""",
         "Give the tool a name of letters, digits, `_` and `-`, of at most 64 characters. Ignore "
         "this for a provider that accepts the name.",
     ),
+    "AF126": Example(
+        """class Review(Look):
+    guards = [ToolGuard("find", "ask")]
+
+
+check(tools=[find], middleware=[Review()])""",
+        "Define the hook or the layer that decides, or name the one that does in "
+        "`ToolGuard(..., place=...)`.",
+    ),
+    "AF127": Example(
+        """check(tools=[find], guarantees=["tool find passes a person"])""",
+        "The message says on which path, and what to write. docs/guarantees.md explains the "
+        "sentences.",
+    ),
+    "AF128": Example(
+        """check(tools=[find], guarantees=["find is reviewed"])""",
+        "Write one of the sentences of docs/guarantees.md, with the names of tools, nodes and "
+        "middleware of this agent.",
+    ),
+    "AF129": Example(
+        """class Review(AgentMiddleware):
+    guards = [ToolGuard("find", "check", place="after_model")]
+
+    def after_model(self, state, runtime):
+        return None
+
+
+class Shortcut(AgentMiddleware):
+    @hook_config(can_jump_to=["tools"])
+    def before_model(self, state, runtime):
+        return None
+
+
+check(tools=[find], middleware=[Shortcut(), Review()])""",
+        "Decide in a layer, `around_tool`, which no jump bypasses; or remove the jump.",
+    ),
     "AF201": Example(
         """class Back(AgentMiddleware):
     @hook_config(can_jump_to=["model"])
@@ -449,6 +487,36 @@ check(middleware=[Counter(), Keeper()])""",
     "AF216": Example(
         'check(name="Order desk")',
         "Give the agent a name of letters, digits, `_` and `-`, of at most 64 characters.",
+    ),
+    "AF217": Example(
+        """class Limit(Look):
+    limits = [UsageLimit(5, "model calls")]
+
+
+class Shortcut(AgentMiddleware):
+    @hook_config(can_jump_to=["tools"])
+    def before_model(self, state, runtime):
+        return None
+
+
+check(tools=[find], middleware=[Limit(), Shortcut()])""",
+        "Remove the jump, or make sure that it is taken only once, and ignore this.",
+    ),
+    "AF218": Example(
+        """class Report(AgentMiddleware):
+    def after_agent(self, state, runtime):
+        return None
+
+
+class Early(AgentMiddleware):
+    @hook_config(can_jump_to=["end"])
+    def after_agent(self, state, runtime):
+        return None
+
+
+check(middleware=[Report(), Early()])""",
+        'Remove `"end"` from `can_jump_to`: the run ends anyway. Or put the middleware first in '
+        "the list, so that its hook runs last.",
     ),
     "AF219": Example(
         '''@tool_labels("untrusted", "private")

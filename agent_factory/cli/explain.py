@@ -8,11 +8,15 @@ from difflib import get_close_matches
 from importlib import import_module
 from inspect import getdoc
 from itertools import islice
+from math import ceil
+from pathlib import Path
+from statistics import median
 from textwrap import indent
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
+from rich.table import Table
 
 from agent_factory.cli import check_examples, console
 from agent_factory.cli.console import AsJson, Text
@@ -31,6 +35,8 @@ agent-factory explain shop.desk:agent
 
 agent-factory explain shop.desk:agent model tools
 
+agent-factory explain shop.desk:agent --bounds --recordings tests/recordings
+
 agent-factory explain AF204"""
 
 CORNERS = {
@@ -48,6 +54,15 @@ def explain(
         str | None, typer.Argument(metavar="[FROM]", help="The node to start from.")
     ] = None,
     to: Annotated[str | None, typer.Argument(metavar="[TO]", help="The node to reach.")] = None,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Show the most that a run can use by its limits.")
+    ] = False,
+    recordings: Annotated[
+        Path | None,
+        typer.Option(
+            "--recordings", metavar="FOLDER", help="With --bounds: what recorded runs have used."
+        ),
+    ] = None,
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
@@ -56,9 +71,16 @@ def explain(
     `start` and `end` stand for __start__ and __end__. A code such as AF204 or AF301 instead of
     TARGET explains that error or warning.
     """
-    if re.fullmatch(r"AF\d+", target):
+    renderables: list[RenderableType]
+    if recordings is not None and not bounds:
+        raise CommandError("--recordings needs --bounds. Add --bounds.")
+    if bounds and (source is not None or re.fullmatch(r"AF\d+", target)):
+        raise CommandError("--bounds is about a whole agent: name the agent alone.")
+    if bounds:
+        data, text, renderables = _bounds(target, recordings)
+    elif re.fullmatch(r"AF\d+", target):
         data, text = _code(target)
-        renderables: list[RenderableType] = []  # code must not wrap
+        renderables = []  # code must not wrap
     elif source is not None and to is None:
         raise CommandError("FROM needs TO: add the node to reach.")
     else:
@@ -74,6 +96,67 @@ def explain(
         console.show(Group(*renderables))
     else:
         console.write(text)
+
+
+def _bounds(
+    target: str, folder: Path | None
+) -> tuple[dict[str, object], str, list[RenderableType]]:
+    """The most that a run can use: as data, as text, and as a table."""
+    rows = load(target).plan.bounds().rows
+    runs = _recorded_runs(folder) if folder is not None else []
+    table = Table("what", "the most", "by", *(["median", "95 %"] if runs else []))
+    lines: list[str] = []
+    items: list[object] = []
+    for row in rows:
+        # What runs have used of agents inside is not in a recording.
+        uncalled = {row.what: 0.0} if row.what.startswith("calls of ") else {}
+        amounts = [uncalled | run for run in runs if not row.agent]
+        numbers = sorted(run[row.what] for run in amounts if row.what in run)
+        figures = (
+            {"median": median(numbers), "p95": numbers[ceil(0.95 * len(numbers)) - 1]}
+            if numbers
+            else {}
+        )
+        cells = [f"{figure:g}" for figure in figures.values()]
+        reasons = [Text(f"{by}.") for by in row.by] + [Text(note, "dim") for note in row.notes]
+        style = "" if row.most is not None else "yellow"
+        table.add_row(Text(row.name), Text(row.number, style), Group(*reasons), *cells)
+        recorded = f" Recorded: median {cells[0]}, 95 % up to {cells[1]}." if cells else ""
+        end = "." if recorded and not row.notes else ""
+        lines.append(f"{row}{end}{recorded}")
+        items.append({**asdict(row), **({"recorded": figures or None} if runs else {})})
+    data: dict[str, object] = {"target": target, "bounds": items}
+    renderables: list[RenderableType] = [table]
+    if runs:
+        data["recorded_runs"] = len(runs)
+        words = f"{console.counted(len(runs), 'recorded run')} in {folder}."
+        lines.append(words)
+        renderables.append(Text(words, "dim"))
+    return data, "\n".join(lines), renderables
+
+
+def _recorded_runs(folder: Path) -> list[dict[str, float]]:
+    """What recorded runs have used, by the names of bounds."""
+    from agent_factory.errors import ArgumentError
+    from agent_factory.middleware.budget.prices import ModelName, Prices
+    from agent_factory.testing.recorded_usage import usage_of_runs
+    from agent_factory.testing.recordings import CassetteError
+    from agent_factory.testing.replays import recordings_in
+
+    prices = Prices(None, needed=False)
+    try:
+        return [
+            run
+            for path in recordings_in(folder)
+            for run in usage_of_runs(
+                path,
+                lambda name, usage: (
+                    prices.cost_of_response({}, ModelName(name, None), usage) or None
+                ),
+            )
+        ]
+    except (ArgumentError, CassetteError) as error:
+        raise CommandError(str(error), error) from None
 
 
 def _code(code: str) -> tuple[dict[str, object], str]:

@@ -151,13 +151,15 @@ class Loaded:
     """A loaded target: its plan, the warnings of its build, and the line that defines its name.
 
     The plan of an agent holds its settings. A plan from a file has no findings: they are None.
-    `agent` is the agent itself, unless the target is a plan or a list of middleware.
+    `agent` is the agent itself, unless the target is a plan or a list of middleware. `stack` is
+    its middleware, unless the target is a plan.
     """
 
     plan: Topology
     findings: tuple[SpecError, ...] | None = None
     place: SourceLocation | None = None
     agent: Any = None
+    stack: Sequence[Any] | None = None
 
 
 class BuildFailed(CommandError):
@@ -336,7 +338,8 @@ def _loaded(name: str, value: object) -> Loaded:
             plan = plan_agent(middleware=list(value), ignore=["AF124", "AF210"], settings=True)
         messages = [w.message for w in records if isinstance(w.message, AgentFactoryWarning)]
         findings = [finding for message in messages for finding in message.warnings]
-        return Loaded(plan, tuple(error for error in findings if isinstance(error, SpecError)))
+        problems = tuple(error for error in findings if isinstance(error, SpecError))
+        return Loaded(plan, problems, stack=tuple(value))
     if result := _as_agent(value):
         return result
     from langgraph.graph import StateGraph
@@ -360,13 +363,14 @@ def _loaded(name: str, value: object) -> Loaded:
 
 def _as_agent(value: Any) -> Loaded | None:
     """The plan of an agent, or the plan itself; None for anything else."""
-    from agent_factory.factory.agent import topology_of, warnings_of
+    from agent_factory.factory.agent import middleware_of, topology_of, warnings_of
 
     if isinstance(value, Topology):
         return Loaded(value)
     if inspect.isclass(value) or not hasattr(value, "builder"):
         return None
     try:
-        return Loaded(topology_of(value, settings=True), warnings_of(value), agent=value)
+        plan, stack = topology_of(value, settings=True), middleware_of(value)
+        return Loaded(plan, warnings_of(value), agent=value, stack=stack)
     except ArgumentError:
         return None

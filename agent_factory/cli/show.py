@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import typer
 from rich.text import Text as RichText
@@ -14,7 +14,7 @@ from rich.tree import Tree
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
-from agent_factory.cli.loading import load
+from agent_factory.cli.loading import Loaded, load
 from agent_factory.topology.model import AGENT, END, MODEL, START, TOOLS, Call, Phase
 from agent_factory.topology.topology import Topology
 from agent_factory.topology.transitions import Transition
@@ -101,7 +101,7 @@ agent-factory show app.py:agent --output plan.svg
 agent-factory show langgraph.json --json > plan.json"""
 
 
-Format = Literal["text", "mermaid", "markdown", "json", "topology", "svg", "png", "html"]
+Format = Literal["text", "mermaid", "markdown", "json", "topology", "svg", "png", "html", "toml"]
 
 _WRITERS: dict[Format, Callable[[Topology], str | bytes]] = {
     "text": Topology.render,
@@ -123,7 +123,23 @@ _SUFFIXES: dict[str, Format] = {
     ".svg": "svg",
     ".png": "png",
     ".html": "html",
+    ".toml": "toml",
 }
+
+
+def _stack(target: Loaded) -> str:
+    """The stack of a target, with its settings, as TOML."""
+    from agent_factory.factory.agent import tools_of
+    from agent_factory.stack_file import dump_stack
+
+    if target.stack is None:
+        raise CommandError(
+            "A plan does not hold the middleware. Name the agent to write its stack as TOML."
+        )
+    tools = tools_of(target.agent) if target.agent is not None else {}
+    # Without the tools that middleware bring.
+    own = [tools[tool.name] for tool in target.plan.tools if not tool.owner and tool.name in tools]
+    return dump_stack(target.stack, own, title=f"The stack of {target.plan.name or 'an agent'}")
 
 
 def show(
@@ -134,7 +150,7 @@ def show(
             "--format",
             "-f",
             metavar="FORMAT",
-            help=f"{', '.join(_WRITERS)}. Default: by the suffix of FILE, else text.",
+            help=f"{', '.join(get_args(Format))}. Default: by the suffix of FILE, else text.",
         ),
     ] = None,
     output: Annotated[
@@ -172,7 +188,7 @@ def show(
             codes = ", ".join(dict.fromkeys(finding.code for finding in result.findings))
             console.note(f"Possible problems: {codes}. See: agent-factory check {target}")
         return
-    document = _WRITERS[form or "text"](plan)
+    document = _stack(result) if form == "toml" else _WRITERS[form or "text"](plan)
     if output is not None:
         # A text file ends with one line break, whatever the format.
         content = document if isinstance(document, bytes) else (document.rstrip() + "\n").encode()

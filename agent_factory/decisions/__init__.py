@@ -1,11 +1,12 @@
 """The decision log: what an agent decided in a run, and why."""
 
 from agent_factory.decisions.log import Decision, DecisionLog, Jump, Outcome, set_reason
-from agent_factory.decisions.sinks import DecisionFile, DecisionSpanEvents
+from agent_factory.decisions.sinks import DecisionFile, DecisionList, DecisionSpanEvents
 
 __all__ = [
     "Decision",
     "DecisionFile",
+    "DecisionList",
     "DecisionLog",
     "DecisionSpanEvents",
     "Jump",

@@ -1,4 +1,4 @@
-"""Sinks for decisions: a file of JSON lines, and events of OpenTelemetry spans."""
+"""Sinks for decisions: a list, a file of JSON lines, and events of OpenTelemetry spans."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from weakref import finalize
 
 from agent_factory.decisions.log import Decision
 from agent_factory.errors import ArgumentError, require
+from agent_factory.topology.model import printable
 
 
 class DecisionFile:
@@ -63,6 +64,46 @@ class DecisionFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class DecisionList(list[Decision]):
+    """Sink that is a list of the decisions; a notebook displays it as a table.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> decisions = DecisionList()
+    >>> agent = create_agent(ScriptedChatModel(["Hi."]), [print], decisions=decisions)
+    >>> _ = agent.invoke({"messages": [("user", "Hello")]})
+    >>> print(decisions)
+    model routed: __end__ [no calls left]
+    """
+
+    def __call__(self, decision: Decision) -> None:
+        """Append a decision."""
+        self.append(decision)
+
+    def __str__(self) -> str:
+        return "\n".join(printable(str(decision)) for decision in self)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """The forms that a notebook displays: a table, and the text."""
+        # Imported here: most programs never display a table.
+        from agent_factory.topology.render.notebook import table
+
+        columns = ["step", "who", "tool", "outcome", "detail", "reason", "ms"]
+        rows = [
+            [
+                str(decision.step),
+                f"{decision.middleware}.{decision.hook}".removeprefix("."),
+                decision.tool,
+                str(decision.outcome),
+                decision.detail or ", ".join(decision.changed),
+                decision.reason,
+                f"{decision.seconds * 1000:.1f}",
+            ]
+            for decision in self
+        ]
+        return {"text/plain": str(self), "text/html": table(columns, rows)}
 
 
 _CONVENTIONAL = {

@@ -115,9 +115,7 @@ def make_spec(
     has_format = response_format is not None
     format_ = _attempt(from_langchain_format, response_format, mistakes) if has_format else None
     outputs = output_tools(format_)
-    named_tools: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
-    named_tools += [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
-    toolbox, clashes = sort_tools(named_tools, outputs)
+    toolbox, clashes = sort_tools(_owned_tools(tools, members), outputs)
     hooks = tuple(bound for known in read for bound in hooks_of(*known))
     layers = tuple(bound for known in read for bound in layers_of(*known))
     around = {call: tuple(b for b in layers if b.definition.call is call) for call in Call}
@@ -134,12 +132,9 @@ def make_spec(
         **declarations_of(members, toolbox.client),
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
-    mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
-    mistakes += guards_without_place(shape.guards, shape.hooks, shape.layers)
     topology = plan(shape)
-    mistakes += [*jumps_to_nowhere(hooks, shape.has_tools), *unknown_nodes(nodes, topology)]
-    mistakes += refused_names(topology.tools, name)
-    mistakes += broken_guarantees(topology, guarantees)
+    mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
+    mistakes += plan_mistakes(shape, topology, nodes, name, guarantees)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
@@ -166,6 +161,14 @@ def make_spec(
         run_layers=around[Call.AGENT],
         strict=strict,
     )
+
+
+def _owned_tools(
+    tools: Sequence[object] | None, members: Sequence[Middleware]
+) -> list[tuple[str | None, Any]]:
+    """Return all tools, each with the middleware that brings it."""
+    owned: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
+    return owned + [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
 
 
 def _merged_schemas(
@@ -489,12 +492,23 @@ def no_common_path(
         )
 
 
-def jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[SpecError]:
+def plan_mistakes(
+    shape: Shape, topology: Topology, nodes: Mapping[str, Any], name: str | None, guarantees: object
+) -> Iterator[SpecError]:
+    """Find what cannot be built, or does not hold, in a plan."""
+    yield from jumps_to_nowhere(shape)
+    yield from unknown_nodes(nodes, topology)
+    yield from guards_without_place(shape)
+    yield from refused_names(topology.tools, name)
+    yield from broken_guarantees(topology, guarantees)
+
+
+def jumps_to_nowhere(shape: Shape) -> Iterator[SpecError]:
     """Find declared jumps to tools in an agent without tools."""
-    for bound in hooks:
-        if "tools" in bound.definition.can_jump_to and not has_tools:
+    for hook in shape.hooks:
+        if "tools" in hook.can_jump_to and not shape.has_tools:
             yield SpecError(
-                bound.definition.node,
+                hook.node,
                 "declares a jump to tools, but this agent has none.",
                 "Give the agent a tool, or remove 'tools' from can_jump_to.",
                 code="AF111",
@@ -544,12 +558,9 @@ def broken_guarantees(topology: Topology, guarantees: Any) -> Iterator[SpecError
         return
     for text in guarantees:
         try:
-            broken = counterexamples(topology, [text])
+            yield from map(GuaranteeError, counterexamples(topology, [text]))
         except SpecError as error:
             yield error
-        else:
-            if broken:
-                yield GuaranteeError(broken)
 
 
 def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,9 @@ from langchain_core.tools import BaseTool
 
 from agent_factory.errors import SpecError
 from agent_factory.hooks.base import AgentMiddleware, Middleware
+from agent_factory.hooks.ordering import Ordering
 from agent_factory.topology.declarations import Access, AccessKind, ToolGuard, UsageLimit
-from agent_factory.topology.model import Call, Hook, Layer, Tool, ToolKind, TopologyData
+from agent_factory.topology.model import Call, Shape, Tool, ToolKind, TopologyData
 
 
 def declarations_of(members: Sequence[Middleware], tools: Mapping[str, BaseTool]) -> dict[str, Any]:
@@ -70,19 +71,18 @@ def _owned(members: Sequence[Middleware], name: str, kind: type[object]) -> Iter
 
 def _accesses(members: Sequence[Middleware]) -> Iterator[Access]:
     for member in members:
-        if member.ordering is not AgentMiddleware.ordering:
+        # A value of another type has been reported.
+        if isinstance(member.ordering, Ordering) and member.ordering != AgentMiddleware.ordering:
             for kind in AccessKind:
                 if aspects := getattr(member.ordering, kind):
                     yield Access(member.name, kind, tuple(sorted(aspects)))
 
 
-def guards_without_place(
-    guards: Iterable[ToolGuard], hooks: Iterable[Hook], layers: Iterable[Layer]
-) -> Iterator[SpecError]:
+def guards_without_place(shape: Shape) -> Iterator[SpecError]:
     """Find guards that name a hook or a layer which their middleware does not have."""
-    places = {(hook.owner, str(hook.phase)) for hook in hooks}
-    places |= {(layer.owner, "around_tool") for layer in layers if layer.call is Call.TOOL}
-    for guard in guards:
+    places = {(hook.owner, str(hook.phase)) for hook in shape.hooks}
+    places |= {(layer.owner, "around_tool") for layer in shape.layers if layer.call is Call.TOOL}
+    for guard in shape.guards:
         if (guard.owner, guard.place) not in places and "/" not in guard.owner:
             yield SpecError(
                 guard.owner,

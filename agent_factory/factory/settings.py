@@ -28,8 +28,13 @@ def settings_of(members: Iterable[Middleware]) -> tuple[Setting, ...]:
     return tuple(setting for member in members for setting in _settings(member))
 
 
-def _settings(member: Middleware) -> Iterator[Setting]:
-    source = member.inner if isinstance(member, LangChainAdapter) else member
+def is_secret(name: str) -> bool:
+    """Return True for the name of a setting whose value is not shown."""
+    return _SECRET.search(name) is not None
+
+
+def setting_names(source: object) -> Iterator[tuple[str, str]]:
+    """Yield the settings of a middleware, and the attributes that hold them."""
     for name in inspect.signature(type(source).__init__).parameters:
         # The attribute `tools` holds the tools that a middleware adds. Built-ins that are for some
         # tools of the agent keep their names, in `tool_names` or `searchable_tool_names`.
@@ -41,7 +46,13 @@ def _settings(member: Middleware) -> Iterator[Setting]:
             continue
         is_own_method = getattr(value, "__self__", None) is source
         if name not in ("self", "name") and not name.startswith("_") and not is_own_method:
-            yield Setting(member.name, name, _shown(value, name))
+            yield name, attribute
+
+
+def _settings(member: Middleware) -> Iterator[Setting]:
+    source = member.inner if isinstance(member, LangChainAdapter) else member
+    for name, attribute in setting_names(source):
+        yield Setting(member.name, name, _shown(getattr(source, attribute), name))
 
 
 def _shown(value: object, name: str = "", depth: int = 0) -> str:
@@ -53,7 +64,7 @@ def _shown(value: object, name: str = "", depth: int = 0) -> str:
     # Before the names: a number such as `max_tokens` is not a secret.
     if isinstance(value, bool | int | float | None):
         return repr(value)
-    if depth > _DEEPEST or (name and _SECRET.search(name)):
+    if depth > _DEEPEST or (name and is_secret(name)):
         return type(value).__name__
     match value:
         case Enum():

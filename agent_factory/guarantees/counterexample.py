@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agent_factory.errors import SpecError
@@ -45,18 +45,42 @@ class Counterexample:
         )
         return tuple(dict.fromkeys(name for names in jumps for name in names))
 
+    @property
+    def way(self) -> list[str]:
+        """The path and the jumps that open it, a line each; empty without a path."""
+        if not self.path:
+            return []
+        jumps = [
+            meaning(reason)
+            for step in self.path
+            for reason in step.reasons
+            if reason.why is TransitionReason.JUMP and not _is_default(step)
+        ]
+        lines = [f"Path: {path_line(self.path)}"]
+        return [*lines, " ".join(dict.fromkeys(jumps))] if jumps else lines
+
+    def to_svg(self) -> str:
+        """The plan as a picture, with the path in another color.
+
+        Raises:
+            ImportError: The extra `draw`, which includes Graphviz, is not installed.
+        """
+        # Imported here: most programs never draw a plan.
+        from agent_factory.topology.render.svg import to_svg
+
+        return to_svg(self.plan, self.path)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """The forms that a notebook displays: the words, with the picture if it can be drawn."""
+        from agent_factory.topology.render.notebook import paragraphs
+
+        html = paragraphs(str(self).splitlines())
+        with suppress(ImportError):  # without the extra `draw`, the words are what is displayed
+            html += self.to_svg() if self.path else ""
+        return {"text/plain": str(self), "text/html": html}
+
     def __str__(self) -> str:
-        lines = [f"{self.guarantee}: no. {self.reason}"]
-        if self.path:
-            lines.append(f"Path: {path_line(self.path)}")
-            jumps = [
-                meaning(reason)
-                for step in self.path
-                for reason in step.reasons
-                if reason.why is TransitionReason.JUMP and not _is_default(step)
-            ]
-            lines += [" ".join(dict.fromkeys(jumps))] if jumps else []
-        lines.append(self.hint)
+        lines = [f"{self.guarantee}: no. {self.reason}", *self.way, self.hint]
         return "\n".join(map(printable, lines))
 
 
@@ -66,15 +90,16 @@ def _is_default(step: Transition) -> bool:
 
 
 class GuaranteeError(SpecError):
-    """Guarantees do not hold for a plan.
+    """A guarantee does not hold for an agent.
 
     Attributes:
-        counterexamples: One for each.
+        counterexample: Why, and on which path.
     """
 
     code = "AF127"
 
-    def __init__(self, counterexamples: Sequence[Counterexample]) -> None:
-        self.counterexamples = tuple(counterexamples)
-        text = "\n".join(map(str, self.counterexamples))
-        super().__init__("guarantees", f"do not hold on every path.\n{text}")
+    def __init__(self, counterexample: Counterexample) -> None:
+        self.counterexample = counterexample
+        way = ". ".join([counterexample.reason.removesuffix("."), *counterexample.way])
+        subject, reason = repr(counterexample.guarantee), f"does not hold. {way}"
+        super().__init__(subject, reason, counterexample.hint)

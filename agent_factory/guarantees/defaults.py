@@ -49,11 +49,10 @@ def _bypassed_guards(plan: TopologyData) -> Iterator[SpecError]:
                 f"tool {tool} passes {guard.owner}", (ToolPasses(tool, (guard.owner,)),)
             )
             for counterexample in counterexamples(plan, [guarantee]):
-                lines = str(counterexample).splitlines()
                 yield SpecError(
                     guard.owner,
                     f"decides about calls of {', '.join(tools)} in a hook that a jump bypasses. "
-                    f"{' '.join(lines[1:-1])}",
+                    f"{'. '.join(counterexample.way)}",
                     counterexample.hint,
                     code="AF129",
                 )
@@ -62,10 +61,9 @@ def _bypassed_guards(plan: TopologyData) -> Iterator[SpecError]:
 def _loops_without_limit(plan: TopologyData) -> Iterator[SpecError]:
     for counterexample in counterexamples(plan, [_LIMITED_LOOPS]):
         opened = ", ".join(counterexample.opened_by)
-        lines = str(counterexample).splitlines()
         yield BuildWarning(
             opened or "the loop",
-            f"may go around a loop that no limit ends. {' '.join(lines[1:-1])}",
+            f"may go around a loop that no limit ends. {'. '.join(counterexample.way)}",
             counterexample.hint,
             code="AF217",
         )

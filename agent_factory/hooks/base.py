@@ -73,6 +73,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         guards: Its decisions about tool calls before they run, as `ToolGuard`s. The plan shows
             them, and a build checks that no call bypasses them.
         limits: What a run, a thread or a ledger may use at most, as `UsageLimit`s.
+        most_attempts: How often its layers call inward for one call at most, such as for retries.
+            The bounds of a plan multiply by it.
         needs_checkpointer: Whether it depends on state that is kept between runs of a thread.
         unused: Names of hooks, layers and flows of this class that do nothing as configured. The
             plan leaves them out, because each node costs a step in every run. A class that
@@ -103,6 +105,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     covered_tools: Collection[str] | None = None
     guards: Sequence[ToolGuard] = ()
     limits: Sequence[UsageLimit] = ()
+    most_attempts: int = 1
     needs_checkpointer: bool = False
     unused: Collection[str] = ()
     keyed_by_name: Collection[str] = ()

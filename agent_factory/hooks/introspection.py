@@ -68,7 +68,7 @@ _ATTRIBUTES: dict[str, tuple[type[object], ...]] = {
     "needs_checkpointer": (bool,),
 }
 _NAMES = ("expected_tools", "unused", "kept_flows")
-_ATTRIBUTE_NAMES = (*_ATTRIBUTES, "message_guard", "state_schema", *_NAMES)
+_ATTRIBUTE_NAMES = (*_ATTRIBUTES, "most_attempts", "message_guard", "state_schema", *_NAMES)
 """Every attribute of a middleware that a build reads, except for its name."""
 
 _PREFIXES = ("before_", "after_", "wrap_", "around_")
@@ -198,6 +198,7 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
     flow has both. A flow of `kept_flows` is a layer outside of such wraps.
     """
     layers: list[Bound[Layer]] = []
+    attempts = middleware.most_attempts
     names = (methods or methods_of(middleware)).names
     for call, wrap in _WRAP.items():
         forms = (_FLOW[call], wrap, f"a{wrap}")
@@ -211,12 +212,13 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
             method, func, afunc = _FLOW[call], FlowLayer(flow, drive), FlowLayer(flow, adrive)
         elif flow:
             if _FLOW[call] in middleware.kept_flows and _FLOW[call] not in middleware.unused:
-                outer = Layer(middleware.name, call, _FLOW[call])
+                outer = Layer(middleware.name, call, _FLOW[call], attempts)
                 layers.append(
                     Bound(outer, middleware, FlowLayer(flow, drive), FlowLayer(flow, adrive))
                 )
             func, afunc = getattr(middleware, wrap), getattr(middleware, f"a{wrap}")
-        layers.append(Bound(Layer(middleware.name, call, method), middleware, func, afunc))
+        layer = Layer(middleware.name, call, method, attempts)
+        layers.append(Bound(layer, middleware, func, afunc))
     if RUN_FLOW in names and not _is_unused(middleware, RUN_FLOW):
         around_run = Layer(middleware.name, Call.AGENT, RUN_FLOW)
         start = inject_run(getattr(middleware, RUN_FLOW))
@@ -384,6 +386,9 @@ def _attribute_errors(middleware: Middleware) -> Iterator[SpecError]:
             # A method would be true wherever the flag is read, whatever it returns.
             hint = f"Decorate `def {name}` with @property." if inspect.ismethod(value) else ""
             yield ArgumentError(f"{owner}.{name}", reason, hint)
+    if type(most := middleware.most_attempts) is not int or most < 1:
+        reason = f"must be a whole number of at least 1, got {describe(most)}."
+        yield ArgumentError(f"{owner}.most_attempts", reason)
     for name, kind in (("guards", ToolGuard), ("limits", UsageLimit)):
         for item in value if isinstance(value := getattr(middleware, name), Sequence) else ():
             if not isinstance(item, kind):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agent_factory.factory.agent import topology_of
 from agent_factory.guarantees import Counterexample, counterexamples
-from agent_factory.testing.snapshots import plan_of
 from agent_factory.topology.topology import Topology
 
 
@@ -42,5 +42,6 @@ def assert_plan(agent: Any | Topology, *guarantees: str) -> None:
     __tracebackhide__ = True
     if not guarantees:
         raise TypeError('assert_plan needs a sentence, such as "at most 5 model calls".')
-    if broken := counterexamples(plan_of(agent), guarantees):
+    plan = agent if isinstance(agent, Topology) else topology_of(agent)
+    if broken := counterexamples(plan, guarantees):
         raise PlanViolation(broken)

@@ -89,6 +89,8 @@ def check_middleware(
       run goes on after the answer.
     - `keeps_histories_valid`: in the messages that it writes, and that it shows a model, each tool
       call has a result.
+    - `does_what_it_declares`: no call of a tool runs that its `guards` ask about or deny, its
+      `limits` of calls hold, and a hook that changes tool calls says so in `Ordering(writes=...)`.
 
     Args:
         make: Makes the middleware: its class, or a function without arguments.
@@ -447,6 +449,65 @@ def leaves_agents_alone(case: LawCase) -> None:
         )
 
 
+_MOST_CALLS = 50
+"""The highest limit that is reached in a check; to reach a higher one would take long."""
+
+
+def does_what_it_declares(case: LawCase) -> None:
+    """Check that guards stop calls, that limits hold, and that changes of calls are declared."""
+    middleware = case.make()
+    for guard in middleware.guards:
+        name = guard.tool if not set(guard.tool) & set("*?[") else "look_up"
+        is_absolute = guard.action in ("ask", "deny") and not (guard.when or guard.after)
+        if is_absolute and guard.covers(name) and _calls_of(case, name, turns=1)[1]:
+            raise LawViolation(f"{middleware.name}: it declares that {guard}, and a call ran.")
+    for limit in middleware.limits:
+        if limit.scope == "run" and limit.most <= _MOST_CALLS:
+            calls = _calls_of(case, limit.tool or "look_up", turns=int(limit.most) + 2)
+            counts = dict(zip(("model calls", "tool calls"), calls, strict=True))
+            if counts.get(limit.unit, 0) > limit.most:
+                text = f"it declares {limit}, and there were {counts[limit.unit]}."
+                raise LawViolation(f"{middleware.name}: {text}")
+
+    def check(hook: Bound[Hook], state: Any) -> None:
+        update = _update_of(case.hook(hook, state)[0])
+        calls = {m.id: m.tool_calls for m in state["messages"] if isinstance(m, AIMessage)}
+        for message in update.get("messages", []):
+            is_changed = isinstance(message, AIMessage) and message.id in calls
+            assert not is_changed or message.tool_calls == calls[message.id], (
+                "it changed tool calls; declare Ordering(writes=('tool_calls',))"
+            )
+
+    if "tool_calls" not in middleware.ordering.writes:
+        hooks = [h for h in hooks_of(middleware) if h.definition.phase is Phase.AFTER_MODEL]
+        case.for_all(hooks, check)
+
+
+def _calls_of(case: LawCase, name: str, turns: int) -> tuple[int, int]:
+    """Calls of the model and of a tool in a run whose model calls the tool in each turn."""
+    ran: list[int] = []
+
+    def tool_of_law(order: str) -> str:
+        """Look up an order."""
+        ran.append(1)
+        return f"{order} {len(ran)} is on its way."
+
+    calls = [[{"name": name, "args": {"order": str(turn)}}] for turn in range(turns)]
+    model = ScriptedChatModel([*calls, *["Done."] * 3])
+    middleware = case.make()
+    parts: list[Any] = [*hooks_of(middleware), *layers_of(middleware)]
+    mode = SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")
+    with warnings.catch_warnings(action="ignore", category=AgentFactoryWarning):
+        tools = [tool(name)(tool_of_law)]
+        agent = create_agent(model, tools, middleware=[middleware], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "law"}}
+    input_state = {"messages": [("user", "Where is order A1?")]}
+    context = case.options.get("context")
+    # A limit may end the run with an error.
+    outcome_of(lambda: mode.invoke(agent, input_state, config, context=context))
+    return len(model.requests), len(ran)
+
+
 def look_up(order: str) -> str:
     """Look up an order."""
     return f"{order} is on its way."
@@ -461,6 +522,7 @@ LAWS: Mapping[str, Callable[[LawCase], None]] = {
         leaves_agents_alone,
         passes_interrupts,
         keeps_histories_valid,
+        does_what_it_declares,
     )
 }
 """Every law by its name, for `pytest.mark.parametrize("law", LAWS)`."""

@@ -1,5 +1,6 @@
 """The plan of an agent: plain values that can be drawn, compared, explained, saved and loaded."""
 
+from agent_factory.topology.bounds import Bound, Bounds, TokenPrice
 from agent_factory.topology.declarations import (
     Access,
     AccessKind,
@@ -44,6 +45,8 @@ __all__ = [
     "Access",
     "AccessKind",
     "AgentStyle",
+    "Bound",
+    "Bounds",
     "Call",
     "Change",
     "ChangeKind",
@@ -60,6 +63,7 @@ __all__ = [
     "Setting",
     "Shape",
     "StoppingPoint",
+    "TokenPrice",
     "Tool",
     "ToolGuard",
     "ToolKind",

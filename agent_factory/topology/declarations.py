@@ -101,6 +101,7 @@ class UsageLimit:
         scope: Of what: a "run", a "thread" or a "ledger".
         tool: For tool calls: the tool whose calls are counted; empty for all tools together.
         owner: The middleware's name; a plan fills it in.
+        raisable: People may raise it while a run waits for them.
 
     Raises:
         ValueError: An argument has another value.
@@ -114,6 +115,7 @@ class UsageLimit:
     scope: LimitScope = "run"
     tool: str = ""
     owner: str = ""
+    raisable: bool = False
 
     def __post_init__(self) -> None:
         # NaN is not equal to itself, and would be no limit.
@@ -132,7 +134,8 @@ class UsageLimit:
         return f"{unit} a {self.scope}"
 
     def __str__(self) -> str:
-        return f"at most {self.most:g} {self.what}"
+        raisable = ", which people may raise" if self.raisable else ""
+        return f"at most {self.most} {self.what}{raisable}"
 
 
 class AccessKind(StrEnum):

@@ -83,6 +83,16 @@ class TopologyDiff:
         """The differences as plain dicts, for JSON."""
         return [{**asdict(change), "kind": str(change.kind)} for change in self.changes]
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """The forms that a notebook displays: a table, and the text."""
+        # Imported here: a picture needs this module, and few programs display one.
+        from agent_factory.topology.render.notebook import paragraphs, table
+
+        rows = [[str(c.kind), c.part, c.name, c.detail] for c in self.changes]
+        columns = ["change", "part", "name", "detail"]
+        html = table(columns, rows) if rows else paragraphs([str(self)])
+        return {"text/plain": str(self), "text/html": html}
+
 
 def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     """Return the changes from `old` to `new`.
@@ -105,6 +115,11 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     for call in Call:
         before, after = ([x.name for x in plan.layers_around(call)] for plan in (old, new))
         changes += _listed("layer", before, after, f"around {call.phrase}, ")
+    attempts = {layer.name: layer.attempts for layer in old.layers}
+    for layer in new.layers:
+        if attempts.get(layer.name, layer.attempts) != layer.attempts:
+            words = f"was up to {attempts[layer.name]} attempts, now {layer.attempts}"
+            changes.append(Change(ChangeKind.CHANGED, "layer", layer.name, words))
     was, now = {t.name: t for t in old.tools}, {t.name: t for t in new.tools}
     changes += (Change(ChangeKind.REMOVED, "tool", name) for name in was if name not in now)
     for name in [name for name in now if name not in was]:

@@ -12,7 +12,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from agent_factory.errors import AgentFactoryError
 from agent_factory.topology.model import END, START, Hook
-from agent_factory.topology.render.json_format import FORMAT, VERSION, PlanRecord
+from agent_factory.topology.render.json_format import (
+    DEFAULTS,
+    FORMAT,
+    OPTIONAL,
+    VERSION,
+    PlanRecord,
+)
 from agent_factory.topology.topology import Topology
 
 _HINT = "Write the file again: with to_json(), or with pytest --snapshot-update for a snapshot."
@@ -85,7 +91,11 @@ def load_topology(text: str, source: str = "the file") -> Topology:
 def json_schema() -> dict[str, Any]:
     """The JSON schema of what `Topology.to_json` writes: docs/topology.schema.json."""
     schema = _adapter().json_schema(mode="serialization")
-    schema["required"].remove("moved")  # plans without former names are written as before
+    # What a file lacks where a plan has none, or the usual value.
+    schema["required"] = [name for name in schema["required"] if name not in OPTIONAL]
+    for name in DEFAULTS:
+        record = schema["$defs"][schema["properties"][name]["items"]["$ref"].rpartition("/")[2]]
+        record["required"] = [field for field in record["required"] if field not in DEFAULTS[name]]
     dialect = "https://json-schema.org/draft/2020-12/schema"
     return {"$schema": dialect, **schema, "title": "The plan of an agent"}
 

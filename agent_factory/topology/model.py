@@ -122,11 +122,13 @@ class Layer:
         owner: The middleware's name.
         call: The kind of call it wraps.
         method: The method that wraps it.
+        attempts: How often it calls inward for one call at most, as its middleware declares.
     """
 
     owner: str
     call: Call
     method: str
+    attempts: int = 1
 
     @property
     def name(self) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import astuple, fields
 from hashlib import sha256
 
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.topology.bounds import Bounds, TokenPrice, bounds
 from agent_factory.topology.diff import TopologyDiff, diff
 from agent_factory.topology.model import Shape, TopologyData
 from agent_factory.topology.planner import decide, former_nodes
@@ -115,6 +119,13 @@ class Topology(TopologyData):
 
         return to_svg(self)
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """The forms that a notebook displays: a picture if it can be drawn, and the text."""
+        forms = {"text/plain": self.render()}
+        with suppress(ImportError):  # without the extra `draw`, the text is what is displayed
+            forms["image/svg+xml"] = self.to_svg()
+        return forms
+
     def to_png(self) -> bytes:
         """The plan as a PNG picture, for programs that show no SVG.
 
@@ -182,6 +193,33 @@ class Topology(TopologyData):
         breaks Review.after_model
         """
         return stopping_points(self, new)
+
+    def bounds(self, prices: Mapping[str, TokenPrice] | None = None) -> Bounds:
+        """The most that a run can use by its limits, and which limit gives it.
+
+        Model calls, tool calls, tokens, US dollars and seconds; also those of agents inside of
+        tools. They are bounds, never prophecy: a run mostly uses less, and what no limit bounds has
+        no bound. A number is what the limits count; its notes say what comes on top.
+
+        Args:
+            prices: US dollars for a million tokens by the names of the models that the agent may
+                use, such as `BudgetMiddleware` takes. Then limits of tokens bound dollars, too.
+
+        Raises:
+            ArgumentError: A price has no `input` and `output`.
+
+        >>> from agent_factory.topology import UsageLimit
+        >>> limit = UsageLimit(5, "model calls", owner="Limit")
+        >>> planned = plan(Shape(limits=(limit,)))
+        >>> print(planned.bounds().of("model calls"))
+        model calls: at most 5, by Limit: at most 5 model calls a run
+        """
+        for name, price in (prices or {}).items():
+            if not hasattr(price, "input") or not hasattr(price, "output"):
+                reason = f"must have prices as values, got {describe(price)} for {name!r}."
+                hint = f"Pass prices={{{name!r}: Price(input=..., output=...)}}."
+                raise ArgumentError("prices", reason, hint)
+        return bounds(self, prices)
 
     def explain(self, source: str | None = None, target: str | None = None) -> str:
         """The order in which everything runs, and why; or how a run gets from a node to another.

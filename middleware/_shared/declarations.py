@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from agent_factory import ToolGuard, UsageLimit
-from agent_factory.review.policy import ToolPolicy
+from agent_factory.review.policy import UNCOVERED, ToolPolicy
 
 _WILDCARDS = frozenset("*?[")
 
@@ -26,20 +26,21 @@ def policy_guards(
 ) -> tuple[ToolGuard, ...]:
     """Guards of the rules of a policy that do not allow calls.
 
-    What an earlier rule allows is not guarded by a later one.
+    What an earlier rule allows is not guarded by a later one. Calls that no rule is about are asked
+    about.
     """
     guards: list[ToolGuard] = []
     exclude: list[str] = []
     exceptions: list[tuple[str, str]] = []
-    for rule in policy.rules:
+    for rule in (*policy.rules, UNCOVERED):
+        if rule is UNCOVERED:
+            exclude = list(policy.covered)
         if rule.action == "allow":
             if rule.when is None:
                 exclude.append(rule.tool)
             else:
                 exceptions.append((rule.tool, rule.calls))
             continue
-        if any(fnmatchcase(rule.tool, tool) for tool in exclude):
-            continue  # an earlier rule allows all of its calls
         # Tools about which the rule decides except for the calls that an earlier rule allows.
         parts: dict[str, list[str]] = {rule.tool: [rule.calls] if rule.calls else []}
         for tool, calls in exceptions:
@@ -49,6 +50,8 @@ def policy_guards(
                 parts.setdefault(tool, parts[rule.tool][:]).append(f"not ({calls})")
         narrower = [tool for tool in parts if tool != rule.tool]
         for tool, words in parts.items():
+            if any(fnmatchcase(tool, other) for other in exclude):
+                continue  # another rule is about all of its calls
             others = exclude if tool != rule.tool else [*exclude, *narrower]
             without = tuple(other for other in others if _may_overlap(other, tool))
             when = " and ".join(words)

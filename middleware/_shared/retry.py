@@ -122,6 +122,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                 f"returns a str, got {on_failure!r}."
             )
         self.max_retries = max_retries
+        self.most_attempts = 1 + max_retries
         self.retry_on = retry_on
         self.on_failure = on_failure
         self.backoff_factor = backoff_factor

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from time import monotonic
 from typing import Annotated, Any, Literal
@@ -244,7 +244,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         if type(self.ledger) is Ledger:  # a SharedLedger would ask its database
             scopes["ledger"] = self.ledger.limits
         return tuple(
-            limit
+            replace(limit, raisable=self.exit_behavior == "ask")
             for scope, limits in scopes.items()
             for name, most in limits.given().items()
             for limit in usage_limits(_PLAN_UNITS.get(name, name), {scope: most})

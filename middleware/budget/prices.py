@@ -135,6 +135,11 @@ class Prices:
             require("cost", "A limit in USD without `prices`", otherwise=otherwise)
         self._prices: Mapping[str, Price] | PriceFunction = {} if prices is None else prices
 
+    @property
+    def argument(self) -> Mapping[str, Price] | PriceFunction | None:
+        """What the user gives; None for nothing."""
+        return self._prices or None
+
     def cost(self, model: ModelName, usage: UsageMetadata) -> float:
         """The cost of a usage in US dollars, or UnknownPriceError."""
         cost = self._known_cost(model, usage)

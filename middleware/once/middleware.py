@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Annotated, Any, Final, NotRequired, cast, get_args
@@ -20,6 +20,7 @@ from agent_factory import (
     Ordering,
     PrivateStateAttr,
     ToolCallRequest,
+    ToolGuard,
     TracePolicy,
     omit_payload,
     set_reason,
@@ -179,6 +180,16 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
         self.undo = dict(undo or {})
         self.expected_tools = tuple(effects)
         self.unused = () if undo else ("before_agent",)
+
+    @property
+    def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
+        """Its tools, as the plan shows them: a call that has run does not run again."""
+        tools = [tool for tool, policy in self.effects.items() if policy is not None]
+        when = "the same call has run, or may have"
+        if self.default is None:
+            return [ToolGuard(tool, "check", when) for tool in tools]
+        exclude = tuple(tool for tool, policy in self.effects.items() if policy is None)
+        return [ToolGuard("*", "check", when, exclude)]
 
     def before_agent(self, state: OnceState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Name the run after the newest message, so that its effects can be undone."""

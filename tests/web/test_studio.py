@@ -38,6 +38,18 @@ def test_the_plan_is_lit_where_the_run_is(desk: Desk, thread: str, new_page: New
     expect(page.locator(".decisions")).to_contain_text("pending calls")
 
 
+def test_the_plan_shows_what_is_guarded_and_limited(
+    desk: Desk, thread: str, new_page: NewPage
+) -> None:
+    desk.waiting(thread)
+    page = new_page(f"/studio/threads/{thread}")
+    expect(page.locator("#plan .node.tools")).to_contain_text("refunddenied at times, asked")
+    expect(page.locator("#plan")).to_contain_text("denies refund (at times)")
+    page = new_page("/studio/agents/desk")
+    page.locator("#stage .node.tools a").first.click()
+    expect(page.locator("article.on")).to_contain_text("a person decides about refund")
+
+
 def test_messages_are_seen_while_the_model_writes(
     desk: Desk, thread: str, new_page: NewPage
 ) -> None:

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_factory.topology.model import MODEL, TOOLS, Call, Tool, ToolKind, TopologyData
-from agent_factory.topology.render.figure import Arrow, Box, Figure
+from agent_factory.topology.model import (
+    MODEL,
+    TOOLS,
+    Call,
+    Hook,
+    Layer,
+    Tool,
+    ToolKind,
+    TopologyData,
+)
+from agent_factory.topology.render.figure import (
+    Arrow,
+    Box,
+    Figure,
+    guards_at,
+    limits_at,
+)
 from agent_factory.topology.render.text import ORDERS, layer_order, meaning
 
 
@@ -75,18 +91,39 @@ def overview(plan: TopologyData, figure: Figure) -> Details:
         "each turn of the model ends at": plan.loop_exit,
         "a run leaves the loop for": plan.exit,
     }
-    return Details("Order", tuple(corners.items()), tuple(lists))
+    lists += [
+        Listing("guards", tuple(Item(f"{guard.owner}: {guard}") for guard in plan.guards)),
+        Listing("limits", tuple(Item(f"{limit.owner}: {limit}") for limit in plan.limits)),
+        Listing("accesses", tuple(Item(str(access)) for access in plan.accesses)),
+    ]
+    return Details("Order", tuple(corners.items()), tuple(x for x in lists if x.items))
 
 
 def _layers(box: Box, target: str = "") -> Listing:
     # The layers around a run are drawn where it starts.
     call = {TOOLS: Call.TOOL, MODEL: Call.MODEL}.get(box.kind, Call.AGENT)
-    items = tuple(Item(layer.name, target) for layer in box.frames)
+    items = tuple(Item(frame.layer.name, target) for frame in box.frames)
     return Listing(f"layers {layer_order(call)}", items, ordered=True)
 
 
+def _declared(plan: TopologyData, parts: Sequence[Hook | Layer]) -> list[Listing]:
+    """What hooks and layers guard and limit, and what their middleware read and write."""
+    # One hook is the subject of its details; of layers there may be several.
+    several = len(parts) > 1
+
+    def item(owner: str, words: object) -> Item:
+        return Item(f"{owner}: {words}" if several else str(words))
+
+    owners = {part.owner for part in parts}
+    return [
+        Listing("guards", tuple(item(g.owner, g) for part in parts for g in guards_at(plan, part))),
+        Listing("limits", tuple(item(x.owner, x) for part in parts for x in limits_at(plan, part))),
+        Listing("accesses", tuple(Item(str(a)) for a in plan.accesses if a.owner in owners)),
+    ]
+
+
 def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
-    facts, lists = [], []
+    facts, lists = [], list[Listing]()
     if hook := plan.hook_at(box.name):
         peers = plan.run_order(hook.phase)
         facts += [
@@ -112,7 +149,10 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
         facts.append(("corner", " ".join(roles)))
     if box.kind in (MODEL, TOOLS):
         heading = "tools" if box.kind == TOOLS else "tools that the agent does not run"
-        lists += [_layers(box), Listing(heading, tuple(map(_tool, box.tools)))]
+        tools = tuple(_tool(plan, box, tool) for tool in box.tools)
+        lists += [_layers(box), Listing(heading, tools)]
+
+    lists += _declared(plan, [hook] if hook else [frame.layer for frame in box.frames])
 
     def item(arrow: Arrow, other: Box) -> Item:
         return Item(
@@ -127,13 +167,24 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
     return Details(box.name, tuple(facts), listings, box.name)
 
 
-def _tool(tool: Tool) -> Item:
-    marks = {
-        ToolKind.PROVIDER: "run by the model's provider",
-        ToolKind.OUTPUT: "a call of it is the structured answer",
-        ToolKind.INNER: "a tool of an agent inside of a tool",
-    }
-    notes = [marks[tool.kind]] if tool.kind in marks else []
+_KINDS = {
+    ToolKind.PROVIDER: "run by the model's provider",
+    ToolKind.OUTPUT: "a call of it is the structured answer",
+    ToolKind.INNER: "a tool of an agent inside of a tool",
+}
+
+_LABELS = {
+    "untrusted": "untrusted: its results hold text of others",
+    "private": "private: its results hold private data",
+    "outside": "outside: it has an effect outside",
+}
+
+
+def _tool(plan: TopologyData, box: Box, tool: Tool) -> Item:
+    notes = [_KINDS[tool.kind]] if tool.kind in _KINDS else []
     notes += ["its result ends the run (return_direct)"] if tool.return_direct else []
     notes += [f"added by {tool.owner}"] if tool.owner else []
+    notes += [_LABELS.get(label, label) for label in tool.labels]
+    notes += [f"{guard} ({guard.owner})" for guard in box.guards if guard.covers(tool.name)]
+    notes += [f"{x} ({x.owner})" for x in plan.limits if x.tool == tool.name]
     return Item(f"{tool.name}: {'; '.join(notes)}" if notes else tool.name)

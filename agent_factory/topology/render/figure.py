@@ -7,12 +7,14 @@ from operator import add
 from textwrap import wrap
 from unicodedata import east_asian_width
 
+from agent_factory.topology.declarations import GuardAction, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
     END,
     MODEL,
     START,
     TOOLS,
     Call,
+    Hook,
     Layer,
     Phase,
     Tool,
@@ -32,8 +34,10 @@ PAD, INSET, STRIPE = 12, 7, 5
 LABEL_ROW, LABEL_WIDTH = 15, 17
 """The height of a line of an arrow's label in pixels, and its longest width in letters."""
 
-LONGEST = 36
-"""Letters of a name that are shown; its details have the whole name."""
+LONGEST, LONGEST_REMARK = 36, 42
+"""Letters of a name and of a remark that are shown; the details have all of them."""
+MOST_REMARKS = 3
+"""The most remarks in a box or a frame."""
 COLUMN = 10
 """The most tools that stand in a column."""
 
@@ -45,19 +49,52 @@ _GROUPS = {
 """The titles of the groups, with the kinds of their boxes."""
 
 
+_MARKS = {
+    "ask": "asked",
+    "judge": "judged",
+    "check": "checked",
+    "deny": "denied",
+}
+"""The words that mark a tool, by what its guards do with a call."""
+
+_REMARKS = {
+    "ask": "asks about",
+    "judge": "judges",
+    "check": "checks",
+    "deny": "denies",
+}
+"""The words for what a guard does, before the names of tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A layer around a node, with remarks about what it guards and limits."""
+
+    layer: Layer
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def header(self) -> float:
+        """The height of its name and its remarks."""
+        return HEADER + len(self.remarks) * LABEL_ROW
+
+
 @dataclass(frozen=True, slots=True)
 class Box:
     """A node, with the layers around it, outermost first, and the tools in it.
 
-    `kind` is its phase, "model", "tools" or "terminal".
+    `kind` is its phase, "model", "tools" or "terminal", `remarks` are about what its hook guards
+    and limits, and `guards` decide about its tools.
     """
 
     key: str
     name: str
     kind: str
     title: str
-    frames: tuple[Layer, ...] = ()
+    frames: tuple[Frame, ...] = ()
     tools: tuple[Tool, ...] = ()
+    guards: tuple[ToolGuard, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def note(self) -> str:
@@ -79,17 +116,29 @@ class Box:
     def column_width(self) -> float:
         """The width of a column."""
         names = [letters(shown(tool.name)) * LETTER for tool in self.tools]
-        marks = [(len(mark) + 2) * SMALL_LETTER if mark else 0 for mark in map(mark_of, self.tools)]
+        marks = [small(mark) + 2 * SMALL_LETTER for mark in map(self.mark_of, self.tools)]
         return max(map(add, names, marks), default=0) + PAD
+
+    def mark_of(self, tool: Tool) -> str:
+        """The words that mark one of its tools: its kind, its labels, and who decides about it."""
+        marks = [KIND_MARKS[tool.kind]] if tool.kind in KIND_MARKS else []
+        marks += ["return_direct"] if tool.return_direct else []
+        marks += tool.labels
+        guards = [guard for guard in self.guards if guard.covers(tool.name)]
+        always = {guard.action for guard in guards if not guard.when}
+        for action in dict.fromkeys(guard.action for guard in guards):
+            marks.append(_MARKS[action] if action in always else f"{_MARKS[action]} at times")
+        return ", ".join(marks)
 
     @property
     def core(self) -> tuple[float, float]:
         """Width and height without the frames."""
         if self.kind == "terminal":
             return letters(self.title) * LETTER + 3 * PAD, 30
-        lines = [letters(shown(self.title)) * LETTER, len(self.note) * SMALL_LETTER]
+        lines = [letters(shown(self.title)) * LETTER, *map(small, (self.note, *self.remarks))]
         width = max(*lines, self.columns * self.column_width) + 2 * PAD + STRIPE
-        return width, HEAD + (self.lines * ROW + PAD / 2 if self.tools else 0)
+        height = HEAD + len(self.remarks) * LABEL_ROW
+        return width, height + (self.lines * ROW + PAD / 2 if self.tools else 0)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -97,8 +146,9 @@ class Box:
         width, height = self.core
         # From the innermost frame outward: each is around those before.
         for place, frame in reversed(list(enumerate(self.frames, 1))):
-            header = letters(shown(f"{place} {frame.owner}")) * LETTER + 2 * PAD
-            width, height = max(width + 2 * INSET, header), height + HEADER + INSET
+            name = letters(shown(f"{place} {frame.layer.owner}")) * LETTER
+            header = max(name, *map(small, frame.remarks), 0) + 2 * PAD
+            width, height = max(width + 2 * INSET, header), height + frame.header + INSET
         return width, height
 
 
@@ -147,21 +197,27 @@ class Figure:
 def figure_of(plan: TopologyData) -> Figure:
     """Decide what the picture of a plan shows."""
     boxes = {}
+
+    def frames(call: Call) -> tuple[Frame, ...]:
+        return tuple(Frame(layer, remarks_of(plan, layer)) for layer in plan.layers_around(call))
+
     for index, name in enumerate([START, *plan.nodes, END]):
         key, hook = f"n{index}", plan.hook_at(name)
         if name in (START, END):
             # The layers around a run are shown where it starts.
-            layers = tuple(plan.layers_around(Call.AGENT)) if name == START else ()
+            layers = frames(Call.AGENT) if name == START else ()
             boxes[name] = Box(key, name, "terminal", name.strip("_"), layers)
         elif name in (plan.style.model, TOOLS):
             kind, call = (TOOLS, Call.TOOL) if name == TOOLS else (MODEL, Call.MODEL)
             # Tools that the agent does not run itself are listed in the model's box.
             runs_here = (ToolKind.CLIENT, ToolKind.INNER)
             tools = [t for t in plan.tools if (t.kind in runs_here) == (name == TOOLS)]
-            layers = tuple(plan.layers_around(call))
-            boxes[name] = Box(key, name, kind, name, layers, tuple(tools))
+            # A guard decides about calls that run here, and about no others.
+            guards = plan.guards if name == TOOLS else ()
+            boxes[name] = Box(key, name, kind, name, frames(call), tuple(tools), guards)
         elif hook is not None:
-            boxes[name] = Box(key, name, str(hook.phase), hook.owner)
+            remarks = remarks_of(plan, hook)
+            boxes[name] = Box(key, name, str(hook.phase), hook.owner, remarks=remarks)
         else:  # a plan from a file may have nodes that no hook makes
             boxes[name] = Box(key, name, "", name)
     arrows = []
@@ -183,14 +239,55 @@ def figure_of(plan: TopologyData) -> Figure:
     return Figure(tuple(boxes.values()), tuple(arrows), tuple(groups), plan.title)
 
 
-def mark_of(tool: Tool) -> str:
-    """The words that mark a tool in its box; empty for a plain one."""
-    marks = {
-        ToolKind.OUTPUT: "structured answer",
-        ToolKind.PROVIDER: "run by the provider",
-        ToolKind.INNER: "of an agent inside",
-    }
-    return marks.get(tool.kind, "return_direct" if tool.return_direct else "")
+def remarks_of(plan: TopologyData, part: Hook | Layer) -> tuple[str, ...]:
+    """What a hook or a layer guards and limits, in a few short lines.
+
+    >>> from agent_factory import plan_agent
+    >>> from agent_factory.middleware import ModelCallLimitMiddleware
+    >>> plan = plan_agent(middleware=[ModelCallLimitMiddleware(run_limit=5)])
+    >>> remarks_of(plan, plan.layers[0])
+    ('at most 5 model calls a run',)
+    """
+    guards = guards_at(plan, part)
+    always = {(guard.action, guard.tool) for guard in guards if not guard.when}
+    tools: dict[GuardAction, list[str]] = {}
+    for guard in guards:
+        name = "all tools" if guard.tool == "*" else guard.tool
+        times = "" if (guard.action, guard.tool) in always else " (at times)"
+        tools.setdefault(guard.action, []).append(f"{name}{times}")
+    lines = [f"{_REMARKS[action]} {', '.join(dict.fromkeys(tools[action]))}" for action in tools]
+    lines += map(str, limits_at(plan, part))
+    if len(lines) > MOST_REMARKS:
+        lines[MOST_REMARKS - 1 :] = [f"and {len(lines) - MOST_REMARKS + 1} more"]
+    return tuple(shown(line, LONGEST_REMARK) for line in lines)
+
+
+def guards_at(plan: TopologyData, part: Hook | Layer) -> list[ToolGuard]:
+    """The guards of a plan that decide in a hook or a layer."""
+    around_tool = isinstance(part, Layer) and part.call is Call.TOOL
+    place = "around_tool" if around_tool else part.phase if isinstance(part, Hook) else ""
+    return [guard for guard in plan.guards if (guard.owner, guard.place) == (part.owner, place)]
+
+
+def limits_at(plan: TopologyData, part: Hook | Layer) -> list[UsageLimit]:
+    """The limits of a plan that are shown at a hook or a layer: each one once."""
+    parts: list[Hook | Layer] = [*plan.layers, *plan.hooks]
+    own = [other for other in parts if other.owner == part.owner]
+
+    def place(limit: UsageLimit) -> Hook | Layer:
+        call = Call.TOOL if limit.unit == "tool calls" else Call.MODEL
+        around = [other for other in own if isinstance(other, Layer) and other.call is call]
+        return (around or own)[0]
+
+    return [limit for limit in plan.limits if limit.owner == part.owner and place(limit) == part]
+
+
+KIND_MARKS = {
+    ToolKind.OUTPUT: "structured answer",
+    ToolKind.PROVIDER: "run by the provider",
+    ToolKind.INNER: "of an agent inside",
+}
+"""The words that mark a tool that the agent does not run itself."""
 
 
 def letters(text: str) -> int:
@@ -199,6 +296,11 @@ def letters(text: str) -> int:
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def shown(name: str) -> str:
+def small(text: str) -> float:
+    """The width of a note in pixels."""
+    return letters(text) * SMALL_LETTER
+
+
+def shown(name: str, longest: int = LONGEST) -> str:
     """A name, cut to the length that a picture has room for."""
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"

@@ -92,6 +92,13 @@ class PlanRecord:
 OPTIONAL = ("moved", "guards", "limits", "accesses")
 """Fields that a file lacks where a plan has none, as files did before there were any."""
 
+DEFAULTS: dict[str, dict[str, object]] = {
+    "layers": {"attempts": 1},
+    "tools": {"labels": ()},
+    "limits": {"raisable": False},
+}
+"""Fields of records that a file lacks where they have these values, for the same reason."""
+
 
 def to_json(plan: TopologyData) -> str:
     """The plan as canonical JSON: keys in a fixed order, one edge, hook, layer or tool a line."""
@@ -128,10 +135,10 @@ def to_json(plan: TopologyData) -> str:
     for key, value in asdict(record).items():
         if key in OPTIONAL and not value:
             continue
-        if key == "tools":
-            for tool in value:
-                if not tool["labels"]:
-                    del tool["labels"]
+        for field, default in DEFAULTS.get(key, {}).items():
+            for item in value:
+                if item[field] == default:
+                    del item[field]
         # One record a line: a diff of two files then shows records.
         if isinstance(value, tuple) and value:
             lines = ",\n".join(f"    {dump(item)}" for item in value)

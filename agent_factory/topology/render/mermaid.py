@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from agent_factory.topology.model import END, START, TOOLS, Call, ToolKind, TopologyData, printable
-from agent_factory.topology.transitions import transitions_of
+from collections.abc import Iterator
+
+from agent_factory.topology.model import TopologyData, printable
+from agent_factory.topology.render.figure import Box, figure_of
 
 # Mermaid writes entities with # where HTML has &.
 _ESCAPES = str.maketrans({'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;"})
@@ -11,21 +13,27 @@ _ESCAPES = str.maketrans({'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;"})
 
 def to_mermaid(plan: TopologyData) -> str:
     """The plan as the text of a Mermaid flowchart; a node's box lists its layers and tools."""
-    ids = {name: f"n{index}" for index, name in enumerate([START, *plan.nodes, END])}
+    figure = figure_of(plan)
     lines = ["flowchart TD"]
-    for name, key in ids.items():
-        texts = [name.strip("_") if name in (START, END) else name]
-        # The layers around a run are shown where it starts.
-        call = {START: Call.AGENT, plan.style.model: Call.MODEL, TOOLS: Call.TOOL}.get(name)
-        if call and (layers := plan.layers_around(call)):
-            texts.append(f"in {' > '.join(layer.name for layer in layers)}")
-        if call is Call.TOOL:
-            tools = (tool for tool in plan.tools if tool.kind is ToolKind.CLIENT)
-            texts += (f"{t.name} (return_direct)" if t.return_direct else t.name for t in tools)
-        box = "<br/>".join(text.translate(_ESCAPES) for text in texts)
-        lines.append(f'    {key}(["{box}"])' if name in (START, END) else f'    {key}["{box}"]')
-    for edge in transitions_of(plan):
-        label = "; ".join(edge.notes).translate(_ESCAPES)
-        arrow = f'-->|"{label}"|' if label else "-->"
-        lines.append(f"    {ids[edge.source]} {arrow} {ids[edge.target]}")
+    for box in figure.boxes:
+        content = "<br/>".join(text.translate(_ESCAPES) for text in _texts(box))
+        corners = ('(["', '"])') if box.kind == "terminal" else ('["', '"]')
+        lines.append(f"    {box.key}{content.join(corners)}")
+    for arrow in figure.arrows:
+        label = "; ".join(arrow.edge.notes).translate(_ESCAPES)
+        line = f'-->|"{label}"|' if label else "-->"
+        lines.append(f"    {arrow.source.key} {line} {arrow.target.key}")
     return "\n".join(map(printable, lines))
+
+
+def _texts(box: Box) -> Iterator[str]:
+    """The lines of a box."""
+    yield box.title if box.kind == "terminal" else box.name
+    if box.frames:
+        yield f"in {' > '.join(frame.layer.name for frame in box.frames)}"
+    for frame in box.frames:
+        yield from (f"{frame.layer.owner}: {remark}" for remark in frame.remarks)
+    yield from box.remarks
+    for tool in box.tools:
+        mark = box.mark_of(tool)
+        yield f"{tool.name} ({mark})" if mark else tool.name

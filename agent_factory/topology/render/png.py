@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import partial
 
 from agent_factory.topology.model import TopologyData
-from agent_factory.topology.render.figure import Arrow, Box, Group, figure_of, mark_of
+from agent_factory.topology.render.figure import Arrow, Box, Group, figure_of
 from agent_factory.topology.render.figure import shown as cut
 from agent_factory.topology.render.layout import crossed_titles, read_layout, run_graphviz, to_dot
 from agent_factory.topology.render.svg import DAY, text
@@ -42,21 +42,23 @@ def _drawn(part: Box | Arrow | Group, right: Collection[str] = ()) -> str:
         label = _name(part.title, DAY.paper)
         return f'shape=box style="filled,rounded" fillcolor="{DAY.ink}" label=<{label}> height=0.42'
     tint, border = DAY.kinds.get(part.kind, (DAY.frame, DAY.rim))
-    rows = [_note(part.note), f"<B>{_name(cut(part.title))}</B>"]
+    rows = [_note(part.note), f"<B>{_name(cut(part.title))}</B>", *map(_note, part.remarks)]
     for line in range(part.lines):
         tools = part.tools[line :: part.lines]
-        rows.append("   ".join(f"{_name(cut(t.name))} {_note(mark_of(t))}" for t in tools))
+        rows.append("   ".join(f"{_name(cut(t.name))} {_note(part.mark_of(t))}" for t in tools))
     content = '<BR ALIGN="LEFT"/>'.join(filter(None, rows))
     table = (
         f'<TABLE BORDER="1" COLOR="{border}" BGCOLOR="{tint}" CELLBORDER="0" CELLSPACING="0" '
         f'CELLPADDING="6"><TR><TD ALIGN="LEFT" BALIGN="LEFT">{content}</TD></TR></TABLE>'
     )
     # From the innermost: each frame is a table around the table before.
-    for place, layer in reversed(list(enumerate(part.frames, 1))):
+    for place, frame in reversed(list(enumerate(part.frames, 1))):
+        name = f"{_note(str(place))} {_name(cut(frame.layer.owner))}"
+        header = "<BR/>".join([name, *map(_note, frame.remarks)])
         table = (
             f'<TABLE BORDER="1" COLOR="{DAY.rim}" BGCOLOR="{DAY.frame}" STYLE="ROUNDED" '
-            f'CELLBORDER="0" CELLSPACING="0" CELLPADDING="4"><TR><TD ALIGN="LEFT">'
-            f"{_note(str(place))} {_name(cut(layer.owner))}</TD></TR>"
+            f'CELLBORDER="0" CELLSPACING="0" CELLPADDING="4"><TR><TD ALIGN="LEFT" '
+            f'BALIGN="LEFT">{header}</TD></TR>'
             f"<TR><TD>{table}</TD></TR></TABLE>"
         )
     return f"shape=plain label=<{table}>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import hypot
@@ -11,7 +11,6 @@ from agent_factory.topology.model import TopologyData
 from agent_factory.topology.render.details import Details, details_of
 from agent_factory.topology.render.figure import (
     HEAD,
-    HEADER,
     INSET,
     LABEL_ROW,
     PAD,
@@ -22,10 +21,10 @@ from agent_factory.topology.render.figure import (
     Box,
     Figure,
     figure_of,
-    mark_of,
     shown,
 )
 from agent_factory.topology.render.layout import Layout, Point, Route, crossed_titles, lay_out
+from agent_factory.topology.transitions import Transition
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +118,8 @@ def rules(theme: Theme, where: str = "") -> Iterator[str]:
     yield f"{at} .tip {{ fill: {theme.muted}; }}"
     yield f"{at} .jump .line {{ stroke: {theme.jump}; }}"
     yield f"{at} .jump .tip, {at} .jump .label {{ fill: {theme.jump}; }}"
+    yield f"{at} .path .line, {at} .path > .core {{ stroke: {theme.mark}; stroke-width: 2.8; }}"
+    yield f"{at} .path .tip {{ fill: {theme.mark}; }}"
     for kind, (tint, stripe) in theme.kinds.items():
         yield f"{at} .{kind} .core {{ fill: {tint}; }}"
         yield f"{at} .{kind} .stripe {{ fill: {stripe}; }}"
@@ -131,10 +132,10 @@ _TIP, _HALF = 8, 3.5
 """The length of an arrow's tip, and half of its width."""
 
 
-def to_svg(plan: TopologyData) -> str:
-    """The plan as an SVG file."""
+def to_svg(plan: TopologyData, path: Sequence[Transition] = ()) -> str:
+    """The plan as an SVG file, with the steps of a path in another color."""
     figure = figure_of(plan)
-    return draw(figure, lay_out(figure), details_of(plan, figure))
+    return draw(figure, lay_out(figure), details_of(plan, figure), path=path)
 
 
 def draw(
@@ -144,6 +145,7 @@ def draw(
     *,
     linked: bool = False,
     styled: bool = True,
+    path: Sequence[Transition] = (),
 ) -> str:
     """The SVG of a figure.
 
@@ -153,7 +155,10 @@ def draw(
         details: The details of its parts.
         linked: Whether each part links to its details, `#about-<key>`, on a page.
         styled: Whether it has its style in it, and not in a file of a page.
+        path: Steps of a run, whose arrows and boxes are drawn in another color.
     """
+    steps = {(step.source, step.target) for step in path}
+    ends = {name for step in steps for name in step}
     width, height = layout.size[0] + 2 * MARGIN, layout.size[1] + 2 * MARGIN
     nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
     layers = sum(len(box.frames) for box in figure.boxes)
@@ -182,6 +187,7 @@ def draw(
 
     for arrow in figure.arrows:
         kind = f"edge {arrow.source.key} {arrow.target.key}{' jump' if arrow.dashed else ''}"
+        kind += " path" if (arrow.source.name, arrow.target.name) in steps else ""
         name = " ".join([details[arrow.key].title, *arrow.label])
         lines += part(arrow.key, kind, name, _arrow(arrow, layout.routes[arrow.key]))
     # Titles of groups cover the arrows that still cross them, and boxes cover both.
@@ -194,7 +200,8 @@ def draw(
         lines.append(_text("note", x, y, group.title))
     for box in figure.boxes:
         shapes = _box(box, layout.boxes[box.key])
-        lines += part(box.key, f"node {box.kind}", " ".join(_words(box)), shapes)
+        kind = f"node {box.kind}{' path' if box.name in ends else ''}"
+        lines += part(box.key, kind, " ".join(_words(box)), shapes)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -206,28 +213,32 @@ def text(value: str) -> str:
 
 def _words(box: Box) -> Iterator[str]:
     """Words in a box. Screen readers read them as its name."""
-    for place, layer in enumerate(box.frames, 1):
-        yield f"{place} {shown(layer.owner)}"
+    for place, frame in enumerate(box.frames, 1):
+        yield " ".join([f"{place} {shown(frame.layer.owner)}", *frame.remarks])
     if box.kind != "terminal":
         yield box.note
     yield shown(box.title)
+    yield from box.remarks
     for tool in box.tools:
-        yield f"{shown(tool.name)} {mark_of(tool)}".rstrip()
+        yield f"{shown(tool.name)} {box.mark_of(tool)}".rstrip()
 
 
 def _box(box: Box, centre: Point) -> Iterator[str]:
     width, height = box.size
     left, top = centre[0] - width / 2, centre[1] - height / 2
-    for place, layer in enumerate(box.frames, 1):
+    for place, frame in enumerate(box.frames, 1):
+        layer = frame.layer
         title = f"Layer {place} of {len(box.frames)}, outermost first: {layer.name}"
         yield (
             f'<g class="layer" data-words="{text(layer.owner)}"><title>{text(title)}</title>'
             f"{_rect('frame', left, top, width, height, 8)}"
             f'<text class="name header" x="{_n(left + PAD)}" y="{_n(top + 15)}">'
-            f'<tspan class="note">{place}</tspan> {text(shown(layer.owner))}</text></g>'
+            f'<tspan class="note">{place}</tspan> {text(shown(layer.owner))}</text>'
         )
-        left, top, width = left + INSET, top + HEADER, width - 2 * INSET
-        height -= HEADER + INSET
+        yield from _remarks(frame.remarks, left + PAD, top + 15)
+        yield "</g>"
+        left, top, width = left + INSET, top + frame.header, width - 2 * INSET
+        height -= frame.header + INSET
     if box.kind == "terminal":
         yield _rect("core", left, top, width, height, height / 2)
         yield _text("name label", left + width / 2, top + 20, box.title)
@@ -237,16 +248,25 @@ def _box(box: Box, centre: Point) -> Iterator[str]:
     left += STRIPE + PAD
     yield _text("note", left, top + 16, box.note)
     yield _text("name", left, top + 33, shown(box.title))
+    yield from _remarks(box.remarks, left, top + 33)
+    top += HEAD
     for index, tool in enumerate(box.tools):
         column, line = divmod(index, box.lines)
-        x, y = left + column * box.column_width, top + HEAD + line * ROW + 12
-        mark = text(mark_of(tool))
+        x, y = left + column * box.column_width, top + line * ROW + 12
+        mark = text(box.mark_of(tool))
         note = f'<tspan class="note" dx="8">{mark}</tspan>' if mark else ""
-        words = text(f"{tool.name} {tool.owner}".strip())
+        guards = {guard.owner for guard in box.guards if guard.covers(tool.name)}
+        words = text(" ".join(filter(None, [tool.name, tool.owner, *sorted(guards)])))
         yield (
             f'<text class="item" data-words="{words}" x="{_n(x)}" y="{_n(y)}">'
             f'<tspan class="name item">{text(shown(tool.name))}</tspan>{note}</text>'
         )
+
+
+def _remarks(remarks: tuple[str, ...], x: float, y: float) -> Iterator[str]:
+    """Lines below a name."""
+    for row, remark in enumerate(remarks, 1):
+        yield _text("note", x, y + row * LABEL_ROW, remark)
 
 
 def _arrow(arrow: Arrow, route: Route) -> Iterator[str]:

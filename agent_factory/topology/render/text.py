@@ -117,7 +117,7 @@ def _bracketed(notes: Sequence[str]) -> str:
 
 
 def explain(plan: TopologyData) -> str:
-    """The order of all hooks and layers, and the reasons for it."""
+    """The order of all hooks and layers, and the reasons for it; guards, limits and accesses."""
     lines = []
     for part in ordered_parts(plan):
         lines.append(f"{part.part:<14} {part.why}:")
@@ -126,6 +126,15 @@ def explain(plan: TopologyData) -> str:
         f"{'corners':<14} a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and "
         f"ends at {plan.loop_exit}, and the run leaves the loop for {plan.exit}"
     )
+    if plan.guards:
+        lines.append(f"{'guards':<14} what decides about tool calls before they run:")
+        lines += [f"  {guard.owner}: {guard}" for guard in plan.guards]
+    if plan.limits:
+        lines.append(f"{'limits':<14} the most that may be used:")
+        lines += [f"  {limit.owner}: {limit}" for limit in plan.limits]
+    if plan.accesses:
+        lines.append(f"{'accesses':<14} what middleware do with parts of the conversation:")
+        lines += [f"  {access}" for access in plan.accesses]
     return _lines(*lines)
 
 

@@ -1,0 +1,453 @@
+"""A stack of middleware as a TOML file, and back: for reviews of what is deployed.
+
+Settings that are plain values are in the file. Code is named there and never guessed: functions,
+models and other objects. `load_stack` gets it from its caller.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
+from itertools import product
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+from agent_factory.compat.langchain import LangChainAdapter
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.factory.settings import is_secret, setting_names, settings_of
+from agent_factory.hooks.base import AgentMiddleware, Middleware
+from agent_factory.hooks.introspection import hooks_of, layers_of
+
+__all__ = ["dump_stack", "load_stack"]
+
+FORMAT: Final = "agent_factory.stack"
+VERSION: Final = 1
+"""The version of the format. It grows when an older reader would misread a file."""
+
+_BUILT_INS = "agent_factory.middleware"
+
+_VALUES: Final = {
+    **dict.fromkeys(("ClearToolUsesEdit", "Limits", "ModelChoice", "Price"), _BUILT_INS),
+    **dict.fromkeys(("Rule", "ToolPolicy"), _BUILT_INS),
+    **dict.fromkeys(("RedactionRule", "HostExecutionPolicy", "DockerExecutionPolicy"), _BUILT_INS),
+    **dict.fromkeys(("BubblewrapExecutionPolicy", "CodexSandboxExecutionPolicy"), _BUILT_INS),
+}
+"""The dataclasses that a file may hold, and their modules. Nothing else is called."""
+
+_MARKS: Final = frozenset({"class", "code", "dict", "none", "path", "tuple"})
+"""Keys of tables that stand for what TOML has no form for."""
+
+_FORMER: Final = frozenset({"max_tokens_before_summary", "messages_to_keep", "summary_prefix"})
+"""Former names of parameters, whose values other attributes hold."""
+
+_LONG = 80
+"""Letters of a text that is left out if it is the default of its setting."""
+
+
+def dump_stack(
+    middleware: Iterable[Middleware], tools: Iterable[object] = (), *, title: str = "A stack"
+) -> str:
+    """Write a stack of middleware as TOML; `load_stack` reads it back.
+
+    Each middleware has its class and its settings: parameters of its constructor that are public
+    attributes, too. What is code is named, with the key under which `load_stack` gets it: functions
+    and classes by "module:name", models and other objects by the middleware and the setting.
+    Secrets are never written. A middleware that its settings would not build again is code as a
+    whole. Long texts that are defaults are left out.
+
+    Args:
+        middleware: The stack.
+        tools: The tools of the agent, which the file names.
+        title: What the stack is of, for the first line.
+
+    >>> from agent_factory.middleware import ModelCallLimitMiddleware
+    >>> text = dump_stack([ModelCallLimitMiddleware(run_limit=5)])
+    >>> load_stack(text)[0].run_limit
+    5
+    """
+    head = f"# {title}. For reviews: what is deployed. See agent_factory.load_stack."
+    parts = [
+        " ".join(head.split()),
+        f"format = {_text(FORMAT)}\nversion = {VERSION}",
+        *map(_entry, middleware),
+    ]
+    for tool in tools:
+        lines = ["[[tools]]", f"name = {_text(_tool_name(tool))}"]
+        function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool
+        if where := _path(function):
+            lines.append(f"function = {_text(where)}")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def load_stack(
+    file: str | Path, code: Mapping[str, Any] | None = None
+) -> list[AgentMiddleware[Any, Any]]:
+    """Build the middleware of a file that `dump_stack` or `agent-factory show --format toml` wrote.
+
+    The plan of it has the same digest as that of the stack that was written, and the same settings.
+    Only classes of middleware, and a few dataclasses of the library, are made of the file. Their
+    modules are imported: load files that you trust as you trust your code.
+
+    Args:
+        file: The path of the file, or its text.
+        code: What the file names: `{"shop.desk:is_open": is_open, "Summary.model": model}`. None
+            as a value is the default of a setting.
+
+    Raises:
+        ArgumentError: The file is not a stack; an entry names a class that is missing or is not a
+            middleware, a setting that it does not have, or code that is not passed; or `code` has
+            a key that the file does not name.
+        FileNotFoundError: The file does not exist.
+
+    >>> load_stack('format = "agent_factory.stack"\\nversion = 1')
+    []
+    """
+    is_text = isinstance(file, str) and "\n" in file
+    source = "the stack" if is_text else str(file)
+    text = str(file) if is_text else Path(file).read_text(encoding="utf-8")
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ArgumentError(source, f"is not valid TOML: {error}.", _HINT) from None
+    if data.get("format") != FORMAT:
+        raise ArgumentError(source, "does not hold a stack.", _HINT)
+    if data.get("version") != VERSION:
+        reason = f"has version {data.get('version')!r} of the format, expected {VERSION}."
+        raise ArgumentError(source, reason, "Upgrade agent-factory, or write the file again.")
+    reader = _Reader(source, dict(code or {}))
+    stack = [reader.member(n, entry) for n, entry in enumerate(data.get("middleware", ()), 1)]
+    if unknown := reader.code.keys() - reader.keys:
+        close = get_close_matches(min(unknown), reader.keys, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else "Leave it out."
+        raise ArgumentError(f"code[{min(unknown)!r}]", f"is not named in {source}.", hint)
+    return stack
+
+
+_HINT = "Write it with dump_stack(middleware), or agent-factory show TARGET --format toml."
+
+
+# Writing
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Values as data of TOML; what is code goes into `code`, by the key that names it."""
+
+    owner: str
+    code: dict[str, object] = field(default_factory=dict)
+
+    def data(self, value: object, path: str, name: str = "") -> object:
+        """A value as data: tables stand for what TOML has no form for."""
+        if value is None:
+            return {"none": True}
+        if isinstance(value, bool | int | float) and type(value) in (bool, int, float):
+            return value
+        if name and is_secret(name):
+            return self.reference(value, path)
+        match value:
+            case str() if type(value) is str and _is_encodable(value):
+                return value
+            case PurePath():
+                return {"path": str(value)}
+            case list():
+                return [self.data(v, f"{path}.{n}", name) for n, v in enumerate(value)]
+            case tuple():
+                return {"tuple": [self.data(v, f"{path}.{n}", name) for n, v in enumerate(value)]}
+            case set() | frozenset() if all(type(item) is str for item in value):
+                return sorted(map(str, value))
+            case Mapping() if all(type(k) is str and _is_encodable(k) for k in value):
+                table = {k: self.data(v, f"{path}.{k}", k) for k, v in value.items()}
+                return {"dict": table} if _MARKS & table.keys() else table
+        name = type(value).__name__
+        if name in _VALUES and _value_class(name) is type(value):
+            return {"class": name, **self.fields(value, path)}
+        return self.reference(value, path)
+
+    def fields(self, value: Any, path: str) -> dict[str, object]:
+        """The arguments of a value that are not the default."""
+        result: dict[str, object] = {}
+        for name, parameter in inspect.signature(type(value)).parameters.items():
+            inner = getattr(value, name)
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                inner = list(inner)
+            if not _is_same(inner, parameter.default):
+                result[name] = self.data(inner, f"{path}.{name}", name)
+        return result
+
+    def reference(self, value: object, path: str) -> dict[str, str]:
+        """The name of code, and what it is."""
+        key = _path(value) or f"{self.owner}.{path}"
+        self.code[key] = value
+        return {"code": key} if key == _path(value) else {"code": key, "is": _kind(value)}
+
+
+def _entry(member: Middleware) -> str:
+    """A middleware as a table of the file."""
+    kind, writer = type(member), _Writer(member.name)
+    where = _path(kind)
+    if isinstance(member, LangChainAdapter) or not where:
+        return _whole(member)
+    settings: dict[str, object] = {}
+    empty: set[str] = set()
+    unread: dict[str, str] = {}
+    for name, parameter in inspect.signature(kind.__init__).parameters.items():
+        if name in ("self", "name") or name in _FORMER:
+            continue
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            continue
+        attribute = dict(setting_names(member)).get(name)
+        if attribute is None:
+            unread[name] = f"{member.name}.{name}"
+            continue
+        value = getattr(member, attribute)
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            value = list(value)
+        if isinstance(getattr(type(value), "argument", None), property):
+            value = value.argument  # what the constructor got, of which it keeps another form
+        is_default = _is_same(value, parameter.default)
+        is_plain = isinstance(value, bool | int | float | str) and not is_secret(name)
+        if is_default and (not is_plain or (isinstance(value, str) and len(value) > _LONG)):
+            continue
+        settings[name] = writer.data(value, name, name)
+        # Many constructors keep None as an empty list, and refuse an empty one.
+        if parameter.default is None and isinstance(value, Sized) and not len(value):
+            empty.add(name)
+    code = {**writer.code, **dict.fromkeys(unread.values())}
+    least = {name: value for name, value in settings.items() if name not in empty}
+    for values, names in product((least, settings), ({}, {"name": member.name})):
+        entry = {"class": where, **names, **({"unread": unread} if unread else {})}
+        entry["settings"] = values
+        try:
+            again = _Reader("", code).member(1, entry)
+        except Exception:  # its constructor takes other values than its attributes hold
+            continue
+        if _likeness(again) == _likeness(member):
+            return _table(entry)
+    return _whole(member)
+
+
+def _whole(member: Middleware) -> str:
+    """A middleware that is code as a whole."""
+    inner = member.inner if isinstance(member, LangChainAdapter) else member
+    return f"[[middleware]]\ncode = {_text(member.name)}\nis = {_text(type(inner).__name__)}"
+
+
+def _likeness(member: Middleware) -> object:
+    """What two equal middleware have in common."""
+    declared = tuple(member.guards), tuple(member.limits), member.ordering
+    tools = sorted(member.expected_tools), sorted(member.covered_tools or ())
+    hooks = [bound.definition for bound in hooks_of(member)]
+    layers = [bound.definition for bound in layers_of(member)]
+    return member.name, settings_of([member]), declared, tools, hooks, layers
+
+
+def _table(entry: Mapping[str, Any]) -> str:
+    lines = ["[[middleware]]", f"class = {_text(entry['class'])}"]
+    if "name" in entry:
+        lines.append(f"name = {_text(entry['name'])}")
+    if "unread" in entry:
+        lines += ["# Not in this file; pass them in code:", f"unread = {_toml(entry['unread'])}"]
+    if entry["settings"]:
+        lines.append("[middleware.settings]")
+    lines += (f"{_key(name)} = {_toml(value, 0)}" for name, value in entry["settings"].items())
+    return "\n".join(lines)
+
+
+def _toml(value: Any, depth: int = 1) -> str:
+    """A value as TOML; lists of tables have one a line, long texts their lines."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case str() if "\n" in value and not depth:
+            # Line by line: only line breaks may stand as they are.
+            return '"""\n' + "\n".join(_text(line)[1:-1] for line in value.split("\n")) + '"""'
+        case str():
+            return _text(value)
+        case list() if any(isinstance(item, dict) for item in value):
+            return "[\n" + "".join(f"    {_toml(item)},\n" for item in value) + "]"
+        case list():
+            return f"[{', '.join(map(_toml, value))}]"
+    pairs = ", ".join(f"{_key(name)} = {_toml(item)}" for name, item in value.items())
+    return f"{{ {pairs} }}" if pairs else "{}"
+
+
+def _text(text: str) -> str:
+    # JSON's escapes are TOML's, except for DEL.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _is_encodable(text: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in text)  # half of a surrogate pair
+
+
+def _is_same(value: object, default: object) -> bool:
+    """Return True if a value is a default; equal values of other types are others."""
+    if value is default:
+        return True
+    return type(value) is type(default) and isinstance(value, _COMPARED) and value == default
+
+
+_COMPARED = (bool, int, float, str, tuple, list, dict, frozenset, set)
+
+
+def _path(value: Any) -> str:
+    """Where a function or a class can be imported from: "module:name"; empty if it cannot."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
+        return ""
+    if module.startswith(f"{_BUILT_INS}.") and "." not in name:
+        public = getattr(import_module(_BUILT_INS), name, None)
+        module = _BUILT_INS if public is value else module
+    try:
+        return f"{module}:{name}" if _imported(module, name) is value else ""
+    except (ImportError, AttributeError):
+        return ""
+
+
+def _imported(module: str, name: str) -> object:
+    value: Any = import_module(module)
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def _tool_name(tool: object) -> str:
+    label = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+    if isinstance(tool, Mapping):
+        label = tool.get("name") or tool.get("type")
+    return str(label or describe(tool))
+
+
+# Reading
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Middleware and values of the tables of a file."""
+
+    source: str
+    code: dict[str, Any]
+    keys: set[str] = field(default_factory=set)
+    place: str = ""
+
+    def member(self, number: int, entry: Any) -> AgentMiddleware[Any, Any]:
+        """The middleware of an entry."""
+        kind = entry.get("class", entry.get("code")) if isinstance(entry, dict) else None
+        self.place = f"{self.source}, middleware {number} ({kind})"
+        if not isinstance(kind, str):
+            raise self.error("names neither a class nor code.", 'Write class = "module:Class".')
+        keys = {"class", "settings", "name", "unread"} if "class" in entry else {"code", "is"}
+        if unknown := entry.keys() - keys:
+            raise self.error(f"has {min(unknown)!r}, which is unknown.", "Leave it out.")
+        if "class" not in entry:
+            member = self.passed(kind)
+            if not isinstance(member, AgentMiddleware):
+                reason = f"needs a middleware as code[{kind!r}], got {describe(member)}."
+                raise self.error(reason)
+            return member
+        cls = self.middleware_class(kind)
+        parameters = inspect.signature(cls.__init__).parameters
+        settings = entry.get("settings", {})
+        for name in settings:
+            if name not in parameters or name == "self":
+                close = get_close_matches(name, parameters, n=1)
+                hint = f"Did you mean {close[0]}?" if close else f"It has {', '.join(parameters)}."
+                raise self.error(f"does not have a setting {name!r}.", hint)
+        values = {name: self.value(value, name) for name, value in settings.items()}
+        for name, key in entry.get("unread", {}).items():
+            if (value := self.passed(key, may_be_none=True)) is not None:
+                values[name] = value
+        if entry.get("name") and "name" in parameters:
+            values["name"] = entry["name"]
+        result: AgentMiddleware[Any, Any] = self.built(cls, values, "")
+        return result
+
+    def middleware_class(self, path: str) -> Any:
+        """The class of a path, if it is one of middleware."""
+        module, _, name = path.partition(":")
+        try:
+            cls = _imported(module, name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise self.error(f"cannot be imported: {error}.", "Correct its class.") from None
+        if not inspect.isclass(cls) or not issubclass(cls, AgentMiddleware):
+            reason = "is not a class of middleware, so it is not called."
+            raise self.error(reason, 'Write class = "module:Class" of a middleware.')
+        return cls
+
+    def value(self, data: Any, path: str) -> Any:
+        """A value of its data."""
+        if isinstance(data, list):
+            return [self.value(item, f"{path}.{n}") for n, item in enumerate(data)]
+        if not isinstance(data, dict):
+            return data
+        mark = next(iter(_MARKS & data.keys()), None) if len(data) == 1 else None
+        if "class" in data:
+            return self.plain(data, path)
+        if "code" in data and data.keys() <= {"code", "is"}:
+            return self.passed(data["code"])
+        if mark == "none":
+            return None
+        if mark == "path":
+            return Path(str(data["path"]))
+        if mark == "tuple" and isinstance(data["tuple"], list):
+            return tuple(self.value(item, f"{path}.{n}") for n, item in enumerate(data["tuple"]))
+        table = data["dict"] if mark == "dict" and isinstance(data["dict"], dict) else data
+        return {key: self.value(item, f"{path}.{key}") for key, item in table.items()}
+
+    def plain(self, data: Mapping[str, Any], path: str) -> Any:
+        """A dataclass of the library."""
+        name = data["class"]
+        if not isinstance(name, str) or name not in _VALUES:
+            options = ", ".join(sorted(_VALUES))
+            raise self.error(f"has {name!r} as {path}.", f"A file may hold {options}.")
+        values = {k: self.value(v, f"{path}.{k}") for k, v in data.items() if k != "class"}
+        return self.built(_value_class(name), values, f" {path}")
+
+    def built(self, cls: Any, values: dict[str, Any], what: str) -> Any:
+        """An instance of a class."""
+        args: list[Any] = []
+        parameters = inspect.signature(cls).parameters
+        for name, parameter in parameters.items():
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL and name in values:
+                before = list(parameters.values())[: list(parameters).index(name)]
+                for other in before:
+                    args.append(values.pop(other.name, other.default))
+                    if args[-1] is other.empty:
+                        raise self.error(f"lacks the setting {other.name!r}.", "Write it.")
+                args += values.pop(name)
+        try:
+            return cls(*args, **values)
+        except Exception as error:
+            raise self.error(f"cannot be built{what}: {error}") from error
+
+    def passed(self, key: str, *, may_be_none: bool = False) -> Any:
+        """Code that the caller passes."""
+        self.keys.add(key)
+        if key not in self.code:
+            hint = f"Pass code={{{key!r}: ...}}" + (", or None for the default." * may_be_none)
+            raise self.error(f"needs {key!r}, which is code.", hint.rstrip(".") + ".")
+        return self.code[key]
+
+    def error(self, reason: str, hint: str = "") -> ArgumentError:
+        return ArgumentError(self.place, reason, hint)
+
+
+def _value_class(name: str) -> Any:
+    return getattr(import_module(_VALUES[name]), name)

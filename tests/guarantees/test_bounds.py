@@ -1,0 +1,476 @@
+"""Bounds: how each follows from limits, and that what random runs use is within them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+
+from agent_factory import (
+    AgentMiddleware,
+    agent_tool,
+    create_agent,
+    hook_config,
+    load_topology,
+    plan_agent,
+    topology_of,
+)
+from agent_factory.errors import AgentFactoryError, ArgumentError
+from agent_factory.middleware import (
+    AnswerGuardMiddleware,
+    BudgetMiddleware,
+    Ledger,
+    Limits,
+    ModelCallLimitMiddleware,
+    ModelFallbackMiddleware,
+    ModelRefusalMiddleware,
+    ModelRetryMiddleware,
+    Price,
+    SummarizationMiddleware,
+    ToolCallLimitMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import Bounds
+from samples import add_tool, find
+
+PRICES = {"dear": Price(input=2.0, output=8.0, cache_write=3.0), "cheap": Price(input=1, output=1)}
+
+
+class JumpsBack(AgentMiddleware):
+    """Sends the run back to the model a few times."""
+
+    def __init__(self, times: int = 0) -> None:
+        super().__init__()
+        self.times = times
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        self.times -= 1
+        is_answer = not getattr(state["messages"][-1], "tool_calls", None)
+        return {"jump_to": "model"} if self.times >= 0 and is_answer else None
+
+
+def bounds_of(*middleware: Any, tools: Sequence[Any] = (find,), **options: Any) -> Bounds:
+    return plan_agent(tools=tools, middleware=middleware).bounds(**options)
+
+
+def clerk(*middleware: Any, tools: Sequence[Any] = (find,)) -> BaseTool:
+    agent = create_agent(ScriptedChatModel([]), tools, name="clerk", middleware=middleware)
+    return agent_tool(agent, description="Finds things.")
+
+
+# Each derivation
+
+
+def test_the_lowest_limit_bounds_the_calls_of_the_model_and_is_named() -> None:
+    first = ModelCallLimitMiddleware(run_limit=5, name="First")
+    bound = bounds_of(first, BudgetMiddleware(run=Limits(turns=3))).of("model calls")
+    assert (bound.most, bound.by) == (3, ("BudgetMiddleware: at most 3 model calls a run",))
+    assert bounds_of(first).of("model calls").most == 5
+
+
+def test_a_limit_of_the_thread_bounds_a_run() -> None:
+    limit = ModelCallLimitMiddleware(run_limit=5, thread_limit=4)
+    bound = bounds_of(limit).of("model calls")
+    assert (bound.most, bound.by) == (
+        4,
+        ("ModelCallLimitMiddleware: at most 4 model calls a thread",),
+    )
+
+
+def test_calls_of_the_model_do_not_bound_calls_of_tools() -> None:
+    bound = bounds_of(ModelCallLimitMiddleware(run_limit=5)).of("tool calls")
+    assert bound.most is None
+    assert bound.notes == ("Add ToolCallLimitMiddleware(run_limit=...).",)
+
+
+def test_without_a_limit_each_bound_says_what_to_add() -> None:
+    for row in bounds_of().rows:
+        assert row.most is None
+        assert row.notes[0].startswith("Add "), row
+    advice = "Add ToolCallLimitMiddleware(tool_name='find', run_limit=...)."
+    assert bounds_of().of("calls of find").notes == (advice,)
+
+
+def test_a_limit_of_all_tools_bounds_each_of_them() -> None:
+    tools = bounds_of(
+        ToolCallLimitMiddleware(run_limit=7),
+        ToolCallLimitMiddleware(tool_name="find", run_limit=2),
+        tools=(find, add_tool),
+    )
+    numbers = [tools.of(what).most for what in ("tool calls", "calls of find", "calls of add")]
+    assert numbers == [7, 2, 7]
+
+
+def test_limits_of_all_tools_one_by_one_bound_them_together() -> None:
+    limits = [ToolCallLimitMiddleware(tool_name=name, run_limit=2) for name in ("find", "add")]
+    bound = bounds_of(*limits, tools=(find, add_tool)).of("tool calls")
+    assert (bound.most, len(bound.by)) == (4, 2)
+    assert "adds while a run works" in bound.notes[-1]
+    assert bounds_of(limits[0], tools=(find, add_tool)).of("tool calls").most is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "tokens"),
+    [
+        (Limits(total_tokens=100), [100, 100, 100]),
+        (Limits(total_tokens=100, output_tokens=20), [100, 100, 20]),
+        (Limits(input_tokens=50, output_tokens=20), [70, 50, 20]),
+        (Limits(input_tokens=50), [None, 50, None]),
+    ],
+)
+def test_tokens_bound_their_parts_and_the_parts_bound_all(
+    limits: Limits, tokens: list[float | None]
+) -> None:
+    rows = bounds_of(BudgetMiddleware(run=limits))
+    names = ("tokens", "input tokens", "output tokens")
+    assert [rows.of(name).most for name in names] == tokens
+    for row in (rows.of(name) for name in names):
+        assert row.most is None or "may go over it" in row.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "usd"),
+    [
+        (Limits(total_tokens=1_000_000), 8.0),
+        (Limits(input_tokens=1_000_000, output_tokens=500_000), 3.0 + 4.0),
+        (Limits(total_tokens=1_000_000, output_tokens=0), 3.0),
+        (Limits(total_tokens=1_000_000, usd=0.5), 0.5),
+        (Limits(output_tokens=1_000_000), None),
+    ],
+)
+def test_tokens_at_the_dearest_price_bound_dollars(limits: Limits, usd: float | None) -> None:
+    budget = BudgetMiddleware(run=limits, prices=PRICES)
+    bound = bounds_of(budget, prices=PRICES).of("USD")
+    assert bound.most == usd
+    assert usd in (None, 0.5) or "dear" in bound.notes[0]
+    if limits.usd is None:
+        assert bounds_of(budget).of("USD").most is None
+
+
+def test_prices_of_another_form_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"Price\(input=\.\.\., output=\.\.\.\)"):
+        bounds_of(prices={"dear": 3})
+
+
+def test_seconds_have_the_bound_of_their_limit() -> None:
+    bound = bounds_of(BudgetMiddleware(run=Limits(seconds=30))).of("seconds")
+    assert (bound.most, "may go over it" in bound.notes[0]) == (30, True)
+
+
+def test_repeated_attempts_multiply() -> None:
+    other = ScriptedChatModel([])
+    bound = bounds_of(
+        ModelCallLimitMiddleware(run_limit=5),
+        ModelFallbackMiddleware(other),
+        ModelRefusalMiddleware(other, other),
+        AnswerGuardMiddleware(max_retries=1),
+        ModelRetryMiddleware(max_retries=3),
+    ).of("model calls")
+    assert (bound.most, bound.attempts) == (5, 5 * 2 * 3 * 2 * 4)
+    assert "at most 240 in all" in bound.notes[0]
+    limit, retry = ToolCallLimitMiddleware(run_limit=5), ToolRetryMiddleware(max_retries=2)
+    assert bounds_of(limit, retry).of("calls of find").attempts == 15
+
+
+def test_failures_that_nothing_counts_leave_attempts_without_a_bound() -> None:
+    budget = BudgetMiddleware(run=Limits(turns=5, tool_calls=5))
+    tools = bounds_of(ToolErrorMiddleware(), budget).of("tool calls")
+    assert (tools.most, tools.attempts) == (5, None)
+    assert "ToolErrorMiddleware" in tools.notes[-1]
+    retries = bounds_of(JumpsBack(), ModelRetryMiddleware(), budget).of("model calls")
+    assert (retries.most, retries.attempts) == (5, None)
+    assert bounds_of(ModelRetryMiddleware(), budget).of("model calls").attempts == 15
+
+
+def test_what_no_limit_counts_is_named() -> None:
+    budget, guard = BudgetMiddleware(run=Limits(total_tokens=100)), AnswerGuardMiddleware()
+    summaries = SummarizationMiddleware(ScriptedChatModel([]), trigger=("messages", 50))
+    notes = " ".join(bounds_of(summaries, budget, guard).of("tokens").notes)
+    assert "AnswerGuardMiddleware discard" in notes
+    assert "SummarizationMiddleware make of a model themselves" in notes
+    assert "discard" not in " ".join(bounds_of(guard, budget).of("tokens").notes)
+
+
+def test_a_limit_that_people_may_raise_says_so_and_by_how_much() -> None:
+    asking = BudgetMiddleware(run=Limits(turns=3), exit_behavior="ask")
+    bound = bounds_of(asking, ModelCallLimitMiddleware(run_limit=9)).of("model calls")
+    assert bound.most == 3
+    assert bound.by == ("BudgetMiddleware: at most 3 model calls a run, which people may raise",)
+    assert bound.notes[0] == "Nobody can raise it above 9."
+    firm = bounds_of(asking, ModelCallLimitMiddleware(run_limit=3)).of("model calls")
+    assert firm.by == ("ModelCallLimitMiddleware: at most 3 model calls a run",)
+
+
+def test_an_agent_inside_has_its_bound_in_each_run_of_its_tool() -> None:
+    inner = clerk(ModelCallLimitMiddleware(run_limit=4), ToolCallLimitMiddleware(run_limit=3))
+    rows = bounds_of(
+        ModelCallLimitMiddleware(run_limit=5),
+        ToolCallLimitMiddleware(tool_name="clerk", run_limit=2),
+        ToolRetryMiddleware(max_retries=1),
+        tools=(inner,),
+    )
+    assert rows.of("model calls", "clerk").most == 4 * 2 * 2
+    assert rows.of("tool calls", "clerk").most == 3 * 2 * 2
+    assert rows.of("calls of find", "clerk").most == 3 * 2 * 2
+    assert rows.of("model calls", "all").most == 5 + 16
+    assert rows.of("model calls", "clerk").notes[0] == "4 in each of 4 runs."
+
+
+def test_an_agent_inside_whose_runs_have_no_bound_has_none() -> None:
+    bound = bounds_of(tools=(clerk(ModelCallLimitMiddleware(run_limit=4)),)).of(
+        "model calls", "clerk"
+    )
+    assert bound.most is None
+    assert bound.notes[1] == "Add ToolCallLimitMiddleware(tool_name='clerk', run_limit=...)."
+
+
+def test_a_ledger_bounds_all_runs_of_an_agent_inside() -> None:
+    budget = BudgetMiddleware(ledger=Ledger(Limits(total_tokens=100)))
+    assert bounds_of(tools=(clerk(budget),)).of("tokens", "clerk").most == 100
+
+
+def test_a_plan_from_a_file_has_the_same_bounds() -> None:
+    stack: list[Any] = [
+        ModelRetryMiddleware(),
+        BudgetMiddleware(run=Limits(turns=3), exit_behavior="ask"),
+    ]
+    plan = plan_agent(tools=[find], middleware=stack)
+    assert load_topology(plan.to_json()).bounds() == plan.bounds()
+
+
+def test_other_attempts_are_a_change_of_the_plan_and_not_of_its_digest() -> None:
+    two, five = (plan_agent(middleware=[ModelRetryMiddleware(max_retries=n)]) for n in (2, 5))
+    assert str(two.diff(five)) == (
+        "changed layer ModelRetryMiddleware.around_model: was up to 3 attempts, now 6"
+    )
+    assert two.digest == five.digest
+
+
+@pytest.mark.parametrize("value", [0, -1, "3", True])
+def test_attempts_of_another_form_are_refused(value: Any) -> None:
+    class Repeats(AgentMiddleware):
+        most_attempts = value
+
+        def around_model(self, request: Any) -> Any:
+            return (yield request)
+
+    with pytest.raises(ArgumentError, match="most_attempts"):
+        plan_agent(middleware=[Repeats()])
+
+
+# Random runs
+
+
+class RandomModel(BaseChatModel):
+    """Chat model that answers, calls tools and fails by chance, and records what it uses."""
+
+    draw: Any
+    tools: tuple[str, ...] = ()
+    fails: bool = True
+    requests: list[str] = []  # noqa: RUF012  # pydantic copies it
+    usages: list[dict[str, int]] = []  # noqa: RUF012
+
+    @property
+    def _llm_type(self) -> str:
+        return "random"
+
+    @property
+    def model_name(self) -> str:
+        return "dear"
+
+    def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
+        return {"ls_model_name": "dear", "ls_provider": "test", "ls_model_type": "chat"}
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self.bind(offered=[tool.name for tool in tools])
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        draw: Random = self.draw
+        self.requests.append("request")
+        if self.fails and draw.random() < 0.2:
+            raise ConnectionError("down")
+        offered = kwargs.get("offered", ())
+        calls = []
+        if offered and draw.random() < 0.85:
+            names = draw.choices(offered, k=draw.randint(1, 4))
+            calls = [
+                {"name": name, "args": {"request": "x"} if name == "clerk" else {}, "id": f"{id_}"}
+                for name, id_ in zip(names, draw.sample(range(10**9), len(names)), strict=True)
+            ]
+        usage: Any = {"input_tokens": draw.randint(1, 60), "output_tokens": draw.randint(1, 60)}
+        usage["total_tokens"] = sum(usage.values())
+        self.usages.append(usage)
+        # AnswerGuardMiddleware asks again for an empty answer.
+        text = "" if draw.random() < 0.2 else "Done."
+        message = AIMessage(text, tool_calls=calls, usage_metadata=usage)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class RandomAgent:
+    """An agent with a random stack, and what its run has used."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = Random(seed)
+        self.started: list[str] = []
+        self.done: list[str] = []
+        self.model = RandomModel(draw=self.draw)
+        self.fallback = RandomModel(draw=self.draw, requests=self.model.requests)
+        self.fallback.requests, self.fallback.usages = self.model.requests, self.model.usages
+        self.inner = RandomModel(draw=self.draw, fails=False)
+        self.tools = [self.tool("look"), self.tool("pay")]
+        if self.draw.random() < 0.4:
+            inner = create_agent(
+                self.inner,
+                [self.tool("dig", "clerk/")],
+                name="clerk",
+                middleware=self.limits(inner=True),
+                ignore=["AF211"],
+            )
+            self.tools.append(agent_tool(inner, description="Works."))
+        self.agent = create_agent(
+            self.model, self.tools, middleware=self.stack(), checkpointer=InMemorySaver()
+        )
+
+    def tool(self, name: str, where: str = "") -> BaseTool:
+        def call() -> str:
+            self.started.append(where + name)
+            if not where and self.draw.random() < 0.15:
+                raise ConnectionError("down")
+            self.done.append(where + name)
+            return "ok"
+
+        return StructuredTool.from_function(call, name=name, description=f"{name}.")
+
+    def limits(self, *, inner: bool = False) -> list[AgentMiddleware[Any, Any]]:
+        draw, exits = self.draw, ("end", "answer")
+        exit_behavior: Any = draw.choice(exits)
+        after_tools: Any = draw.choice((*exits, "continue"))
+        named = "dig" if inner else draw.choice(("look", "pay"))
+        members: list[AgentMiddleware[Any, Any]] = [
+            ModelCallLimitMiddleware(run_limit=draw.randint(1, 6), exit_behavior=exit_behavior),
+            ToolCallLimitMiddleware(run_limit=draw.randint(0, 8), exit_behavior=after_tools),
+            ToolCallLimitMiddleware(
+                tool_name=named, run_limit=draw.randint(0, 4), exit_behavior="continue"
+            ),
+        ]
+        amounts: dict[str, Any] = {
+            "turns": draw.randint(1, 8),
+            "tool_calls": draw.randint(0, 8),
+            "total_tokens": draw.randint(50, 900),
+            "output_tokens": draw.randint(50, 300),
+            "usd": draw.uniform(0.0001, 0.003),
+        }
+        names = draw.sample(sorted(amounts), draw.randint(1, 5))
+        budget = BudgetMiddleware(
+            run=Limits(**{name: amounts[name] for name in names}),
+            exit_behavior=exit_behavior,
+            prices=PRICES,
+        )
+        return draw.sample([*members, budget], draw.randint(1, 4))
+
+    def stack(self) -> list[AgentMiddleware[Any, Any]]:
+        draw = self.draw
+        on_failure: Any = draw.choice(("continue", "error"))
+        waits: Any = {"initial_delay": 0.0, "max_delay": 0.0}
+        others: list[AgentMiddleware[Any, Any]] = [
+            ModelRetryMiddleware(max_retries=draw.randint(0, 2), on_failure=on_failure, **waits),
+            ToolRetryMiddleware(max_retries=draw.randint(0, 2), **waits),
+            ToolErrorMiddleware(),
+            ModelFallbackMiddleware(self.fallback),
+            AnswerGuardMiddleware(max_retries=draw.randint(0, 2)),
+            JumpsBack(draw.randint(0, 3)),
+        ]
+        stack = [*self.limits(), *draw.sample(others, draw.randint(0, 6))]
+        # Half of the stacks are in the order that a build asks for, the others in any.
+        if draw.random() < 0.5:
+            draw.shuffle(stack)
+        return stack
+
+    def run(self, *, is_async: bool) -> int:
+        """Run the agent; return the turns that ended with an answer of a model."""
+        turns = answers = 0
+
+        def count(event: Any) -> None:
+            nonlocal turns, answers
+            if "model" in event and len(self.model.usages) > answers:
+                turns, answers = turns + 1, len(self.model.usages)
+
+        config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 100}
+
+        async def consume() -> None:
+            async for event in self.agent.astream({"messages": "Go"}, config):
+                count(event)
+
+        # Whatever ends the run early: it has used what it has used.
+        with suppress(ConnectionError, AgentFactoryError, GraphRecursionError):
+            if is_async:
+                asyncio.run(consume())
+            else:
+                for event in self.agent.stream({"messages": "Go"}, config):
+                    count(event)
+        return turns
+
+    def excesses(self, turns: int) -> Iterator[str]:
+        """What the run has used beyond a bound of the plan."""
+        rows = topology_of(self.agent).bounds(PRICES).rows
+        costs = [PRICES["dear"].of(usage) for usage in self.model.usages]
+        own = Counter(name for name in self.started if "/" not in name)
+        own_done = Counter(name for name in self.done if "/" not in name)
+        inner = [name for name in self.done if "/" in name]
+        used: dict[str, float] = {
+            "model calls": turns,
+            "tool calls": own_done.total(),
+            **{f"calls of {name}": own_done[name] for name in ("look", "pay")},
+            "USD": sum(costs[:-1]),
+            "clerk: model calls": len(self.inner.requests),
+            "clerk: tool calls": len(inner),
+            "clerk: calls of dig": len(inner),
+            "all: model calls": turns + len(self.inner.requests),
+        }
+        for name in ("input_tokens", "output_tokens", "total_tokens"):
+            what = name.replace("total_", "").replace("_", " ")
+            # The last call may go over the limit.
+            used[what] = sum(usage[name] for usage in self.model.usages[:-1])
+        attempts = {
+            "model calls": len(self.model.requests),
+            **{f"calls of {name}": own[name] for name in ("look", "pay")},
+        }
+        for row in rows:
+            # Such a note says that the number does not hold what is used here.
+            is_partial = any("discard" in note for note in row.notes)
+            amount = used.get(row.name, 0)
+            if row.most is not None and not is_partial and amount > row.most + 1e-9:
+                yield f"{amount} used; {row}"
+            if row.attempts is not None and attempts.get(row.name, 0) > row.attempts:
+                yield f"{attempts[row.name]} attempts; {row}"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(start, marks=pytest.mark.long if start >= 80 else ())
+        for start in range(0, 1000, 40)
+    ],
+)
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+def test_what_random_runs_use_is_within_the_bounds(start: int) -> None:
+    for seed in range(start, start + 40):
+        agent = RandomAgent(seed)
+        excesses = list(agent.excesses(agent.run(is_async=seed % 2 == 1)))
+        assert not excesses, (seed, [type(m).__name__ for m in agent.stack()], excesses)

@@ -1,0 +1,427 @@
+"""A stack as a TOML file, and back: equal plans, no secrets, and clear refusals."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Collection
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_factory import (
+    AgentMiddleware,
+    create_agent,
+    dump_stack,
+    load_stack,
+    plan_agent,
+    topology_of,
+    wrap_model_call,
+)
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import (
+    AnswerGuardMiddleware,
+    AutoModeMiddleware,
+    BudgetMiddleware,
+    ClearToolUsesEdit,
+    ClientToolsMiddleware,
+    ContextEditingMiddleware,
+    DockerExecutionPolicy,
+    FilesystemFileSearchMiddleware,
+    HumanInTheLoopMiddleware,
+    InMemoryEffects,
+    Ledger,
+    Limits,
+    LLMToolEmulator,
+    LLMToolSelectorMiddleware,
+    ModelCallLimitMiddleware,
+    ModelChoice,
+    ModelFallbackMiddleware,
+    ModelRefusalMiddleware,
+    ModelRetryMiddleware,
+    ModelRouterMiddleware,
+    OnceMiddleware,
+    PIIMiddleware,
+    Price,
+    ProgressGuardMiddleware,
+    PromptCachingMiddleware,
+    ProviderToolSearchMiddleware,
+    RedactionRule,
+    Rule,
+    ShellToolMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+    ToolCallLimitMiddleware,
+    ToolErrorMiddleware,
+    ToolPolicy,
+    ToolResultOffloadMiddleware,
+    ToolRetryMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+from samples import find
+
+HEAD = 'format = "agent_factory.stack"\nversion = 1\n'
+MODEL = ScriptedChatModel([])
+SECRET = "s3cret-value"
+
+
+def is_cheap(request: Any) -> bool:
+    return True
+
+
+def choose(request: Any) -> str:
+    return "fast"
+
+
+@wrap_model_call
+def passing(request: Any, handler: Any) -> Any:
+    return handler(request)
+
+
+class Configured(AgentMiddleware):
+    """A middleware of a user, with a setting of any kind."""
+
+    def __init__(self, value: Any = None, *more: Any, api_key: str = "") -> None:
+        super().__init__()
+        self.value, self.more, self.api_key = value, more, api_key
+
+
+class Hidden(AgentMiddleware):
+    """A middleware whose plan depends on what no attribute holds."""
+
+    def __init__(self, phase: str = "used") -> None:
+        super().__init__()
+        self.unused = () if phase == "used" else ("before_model",)
+
+    unused: Collection[str] = ()
+
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+
+class Changing(AgentMiddleware):
+    """A middleware that keeps another value than it takes."""
+
+    def __init__(self, number: int = 1) -> None:
+        super().__init__()
+        self.number = number + 1
+
+
+STACKS: dict[str, Callable[[], Any]] = {
+    "answers": lambda: AnswerGuardMiddleware(max_retries=1, on_cut="continue", keep_failed=True),
+    "auto mode": lambda: AutoModeMiddleware(classifier=MODEL, tools=["b", "a"], threshold=0.7),
+    "budget": lambda: BudgetMiddleware(
+        run=Limits(usd=0.5, turns=9),
+        thread=Limits(total_tokens=10_000),
+        warn_at=(0.5, 0.9),
+        cheaper=MODEL,
+        exit_behavior="ask",
+        prices={"a.b": Price(input=1, output=2.5), "ScriptedChatModel": Price(input=1, output=1)},
+    ),
+    "no warnings": lambda: BudgetMiddleware(run=Limits(turns=9), warn_at=None),
+    "ledger": lambda: BudgetMiddleware(ledger=Ledger(Limits(turns=9)), warn_at=[0.2, 0.5]),
+    "client tools": lambda: ClientToolsMiddleware(max_tools=3),
+    "edits": lambda: ContextEditingMiddleware(
+        edits=[ClearToolUsesEdit(keep=9, exclude_tools=["find"])], keep_thread=False
+    ),
+    "files": lambda: FilesystemFileSearchMiddleware(root_path=Path(__file__).parent, timeout=2.5),
+    "reviews": lambda: HumanInTheLoopMiddleware({"a": True, "b": {"allowed_decisions": ["edit"]}}),
+    "policy": lambda: HumanInTheLoopMiddleware(
+        ToolPolicy(
+            Rule("a", "allow", when={"euros": {"<=": 50}, "to": "Ann"}),
+            Rule("a", "judge", otherwise="deny", reviewers=["finance"], remember=60),
+            Rule("b", "ask", when=is_cheap, description='Look at "this"\nand that.'),
+            Rule("*", "deny", reason="No."),
+            judge=MODEL,
+        ),
+        edit_notice=None,
+        interrupt_mode="per_call",
+    ),
+    "model calls": lambda: ModelCallLimitMiddleware(run_limit=3, thread_limit=9, name="First"),
+    "fallback": lambda: ModelFallbackMiddleware(
+        (MODEL, {"temperature": 0}), MODEL, handle=(ConnectionError, TimeoutError)
+    ),
+    "refusals": lambda: ModelRefusalMiddleware(MODEL, MODEL, on_refusal="error"),
+    "retries": lambda: ModelRetryMiddleware(max_retries=4, jitter=False, retry_on=ConnectionError),
+    "router": lambda: ModelRouterMiddleware(
+        choices={"fast": ModelChoice(MODEL, "short"), "deep": ModelChoice(MODEL, "long")},
+        classifier=choose,
+        default="deep",
+    ),
+    "once": lambda: OnceMiddleware({"pay": "ask", "look": None}, store=InMemoryEffects()),
+    "data": lambda: PIIMiddleware("email", strategy="mask", apply_to_output=True),
+    "progress": lambda: ProgressGuardMiddleware(polling_tools={"find": 3}, ignore_arguments=["t"]),
+    "caching": lambda: PromptCachingMiddleware(ttl="1h", min_tokens=2048),
+    "search": lambda: ProviderToolSearchMiddleware(searchable_tools=["find"], provider="openai"),
+    "shell": lambda: ShellToolMiddleware(
+        "/tmp",
+        startup_commands=["a", "b"],
+        execution_policy=DockerExecutionPolicy(command_timeout=5.0),
+        redaction_rules=[RedactionRule("email", "mask")],
+    ),
+    "summaries": lambda: SummarizationMiddleware(
+        MODEL,
+        trigger=[("messages", 50), {"tokens": 1000}],
+        keep=("messages", 3),
+        summary_prompt='Keep:\n\\n "all" of\tit\x7f\n{messages}',
+    ),
+    "plans": lambda: TodoListMiddleware(system_prompt="Plan."),
+    "tool calls": lambda: ToolCallLimitMiddleware(tool_name="a:b", run_limit=3),
+    "emulator": lambda: LLMToolEmulator(tools=["find"], model=MODEL),
+    "emulator of all": lambda: LLMToolEmulator(),
+    "emulator of none": lambda: LLMToolEmulator(tools=[]),
+    "errors": lambda: ToolErrorMiddleware(tools=["find"]),
+    "results": lambda: ToolResultOffloadMiddleware(threshold=None, namespace=("a", "b")),
+    "tool retries": lambda: ToolRetryMiddleware(tools=["find"], idempotent_tools=["find"]),
+    "selection": lambda: LLMToolSelectorMiddleware(max_tools=3, always_include=["find"]),
+    "a function": lambda: passing,
+    "hidden": lambda: Hidden("unused"),
+    "changing": lambda: Changing(3),
+}
+
+
+def code_of(stack: list[Any], text: str) -> dict[str, Any]:
+    """What a file names, from the stack that was written."""
+    members = {member.name: member for member in stack}
+    code: dict[str, Any] = {}
+    data = tomllib.loads(text)
+    for key in re.findall(r'code = "([^"]+)"', text):
+        module, colon, name = key.partition(":")
+        if colon and module.isidentifier() | ("." in module and "[" not in module):
+            code[key] = getattr(import_module(module), name)
+        elif key in members:
+            code[key] = members[key]
+        else:
+            owner = max((name for name in members if key.startswith(f"{name}.")), key=len)
+            value: Any = members[owner]
+            for part in key.removeprefix(f"{owner}.").split("."):
+                if isinstance(value, list | tuple | dict):
+                    value = value[part if isinstance(value, dict) else int(part)]
+                else:
+                    value = getattr(value, part)
+            code[key] = value
+    for entry in data.get("middleware", ()):
+        code |= dict.fromkeys(entry.get("unread", {}).values())
+    return code
+
+
+def plan_of(stack: list[Any]) -> Any:
+    ignore = ["AF124", "AF210", "AF204", "AF211", "AF213"]
+    return plan_agent(tools=[find], middleware=stack, settings=True, ignore=ignore)
+
+
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+@pytest.mark.parametrize("name", STACKS)
+def test_a_built_in_is_written_and_read_with_the_same_settings(name: str) -> None:
+    stack = [STACKS[name]()]
+    text = dump_stack(stack)
+    again = load_stack(text, code_of(stack, text))
+    before, after = plan_of(stack), plan_of(again)
+    assert after == before
+    assert after.digest == before.digest
+    assert dump_stack(again) == text
+
+
+WHOLE = {"a function", "hidden", "changing"}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_only_what_settings_cannot_build_is_code_as_a_whole(name: str) -> None:
+    (entry,) = tomllib.loads(dump_stack([STACKS[name]()]))["middleware"]
+    assert ("class" not in entry) == (name in WHOLE)
+
+
+@pytest.mark.law
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+@given(st.lists(st.sampled_from(sorted(STACKS)), unique=True, max_size=4))
+def test_stacks_come_back_in_their_order(names: list[str]) -> None:
+    by_name = {member.name: member for member in (STACKS[name]() for name in names)}
+    stack = list(by_name.values())
+    text = dump_stack(stack)
+    assert plan_of(load_stack(text, code_of(stack, text))) == plan_of(stack)
+
+
+PLAIN: Any = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(
+            st.sampled_from(["a", "b c", "tuple", "class", "code", "none", "dict"]), inner
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@pytest.mark.law
+@given(PLAIN)
+def test_plain_values_come_back_as_they_were(value: Any) -> None:
+    text = dump_stack([Configured(value)])
+    (again,) = load_stack(text)
+    assert isinstance(again, Configured)
+    assert (again.value, type(again.value)) == (value, type(value))
+
+
+def test_a_secret_is_never_written() -> None:
+    stack: list[Any] = [
+        Configured({"password": SECRET, "nested": [{"auth_token": SECRET}]}, api_key=SECRET),
+        PIIMiddleware("email", strategy="hash", hash_key=SECRET),
+        ShellToolMiddleware(
+            env={"A": SECRET}, redaction_rules=[RedactionRule("email", "hash", hash_key=SECRET)]
+        ),
+    ]
+    text = dump_stack(stack)
+    assert SECRET not in text
+    with pytest.raises(ArgumentError, match=r"needs 'Configured\.value\.password'"):
+        load_stack(text)
+    code: dict[str, Any] = dict.fromkeys(code_of(stack, text), "other") | {
+        "ShellToolMiddleware.env": {"A": "b"}
+    }
+    code["PIIMiddleware[email].detector"] = None
+    assert load_stack(text, code)[0].api_key == "other"  # type: ignore[attr-defined]
+
+
+def test_texts_that_a_file_cannot_hold_are_code() -> None:
+    text = dump_stack([Configured("half \ud83d")])
+    assert load_stack(text, {"Configured.value": 1})[0].value == 1  # type: ignore[attr-defined]
+    assert text.encode()
+
+
+def test_tools_of_a_set_are_in_one_order() -> None:
+    names = [f"tool_{number}" for number in range(9)]
+    for order in (names, names[::-1]):
+        guards = AutoModeMiddleware(classifier=MODEL, tools=order).guards
+        assert [guard.tool for guard in guards] == names
+
+
+def test_functions_are_named_by_where_they_can_be_imported_from() -> None:
+    text = dump_stack([Configured(pow), Configured(lambda: 1)], [find])
+    assert 'value = { code = "builtins:pow" }' in text
+    assert 'value = { code = "Configured.value", is = "function" }' in text
+    assert f'name = "find"\nfunction = "{find.__module__}:find"' in text
+
+
+def test_models_as_arguments_by_place_come_back_in_their_order() -> None:
+    text = dump_stack([Configured(1, 2, "three")])
+    (again,) = load_stack(text)
+    assert (again.value, again.more) == (1, (2, "three"))  # type: ignore[attr-defined]
+
+
+def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "stack.toml"
+    file.write_text(dump_stack([ModelCallLimitMiddleware(run_limit=3)]), encoding="utf-8")
+    assert load_stack(file)[0].run_limit == 3  # type: ignore[attr-defined]
+    assert load_stack(str(file))[0].run_limit == 3  # type: ignore[attr-defined]
+    with pytest.raises(FileNotFoundError):
+        load_stack(tmp_path / "other.toml")
+
+
+def entry(text: str) -> str:
+    return f"{HEAD}[[middleware]]\n{text}"
+
+
+LIMIT = 'class = "agent_factory.middleware:ModelCallLimitMiddleware"'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a = \n", "is not valid TOML"),
+        ("a = 1\n", "does not hold a stack"),
+        (HEAD.replace("1", "2"), "has version 2"),
+        (entry("name = 'x'"), "names neither a class nor code"),
+        (entry('class = "agent_factory.middleware:Missing"'), "cannot be imported"),
+        (entry('class = "nowhere_at_all:Missing"'), "cannot be imported"),
+        (entry('class = "no colon"'), "cannot be imported"),
+        (entry('class = "pathlib:Path"'), "is not a class of middleware, so it is not called"),
+        (entry('class = "os:getcwd"'), "is not a class of middleware, so it is not called"),
+        (entry(f"{LIMIT}\nwhen = 1"), "has 'when', which is unknown"),
+        (entry(f"{LIMIT}\n[middleware.settings]\nrun_limt = 3"), "Did you mean run_limit"),
+        (entry(f"{LIMIT}\n[middleware.settings]\nself = 3"), "does not have a setting 'self'"),
+        (entry(f"{LIMIT}\n[middleware.settings]\nrun_limit = -1"), "cannot be built: run_limit"),
+        (entry(LIMIT), "cannot be built"),
+        (
+            entry(f'{LIMIT}\n[middleware.settings]\nrun_limit = {{ class = "Path" }}'),
+            "A file may hold BubblewrapExecutionPolicy, ",
+        ),
+        (
+            entry(f'{LIMIT}\n[middleware.settings]\nrun_limit = {{ class = "Limits", turn = 1 }}'),
+            "cannot be built run_limit: ",
+        ),
+        (
+            entry(f'{LIMIT}\n[middleware.settings]\nrun_limit = {{ code = "m:f" }}'),
+            "needs 'm:f', which is code",
+        ),
+        (entry('code = "Mine"'), "needs 'Mine', which is code. Pass code={'Mine': ...}."),
+        (
+            entry(
+                'class = "agent_factory.middleware:ModelFallbackMiddleware"\n'
+                "[middleware.settings]\nadditional_models = []"
+            ),
+            "lacks the setting 'first_model'",
+        ),
+    ],
+)
+def test_what_cannot_be_built_is_refused_by_name(text: str, words: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        load_stack(text)
+    assert words in str(caught.value)
+    if "[[middleware]]" in text:
+        assert "middleware 1" in str(caught.value)
+
+
+def test_code_that_is_no_middleware_or_not_named_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="needs a middleware as code"):
+        load_stack(entry('code = "Mine"'), {"Mine": 5})
+    with pytest.raises(ArgumentError, match="Did you mean 'Mine'"):
+        load_stack(entry('code = "Mine"'), {"Mine": passing, "Mime": 5})
+
+
+def test_what_no_attribute_holds_must_be_passed() -> None:
+    text = dump_stack([PIIMiddleware("email")])
+    with pytest.raises(ArgumentError, match="or None for the default"):
+        load_stack(text)
+
+
+def test_the_command_writes_the_stack_of_an_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    from commands import run
+
+    monkeypatch.chdir(tmp_path)
+    Path("shop.py").write_text(
+        "from agent_factory import create_agent\n"
+        "from agent_factory.middleware import ModelCallLimitMiddleware, TodoListMiddleware\n"
+        "from agent_factory.testing import ScriptedChatModel\n"
+        "def refund() -> str:\n    'Refund.'\n"
+        "stack = [ModelCallLimitMiddleware(run_limit=3), TodoListMiddleware()]\n"
+        "agent = create_agent(ScriptedChatModel([]), [refund], middleware=stack)\n",
+        encoding="utf-8",
+    )
+    result = run("show", "shop:agent", "--format", "toml")
+    assert result.exit_code == 0, result.output
+    stack: list[Any] = [ModelCallLimitMiddleware(run_limit=3), TodoListMiddleware()]
+
+    def refund() -> str:
+        """Refund."""
+        return ""
+
+    agent = create_agent(ScriptedChatModel([]), [refund], middleware=stack)
+    loaded = load_stack(result.output)
+    assert plan_agent(tools=[refund], middleware=loaded).digest == topology_of(agent).digest
+    assert [tool["name"] for tool in tomllib.loads(result.output)["tools"]] == ["refund"]
+    assert run("show", "shop:stack", "-o", "stack.toml").exit_code == 0
+    assert len(load_stack("stack.toml")) == 2
+    assert run("show", "shop:stack", "-o", "plan.json").exit_code == 0
+    refused = run("show", "plan.json", "--format", "toml")
+    assert (refused.exit_code, "Name the agent" in refused.output) == (2, True)
