@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
     from agent_factory.tools.client_tool import ClientTool as ClientTool
     from agent_factory.tools.client_tool import client_tool as client_tool
+    from agent_factory.tools.labels import labels_of as labels_of
+    from agent_factory.tools.labels import tool_labels as tool_labels
     from agent_factory.tools.registry import get_tools as get_tools
     from agent_factory.tools.tool_node import ToolCallRecorder as ToolCallRecorder
     from agent_factory.tools.tool_node import ToolNode as ToolNode
@@ -122,6 +124,7 @@ HOMES = {
     "agent_factory.stack_file": "dump_stack load_stack",
     "agent_factory.state.channels": "DeltaMessages",
     "agent_factory.tools.client_tool": "ClientTool client_tool",
+    "agent_factory.tools.labels": "labels_of tool_labels",
     "agent_factory.tools.registry": "get_tools",
     "agent_factory.tools.tool_node": "ToolCallRecorder ToolNode tools_condition",
     "agent_factory.topology": "Topology",

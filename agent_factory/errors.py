@@ -224,6 +224,10 @@ _BUILD_CODES = {
     "AF216": ("AgentNameRefused", "The agent has a name that some providers refuse."),
     "AF217": ("LoopWithoutLimit", "A run may go around a loop that none of its limits ends."),
     "AF218": ("HookSkipped", "A jump may end a run without the last of its hooks."),
+    "AF219": (
+        "LethalTrifecta",
+        "Text that others wrote can make the model send private data out, and nothing decides.",
+    ),
 }
 
 BUILD_CODES = {code: BuildCode(code, *entry) for code, entry in _BUILD_CODES.items()}

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .client_tools import ClientToolsMiddleware as ClientToolsMiddleware
     from .context_editing import *
     from .file_search import *
+    from .flow_guard import *
     from .human_in_the_loop import *
     from .model_call_limit import *
     from .model_fallback import *
@@ -99,6 +100,7 @@ _HOME = {
         "ClearToolUsesEdit ContextEdit ContextEditingMiddleware ContextEditingState"
     ),
     ".file_search": "FilesystemFileSearchMiddleware",
+    ".flow_guard": "FlowGuardMiddleware FlowGuardState",
     ".human_in_the_loop": (
         "Action ActionRequest ApproveDecision CallChanged Decision DecisionType EditDecision "
         "HITLRequest HITLResponse HumanInTheLoopMiddleware InterruptOnConfig RejectDecision "

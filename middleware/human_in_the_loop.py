@@ -41,7 +41,14 @@ from agent_factory.errors import EndlessLoop
 from agent_factory.review.approvals import ApprovalStore, approval_store
 from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
 from agent_factory.review.pending_calls import PendingCall, calls_of, read_request
-from agent_factory.review.policy import OPTIONS, DecisionType, Rule, ToolPolicy, When
+from agent_factory.review.policy import (
+    OPTIONS,
+    DecisionType,
+    Rule,
+    ToolPolicy,
+    When,
+    seen_labels,
+)
 from agent_factory.review.questions import ask_about
 from agent_factory.review.records import (
     EDITED,
@@ -71,6 +78,7 @@ from agent_factory.review.requests import (
     ReviewConfig,
     ToolApprovalRequest,
 )
+from agent_factory.review.seen import labels_seen, seen_text
 
 from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
 from ._shared.declarations import policy_guards
@@ -247,6 +255,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             ordering = replace(ordering, sends_to_model=message_kinds)
         if any(_asks(rule) and "edit" in rule.allowed_decisions for rule in rules):
             ordering = replace(ordering, writes=(*ordering.writes, "tool_calls"))
+        if any(seen_labels(rule.when) for rule in rules):
+            ordering = replace(ordering, requires=(*ordering.requires, "FlowGuardMiddleware"))
         # A subclass with its own hook decides there what is asked about, so `around_tool` does not
         # ask.
         hooks = {type(self).after_model, type(self).aafter_model}
@@ -405,14 +415,15 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
 
         The digest of what runs is added to those that are approved.
         """
-        first = call_digest(request.tool_call, request.tool)
-        if first in decisions_so_far.settled:  # a layer has begun the call again
-            earlier = decisions_so_far.settled[first]
+        settled, first_request = decisions_so_far.settled, request
+        # Most calls need no decision, and no digest.
+        if settled and (first := call_digest(request.tool_call, request.tool)) in settled:
+            earlier = settled[first]  # a layer has begun the call again
             return earlier if isinstance(earlier, ToolMessage) else _edited(request, earlier)
         while True:  # each pass asks a person, and no pass asks about a call that is approved
             call, rule = request.tool_call, self.policy.rule_for(request)
             if rule.action == "deny":
-                return _denied(call, rule.reason)
+                return _denied(call, _sentences(rule.reason, _seen_by(request, rule)))
             if rule.action == "allow" or self._chooses_calls:
                 return request
             if (digest := call_digest(call, request.tool)) in decisions_so_far.approved:
@@ -423,7 +434,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                 decisions_so_far.approved.add(digest)
                 return request
             if not _asks(rule):
-                return _denied(call, objection)
+                return _denied(call, _sentences(objection, _seen_by(request, rule)))
             action, config = self._review_of(request, rule, store, objection)
             question = ToolApprovalRequest(type="tool_approval", **action, review_config=config)
             judge_one = self._judge_of([request])
@@ -438,7 +449,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             if results:
                 # For a layer that begins the call again, as a retry does: it is not asked about
                 # twice.
-                decisions_so_far.settled[first] = results[0]
+                first = call_digest(first_request.tool_call, first_request.tool)
+                settled[first] = results[0]
                 return results[0]
             if edits:
                 request = _edited(request, edits[call["id"]])
@@ -446,7 +458,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                     continue
             decisions_so_far.approved.add(call_digest(request.tool_call, request.tool))
             if request.tool_call is not call:
-                decisions_so_far.settled[first] = request.tool_call
+                first = call_digest(first_request.tool_call, first_request.tool)
+                settled[first] = request.tool_call
             yield from remember_approval(request, decision, store)
             return request
 
@@ -534,7 +547,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             description = f"{self.description_prefix}\n\nTool: {call['name']}\nArgs: {args}"
         elif not isinstance(description, str):
             description = description(call, request.state, request.runtime)
-        description = "\n".join(filter(None, (description, rule.reason, objection)))
+        description = "\n".join(
+            filter(None, (description, rule.reason, _seen_by(request, rule), objection))
+        )
         action = ActionRequest(
             name=call["name"],
             args=call["args"],
@@ -556,6 +571,16 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
 
 def _asks(rule: Rule) -> bool:
     return rule.action == "ask" or (rule.action == "judge" and rule.otherwise == "ask")
+
+
+def _seen_by(request: ToolCallRequest, rule: Rule) -> str:
+    """The results that a rule is about, if it is about what the thread has seen."""
+    labels = seen_labels(rule.when)
+    return seen_text(labels_seen(request), labels) if labels else ""
+
+
+def _sentences(*texts: str) -> str:
+    return ". ".join(text.removesuffix(".") for text in texts if text)
 
 
 def _denied(call: ToolCall, reason: str) -> ToolMessage:

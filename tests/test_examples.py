@@ -344,6 +344,15 @@ def test_rules_ask_once_and_deny_what_is_too_large(show: Show) -> None:
     assert out.strip().endswith("Approvals that hold now: []")
 
 
+def test_mail_assistant_finds_the_way_out_closes_it_and_proves_it(show: Show) -> None:
+    before, closed, run = show("mail_assistant").split("\n\n", 2)
+    assert before.startswith("AF219: send_mail may send out private data for others: ")
+    assert "Path: model -> read_mail -> model -> send_mail." in before
+    assert closed.endswith("warnings: none; counterexamples: none")
+    assert "text that others wrote: the result of read_mail (call_1)" in run
+    assert "sent: []" in run
+
+
 def test_once_books_once_asks_about_the_unknown_and_undoes_backwards(show: Show) -> None:
     out = show("once")
     assert out.count("the process dies") == 2

@@ -23,6 +23,7 @@ from agent_factory import (
     hook_config,
     plan_agent,
     stack,
+    tool_labels,
 )
 
 
@@ -516,6 +517,23 @@ class Early(AgentMiddleware):
 check(middleware=[Report(), Early()])""",
         'Remove `"end"` from `can_jump_to`: the run ends anyway. Or put the middleware first in '
         "the list, so that its hook runs last.",
+    ),
+    "AF219": Example(
+        '''@tool_labels("untrusted", "private")
+def read_mail(id: str) -> str:
+    """Read a mail."""
+    return "..."
+
+
+@tool_labels("outside")
+def send_mail(to: str, text: str) -> str:
+    """Send a mail."""
+    return "sent"
+
+
+check(tools=[read_mail, send_mail])''',
+        "Add `FlowGuardMiddleware`, which asks once a thread has seen both; or let a person, a "
+        "judge or a rule decide about each call of the tool.",
     ),
 }
 """The examples, by code."""

@@ -2,6 +2,7 @@
 
 from agent_factory.guarantees.counterexample import Counterexample, GuaranteeError
 from agent_factory.guarantees.defaults import default_findings
+from agent_factory.guarantees.flows import Trifecta, trifectas
 from agent_factory.guarantees.sentences import Guarantee, GuaranteeSyntaxError, parse
 from agent_factory.guarantees.verdicts import counterexamples
 
@@ -10,7 +11,9 @@ __all__ = [
     "Guarantee",
     "GuaranteeError",
     "GuaranteeSyntaxError",
+    "Trifecta",
     "counterexamples",
     "default_findings",
     "parse",
+    "trifectas",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent_factory.errors import BuildWarning, SpecError
+from agent_factory.guarantees.flows import trifecta_findings
 from agent_factory.guarantees.sentences import Guarantee, LoopPasses, ToolPasses
 from agent_factory.guarantees.verdicts import counterexamples
 from agent_factory.topology.model import Phase, TopologyData
@@ -14,12 +15,14 @@ _JUMPS_THAT_LOOP = {"tools", "model"}
 
 
 def default_findings(plan: TopologyData) -> Iterator[SpecError]:
-    """Find calls that bypass their guard, loops that bypass the limits, and hooks that are skipped.
+    """Find calls that bypass their guard, loops that bypass the limits, hooks that are skipped, and
+    ways on which text of others can send private data out.
 
     Most plans have none of the declarations or jumps that these are about, so nothing is searched.
     """
     if any(guard.place == "after_model" for guard in plan.guards):
         yield from _bypassed_guards(plan)
+    yield from trifecta_findings(plan)
     before_model = [hook for hook in plan.hooks if hook.phase is Phase.BEFORE_MODEL]
     if plan.limits and any(hook.can_jump_to & _JUMPS_THAT_LOOP for hook in before_model):
         yield from _loops_without_limit(plan)

@@ -17,6 +17,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from agent_factory.errors import describe
 from agent_factory.factory.agent import middleware_of, tools_of, topology_of
+from agent_factory.review.seen import SEEN, SOURCES, SourceLabel, labels_seen
 from agent_factory.topology.model import ToolKind
 
 Action = Literal["allow", "ask", "deny", "judge"]
@@ -28,7 +29,8 @@ DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
 
 Condition = Mapping[str, Any]
 """A condition on arguments: for each name, a value that it must equal, or comparisons such as
-`{"<=": 50}`, all of which must hold."""
+`{"<=": 50}`, all of which must hold. In a rule, the key "seen" is about the thread: a label, or a
+list of labels, all of which it must have seen."""
 
 When = Condition | Callable[[ToolCallRequest], bool]
 """Which calls a rule is about: a condition, or a function of the ToolCallRequest."""
@@ -114,12 +116,30 @@ def condition_text(when: Any) -> str:
         return ""
     if callable(when):
         return f"{getattr(when, '__name__', type(when).__name__)}()"
-    parts = []
-    for name, expected in when.items():
+    parts = [f"seen {label}" for label in seen_labels(when)]
+    for name, expected in arguments_of(when).items():
         comparisons = expected if is_comparison(expected) else {"==": expected}
         for sign, value in comparisons.items():
             parts.append(f"{name} {sign} {json.dumps(value, default=repr, ensure_ascii=False)}")
     return " and ".join(parts) or "any arguments"
+
+
+def seen_labels(when: Any) -> tuple[SourceLabel, ...]:
+    """The labels that the thread must have seen, by the key "seen" of a rule's condition.
+
+    >>> seen_labels({"seen": ["untrusted", "private"], "euros": {">": 50}})
+    ('untrusted', 'private')
+    """
+    value = when.get(SEEN, ()) if isinstance(when, Mapping) else ()
+    labels = [value] if isinstance(value, str) else value
+    if not isinstance(labels, list | tuple) or not all(label in SOURCES for label in labels):
+        return ()
+    return tuple(label for label in SOURCES if label in labels)
+
+
+def arguments_of(when: Condition) -> Condition:
+    """The part of a rule's condition that is about arguments."""
+    return {name: value for name, value in when.items() if name != SEEN or not seen_labels(when)}
 
 
 def check_condition(name: str, when: object) -> None:
@@ -160,6 +180,10 @@ class Rule:
     A condition that cannot be decided, because an argument is missing or of another type, is met
     for "ask", "deny" and "judge", and is not met for "allow". Conditions see the arguments that
     the model wrote, before they are converted and before defaults of the tool are added.
+
+    `when={"seen": "untrusted"}` holds if the thread has seen the result of a tool with this label,
+    `{"seen": ["untrusted", "private"]}` if it has seen both; see `tool_labels`. The key is never an
+    argument. The stack must have a `FlowGuardMiddleware`, which keeps what was seen.
 
     Args:
         tool: The name of a tool, or a pattern such as "search*".
@@ -213,11 +237,22 @@ class Rule:
             if not is_valid(value := getattr(self, name)):
                 raise ValueError(f"{name} of {self.tool!r} must be {expected}, got {value!r}.")
         if isinstance(self.when, Mapping):
-            check_condition("when", self.when)
+            if SEEN in self.when and not seen_labels(self.when):
+                raise ValueError(
+                    f"when[{SEEN!r}] of {self.tool!r} must be what the thread has seen, "
+                    f"{' or '.join(map(repr, SOURCES))} or a list of both, got "
+                    f"{self.when[SEEN]!r}. For an argument of this name, pass a function."
+                )
+            check_condition("when", arguments_of(self.when))
         # Copies: the caller may change a list or a dict after a rule was made of it.
         for name in ("when", "reviewers", "allowed_decisions", "args_schema"):
             if isinstance(value := getattr(self, name), list | dict | set):
                 object.__setattr__(self, name, deepcopy(value))
+
+    @property
+    def calls(self) -> str:
+        """The calls it is about, in words; empty for all calls of the tool."""
+        return condition_text(self.when)
 
     def names(self, tool: str) -> bool:
         """Return True if the rule is about a tool of this name."""
@@ -235,7 +270,12 @@ class Rule:
             return True
         if callable(self.when):
             return bool(self.when(request))
-        result = holds(self.when, request.tool_call["args"])
+        result = holds(arguments_of(self.when), request.tool_call["args"])
+        if result is not False and (labels := seen_labels(self.when)):
+            sources = labels_seen(request)
+            if sources is not None and not all(label in sources for label in labels):
+                return False
+            result = result if sources is not None else None
         # It cannot be decided. Only a rule that lets the call run needs to be sure.
         return self.action != "allow" if result is None else result
 
@@ -472,7 +512,7 @@ def _rows(middleware: str, policy: ToolPolicy, tool: str) -> list[PolicyRow]:
                 tool,
                 rule.tool,
                 rule.action,
-                when=condition_text(rule.when),
+                when=rule.calls,
                 otherwise=rule.otherwise if rule.action == "judge" else "",
                 reviewers=tuple(rule.reviewers) if asks else (),
                 decisions=tuple(rule.allowed_decisions) if asks else (),

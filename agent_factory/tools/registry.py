@@ -17,6 +17,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory.errors import ArgumentError, SpecError, describe, example_of
 from agent_factory.tools.injection import validate_tool
+from agent_factory.tools.labels import labels_of
 from agent_factory.topology.model import Tool, ToolKind
 from agent_factory.types import FunctionTool
 
@@ -67,7 +68,12 @@ class Toolbox:
     def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
         """Return the tools in the form of a plan."""
         tools = [
-            Tool(name, return_direct=tool.return_direct, owner=self.owners.get(name, ""))
+            Tool(
+                name,
+                return_direct=tool.return_direct,
+                owner=self.owners.get(name, ""),
+                labels=labels_of(tool),
+            )
             for name, tool in self.client.items()
         ]
         tools += (Tool(_provider_name(tool), ToolKind.PROVIDER) for tool in self.provider)
@@ -116,6 +122,7 @@ def sort_tools(
             continue
         try:
             tool = as_tool(entry, origin)
+            labels_of(tool)
         except ArgumentError as error:
             mistakes.append(error)
             continue

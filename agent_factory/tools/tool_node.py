@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token, copy_context
 from copy import copy
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from langchain_core.messages import (
     AIMessage,
@@ -91,7 +91,7 @@ class ToolCallRecorder:
         self.names: list[str] = []
         self._outer = _recorder.get()
 
-    def __enter__(self) -> ToolCallRecorder:
+    def __enter__(self) -> Self:
         self._token: Token[ToolCallRecorder | None] = _recorder.set(self)
         return self
 

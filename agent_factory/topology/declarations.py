@@ -18,6 +18,9 @@ _ACTION_PHRASES = {
     "deny": "no call runs of",
 }
 
+Label = Literal["untrusted", "private", "outside"]
+"""What a tool brings, text that others wrote or private data, or that it has an effect outside."""
+
 GuardPlace = Literal["around_tool", "after_model"]
 """Where a guard decides: in a layer around the call, or in a hook that a jump may bypass."""
 

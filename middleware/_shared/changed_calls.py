@@ -88,14 +88,18 @@ class Guard(ToolCallRecorder):
 
     def record(self, request: ToolCallRequest) -> None:
         """Raise CallChanged unless the call may run."""
-        if request.tool_call["name"] != self._allowed:
-            # Tools of an agent inside of the tool have another place.
-            is_here = request.runtime is self._runtime or (
-                _place_of(request.runtime) == _place_of(self._runtime)
-            )
-            if is_here and not self._may_run(request):
-                raise CallChanged(request, self._reviewer)
+        if (
+            request.tool_call["name"] != self._allowed
+            and is_same_agent(request.runtime, self._runtime)
+            and not self._may_run(request)
+        ):
+            raise CallChanged(request, self._reviewer)
         super().record(request)
+
+
+def is_same_agent(runtime: object, other: object) -> bool:
+    """Return True if two calls are of one agent, and not of an agent inside of a tool."""
+    return runtime is other or _place_of(runtime) == _place_of(other)
 
 
 def _place_of(runtime: object) -> object:

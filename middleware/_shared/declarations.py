@@ -7,7 +7,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from agent_factory import ToolGuard, UsageLimit
-from agent_factory.review.policy import UNCOVERED, ToolPolicy, condition_text
+from agent_factory.review.policy import UNCOVERED, ToolPolicy
+
+_WILDCARDS = frozenset("*?[")
 
 
 def usage_limits(
@@ -33,21 +35,32 @@ def policy_guards(
     for rule in (*policy.rules, UNCOVERED):
         if rule is UNCOVERED:
             exclude = list(policy.covered)
-        when = condition_text(rule.when)
         if rule.action == "allow":
             if rule.when is None:
                 exclude.append(rule.tool)
             else:
-                exceptions.append((rule.tool, when))
+                exceptions.append((rule.tool, rule.calls))
             continue
-        words = [when] if when else []
-        words += [
-            f"not ({text})" if tool == rule.tool else f"not ({tool}: {text})"
-            for tool, text in exceptions
-            if fnmatchcase(tool, rule.tool) or fnmatchcase(rule.tool, tool)
-        ]
-        without = tuple(tool for tool in exclude if fnmatchcase(tool, rule.tool))
-        if rule.tool not in exclude:
+        # Tools about which the rule decides except for the calls that an earlier rule allows.
+        parts: dict[str, list[str]] = {rule.tool: [rule.calls] if rule.calls else []}
+        for tool, calls in exceptions:
+            if fnmatchcase(rule.tool, tool):
+                parts[rule.tool].append(f"not ({calls})")
+            elif _may_overlap(tool, rule.tool):
+                parts.setdefault(tool, parts[rule.tool][:]).append(f"not ({calls})")
+        narrower = [tool for tool in parts if tool != rule.tool]
+        for tool, words in parts.items():
+            if any(fnmatchcase(tool, other) for other in exclude):
+                continue  # another rule is about all of its calls
+            others = exclude if tool != rule.tool else [*exclude, *narrower]
+            without = tuple(other for other in others if _may_overlap(other, tool))
             when = " and ".join(words)
-            guards.append(ToolGuard(rule.tool, rule.action, when, without, place=place))
+            guards.append(ToolGuard(tool, rule.action, when, without, place=place))
     return tuple(guards)
+
+
+def _may_overlap(pattern: str, other: str) -> bool:
+    """Return True if a tool may match both of two patterns."""
+    if _WILDCARDS & set(pattern) and _WILDCARDS & set(other):
+        return True
+    return fnmatchcase(pattern, other) or fnmatchcase(other, pattern)

@@ -36,6 +36,7 @@ from agent_factory.middleware import (
     ClientToolsMiddleware,
     ContextEditingMiddleware,
     FilesystemFileSearchMiddleware,
+    FlowGuardMiddleware,
     HumanInTheLoopMiddleware,
     InMemoryEffects,
     Limits,
@@ -93,6 +94,7 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "client_tools": lambda: ClientToolsMiddleware(),
     "emulator": lambda: LLMToolEmulator(tools=["find"], model=words()),
     "fallback": lambda: ModelFallbackMiddleware(words()),
+    "flow_guard": lambda: FlowGuardMiddleware(action="deny"),
     "limit": lambda: ModelCallLimitMiddleware(run_limit=3),
     "limit_answer": lambda: ModelCallLimitMiddleware(
         run_limit=2, exit_behavior="answer", name="answering"
@@ -154,6 +156,7 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
         {"run": Limits(turns=4), "exit_behavior": "ask"},
     ],
     ClientToolsMiddleware: [{}],
+    FlowGuardMiddleware: [{}],
     HumanInTheLoopMiddleware: [
         {"interrupt_on": {"find": True}},
         {"interrupt_on": {"find": True}, "interrupt_mode": "per_call"},

@@ -41,6 +41,7 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
     },
     "ClearToolUsesEdit": lambda: {"exclude_tools": ["add"]},
     "ContextEditingMiddleware": lambda: {"edits": [ClearToolUsesEdit()]},
+    "FlowGuardMiddleware": lambda: {"seen": ["private"], "reviewers": ["finance"]},
     "HumanInTheLoopMiddleware": lambda: {
         "interrupt_on": {
             "add": {"allowed_decisions": ["approve"], "args_schema": {"properties": {"a": {}}}}

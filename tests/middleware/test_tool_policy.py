@@ -14,7 +14,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from agent_factory import AgentMiddleware, agent_tool, create_agent, get_tools, review
+from agent_factory import (
+    AgentMiddleware,
+    ToolCallRequest,
+    agent_tool,
+    create_agent,
+    get_tools,
+    review,
+)
 from agent_factory.middleware import (
     CallChanged,
     HumanInTheLoopMiddleware,
@@ -647,3 +654,57 @@ def test_a_condition_may_stand_in_a_dict_of_tools(go: Go) -> None:
     reject(agent, ONE, "No.")
     assert shop.ran == [(5, "Ann")]
     assert isinstance(agent.get_state(ONE).values["messages"][-1], AIMessage)
+
+
+# What the thread has seen
+
+
+def request_of(state: Any, **args: Any) -> Any:
+    call = {"name": "mail", "args": args, "id": "1", "type": "tool_call"}
+    return ToolCallRequest(call, None, state, None)  # type: ignore[arg-type]
+
+
+def state_with(*labels: str) -> dict[str, Any]:
+    source = {"tool": "read", "call": "0"}
+    return {"messages": [], "seen_labels": dict.fromkeys(labels, source)}
+
+
+@pytest.mark.parametrize("action", ["allow", "ask", "deny"])
+@pytest.mark.parametrize("labels", [(), ("untrusted",), ("private",), ("untrusted", "private")])
+@pytest.mark.parametrize("seen", ["untrusted", ["private"], ["private", "untrusted"]])
+def test_a_condition_on_what_was_seen_holds_if_all_of_it_was_seen(
+    action: Any, labels: Any, seen: Any
+) -> None:
+    rule = Rule("mail", action, when={"seen": seen})
+    needed = {seen} if isinstance(seen, str) else set(seen)
+    assert rule.matches(request_of(state_with(*labels))) is (needed <= set(labels))
+
+
+def test_a_condition_may_be_about_the_thread_and_about_arguments() -> None:
+    rule = Rule("mail", "ask", when={"seen": "private", "to": {"like": "*@evil.example"}})
+    evil, kind = {"to": "x@evil.example"}, {"to": "x@kind.example"}
+    assert rule.matches(request_of(state_with("private"), **evil))
+    assert not rule.matches(request_of(state_with("private"), **kind))
+    assert not rule.matches(request_of(state_with("untrusted"), **evil))
+    assert rule.calls == 'seen private and to like "*@evil.example"'
+
+
+@pytest.mark.parametrize("state", [None, {}, {"seen_labels": {}}])
+def test_a_call_without_a_state_is_restricted(state: Any) -> None:
+    """Nobody knows what its thread has seen."""
+    when = {"seen": "untrusted"}
+    assert not Rule("mail", "allow", when=when).matches(request_of(state))
+    assert Rule("mail", "ask", when=when).matches(request_of(state))
+    assert Rule("mail", "deny", when=when).matches(request_of(state))
+
+
+@pytest.mark.parametrize("value", [True, "seen", "outside", [], ["private", "x"], {"==": "x"}, 1])
+def test_a_condition_on_an_argument_named_seen_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="For an argument of this name, pass a function"):
+        Rule("mail", "ask", when={"seen": value})
+
+
+def test_the_key_seen_is_never_an_argument() -> None:
+    rule = Rule("mail", "ask", when={"seen": "private"})
+    assert not rule.matches(request_of(state_with(), seen="private"))
+    assert rule.matches(request_of(state_with("private"), seen="nothing"))

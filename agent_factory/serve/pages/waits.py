@@ -171,7 +171,9 @@ def shown_wait(
         (value,) = value.values()
     question = "" if value is None else value if isinstance(value, str) else repr(value)
     if wait.kind == "review":  # what a description says by default is on the page already
-        question = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0]
+        prefix, _, rest = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")
+        # The arguments are one line; why the call is asked about follows.
+        question = "\n".join(filter(None, (prefix, rest.partition("\n")[2])))
     principal, may_decide = request.state.principal, request.state.may_decide
     is_theirs = is_reviewer(wait.reviewers, principal.name, principal.roles)
     # As in the inbox: the result of a call that the client runs is not a decision.

@@ -1,0 +1,111 @@
+"""Flows from sources to sinks: text that others wrote, private data, and a way out.
+
+Each of the three is harmless, and so are two of them. With all three, text that others wrote can
+make the model send private data to them: the lethal trifecta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent_factory.errors import BuildWarning
+from agent_factory.topology.declarations import ToolGuard
+from agent_factory.topology.model import Tool, ToolKind, TopologyData
+
+_RUN_HERE = (ToolKind.CLIENT, ToolKind.INNER)
+
+_WORDS_OF_FLOWS = {"labeled outside", "seen untrusted", "seen private"}
+"""Conditions of guards that hold in each flow from both sources to a sink."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trifecta:
+    """A way on which text that others wrote can send private data out.
+
+    Args:
+        untrusted: The name of a tool that brings text of others.
+        private: The name of a tool that brings private data.
+        sink: The name of the tool with an effect outside. Nothing decides about all of its calls.
+    """
+
+    untrusted: str
+    private: str
+    sink: str
+
+    @property
+    def path(self) -> str:
+        """The way in words."""
+        steps = dict.fromkeys((self.untrusted, self.private))
+        return " -> ".join(f"model -> {step}" for step in (*steps, self.sink))
+
+    def __str__(self) -> str:
+        brings = f"{self.untrusted!r} brings text that others wrote, {self.private!r} private data"
+        if self.untrusted == self.private:
+            brings = f"{self.untrusted!r} brings text that others wrote and private data"
+        return (
+            f"may send out private data for others: {brings}, and no person, judge or rule decides "
+            f"about each call. Path: {self.path}."
+        )
+
+
+def trifectas(plan: TopologyData) -> tuple[Trifecta, ...]:
+    """Return the ways on which text of others can send private data out, one for each sink.
+
+    Args:
+        plan: The plan, of `plan_agent`, `topology_of` or `load_topology`.
+
+    >>> from agent_factory import plan_agent, tool_labels
+    >>> @tool_labels("untrusted", "private")
+    ... def read_mail(id: str) -> str:
+    ...     "Read a mail."
+    ...     return "..."
+    >>> @tool_labels("outside")
+    ... def send_mail(to: str, text: str) -> str:
+    ...     "Send a mail."
+    ...     return "sent"
+    >>> plan = plan_agent(tools=[read_mail, send_mail], ignore=["AF219"])
+    >>> [trifecta.path for trifecta in trifectas(plan)]
+    ['model -> read_mail -> model -> send_mail']
+    """
+    # Most agents have no labels.
+    by_label = {
+        label: [tool for tool in plan.tools if label in tool.labels and tool.kind in _RUN_HERE]
+        for label in ("untrusted", "private", "outside")
+    }
+    if not all(by_label.values()):
+        return ()
+    return tuple(
+        Trifecta(by_label["untrusted"][0].name, by_label["private"][0].name, sink.name)
+        for sink in by_label["outside"]
+        if not is_guarded(plan, sink)
+    )
+
+
+def is_guarded(plan: TopologyData, sink: Tool) -> bool:
+    """Return True if a person, a judge or a rule decides about each call of a sink in such a flow.
+
+    A decision about each call of the agent that has the sink counts, too.
+    """
+    parts = sink.name.split("/")
+    names = ["/".join(parts[: size + 1]) for size in range(len(parts))]
+    return any(guard.covers(name) and _decides(guard) for guard in plan.guards for name in names)
+
+
+def _decides(guard: ToolGuard) -> bool:
+    # A hook that a jump bypasses is reported as such (AF129).
+    return not guard.after and set(filter(None, guard.when.split(" and "))) <= _WORDS_OF_FLOWS
+
+
+def trifecta_findings(plan: TopologyData) -> Iterator[BuildWarning]:
+    """Find sinks that text of others can send private data out by."""
+    for trifecta in trifectas(plan):
+        inside, _, name = trifecta.sink.rpartition("/")
+        where = f" to the agent of {inside!r}" if inside else " to `middleware`"
+        yield BuildWarning(
+            trifecta.sink,
+            str(trifecta),
+            f"Add FlowGuardMiddleware(){where}, or a review of all calls: "
+            f"HumanInTheLoopMiddleware({{{name!r}: True}}).",
+            code="AF219",
+        )

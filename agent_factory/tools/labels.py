@@ -1,0 +1,128 @@
+"""Labels of tools: text that others wrote, private data, effects outside.
+
+An agent that reads text of others, has private data, and can send something out can be made to send
+that data to those who wrote the text: the lethal trifecta. `agent_factory.guarantees.trifectas`
+finds it in a plan, and `FlowGuardMiddleware` guards it in a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, get_args
+
+from langchain_core.tools import BaseTool
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.topology.declarations import Label
+
+ToolT = TypeVar("ToolT", bound=BaseTool | Callable[..., Any])
+
+LABELS: tuple[Label, ...] = get_args(Label)
+"""All labels, in the order in which a plan shows them."""
+
+_KEY = "labels"
+"""Key of `BaseTool.extras`, of which integrations send the keys that they know."""
+
+_ATTRIBUTE = "_agent_factory_labels"
+"""Attribute of a function. `functools.wraps` copies it."""
+
+_HINTS = frozenset({"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"})
+"""Keys of MCP's annotations."""
+
+
+def tool_labels(*labels: Label) -> Callable[[ToolT], ToolT]:
+    """Say what a tool brings and takes: a decorator for functions and tools.
+
+    - "untrusted": its results hold text that others wrote: web pages, mails, tickets.
+    - "private": its results hold private data: mails, files, records of customers.
+    - "outside": it has an effect outside: it sends, posts or pays.
+
+    A tool may have several: to fetch an address reads what others wrote, and tells them which
+    address was asked for. The labels take the place of those that `labels_of` reads from MCP's
+    annotations; `tool_labels()` says that it has none.
+
+    A function keeps its labels, and a BaseTool is copied with them.
+
+    Args:
+        labels: Some of "untrusted", "private" and "outside".
+
+    Raises:
+        ArgumentError: A label is another one, or what is decorated is not a tool.
+
+    >>> @tool_labels("untrusted", "private")
+    ... def read_mail(id: str) -> str:
+    ...     "Read a mail."
+    ...     return "..."
+    >>> labels_of(read_mail)
+    ('untrusted', 'private')
+    """
+    ordered = _in_order(labels)
+
+    def decorate(tool: ToolT) -> ToolT:
+        if isinstance(tool, BaseTool):
+            extras = {**(tool.extras or {}), _KEY: list(ordered)}
+            return tool.model_copy(update={"extras": extras})
+        if not callable(tool) or isinstance(tool, type):
+            reason = f"must label a function or a BaseTool, got {describe(tool)}."
+            hint = 'Write @tool_labels("untrusted") above the tool, or tool_labels(...)(tool).'
+            raise ArgumentError("tool_labels", reason, hint)
+        setattr(tool, _ATTRIBUTE, ordered)
+        return tool
+
+    return decorate
+
+
+def labels_of(tool: object) -> tuple[Label, ...]:
+    """Return the labels of a tool.
+
+    Without `tool_labels`, the annotations count that an MCP server gives a tool, which
+    langchain-mcp-adapters keeps in `tool.metadata`. `openWorldHint` makes it "untrusted", and
+    "outside" too unless it has `readOnlyHint`. A hint that the annotations leave out has the
+    default of MCP: an open world, and not read only. Annotations are what a server says of itself.
+
+    >>> from langchain_core.tools import tool
+    >>> @tool
+    ... def search(query: str) -> str:
+    ...     "Search."
+    ...     return "..."
+    >>> labels_of(search)
+    ()
+    >>> search.metadata = {"readOnlyHint": True, "openWorldHint": True}
+    >>> labels_of(search)
+    ('untrusted',)
+    """
+    labels = own_labels(tool)
+    if labels is not None:
+        return labels
+    hints = getattr(tool, "metadata", None)
+    if not isinstance(hints, Mapping) or not _HINTS & hints.keys():
+        return ()
+    if hints.get("openWorldHint") is False:
+        return ()
+    return ("untrusted",) if hints.get("readOnlyHint") is True else ("untrusted", "outside")
+
+
+def own_labels(tool: object) -> tuple[Label, ...] | None:
+    """Return the labels that `tool_labels` gave a tool or its function; None without."""
+    if isinstance(tool, BaseTool):
+        if tool.extras and _KEY in tool.extras:
+            return _in_order(tool.extras[_KEY])  # which may be written by hand
+        fields = vars(tool)  # pydantic takes long to say that a tool has no such field
+        functions = (fields.get("func"), fields.get("coroutine"))
+    else:
+        functions = (tool, None)
+    for function in functions:
+        labels: tuple[Label, ...] | None = getattr(function, _ATTRIBUTE, None)
+        if labels is not None:
+            return labels
+    return None
+
+
+def _in_order(labels: Any) -> tuple[Label, ...]:
+    """Return labels in one order; raise an error for one that would guard nothing."""
+    for label in [labels] if isinstance(labels, str) else labels:
+        if label not in LABELS:
+            choices = ", ".join(f'"{choice}"' for choice in LABELS)
+            reason = f"must be some of {choices}, got {describe(label)}."
+            raise ArgumentError("labels", reason, 'Write @tool_labels("untrusted") above the tool.')
+    return tuple(label for label in LABELS if label in labels)
