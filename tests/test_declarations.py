@@ -80,11 +80,11 @@ POLICY = ToolPolicy(
 
 class TestBuiltIns:
     def test_a_review_declares_its_rules(self) -> None:
-        assert declared(HumanInTheLoopMiddleware(POLICY))[:3] == [
+        guards = declared(HumanInTheLoopMiddleware(POLICY))
+        assert [line for line in guards if line.startswith("guard")] == [
             "guard: HumanInTheLoopMiddleware: a model decides about refund when not (euros <= 50)",
             "guard: HumanInTheLoopMiddleware: no call runs of delete when deny_late()",
-            "guard: HumanInTheLoopMiddleware: a person decides about * without search* when not "
-            "(refund: euros <= 50)",
+            "guard: HumanInTheLoopMiddleware: a person decides about * without search*, refund",
         ]
 
     def test_a_review_that_chooses_calls_in_its_hook_is_at_that_place(self) -> None:

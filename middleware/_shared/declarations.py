@@ -32,6 +32,7 @@ def policy_guards(
     guards: list[ToolGuard] = []
     exclude: list[str] = []
     exceptions: list[tuple[str, str]] = []
+    earlier: list[str] = []
     for rule in (*policy.rules, UNCOVERED):
         if rule is UNCOVERED:
             exclude = list(policy.covered)
@@ -50,13 +51,15 @@ def policy_guards(
                 parts.setdefault(tool, parts[rule.tool][:]).append(f"not ({calls})")
         narrower = [tool for tool in parts if tool != rule.tool]
         for tool, words in parts.items():
-            if any(fnmatchcase(tool, other) for other in exclude):
+            others = exclude if tool == rule.tool else [*exclude, *earlier]
+            if any(fnmatchcase(tool, other) for other in others):
                 continue  # another rule is about all of its calls
             others = exclude if tool != rule.tool else [*exclude, *narrower]
-            without = tuple(other for other in others if _may_overlap(other, tool))
+            without = tuple(dict.fromkeys(other for other in others if _may_overlap(other, tool)))
             when = " and ".join(words)
             guards.append(ToolGuard(tool, rule.action, when, without, place=place))
-    return tuple(guards)
+        earlier += [] if rule.when is not None else [rule.tool]
+    return tuple(dict.fromkeys(guards))
 
 
 def _may_overlap(pattern: str, other: str) -> bool:
