@@ -140,7 +140,7 @@ def judge() -> Any:
         Checks(ToolGuard("*", "deny", exclude=("read_*",))),
         Checks(ToolGuard("send_mail", "ask", when="seen untrusted")),
     ],
-    ids=str,
+    ids=lambda member: member.name,
 )
 def test_a_decision_about_each_call_closes_the_way(middleware: Any) -> None:
     assert sinks(middleware) == []
@@ -161,7 +161,7 @@ def test_a_decision_about_each_call_closes_the_way(middleware: Any) -> None:
         Checks(ToolGuard("*", "ask", exclude=("send_*",))),
         Checks(ToolGuard("send_mail", "ask", when="seen untrusted and not (seen private)")),
     ],
-    ids=str,
+    ids=lambda member: member.name,
 )
 def test_a_decision_about_some_calls_leaves_the_way_open(middleware: Any) -> None:
     assert sinks(middleware) == ["send_mail"]
