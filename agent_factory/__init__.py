@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from agent_factory.factory.agent import warnings_of as warnings_of
     from agent_factory.factory.agent import with_decisions as with_decisions
     from agent_factory.factory.agent import with_model as with_model
+    from agent_factory.factory.stack_file import dump_stack as dump_stack
+    from agent_factory.factory.stack_file import load_stack as load_stack
     from agent_factory.hooks.base import AgentMiddleware as AgentMiddleware
     from agent_factory.hooks.base import hook_config as hook_config
     from agent_factory.hooks.decorators import after_agent as after_agent
@@ -68,8 +70,6 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.subagent import agent_tool as agent_tool
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
-    from agent_factory.stack_file import dump_stack as dump_stack
-    from agent_factory.stack_file import load_stack as load_stack
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
     from agent_factory.tools.client_tool import ClientTool as ClientTool
     from agent_factory.tools.client_tool import client_tool as client_tool
@@ -121,7 +121,7 @@ HOMES = {
     "agent_factory.hooks.guards": "MessageGuard",
     "agent_factory.hooks.ordering": "Ordering",
     "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
-    "agent_factory.stack_file": "dump_stack load_stack",
+    "agent_factory.factory.stack_file": "dump_stack load_stack",
     "agent_factory.state.channels": "DeltaMessages",
     "agent_factory.tools.client_tool": "ClientTool client_tool",
     "agent_factory.tools.labels": "labels_of tool_labels",

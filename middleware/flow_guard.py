@@ -24,7 +24,6 @@ from agent_factory import (
     TracePolicy,
     omit_payload,
 )
-from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.review.policy import DecisionType, Rule, ToolPolicy, condition_text
 from agent_factory.review.seen import (
     SOURCES,
@@ -39,6 +38,7 @@ from agent_factory.review.seen import (
 
 from ._shared.changed_calls import CallChanged, is_same_agent
 from ._shared.validation import check_choice, copied
+from .human_in_the_loop import HumanInTheLoopMiddleware
 
 __all__ = ["FlowGuardMiddleware", "FlowGuardState"]
 

@@ -444,3 +444,15 @@ class Count(AgentState):
     """A state with a count."""
 
     count: NotRequired[int]
+
+
+def refund(euros: int) -> str:
+    """Pay money back."""
+    return f"{euros} euros were paid back."
+
+
+class Review(AgentMiddleware):
+    """Has a hook after the model."""
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Look at the calls."""

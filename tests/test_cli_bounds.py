@@ -15,6 +15,7 @@ from agent_factory.cli import console
 from agent_factory.testing import Reply, ScriptedChatModel, record_agent
 from agent_factory.testing.recorded_usage import usage_of_runs
 from commands import run
+from samples import refund
 
 SHOP = """
 from agent_factory.middleware import ModelCallLimitMiddleware
@@ -24,11 +25,6 @@ def refund(euros: int) -> str:
 
 stack = [ModelCallLimitMiddleware(run_limit=5)]
 """
-
-
-def refund(euros: int) -> str:
-    """Refund."""
-    return f"{euros} euros were paid."
 
 
 def recorded(path: str, calls: int, *inputs: Any) -> None:

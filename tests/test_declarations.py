@@ -34,12 +34,7 @@ from agent_factory.middleware import (
     ToolPolicy,
 )
 from agent_factory.testing import LawViolation, ScriptedChatModel, check_middleware
-from samples import find
-
-
-def refund(euros: int) -> str:
-    """Refund."""
-    return f"Refunded {euros}."
+from samples import find, refund
 
 
 def delete(path: str) -> str:
@@ -65,7 +60,7 @@ def declared(*stack: Any, tools: Any = (refund, delete)) -> list[str]:
 
 
 def deny_late(request: Any) -> bool:
-    return False
+    return bool(request.tool_call["args"].get("late"))
 
 
 POLICY = ToolPolicy(

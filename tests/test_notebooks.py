@@ -15,17 +15,12 @@ from agent_factory.decisions import Decision, Outcome
 from agent_factory.guarantees import Counterexample, counterexamples
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology.render.notebook import MOST_ROWS
-from samples import find
+from samples import Review, find
 
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 
 EVIL = "<script>alert(1)</script>"
 EVIL_TOOL = {"type": "function", "function": {"name": EVIL}}
-
-
-class Review(AgentMiddleware):
-    def after_model(self, state: Any, runtime: Any) -> None:
-        """Look at the calls."""
 
 
 class Shortcut(AgentMiddleware):

@@ -70,7 +70,7 @@ SECRET = "s3cret-value"
 
 
 def is_cheap(request: Any) -> bool:
-    return True
+    return bool(request.tool_call["args"].get("cheap"))
 
 
 def choose(request: Any) -> str:
@@ -79,7 +79,7 @@ def choose(request: Any) -> str:
 
 @wrap_model_call
 def passing(request: Any, handler: Any) -> Any:
-    return handler(request)
+    return handler(request.override(tools=request.tools))
 
 
 class Configured(AgentMiddleware):

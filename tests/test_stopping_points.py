@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent_factory import AgentMiddleware, Topology, load_topology, plan_agent
+from agent_factory import Topology, load_topology, plan_agent
 from agent_factory.topology import StoppingPoint, Tool, Verdict, plan
 from agent_factory.topology.model import AgentStyle, Call, Hook, Layer, Move, Phase, Shape, ToolKind
+from samples import Review
 
 REVIEW = Hook("Review", Phase.AFTER_MODEL)
 PAY = Tool("pay")
@@ -125,11 +126,6 @@ def test_a_point_is_plain_data() -> None:
 
 
 # --- former names in plans ----------------------------------------------------------------------
-
-
-class Review(AgentMiddleware):
-    def after_model(self, state: Any, runtime: Any) -> None:
-        """Look."""
 
 
 def test_former_names_are_part_of_a_plan_and_of_its_files() -> None:

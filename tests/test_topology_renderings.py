@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
-from agent_factory import AgentMiddleware, plan_agent
+from agent_factory import plan_agent
 from agent_factory.topology.transitions import paths_between
-from samples import Guard, find, full_plan
+from samples import Guard, Review, find, full_plan
 
 
-class Judge(AgentMiddleware):
-    def after_model(self, state: Any, runtime: Any) -> None:
-        """Look at the calls."""
+class Judge(Review):
+    """Has another name."""
 
 
 def test_mermaid_shows_nodes_edges_reasons_layers_and_tools() -> None:

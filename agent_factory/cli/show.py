@@ -130,7 +130,7 @@ _SUFFIXES: dict[str, Format] = {
 def _stack(target: Loaded) -> str:
     """The stack of a target, with its settings, as TOML."""
     from agent_factory.factory.agent import tools_of
-    from agent_factory.stack_file import dump_stack
+    from agent_factory.factory.stack_file import dump_stack
 
     if target.stack is None:
         raise CommandError(

@@ -39,15 +39,11 @@ from agent_factory.errors import (
     raise_all,
     unknown_argument,
 )
-from agent_factory.factory.declarations import (
-    declarations_of,
-    guards_without_place,
-    inner_tools,
-)
 from agent_factory.guarantees import GuaranteeError, counterexamples, default_findings
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import (
     Bound,
+    declarations_of,
     hooks_of,
     is_empty,
     layers_of,
@@ -65,7 +61,7 @@ from agent_factory.tools.error_handling import (
     ErrorHandler,
     handler_for,
 )
-from agent_factory.tools.registry import sort_tools
+from agent_factory.tools.registry import Toolbox, sort_tools
 from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
 from agent_factory.topology.topology import Topology, plan
 from agent_factory.types import AgentState, NodePolicy
@@ -127,9 +123,9 @@ def make_spec(
         # A layer around model calls may ask for a structured answer.
         may_skip_tools=format_ is not None or bool(around[Call.MODEL]),
         retries_output=format_ is not None,
-        tools=(*toolbox.tool_definitions(outputs), *inner_tools(toolbox.client)),
+        tools=toolbox.tool_definitions(outputs),
         moved=moves_of(members, moved, mistakes),
-        **declarations_of(members, toolbox.client),
+        **_declarations(members, toolbox),
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
     topology = plan(shape)
@@ -138,7 +134,6 @@ def make_spec(
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
-        mistakes += default_findings(topology)
     findings = _raise_errors(mistakes, strict, ignore)
     chat_model, prompt = chat_model_of(model), system_prompt  # last: a string creates a model
     return AgentSpec(
@@ -169,6 +164,15 @@ def _owned_tools(
     """Return all tools, each with the middleware that brings it."""
     owned: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
     return owned + [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
+
+
+def _declarations(members: Sequence[Middleware], toolbox: Toolbox) -> dict[str, Any]:
+    """Return what middleware declare, here and inside of tools, each once."""
+    inside = toolbox.declarations_inside()
+    return {
+        name: tuple(dict.fromkeys([*items, *inside.get(name, ())]))
+        for name, items in declarations_of(members).items()
+    }
 
 
 def _merged_schemas(
@@ -550,6 +554,21 @@ def refused_names(tools: Iterable[Tool], agent: str | None) -> Iterator[SpecErro
         )
 
 
+def guards_without_place(shape: Shape) -> Iterator[SpecError]:
+    """Find guards that name a hook or a layer which their middleware does not have."""
+    places = {(hook.owner, str(hook.phase)) for hook in shape.hooks}
+    places |= {(layer.owner, "around_tool") for layer in shape.layers if layer.call is Call.TOOL}
+    for guard in shape.guards:
+        if (guard.owner, guard.place) not in places and "/" not in guard.owner:
+            yield SpecError(
+                guard.owner,
+                f"declares that it guards {guard.tool!r} in {guard.place}, which it does not "
+                "define.",
+                f"Define {guard.place}, or name the place in ToolGuard(..., place=...).",
+                code="AF126",
+            )
+
+
 def broken_guarantees(topology: Topology, guarantees: Any) -> Iterator[SpecError]:
     """Find guarantees that do not hold, and texts that are not guarantees."""
     if not _is_list(guarantees):
@@ -561,6 +580,21 @@ def broken_guarantees(topology: Topology, guarantees: Any) -> Iterator[SpecError
             yield from map(GuaranteeError, counterexamples(topology, [text]))
         except SpecError as error:
             yield error
+
+
+def skipped_hooks(topology: Topology) -> Iterator[SpecError]:
+    """Find hooks at the end of a run that the jump of another one skips."""
+    after_agent = topology.run_order(Phase.AFTER_AGENT)
+    for index, hook in enumerate(after_agent[:-1]):
+        if "end" in hook.can_jump_to:
+            later = ", ".join(other.node for other in after_agent[index + 1 :])
+            yield BuildWarning(
+                hook.node,
+                f"may jump to the end, and the run ends without {later}.",
+                f"Remove 'end' from can_jump_to of {hook.node}: the run ends anyway; or put its "
+                "middleware first in the list, so that its hook runs last.",
+                code="AF218",
+            )
 
 
 def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:
@@ -612,6 +646,10 @@ def collect_warnings(
                 "Return None to continue to the model, or make sure that it jumps only once.",
                 code="AF202",
             )
+    yield from skipped_hooks(topology)
+    # Most agents declare nothing that could be bypassed.
+    if topology.guards or topology.limits or any(tool.labels for tool in topology.tools):
+        yield from default_findings(topology)
     yield from _tool_warnings(members, topology)
     for member in members:
         if reports_errors and "tool_errors" in member.ordering.reads:

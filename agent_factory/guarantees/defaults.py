@@ -26,17 +26,6 @@ def default_findings(plan: TopologyData) -> Iterator[SpecError]:
     before_model = [hook for hook in plan.hooks if hook.phase is Phase.BEFORE_MODEL]
     if plan.limits and any(hook.can_jump_to & _JUMPS_THAT_LOOP for hook in before_model):
         yield from _loops_without_limit(plan)
-    after_agent = plan.run_order(Phase.AFTER_AGENT)
-    for index, hook in enumerate(after_agent[:-1]):
-        if "end" in hook.can_jump_to:
-            later = ", ".join(other.node for other in after_agent[index + 1 :])
-            yield BuildWarning(
-                hook.node,
-                f"may jump to the end, and the run ends without {later}.",
-                f"Remove 'end' from can_jump_to of {hook.node}: the run ends anyway; or put its "
-                "middleware first in the list, so that its hook runs last.",
-                code="AF218",
-            )
 
 
 def _bypassed_guards(plan: TopologyData) -> Iterator[SpecError]:

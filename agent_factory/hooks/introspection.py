@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from operator import attrgetter
@@ -22,7 +22,7 @@ from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.hooks.base import AgentMiddleware, FunctionMiddleware, Middleware
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.hooks.ordering import Ordering, is_strings
-from agent_factory.topology.declarations import ToolGuard, UsageLimit
+from agent_factory.topology.declarations import Access, AccessKind, ToolGuard, UsageLimit
 from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase
 from agent_factory.types import AgentState
 
@@ -280,6 +280,23 @@ def inject(method: Callable[..., object]) -> Callable[..., object]:
 
     # A build tells sync from async by the function, so the wrapper must be of the same kind.
     return ahook if inspect.iscoroutinefunction(method) else hook
+
+
+def declarations_of(members: Iterable[Middleware]) -> dict[str, list[Any]]:
+    """What middleware guard, limit and access, as the fields of a shape."""
+    declared: dict[str, list[Any]] = {"guards": [], "limits": [], "accesses": []}
+    for member in members:
+        for name, kind in (("guards", ToolGuard), ("limits", UsageLimit)):
+            for item in getattr(member, name):
+                if isinstance(item, kind):  # anything else has been reported
+                    declared[name].append(replace(item, owner=member.name))
+        # A value of another type has been reported, and most middleware have the default.
+        if isinstance(member.ordering, Ordering) and member.ordering != AgentMiddleware.ordering:
+            for access in AccessKind:
+                if aspects := getattr(member.ordering, access):
+                    parts = tuple(sorted(aspects))
+                    declared["accesses"].append(Access(member.name, access, parts))
+    return declared
 
 
 RUN_INJECTED = ("runtime", "config", "store", "resumed")

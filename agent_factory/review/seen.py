@@ -13,10 +13,10 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from typing_extensions import TypedDict
 
-from agent_factory.factory.declarations import plan_inside
 from agent_factory.guarantees.flows import is_guarded
 from agent_factory.tools.labels import labels_of
 from agent_factory.tools.labels import own_labels as own_labels
+from agent_factory.tools.registry import plan_inside
 
 SEEN: Final = "seen"
 """Key of a rule's condition: what the thread has seen."""

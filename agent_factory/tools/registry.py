@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from types import MappingProxyType
 from typing import Any, get_type_hints
@@ -18,7 +18,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from agent_factory.errors import ArgumentError, SpecError, describe, example_of
 from agent_factory.tools.injection import validate_tool
 from agent_factory.tools.labels import labels_of
-from agent_factory.topology.model import Tool, ToolKind
+from agent_factory.topology.model import Tool, ToolKind, TopologyData
 from agent_factory.types import FunctionTool
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
@@ -78,7 +78,46 @@ class Toolbox:
         ]
         tools += (Tool(_provider_name(tool), ToolKind.PROVIDER) for tool in self.provider)
         tools += (Tool(name, ToolKind.OUTPUT) for name in outputs)
+        for name, plan in self.plans_inside.items():
+            tools += (
+                Tool(f"{name}/{inner.name}", ToolKind.INNER, labels=inner.labels)
+                for inner in plan.tools
+                if inner.kind in (ToolKind.CLIENT, ToolKind.INNER)
+            )
         return tuple(tools)
+
+    @property
+    def plans_inside(self) -> dict[str, TopologyData]:
+        """The plans of the agents inside of tools, by the names of the tools."""
+        plans = {name: plan_inside(tool) for name, tool in self.client.items()}
+        return {name: plan for name, plan in plans.items() if plan is not None}
+
+    def declarations_inside(self) -> dict[str, list[Any]]:
+        """What the agents inside of tools guard and limit, by the names of tool and middleware."""
+        guards = [
+            replace(
+                guard,
+                tool=f"{name}/{guard.tool}",
+                owner=f"{name}/{guard.owner}",
+                exclude=tuple(f"{name}/{pattern}" for pattern in guard.exclude),
+                after=f"{name}/{guard.after}" if guard.after else "",
+            )
+            for name, plan in self.plans_inside.items()
+            for guard in plan.guards
+        ]
+        limits = [
+            replace(limit, owner=f"{name}/{limit.owner}")
+            for name, plan in self.plans_inside.items()
+            for limit in plan.limits
+        ]
+        return {"guards": guards, "limits": limits}
+
+
+def plan_inside(tool: BaseTool) -> TopologyData | None:
+    """Return the plan of the agent that a tool of `agent_tool` calls; None for any other tool."""
+    builder = getattr(getattr(tool, "agent", None), "builder", None)
+    plan = getattr(getattr(builder, "spec", None), "topology", None)
+    return plan if isinstance(plan, TopologyData) else None
 
 
 def _provider_name(tool: dict[str, object]) -> str:

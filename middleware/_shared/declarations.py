@@ -15,7 +15,7 @@ _WILDCARDS = frozenset("*?[")
 def usage_limits(
     unit: Any, by_scope: Mapping[Any, float | None], tool: str = ""
 ) -> tuple[UsageLimit, ...]:
-    """Limits of one unit, by what they are the limit of; None is no limit."""
+    """Limits of one unit, by what they are the limit of; None sets none."""
     return tuple(
         UsageLimit(most, unit, scope, tool) for scope, most in by_scope.items() if most is not None
     )

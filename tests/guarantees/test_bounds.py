@@ -46,7 +46,10 @@ from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Bounds
 from samples import add_tool, find
 
-PRICES = {"dear": Price(input=2.0, output=8.0, cache_write=3.0), "cheap": Price(input=1, output=1)}
+PRICES = {
+    "costly": Price(input=2.0, output=8.0, cache_write=3.0),
+    "cheap": Price(input=1, output=1),
+}
 
 
 class JumpsBack(AgentMiddleware):
@@ -152,18 +155,18 @@ def test_tokens_bound_their_parts_and_the_parts_bound_all(
         (Limits(output_tokens=1_000_000), None),
     ],
 )
-def test_tokens_at_the_dearest_price_bound_dollars(limits: Limits, usd: float | None) -> None:
+def test_tokens_at_the_highest_price_bound_dollars(limits: Limits, usd: float | None) -> None:
     budget = BudgetMiddleware(run=limits, prices=PRICES)
     bound = bounds_of(budget, prices=PRICES).of("USD")
     assert bound.most == usd
-    assert usd in (None, 0.5) or "dear" in bound.notes[0]
+    assert usd in (None, 0.5) or "costly" in bound.notes[0]
     if limits.usd is None:
         assert bounds_of(budget).of("USD").most is None
 
 
 def test_prices_of_another_form_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"Price\(input=\.\.\., output=\.\.\.\)"):
-        bounds_of(prices={"dear": 3})
+        bounds_of(prices={"costly": 3})
 
 
 def test_seconds_have_the_bound_of_their_limit() -> None:
@@ -290,10 +293,10 @@ class RandomModel(BaseChatModel):
 
     @property
     def model_name(self) -> str:
-        return "dear"
+        return "costly"
 
     def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
-        return {"ls_model_name": "dear", "ls_provider": "test", "ls_model_type": "chat"}
+        return {"ls_model_name": "costly", "ls_provider": "test", "ls_model_type": "chat"}
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         return self.bind(offered=[tool.name for tool in tools])
@@ -429,7 +432,7 @@ class RandomAgent:
     def excesses(self, turns: int) -> Iterator[str]:
         """What the run has used beyond a bound of the plan."""
         rows = topology_of(self.agent).bounds(PRICES).rows
-        costs = [PRICES["dear"].of(usage) for usage in self.model.usages]
+        costs = [PRICES["costly"].of(usage) for usage in self.model.usages]
         own = Counter(name for name in self.started if "/" not in name)
         own_done = Counter(name for name in self.done if "/" not in name)
         inner = [name for name in self.done if "/" in name]

@@ -21,16 +21,7 @@ from agent_factory.middleware import HumanInTheLoopMiddleware, ModelCallLimitMid
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel, replay_counterexample
 from agent_factory.topology.model import TopologyData
-
-
-def refund(euros: int) -> str:
-    """Pay money back."""
-    raise AssertionError("No stand-in calls a tool of the plan.")
-
-
-def search(query: str) -> str:
-    """Search."""
-    raise AssertionError("No stand-in calls a tool of the plan.")
+from samples import Review, refund, search
 
 
 class Shortcut(AgentMiddleware):
@@ -60,13 +51,6 @@ class Layers(AgentMiddleware):
 
     def around_tool(self, request: Any) -> Any:
         return (yield request)
-
-
-class Review(AgentMiddleware):
-    """Looks at answers."""
-
-    def after_model(self, state: Any, runtime: Any) -> None:
-        """Look."""
 
 
 def no(plan: TopologyData, sentence: str) -> Counterexample:

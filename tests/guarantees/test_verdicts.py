@@ -36,6 +36,7 @@ from agent_factory.topology.model import (
     TopologyData,
 )
 from agent_factory.topology.planner import decide
+from samples import refund
 
 
 def plan(
@@ -211,11 +212,6 @@ def test_the_provider_runs_its_tools_past_all_middleware() -> None:
 
 
 # Tools of agents inside of tools
-
-
-def refund(euros: int) -> str:
-    """Pay money back."""
-    return "paid"
 
 
 def check(euros: int) -> str:
