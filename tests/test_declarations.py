@@ -173,15 +173,14 @@ class Rewriting(AgentMiddleware):
     def after_model(self, state: Any, runtime: Any) -> None: ...
 
 
-class Shortcut(AgentMiddleware):
-    def before_model(self, state: Any, runtime: Any) -> None: ...
+def shortcut(*jumps: Any) -> AgentMiddleware:
+    """A middleware that may jump before the model."""
 
+    class Shortcut(AgentMiddleware):
+        @hook_config(can_jump_to=jumps)
+        def before_model(self, state: Any, runtime: Any) -> None: ...
 
-class OpenShortcut(AgentMiddleware):
-    name = "Shortcut"
-
-    @hook_config(can_jump_to=["tools"])
-    def before_model(self, state: Any, runtime: Any) -> None: ...
+    return Shortcut()
 
 
 SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -227,8 +226,8 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "moved node Judge.after_model: now after model and before Rewriting.after_model",
     ),
     "a jump added": (
-        {"middleware": [Shortcut(), Judge()]},
-        {"middleware": [OpenShortcut(), Judge()], "ignore": ["AF129"]},
+        {"middleware": [shortcut(), Judge()]},
+        {"middleware": [shortcut("tools"), Judge()], "ignore": ["AF129"]},
         "added edge Shortcut.before_model -> tools: jump: Shortcut",
     ),
     "a subagent given the tool": (
