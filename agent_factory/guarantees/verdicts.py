@@ -368,11 +368,15 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
             tool = f"tool_name={clause.tool!r}, " if clause.tool else ""
             hint = f"Add ToolCallLimitMiddleware({tool}{clause.scope}_limit={number})."
         return _No(reason, hint, (), name)
-    least = min(limits, key=lambda limit: limit.most)
+    fixed = [limit for limit in limits if not limit.raisable]
+    least = min(fixed or limits, key=lambda limit: limit.most)
+    if not fixed:
+        reason = f"People may raise the limit of {least.owner}."
+        return _No(reason, "Add a limit that nobody can raise.", (), name)
     if least.most > clause.most:
         reason = f"The limit of {least.owner} is {least.most:g}."
         return _No(reason, f"Lower it to {number}.", (), name)
-    low = sorted((m for m in limits if m.most <= clause.most), key=lambda limit: limit.most)
+    low = sorted((m for m in fixed if m.most <= clause.most), key=lambda limit: limit.most)
     paths = [_beyond(graph, limit, at) for limit in low]
     if None in paths:
         return None

@@ -12,7 +12,9 @@ from agent_factory import AgentMiddleware, agent_tool, create_agent, plan_agent,
 from agent_factory.errors import SpecError
 from agent_factory.guarantees import Counterexample, counterexamples
 from agent_factory.middleware import (
+    BudgetMiddleware,
     HumanInTheLoopMiddleware,
+    Limits,
     ModelCallLimitMiddleware,
     ToolCallLimitMiddleware,
 )
@@ -446,6 +448,18 @@ def test_a_limit_of_the_built_ins_holds() -> None:
     assert high.reason == "The limit of ModelCallLimitMiddleware is 5."
     assert (high.hint, high.path) == ("Lower it to 4.", ())
     assert no(checked, "at most 2 tool calls").reason == "No middleware limits tool calls a run."
+
+
+def test_a_limit_that_people_may_raise_holds_nothing() -> None:
+    limits = Limits(turns=3)
+    asks = plan_agent(
+        tools=[refund],
+        middleware=[BudgetMiddleware(run=limits, exit_behavior="ask")],
+        ignore=["AF211"],
+    )
+    assert "People may raise the limit" in str(no(asks, "at most 3 model calls"))
+    ends = plan_agent(tools=[refund], middleware=[BudgetMiddleware(run=limits)])
+    assert holds(ends, "at most 3 model calls")
 
 
 def test_a_limit_of_a_thread_is_one_of_its_runs_and_not_the_reverse() -> None:
