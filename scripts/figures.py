@@ -107,7 +107,7 @@ def of_source(files: list[Source]) -> Iterator[Figure]:
     clauses = sum(len(source.clauses(file)) for file in files)
     yield Figure("docstrings that are a clause, %", share(clauses, docstrings, 100), 3)
     comments = sum(map(source.comment_lines, files))
-    yield Figure("comments, %", share(comments, lines, 100, 1), 3, 2.9, rises=True)
+    yield Figure("comments, %", share(comments, lines, 100, 1), 3, rises=True)
     yield Figure(
         "lines with words of our own", len(words.private_words([*files, *words.pages()])), 0
     )

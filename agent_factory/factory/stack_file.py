@@ -109,6 +109,7 @@ def load_stack(
     >>> load_stack('format = "agent_factory.stack"\\nversion = 1')
     []
     """
+    # A path has no line break, and a stack has at least two lines.
     is_text = isinstance(file, str) and "\n" in file
     source = "the stack" if is_text else str(file)
     text = str(file) if is_text else Path(file).read_text(encoding="utf-8")
@@ -123,6 +124,7 @@ def load_stack(
         raise ArgumentError(source, reason, "Upgrade agent-factory, or write the file again.")
     reader = _Reader(source, dict(code or {}))
     stack = [reader.member(n, entry) for n, entry in enumerate(data.get("middleware", ()), 1)]
+    # A key that nobody asks for is a misspelt one: its setting would have the default.
     if unknown := reader.code.keys() - reader.keys:
         close = get_close_matches(min(unknown), reader.keys, n=1)
         hint = f"Did you mean {close[0]!r}?" if close else "Leave it out."
@@ -183,6 +185,7 @@ class _Writer:
 
     def reference(self, value: object, path: str) -> dict[str, str]:
         """The name of code, and what it is."""
+        # What can be imported has the name it is imported by; a model, for example, cannot.
         key = _path(value) or f"{self.owner}.{path}"
         self.code[key] = value
         return {"code": key} if key == _path(value) else {"code": key, "is": _kind(value)}
@@ -202,6 +205,7 @@ def _entry(member: Middleware) -> str:
             continue
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             continue
+        # A constructor need not keep what it was given.
         attribute = dict(setting_names(member)).get(name)
         if attribute is None:
             unread[name] = f"{member.name}.{name}"
@@ -221,6 +225,7 @@ def _entry(member: Middleware) -> str:
             empty.add(name)
     code = {**writer.code, **dict.fromkeys(unread.values())}
     least = {name: value for name, value in settings.items() if name not in empty}
+    # The shortest form that builds an equal middleware is written.
     for values, names in product((least, settings), ({}, {"name": member.name})):
         entry = {"class": where, **names, **({"unread": unread} if unread else {})}
         entry["settings"] = values

@@ -20,9 +20,11 @@ def default_findings(plan: TopologyData) -> Iterator[SpecError]:
 
     Most plans have none of the declarations or jumps that these are about, so nothing is searched.
     """
+    # A guard in a layer is passed by each call, so there is nothing to search.
     if any(guard.place == "after_model" for guard in plan.guards):
         yield from _bypassed_guards(plan)
     yield from trifecta_findings(plan)
+    # Only such a jump closes a loop without the model, which is what a limit counts.
     before_model = [hook for hook in plan.hooks if hook.phase is Phase.BEFORE_MODEL]
     if plan.limits and any(hook.can_jump_to & _JUMPS_THAT_LOOP for hook in before_model):
         yield from _loops_without_limit(plan)

@@ -87,6 +87,7 @@ def is_guarded(plan: TopologyData, sink: Tool) -> bool:
 
     A decision about each call of the agent that has the sink counts, too.
     """
+    # "desk/clerk/send": a decision about "desk" or "desk/clerk" comes before each such call.
     parts = sink.name.split("/")
     names = ["/".join(parts[: size + 1]) for size in range(len(parts))]
     return any(guard.covers(name) and _decides(guard) for guard in plan.guards for name in names)

@@ -69,6 +69,7 @@ def shortest_path(
     while waiting:
         node = waiting.popleft()
         for following in edges.get(node, ()):
+            # The nodes that are left out are not entered, the target included.
             if following in previous or following in without:
                 continue
             previous[following] = node
@@ -182,6 +183,7 @@ class PlanGraph:
     @cached_property
     def without_calls(self) -> dict[str, tuple[str, ...]]:
         """The edges that are left if no answer of the model calls a tool."""
+        # Without calls, the end of a turn leads out of the loop, or where a hook jumps.
         left = dict(self.edges)
         for edge in self.plan.edges:
             if edge.route is Route.AFTER_MODEL:

@@ -168,6 +168,7 @@ def parse(text: str) -> Guarantee:
 
 
 def _clause(text: str, part: str) -> Clause:
+    # Names of middleware have no spaces, so the words between them cannot be a part of one.
     sentence, *excuses = part.split(" unless ")
     for pattern, make in _FORMS:
         if match := pattern.fullmatch(sentence):

@@ -174,6 +174,7 @@ def _to_tools(graph: PlanGraph) -> Path:
 
 def _joined(*paths: Path | None) -> Path:
     """Paths one after the other; empty if one of them is missing."""
+    # Each path begins with the node at which the one before it ends.
     whole: Path = ()
     for path in paths:
         if path is None:
@@ -201,6 +202,7 @@ def _bypass(graph: PlanGraph, places: Places, target: str, *, first: bool = True
 
     Without `first`, what happens at the first visit does not count.
     """
+    # A layer around the run is passed before all else, and covers each path.
     if START in places.once:
         return None
     if first and (start := graph.shortest_path(START, target, places.all)) is not None:
@@ -255,6 +257,7 @@ def _missing(graph: PlanGraph, words: str) -> tuple[str, str]:
 def _jump(graph: PlanGraph, node: str, following: str) -> str | None:
     """The jump by which a hook opens a step; None if a run takes it without a jump, too."""
     hook = graph.hooks.get(node)
+    # The first target of an edge is its default: a run goes there without a jump, too.
     if hook is None or graph.edges[node][0] == following:
         return None
     targets = {"tools": TOOLS, "model": graph.plan.loop_entry, "end": graph.plan.exit}
@@ -270,6 +273,7 @@ def _path_passes(graph: PlanGraph, clause: PathPasses) -> _No | None:
     nodes = {node for name in clause.members if (node := graph.node_named(name))}
     avoided = union(_places(graph, clause.members)).all | nodes
     before = (START,) if source == START else graph.shortest_path(START, source)
+    # A run at the member has passed it, and no run comes to a node that nothing leads to.
     if source in avoided or before is None:
         return None
     path = graph.shortest_path(source, target, avoided)
@@ -346,9 +350,12 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
     at = TOOLS if of_tools else graph.model
     is_called = graph.shortest_path(START, at) is not None
     again = graph.shortest_path(at, at)
+    # Without a loop the model is called once, and what is never called needs no limit.
     if not is_called or (clause.unit == "model calls" and clause.most >= 1 and again is None):
         return None
+    # A run is a part of its thread, so a limit of the thread holds for it as well.
     scopes = {"run", "thread"} if clause.scope == "run" else {clause.scope}
+    # A limit of all tokens is one of those that are read, and of those that are written.
     units = {clause.unit, "tokens"} if clause.unit.endswith("put tokens") else {clause.unit}
     limits = [
         limit
@@ -378,6 +385,7 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
         return _No(reason, f"Lower it to {number}.", (), name)
     low = sorted((m for m in fixed if m.most <= clause.most), key=lambda limit: limit.most)
     paths = [_beyond(graph, limit, at) for limit in low]
+    # One limit that no path bypasses is enough.
     if None in paths:
         return None
     path = paths[0] or ()
@@ -398,6 +406,7 @@ def _beyond(graph: PlanGraph, limit: UsageLimit, at: str) -> Path | None:
     if graph.has_layer(owner, Call.MODEL) or graph.node_of(owner, Phase.BEFORE_MODEL):
         return None
     start = graph.shortest_path(START, model)
+    # With a limit of 0 the first call is one too many already.
     if limit.most < 1:
         return start
     return _joined(start, shortest_path(_used_up(graph, [owner]), model, model)) or None
@@ -436,6 +445,7 @@ def _called_first(graph: PlanGraph, tool: Tool, guards: Collection[ToolGuard]) -
     reason = f"The model may call {tool.name!r} first, and nothing stops the call."
     if not guards or tool.kind is ToolKind.INNER:
         return _No(reason, "", _to_tools(graph))
+    # A guard in a hook sees the calls of an answer, and not those that a later hook writes.
     nos = [_unseen_call(graph, guard, tool) for guard in guards]
     return None if None in nos else nos[0]
 
@@ -451,6 +461,7 @@ def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> _No | None:
     for other in graph.hooks:
         if other == node or TOOLS not in graph.jumps_to(other):
             continue
+        # On the way from the guard to the jump, no tools run: they would end the turn.
         between = graph.shortest_path(node, other, [TOOLS])
         if path := _joined(graph.shortest_path(START, node), between, (other, TOOLS)):
             reason = f"{other} may jump to the tools with a call that {guard.owner} has not seen."
@@ -472,7 +483,9 @@ def _sees_last(graph: PlanGraph, clause: SeesLast) -> _No | None:
         for access in graph.plan.accesses
         if access.kind is AccessKind.WRITES and clause.aspect in access.aspects
     }
+    # Calls are over when tools run, and answers when the run ends.
     target = TOOLS if clause.aspect == "tool_calls" else END
+    # The last writer first: the path to it is the one that people look for.
     for index, (node, owner) in reversed([*enumerate(views)]):
         first = next((n for n, other in views[:index] if other in members), None)
         if owner not in writers or owner in members or first is None:
@@ -511,6 +524,7 @@ def _views(graph: PlanGraph, aspect: str) -> list[tuple[str, str]]:
 
 def _tools(plan: TopologyData, pattern: str) -> Iterator[Tool]:
     """The tools of a plan that a pattern means, with those of agents inside of tools."""
+    # A call of an output tool is the structured answer, and nothing runs.
     runnable = [tool for tool in plan.tools if tool.kind is not ToolKind.OUTPUT]
     names = [tool.name for tool in runnable]
     tools = [tool for tool in runnable if _is_named(tool.name, pattern)]
@@ -558,6 +572,7 @@ def _places(graph: PlanGraph, members: Collection[str], tool: str = "") -> Itera
             guards = [guard for guard in _guards(graph) if guard.owner == name]
             if member in (A_GUARD, A_PERSON):
                 guards = [guard for guard in guards if _decides(guard, tool, member)]
+            # A member that guards nothing is passed at each of its nodes.
             elif not tool or not guards:
                 yield graph.owners[name]
                 continue

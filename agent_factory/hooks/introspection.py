@@ -292,6 +292,7 @@ def declarations_of(members: Iterable[Middleware]) -> dict[str, list[Any]]:
                     declared[name].append(replace(item, owner=member.name))
         # A value of another type has been reported, and most middleware have the default.
         if isinstance(member.ordering, Ordering) and member.ordering != AgentMiddleware.ordering:
+            # The kinds of access are named as the fields of an ordering.
             for access in AccessKind:
                 if aspects := getattr(member.ordering, access):
                     parts = tuple(sorted(aspects))

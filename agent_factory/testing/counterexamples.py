@@ -190,6 +190,7 @@ def _exceeding(graph: PlanGraph, clause: AtMost, nodes: Path) -> Path:
     at = TOOLS if clause.unit == "tool calls" else MODEL
     whole = list(nodes or graph.shortest_path(START, at) or ())
     around = graph.shortest_path(at, at) or ()
+    # Around the loop once more for each call that the sentence allows.
     while around and whole.count(at) <= clause.most:
         whole += around[1:]
     return tuple(whole)
@@ -281,6 +282,7 @@ class _Model(ScriptedChatModel):
 
 
 def _build(model: ScriptedChatModel, plan: TopologyData, walk: _Walk, tool: str) -> Any:
+    # "clerk/refund": the stand-in of "clerk" is an agent with that tool.
     outer, _, inner = tool.partition("/")
     tools = [
         _inner_agent(each.name, inner, walk)
@@ -302,6 +304,7 @@ def _build(model: ScriptedChatModel, plan: TopologyData, walk: _Walk, tool: str)
 
 def _owners(plan: TopologyData) -> Iterator[str]:
     """The middleware in an order of their list, which the plan has by phase and by call."""
+    # Each phase and each call has a part of the list, in the order of the list.
     order = TopologicalSorter[str]()
     lists = [[hook.owner for hook in plan.hooks if hook.phase is phase] for phase in Phase]
     lists += [list(dict.fromkeys(layer.owner for layer in plan.layers_around(c))) for c in Call]
@@ -327,6 +330,7 @@ def _stand_in(plan: TopologyData, owner: str, walk: _Walk) -> Middleware:
     for call, flow in flows.items():
         names = [layer.name for layer in plan.layers_around(call) if layer.owner == owner]
         if names:
+            # The outermost layer notes the node: those inside of it may not be entered.
             is_outermost = plan.layers_around(call)[0].owner == owner
             methods[f"around_{call}"] = flow(walk, names, is_outermost)
     return type("StandIn", (AgentMiddleware,), methods)(name=owner)  # type: ignore[no-any-return]
@@ -342,6 +346,7 @@ def _hook(hook: Hook, walk: _Walk) -> Callable[..., Any]:
             return None
         if _by_answer(step):
             return {"messages": [_result(call) for call in calls]}
+        # Two jumps may lead to one node: "end" and "model" to the first hook of a run.
         jump = next(j for j in sorted(hook.can_jump_to) if targets[j] == step.target)
         if jump == "tools" and not calls:
             message = AIMessage("", tool_calls=[tool_call(_call(walk.tool))])

@@ -42,6 +42,7 @@ def assert_plan(agent: Any | Topology, *guarantees: str) -> None:
     __tracebackhide__ = True
     if not guarantees:
         raise TypeError('assert_plan needs a sentence, such as "at most 5 model calls".')
+    # Not `plan_of` of the snapshots, which needs syrupy.
     plan = agent if isinstance(agent, Topology) else topology_of(agent)
     if broken := counterexamples(plan, guarantees):
         raise PlanViolation(broken)

@@ -28,6 +28,7 @@ def usage_of_runs(path: Path, price: Price) -> list[dict[str, float]]:
     """
     header, entries, _ = read_cassette(path)
     inputs = [item for item in header.get("inputs", ()) if "resume" not in item]
+    # An input that resumes a run does not begin one.
     runs = [entries] if len(inputs) == 1 else list(_runs(entries))
     return [_usage(run, str(header.get("model_name") or ""), price) for run in runs if run]
 

@@ -115,6 +115,7 @@ class Toolbox:
 
 def plan_inside(tool: BaseTool) -> TopologyData | None:
     """Return the plan of the agent that a tool of `agent_tool` calls; None for any other tool."""
+    # By its attributes: the class of these tools is in a package above this one.
     builder = getattr(getattr(tool, "agent", None), "builder", None)
     plan = getattr(getattr(builder, "spec", None), "topology", None)
     return plan if isinstance(plan, TopologyData) else None

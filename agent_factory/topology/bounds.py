@@ -132,6 +132,7 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
         calls = _calls_of(agent, rows)
         of_ledger = {row.what: row for row in _own(plan, agent, prices or {}, is_ledger=True)}
         for row in _own(plan, agent, prices or {}, is_ledger=False):
+            # A ledger counts all runs of the agent inside together, other limits one run each.
             total, all_runs = _times(row, calls, agent), of_ledger[row.what]
             if all_runs.most is not None and (total.most is None or all_runs.most < total.most):
                 total = all_runs
@@ -308,6 +309,7 @@ def _tokens(plan: TopologyData, limits: Sequence[UsageLimit], agent: str) -> dic
     of = {unit: _bound(plan, unit, unit, limits, agent) for unit in units}
     both, of_input, of_output = (of[unit] for unit in units)
     for unit, part in ((units[1], of_input), (units[2], of_output)):
+        # What is read cannot be more than what is read and written.
         if both.most is not None and (part.most is None or both.most < part.most):
             of[unit] = Bound(unit, both.most, both.by, notes=both.notes, agent=agent)
     if of_input.most is not None and of_output.most is not None:
@@ -346,6 +348,7 @@ def _dollars(
         notes = tuple(dict.fromkeys([*of_input.notes, *of_output.notes]))
         options.append((usd, Bound("", usd, by, notes=notes)))
     for usd, row in options:
+        # Prices are those of a million tokens.
         if bound.most is None or usd / _PER_MILLION < bound.most:
             note = f"At the dearest prices of {', '.join(prices)}; other models are not included."
             notes = (note, *row.notes)
@@ -382,6 +385,7 @@ def _times(row: Bound, calls: Bound, agent: str) -> Bound:
     """The bound of all runs of an agent inside, from that of one run."""
     if row.most is None:
         return row
+    # Any number of runs may use any amount together.
     if calls.most is None:
         note = f"Each run of {agent} uses {row.number}, and its runs have no bound."
         return Bound(row.what, None, row.by, notes=(note, *calls.notes), agent=agent)
@@ -393,6 +397,7 @@ def _times(row: Bound, calls: Bound, agent: str) -> Bound:
 def _sum(what: str, rows: Sequence[Bound]) -> Bound:
     """The bound of all agents together."""
     numbers = [row.most for row in rows if row.most is not None]
+    # A sum with an unknown part is unknown.
     if len(numbers) < len(rows):
         names = ", ".join(row.agent or "the agent itself" for row in rows if row.most is None)
         return Bound(what, None, notes=(f"Without a bound: {names}.",), agent="all")
