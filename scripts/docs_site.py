@@ -56,10 +56,17 @@ EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", flags=re.M)
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
-BOOSTS = {"reference/": 0.05, "project/": 0.05, "examples/": 0.3, "contents/": 0.5}
+BOOSTS = {
+    "reference/": 0.05,
+    "project/": 0.05,
+    "examples/": 0.3,
+    "contents/": 0.5,
+    "guarantees/": 0.15,
+}
 """How much the words of a page count in a search, by the beginning of its place; 1 for guides.
 
-Words of a query are alternatives, so long pages with many names would hide the guides."""
+Words of a query are alternatives, so long pages with many names would hide the guides. The page of
+guarantees says "never", "hook" and "run" in each paragraph."""
 
 
 def examples() -> dict[str, str]:

@@ -116,7 +116,7 @@ def parts(svg: str) -> dict[str, ElementTree.Element]:
 
 
 def words(element: ElementTree.Element) -> str:
-    return " ".join(element.itertext())
+    return " ".join(" ".join(element.itertext()).split())
 
 
 # What a picture shows

@@ -24,6 +24,8 @@ QUESTIONS = {
     "use with FastAPI": {"howto/web_service/"},
     "what does AF204 mean": {"checks/"},
     "hook never runs": {"checks/"},
+    "guarantee": {"guarantees/"},
+    "what can never happen": {"guarantees/"},
     "deploy with Postgres": {"howto/deployment/"},
     "unit-test middleware": {"testing/"},
     "snapshot": {"testing/"},

@@ -254,7 +254,8 @@ def _box(box: Box, centre: Point) -> Iterator[str]:
         column, line = divmod(index, box.lines)
         x, y = left + column * box.column_width, top + line * ROW + 12
         mark = text(box.mark_of(tool))
-        note = f'<tspan class="note" dx="8">{mark}</tspan>' if mark else ""
+        # The space separates the words for screen readers.
+        note = f' <tspan class="note" dx="4">{mark}</tspan>' if mark else ""
         guards = {guard.owner for guard in box.guards if guard.covers(tool.name)}
         words = text(" ".join(filter(None, [tool.name, tool.owner, *sorted(guards)])))
         yield (
