@@ -338,6 +338,9 @@ LIMIT = 'class = "agent_factory.middleware:ModelCallLimitMiddleware"'
         ("a = \n", "is not valid TOML"),
         ("a = 1\n", "does not hold a stack"),
         (HEAD.replace("1", "2"), "has version 2"),
+        (f"{HEAD}middleware = 3\n", "must have tables named middleware, got int (3)"),
+        (entry(f"{LIMIT}\nsettings = 3"), "must have a table as settings, got int (3)"),
+        (entry(f"{LIMIT}\nunread = [1]"), "must have a table as unread, got"),
         (entry("name = 'x'"), "names neither a class nor code"),
         (entry('class = "agent_factory.middleware:Missing"'), "cannot be imported"),
         (entry('class = "nowhere_at_all:Missing"'), "cannot be imported"),
@@ -377,6 +380,13 @@ def test_what_cannot_be_built_is_refused_by_name(text: str, words: str) -> None:
     assert words in str(caught.value)
     if "[[middleware]]" in text:
         assert "middleware 1" in str(caught.value)
+
+
+def test_a_file_of_bytes_is_refused_as_a_stack(tmp_path: Path) -> None:
+    file = tmp_path / "stack.toml"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ArgumentError, match="is not valid TOML"):
+        load_stack(file)
 
 
 def test_code_that_is_no_middleware_or_not_named_is_refused() -> None:

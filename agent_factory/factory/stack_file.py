@@ -112,10 +112,10 @@ def load_stack(
     # A path has no line break, and a stack has at least two lines.
     is_text = isinstance(file, str) and "\n" in file
     source = "the stack" if is_text else str(file)
-    text = str(file) if is_text else Path(file).read_text(encoding="utf-8")
     try:
+        text = str(file) if is_text else Path(file).read_text(encoding="utf-8")
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ArgumentError(source, f"is not valid TOML: {error}.", _HINT) from None
     if data.get("format") != FORMAT:
         raise ArgumentError(source, "does not hold a stack.", _HINT)
@@ -123,7 +123,11 @@ def load_stack(
         reason = f"has version {data.get('version')!r} of the format, expected {VERSION}."
         raise ArgumentError(source, reason, "Upgrade agent-factory, or write the file again.")
     reader = _Reader(source, dict(code or {}))
-    stack = [reader.member(n, entry) for n, entry in enumerate(data.get("middleware", ()), 1)]
+    entries = data.get("middleware", [])
+    if not isinstance(entries, list):
+        reason = f"must have tables named middleware, got {describe(entries)}."
+        raise ArgumentError(source, reason, "Write [[middleware]].")
+    stack = [reader.member(n, entry) for n, entry in enumerate(entries, 1)]
     # A key that nobody asks for is a misspelt one: its setting would have the default.
     if unknown := reader.code.keys() - reader.keys:
         close = get_close_matches(min(unknown), reader.keys, n=1)
@@ -367,6 +371,10 @@ class _Reader:
                 reason = f"needs a middleware as code[{kind!r}], got {describe(member)}."
                 raise self.error(reason)
             return member
+        for table in ("settings", "unread"):
+            if not isinstance(entry.get(table, {}), dict):
+                reason = f"must have a table as {table}, got {describe(entry[table])}."
+                raise self.error(reason, f"Write [middleware.{table}].")
         cls = self.middleware_class(kind)
         parameters = inspect.signature(cls.__init__).parameters
         settings = entry.get("settings", {})

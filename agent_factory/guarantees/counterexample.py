@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agent_factory.errors import SpecError
 from agent_factory.topology.model import TopologyData, printable
 from agent_factory.topology.render.text import meaning, path_line
-from agent_factory.topology.transitions import Transition, TransitionReason
+from agent_factory.topology.transitions import Reason, Transition, TransitionReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +37,25 @@ class Counterexample:
     @property
     def opened_by(self) -> tuple[str, ...]:
         """The middleware whose jumps open the path."""
-        jumps = (
-            reason.by
+        return tuple(dict.fromkeys(name for jump in self._jumps for name in jump.by))
+
+    @property
+    def _jumps(self) -> list[Reason]:
+        """The jumps without which a run would not take the path."""
+        steps = [
+            step.reasons
             for step in self.path
-            for reason in step.reasons
-            if reason.why is TransitionReason.JUMP and not _is_default(step)
-        )
-        return tuple(dict.fromkeys(name for names in jumps for name in names))
+            if all(reason.why is TransitionReason.JUMP for reason in step.reasons)
+        ]
+        return [jump for reasons in steps for jump in reasons]
 
     @property
     def way(self) -> list[str]:
         """The path and the jumps that open it, a line each; empty without a path."""
         if not self.path:
             return []
-        jumps = [
-            meaning(reason)
-            for step in self.path
-            for reason in step.reasons
-            if reason.why is TransitionReason.JUMP and not _is_default(step)
-        ]
-        lines = [f"Path: {path_line(self.path)}"]
-        return [*lines, " ".join(dict.fromkeys(jumps))] if jumps else lines
+        jumps = " ".join(dict.fromkeys(map(meaning, self._jumps)))
+        return [f"Path: {path_line(self.path)}", *([jumps] if jumps else [])]
 
     def to_svg(self) -> str:
         """The plan as a picture, with the path in another color.
@@ -82,11 +80,6 @@ class Counterexample:
     def __str__(self) -> str:
         lines = [f"{self.guarantee}: no. {self.reason}", *self.way, self.hint]
         return "\n".join(map(printable, lines))
-
-
-def _is_default(step: Transition) -> bool:
-    """Return True if a run also takes a step without a jump."""
-    return any(reason.why is not TransitionReason.JUMP for reason in step.reasons)
 
 
 class GuaranteeError(SpecError):

@@ -15,8 +15,8 @@ _JUMPS_THAT_LOOP = {"tools", "model"}
 
 
 def default_findings(plan: TopologyData) -> Iterator[SpecError]:
-    """Find calls that bypass their guard, loops that bypass the limits, hooks that are skipped, and
-    ways on which text of others can send private data out.
+    """Find calls that bypass their guard, loops that bypass the limits, and ways on which text of
+    others can send private data out.
 
     Most plans have none of the declarations or jumps that these are about, so nothing is searched.
     """

@@ -148,7 +148,7 @@ class PlanGraph:
         return any(layer.owner == owner and layer.call is call for layer in self.plan.layers)
 
     def shortest_path(self, source: str, target: str, without: Collection[str] = ()) -> Path | None:
-        """The shortest path from one node to another, as of the function of this name."""
+        """The shortest path from one node to another, along the edges of the plan."""
         return shortest_path(self.edges, source, target, without)
 
     def shortest_cycle(self, edges: Edges, without: Collection[str] = ()) -> Path | None:

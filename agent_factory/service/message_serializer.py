@@ -35,7 +35,7 @@ _set = object.__setattr__
 
 
 class MessageSerializer(jsonplus.JsonPlusSerializer):
-    """LangGraph's serializer, which reads and writes messages in a third of the time.
+    """LangGraph's serializer, which reads and writes messages in less than half of the time.
 
     langgraph-checkpoint 4.3, `serde/jsonplus.py`: a message is stored as an extension of msgpack
     with the names of its module and class, and all its fields. To write it, LangGraph copies the

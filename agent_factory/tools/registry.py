@@ -94,6 +94,7 @@ class Toolbox:
 
     def declarations_inside(self) -> dict[str, list[Any]]:
         """What the agents inside of tools guard and limit, by the names of tool and middleware."""
+        plans = self.plans_inside.items()
         guards = [
             replace(
                 guard,
@@ -102,12 +103,12 @@ class Toolbox:
                 exclude=tuple(f"{name}/{pattern}" for pattern in guard.exclude),
                 after=f"{name}/{guard.after}" if guard.after else "",
             )
-            for name, plan in self.plans_inside.items()
+            for name, plan in plans
             for guard in plan.guards
         ]
         limits = [
             replace(limit, owner=f"{name}/{limit.owner}")
-            for name, plan in self.plans_inside.items()
+            for name, plan in plans
             for limit in plan.limits
         ]
         return {"guards": guards, "limits": limits}

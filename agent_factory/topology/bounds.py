@@ -329,11 +329,11 @@ def _dollars(
     tokens: Mapping[LimitUnit, Bound],
     prices: Mapping[str, TokenPrice],
 ) -> Bound:
-    """The bound of US dollars: by a limit, or by tokens at the dearest price."""
+    """The bound of US dollars: by a limit, or by tokens at the highest price."""
     bound = _bound(plan, "USD", "USD", limits, agent)
     if not prices:
         return bound
-    # Tokens of a cache may be dearer than others.
+    # Tokens of a cache may cost more than others.
     rates = [
         (max(p.input, p.cache_read or 0, p.cache_write or 0), p.output) for p in prices.values()
     ]
@@ -350,7 +350,7 @@ def _dollars(
     for usd, row in options:
         # Prices are those of a million tokens.
         if bound.most is None or usd / _PER_MILLION < bound.most:
-            note = f"At the dearest prices of {', '.join(prices)}; other models are not included."
+            note = f"At the highest prices of {', '.join(prices)}; other models are not included."
             notes = (note, *row.notes)
             bound = Bound("USD", usd / _PER_MILLION, row.by, notes=notes, agent=agent)
     return bound

@@ -239,9 +239,9 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     @property
     def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]
-        """Its limits, as the plan shows them, without those of a ledger that others share."""
+        """Its limits, as the plan shows them. Those of a `SharedLedger` are in its database."""
         scopes = {"run": self.run, "thread": self.thread}
-        if type(self.ledger) is Ledger:  # a SharedLedger would ask its database
+        if type(self.ledger) is Ledger:
             scopes["ledger"] = self.ledger.limits
         return tuple(
             replace(limit, raisable=self.exit_behavior == "ask")

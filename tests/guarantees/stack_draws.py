@@ -380,7 +380,7 @@ class _Actor:
             forced = self._too_early(name, request.state["messages"])
             if forced or run.choose(f"{self.name} refuses", name, 2):
                 return _refusal(request.tool_call)
-        # Where there are no tools, only a layer can end the run.
+        # Without tools, only a layer can end the run.
         if not plan_tools(self.stack) and run.choose(f"{self.name} ends", name, 2):
             return _end(request.tool_call)
         if not self.is_inside:

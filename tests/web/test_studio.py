@@ -43,7 +43,7 @@ def test_the_plan_shows_what_is_guarded_and_limited(
 ) -> None:
     desk.waiting(thread)
     page = new_page(f"/studio/threads/{thread}")
-    expect(page.locator("#plan .node.tools")).to_contain_text("refunddenied at times, asked")
+    expect(page.locator("#plan .node.tools")).to_contain_text("refund denied at times, asked")
     expect(page.locator("#plan")).to_contain_text("denies refund (at times)")
     page = new_page("/studio/agents/desk")
     page.locator("#stage .node.tools a").first.click()
