@@ -246,6 +246,27 @@ def test_a_review_that_opens_takes_the_focus(desk: Desk, thread: str, new_page: 
     assert page.get_by_label("Message").input_value() == ""
 
 
+def test_a_form_is_ready_once_it_is_there(desk: Desk, thread: str, new_page: NewPage) -> None:
+    """One that htmx has not prepared yet would be sent by the browser, which leaves the page."""
+    desk.service.submit("desk", thread=thread, message="talk").result(30)
+    page = new_page(f"/studio/threads/{thread}")
+    page.evaluate("""
+        () => {
+          window.unprepared = [];
+          new MutationObserver((changes) => {
+            for (const { addedNodes } of changes) for (const node of addedNodes) {
+              for (const form of node.querySelectorAll?.("form[hx-post]") || []) {
+                if (!form["htmx-internal-data"]) unprepared.push(form.action);
+              }
+            }
+          }).observe(document.body, { childList: true, subtree: true });
+        }
+    """)
+    desk.waiting(thread, "Broken.")
+    expect(page.locator(".wait.open form[hx-post]").first).to_be_attached()
+    assert page.evaluate("unprepared") == []
+
+
 def test_a_review_that_opens_leaves_a_writer_alone(
     desk: Desk, thread: str, new_page: NewPage
 ) -> None:
