@@ -56,9 +56,11 @@ if TYPE_CHECKING:
     from agent_factory.hooks.decorators import wrap_tool_call as wrap_tool_call
     from agent_factory.hooks.flows import Flow as Flow
     from agent_factory.hooks.flows import Invoke as Invoke
+    from agent_factory.hooks.flows import NextChunk as NextChunk
     from agent_factory.hooks.flows import RunPaused as RunPaused
     from agent_factory.hooks.flows import Sleep as Sleep
     from agent_factory.hooks.flows import Task as Task
+    from agent_factory.hooks.flows import Together as Together
     from agent_factory.hooks.flows import arun as arun
     from agent_factory.hooks.flows import run as run
     from agent_factory.hooks.flows import then as then
@@ -117,7 +119,9 @@ HOMES = {
         "after_agent after_model before_agent before_model dynamic_prompt wrap_model_call "
         "wrap_tool_call"
     ),
-    "agent_factory.hooks.flows": "Flow Invoke RunPaused Sleep Task arun run then",
+    "agent_factory.hooks.flows": (
+        "Flow Invoke NextChunk RunPaused Sleep Task Together arun run then"
+    ),
     "agent_factory.hooks.guards": "MessageGuard",
     "agent_factory.hooks.ordering": "Ordering",
     "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
