@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from agent_factory.hooks.flows import then as then
     from agent_factory.hooks.guards import MessageGuard as MessageGuard
     from agent_factory.hooks.ordering import Ordering as Ordering
+    from agent_factory.hooks.streams import stream_through as stream_through
     from agent_factory.hooks.trace_policy import (
         configure_trace_policy as configure_trace_policy,
     )
@@ -124,6 +125,7 @@ HOMES = {
     ),
     "agent_factory.hooks.guards": "MessageGuard",
     "agent_factory.hooks.ordering": "Ordering",
+    "agent_factory.hooks.streams": "stream_through",
     "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
     "agent_factory.factory.stack_file": "dump_stack load_stack",
     "agent_factory.state.channels": "DeltaMessages",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
+from functools import reduce
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -15,6 +16,7 @@ from typing import (
     Literal,
     NotRequired,
     Required,
+    Self,
     TypeAlias,
     Unpack,
     cast,
@@ -305,10 +307,35 @@ class ModelRequest(Generic[ContextT]):
         # checked when the model is called.
         if "model" in changes or "tools" in changes:
             check_request(changes.get("model"), changes.get("tools", ()), self.tools)
+        request = self
+        if "model" in changes and "wrapped_model" in self.__dict__:
+            request = self._with_model(changes.pop("model"), self.__dict__["wrapped_model"][1])
         # What copy.copy() does, but faster: layers call this often. `dataclasses.replace` calls
         # __init__, which takes four times as long.
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, **changes)
+        other.__dict__.update(request.__dict__, **changes)
+        return other
+
+    def wrapped(self, wrap: Callable[[Any], Any]) -> ModelRequest[ContextT]:
+        """Return a copy whose model is wrapped, also if an inner layer chooses another model.
+
+        Args:
+            wrap: Function of a model that returns a model, such as one whose answers pass a flow
+                (`stream_through`). A layer further out wraps the model of a layer further in.
+
+        >>> from langchain_core.language_models import FakeListChatModel
+        >>> request = ModelRequest(model=FakeListChatModel(responses=["hi"]), messages=[])
+        >>> request.wrapped(lambda model: model.bind(stop=["."])).model.kwargs
+        {'stop': ['.']}
+        """
+        base, wraps = self.__dict__.get("wrapped_model", (self.model, ()))
+        return self._with_model(base, (*wraps, wrap))
+
+    def _with_model(self, base: Any, wraps: tuple[Callable[[Any], Any], ...]) -> Self:
+        """Return a copy with a model, inside of what layers have wrapped it in."""
+        model = reduce(lambda inner, wrap: wrap(inner), reversed(wraps), base)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, model=model, wrapped_model=(base, wraps))
         return other
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -27,6 +27,7 @@ from agent_factory.errors import (
     UnknownTool,
     describe,
 )
+from agent_factory.hooks.streams import StreamedModel
 from agent_factory.runtime.composition import (
     ModelCall,
     ModelOutcome,
@@ -399,13 +400,27 @@ class _BoundModels:
         # used again.
         self._bound: OrderedDict[Any, tuple[Sequence[Any], Any]] = OrderedDict()
 
-    def bind(self, request: ModelRequest[Any], model: object, strategy: Strategy) -> Any:
+    def bind(self, request: ModelRequest[Any], model: Any, strategy: Strategy) -> Any:
         """Return the request's model, as configured, with tools, tool choice and settings."""
+        is_own = model is request.model
+        streamed = []
+        # Layers make such a model for each call, so the one inside of it is what is known.
+        while isinstance(model, StreamedModel):
+            streamed.append(model)
+            model = model.inner
+        bound = self._cached(request, model, strategy, is_own=is_own)
+        for wrapper in reversed(streamed):
+            bound = wrapper.around(bound)
+        return bound
+
+    def _cached(
+        self, request: ModelRequest[Any], model: object, strategy: Strategy, *, is_own: bool
+    ) -> Any:
         parts, choice = (model, strategy, *request.tools), request.tool_choice
         # Settings and a tool choice as a dict have no hash, and a configurable model makes another
         # object for each call, so these models are bound each time.
         has_no_key = request.model_settings or not isinstance(choice, str | None)
-        if has_no_key or model is not request.model:
+        if has_no_key or not is_own:
             return self._bind(request, model, strategy)
         key = *map(id, parts), choice
         if (entry := self._bound.get(key)) is None:
