@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .context_editing import *
     from .file_search import *
     from .flow_guard import *
+    from .guard import *
     from .human_in_the_loop import *
     from .model_call_limit import *
     from .model_fallback import *
@@ -101,6 +102,7 @@ _HOME = {
     ),
     ".file_search": "FilesystemFileSearchMiddleware",
     ".flow_guard": "FlowGuardMiddleware FlowGuardState",
+    ".guard": "GuardMiddleware",
     ".human_in_the_loop": (
         "Action ActionRequest ApproveDecision CallChanged Decision DecisionType EditDecision "
         "HITLRequest HITLResponse HumanInTheLoopMiddleware InterruptOnConfig RejectDecision "

@@ -203,7 +203,7 @@ class Wrapped(AgentMiddleware):
 def test_a_layer_calls_the_model_and_something_else_at_once(
     inner: list[AgentMiddleware], call: Any
 ) -> None:
-    beside = RunnableLambda(lambda name: f"by {name}")
+    beside: Any = RunnableLambda(lambda name: f"by {name}")
     stack = [Beside(beside, "first"), Beside(beside, "second"), *inner]
     agent = create_agent(ScriptedChatModel(["hello"]), middleware=stack)
     text = "HELLO" if inner else "hello"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -23,6 +24,9 @@ from langgraph.constants import TAG_NOSTREAM
 from agent_factory.errors import BadReturn, describe
 from agent_factory.hooks.flows import Flow, NextChunk, aperform, close, is_signal, perform
 from agent_factory.upstream import configured
+
+if TYPE_CHECKING:
+    from agent_factory.types import ModelRequest, ModelResponse
 
 StreamFlow = Callable[[], Flow[None]]
 """Makes the flow of one answer."""
@@ -86,6 +90,16 @@ def stream_through(model: object, flow: StreamFlow, *, cache_key: str | None = N
     if cache_key is None:
         fields["cache"] = False
     return StreamedModel(inner=model, flow=flow, cache_key=cache_key, **fields)
+
+
+def stream_layer(
+    flow: Callable[[Any], Flow[None]], request: ModelRequest[Any]
+) -> Flow[ModelResponse]:
+    """Layer whose model streams through a flow that is made of the request: `around_stream`."""
+    response: ModelResponse = yield request.wrapped(
+        partial(stream_through, flow=partial(flow, request))
+    )
+    return response
 
 
 class StreamedModel(BaseChatModel):

@@ -37,6 +37,7 @@ from agent_factory.middleware import (
     ContextEditingMiddleware,
     FilesystemFileSearchMiddleware,
     FlowGuardMiddleware,
+    GuardMiddleware,
     HumanInTheLoopMiddleware,
     InMemoryEffects,
     Limits,
@@ -95,6 +96,9 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "emulator": lambda: LLMToolEmulator(tools=["find"], model=words()),
     "fallback": lambda: ModelFallbackMiddleware(words()),
     "flow_guard": lambda: FlowGuardMiddleware(action="deny"),
+    "guard": lambda: GuardMiddleware(lambda _: None),
+    "guard_answer": lambda: GuardMiddleware(lambda _: None, on="answer", name="answers"),
+    "guard_result": lambda: GuardMiddleware(lambda _: None, on="result", name="results"),
     "limit": lambda: ModelCallLimitMiddleware(run_limit=3),
     "limit_answer": lambda: ModelCallLimitMiddleware(
         run_limit=2, exit_behavior="answer", name="answering"

@@ -42,6 +42,7 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
     "ClearToolUsesEdit": lambda: {"exclude_tools": ["add"]},
     "ContextEditingMiddleware": lambda: {"edits": [ClearToolUsesEdit()]},
     "FlowGuardMiddleware": lambda: {"seen": ["private"], "reviewers": ["finance"]},
+    "GuardMiddleware": lambda: {"check": lambda _: None, "on": "call", "tools": ["add"]},
     "HumanInTheLoopMiddleware": lambda: {
         "interrupt_on": {
             "add": {"allowed_decisions": ["approve"], "args_schema": {"properties": {"a": {}}}}
