@@ -1,7 +1,7 @@
 """Check what goes to a model, what it answers, and what its tools take and return.
 
-A check may run beside the call that it is about: the answer is held back until the check has
-decided, so nobody waits for the check if the model takes longer.
+A check may run while the model works: the answer is held back until the check has decided, so
+nobody waits for the check if the model takes longer.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
     run, in a sync run at its next token or its end. With `when="before"` the call begins after the
     check. Answers and results are always checked before they leave.
 
-    A tool that works beside its check may have had its effect, and what it streams itself is not
+    A tool that is checked while it works may have had its effect, and what it streams itself is not
     held back: check only tools so that read.
 
     After an objection to messages or an answer, the run ends with `answer`. Its `response_metadata`
@@ -152,7 +152,7 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
             check_choice("when", when, ("beside", "before"))
         if when == "beside" and on in ("answer", "result"):
             raise ValueError(
-                f"when='beside' does not go with on={on!r}: it is there only after the call. "
+                f'when="beside" does not go with on={on!r}: it is there only after the call. '
                 "Leave `when` out."
             )
         if tools is not None and on in ("messages", "answer"):
@@ -237,7 +237,7 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
         return result
 
     def _decided(self, subject: Any, gate: _Gate | None = None) -> Flow[None]:
-        """Check something beside a call; raise the objection, which ends the call."""
+        """Check something while a call works; raise the objection, which ends the call."""
         objection: str | None = "the check did not end."
         try:
             objection = yield Invoke(self._check, subject)
@@ -254,7 +254,7 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
             response: ModelResponse = yield request.wrapped(
                 partial(stream_through, flow=inspection.checked)
             )
-        except OutputError as error:  # what the user reads is no structured answer
+        except OutputError as error:  # the text in its place has no structure
             if inspection.objection is None or error.ai_message is None:
                 raise
             response = ModelResponse([error.ai_message])
@@ -297,7 +297,7 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
 
 
 class _Objection(Exception):
-    """The check has objected, so what works beside it ends."""
+    """The check has objected, so the call ends."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

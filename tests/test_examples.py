@@ -255,6 +255,25 @@ def test_privacy_keeps_addresses_and_cards_out_of_all_that_is_shown(show: Show) 
     assert "@example" not in out
 
 
+def test_guarded_chat_shows_no_word_of_an_answer_that_is_stopped(show: Show) -> None:
+    assert show("guarded_chat").splitlines() == [
+        "> Where is my order?",
+        "Your order arrives on Thursday.",
+        "> Write a poem.",
+        "I only know about orders.",
+        "> What about the order that broke?",
+        "Please ask the desk: it promises money.",
+    ]
+
+
+@pytest.mark.long
+@needs_local_model
+def test_guarded_chat_guards_the_local_model_too(show: Show) -> None:
+    assert "> Write a poem.\nI only know about orders.\n" in show(
+        "guarded_chat", "--model", "local"
+    )
+
+
 @pytest.mark.long
 @needs_local_model
 def test_privacy_guards_the_local_model_too(show: Show) -> None:

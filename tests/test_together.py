@@ -26,17 +26,14 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError, BadReturn
 from agent_factory.testing import ScriptedChatModel
 
+BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
+
 
 def driven(flow: Flow[Any], call_kind: str, handler: Any = None) -> Any:
     """Result of a flow in a sync or an async run."""
     if call_kind == "sync":
         return run(flow, handler)
     return asyncio.run(arun(flow, handler))
-
-
-@pytest.fixture(params=["sync", "async"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 class Meeting:
@@ -65,6 +62,7 @@ def failing(error: BaseException) -> Any:
     return RunnableLambda(fail)
 
 
+@BOTH
 def test_parts_are_done_at_once(kind: str) -> None:
     meeting = Meeting(3)
 
@@ -78,6 +76,7 @@ def test_parts_are_done_at_once(kind: str) -> None:
     assert driven(flow(), kind) == ("a", "b!", "c")
 
 
+@BOTH
 def test_an_error_of_a_part_is_raised_in_the_flow(kind: str) -> None:
     def flow() -> Flow[str]:
         try:
@@ -153,6 +152,7 @@ def test_parts_that_cannot_be_done_are_refused(parts: tuple[Any, ...]) -> None:
         Together(*parts)
 
 
+@BOTH
 def test_a_flow_inside_may_not_call_the_inner_layer(kind: str) -> None:
     def inner() -> Flow[Any]:
         yield "request"
@@ -168,15 +168,15 @@ def test_a_flow_inside_may_not_call_the_inner_layer(kind: str) -> None:
 # In an agent
 
 
-class Beside(AgentMiddleware):
+class Joint(AgentMiddleware):
     """Calls the model and something else at once."""
 
-    def __init__(self, beside: Any, name: str) -> None:
+    def __init__(self, other: Any, name: str) -> None:
         super().__init__(name=name)
-        self.beside = beside
+        self.other = other
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
-        value, response = yield Together(Invoke(self.beside, self.name), request)
+        value, response = yield Together(Invoke(self.other, self.name), request)
         response.result[0].content += f" {value}"
         response_: ModelResponse = response
         return response_
@@ -190,7 +190,7 @@ class Loud(AgentMiddleware):
 
 
 class Wrapped(AgentMiddleware):
-    """A layer that is no flow, so the flows around it are composed apart."""
+    """A layer of functions, so the flows around it are composed apart."""
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         return handler(request)
@@ -203,15 +203,15 @@ class Wrapped(AgentMiddleware):
 def test_a_layer_calls_the_model_and_something_else_at_once(
     inner: list[AgentMiddleware], call: Any
 ) -> None:
-    beside: Any = RunnableLambda(lambda name: f"by {name}")
-    stack = [Beside(beside, "first"), Beside(beside, "second"), *inner]
+    other: Any = RunnableLambda(lambda name: f"by {name}")
+    stack = [Joint(other, "first"), Joint(other, "second"), *inner]
     agent = create_agent(ScriptedChatModel(["hello"]), middleware=stack)
     text = "HELLO" if inner else "hello"
     answer = call(agent, {"messages": "Hi"})["messages"][-1]
     assert answer.text == f"{text} by second by first"
 
 
-def test_an_error_beside_the_model_is_one_of_the_layer(call: Any) -> None:
+def test_an_error_of_the_other_part_is_one_of_the_layer(call: Any) -> None:
     class Fallback(AgentMiddleware):
         def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
             try:
@@ -219,7 +219,7 @@ def test_an_error_beside_the_model_is_one_of_the_layer(call: Any) -> None:
             except ValueError as error:
                 return AIMessage(f"failed: {error}")
 
-    stack = [Fallback(), Beside(failing(ValueError("no")), "beside")]
+    stack = [Fallback(), Joint(failing(ValueError("no")), "joint")]
     agent = create_agent(ScriptedChatModel(["hello"]), middleware=stack)
     assert call(agent, {"messages": "Hi"})["messages"][-1].text == "failed: no"
 

@@ -155,7 +155,7 @@ class StreamedModel(BaseChatModel):
         return self.inner if isinstance(self.inner, BaseChatModel) else super()
 
     # The next four are not documented (langchain-core 1.7, language_models/chat_models.py).
-    # A test in tests/test_streams.py fails if BaseChatModel loses one of them.
+    # A test in tests/test_answer_flows.py fails if BaseChatModel loses one of them.
 
     @property
     def _serialized(self) -> dict[str, Any]:
@@ -226,10 +226,10 @@ class StreamedModel(BaseChatModel):
             kwargs = kwargs if stop is None else {**kwargs, "stop": stop}
             answer = await self.inner.ainvoke(messages, _SILENT_CONFIG, **kwargs)
             result = ChatResult(generations=[ChatGeneration(message=answer)])
-        passed = [
-            [message async for message in _apassed(self.flow(), _one(generation.message))]
-            for generation in result.generations
-        ]
+        passed = []
+        for generation in result.generations:
+            whole = _each(generation.message)
+            passed.append([message async for message in _apassed(self.flow(), whole)])
         return _result(result, passed)
 
     def _stream(
@@ -253,10 +253,8 @@ class StreamedModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         source = _Source()
-        chunks = (
-            source.message(chunk)
-            async for chunk in self.inner._astream(messages, stop=stop, **kwargs)
-        )
+        answer = self.inner._astream(messages, stop=stop, **kwargs)
+        chunks = (source.message(chunk) async for chunk in answer)
         async for message in _apassed(self.flow(), chunks):
             yield source.chunk(message)
         for last in source.rest():
@@ -304,8 +302,9 @@ def _result(result: ChatResult, passed: Sequence[Sequence[BaseMessage]]) -> Chat
     return ChatResult(generations=generations, llm_output=result.llm_output)
 
 
-async def _one(message: BaseMessage) -> AsyncIterator[BaseMessage]:
-    yield message
+async def _each(*messages: BaseMessage) -> AsyncIterator[BaseMessage]:
+    for message in messages:
+        yield message
 
 
 def _passed(flow: Flow[None], chunks: Iterator[BaseMessage]) -> Iterator[BaseMessage]:

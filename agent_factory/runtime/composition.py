@@ -268,15 +268,11 @@ class _Flows(ABC):
                 parts[place] = _named(name, part)
             elif not isinstance(part, self.kind):
                 raise bad_request(name, part, self.kind)
-            elif inside := self._inside(at):
+            elif at + 1 < len(self._flows):
+                inside = copy(self)
+                inside._names, inside._flows = self._names[at + 1 :], self._flows[at + 1 :]
                 parts[place] = Inward(inside.steps(part))
         return Together(*parts)
-
-    def _inside(self, at: int) -> _Flows | None:
-        """Return the flows inside of one; None if it is the innermost."""
-        inside = copy(self)
-        inside._names, inside._flows = self._names[at + 1 :], self._flows[at + 1 :]
-        return inside if inside._flows else None
 
     @abstractmethod
     def outcome(self, name: str, request: object, result: object, last: Any) -> Any:
@@ -284,7 +280,7 @@ class _Flows(ABC):
 
 
 def _named(name: str, part: Any) -> Flow[Any]:
-    """Return a part of a flow as a flow of its own, whose calls are those of a layer."""
+    """Return a part of a flow as a flow, whose calls are those of its layer."""
     with setting(calling_layer, name):
         return (yield from part) if isinstance(part, GeneratorType) else (yield part)
 

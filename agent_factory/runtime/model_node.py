@@ -402,25 +402,17 @@ class _BoundModels:
 
     def bind(self, request: ModelRequest[Any], model: Any, strategy: Strategy) -> Any:
         """Return the request's model, as configured, with tools, tool choice and settings."""
-        is_own = model is request.model
-        streamed = []
         # Layers make such a model for each call, so the one inside of it is what is known.
-        while isinstance(model, StreamedModel):
-            streamed.append(model)
-            model = model.inner
-        bound = self._cached(request, model, strategy, is_own=is_own)
-        for wrapper in reversed(streamed):
-            bound = wrapper.around(bound)
-        return bound
-
-    def _cached(
-        self, request: ModelRequest[Any], model: object, strategy: Strategy, *, is_own: bool
-    ) -> Any:
+        if isinstance(model, StreamedModel):
+            return model.around(self.bind(request, model.inner, strategy))
+        own: Any = request.model
+        while isinstance(own, StreamedModel):
+            own = own.inner
         parts, choice = (model, strategy, *request.tools), request.tool_choice
         # Settings and a tool choice as a dict have no hash, and a configurable model makes another
         # object for each call, so these models are bound each time.
         has_no_key = request.model_settings or not isinstance(choice, str | None)
-        if has_no_key or not is_own:
+        if has_no_key or model is not own:
             return self._bind(request, model, strategy)
         key = *map(id, parts), choice
         if (entry := self._bound.get(key)) is None:

@@ -25,6 +25,7 @@ from agent_factory.middleware import (
     AutoModeMiddleware,
     ClearToolUsesEdit,
     ContextEditingMiddleware,
+    GuardMiddleware,
     HumanInTheLoopMiddleware,
     Limits,
     LLMToolEmulator,

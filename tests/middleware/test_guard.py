@@ -1,4 +1,4 @@
-"""GuardMiddleware: checks beside and before calls, and what they hold back."""
+"""GuardMiddleware: checks during and before calls, and what they hold back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agent_factory import AgentMiddleware, Flow, ModelRequest, create_agent
 from agent_factory.middleware import (
@@ -30,15 +30,11 @@ from agent_factory.middleware import (
 )
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import last_text
+from samples import Answer, call_of, last_text, look
 
 ASK: Any = {"messages": [("user", "How?")]}
 NO = "I cannot help with that."
 TOKENS: Any = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
-
-
-def call_of(name: str, **args: Any) -> Any:
-    return {"name": name, "args": args, "id": f"call-{name}"}
 
 
 class TimedModel(BaseChatModel):
@@ -147,11 +143,6 @@ class _Jumping(selectors.DefaultSelector):
         return super().select(0 if timeout is not None else None)
 
 
-def look() -> str:
-    """Look."""
-    return "seen"
-
-
 SECONDS = st.floats(0, 0.004).map(lambda value: round(value, 4))
 VERDICTS = st.sampled_from(["pass", "object", "raise", "too late"])
 TIMINGS = st.lists(SECONDS, min_size=1, max_size=3)
@@ -216,7 +207,7 @@ def test_nothing_leaves_before_the_verdict_of_an_async_run(
             return last_text(await agent.ainvoke(ASK, config))
         answer = ""
         async for mode, part in agent.astream(ASK, config, stream_mode=["messages", "updates"]):
-            if mode == "messages" and part[0].text and part[0].text not in (NO, "seen"):
+            if mode == "messages" and part[0].text and part[0].text not in (NO, "a tree"):
                 seen.append("part")
             if mode == "updates" and "model" in part:
                 answer = part["model"]["messages"][-1].text
@@ -254,7 +245,7 @@ def test_nothing_leaves_before_the_verdict_of_a_sync_run(
     if streams:
         answer = ""
         for mode, part in agent.stream(ASK, config, stream_mode=["messages", "updates"]):
-            if mode == "messages" and part[0].text and part[0].text not in (NO, "seen"):
+            if mode == "messages" and part[0].text and part[0].text not in (NO, "a tree"):
                 seen.append("part")
             if mode == "updates" and "model" in part:
                 answer = part["model"]["messages"][-1].text
@@ -278,7 +269,7 @@ def test_messages_are_those_that_the_model_has_not_seen(call: Any) -> None:
     agent = create_agent(model, [look], middleware=[guard])
     history = [HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("How?")]
     call(agent, {"messages": history})
-    assert checked == [["How?"], ["seen"]]
+    assert checked == [["How?"], ["a tree"]]
 
 
 @pytest.mark.parametrize("when", ["beside", "before"])
@@ -317,7 +308,11 @@ def test_a_check_that_raises_objects(call: Any) -> None:
 
 def test_a_check_that_takes_too_long_objects(call: Any) -> None:
     go_on = threading.Event()
-    guard = GuardMiddleware(lambda _: None if go_on.wait(20) else None, timeout=0.05)
+
+    def check(_: Any) -> None:
+        go_on.wait(20)
+
+    guard = GuardMiddleware(check, timeout=0.05)
     try:
         agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
         last = call(agent, ASK)["messages"][-1]
@@ -413,17 +408,11 @@ def test_the_answer_of_another_layer_is_checked(call: Any) -> None:
     assert last_text(call(agent, ASK)) == NO
 
 
-class Report(BaseModel):
-    """A report."""
-
-    text: str
-
-
 @pytest.mark.parametrize("on", ["messages", "answer"])
 def test_a_structured_answer_that_is_stopped_ends_the_run(call: Any, on: Any) -> None:
     guard = GuardMiddleware(lambda _: "It is bad.", on=on)
-    model = ScriptedChatModel([[call_of("Report", text="bad")]] * 3)
-    agent = create_agent(model, middleware=[guard], response_format=ToolStrategy(Report))
+    model = ScriptedChatModel([[call_of("Answer", number=1)]] * 3)
+    agent = create_agent(model, middleware=[guard], response_format=ToolStrategy(Answer))
     result = call(agent, ASK)
     assert last_text(result) == NO
     assert result.get("structured_response") is None
@@ -476,7 +465,7 @@ def test_other_tools_are_left_alone(call: Any) -> None:
     agent = create_agent(
         ScriptedChatModel([[call_of("look")], "Done."]), [look], middleware=[guard]
     )
-    assert call(agent, ASK)["messages"][2].text == "seen"
+    assert call(agent, ASK)["messages"][2].text == "a tree"
 
 
 # With other middleware
@@ -505,11 +494,11 @@ def test_the_cost_of_a_call_that_was_ended_is_counted(call: Any) -> None:
             time.sleep(0.001)
         return "It is bad."
 
-    ledger = Ledger(Limits(turns=5))
-    stack: list[AgentMiddleware] = [GuardMiddleware(check), BudgetMiddleware(ledger=ledger)]
+    ledger = Ledger(Limits(input_tokens=10_000))
+    stack: Any = [GuardMiddleware(check), BudgetMiddleware(ledger=ledger)]
     assert last_text(call(create_agent(model, middleware=stack), ASK)) == NO
     assert (ledger.spent.turns, ledger.reserved) == (1, Spent())
-    assert ledger.spent.output_tokens > 0
+    assert ledger.spent.input_tokens > 0
 
 
 def test_the_usage_of_an_answer_that_was_thrown_away_is_in_the_metadata(call: Any) -> None:

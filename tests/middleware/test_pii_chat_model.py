@@ -1,4 +1,4 @@
-"""Answers that are redacted by the model itself, and the streams of text that it redacts piece by piece."""
+"""Answers that the model itself redacts, and the streams of text that it redacts in pieces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from agent_factory import create_agent
 from agent_factory.middleware import PIIMiddleware, RedactionRule
 from agent_factory.middleware.pii.messages import TextStream
-
 
 HELLO: Any = {"messages": [("user", "Hello")]}
 

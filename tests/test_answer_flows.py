@@ -183,7 +183,7 @@ class Counted(AgentMiddleware):
 def seen_and_kept(collect: Any, agent: Any) -> tuple[str, str]:
     """What streams to the caller, by the marks of its messages, and what is in the thread."""
     parts = collect(agent, ASK, stream_mode=["messages", "values"])
-    texts: dict[str, str] = {}
+    texts: dict[Any, str] = {}
     for mode, part in parts:
         if mode == "messages" and isinstance(part[0], AIMessageChunk | AIMessage):
             texts[part[0].id] = texts.get(part[0].id, "") + part[0].text
@@ -229,7 +229,9 @@ def test_a_flow_may_ask_a_model(collect: Any) -> None:
 def test_tools_are_bound_once_for_all_calls(call: Any) -> None:
     bound: list[int] = []
 
-    class Binding(ScriptedChatModel):
+    kind: Any = ScriptedChatModel
+
+    class Binding(kind):  # type: ignore[misc]
         def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
             bound.append(len(tools))
             return super().bind_tools(tools, **kwargs)
