@@ -10,6 +10,12 @@ from agent_factory.errors import (
     StructuredOutputError,
     StructuredOutputValidationError,
 )
+from agent_factory.structured_output.partial import (
+    PartialAnswer,
+    PartialAnswerReader,
+    apartial_answers,
+    partial_answers,
+)
 from agent_factory.structured_output.strategies import (
     AutoStrategy,
     OutputToolBinding,
@@ -26,6 +32,8 @@ __all__ = [
     "MissingStructuredOutputError",
     "MultipleStructuredOutputsError",
     "OutputToolBinding",
+    "PartialAnswer",
+    "PartialAnswerReader",
     "ProviderStrategy",
     "ProviderStrategyBinding",
     "ResponseFormat",
@@ -33,5 +41,7 @@ __all__ = [
     "StructuredOutputError",
     "StructuredOutputValidationError",
     "ToolStrategy",
+    "apartial_answers",
+    "partial_answers",
     "supports_provider_strategy",
 ]
