@@ -10,12 +10,6 @@ from agent_factory.errors import (
     StructuredOutputError,
     StructuredOutputValidationError,
 )
-from agent_factory.structured_output.partial import (
-    PartialAnswer,
-    PartialAnswerReader,
-    apartial_answers,
-    partial_answers,
-)
 from agent_factory.structured_output.strategies import (
     AutoStrategy,
     OutputToolBinding,
@@ -32,8 +26,6 @@ __all__ = [
     "MissingStructuredOutputError",
     "MultipleStructuredOutputsError",
     "OutputToolBinding",
-    "PartialAnswer",
-    "PartialAnswerReader",
     "ProviderStrategy",
     "ProviderStrategyBinding",
     "ResponseFormat",
@@ -41,7 +33,5 @@ __all__ = [
     "StructuredOutputError",
     "StructuredOutputValidationError",
     "ToolStrategy",
-    "apartial_answers",
-    "partial_answers",
     "supports_provider_strategy",
 ]

@@ -132,7 +132,7 @@ class PartialAnswerReader(Generic[SchemaT]):
 
     def _read_updates(self, updates: Mapping[str, Any]) -> PartialAnswer[SchemaT] | None:
         self._has_updates = True
-        # A node that writes several times has a list.
+        # Of a node that writes several times, this is a list.
         nodes = [node if isinstance(node, list) else [node] for node in updates.values()]
         writes = [write for node in nodes for write in node if isinstance(write, Mapping)]
         answers = [w["structured_response"] for w in writes if "structured_response" in w]
@@ -168,8 +168,7 @@ def partial_answers(
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
-    >>> schema = {"title": "ticket", "type": "object"}
-    >>> model = ScriptedChatModel(['{"subject": "Broken lamp"}'])
+    >>> model, schema = ScriptedChatModel(['{"subject": "Broken lamp"}']), {"type": "object"}
     >>> agent = create_agent(model, response_format=ProviderStrategy(schema))
     >>> parts = agent.stream({"messages": "Hi"}, stream_mode=["messages", "updates"], version="v2")
     >>> for partial in partial_answers(parts, schema):
