@@ -74,6 +74,10 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt.subagent import agent_tool as agent_tool
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
+    from agent_factory.structured_output.partial import PartialAnswer as PartialAnswer
+    from agent_factory.structured_output.partial import PartialAnswerReader as PartialAnswerReader
+    from agent_factory.structured_output.partial import apartial_answers as apartial_answers
+    from agent_factory.structured_output.partial import partial_answers as partial_answers
     from agent_factory.tools.client_tool import ClientTool as ClientTool
     from agent_factory.tools.client_tool import client_tool as client_tool
     from agent_factory.tools.labels import labels_of as labels_of
@@ -129,6 +133,9 @@ HOMES = {
     "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
     "agent_factory.factory.stack_file": "dump_stack load_stack",
     "agent_factory.state.channels": "DeltaMessages",
+    "agent_factory.structured_output.partial": (
+        "PartialAnswer PartialAnswerReader apartial_answers partial_answers"
+    ),
     "agent_factory.tools.client_tool": "ClientTool client_tool",
     "agent_factory.tools.labels": "labels_of tool_labels",
     "agent_factory.tools.registry": "get_tools",
