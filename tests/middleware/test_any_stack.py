@@ -54,6 +54,7 @@ from agent_factory.middleware import (
     PromptCachingMiddleware,
     ProviderToolSearchMiddleware,
     ShellToolMiddleware,
+    SteeringMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
     ToolCallLimitMiddleware,
@@ -116,6 +117,7 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "selector": lambda: LLMToolSelectorMiddleware(
         model=words(), max_tools=1, max_retries=0, on_parsing_failure="all"
     ),
+    "steering": lambda: SteeringMiddleware(),
     "summary": lambda: SummarizationMiddleware(
         words(), trigger=("messages", 5), keep=("messages", 2)
     ),
