@@ -49,6 +49,7 @@ from agent_factory.upstream import model_name as model_name
 from agent_factory.upstream import model_params as model_params
 from agent_factory.upstream import run_identity as run_identity
 from agent_factory.upstream import saver_of as saver_of
+from agent_factory.upstream import stores_at_exit as stores_at_exit
 from agent_factory.upstream import task_identity as task_identity
 from agent_factory.upstream import unbound as unbound
 

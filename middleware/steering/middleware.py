@@ -34,7 +34,7 @@ from agent_factory.middleware._shared.messages import (
     unanswered,
 )
 
-from .mailbox import Entry, unread_entries
+from .mailbox import Entry, Kind, Unseen, unseen
 
 READ_KEY: Final = "steering_read"
 
@@ -88,8 +88,8 @@ class SteeringMiddleware(AgentMiddleware[SteeringState, Any]):
       and a message says that the run was cancelled. Messages that wait stay for the next run.
 
     What was read is noted in the state, in the same checkpoint as the messages. So a run that is
-    killed and resumed reads each message once. A fork from an earlier checkpoint reads again what
-    was read after that.
+    killed and resumed reads each message once. A fork from an earlier checkpoint does not have what
+    was sent after that checkpoint, and is not cancelled by it.
 
     It belongs before all that reads messages of the user, so that these are cleaned and counted.
 
@@ -139,27 +139,28 @@ class SteeringMiddleware(AgentMiddleware[SteeringState, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
         """Add the messages that wait, or end a run that was cancelled."""
-        return run(_read(state))
+        return run(_read(state, runtime))
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
         """Async variant of `before_model`."""
-        return await arun(_read(state))
+        return await arun(_read(state, runtime))
 
     @hook_config(can_jump_to=["model"])
     def after_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
         """Call the model again at the end of a run, if a message waits."""
-        return run(_go_on(state))
+        return run(_go_on(state, runtime))
 
     @hook_config(can_jump_to=["model"])
     async def aafter_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
         """Async variant of `after_model`."""
-        return await arun(_go_on(state))
+        return await arun(_go_on(state, runtime))
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Answer the call of a run that was cancelled; its tool does not run."""
-        entries = yield from unread_entries(request.runtime.config, _read_ids(request.state))
-        if _of_kind(entries, "cancel"):
+        runtime, read_ids = request.runtime, _read_ids(request.state)
+        entries = yield from unseen(runtime.config, runtime.execution_info, read_ids, ("cancel",))
+        if entries.of("cancel"):
             set_reason("the run was cancelled")
             return error_result(request.tool_call, CANCELLED)
         result: ToolMessage | Command[Any] = yield request
@@ -195,54 +196,60 @@ async def aunread(runtime: ToolRuntime[Any, Any]) -> Unread:
 
 
 def _look(runtime: ToolRuntime[Any, Any]) -> Flow[Unread]:
-    entries = yield from unread_entries(runtime.config, _read_ids(runtime.state))
+    info, read_ids = runtime.execution_info, _read_ids(runtime.state)
+    entries = yield from unseen(runtime.config, info, read_ids, ("steer", "follow_up", "cancel"))
     return Unread(
-        messages=tuple(_messages(_of_kind(entries, "steer"))),
-        follow_ups=tuple(_messages(_of_kind(entries, "follow_up"))),
-        cancelled=bool(_of_kind(entries, "cancel")),
+        messages=tuple(_messages(entries.of("steer"))),
+        follow_ups=tuple(_messages(entries.of("follow_up"))),
+        cancelled=bool(entries.of("cancel")),
     )
 
 
 def _begin(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
-    """Note cancellations as read that were sent before this run has begun."""
-    entries = yield from unread_entries(get_config(), _read_ids(state))
+    """Note what is not for this run as read: earlier cancellations, and what is of other branches.
+
+    A message that a fork would not read must not wait in it.
+    """
+    entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
     info = runtime.execution_info
-    # The checkpoint of the input is the first of a run.
+    # The first checkpoint of a run holds its input.
     begin = info.checkpoint_id if info else ""
-    old = [entry for entry in _of_kind(entries, "cancel") if entry.after != begin]
-    return _noted(state, old) if old else None
+    old = [entry for entry in entries.of("cancel") if entry.after != begin]
+    return _noted(state, old, entries)
 
 
-def _read(state: SteeringState) -> Flow[Update]:
+def _read(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
     """Read the messages that wait, or the cancellation."""
-    entries = yield from unread_entries(get_config(), _read_ids(state))
-    if cancellations := _of_kind(entries, "cancel"):
+    entries = yield from _waiting(state, runtime, "steer", "cancel")
+    if cancellations := entries.of("cancel"):
         set_reason("the run was cancelled")
         end = final_message("the run was cancelled", source="steering")
         messages = [*results_of_pending_calls(state["messages"]), end]
-        return {**_noted(state, cancellations), "messages": messages, "jump_to": "end"}
-    steers = _of_kind(entries, "steer")
+        noted = _noted(state, cancellations, entries) or {}
+        return {**noted, "messages": messages, "jump_to": "end"}
+    steers = entries.of("steer")
     # After a jump over the tools, calls may have no results, and these must follow the calls.
-    if not steers or unanswered(*last_turn(state["messages"])):
+    if unanswered(*last_turn(state["messages"])):
         return None
-    return {**_noted(state, steers), "messages": _messages(steers)}
+    noted = _noted(state, steers, entries)
+    return {**noted, "messages": _messages(steers)} if noted and steers else noted
 
 
-def _go_on(state: SteeringState) -> Flow[Update]:
+def _go_on(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
     """Go on at the end of a run: with messages that came too late for it, or with a follow-up."""
     if not _ends(state):
         return None
-    entries = yield from unread_entries(get_config(), _read_ids(state))
-    if _of_kind(entries, "cancel"):
+    entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
+    if entries.of("cancel"):
         return None
-    if _of_kind(entries, "steer"):
+    if entries.of("steer"):
         set_reason("a message waits")
         return {"jump_to": "model"}
-    if follow_ups := _of_kind(entries, "follow_up")[:1]:
-        set_reason("a follow-up waits")
-        messages = _messages(follow_ups)
-        return {**_noted(state, follow_ups), "messages": messages, "jump_to": "model"}
-    return None
+    follow_ups = entries.of("follow_up")[:1]
+    if not (noted := _noted(state, follow_ups, entries)) or not follow_ups:
+        return noted
+    set_reason("a follow-up waits")
+    return {**noted, "messages": _messages(follow_ups), "jump_to": "model"}
 
 
 def _ends(state: SteeringState) -> bool:
@@ -261,12 +268,14 @@ def _read_ids(state: Any) -> Sequence[str]:
     return ids
 
 
-def _noted(state: SteeringState, entries: Sequence[Entry]) -> dict[str, Any]:
-    return {READ_KEY: [*_read_ids(state), *(entry.id for entry in entries)]}
+def _waiting(state: SteeringState, runtime: Runtime[Any], *kinds: Kind) -> Flow[Unseen]:
+    return unseen(get_config(), runtime.execution_info, _read_ids(state), kinds)
 
 
-def _of_kind(entries: Sequence[Entry], kind: str) -> list[Entry]:
-    return [entry for entry in entries if entry.kind == kind]
+def _noted(state: SteeringState, entries: Sequence[Entry], unseen: Unseen) -> Update:
+    """An update that notes entries as read, and those of other branches; None without any."""
+    ids = [entry.id for entry in (*entries, *unseen.elsewhere)]
+    return {READ_KEY: [*_read_ids(state), *ids]} if ids else None
 
 
 def _messages(entries: Sequence[Entry]) -> list[HumanMessage]:

@@ -27,7 +27,8 @@ def steer(agent: object, config: RunnableConfig, message: str | HumanMessage) ->
     Args:
         agent: An agent with SteeringMiddleware and a checkpointer, or the graph around it.
         config: A config with the `thread_id`. For an agent inside of another graph, also with the
-            `checkpoint_ns` of that agent.
+            `checkpoint_ns` of that agent. With a `checkpoint_id`, the message belongs to that
+            checkpoint and to what follows it; without, to the newest.
         message: A text, or a HumanMessage.
 
     Returns:
@@ -107,12 +108,12 @@ def cancel(agent: object, config: RunnableConfig) -> None:
         ArgumentError: The agent has no SteeringMiddleware.
         NoThread: As `steer`.
     """
-    run(_cancel(agent, config))
+    run(_post(agent, config, "cancel"))
 
 
 async def acancel(agent: object, config: RunnableConfig) -> None:
     """Async variant of `cancel`."""
-    await arun(_cancel(agent, config))
+    await arun(_post(agent, config, "cancel"))
 
 
 def _send(agent: object, config: RunnableConfig, kind: Kind, message: object) -> Flow[str]:
@@ -121,32 +122,26 @@ def _send(agent: object, config: RunnableConfig, kind: Kind, message: object) ->
     if not isinstance(message, HumanMessage):
         reason = f"must be a string or a HumanMessage, got {describe(message)}."
         raise ArgumentError("message", reason, 'Pass "..." or HumanMessage([...]).')
-    mailbox = _mailbox(agent, config)
-    # A thread with a mailbox exists: to read its state takes longer.
-    if (entries := (yield from mailbox.entries())) is None:
-        yield from _newest_checkpoint(mailbox)
-    return (yield from mailbox.post(entries, kind, message))
+    return (yield from _post(agent, config, kind, message))
 
 
-def _cancel(agent: object, config: RunnableConfig) -> Flow[None]:
-    mailbox = _mailbox(agent, config)
-    newest = yield from _newest_checkpoint(mailbox)
-    entries = yield from mailbox.entries()
-    yield from mailbox.post(entries, "cancel", after=newest)
-
-
-def _newest_checkpoint(mailbox: Mailbox) -> Flow[str]:
-    newest = yield from mailbox.newest_checkpoint()
-    if newest is None:
+def _post(
+    agent: object, config: RunnableConfig, kind: Kind, message: HumanMessage | None = None
+) -> Flow[str]:
+    mailbox, checkpoint_id = _mailbox(agent, config)
+    checkpoint = yield from mailbox.checkpoint(checkpoint_id)
+    if checkpoint is None:
+        where = f" {checkpoint_id!r}" if checkpoint_id else ""
         raise NoThread(
             f"thread {mailbox.thread!r}",
-            "does not exist: the checkpointer has no checkpoint of it.",
+            f"does not exist: the checkpointer has no checkpoint{where} of it.",
             "Check the config, or start the thread with invoke().",
         )
-    return newest
+    return (yield from mailbox.post(kind, checkpoint.checkpoint["id"], message))
 
 
-def _mailbox(agent: Any, config: RunnableConfig) -> Mailbox:
+def _mailbox(agent: Any, config: RunnableConfig) -> tuple[Mailbox, str]:
+    """Return the mailbox of an agent in a thread, and the checkpoint that the config names."""
     configurable = thread_config(agent, config)["configurable"]
     namespace = configurable.get("checkpoint_ns") or ""
     # An agent inside of another graph may have a middleware that this one does not have.
@@ -162,4 +157,5 @@ def _mailbox(agent: Any, config: RunnableConfig) -> Mailbox:
             f"must have a saver as its checkpointer, got {describe(saver)}.",
             "Pass the graph around the agent, whose saver it uses.",
         )
-    return Mailbox(saver, str(configurable["thread_id"]), namespace)
+    mailbox = Mailbox(saver, str(configurable["thread_id"]), namespace)
+    return mailbox, configurable.get("checkpoint_id") or ""
