@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -29,6 +30,7 @@ from agent_factory.middleware import (
     unread,
 )
 from agent_factory.review import NoThread
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from samples import Answer, add, in_memory, last_text, texts, tool_results, types
 
@@ -104,6 +106,18 @@ def test_messages_are_read_once_and_in_their_order(saver: Any) -> None:
     assert texts(result) == ["Hello", "", "worked", "A", "B", "", "worked", "C", "done"]
 
 
+def test_messages_keep_their_order_if_the_clocks_of_their_senders_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    office = Office(["one", "two"])
+    office.agent.invoke(HELLO, ONE)
+    ids = (UUID(int=number) for number in (3, 2, 1))
+    monkeypatch.setattr("agent_factory.middleware.steering.mailbox.uuid6", lambda: next(ids))
+    for text in ("A", "B", "C"):
+        office.steer(text)
+    assert texts(office.agent.invoke(HELLO, ONE))[-4:-1] == ["A", "B", "C"]
+
+
 def test_a_message_may_have_parts_and_gets_an_id() -> None:
     office = Office(["one", "two"])
     office.agent.invoke(HELLO, ONE)
@@ -129,12 +143,15 @@ def test_the_next_run_reads_what_is_sent_after_a_run(call: Call) -> None:
     assert texts(result)[2:] == ["Go on", "In euros.", "two", "And then?", "three"]
 
 
-def test_results_stay_next_to_their_calls_after_a_jump_over_the_tools() -> None:
-    class Skips(AgentMiddleware[Any, Any]):
-        @hook_config(can_jump_to=["model"])
-        def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-            return {"jump_to": "model"} if len(state["messages"]) == 2 else None
+class Skips(AgentMiddleware[Any, Any]):
+    """Jumps over the first calls."""
 
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return {"jump_to": "model"} if len(state["messages"]) == 2 else None
+
+
+def test_results_stay_next_to_their_calls_after_a_jump_over_the_tools() -> None:
     office = Office(
         [lambda messages: office.steer("Now?") and WORK, WORK, "done"],
         middleware=[SteeringMiddleware(), Skips()],
@@ -176,20 +193,24 @@ def test_a_follow_up_goes_on_after_a_structured_answer(call: Call) -> None:
     assert texts(result).count("Again") == 1
 
 
-def test_a_follow_up_does_not_stand_between_an_invalid_answer_and_its_error(call: Call) -> None:
-    invalid = [{"name": "Answer", "args": {"number": "many"}}]
+@pytest.mark.parametrize(
+    ("strategy", "invalid"),
+    [(ToolStrategy, [{"name": "Answer", "args": {"number": "many"}}]), (ProviderStrategy, "many")],
+)
+def test_a_follow_up_waits_while_the_model_corrects_its_answer(
+    call: Call, strategy: Any, invalid: Any
+) -> None:
     office = Office(
         [
             lambda messages: office.follow_up("Again") and invalid,
             Answer(number=1),
             Answer(number=2),
         ],
-        response_format=Answer,
+        response_format=strategy(Answer),
     )
     result = call(office.agent, HELLO, ONE)
-    index = texts(result).index("Again")
-    assert office.model.requests[1].messages[-1].type != "human"
-    assert index > 4
+    seen = [[m.text for m in request.messages] for request in office.model.requests]
+    assert ["Again" in each for each in seen] == [False, False, True]
     assert result["structured_response"] == Answer(number=2)
 
 
@@ -209,6 +230,15 @@ def test_a_tool_that_runs_is_left_to_end_and_messages_stay_for_the_next_run(call
     office = Office([WORK, "two"], lambda: [office.steer("Hm."), office.cancel()])
     assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "", "worked", STOPPED]
     assert texts(call(office.agent, HELLO, ONE))[4:] == ["Hello", "Hm.", "two"]
+
+
+def test_calls_that_a_jump_has_left_open_are_answered_when_a_run_is_cancelled() -> None:
+    office = Office(
+        [lambda messages: office.cancel() or WORK], middleware=[SteeringMiddleware(), Skips()]
+    )
+    result = office.agent.invoke(HELLO, ONE)
+    assert types(result) == ["human", "ai", "tool", "ai"]
+    assert_valid_history(result["messages"])
 
 
 def test_a_cancelled_run_does_not_go_on_with_a_follow_up() -> None:
@@ -356,10 +386,9 @@ def test_a_thread_that_is_deleted_has_no_mailbox(saver: Any) -> None:
     assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "two"]
 
 
-def at_model(agent: Any) -> Any:
-    """The first checkpoint of the thread before the model."""
-    snapshots = [s for s in agent.get_state_history(ONE) if s.next and "__start__" not in s.next]
-    return snapshots[-1].config
+def first_before(agent: Any, node: str) -> Any:
+    """The first checkpoint of the thread before a node."""
+    return [s for s in agent.get_state_history(ONE) if s.next == (node,)][-1].config
 
 
 @pytest.mark.parametrize("durability", ["sync", "async"])
@@ -378,19 +407,21 @@ def test_a_fork_does_not_read_what_was_sent_to_the_branch_it_left(
         [WORK, WORK, "two", "three"], send, lambda: office.steer("B"), checkpointer=saver
     )
     office.agent.invoke(HELLO, ONE, durability=durability)
-    office.agent.update_state(at_model(office.agent), {"messages": [HumanMessage("Hi")]})
+    begin = first_before(office.agent, "SteeringMiddleware.before_agent")
+    office.agent.update_state(begin, {"messages": [HumanMessage("Hi")]})
     result = office.agent.invoke(None, ONE, durability=durability)
     assert texts(result) == ["Hello", "Hi", "", "worked", "B", "two"]
     result = office.agent.invoke({"messages": "Bye"}, ONE, durability=durability)
     assert texts(result)[-2:] == ["Bye", "three"]
 
 
-def test_a_replay_from_an_earlier_checkpoint_is_not_cancelled(saver: Any) -> None:
-    office = Office([WORK, WORK, "done"], lambda: office.cancel(), checkpointer=saver)
-    assert last_text(office.agent.invoke(HELLO, ONE)) == STOPPED
-    assert texts(office.agent.invoke(None, at_model(office.agent))) == [
-        "Hello", "", "worked", "done",
-    ]  # fmt: skip
+@pytest.mark.parametrize("node", ["SteeringMiddleware.before_agent", "tools"])
+def test_a_replay_from_an_earlier_checkpoint_is_not_cancelled(saver: Any, node: str) -> None:
+    steps = [WORK, WORK, WORK, "done"] if node == "tools" else [WORK, WORK, WORK, WORK, "done"]
+    office = Office(steps, lambda: None, lambda: office.cancel(), checkpointer=saver)
+    assert last_text(office.agent.invoke(HELLO, ONE, durability="sync")) == STOPPED
+    result = office.agent.invoke(None, first_before(office.agent, node), durability="sync")
+    assert texts(result) == ["Hello", "", "worked", "", "worked", "done"]
 
 
 def test_new_input_at_an_earlier_checkpoint_leaves_later_messages_behind(saver: Any) -> None:
