@@ -129,8 +129,8 @@ _HOME = {
         "ShellToolMiddleware"
     ),
     ".steering": (
-        "SteeringMiddleware SteeringState Unread acancel afollow_up asteer aunread cancel follow_up "
-        "steer unread"
+        "SteeringMiddleware SteeringState Unread acancel afollow_up asteer aunread cancel "
+        "follow_up steer unread"
     ),
     ".summarization": "ContextSize SummarizationMiddleware SummarizationState TriggerClause",
     ".todo": "PlanningState Todo TodoListMiddleware",

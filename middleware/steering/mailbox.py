@@ -1,4 +1,4 @@
-"""Mailbox of a thread: what was sent to its agent, kept by the saver beside the thread.
+"""Mailbox of a thread: what was sent to its agent, kept by the saver next to the thread.
 
 It is one checkpoint in a namespace that no graph has, so that the history of the thread does not
 show it and `delete_thread` deletes it. Each entry is a write to that checkpoint by a task that
