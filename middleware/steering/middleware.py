@@ -159,7 +159,8 @@ class SteeringMiddleware(AgentMiddleware[SteeringState, Any]):
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Answer the call of a run that was cancelled; its tool does not run."""
         runtime, read_ids = request.runtime, _read_ids(request.state)
-        entries = yield from unseen(runtime.config, runtime.execution_info, read_ids, ("cancel",))
+        kinds: tuple[Kind] = ("cancel",)
+        entries = yield from unseen(runtime.config, runtime.execution_info, read_ids, kinds)
         if entries.of("cancel"):
             set_reason("the run was cancelled")
             return error_result(request.tool_call, CANCELLED)
@@ -225,8 +226,8 @@ def _read(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
         set_reason("the run was cancelled")
         end = final_message("the run was cancelled", source="steering")
         messages = [*results_of_pending_calls(state["messages"]), end]
-        noted = _noted(state, cancellations, entries) or {}
-        return {**noted, "messages": messages, "jump_to": "end"}
+        update = {"messages": messages, "jump_to": "end"}
+        return {**update, **(_noted(state, cancellations, entries) or {})}
     steers = entries.of("steer")
     # After a jump over the tools, calls may have no results, and these must follow the calls.
     if unanswered(*last_turn(state["messages"])):

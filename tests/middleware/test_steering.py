@@ -67,8 +67,8 @@ class Office:
     def follow_up(self, text: str) -> str:
         return follow_up(self.agent, ONE, text)
 
-    def cancel(self) -> None:
-        cancel(self.agent, ONE)
+    def cancel(self) -> object:
+        return cancel(self.agent, ONE)  # type: ignore[func-returns-value]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -86,7 +86,7 @@ def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def test_a_message_is_read_at_the_next_call_after_the_results_of_the_tools(call: Call) -> None:
-    office = Office([WORK * 2, "done"], lambda: ids.append(office.steer("In euros.")))
+    office: Office = Office([WORK * 2, "done"], lambda: ids.append(office.steer("In euros.")))
     ids: list[str] = []
     result = call(office.agent, HELLO, ONE)
     assert types(result) == ["human", "ai", "tool", "tool", "human", "ai"]
@@ -96,7 +96,7 @@ def test_a_message_is_read_at_the_next_call_after_the_results_of_the_tools(call:
 
 
 def test_messages_are_read_once_and_in_their_order(saver: Any) -> None:
-    office = Office(
+    office: Office = Office(
         [WORK, WORK, "done"],
         lambda: [office.steer("A"), office.steer("B")],
         lambda: office.steer("C"),
@@ -109,7 +109,7 @@ def test_messages_are_read_once_and_in_their_order(saver: Any) -> None:
 def test_messages_keep_their_order_if_the_clocks_of_their_senders_differ(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    office = Office(["one", "two"])
+    office: Office = Office(["one", "two"])
     office.agent.invoke(HELLO, ONE)
     ids = (UUID(int=number) for number in (3, 2, 1))
     monkeypatch.setattr("agent_factory.middleware.steering.mailbox.uuid6", lambda: next(ids))
@@ -119,7 +119,7 @@ def test_messages_keep_their_order_if_the_clocks_of_their_senders_differ(
 
 
 def test_a_message_may_have_parts_and_gets_an_id() -> None:
-    office = Office(["one", "two"])
+    office: Office = Office(["one", "two"])
     office.agent.invoke(HELLO, ONE)
     message = HumanMessage([{"type": "text", "text": "Look."}], id="mine", name="Ada")
     id = steer(office.agent, ONE, message)
@@ -130,12 +130,12 @@ def test_a_message_may_have_parts_and_gets_an_id() -> None:
 def test_a_message_that_arrives_during_the_last_answer_is_read_before_the_run_ends(
     call: Call,
 ) -> None:
-    office = Office([lambda messages: office.steer("Wait!") and "done", "I wait."])
+    office: Office = Office([lambda messages: office.steer("Wait!") and "done", "I wait."])
     assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "done", "Wait!", "I wait."]
 
 
 def test_the_next_run_reads_what_is_sent_after_a_run(call: Call) -> None:
-    office = Office(["one", "two", "three"])
+    office: Office = Office(["one", "two", "three"])
     call(office.agent, HELLO, ONE)
     office.follow_up("And then?")
     office.steer("In euros.")
@@ -152,7 +152,7 @@ class Skips(AgentMiddleware[Any, Any]):
 
 
 def test_results_stay_next_to_their_calls_after_a_jump_over_the_tools() -> None:
-    office = Office(
+    office: Office = Office(
         [lambda messages: office.steer("Now?") and WORK, WORK, "done"],
         middleware=[SteeringMiddleware(), Skips()],
     )
@@ -163,7 +163,7 @@ def test_results_stay_next_to_their_calls_after_a_jump_over_the_tools() -> None:
 
 def test_a_run_without_a_saver_reads_nothing() -> None:
     agent = create_agent(
-        ScriptedChatModel(["done"]), middleware=[SteeringMiddleware()], ignore=["AF212"]
+        ScriptedChatModel(["done"]), middleware=[SteeringMiddleware()], ignore=["AF211"]
     )
     assert last_text(agent.invoke(HELLO)) == "done"
 
@@ -172,7 +172,7 @@ def test_a_run_without_a_saver_reads_nothing() -> None:
 
 
 def test_follow_ups_are_read_one_by_one_when_the_run_would_end(call: Call) -> None:
-    office = Office(
+    office: Office = Office(
         [WORK, "done", WORK, "first", "second"],
         lambda: [office.follow_up("Next"), office.follow_up("Last"), office.steer("Quick")],
     )
@@ -183,7 +183,7 @@ def test_follow_ups_are_read_one_by_one_when_the_run_would_end(call: Call) -> No
 
 
 def test_a_follow_up_goes_on_after_a_structured_answer(call: Call) -> None:
-    office = Office(
+    office: Office = Office(
         [WORK, Answer(number=1), Answer(number=2)],
         lambda: office.follow_up("Again"),
         response_format=Answer,
@@ -200,7 +200,7 @@ def test_a_follow_up_goes_on_after_a_structured_answer(call: Call) -> None:
 def test_a_follow_up_waits_while_the_model_corrects_its_answer(
     call: Call, strategy: Any, invalid: Any
 ) -> None:
-    office = Office(
+    office: Office = Office(
         [
             lambda messages: office.follow_up("Again") and invalid,
             Answer(number=1),
@@ -218,7 +218,9 @@ def test_a_follow_up_waits_while_the_model_corrects_its_answer(
 
 
 def test_a_cancelled_run_answers_its_calls_and_ends(call: Call) -> None:
-    office = Office([lambda messages: office.cancel() or WORK * 2], lambda: pytest.fail("it ran"))
+    office: Office = Office(
+        [lambda messages: office.cancel() or WORK * 2], lambda: pytest.fail("it ran")
+    )
     result = call(office.agent, HELLO, ONE)
     cancelled = ("Cancelled: the user stopped the run before this call had a result.", "error")
     assert tool_results(result) == [cancelled, cancelled]
@@ -227,13 +229,13 @@ def test_a_cancelled_run_answers_its_calls_and_ends(call: Call) -> None:
 
 
 def test_a_tool_that_runs_is_left_to_end_and_messages_stay_for_the_next_run(call: Call) -> None:
-    office = Office([WORK, "two"], lambda: [office.steer("Hm."), office.cancel()])
+    office: Office = Office([WORK, "two"], lambda: [office.steer("Hm."), office.cancel()])
     assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "", "worked", STOPPED]
     assert texts(call(office.agent, HELLO, ONE))[4:] == ["Hello", "Hm.", "two"]
 
 
 def test_calls_that_a_jump_has_left_open_are_answered_when_a_run_is_cancelled() -> None:
-    office = Office(
+    office: Office = Office(
         [lambda messages: office.cancel() or WORK], middleware=[SteeringMiddleware(), Skips()]
     )
     result = office.agent.invoke(HELLO, ONE)
@@ -242,7 +244,7 @@ def test_calls_that_a_jump_has_left_open_are_answered_when_a_run_is_cancelled() 
 
 
 def test_a_cancelled_run_does_not_go_on_with_a_follow_up() -> None:
-    office = Office(
+    office: Office = Office(
         [lambda messages: [office.follow_up("More"), office.cancel()] and "done", "one", "two"]
     )
     assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "done"]
@@ -250,7 +252,7 @@ def test_a_cancelled_run_does_not_go_on_with_a_follow_up() -> None:
 
 
 def test_a_later_run_is_not_cancelled(call: Call) -> None:
-    office = Office([lambda messages: office.cancel() or "one", WORK, "two"])
+    office: Office = Office([lambda messages: office.cancel() or "one", WORK, "two"])
     call(office.agent, HELLO, ONE)
     office.cancel()
     assert texts(call(office.agent, HELLO, ONE))[-2:] == ["worked", "two"]
@@ -261,7 +263,7 @@ def test_a_cancellation_at_the_very_start_of_a_run_counts() -> None:
         def before_agent(self, state: Any, runtime: Any) -> None:
             office.cancel()
 
-    office = Office(["one"], middleware=[Early(), SteeringMiddleware()])
+    office: Office = Office(["one"], middleware=[Early(), SteeringMiddleware()])
     assert last_text(office.agent.invoke(HELLO, ONE, durability="sync")) == STOPPED
 
 
@@ -361,7 +363,7 @@ async def test_senders_have_async_variants() -> None:
 
 
 def test_the_thread_does_not_show_its_mailbox(saver: Any) -> None:
-    office = Office(["one", "two"], checkpointer=saver)
+    office: Office = Office(["one", "two"], checkpointer=saver)
     office.agent.invoke(HELLO, ONE)
     root: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
     state = office.agent.get_state(ONE, subgraphs=True)
@@ -378,7 +380,7 @@ def test_the_thread_does_not_show_its_mailbox(saver: Any) -> None:
 
 
 def test_a_thread_that_is_deleted_has_no_mailbox(saver: Any) -> None:
-    office = Office(["one", "two"], checkpointer=saver)
+    office: Office = Office(["one", "two"], checkpointer=saver)
     office.agent.invoke(HELLO, ONE)
     office.steer("A")
     saver.delete_thread("1")
@@ -403,7 +405,7 @@ def test_a_fork_does_not_read_what_was_sent_to_the_branch_it_left(
         office.follow_up("F")
         office.cancel()
 
-    office = Office(
+    office: Office = Office(
         [WORK, WORK, "two", "three"], send, lambda: office.steer("B"), checkpointer=saver
     )
     office.agent.invoke(HELLO, ONE, durability=durability)
@@ -418,14 +420,14 @@ def test_a_fork_does_not_read_what_was_sent_to_the_branch_it_left(
 @pytest.mark.parametrize("node", ["SteeringMiddleware.before_agent", "tools"])
 def test_a_replay_from_an_earlier_checkpoint_is_not_cancelled(saver: Any, node: str) -> None:
     steps = [WORK, WORK, WORK, "done"] if node == "tools" else [WORK, WORK, WORK, WORK, "done"]
-    office = Office(steps, lambda: None, lambda: office.cancel(), checkpointer=saver)
+    office: Office = Office(steps, lambda: None, lambda: office.cancel(), checkpointer=saver)
     assert last_text(office.agent.invoke(HELLO, ONE, durability="sync")) == STOPPED
     result = office.agent.invoke(None, first_before(office.agent, node), durability="sync")
     assert texts(result) == ["Hello", "", "worked", "", "worked", "done"]
 
 
 def test_new_input_at_an_earlier_checkpoint_leaves_later_messages_behind(saver: Any) -> None:
-    office = Office(
+    office: Office = Office(
         ["one", lambda messages: office.steer("A") and "two", "three", "four"], checkpointer=saver
     )
     office.agent.invoke(HELLO, ONE)
@@ -436,7 +438,7 @@ def test_new_input_at_an_earlier_checkpoint_leaves_later_messages_behind(saver: 
 
 
 def test_a_message_to_an_earlier_checkpoint_is_read_by_the_fork_from_it(saver: Any) -> None:
-    office = Office(["one", "two", "three"], checkpointer=saver)
+    office: Office = Office(["one", "two", "three"], checkpointer=saver)
     office.agent.invoke(HELLO, ONE)
     config = office.agent.get_state(ONE).config
     office.agent.invoke(HELLO, ONE)
@@ -446,7 +448,7 @@ def test_a_message_to_an_earlier_checkpoint_is_read_by_the_fork_from_it(saver: A
 
 
 def test_a_run_that_failed_reads_its_message_once(saver: Any) -> None:
-    office = Office(
+    office: Office = Office(
         [WORK, RuntimeError("down"), "done"], lambda: office.steer("A"), checkpointer=saver
     )
     with pytest.raises(RuntimeError, match="down"):
@@ -458,7 +460,7 @@ def test_a_run_that_failed_reads_its_message_once(saver: Any) -> None:
 
 
 def test_messages_are_cleaned_before_the_model_reads_them(call: Call) -> None:
-    office = Office(
+    office: Office = Office(
         [WORK, "done"],
         lambda: office.steer("Write to ada@example.org"),
         middleware=[SteeringMiddleware(), PIIMiddleware("email")],
@@ -477,15 +479,15 @@ def test_an_agent_inside_of_another_has_its_own_mailbox() -> None:
 
     adding = [{"name": "add", "args": {"a": 1, "b": 1}}]
     inner = create_agent(
-        ScriptedChatModel([lambda messages: both() or adding, "inner"]),
+        ScriptedChatModel([lambda messages: both() and adding, "inner"]),
         [add],
         middleware=[Looks(), SteeringMiddleware()],
         name="inner",
     )
 
-    def both() -> None:
+    def both() -> str:
         steer(outer, ONE, "outside")
-        steer(outer, place, "inside")  # type: ignore[arg-type]
+        return steer(outer, place, "inside")  # type: ignore[arg-type]
 
     def ask() -> str:
         """Ask another agent."""
@@ -534,7 +536,7 @@ def test_an_agent_that_would_not_read_is_refused() -> None:
 
 
 def test_a_thread_that_does_not_exist_is_refused() -> None:
-    office = Office(["one"])
+    office: Office = Office(["one"])
     for send in (lambda: office.steer("A"), lambda: office.follow_up("F"), office.cancel):
         with pytest.raises(NoThread, match="thread '1': does not exist"):
             send()
@@ -544,7 +546,7 @@ def test_a_thread_that_does_not_exist_is_refused() -> None:
 
 def test_an_agent_without_a_saver_is_refused() -> None:
     agent: Any = create_agent(
-        ScriptedChatModel([]), middleware=[SteeringMiddleware()], ignore=["AF212"]
+        ScriptedChatModel([]), middleware=[SteeringMiddleware()], ignore=["AF211"]
     )
     with pytest.raises(NoThread, match="must have a checkpointer"):
         steer(agent, ONE, "A")
@@ -552,6 +554,6 @@ def test_an_agent_without_a_saver_is_refused() -> None:
 
 @pytest.mark.parametrize("message", [AIMessage("A"), 7, ["A"]])
 def test_only_messages_of_the_user_can_be_sent(message: Any) -> None:
-    office = Office(["one"])
+    office: Office = Office(["one"])
     with pytest.raises(ArgumentError, match="must be a string or a HumanMessage"):
         steer(office.agent, ONE, message)

@@ -71,7 +71,7 @@ agent = create_agent(
     checkpointer=Saver(connection),
 )
 if role != "send":
-    begun = agent.get_state(ONE).next
+    begun = agent.get_state(ONE).created_at
     agent.invoke(None if begun else {"messages": "Go"}, ONE, durability=durability)
 else:
     number, first, last = arguments[0], *map(int, arguments[1:3])
