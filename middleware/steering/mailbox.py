@@ -146,8 +146,6 @@ class Mailbox:
         while stored is None and (seconds := next(waits, None)) is not None:
             yield Sleep(seconds)
             stored = yield from self.checkpoint(current)
-        if stored is None:
-            stored = yield from self.checkpoint()
         while stored is not None and len(ids) < _MOST_ANCESTORS:
             ids.add(current := stored.checkpoint["id"])
             if current <= oldest:

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -31,7 +32,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.review import NoThread
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
-from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
 from samples import Answer, add, in_memory, last_text, texts, tool_results, types
 
 Call = Callable[..., Any]
@@ -437,6 +438,38 @@ def test_new_input_at_an_earlier_checkpoint_leaves_later_messages_behind(saver: 
     assert texts(result) == ["Hello", "one", "Other", "four"]
 
 
+class Late(InMemorySaver):
+    """Stores the checkpoint of an input once somebody has looked for it and not found it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missed: Event | None = None
+
+    def get_tuple(self, config: Any) -> Any:
+        stored = super().get_tuple(config)
+        if stored is None and self.missed is not None:
+            self.missed.set()
+        return stored
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        if self.missed is not None:
+            self.missed.wait(10)
+        return super().put(config, checkpoint, metadata, new_versions)
+
+
+def test_a_fork_is_recognized_while_its_first_checkpoint_is_being_stored() -> None:
+    saver = Late()
+    office: Office = Office(
+        ["one", lambda messages: office.steer("A") and "two", "three", "four"], checkpointer=saver
+    )
+    office.agent.invoke(HELLO, ONE)
+    config = office.agent.get_state(ONE).config
+    office.agent.invoke(HELLO, ONE)
+    saver.missed = Event()
+    result = office.agent.invoke({"messages": "Other"}, config, durability="async")
+    assert texts(result) == ["Hello", "one", "Other", "four"]
+
+
 def test_a_message_to_an_earlier_checkpoint_is_read_by_the_fork_from_it(saver: Any) -> None:
     office: Office = Office(["one", "two", "three"], checkpointer=saver)
     office.agent.invoke(HELLO, ONE)
@@ -445,6 +478,32 @@ def test_a_message_to_an_earlier_checkpoint_is_read_by_the_fork_from_it(saver: A
     steer(office.agent, config, "A")
     result = office.agent.invoke({"messages": "Other"}, config, durability="sync")
     assert texts(result) == ["Hello", "one", "Other", "A", "three"]
+
+
+def test_a_message_is_read_by_a_run_that_stores_nothing_before_its_end(call: Call) -> None:
+    office = Office(["one", WORK, "two"], lambda: office.steer("A"))
+    call(office.agent, HELLO, ONE, durability="exit")
+    result = call(office.agent, HELLO, ONE, durability="exit")
+    assert texts(result)[2:] == ["Hello", "", "worked", "A", "two"]
+
+
+@pytest.mark.parametrize("turns", [3, 120])
+def test_a_follow_up_is_read_however_long_the_run_is(turns: int) -> None:
+    office = Office([*[WORK] * turns, "one", "two"], lambda: office.follow_up("F"))
+    result = office.agent.invoke(HELLO, {**ONE, "recursion_limit": 1000})
+    assert texts(result)[-3:] == ["one", "F", "two"]
+
+
+def test_a_message_is_read_if_old_checkpoints_were_deleted() -> None:
+    saver = InMemorySaver()
+    office = Office(["one", "two"], checkpointer=saver, checkpoints="full")
+    office.agent.invoke(HELLO, ONE)
+    office.steer("A")
+    office.agent.update_state(ONE, {"messages": [HumanMessage("Hi")]})
+    newest = office.agent.get_state(ONE).config["configurable"]["checkpoint_id"]
+    for id in [id for id in saver.storage["1"][""] if id != newest]:
+        del saver.storage["1"][""][id]
+    assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "one", "Hi", "Hello", "A", "two"]
 
 
 def test_a_run_that_failed_reads_its_message_once(saver: Any) -> None:
@@ -522,6 +581,10 @@ def test_an_agent_that_is_a_node_is_steered_through_the_graph_around_it() -> Non
     assert texts(graph.invoke(HELLO, ONE, durability="sync")) == [
         "Hello", "done", "inside", "again",
     ]  # fmt: skip
+
+
+def test_it_follows_the_laws_of_middleware() -> None:
+    check_middleware(SteeringMiddleware)
 
 
 # Mistakes
