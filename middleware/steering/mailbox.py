@@ -35,7 +35,8 @@ _MOST_ANCESTORS: Final = 100
 """Checkpoints that are read at most to find the branch of an entry. One that was sent longer ago
 counts as one of the branch: to read a message twice is better than to lose it."""
 
-_WAITS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
+WAITS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
+"""Seconds to wait for a checkpoint that a run has made and not stored yet: half a second in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +81,34 @@ class Mailbox:
         saver: The saver of the thread.
         thread: The id of the thread.
         agent: The namespace of the agent in the thread; empty for the outermost graph.
-        waits: Seconds to wait, one after the other, for a checkpoint that is not stored yet.
     """
 
     saver: BaseCheckpointSaver[Any]
     thread: str
     agent: str = ""
-    waits: Sequence[float] = ()
 
     @property
     def _place(self) -> dict[str, str]:
         namespace = f"{self.agent}|{NAMESPACE}" if self.agent else NAMESPACE
         return {"thread_id": self.thread, "checkpoint_ns": namespace}
 
-    def checkpoint(self, id: str = "") -> Flow[CheckpointTuple | None]:
-        """Return a checkpoint of the agent, by default the newest; None if it is not stored."""
+    def checkpoint(self, id: str = "", waits: Sequence[float] = ()) -> Flow[CheckpointTuple | None]:
+        """Return a checkpoint of the agent; None if it is not stored.
+
+        Args:
+            id: The id of the checkpoint; the newest if it is empty.
+            waits: Seconds to wait, one after the other, while it is not stored. By default,
+                LangGraph stores a checkpoint while the next step runs.
+        """
         place = {"thread_id": self.thread, "checkpoint_ns": self.agent}
-        return (yield from self._read({**place, "checkpoint_id": id} if id else place))
+        place |= {"checkpoint_id": id} if id else {}
+        stored = yield from self._read(place)
+        for seconds in waits:
+            if stored is not None:
+                break
+            yield Sleep(seconds)
+            stored = yield from self._read(place)
+        return stored
 
     def entries(self) -> Flow[list[Entry] | None]:
         """Return all entries in order; None if nothing was ever sent."""
@@ -129,23 +141,21 @@ class Mailbox:
         yield Invoke(Method(self.saver, "put_writes"), (config, [(kind, fields)], id))
         return id
 
-    def ancestors(self, current: str, oldest: str) -> Flow[tuple[set[str], str]]:
+    def ancestors(
+        self, current: str, oldest: str, waits: Sequence[float]
+    ) -> Flow[tuple[set[str], str]]:
         """Return the checkpoints from which one was made, back to a time.
 
         Args:
             current: The id of the checkpoint.
             oldest: The time, as the id of a checkpoint: these sort by time.
+            waits: As in `checkpoint`.
 
         Returns:
             The ids, and the oldest one whose own ancestors are not known; empty if all are known.
         """
         ids = {current}
-        stored = yield from self.checkpoint(current)
-        waits = iter(() if stored else self.waits)
-        # By default, LangGraph stores a checkpoint while the next step runs.
-        while stored is None and (seconds := next(waits, None)) is not None:
-            yield Sleep(seconds)
-            stored = yield from self.checkpoint(current)
+        stored = yield from self.checkpoint(current, waits)
         while stored is not None and len(ids) < _MOST_ANCESTORS:
             ids.add(current := stored.checkpoint["id"])
             if current <= oldest:
@@ -196,14 +206,14 @@ def unseen(
     if saver is None or info is None:
         return Unseen()
     thread = str(config["configurable"]["thread_id"])
-    waits = () if stores_at_exit(config) else _WAITS
-    mailbox = Mailbox(saver, thread, "|".join(graph_namespace(config)), waits)
+    mailbox = Mailbox(saver, thread, "|".join(graph_namespace(config)))
     entries = (yield from mailbox.entries()) or ()
     ids = frozenset(read_ids)
     new = [entry for entry in entries if entry.kind in kinds and entry.id not in ids]
     if not new:
         return Unseen()
     oldest = min(entry.after for entry in new)
-    ancestors, unknown = yield from mailbox.ancestors(info.checkpoint_id, oldest)
+    waits = () if stores_at_exit(config) else WAITS
+    ancestors, unknown = yield from mailbox.ancestors(info.checkpoint_id, oldest, waits)
     here = [entry for entry in new if entry.after in ancestors or entry.after < unknown]
     return Unseen(here, [entry for entry in new if entry not in here])

@@ -13,7 +13,7 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import NoThread
 from agent_factory.review.steps import thread_config
 
-from .mailbox import Kind, Mailbox
+from .mailbox import WAITS, Kind, Mailbox
 from .middleware import READ_KEY
 
 
@@ -36,8 +36,8 @@ def steer(agent: object, config: RunnableConfig, message: str | HumanMessage) ->
 
     Raises:
         ArgumentError: The agent has no SteeringMiddleware, or the message is not one of the user.
-        NoThread: The agent has no checkpointer, the config no `thread_id`, or the thread has no
-            checkpoint yet.
+        NoThread: The agent has no checkpointer, the config no `thread_id`, or the thread no
+            checkpoint, also half a second later: a run that has just begun stores its first one.
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.middleware import SteeringMiddleware
@@ -129,7 +129,7 @@ def _post(
     agent: object, config: RunnableConfig, kind: Kind, message: HumanMessage | None = None
 ) -> Flow[str]:
     mailbox, checkpoint_id = _mailbox(agent, config)
-    checkpoint = yield from mailbox.checkpoint(checkpoint_id)
+    checkpoint = yield from mailbox.checkpoint(checkpoint_id, WAITS)
     if checkpoint is None:
         where = f" {checkpoint_id!r}" if checkpoint_id else ""
         raise NoThread(
