@@ -237,7 +237,7 @@ def _read(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
 
 
 def _go_on(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
-    """Go on at the end of a run: with messages that came too late for it, or with a follow-up."""
+    """Go on at the end of a run: with messages that arrived too late, or with a follow-up."""
     if not _ends(state):
         return None
     entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
