@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from .prompt_caching import *
     from .provider_tool_search import *
     from .shell_tool import *
+    from .steering import *
     from .summarization import *
     from .todo import PlanningState as PlanningState
     from .todo import Todo as Todo
@@ -128,6 +129,10 @@ _HOME = {
         "BubblewrapExecutionPolicy CodexSandboxExecutionPolicy DockerExecutionPolicy "
         "ExecutionPolicy HostExecutionPolicy RedactionRule ShellError ShellState "
         "ShellToolMiddleware"
+    ),
+    ".steering": (
+        "SteeringMiddleware SteeringState Unread acancel afollow_up asteer aunread cancel "
+        "follow_up steer unread"
     ),
     ".summarization": "ContextSize SummarizationMiddleware SummarizationState TriggerClause",
     ".todo": "PlanningState Todo TodoListMiddleware",

@@ -381,6 +381,16 @@ def test_once_books_once_asks_about_the_unknown_and_undoes_backwards(show: Show)
     assert out.strip().endswith("undone: book_hotel, book_flight")
 
 
+def test_steering_reads_messages_in_their_places_and_cancels(show: Show) -> None:
+    first, second = show("steering").split("A second run, which the user cancels:\n")
+    types = [line.split(":")[0].strip() for line in first.strip().splitlines()]
+    assert types == ["human", "ai", "tool", "human", "ai", "human", "ai"]
+    assert "tool: Stopped before page" in first
+    assert "human: One sentence is enough.\n    ai: Sales grew by 4 %." in first
+    assert first.strip().endswith("human: Then write a mail.\n    ai: The mail is written.")
+    assert second.strip().endswith("ai: I had to stop here: the run was cancelled.")
+
+
 def test_react_agent_answers_in_a_tools_place_and_ends_in_time(show: Show) -> None:
     out = show("react_agent")
     assert out.startswith("__start__ -> pre_model_hook\npre_model_hook -> agent\n")

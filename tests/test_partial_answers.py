@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Any, Literal
 
@@ -382,7 +383,7 @@ def test_the_marks_lead_to_the_answer_of_the_state(
     assert partials[-1] == agent.state["structured_response"] == {**value, "last one": True}
     assert partials[-1].answer == agent.state["structured_response"]
     assert [partial.is_complete for partial in partials] == [False] * (len(partials) - 1) + [True]
-    for before, after in zip(partials, partials[1:], strict=False):
+    for before, after in pairwise(partials):
         assert after.restarted or continues(before, after)
     # A text that is cut may be cut before its bracket.
     assert sum(partial.restarted for partial in partials) <= len(failures)

@@ -55,6 +55,7 @@ from agent_factory.middleware import (
     PromptCachingMiddleware,
     ProviderToolSearchMiddleware,
     ShellToolMiddleware,
+    SteeringMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
     ToolCallLimitMiddleware,
@@ -120,6 +121,7 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "selector": lambda: LLMToolSelectorMiddleware(
         model=words(), max_tools=1, max_retries=0, on_parsing_failure="all"
     ),
+    "steering": lambda: SteeringMiddleware(),
     "summary": lambda: SummarizationMiddleware(
         words(), trigger=("messages", 5), keep=("messages", 2)
     ),
@@ -167,13 +169,18 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
     ],
     OnceMiddleware: [{"effects": {"find": "ask"}}],
     ModelCallLimitMiddleware: [{"thread_limit": 3}, {"thread_limit": 3, "run_limit": 1}],
+    SteeringMiddleware: [{}],
     ToolCallLimitMiddleware: [{"thread_limit": 3}, {"tool_name": "find", "thread_limit": 3}],
 }
 """Arguments with which a built-in depends on what is kept between runs of a thread."""
 
 NEED_NONE: list[Callable[[], Member]] = [
     lambda: BudgetMiddleware(run=Limits(turns=4), thread=Limits()),
-    *(make for name, make in BUILT_INS.items() if name not in ("client_tools", "once", "review")),
+    *(
+        make
+        for name, make in BUILT_INS.items()
+        if name not in ("client_tools", "once", "review", "steering")
+    ),
     ShellToolMiddleware,
     lambda: FilesystemFileSearchMiddleware(root_path="."),
 ]
