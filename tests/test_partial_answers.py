@@ -99,19 +99,19 @@ class PieceModel(ScriptedChatModel):
             return chunk
         head = {"name": None, "id": None} if number else {"name": self.tool, "id": "call_1"}
         call: Any = tool_call_chunk(args=text, index=0, **head)
-        message = AIMessageChunk("", id=chunk.message.id, tool_call_chunks=[call])
+        message = AIMessageChunk(content="", id=chunk.message.id, tool_call_chunks=[call])
         return ChatGenerationChunk(message=message)
 
 
 def strategy_and_model(by: str, schema: Any, name: str, steps: Sequence[Any]) -> Any:
     """A strategy, and a model that streams by it: "text" or "call"."""
     if by == "text":
-        return ProviderStrategy(schema), PieceModel(steps)
-    return ToolStrategy(schema), PieceModel(steps, tool=name)
+        return ProviderStrategy(schema), PieceModel(steps=[*steps])
+    return ToolStrategy(schema), PieceModel(steps=[*steps], tool=name)
 
 
 def chunk(text: str, id: str = "1", **kwargs: Any) -> Any:
-    return "messages", (AIMessageChunk(text, id=id, **kwargs), MODEL)
+    return "messages", (AIMessageChunk(content=text, id=id, **kwargs), MODEL)
 
 
 def call_chunk(args: str, name: str | None = None, index: int | None = 0, id: str = "1") -> Any:
@@ -431,7 +431,7 @@ def test_each_kind_of_schema_gives_plain_values_and_its_instance(
 
 
 def test_the_name_of_the_tool_says_which_schema_of_a_union_is_meant(collect: Any) -> None:
-    model = PieceModel([Reply(chunks=['{"a', '": 1}'])], tool="TicketDict")
+    model = PieceModel(steps=[Reply(chunks=['{"a', '": 1}'])], tool="TicketDict")
     model.steps.append(Reply(chunks=[TICKET[:20], TICKET[20:]]))
     agent = create_agent(model, response_format=Ticket | TicketDict)
     partials = collect(Partials(agent, Ticket | TicketDict), GO, **MODES)
@@ -504,8 +504,9 @@ def test_before_draft_2020_items_lists_the_first_items() -> None:
 def test_a_reference_of_another_form_leaves_a_string_free() -> None:
     choice = {"$anchor": "choice", "enum": ["xy"]}
     for reference in ("#choice", "#/$defs/choice/enum/0"):
-        schema = {"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {}, "choice": choice}}
-        schema["$defs"]["b"] = {"allOf": [{"$ref": "#choice"}]} if reference == "#choice" else {}
+        inner = {"allOf": [{"$ref": "#choice"}]} if reference == "#choice" else {}
+        fields = {"properties": {"a": {"$ref": "#/$defs/b"}}}
+        schema = {**fields, "$defs": {"b": inner, "choice": choice}}
         schema = {"title": "answer", "type": "object", **schema}
         assert objects([chunk('{"a": "x')], schema) == [({"a": "x"}, False)]
 

@@ -280,7 +280,7 @@ def drive(
             # After an exception was thrown in, the flow goes on with `send` again.
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
-                outcome = perform(effect, handler)
+                outcome = perform(effect, handler, asynchronous=False)
             else:
                 outcome = handler(effect)
         except BaseException as error:
@@ -312,7 +312,7 @@ async def adrive(
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
-                outcome = await aperform(effect, handler)
+                outcome = await perform(effect, handler, asynchronous=True)
             else:
                 outcome = await handler(effect)
         except BaseException as error:
@@ -334,58 +334,36 @@ class FlowLayer:
         return self.drive(self.flow(request), handler)
 
 
-def perform(effect: object, handler: Callable[[Any], object] | None = None) -> Any:
-    """Do in a sync run what a flow has yielded."""
+def perform(
+    effect: object, handler: Callable[[Any], object] | None = None, *, asynchronous: bool
+) -> Any:
+    """Do what a flow has yielded; the result is awaitable in an async run."""
     if isinstance(effect, Together):
-        return _in_threads([partial(_do, part, handler) for part in effect.parts], effect.request)
-    return _result(effect, time.sleep, "invoke")
-
-
-def aperform(
-    effect: object, handler: Callable[[Any], Awaitable[object]] | None = None
-) -> Awaitable[Any]:
-    """Do in an async run what a flow has yielded."""
-    if isinstance(effect, Together):
-        return _in_tasks([partial(_ado, part, handler) for part in effect.parts])
-    result: Awaitable[Any] = _result(effect, asyncio.sleep, "ainvoke")
-    return result
-
-
-def _result(effect: object, sleep: Callable[[float], object], invoke: str) -> Any:
-    """Sleep or call a runnable; the result is awaitable in an async run."""
+        calls = [partial(_do, part, handler, asynchronous=asynchronous) for part in effect.parts]
+        return _in_tasks(calls) if asynchronous else _in_threads(calls, effect.request)
     if isinstance(effect, Sleep):
-        return sleep(effect.seconds)
+        return (asyncio.sleep if asynchronous else time.sleep)(effect.seconds)
     if isinstance(effect, Invoke):
         runnable = configured(effect.runnable, effect.config)
-        return getattr(runnable, invoke)(effect.input, effect.config)
+        invoke = runnable.ainvoke if asynchronous else runnable.invoke
+        return invoke(effect.input, effect.config)
     raise BadReturn(
         "a flow",
         f"yielded {describe(effect)}, but it has no inner layer to call.",
-        "Yield Sleep(...) or Invoke(...).",
+        "Yield Sleep(...), Invoke(...) or Together(...).",
     )
 
 
-# Several at once
-
-
-def _do(part: object, handler: Callable[[Any], object] | None) -> object:
-    """Do a part of a `Together` in a sync run."""
+def _do(part: object, handler: Callable[[Any], object] | None, *, asynchronous: bool) -> Any:
+    """Do a part of a `Together`; the result is awaitable in an async run."""
+    driver: Callable[..., object] = adrive if asynchronous else drive
     if isinstance(part, Inward):
-        return drive(part.flow, handler, throw_signals=True)
+        return driver(part.flow, handler, throw_signals=True)
     if isinstance(part, GeneratorType):
-        return drive(part)
-    return perform(part) if handler is None or isinstance(part, EFFECTS) else handler(part)
-
-
-async def _ado(part: object, handler: Callable[[Any], Awaitable[object]] | None) -> object:
-    """Do a part of a `Together` in an async run."""
-    if isinstance(part, Inward):
-        return await adrive(part.flow, handler, throw_signals=True)
-    if isinstance(part, GeneratorType):
-        return await adrive(part)
+        return driver(part)
     if handler is None or isinstance(part, EFFECTS):
-        return await aperform(part)
-    return await handler(part)
+        return perform(part, asynchronous=asynchronous)
+    return handler(part)
 
 
 def _in_threads(calls: Sequence[Callable[[], object]], own: int | None) -> tuple[object, ...]:

@@ -22,7 +22,7 @@ from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langgraph.constants import TAG_NOSTREAM
 
 from agent_factory.errors import BadReturn, describe
-from agent_factory.hooks.flows import Flow, NextChunk, aperform, close, is_signal, perform
+from agent_factory.hooks.flows import Flow, NextChunk, close, is_signal, perform
 from agent_factory.upstream import configured
 
 if TYPE_CHECKING:
@@ -322,7 +322,11 @@ def _passed(flow: Flow[None], chunks: Iterator[BaseMessage]) -> Iterator[BaseMes
                 yield effect
                 continue
             try:
-                value = next(chunks, None) if isinstance(effect, NextChunk) else perform(effect)
+                value = (
+                    next(chunks, None)
+                    if isinstance(effect, NextChunk)
+                    else perform(effect, asynchronous=False)
+                )
             except BaseException as error:
                 if is_signal(error):
                     close(flow, error)
@@ -346,7 +350,9 @@ async def _apassed(flow: Flow[None], chunks: AsyncIterator[Any]) -> AsyncIterato
                 continue
             try:
                 is_next = isinstance(effect, NextChunk)
-                value = await (anext(chunks, None) if is_next else aperform(effect))
+                value = await (
+                    anext(chunks, None) if is_next else perform(effect, asynchronous=True)
+                )
             except BaseException as error:
                 if is_signal(error):
                     close(flow, error)

@@ -66,7 +66,8 @@ class PartialAnswerReader(Generic[SchemaT]):
     """
 
     def __init__(self, response_format: Format[SchemaT]) -> None:
-        strategy = as_response_format(response_format) or AutoStrategy(response_format)
+        strategy: Any = as_response_format(response_format)
+        strategy = strategy or AutoStrategy(response_format)  # type: ignore[arg-type]
         if isinstance(strategy, ProviderStrategy):
             specs: Any = [strategy.schema_spec]
         else:

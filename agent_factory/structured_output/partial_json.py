@@ -30,15 +30,18 @@ def partial_object(text: str, schema: Mapping[str, Any]) -> dict[str, Any] | Non
     """
     if not text.lstrip().startswith("{"):
         return None
+    value: dict[str, Any] | None
     try:
-        return _parsed(text, schema)
+        value = _parsed(text, schema)
+        return value
     except (ValueError, TypeError):  # a TypeError for half of a surrogate pair
         pass
     try:
         # LangChain reads line breaks inside of strings, which are not JSON.
-        return _parsed(_STRING.sub(_with_escapes, text), schema)
+        value = _parsed(_STRING.sub(_with_escapes, text), schema)
     except (ValueError, TypeError):
         return None
+    return value
 
 
 def grows(before: Any, after: Any) -> bool:

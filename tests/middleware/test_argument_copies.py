@@ -94,7 +94,7 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
 NO_CONTAINERS = {
     *("AnswerGuardMiddleware", "FilesystemFileSearchMiddleware", "ModelCallLimitMiddleware"),
     *("ModelRetryMiddleware", "PIIMiddleware", "PromptCachingMiddleware", "TodoListMiddleware"),
-    *("ClientToolsMiddleware", "ToolCallLimitMiddleware"),
+    *("ClientToolsMiddleware", "SteeringMiddleware", "ToolCallLimitMiddleware"),
 }
 """Built-ins without such an argument."""
 

@@ -24,7 +24,6 @@ from agent_factory.hooks.flows import (
     Invoke,
     RunPaused,
     Task,
-    aperform,
     close,
     perform,
 )
@@ -221,7 +220,7 @@ class LayeredRun:
                 yield from self._tasks.run(flow.definition, request, is_resumed=self._is_resumed)
             )
         if isinstance(request, EFFECTS):
-            call: Any = aperform if self._asynchronous else perform
+            call = partial(perform, asynchronous=self._asynchronous)
             if isinstance(request, Invoke) and request.config is not None:
                 return (yield partial(call, request))
             # Not streamed: what a layer asks a model is not an answer of the agent.
