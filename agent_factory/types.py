@@ -332,11 +332,14 @@ class ModelRequest(Generic[ContextT]):
         >>> request.wrapped(lambda model: model.bind(stop=["."])).model.kwargs
         {'stop': ['.']}
         """
+        # Not a field: nobody but `override` needs it. A layer that reads the model, or passes it to
+        # a request that it makes itself, gets the wrapped one.
         base, wraps = self.__dict__.get("wrapped_model", (self.model, ()))
         return self._with_model(base, (*wraps, wrap))
 
     def _with_model(self, base: Any, wraps: tuple[Callable[[Any], Any], ...]) -> Self:
         """Return a copy with a model, inside of what layers have wrapped it in."""
+        # The last wrap is that of the innermost layer, which sees what the model says first.
         model = reduce(lambda inner, wrap: wrap(inner), reversed(wraps), base)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, model=model, wrapped_model=(base, wraps))

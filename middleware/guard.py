@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, ToolMessage
-from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from langchain_core.messages.ai import add_ai_message_chunks, add_usage
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 from langchain_core.tools import BaseTool
@@ -44,7 +44,7 @@ from agent_factory import (
 
 from ._shared.content_judge import ContentJudge
 from ._shared.errors import format_error, is_async
-from ._shared.messages import error_result, tool_names
+from ._shared.messages import error_result, last_turn, tool_names
 from ._shared.validation import check_choice, check_number, check_string
 
 if TYPE_CHECKING:
@@ -187,13 +187,16 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
             return ()
         # Sorted: the order of strings in a set differs from process to process.
         names = ("*",) if self.tool_names is None else sorted(self.tool_names)
+        # One that works while the tool does is left out: it decides too late for the effect.
         return [ToolGuard(name, self._action) for name in names]
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the model, if the check objects neither to the messages nor to the answer."""
         if self.on == "answer":
             return (yield from self._answered(request))
-        messages = _new_messages(request.messages)
+        # What the model has not seen before. Without any, a jump has led here.
+        answer, messages = last_turn(request.messages)
+        messages = request.messages if answer is None else messages
         if not messages:
             response: ModelResponse = yield request
             return response
@@ -203,6 +206,7 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
                 return self._ended(objection)
             response = yield request
             return response
+        # One for each call: parallel runs of the agent share the middleware.
         gate = _Gate()
         held = partial(stream_through, flow=gate.held)
         try:
@@ -273,10 +277,14 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
 
     def _ended(self, reason: str, thrown_away: Sequence[AIMessage] = ()) -> ModelResponse:
         """The answer that ends the run."""
+        # The decision log says why, and the user reads the text alone.
         set_reason(f"objected: {reason}")
         metadata: dict[str, Any] = {"reason": reason}
         if thrown_away:
-            record = {"fault": "blocked", "reason": reason, "usage_metadata": _usage(thrown_away)}
+            # The tokens were paid for. Of chunks, mostly the last one names them.
+            named = [message.usage_metadata for message in thrown_away if message.usage_metadata]
+            usage = reduce(add_usage, named) if named else None
+            record = {"fault": "blocked", "reason": reason, "usage_metadata": usage}
             metadata["failed_answers"] = [record]
         kwargs = {"lc_source": _SOURCE}
         message = AIMessage(
@@ -320,10 +328,12 @@ class _Gate:
         held: list[AIMessage] = []
         while (message := (yield NextChunk())) is not None:
             held.append(message)
+            # With the verdict there is nothing to wait for: tokens pass as they come.
             if self._decision.done():
                 yield from self._released(held)
             else:
                 self.messages.append(message)
+        # As an effect of the flow, so that an async run does not block its event loop.
         if held:
             yield Invoke(self, None)
         yield from self._released(held)
@@ -339,6 +349,7 @@ class _Gate:
         self._decision.result()
 
     async def ainvoke(self, input: object, config: object = None) -> None:
+        # A cancellation of the call must not cancel the future, which the check is about to settle.
         await asyncio.shield(asyncio.wrap_future(self._decision))
 
 
@@ -355,7 +366,7 @@ class _Inspection:
         while (message := (yield NextChunk())) is not None:
             held.append(message)
         self.messages = held
-        if not held:
+        if not held:  # LangChain raises an error for an answer without chunks
             return
         chunks = [message for message in held if isinstance(message, AIMessageChunk)]
         whole = add_ai_message_chunks(*chunks) if chunks else held[0]
@@ -374,6 +385,7 @@ class _Check:
         self._timeout = timeout
 
     def invoke(self, input: object, config: object = None) -> str | None:
+        # In a thread also where nothing else works, so that the timeout holds there, too.
         threads = ContextThreadPoolExecutor(max_workers=1)
         try:
             return _objection(threads.submit(self._call, input).result(self._timeout))
@@ -401,6 +413,7 @@ class _Check:
         if isinstance(self.source, ContentJudge):
             return run(self.source.objection_to(subject))
         result = self.source(subject)
+        # This thread has no event loop, so an async check serves sync runs as well.
         return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
     async def _acall(self, subject: object) -> object:
@@ -449,16 +462,6 @@ def _objections(check: Any, instructions: str | None, threshold: float) -> Any:
     return check
 
 
-def _new_messages(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """The messages after the last answer, which the model has not seen before."""
-    new: list[AnyMessage] = []
-    for message in reversed(messages):
-        if isinstance(message, AIMessage):
-            break
-        new.insert(0, message)
-    return new
-
-
 def _answers_in(response: ModelResponse) -> list[AIMessage]:
     """The answers in a response; a layer further in may have added results of calls."""
     return [message for message in response.result if isinstance(message, AIMessage)]
@@ -472,12 +475,3 @@ def _results_in(result: Any) -> list[ToolMessage]:
         messages = update.get("messages", ()) if isinstance(update, dict) else [part]
         results += [message for message in messages if isinstance(message, ToolMessage)]
     return results
-
-
-def _usage(messages: Sequence[AIMessage]) -> UsageMetadata | None:
-    """The tokens that messages name; None if none does."""
-    usage: UsageMetadata | None = None
-    for message in messages:
-        if message.usage_metadata is not None:
-            usage = add_usage(usage, message.usage_metadata)
-    return usage

@@ -368,6 +368,7 @@ def _do(part: object, handler: Callable[[Any], object] | None, *, asynchronous: 
 
 def _in_threads(calls: Sequence[Callable[[], object]], own: int | None) -> tuple[object, ...]:
     """Make calls at once, the one at `own` in this thread; raise what was raised first."""
+    # LangGraph finds the task of a run, for an interrupt for example, in its own thread alone.
     own = len(calls) - 1 if own is None else own
     errors: list[BaseException] = []
 
@@ -378,6 +379,7 @@ def _in_threads(calls: Sequence[Callable[[], object]], own: int | None) -> tuple
             errors.append(error)
             return None
 
+    # The end of the block waits for all threads: Python cannot end one.
     with ContextThreadPoolExecutor(max_workers=len(calls)) as threads:
         futures = {at: threads.submit(attempt, call) for at, call in enumerate(calls) if at != own}
         result = attempt(calls[own])
@@ -396,10 +398,12 @@ async def _in_tasks(calls: Sequence[Callable[[], Awaitable[object]]]) -> tuple[o
             errors.append(error)
             raise
 
+    # Not a TaskGroup, which raises an ExceptionGroup: a flow expects the exception of its call.
     tasks = [asyncio.create_task(attempt(call)) for call in calls]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
+        # Also when this task is cancelled itself. A task that has ended ignores it.
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -223,6 +223,8 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
         layer = Layer(middleware.name, call, method, attempts)
         layers.append(Bound(layer, middleware, func, afunc))
     if STREAM_FLOW in names and not _is_unused(middleware, STREAM_FLOW):
+        # A layer around the model, inside of the others of its middleware: they see what it lets
+        # pass, and it sees the model that they choose.
         flow = partial(stream_layer, getattr(middleware, STREAM_FLOW))
         around_stream = Layer(middleware.name, Call.MODEL, STREAM_FLOW)
         layers.append(

@@ -81,12 +81,15 @@ def stream_through(model: object, flow: StreamFlow, *, cache_key: str | None = N
         )
         return model.model_copy(update={"runnable": first, "fallbacks": fallbacks})
     inner = model
+    # A layer may pass on a model that it got with the flow, and each chunk passes it once.
     while isinstance(inner, StreamedModel):
         if inner.flow == flow:
             return model
         inner = inner.inner
     names = model.model_fields_set if isinstance(model, BaseChatModel) else ()
     fields = {key: getattr(model, key) for key in _COPIED_FIELDS if key in names}
+    # A cached answer comes without a call of the methods below, so it would pass no flow. With a
+    # key, the cache holds answers that have passed it.
     if cache_key is None:
         fields["cache"] = False
     return StreamedModel(inner=model, flow=flow, cache_key=cache_key, **fields)
@@ -226,10 +229,14 @@ class StreamedModel(BaseChatModel):
             kwargs = kwargs if stop is None else {**kwargs, "stop": stop}
             answer = await self.inner.ainvoke(messages, _SILENT_CONFIG, **kwargs)
             result = ChatResult(generations=[ChatGeneration(message=answer)])
+
+        async def whole(message: BaseMessage) -> AsyncIterator[BaseMessage]:
+            yield message
+
         passed = []
         for generation in result.generations:
-            whole = _each(generation.message)
-            passed.append([message async for message in _apassed(self.flow(), whole)])
+            parts = _apassed(self.flow(), whole(generation.message))
+            passed.append([part async for part in parts])
         return _result(result, passed)
 
     def _stream(
@@ -282,10 +289,13 @@ class _Source:
         if not isinstance(message, AIMessageChunk):
             reason = f"must let AIMessageChunks of a streamed answer pass, got {describe(message)}."
             raise BadReturn("a flow of chunks", reason, "Yield the chunks that it receives.")
+        # Once: LangChain adds up the details of all chunks.
         details, self._details = self._details, {}
         return ChatGenerationChunk(message=message, generation_info=details or None)
 
     def rest(self) -> Iterator[ChatGenerationChunk]:
+        # A flow that holds everything back until the end of the answer, and lets nothing pass then,
+        # must not lose why the provider has ended the answer.
         if self._details:
             yield self.chunk(AIMessageChunk(content=""))
 
@@ -302,31 +312,26 @@ def _result(result: ChatResult, passed: Sequence[Sequence[BaseMessage]]) -> Chat
     return ChatResult(generations=generations, llm_output=result.llm_output)
 
 
-async def _each(*messages: BaseMessage) -> AsyncIterator[BaseMessage]:
-    for message in messages:
-        yield message
-
-
 def _passed(flow: Flow[None], chunks: Iterator[BaseMessage]) -> Iterator[BaseMessage]:
     """Yield what a flow lets pass of an answer."""
     advance: Callable[[Any], object] = flow.send
-    value = None
+    value: Any = None
     with closing(flow):
         while True:
             try:
                 effect = advance(value)
             except StopIteration:
                 return
+            # After an exception was thrown in, the flow goes on with `send` again.
             advance, value = flow.send, None
             if isinstance(effect, BaseMessage):
                 yield effect
                 continue
             try:
-                value = (
-                    next(chunks, None)
-                    if isinstance(effect, NextChunk)
-                    else perform(effect, asynchronous=False)
-                )
+                if isinstance(effect, NextChunk):
+                    value = next(chunks, None)
+                else:
+                    value = perform(effect, asynchronous=False)
             except BaseException as error:
                 if is_signal(error):
                     close(flow, error)
@@ -349,10 +354,10 @@ async def _apassed(flow: Flow[None], chunks: AsyncIterator[Any]) -> AsyncIterato
                 yield effect
                 continue
             try:
-                is_next = isinstance(effect, NextChunk)
-                value = await (
-                    anext(chunks, None) if is_next else perform(effect, asynchronous=True)
-                )
+                if isinstance(effect, NextChunk):
+                    value = await anext(chunks, None)
+                else:
+                    value = await perform(effect, asynchronous=True)
             except BaseException as error:
                 if is_signal(error):
                     close(flow, error)

@@ -263,12 +263,21 @@ class _Flows(ABC):
     def _inward(self, together: Together, at: int) -> Together:
         """Return what a flow does at once, its request as a flow of the layers inside of it."""
         name, parts = self._names[at], [*together.parts]
+
+        def own(part: Any) -> Flow[Any]:
+            # A service counts what a layer asks a model as use of that layer. The call of the inner
+            # layer is in another part, so it is not counted here.
+            with setting(calling_layer, name):
+                return (yield from part) if isinstance(part, GeneratorType) else (yield part)
+
         for place, part in enumerate(parts):
             if place != together.request:
-                parts[place] = _named(name, part)
+                parts[place] = own(part)
             elif not isinstance(part, self.kind):
                 raise bad_request(name, part, self.kind)
             elif at + 1 < len(self._flows):
+                # The same loop, with fewer flows: this part runs in a thread or a task that has no
+                # place in the loop of the flows around it.
                 inside = copy(self)
                 inside._names, inside._flows = self._names[at + 1 :], self._flows[at + 1 :]
                 parts[place] = Inward(inside.steps(part))
@@ -277,12 +286,6 @@ class _Flows(ABC):
     @abstractmethod
     def outcome(self, name: str, request: object, result: object, last: Any) -> Any:
         """Return the outcome of a flow, from its result and the last one it was resumed with."""
-
-
-def _named(name: str, part: Any) -> Flow[Any]:
-    """Return a part of a flow as a flow, whose calls are those of its layer."""
-    with setting(calling_layer, name):
-        return (yield from part) if isinstance(part, GeneratorType) else (yield part)
 
 
 def _throw_into(

@@ -402,7 +402,8 @@ class _BoundModels:
 
     def bind(self, request: ModelRequest[Any], model: Any, strategy: Strategy) -> Any:
         """Return the request's model, as configured, with tools, tool choice and settings."""
-        # Layers make such a model for each call, so the one inside of it is what is known.
+        # Layers make such a model for each call, so the cache would never have it. What it wraps is
+        # the same in all calls, and its flow needs no tools.
         if isinstance(model, StreamedModel):
             return model.around(self.bind(request, model.inner, strategy))
         own: Any = request.model

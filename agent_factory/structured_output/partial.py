@@ -75,6 +75,7 @@ class PartialAnswerReader(Generic[SchemaT]):
         self._schemas = {spec.name: spec.json_schema for spec in specs}
         self._in_calls = not isinstance(strategy, ProviderStrategy)
         self._in_text = not isinstance(strategy, ToolStrategy) and len(specs) == 1
+        # That of the agent itself: its first part may be one of an agent inside, which is longer.
         self._namespace: tuple[str, ...] | None = None
         self._message = PartialMessage()
         self._last: dict[str, Any] | None = None
@@ -132,6 +133,7 @@ class PartialAnswerReader(Generic[SchemaT]):
         return (next(iter(self._schemas)), message.text) if self._in_text else (None, "")
 
     def _read_updates(self, updates: Mapping[str, Any]) -> PartialAnswer[SchemaT] | None:
+        # Without this mode the loop would end, and no object would ever be complete.
         self._has_updates = True
         # Of a node that writes several times, this is a list.
         nodes = [node if isinstance(node, list) else [node] for node in updates.values()]
@@ -144,6 +146,8 @@ class PartialAnswerReader(Generic[SchemaT]):
     def _next(
         self, value: dict[str, Any], schema: str | None, answer: SchemaT | None = None
     ) -> PartialAnswer[SchemaT]:
+        # A validator may change what the model wrote, so that even the last object does not
+        # continue the one before.
         last, begins, self._last, self._begins = self._last, self._begins, value, False
         restarted = last is not None and (begins or not grows(last, value))
         return PartialAnswer(value, schema, restarted, answer)

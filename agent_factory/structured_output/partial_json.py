@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 from urllib.parse import unquote
 
@@ -38,7 +38,8 @@ def partial_object(text: str, schema: Mapping[str, Any]) -> dict[str, Any] | Non
         pass
     try:
         # LangChain reads line breaks inside of strings, which are not JSON.
-        value = _parsed(_STRING.sub(_with_escapes, text), schema)
+        escape = partial(_CONTROL.sub, lambda character: f"\\u{ord(character[0]):04x}")
+        value = _parsed(_STRING.sub(lambda string: escape(string[0]), text), schema)
     except (ValueError, TypeError):
         return None
     return value
@@ -62,11 +63,8 @@ def grows(before: Any, after: Any) -> bool:
     return bool(before == after)
 
 
-def _with_escapes(string: re.Match[str]) -> str:
-    return _CONTROL.sub(lambda character: f"\\u{ord(character[0]):04x}", string[0])
-
-
 def _parsed(text: str, schema: Mapping[str, Any]) -> Any:
+    # An odd number of quotes, apart from those behind a backslash.
     if _ESCAPE.sub("", text).count('"') % 2:  # the text ends inside a string
         value = from_json(text, allow_partial="trailing-strings")
         if not _ends_with_enum(value, schema):

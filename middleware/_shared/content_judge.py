@@ -88,7 +88,13 @@ class ContentJudge:
 
     def objection_to(self, subject: Any) -> Flow[str | None]:
         """Reason why it must be stopped; None if it need not be."""
-        document = _document(subject)
+        # In JSON, no text can pose as another part of the document.
+        messages = [subject] if isinstance(subject, BaseMessage) else subject
+        if isinstance(messages, Sequence):
+            texts = [{"author": each.type, "text": render(each)} for each in messages]
+            document: dict[str, object] = {"messages": texts}
+        else:
+            document = {"call": {"tool": subject["name"], "arguments": subject["args"]}}
         if self._decides:
             from langchain_core.decisions import Noul
 
@@ -100,17 +106,9 @@ class ContentJudge:
             reason = f"it was judged as {probability:g}."
         else:
             model, has_structure = structured_model(self.classifier, _SCHEMA)
+            # A model with structured output is given the form of its answer by its provider.
             parts = [self._instructions, _DATA, *([] if has_structure else [_ANSWER_FORMAT])]
             text = json.dumps(document, default=str, ensure_ascii=False, indent=1)
             prompt = [SystemMessage("\n\n".join(parts)), HumanMessage(text)]
             probability, reason = judgement((yield Invoke(model, prompt, _MODEL_CONFIG)))
         return None if probability < self._threshold else reason
-
-
-def _document(subject: Any) -> dict[str, object]:
-    """What the judge reads of messages, of a message, or of a tool call."""
-    if isinstance(subject, BaseMessage):
-        subject = [subject]
-    if isinstance(subject, Sequence):
-        return {"messages": [{"author": each.type, "text": render(each)} for each in subject]}
-    return {"call": {"tool": subject["name"], "arguments": subject["args"]}}

@@ -243,9 +243,11 @@ def _go_on(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
     entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
     if entries.of("cancel"):
         return None
+    # It came while the model gave its last answer. The hook before the model reads it.
     if entries.of("steer"):
         set_reason("a message waits")
         return {"jump_to": "model"}
+    # One by one: a person who sends two expects two answers.
     follow_ups = entries.of("follow_up")[:1]
     if not (noted := _noted(state, follow_ups, entries)) or not follow_ups:
         return noted
