@@ -368,6 +368,7 @@ class _Inspection:
         self.messages = held
         if not held:  # LangChain raises an error for an answer without chunks
             return
+        # Whole answers are not chunks, and chunks add up: the check gets one message in both cases.
         chunks = [message for message in held if isinstance(message, AIMessageChunk)]
         whole = add_ai_message_chunks(*chunks) if chunks else held[0]
         self.objection = yield Invoke(self._check, whole)
@@ -391,11 +392,12 @@ class _Check:
             return _objection(threads.submit(self._call, input).result(self._timeout))
         except TimeoutError:
             return self._timed_out()
-        except GraphBubbleUp:
+        except GraphBubbleUp:  # an interrupt, which no check can answer
             raise
         except Exception as error:
             return _failed(error)
         finally:
+            # Without a wait: a check that takes too long may never end.
             threads.shutdown(wait=False)
 
     async def ainvoke(self, input: object, config: object = None) -> str | None:

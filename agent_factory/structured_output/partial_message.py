@@ -39,7 +39,7 @@ class PartialMessage:
         """Add a chunk, or a whole message."""
         if chunk.id not in self.ids:
             self.ids.append(chunk.id or "")
-        # Reasoning and other blocks are no part of the answer.
+        # The text alone: reasoning and other blocks do not belong to the answer.
         self.text += chunk.text
         for index, name, args in _pieces(chunk):
             key = index
