@@ -334,8 +334,7 @@ class _Gate:
             else:
                 self.messages.append(message)
         # As an effect of the flow, so that an async run does not block its event loop.
-        if held:
-            yield Invoke(self, None)
+        yield Invoke(self, None)
         yield from self._released(held)
 
     def _released(self, held: list[AIMessage]) -> Flow[None]:

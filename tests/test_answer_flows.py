@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
@@ -268,7 +268,6 @@ class Regrouped(AgentMiddleware):
 
 
 @pytest.mark.law
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.text("ab \u00e9", min_size=1, max_size=5), min_size=1, max_size=6),
     st.lists(st.integers(1, 4), max_size=3, unique=True),

@@ -10,15 +10,16 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from pydantic import Field
 
-from agent_factory import AgentMiddleware, Flow, ModelRequest, create_agent
+from agent_factory import AgentMiddleware, Flow, ModelRequest, NextChunk, create_agent
 from agent_factory.middleware import (
     BudgetMiddleware,
     GuardMiddleware,
@@ -185,7 +186,6 @@ def assert_held(seen: list[str], verdicts: Sequence[str], answer: str) -> None:
 
 
 @pytest.mark.law
-@settings(max_examples=300, deadline=None)
 @given(TIMINGS, TIMINGS, st.lists(VERDICTS, min_size=1, max_size=2), st.booleans())
 def test_nothing_leaves_before_the_verdict_of_an_async_run(
     model_waits: list[float], check_waits: list[float], verdicts: list[str], streams: bool
@@ -224,7 +224,6 @@ def test_nothing_leaves_before_the_verdict_of_an_async_run(
 
 
 @pytest.mark.law
-@settings(max_examples=100, deadline=None)
 @given(TIMINGS, TIMINGS, st.lists(VERDICTS, min_size=1, max_size=2), st.booleans())
 def test_nothing_leaves_before_the_verdict_of_a_sync_run(
     model_waits: list[float], check_waits: list[float], verdicts: list[str], streams: bool
@@ -253,6 +252,53 @@ def test_nothing_leaves_before_the_verdict_of_a_sync_run(
         answer = last_text(agent.invoke(ASK, config))
     assert_held(seen, verdicts, answer)
     assert threading.active_count() <= threads + 1  # LangGraph's own may end a little later
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+@pytest.mark.parametrize("listener", ["v2", "v3", "tracer"])
+def test_no_listener_sees_a_word_that_is_stopped(listener: str) -> None:
+    async def check(_: Any) -> str:
+        await asyncio.sleep(0.02)
+        return "It is bad."
+
+    agent: Any = create_agent(
+        TimedModel(answers=["All is well."]), middleware=[GuardMiddleware(check)]
+    )
+    collector = RunCollectorCallbackHandler()
+    seen: list[Any] = []
+
+    async def main() -> None:
+        if listener == "tracer":
+            await agent.ainvoke(ASK, {"callbacks": [collector]})
+        elif listener == "v2":
+            async for event in agent.astream_events(ASK, version="v2"):
+                seen.append(event)
+        else:
+            async for event in await agent.astream_events(ASK, version="v3"):
+                seen.append(event)
+
+    asyncio.run(main())
+    seen += [run.model_dump() for run in collector.traced_runs]
+    text = repr(seen)
+    assert NO in text
+    assert "All" not in text
+    assert "well" not in text
+
+
+@pytest.mark.timeout(20)
+def test_an_answer_without_chunks_waits_for_the_verdict_too(collect: Any) -> None:
+    class Silent(AgentMiddleware):
+        def around_stream(self, request: ModelRequest[Any]) -> Flow[None]:
+            while (yield NextChunk()) is not None:
+                pass
+
+    async def check(_: Any) -> None:
+        await asyncio.sleep(0.01)
+
+    stack: list[AgentMiddleware] = [GuardMiddleware(check), Silent()]
+    agent = create_agent(TimedModel(answers=["All is well."]), middleware=stack)
+    with pytest.raises(ValueError, match="No generation"):
+        collect(agent, ASK, stream_mode="messages")
 
 
 # What a check may be
