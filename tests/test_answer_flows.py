@@ -294,3 +294,54 @@ def test_what_streams_is_what_is_kept(
 
     seen, kept = seen_and_kept(collect, agent)
     assert seen == kept == "".join(pieces).upper()
+
+
+def shown(parts: list[Any]) -> dict[str, str]:
+    """What a client shows that follows the marks: texts by the ids of their messages."""
+    texts: dict[str, str] = {}
+    for mode, part in parts:
+        if mode == "messages":
+            texts[part[0].id] = texts.get(part[0].id, "") + part[0].text
+        elif part["type"] == "restarted":
+            del texts[part["message_id"]]
+    return texts
+
+
+BOTH: Any = ["messages", "custom"]
+
+
+@pytest.mark.parametrize("fails_after", [[1], [2, 1], [0, 2]], ids=str)
+def test_who_follows_the_marks_shows_the_answer_that_is_kept(
+    collect: Any, fails_after: list[int]
+) -> None:
+    model = Pieces(responses=[], pieces=["how ", "so", "?"], fails_after=fails_after)
+    agent = create_agent(model, middleware=[ModelRetryMiddleware(max_retries=3, initial_delay=0)])
+    parts = collect(agent, ASK, stream_mode=BOTH)
+    assert [*shown(parts).values()] == ["how so?"]
+    marks = [part for mode, part in parts if mode == "custom"]
+    assert len(marks) == len([at for at in fails_after if at])
+
+
+def test_an_answer_that_a_layer_replaces_is_marked(collect: Any) -> None:
+    class Replaced(AgentMiddleware):
+        def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+            yield request
+            return AIMessage("no", id="other")
+
+    model = Pieces(responses=[], pieces=["how ", "so"])
+    parts = collect(create_agent(model, middleware=[Replaced()]), ASK, stream_mode=BOTH)
+    assert shown(parts) == {"other": "no"}
+
+
+def test_nothing_is_marked_where_one_answer_is_kept(collect: Any) -> None:
+    model = Pieces(responses=[], pieces=["how ", "so"])
+    parts = collect(create_agent(model, middleware=[Louder()]), ASK, stream_mode=BOTH)
+    assert {mode for mode, _ in parts} == {"messages"}
+
+
+def test_a_model_without_chunks_is_not_marked(collect: Any) -> None:
+    agent = create_agent(
+        ScriptedChatModel([ConnectionError("cut off"), "so"]),
+        middleware=[ModelRetryMiddleware(max_retries=3, initial_delay=0)],
+    )
+    assert [*shown(collect(agent, ASK, stream_mode=BOTH)).values()] == ["so"]

@@ -60,8 +60,9 @@ def stream_through(model: object, flow: StreamFlow, *, cache_key: str | None = N
     Args:
         model: A chat model, or a binding of one.
         flow: Makes the flow, for each answer.
-        cache_key: What distinguishes the answers for LangChain's cache of model calls. Without one
-            the model uses no cache: a cached answer passes no flow.
+        cache_key: What distinguishes the answers for LangChain's cache of model calls; empty if the
+            flow changes nothing. Without one the model uses no cache: a cached answer passes no
+            flow.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> def louder():
@@ -183,7 +184,8 @@ class StreamedModel(BaseChatModel):
 
     def _get_llm_string(self, stop: Stop = None, **kwargs: Any) -> str:
         # The key of a cache: another flow makes other answers.
-        return f"{self._described._get_llm_string(stop=stop, **kwargs)} {self.cache_key}"
+        key = f" {self.cache_key}" if self.cache_key else ""
+        return f"{self._described._get_llm_string(stop=stop, **kwargs)}{key}"
 
     @property
     def _llm_type(self) -> str:
