@@ -26,7 +26,7 @@ from agent_factory import (
 )
 from agent_factory.errors import BadReturn
 from agent_factory.hooks.streams import StreamedModel
-from agent_factory.middleware import ModelRetryMiddleware
+from agent_factory.middleware import AnswerGuardMiddleware, ModelRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
 from samples import last_text
 
@@ -180,15 +180,23 @@ class Counted(AgentMiddleware):
             yield chunk
 
 
-def seen_and_kept(collect: Any, agent: Any) -> tuple[str, str]:
-    """What streams to the caller, by the marks of its messages, and what is in the thread."""
-    parts = collect(agent, ASK, stream_mode=["messages", "values"])
-    texts: dict[Any, str] = {}
+def shown(parts: list[Any]) -> dict[str, str]:
+    """What a client shows that follows the marks: texts by the ids of their messages."""
+    texts: dict[str, str] = {}
     for mode, part in parts:
-        if mode == "messages" and isinstance(part[0], AIMessageChunk | AIMessage):
+        if mode == "messages":
             texts[part[0].id] = texts.get(part[0].id, "") + part[0].text
+        elif mode == "custom" and part["type"] == "restarted":
+            del texts[part["message_id"]]
+    return texts
+
+
+def seen_and_kept(collect: Any, agent: Any) -> tuple[str, str]:
+    """What streams to the caller, who follows the marks, and what is in the thread."""
+    parts = collect(agent, ASK, stream_mode=["messages", "custom", "values"])
     last = [part for mode, part in parts if mode == "values"][-1]["messages"][-1]
-    return texts[last.id], last.text
+    [text] = shown(parts).values()
+    return text, last.text
 
 
 def test_the_plan_shows_the_flow() -> None:
@@ -296,17 +304,6 @@ def test_what_streams_is_what_is_kept(
     assert seen == kept == "".join(pieces).upper()
 
 
-def shown(parts: list[Any]) -> dict[str, str]:
-    """What a client shows that follows the marks: texts by the ids of their messages."""
-    texts: dict[str, str] = {}
-    for mode, part in parts:
-        if mode == "messages":
-            texts[part[0].id] = texts.get(part[0].id, "") + part[0].text
-        elif part["type"] == "restarted":
-            del texts[part["message_id"]]
-    return texts
-
-
 BOTH: Any = ["messages", "custom"]
 
 
@@ -331,6 +328,18 @@ def test_an_answer_that_a_layer_replaces_is_marked(collect: Any) -> None:
     model = Pieces(responses=[], pieces=["how ", "so"])
     parts = collect(create_agent(model, middleware=[Replaced()]), ASK, stream_mode=BOTH)
     assert shown(parts) == {"other": "no"}
+
+
+@pytest.mark.parametrize("on_cut", ["continue", "shorten"])
+def test_the_parts_of_an_answer_that_goes_on_are_kept(collect: Any, on_cut: Any) -> None:
+    cut = AIMessage("It costs a ", response_metadata={"finish_reason": "length"})
+    agent = create_agent(
+        ScriptedChatModel([cut, "whole lot."]), middleware=[AnswerGuardMiddleware(on_cut=on_cut)]
+    )
+    parts = collect(agent, ASK, stream_mode=[*BOTH, "values"])
+    kept = [part for mode, part in parts if mode == "values"][-1]["messages"][-1].text
+    assert kept == {"continue": "It costs a whole lot.", "shorten": "whole lot."}[on_cut]
+    assert "".join(shown(parts).values()) == kept
 
 
 def test_nothing_is_marked_where_one_answer_is_kept(collect: Any) -> None:

@@ -8,7 +8,7 @@ streams is what is kept.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from langgraph.constants import TAG_NOSTREAM
 
 from agent_factory.errors import BadReturn, describe
 from agent_factory.hooks.flows import Flow, NextChunk, close, is_signal, perform
-from agent_factory.upstream import configured
+from agent_factory.upstream import configured, current_config
 
 if TYPE_CHECKING:
     from agent_factory.types import ModelRequest, ModelResponse
@@ -314,6 +314,18 @@ def _result(result: ChatResult, passed: Sequence[Sequence[BaseMessage]]) -> Chat
     return ChatResult(generations=generations, llm_output=result.llm_output)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what a flow asks of other models out of the stream of the answer."""
+    config = current_config.get() or {}
+    tags = [*(config.get("tags") or ()), TAG_NOSTREAM]
+    token = current_config.set({**config, "tags": tags})
+    try:
+        yield
+    finally:
+        current_config.reset(token)
+
+
 def _passed(flow: Flow[None], chunks: Iterator[BaseMessage]) -> Iterator[BaseMessage]:
     """Yield what a flow lets pass of an answer."""
     advance: Callable[[Any], object] = flow.send
@@ -333,7 +345,8 @@ def _passed(flow: Flow[None], chunks: Iterator[BaseMessage]) -> Iterator[BaseMes
                 if isinstance(effect, NextChunk):
                     value = next(chunks, None)
                 else:
-                    value = perform(effect, asynchronous=False)
+                    with _quiet():
+                        value = perform(effect, asynchronous=False)
             except BaseException as error:
                 if is_signal(error):
                     close(flow, error)
@@ -359,7 +372,8 @@ async def _apassed(flow: Flow[None], chunks: AsyncIterator[Any]) -> AsyncIterato
                 if isinstance(effect, NextChunk):
                     value = await anext(chunks, None)
                 else:
-                    value = await perform(effect, asynchronous=True)
+                    with _quiet():
+                        value = await perform(effect, asynchronous=True)
             except BaseException as error:
                 if is_signal(error):
                     close(flow, error)

@@ -6,7 +6,8 @@ was lost in the middle. Who shows the tokens has to know that those are void.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -18,6 +19,15 @@ from agent_factory.hooks.streams import stream_through
 from agent_factory.upstream import streams_messages, unbound
 
 
+@dataclass(slots=True)
+class _Answer:
+    """What has streamed of an answer."""
+
+    id: str | None
+    text: str = ""
+    is_whole: bool = False
+
+
 class Attempts:
     """The answers of one model call with its layers, while somebody reads its tokens.
 
@@ -27,36 +37,49 @@ class Attempts:
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write
-        self._id: str | None = None  # of the answer that streams, or has streamed last
+        self._answers: list[_Answer] = []  # those that may be kept
 
     def watch(self, model: object) -> Any:
-        """Return a model that marks the answer before as void when its own begins."""
+        """Return a model that marks answers that were cut off when its own begins."""
         # Another runnable calls its models itself, and those stream.
         if not isinstance(unbound(model), BaseChatModel):
             return model
         # The answers stay as they are, so a cache may have them.
         return stream_through(model, self.chunks, cache_key="")
 
-    def end(self, kept: Iterable[BaseMessage]) -> None:
-        """Mark the last answer as void if it is not kept."""
-        if self._id not in {message.id for message in kept}:
-            self._mark()
-
     def chunks(self) -> Flow[None]:
-        """Pass all chunks of an answer, and note its id."""
-        is_first = True
+        """Pass all chunks of an answer, and note what has streamed."""
+        answer: _Answer | None = None
         while (message := (yield NextChunk())) is not None:
-            if is_first:
-                self._mark()
-            is_first = False
+            if answer is None:
+                self._mark([before for before in self._answers if not before.is_whole])
             yield message
             # LangChain gives a chunk its id when it has passed.
-            self._id = message.id
+            if answer is None:
+                answer = _Answer(message.id)
+                self._answers.append(answer)
+            answer.text += message.text
+        if answer is not None:
+            answer.is_whole = True
 
-    def _mark(self) -> None:
-        if self._id is not None:
-            self._write({"type": "restarted", "message_id": self._id})
-            self._id = None
+    def end(self, kept: Iterable[BaseMessage]) -> None:
+        """Mark the answers that are not kept."""
+        texts = {message.id: message.text for message in kept}
+        answers = [answer for answer in self._answers if answer.is_whole]
+        first = len(answers)
+        if answers and answers[-1].id in texts:
+            first -= 1
+            # A layer that lets a model go on joins what has streamed in parts.
+            for start in range(first, -1, -1):
+                if "".join(answer.text for answer in answers[start:]) == texts[answers[-1].id]:
+                    first = start
+        parts = answers[first:]
+        self._mark([answer for answer in self._answers if answer not in parts])
+
+    def _mark(self, answers: Sequence[_Answer]) -> None:
+        for answer in answers:
+            self._write({"type": "restarted", "message_id": answer.id})
+        self._answers = [answer for answer in self._answers if answer not in answers]
 
 
 def attempts_in(config: RunnableConfig | None, write: Callable[[Any], None]) -> Attempts | None:
