@@ -243,7 +243,8 @@ def run(flow: Flow[R], handler: Callable[[Any], object] | None = None) -> R:
 
     Args:
         flow: The generator.
-        handler: Called with every yielded value but `Sleep` and `Invoke`: the inner layer.
+        handler: Called with every yielded value but `Sleep`, `Invoke` and `Together`: the inner
+            layer.
 
     Returns:
         What the flow returned.
