@@ -109,7 +109,10 @@ def test_a_streamed_model_forwards_everything_else_to_the_other_model() -> None:
 
 @pytest.mark.parametrize(
     "hook",
-    ["_serialized", "_should_stream", "_should_use_protocol_streaming", "_get_llm_string"],
+    [
+        *("_serialized", "_should_stream", "_should_use_protocol_streaming", "_get_llm_string"),
+        "_combine_llm_outputs",
+    ],
 )
 def test_langchain_still_has_the_unpublished_methods_that_a_streamed_model_overrides(
     hook: str,
@@ -346,6 +349,25 @@ def test_nothing_is_marked_where_one_answer_is_kept(collect: Any) -> None:
     model = Pieces(responses=[], pieces=["how ", "so"])
     parts = collect(create_agent(model, middleware=[Louder()]), ASK, stream_mode=BOTH)
     assert {mode for mode, _ in parts} == {"messages"}
+
+
+def test_a_model_with_methods_of_its_kind_keeps_them(collect: Any) -> None:
+    class Polite(Pieces):
+        def invoke(self, *args: Any, **kwargs: Any) -> AIMessage:
+            answer = super().invoke(*args, **kwargs)
+            return answer.model_copy(update={"content": f"{answer.text}, please"})
+
+        async def ainvoke(self, *args: Any, **kwargs: Any) -> AIMessage:
+            answer = await super().ainvoke(*args, **kwargs)
+            return answer.model_copy(update={"content": f"{answer.text}, please"})
+
+    class Idle(AgentMiddleware):
+        def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+            return (yield request)
+
+    agent = create_agent(Polite(responses=[], pieces=["so"]), middleware=[Idle()])
+    parts = collect(agent, ASK, stream_mode=["messages", "values"])
+    assert parts[-1][1]["messages"][-1].text == "so, please"
 
 
 def test_a_model_without_chunks_is_not_marked(collect: Any) -> None:

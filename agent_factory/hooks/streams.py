@@ -158,7 +158,7 @@ class StreamedModel(BaseChatModel):
         """Model that describes this one to LangChain: another kind of model has no description."""
         return self.inner if isinstance(self.inner, BaseChatModel) else super()
 
-    # The next four are not documented (langchain-core 1.7, language_models/chat_models.py).
+    # The next five are not documented (langchain-core 1.7, language_models/chat_models.py).
     # A test in tests/test_answer_flows.py fails if BaseChatModel loses one of them.
 
     @property
@@ -186,6 +186,10 @@ class StreamedModel(BaseChatModel):
         # The key of a cache: another flow makes other answers.
         key = f" {self.cache_key}" if self.cache_key else ""
         return f"{self._described._get_llm_string(stop=stop, **kwargs)}{key}"
+
+    def _combine_llm_outputs(self, llm_outputs: list[Any]) -> dict[str, Any]:
+        # Integrations give callbacks the tokens by it.
+        return dict(self._described._combine_llm_outputs(llm_outputs))
 
     @property
     def _llm_type(self) -> str:

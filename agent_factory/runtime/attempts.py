@@ -18,6 +18,8 @@ from agent_factory.hooks.flows import Flow, NextChunk
 from agent_factory.hooks.streams import stream_through
 from agent_factory.upstream import streams_messages, unbound
 
+_METHODS = ("invoke", "ainvoke", "stream", "astream", "generate", "agenerate")
+
 
 @dataclass(slots=True)
 class _Answer:
@@ -41,8 +43,12 @@ class Attempts:
 
     def watch(self, model: object) -> Any:
         """Return a model that marks answers that were cut off when its own begins."""
-        # Another runnable calls its models itself, and those stream.
-        if not isinstance(unbound(model), BaseChatModel):
+        inner = unbound(model)
+        # Another runnable calls its models itself, and those stream. A chat model that replaces one
+        # of these methods does more in it than to ask its provider.
+        if not isinstance(inner, BaseChatModel) or any(
+            getattr(type(inner), name) is not getattr(BaseChatModel, name) for name in _METHODS
+        ):
             return model
         # The answers stay as they are, so a cache may have them.
         return stream_through(model, self.chunks, cache_key="")
