@@ -89,7 +89,7 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
     check. Answers and results are always checked before they leave.
 
     A tool that is checked while it works may have had its effect, and what it streams itself is not
-    held back: check only tools so that read.
+    held back. Check only tools in this way that change nothing.
 
     After an objection to messages or an answer, the run ends with `answer`. Its `response_metadata`
     has the `reason`, and the usage of what was thrown away in `failed_answers`. After an objection

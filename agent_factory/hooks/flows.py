@@ -413,7 +413,7 @@ async def _in_tasks(calls: Sequence[Callable[[], Awaitable[object]]]) -> tuple[o
 
 
 def _raise_first(errors: Sequence[BaseException]) -> None:
-    """Raise the first error; a cancellation only if there is no other, since one ends the rest."""
+    """Raise the first error. A cancellation counts only if there is no other error."""
     if errors:
         others = [error for error in errors if not isinstance(error, asyncio.CancelledError)]
         raise (others or errors)[0]

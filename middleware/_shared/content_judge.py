@@ -17,7 +17,7 @@ from langgraph.constants import TAG_NOSTREAM
 
 from agent_factory import Flow, Invoke
 
-from .judge import checked_probability, judgement
+from .judge import checked_probability, judgement, judgement_schema
 from .models import given_model, is_decision_model
 from .structured import structured_model
 from .transcript import render
@@ -34,22 +34,11 @@ _ANSWER_FORMAT: Final = """\
 Answer with a JSON object and nothing else, such as {"reason": "...", "probability": 0.1}: a \
 reason in one sentence, and the probability from 0 to 1 that it must be stopped."""
 
-_SCHEMA: Final[dict[str, object]] = {
-    "title": "Judgement",
-    "description": "Whether the content must be stopped.",
-    "type": "object",
-    "properties": {
-        "reason": {"type": "string", "description": "The reason, in one sentence."},
-        "probability": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "description": "The probability that it must be stopped.",
-        },
-    },
-    "required": ["reason", "probability"],
-    "additionalProperties": False,
-}
+_SCHEMA: Final = judgement_schema(
+    "Judgement",
+    "Whether the content must be stopped.",
+    "The probability that it must be stopped.",
+)
 
 _QUESTION: Final = "must_stop"
 """The id of the question that a decision model is asked, and of its answer."""
