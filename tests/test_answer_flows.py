@@ -345,8 +345,9 @@ def test_the_parts_of_an_answer_that_goes_on_are_kept(collect: Any, on_cut: Any)
     assert "".join(shown(parts).values()) == kept
 
 
-def test_nothing_is_marked_where_one_answer_is_kept(collect: Any) -> None:
-    model = Pieces(responses=[], pieces=["how ", "so"])
+@pytest.mark.parametrize("streams", [True, False])
+def test_nothing_is_marked_where_one_answer_is_kept(collect: Any, streams: bool) -> None:
+    model = Pieces(responses=[], pieces=["how ", "so"], disable_streaming=not streams)
     parts = collect(create_agent(model, middleware=[Louder()]), ASK, stream_mode=BOTH)
     assert {mode for mode, _ in parts} == {"messages"}
 

@@ -25,9 +25,15 @@ _METHODS = ("invoke", "ainvoke", "stream", "astream", "generate", "agenerate")
 class _Answer:
     """What has streamed of an answer."""
 
-    id: str | None
+    start: BaseMessage
     text: str = ""
     is_whole: bool = False
+
+    @property
+    def id(self) -> str | None:
+        # Read late: LangChain gives a chunk its id when it has passed, and an answer that does not
+        # stream when the model has returned.
+        return self.start.id
 
 
 class Attempts:
@@ -60,9 +66,8 @@ class Attempts:
             if answer is None:
                 self._mark([before for before in self._answers if not before.is_whole])
             yield message
-            # LangChain gives a chunk its id when it has passed.
             if answer is None:
-                answer = _Answer(message.id)
+                answer = _Answer(message)
                 self._answers.append(answer)
             answer.text += message.text
         if answer is not None:
