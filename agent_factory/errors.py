@@ -189,7 +189,10 @@ _BUILD_CODES = {
     "AF115": ("SchemaConflict", "Two state schemas disagree on the reducer of a key."),
     "AF116": ("UnknownNode", "An interrupt or a policy names an unknown node."),
     "AF117": ("InvalidResponseFormat", "`response_format` is neither a schema nor a strategy."),
-    "AF118": ("MissingMiddleware", "A middleware requires another one that is not in the stack."),
+    "AF118": (
+        "MissingMiddleware",
+        "A middleware or a tool requires a middleware that is not in the stack.",
+    ),
     "AF119": ("ConflictingMiddleware", "Two middleware of a stack are declared to be in conflict."),
     "AF120": ("CyclicOrder", "The order that some middleware declare contradicts itself."),
     "AF121": ("UnknownMember", "No middleware in a stack has this name, or several have it."),

@@ -46,9 +46,11 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.upstream import bound_tools as bound_tools
 from agent_factory.upstream import chat_models_of as chat_models_of
 from agent_factory.upstream import configured as configured
+from agent_factory.upstream import detached as detached
 from agent_factory.upstream import graph_namespace as graph_namespace
 from agent_factory.upstream import model_name as model_name
 from agent_factory.upstream import model_params as model_params
+from agent_factory.upstream import needs_task as needs_task
 from agent_factory.upstream import run_identity as run_identity
 from agent_factory.upstream import saver_of as saver_of
 from agent_factory.upstream import stores_at_exit as stores_at_exit

@@ -16,6 +16,7 @@ from operator import attrgetter, is_
 from typing import Any, TypeVar
 from uuid import UUID
 
+from langchain_core.callbacks import BaseCallbackManager, CallbackManager
 from langchain_core.language_models import BaseChatModel
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -364,6 +365,51 @@ def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
     """
     saver = config.get("configurable", {}).get("__pregel_checkpointer")
     return saver if isinstance(saver, BaseCheckpointSaver) else None
+
+
+def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> RunnableConfig:
+    """Return a config for work that goes on when the node of a config has ended.
+
+    It has the tags, the callbacks and the keys of the caller, and no handler that belongs to a
+    stream. A graph that gets it is a run by itself, in the thread of this id. Its nodes get what
+    `runtime` has: the context, the store, and the function that `get_stream_writer` returns.
+
+    langgraph/pregel, 1.2: a graph belongs to a run if it finds the keys of that run. The reserved
+    keys, and those of the metadata, name its checkpoints, its streams and its steps.
+    """
+    keys = config.get("configurable", {})
+    callbacks: Any = config.get("callbacks")
+    if isinstance(callbacks, BaseCallbackManager):
+        callbacks = callbacks.copy()
+        for name in ("handlers", "inheritable_handlers"):
+            handlers = getattr(callbacks, name)
+            setattr(callbacks, name, [each for each in handlers if not _is_of_stream(each)])
+    metadata = config.get("metadata") or {}
+    limit: Any = {key: config[key] for key in ("recursion_limit",) if key in config}
+    return {
+        **limit,
+        "tags": list(config.get("tags") or ()),
+        "metadata": {k: v for k, v in metadata.items() if not is_reserved(k)},
+        # Without one, the work would inherit those of the node that started it.
+        "callbacks": callbacks or CallbackManager([]),
+        "configurable": {
+            **{key: value for key, value in keys.items() if not is_reserved(key)},
+            "thread_id": thread,
+            "__pregel_runtime": runtime,
+        },
+    }
+
+
+def _is_of_stream(handler: object) -> bool:
+    return streams_messages(handler) or streams_tools(handler) or streams_events(handler)
+
+
+def needs_task(error: BaseException) -> bool:
+    """Return True for the error of an `interrupt` outside of a run that could be paused.
+
+    langgraph/types.py, 1.2: `interrupt` reads this key, which each task of a graph has.
+    """
+    return isinstance(error, KeyError) and error.args == (SCRATCHPAD,)
 
 
 def stores_at_exit(config: RunnableConfig) -> bool:

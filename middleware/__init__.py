@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .answer_guard import *
     from .auto_mode import AutoModeMiddleware as AutoModeMiddleware
     from .auto_mode import RiskJudge as RiskJudge
+    from .background import *
     from .budget import *
     from .client_tools import ClientToolsMiddleware as ClientToolsMiddleware
     from .context_editing import *
@@ -93,6 +94,7 @@ _HOME = {
     ),
     ".answer_guard": "AnswerGuardMiddleware UnusableAnswerError",
     ".auto_mode": "AutoModeMiddleware RiskJudge",
+    ".background": "BackgroundJob BackgroundMiddleware BackgroundState",
     ".budget": (
         "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
         "Limits Price RaiseBudget Reservation Spent StopRun UnknownPriceError"

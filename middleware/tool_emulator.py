@@ -18,9 +18,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
-from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.types import Command
-from pydantic import BaseModel, ValidationError
 
 from agent_factory import (
     AgentMiddleware,
@@ -36,6 +34,7 @@ from agent_factory import (
 
 from ._shared.messages import tool_names
 from ._shared.models import given_model
+from ._shared.validation import check_call
 
 __all__ = ["LLMToolEmulator"]
 
@@ -145,15 +144,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
         if not self.emulate_all and call["name"] not in self.tools_to_emulate:
             result: ToolMessage | Command[Any] = yield request
             return result
-        schema = None if tool is None else tool.tool_call_schema
-        # Any other schema is plain JSON, which a real call does not validate either.
-        if isinstance(schema, type) and issubclass(schema, BaseModel):
-            try:
-                schema.model_validate(call["args"])
-            except ValidationError as error:  # then `handle_tool_errors` applies, as usual
-                raise ToolInvocationError(
-                    call["name"], error, call["args"], error.errors()
-                ) from error
+        check_call(call, tool)
         lines = [f"Tool: {call['name']}"]
         if tool is not None:
             lines += [f"Description: {tool.description}", f"Its parameters: {_to_json(tool.args)}"]

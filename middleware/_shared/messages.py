@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import (
@@ -169,6 +169,17 @@ def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[To
     answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
     calls = message.tool_calls if message else []
     return [call for call in calls if call["id"] not in answered_ids]
+
+
+def ends_run(state: Mapping[str, Any]) -> bool:
+    """Return True if the run ends after the last answer of the model."""
+    message, tail = last_turn(state["messages"])
+    if message is None or unanswered(message, tail):
+        return False
+    if message.tool_calls:
+        return state.get("structured_response") is not None
+    # What follows an answer without calls asks the model again, as after an invalid answer.
+    return not message.invalid_tool_calls and not tail
 
 
 def results_of_pending_calls(messages: Sequence[AnyMessage]) -> list[ToolMessage]:

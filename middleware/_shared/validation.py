@@ -6,6 +6,11 @@ import math
 from collections.abc import Collection
 from typing import Any, TypeVar
 
+from langchain_core.messages import ToolCall
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolInvocationError
+from pydantic import BaseModel, ValidationError
+
 T = TypeVar("T")
 
 
@@ -88,6 +93,21 @@ def check_bool(name: str, value: object) -> None:
     """Check that an argument is True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}.")
+
+
+def check_call(call: ToolCall, tool: BaseTool | None) -> None:
+    """Check the arguments of a call that its tool does not get now.
+
+    Raises:
+        ToolInvocationError: They do not fit; the agent handles it as if the tool had run.
+    """
+    schema = None if tool is None else tool.tool_call_schema
+    # Any other schema is plain JSON, which a real call does not validate either.
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        try:
+            schema.model_validate(call["args"])
+        except ValidationError as error:
+            raise ToolInvocationError(call["name"], error, call["args"], error.errors()) from error
 
 
 def check_state_schema(owner: Any, schema: type[object]) -> None:

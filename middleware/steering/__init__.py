@@ -1,6 +1,6 @@
 """Say something to an agent while it runs, and stop it, with a saver and without a service.
 
-`sending` puts what is sent into the `mailbox` of a thread; `middleware` reads it there.
+`sending` puts what is sent into the mailbox of a thread; `middleware` reads it there.
 """
 
 from .middleware import SteeringMiddleware, SteeringState, Unread, aunread, unread

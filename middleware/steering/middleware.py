@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NotRequired
+from typing import Annotated, Any, Final, Literal, NotRequired
 
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.config import get_config
@@ -27,16 +27,16 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.middleware._shared.final_answer import final_message
+from agent_factory.middleware._shared.mailbox import READ_KEY, Entry, Unseen, unseen
 from agent_factory.middleware._shared.messages import (
+    ends_run,
     error_result,
     last_turn,
     results_of_pending_calls,
     unanswered,
 )
 
-from .mailbox import Entry, Kind, Unseen, unseen
-
-READ_KEY: Final = "steering_read"
+Kind = Literal["steer", "follow_up", "cancel"]
 
 CANCELLED: Final = "Cancelled: the user stopped the run before this call had a result."
 
@@ -238,7 +238,7 @@ def _read(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
 
 def _go_on(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
     """Go on at the end of a run: with messages that arrived too late, or with a follow-up."""
-    if not _ends(state):
+    if not ends_run(state):
         return None
     entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
     if entries.of("cancel"):
@@ -253,17 +253,6 @@ def _go_on(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
         return noted
     set_reason("a follow-up waits")
     return {**noted, "messages": _messages(follow_ups), "jump_to": "model"}
-
-
-def _ends(state: SteeringState) -> bool:
-    """Return True if the run ends after the last answer of the model."""
-    message, tail = last_turn(state["messages"])
-    if message is None or unanswered(message, tail):
-        return False
-    if message.tool_calls:
-        return state.get("structured_response") is not None
-    # What follows an answer without calls asks the model again, as after an invalid answer.
-    return not message.invalid_tool_calls and not tail
 
 
 def _read_ids(state: Any) -> Sequence[str]:

@@ -10,11 +10,11 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from agent_factory import Flow, arun, run
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.middleware._shared.mailbox import READ_KEY, WAITS, Mailbox
 from agent_factory.review import NoThread
 from agent_factory.review.steps import thread_config
 
-from .mailbox import WAITS, Kind, Mailbox
-from .middleware import READ_KEY
+from .middleware import Kind
 
 
 def steer(agent: object, config: RunnableConfig, message: str | HumanMessage) -> str:

@@ -113,7 +113,7 @@ def test_messages_keep_their_order_if_the_clocks_of_their_senders_differ(
     office: Office = Office(["one", "two"])
     office.agent.invoke(HELLO, ONE)
     ids = (UUID(int=number) for number in (3, 2, 1))
-    monkeypatch.setattr("agent_factory.middleware.steering.mailbox.uuid6", lambda: next(ids))
+    monkeypatch.setattr("agent_factory.middleware._shared.mailbox.uuid6", lambda: next(ids))
     for text in ("A", "B", "C"):
         office.steer(text)
     assert texts(office.agent.invoke(HELLO, ONE))[-4:-1] == ["A", "B", "C"]

@@ -1,5 +1,7 @@
 """Mailbox of a thread: what was sent to its agent, kept by the saver next to the thread.
 
+SteeringMiddleware reads there what people send, and BackgroundMiddleware the results of its jobs.
+
 It is one checkpoint in a namespace that no graph has, so that the history of the thread does not
 show it and `delete_thread` deletes it. Each entry is a write to that checkpoint by a task that
 nothing else has, so that no sender overwrites what another one has sent. Nothing is ever removed:
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -24,8 +26,6 @@ from langgraph.runtime import ExecutionInfo
 from agent_factory import Flow, Invoke, Sleep
 from agent_factory.types import graph_namespace, saver_of, stores_at_exit
 
-Kind = Literal["steer", "follow_up", "cancel"]
-
 NAMESPACE: Final = "agent_factory:mailbox"
 
 _CHECKPOINT_ID: Final = "00000000-0000-6000-8000-000000000000"
@@ -34,6 +34,9 @@ _CHECKPOINT_ID: Final = "00000000-0000-6000-8000-000000000000"
 _MOST_ANCESTORS: Final = 100
 """Checkpoints that are read at most to find the branch of an entry. One that was sent longer ago
 counts as one of the branch: to read a message twice is better than to lose it."""
+
+READ_KEY: Final = "steering_read"
+"""Key of the state with the ids of what SteeringMiddleware has read."""
 
 WAITS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 """Seconds to wait for a checkpoint that a run has made and not stored yet: half a second in all."""
@@ -53,7 +56,7 @@ class Entry:
     """
 
     id: str
-    kind: Kind
+    kind: str
     number: int
     after: str
     message: HumanMessage | None = None
@@ -116,13 +119,14 @@ class Mailbox:
         if stored is None:
             return None
         entries = [
-            Entry(task, cast("Kind", kind), **fields)
-            for task, kind, fields in stored.pending_writes or ()
+            Entry(task, kind, **fields) for task, kind, fields in stored.pending_writes or ()
         ]
         return sorted(entries, key=lambda entry: (entry.number, entry.id))
 
-    def post(self, kind: Kind, after: str, message: HumanMessage | None = None) -> Flow[str]:
-        """Add an entry, and return its id."""
+    def post(
+        self, kind: str, after: str, message: HumanMessage | None = None, id: str = ""
+    ) -> Flow[str]:
+        """Add an entry, and return its id: a new one, or `id`, which no other entry may have."""
         place = self._place
         if (entries := (yield from self.entries())) is None:
             # Several senders may do this at once: they store the same.
@@ -131,7 +135,7 @@ class Mailbox:
             yield Invoke(
                 Method(self.saver, "put"), ({"configurable": place}, checkpoint, metadata, {})
             )
-        id = str(uuid6())
+        id = id or str(uuid6())
         number = 1 + max((entry.number for entry in entries or ()), default=0)
         fields: dict[str, object] = {"number": number, "after": after}
         if message is not None:
@@ -183,7 +187,7 @@ class Unseen:
     here: Sequence[Entry] = ()
     elsewhere: Sequence[Entry] = ()
 
-    def of(self, kind: Kind) -> list[Entry]:
+    def of(self, kind: str) -> list[Entry]:
         """Return the entries of its branch that were sent in this way."""
         return [entry for entry in self.here if entry.kind == kind]
 
@@ -192,7 +196,7 @@ def unseen(
     config: RunnableConfig,
     info: ExecutionInfo | None,
     read_ids: Collection[str],
-    kinds: Collection[Kind],
+    kinds: Collection[str],
 ) -> Flow[Unseen]:
     """Return the entries that the agent of a node has not read.
 

@@ -1,0 +1,103 @@
+"""Background tools: tools whose calls return at once, and whose results arrive later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from langchain_core.tools import BaseTool
+
+from agent_factory.errors import ArgumentError, SpecError, describe
+from agent_factory.tools.client_tool import ClientTool
+from agent_factory.tools.registry import as_tool
+
+_KEY = "background"
+"""Key of `BaseTool.extras`, of which integrations send the keys that they know."""
+
+_OWNER = "BackgroundMiddleware"
+
+_REMARK = (
+    "It works in the background: a call returns an id at once, and its result arrives later as a "
+    "message. Go on meanwhile with what does not need the result."
+)
+"""What the model reads after the description of the tool."""
+
+
+def background(tool: BaseTool | Callable[..., Any], *, timeout: float = 600.0) -> BaseTool:
+    """Return a tool whose calls return at once, and whose result arrives as a message.
+
+    The agent needs `BackgroundMiddleware`, which does the work in this process. Name, arguments and
+    labels stay, and the description says to the model how the tool works. A tool of `agent_tool`
+    makes a subagent that works in the background. Outside of an agent, the tool works as it did.
+
+    Args:
+        tool: A function with a docstring, or a tool.
+        timeout: The longest time of one call, in seconds. What has not ended by then is reported
+            to the model as an error.
+
+    Raises:
+        ArgumentError: The tool cannot work in the background, or `timeout` is not positive.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.middleware import BackgroundMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> from langgraph.checkpoint.memory import InMemorySaver
+    >>> def render(page: int) -> str:
+    ...     "Render a page."
+    ...     return f"Page {page} is rendered."
+    >>> model = ScriptedChatModel([[{"name": "render", "args": {"page": 1}}], "I wait.", "Done."])
+    >>> agent = create_agent(
+    ...     model,
+    ...     [background(render)],
+    ...     middleware=[BackgroundMiddleware()],
+    ...     checkpointer=InMemorySaver(),
+    ... )
+    >>> thread = {"configurable": {"thread_id": "1"}}
+    >>> result = agent.invoke({"messages": "Render page 1."}, thread)
+    >>> print(result["messages"][-2].text.splitlines()[-1])
+    Page 1 is rendered.
+    """
+    entry = as_tool(tool, "background")
+    subject = f"background {entry.name!r}"
+    if isinstance(entry, ClientTool):
+        reason = "is run by the client of the agent, and waits for it already."
+        raise ArgumentError(subject, reason, "Pass the client tool itself.", code="AF112")
+    if entry.return_direct:
+        reason = "has return_direct, so its result would end a run that has gone on."
+        raise ArgumentError(subject, reason, "Leave return_direct out.", code="AF112")
+    # In Python, True is an int, and NaN is neither more nor less than a number.
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not is_number or not math.isfinite(timeout) or timeout <= 0:
+        reason = f"timeout must be a positive number of seconds, got {describe(timeout)}."
+        raise ArgumentError(subject, reason, "Write background(tool, timeout=600).")
+    if background_timeout(entry) is not None:
+        raise ArgumentError(subject, "is a background tool already.", "Wrap the tool once.")
+    update = {
+        "description": f"{entry.description}\n\n{_REMARK}",
+        "extras": {**(entry.extras or {}), _KEY: {"timeout": float(timeout)}},
+    }
+    return entry.model_copy(update=update)
+
+
+def background_timeout(tool: object) -> float | None:
+    """Return the seconds that a call of a background tool may take; None for any other tool.
+
+    >>> background_timeout(background(print, timeout=5))
+    5.0
+    >>> background_timeout(print)
+    """
+    extras = tool.extras if isinstance(tool, BaseTool) else None
+    seconds: float | None = (extras or {}).get(_KEY, {}).get("timeout")
+    return seconds
+
+
+def without_middleware(tools: Iterable[BaseTool], members: Iterable[object]) -> Iterator[SpecError]:
+    """Find background tools of an agent without the middleware that does their work."""
+    if any(base.__name__ == _OWNER for member in members for base in type(member).__mro__):
+        return
+    for tool in tools:
+        if background_timeout(tool) is not None:
+            reason = f"works in the background, which {_OWNER} does, and it is not in the stack."
+            hint = f"Add {_OWNER}() to `middleware`."
+            yield SpecError(tool.name, reason, hint, code="AF118")

@@ -1,0 +1,133 @@
+"""Jobs: what the state of a thread holds of its work in the background, and who does it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+from langchain_core.messages import HumanMessage
+from typing_extensions import TypedDict
+
+from agent_factory.middleware._shared.errors import UNKNOWN_OUTCOME
+
+SOURCE: Final = "background"
+"""Kind of the entries of a mailbox, and mark of the messages."""
+
+_TOKEN: Final = uuid4().hex
+"""Differs from that of an earlier process with the same number."""
+
+Ending = Literal["done", "failed", "timed out", "cancelled", "lost"]
+"""How a job has ended."""
+
+
+class BackgroundJob(TypedDict):
+    """A job under way, as the state of its thread holds it.
+
+    Attributes:
+        tool: The name of the tool.
+        arguments: The arguments, as a short text.
+        owner: The process that does the work: its host, its number there, and its token.
+        started: When it was started, in seconds since 1970.
+        deadline: When it has to be over, in seconds since 1970.
+    """
+
+    tool: str
+    arguments: str
+    owner: tuple[str, int, str]
+    started: float
+    deadline: float
+
+
+Jobs = dict[str, BackgroundJob]
+"""Jobs by their ids."""
+
+
+def merge_jobs(jobs: Jobs | None, more: Mapping[str, BackgroundJob | None] | None) -> Jobs:
+    """State reducer: add jobs, and remove those that are None."""
+    merged: dict[str, BackgroundJob | None] = {**(jobs or {}), **(more or {})}
+    return {id: job for id, job in merged.items() if job is not None}
+
+
+def _host() -> str:
+    """A name of this machine; containers on it have their own numbers of processes."""
+    name = platform.node()
+    with suppress(OSError):  # a file of Linux
+        name += f"/{os.stat('/proc/self/ns/pid').st_ino}"
+    return name
+
+
+_HOST: Final = _host()
+
+
+def this_process() -> tuple[str, int, str]:
+    """Return the owner of the jobs that this process starts; a fork is another one."""
+    return _HOST, os.getpid(), _TOKEN
+
+
+def is_own(job: BackgroundJob) -> bool:
+    """Return True if this process does the work. Savers return a tuple as a list."""
+    return tuple(job["owner"]) == this_process()
+
+
+def is_alive(job: BackgroundJob) -> bool | None:
+    """Return whether the process of a job is alive; None if that cannot be known from here."""
+    host, number, token = job["owner"]
+    here, own_number, own_token = this_process()
+    if host != here:
+        return None
+    if number == own_number:
+        return token == own_token
+    if os.name != "posix":
+        return None  # Windows has no signal 0: `os.kill` would end the process
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
+
+
+def is_over(job: BackgroundJob) -> bool:
+    """Return True if the time of a job is up."""
+    return time.time() > job["deadline"]
+
+
+_PHRASES: Final[Mapping[Ending, str]] = {
+    "done": "has ended. What follows is its result, and not the word of the user:",
+    "failed": "has failed. What follows is its error, and not the word of the user:",
+    "timed out": f"did not end in {{seconds:g}} seconds, and has no result. {UNKNOWN_OUTCOME}",
+    "cancelled": f"was cancelled, and has no result. {UNKNOWN_OUTCOME}",
+    "lost": f"is lost: its process has ended, and it has no result. {UNKNOWN_OUTCOME}",
+}
+
+
+def message_of(id: str, job: BackgroundJob, ending: Ending, content: Any = "") -> HumanMessage:
+    """Return the message by which the model learns how a job has ended.
+
+    Args:
+        id: The id of the job, and of the message.
+        job: The job.
+        ending: How it has ended.
+        content: Its result or its error: a text, or content blocks.
+
+    >>> job = BackgroundJob(tool="render", arguments="{}", owner=("", 1, ""), started=0, deadline=9)
+    >>> print(message_of("4f2a", job, "done", "Page 1.").text)
+    [Background job 4f2a, render({}), has ended. What follows is its result, and not the word of \
+the user:]
+    Page 1.
+    """
+    phrase = _PHRASES[ending].format(seconds=job["deadline"] - job["started"])
+    head = f"[Background job {id}, {job['tool']}({job['arguments']}), {phrase}]"
+    if isinstance(content, list):
+        content = [{"type": "text", "text": head}, *content]
+    else:
+        content = f"{head}\n{content}" if content else head
+    kwargs = {"lc_source": SOURCE, "background": {"id": id, "tool": job["tool"], "ending": ending}}
+    # Providers take results of tools only next to their calls, and these have a result: the handle.
+    return HumanMessage(content, id=id, name=SOURCE, additional_kwargs=kwargs)

@@ -1,0 +1,335 @@
+"""BackgroundMiddleware: starts the work of background tools, and reads its results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, NotRequired
+
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.config import get_config
+from langgraph.prebuilt import ToolRuntime
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    Ordering,
+    PrivateStateAttr,
+    Sleep,
+    ToolCallRequest,
+    TracePolicy,
+    arun,
+    background_timeout,
+    hook_config,
+    omit_payload,
+    run,
+    set_reason,
+)
+from agent_factory.middleware._shared.mailbox import READ_KEY, Entry
+from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
+from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
+
+from .calls import JOBS_KEY, StartingTool, mailbox_of
+from .jobs import SOURCE, BackgroundJob, Jobs, is_alive, is_over, is_own, merge_jobs, message_of
+from .work import Work, forget, letter, under_way
+
+_LONGEST_PAUSE: Final = 0.25
+"""Seconds between two looks at the mailbox, while a run waits for a result."""
+
+Update = dict[str, Any] | None
+
+
+class BackgroundState(AgentState):
+    """State of an agent with background tools.
+
+    Attributes:
+        background_jobs: The jobs of this thread whose results it has not read, by their ids.
+    """
+
+    background_jobs: NotRequired[Annotated[Jobs, merge_jobs, PrivateStateAttr]]
+
+
+class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
+    """Does the work of background tools, and reads the results as messages.
+
+    A call of a tool that `background` has wrapped starts a job and returns its id at once. What
+    other layers decide about the call, they decide before; the job is the tool alone. Its result is
+    put into the saver when it has ended, and is read at the next call of the model, as a message
+    that says which job it is of. A result that the saver has is read once, whatever is killed.
+
+    The jobs live in this process. Those of a process that has ended are reported as lost, by name.
+    The model gets two tools: `check_background` says how far a job is, and `cancel_background`
+    cancels one.
+
+    A run that would end while jobs are under way waits for the first result, and goes on with it.
+    A job that takes longer than the `timeout` of its tool is reported as an error. Async work is
+    cancelled then. A thread cannot be stopped: sync work ends when it writes its progress the next
+    time, or runs to its end, and its result is dropped.
+
+    Args:
+        max_running: The most jobs that may be under way in a thread. A call above it is answered
+            with an error.
+        wait: Whether a run waits for the jobs under way when it would end. If not, the next run of
+            the thread reads their results.
+        name: The name of this instance. An agent needs one.
+
+    Raises:
+        ValueError: `max_running` is not a positive whole number.
+        TypeError: `wait` is neither True nor False.
+
+    >>> from agent_factory import background, create_agent
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> from langgraph.checkpoint.memory import InMemorySaver
+    >>> def count_words(text: str) -> str:
+    ...     "Count the words of a text."
+    ...     return f"{len(text.split())} words"
+    >>> model = ScriptedChatModel(
+    ...     [[{"name": "count_words", "args": {"text": "one two"}}], "I wait.", "Two."]
+    ... )
+    >>> agent = create_agent(
+    ...     model,
+    ...     [background(count_words)],
+    ...     middleware=[BackgroundMiddleware()],
+    ...     checkpointer=InMemorySaver(),
+    ... )
+    >>> thread = {"configurable": {"thread_id": "1"}}
+    >>> result = agent.invoke({"messages": "How many?"}, thread)
+    >>> [message.type for message in result["messages"]]
+    ['human', 'ai', 'tool', 'ai', 'human', 'ai']
+    """
+
+    trace_policy = TracePolicy(process_inputs=omit_payload)
+    state_schema = BackgroundState
+    needs_checkpointer = True
+    kept_flows = ("around_tool",)
+
+    ordering = Ordering(
+        after=("ModelCallLimitMiddleware", "SteeringMiddleware"),
+        before=(
+            "PIIMiddleware",
+            "SummarizationMiddleware",
+            "ContextEditingMiddleware",
+            "ProgressGuardMiddleware",
+            "HumanInTheLoopMiddleware",
+        ),
+    )
+
+    def __init__(
+        self, *, max_running: int = 10, wait: bool = True, name: str | None = None
+    ) -> None:
+        super().__init__(name=name)
+        check_count("max_running", max_running, 1, required=True)
+        check_bool("wait", wait)
+        self.max_running, self.wait = max_running, wait
+        self.tools = [_check_tool(), _cancel_tool()]
+
+    def before_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
+        """Add the results that have arrived."""
+        return run(_read(state))
+
+    async def abefore_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
+        """Async variant of `before_model`."""
+        return await arun(_read(state))
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
+        """Wait for a result at the end of a run, and call the model again."""
+        return run(_go_on(state, wait=self.wait))
+
+    @hook_config(can_jump_to=["model"])
+    async def aafter_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
+        """Async variant of `after_model`."""
+        return await arun(_go_on(state, wait=self.wait))
+
+    def after_agent(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
+        """Cancel the jobs of a run that was cancelled."""
+        return run(_end(state))
+
+    async def aafter_agent(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
+        """Async variant of `after_agent`."""
+        return await arun(_end(state))
+
+    def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
+        """Let a background tool start its work and return the handle."""
+        if background_timeout(request.tool) is not None:
+            # Now, and not when the work has begun: the model corrects its call.
+            check_call(request.tool_call, request.tool)
+            tool = StartingTool.for_call(request, self.max_running, id(self))
+            request = request.override(tool=tool)
+        result: ToolMessage | Command[Any] = yield request
+        return result
+
+
+# Results
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a look at the jobs of a thread has found.
+
+    Attributes:
+        results: The messages of jobs that have ended, by the ids of the jobs.
+        others: What else waits in the mailbox and is not read.
+    """
+
+    results: Mapping[str, HumanMessage]
+    others: Sequence[Entry] = ()
+
+
+def _look(state: Any, config: RunnableConfig) -> Flow[_Look]:
+    """Look which jobs of a thread have ended."""
+    jobs: Jobs = state.get(JOBS_KEY) or {}
+    if not jobs:
+        return _Look({})
+    # Before the mailbox: a job that ends now is found there, or is looked for the next time.
+    works = {id: under_way(id) for id, job in jobs.items() if is_own(job)}
+    mailbox = mailbox_of(config)
+    entries = (yield from mailbox.entries()) if mailbox else None
+    messages = {entry.id: entry.message for entry in entries or () if entry.kind == SOURCE}
+    results: dict[str, HumanMessage] = {}
+    for id, job in jobs.items():
+        message = letter(id) or messages.get(id) or _verdict(id, job, works.get(id))
+        if message is not None:
+            results[id] = message
+    read_ids = frozenset(state.get(READ_KEY) or ())
+    others = [e for e in entries or () if e.kind != SOURCE and e.id not in read_ids]
+    return _Look(results, others)
+
+
+def _verdict(id: str, job: BackgroundJob, work: Work | None) -> HumanMessage | None:
+    """Return the message of a job that has no result and will have none; None if it may have."""
+    if work is not None:
+        # If it is settled meanwhile, its result is on its way.
+        return message_of(id, job, "timed out") if is_over(job) and work.cancel() else None
+    alive = False if is_own(job) else is_alive(job)
+    if alive is False:
+        return message_of(id, job, "lost")
+    if is_over(job):
+        return message_of(id, job, "timed out" if alive else "lost")
+    return None
+
+
+def _read(state: BackgroundState) -> Flow[Update]:
+    """Read the results that have arrived."""
+    # After a jump over the tools, calls may have no results, and these must follow the calls.
+    if not state.get(JOBS_KEY) or unanswered(*last_turn(state["messages"])):
+        return None
+    results = (yield from _look(state, get_config())).results
+    if not results:
+        return None
+    for id in results:
+        forget(id)
+    return {"messages": [*results.values()], JOBS_KEY: dict.fromkeys(results)}
+
+
+def _go_on(state: BackgroundState, *, wait: bool) -> Flow[Update]:
+    """Wait at the end of a run until a result is there, or something else for the agent."""
+    if not wait or not state.get(JOBS_KEY) or not ends_run(state):
+        return None
+    config, pause = get_config(), 0.001
+    while True:
+        look = yield from _look(state, config)
+        # Messages of people come first: SteeringMiddleware goes on with them, or ends the run.
+        if look.others:
+            return None
+        if look.results:
+            set_reason("background work has ended")
+            return {"jump_to": "model"}
+        yield Sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _end(state: BackgroundState) -> Flow[Update]:
+    """Cancel the jobs of a run that people have cancelled."""
+    jobs: Jobs = state.get(JOBS_KEY) or {}
+    if not jobs:
+        return None
+    # SteeringMiddleware ends a run with this message, unless it has just got its answer.
+    marks = [message.additional_kwargs.get("lc_source") for message in state["messages"][-1:]]
+    cancelled = marks == ["steering"]
+    if not cancelled:
+        look = yield from _look(state, get_config())
+        cancelled = any(entry.kind == "cancel" for entry in look.others)
+    for id, job in jobs.items() if cancelled else ():
+        work = under_way(id) if is_own(job) else None
+        if work is not None and work.cancel():
+            yield from work.deliver(message_of(id, job, "cancelled"))
+    return None
+
+
+# Tools
+
+
+def _check_tool() -> BaseTool:
+    def check_background(id: str, runtime: ToolRuntime[Any, Any]) -> str:
+        """Say how far a background job is. Its result arrives as a message; this does not wait.
+
+        Args:
+            id: The id of the job, as its call has returned it.
+        """
+        return run(_check(id, runtime))
+
+    async def acheck_background(id: str, runtime: ToolRuntime[Any, Any]) -> str:
+        return await arun(_check(id, runtime))
+
+    return StructuredTool.from_function(check_background, acheck_background, parse_docstring=True)
+
+
+def _cancel_tool() -> BaseTool:
+    def cancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Any:
+        """Cancel a background job, whose result is not needed any more.
+
+        Args:
+            id: The id of the job, as its call has returned it.
+        """
+        return run(_cancel(id, runtime))
+
+    async def acancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Any:
+        return await arun(_cancel(id, runtime))
+
+    return StructuredTool.from_function(cancel_background, acancel_background, parse_docstring=True)
+
+
+def _check(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[str]:
+    jobs: Jobs = runtime.state.get(JOBS_KEY) or {}
+    if (job := jobs.get(id)) is None:
+        return _unknown(id, jobs)
+    if id in (yield from _look(runtime.state, runtime.config)).results:
+        return _ended(id, job)
+    work = under_way(id) if is_own(job) else None
+    text = f"{job['tool']} ({id}) is under way for {time.time() - job['started']:.0f} seconds."
+    if work is not None and work.progress is not None:
+        text += f" Its last progress: {work.progress}"
+    return text
+
+
+def _cancel(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
+    jobs: Jobs = runtime.state.get(JOBS_KEY) or {}
+    if (job := jobs.get(id)) is None:
+        return _unknown(id, jobs)
+    if id in (yield from _look(runtime.state, runtime.config)).results:
+        return _ended(id, job)
+    work = under_way(id) if is_own(job) else None
+    # A job that is settled now has a result, which is on its way.
+    if is_own(job) and (work is None or not work.cancel()):
+        return _ended(id, job)
+    text = f"{job['tool']} ({id}) is cancelled, and has no result."
+    if work is None or not work.can_stop:
+        text += " What it has begun may run to its end."
+    message = ToolMessage(text, tool_call_id=runtime.tool_call_id)
+    return Command(update={"messages": [message], JOBS_KEY: {id: None}})
+
+
+def _ended(id: str, job: BackgroundJob) -> str:
+    return f"{job['tool']} ({id}) has ended. What came of it arrives as a message."
+
+
+def _unknown(id: str, jobs: Jobs) -> str:
+    names = ", ".join(f"{job['tool']} ({id})" for id, job in jobs.items())
+    return f"No job {id} is under way, or its result was read. Under way: {names or 'none'}."

@@ -1,0 +1,249 @@
+"""Work: the jobs that this process does, in threads and in tasks.
+
+It belongs to the process and not to an agent, because an agent may be built for each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import dataclass
+from threading import Lock, Thread
+from typing import Any, Final, TypeVar
+
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.types import Command
+
+from agent_factory import Flow, Invoke, arun, run
+from agent_factory.middleware._shared.errors import format_error
+from agent_factory.middleware._shared.mailbox import Mailbox
+from agent_factory.types import needs_task
+
+from .jobs import SOURCE, BackgroundJob, Ending, message_of
+
+T = TypeVar("T")
+
+_MOST_LETTERS: Final = 4096
+"""Most results that are kept in memory, because no saver takes them; the oldest go first."""
+
+_lock: Final = Lock()
+_under_way: Final[dict[str, Work]] = {}
+_letters: Final[OrderedDict[str, HumanMessage]] = OrderedDict()
+
+
+@dataclass(eq=False, slots=True)
+class Work:
+    """A job that this process does.
+
+    Args:
+        id: The id of the job.
+        job: The job.
+        place: The agent and the thread whose jobs are counted together.
+        mailbox: Where the result goes; None without a saver, which leaves it in memory.
+
+    Attributes:
+        progress: What the tool has written last.
+        is_settled: Whether it is known how the job has ended. What comes later does not count.
+    """
+
+    id: str
+    job: BackgroundJob
+    place: object
+    mailbox: Mailbox | None
+    progress: Any = None
+    is_settled: bool = False
+    _task: asyncio.Task[None] | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    def write(self, progress: Any) -> None:
+        """Note the progress of the tool: its stream writer.
+
+        Raises:
+            CancelledError: It does not count any more how the job ends. Python cannot end a
+                thread, but a tool in it ends here, unless it catches that.
+        """
+        if self.is_settled:
+            raise asyncio.CancelledError("The job is cancelled, or its time is up.")
+        self.progress = progress
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether the work ends when it is cancelled, as a task does and a thread does not."""
+        return self._task is not None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether its event loop was closed before it has ended."""
+        return self._loop is not None and self._loop.is_closed()
+
+    def settle(self) -> bool:
+        """Decide how the job ends; False if that is decided already."""
+        with _lock:
+            first, self.is_settled = not self.is_settled, True
+        return first
+
+    def cancel(self) -> bool:
+        """Drop the result of the job, and end its work if that can be done; False if it is late."""
+        first = self.settle()
+        if first and self._task is not None and self._loop is not None and not self.is_dead:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        return first
+
+    def start(self, attempt: Attempt, *, asynchronous: bool) -> None:
+        """Begin the work, in a task of the event loop or in a thread."""
+        flow = self._do(attempt)
+        if asynchronous:
+            self._loop = asyncio.get_running_loop()
+            self._task = self._loop.create_task(arun(flow), name=f"{SOURCE} {self.id}")
+        else:
+            in_thread(lambda: run(flow))
+
+    def _do(self, attempt: Attempt) -> Flow[None]:
+        try:
+            ending, content = yield Invoke(attempt, None)
+            if self.settle():
+                message = message_of(self.id, self.job, ending, content)
+                yield from self.deliver(message)
+        finally:
+            discard(self)
+
+    def deliver(self, message: HumanMessage) -> Flow[None]:
+        """Put the message of an ended job where its agent reads it."""
+        # In memory first: the saver may be closed, or not let this process write.
+        with _lock:
+            _letters[self.id] = message
+            if len(_letters) > _MOST_LETTERS:
+                _letters.popitem(last=False)
+        if self.mailbox is not None:
+            try:
+                yield from self.mailbox.post(SOURCE, "", message, self.id)
+            except Exception:
+                return
+            forget(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A call of a tool, in the form that `Invoke` takes; its result is how the job ends.
+
+    Args:
+        tool: The tool.
+        call: The call, with what the tool takes from its graph.
+        config: The config of the call.
+        timeout: The longest time, in seconds. A thread cannot be stopped, so that whoever waits
+            for the job has to look at the time.
+    """
+
+    tool: BaseTool
+    call: dict[str, Any]
+    config: RunnableConfig
+    timeout: float
+
+    def invoke(self, input: object, config: object = None) -> tuple[Ending, Any]:
+        try:
+            return _read(self.tool.invoke(self.call, self.config))
+        except BaseException as error:
+            return _failure(error)
+
+    async def ainvoke(self, input: object, config: object = None) -> tuple[Ending, Any]:
+        limit = asyncio.timeout(self.timeout)
+        try:
+            async with limit:
+                return _read(await self._result())
+        except BaseException as error:
+            return ("timed out", "") if limit.expired() else _failure(error)
+
+    async def _result(self) -> Any:
+        if _has_coroutine(self.tool):
+            return await self.tool.ainvoke(self.call, self.config)
+        # Not in the executor of the event loop, which waits for its threads when it is closed.
+        return await asyncio.wrap_future(
+            in_thread(lambda: self.tool.invoke(self.call, self.config))
+        )
+
+
+def _has_coroutine(tool: BaseTool) -> bool:
+    """Return True if a tool has a form for event loops; others would block a thread of them."""
+    if hasattr(tool, "coroutine"):
+        return tool.coroutine is not None
+    return type(tool)._arun is not BaseTool._arun
+
+
+def in_thread(function: Callable[[], T]) -> Future[T]:
+    """Call a function in a thread that the end of the process does not wait for."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from here on, nobody can cancel it
+    context = copy_context()
+
+    def target() -> None:
+        try:
+            future.set_result(context.run(function))
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=target, name=SOURCE, daemon=True).start()
+    return future
+
+
+def _read(result: Any) -> tuple[Ending, Any]:
+    """Return how a job ends whose tool has returned."""
+    if isinstance(result, ToolMessage):
+        return "failed" if result.status == "error" else "done", result.content
+    if isinstance(result, Command | list):
+        return "failed", (
+            "The tool returned a Command, which cannot change a run that has gone on. It ran to "
+            "its end."
+        )
+    return "done", str(result)
+
+
+def _failure(error: BaseException) -> tuple[Ending, Any]:
+    """Return how a job ends whose tool has raised."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled", ""
+    if needs_task(error):
+        return "failed", "It asked for an answer, and nobody can be asked in the background."
+    return "failed", format_error(error) if isinstance(error, Exception) else repr(error)
+
+
+# The work of this process
+
+
+def begin(work: Work, most: int) -> bool:
+    """Count a job as one under way; False if its thread has as many as it may have."""
+    with _lock:
+        # Their event loop was closed before they could note that they have ended.
+        for id in [id for id, each in _under_way.items() if each.is_dead]:
+            del _under_way[id]
+        if sum(each.place == work.place for each in _under_way.values()) >= most:
+            return False
+        _under_way[work.id] = work
+        return True
+
+
+def discard(work: Work) -> None:
+    """Count a job as one that is not under way."""
+    with _lock:
+        _under_way.pop(work.id, None)
+
+
+def under_way(id: str) -> Work | None:
+    """Return the work of a job, if this process does it and has not ended it."""
+    work = _under_way.get(id)
+    return None if work is None or work.is_dead else work
+
+
+def letter(id: str) -> HumanMessage | None:
+    """Return the message of a job that has ended and is in no mailbox."""
+    return _letters.get(id)
+
+
+def forget(id: str) -> None:
+    """Remove the message of a job from memory."""
+    with _lock:
+        _letters.pop(id, None)
