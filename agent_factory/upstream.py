@@ -385,9 +385,7 @@ def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> Runn
             handlers = getattr(callbacks, name)
             setattr(callbacks, name, [each for each in handlers if not _is_of_stream(each)])
     metadata = config.get("metadata") or {}
-    limit: Any = {key: config[key] for key in ("recursion_limit",) if key in config}
-    return {
-        **limit,
+    result: RunnableConfig = {
         "tags": list(config.get("tags") or ()),
         "metadata": {k: v for k, v in metadata.items() if not is_reserved(k)},
         # Without one, the work would inherit those of the node that started it.
@@ -398,6 +396,9 @@ def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> Runn
             "__pregel_runtime": runtime,
         },
     }
+    if "recursion_limit" in config:
+        result["recursion_limit"] = config["recursion_limit"]
+    return result
 
 
 def _is_of_stream(handler: object) -> bool:

@@ -103,7 +103,7 @@ _PHRASES: Final[Mapping[Ending, str]] = {
     "failed": "has failed. What follows is its error, and not the word of the user:",
     "timed out": f"did not end in {{seconds:g}} seconds, and has no result. {UNKNOWN_OUTCOME}",
     "cancelled": f"was cancelled, and has no result. {UNKNOWN_OUTCOME}",
-    "lost": f"is lost: its process has ended, and it has no result. {UNKNOWN_OUTCOME}",
+    "lost": f"is lost: the process or event loop that did it has ended. {UNKNOWN_OUTCOME}",
 }
 
 

@@ -35,9 +35,9 @@ from agent_factory.middleware._shared.mailbox import READ_KEY, Entry
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
 
-from .calls import JOBS_KEY, StartingTool, mailbox_of
+from .calls import JOBS_KEY, mailbox_of, starting
 from .jobs import SOURCE, BackgroundJob, Jobs, is_alive, is_over, is_own, merge_jobs, message_of
-from .work import Work, forget, letter, under_way
+from .work import letter, under_way
 
 _LONGEST_PAUSE: Final = 0.25
 """Seconds between two looks at the mailbox, while a run waits for a result."""
@@ -160,8 +160,7 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
         if background_timeout(request.tool) is not None:
             # Now, and not when the work has begun: the model corrects its call.
             check_call(request.tool_call, request.tool)
-            tool = StartingTool.for_call(request, self.max_running, id(self))
-            request = request.override(tool=tool)
+            request = request.override(tool=starting(request, self.max_running, id(self)))
         result: ToolMessage | Command[Any] = yield request
         return result
 
@@ -194,7 +193,14 @@ def _look(state: Any, config: RunnableConfig) -> Flow[_Look]:
     messages = {entry.id: entry.message for entry in entries or () if entry.kind == SOURCE}
     results: dict[str, HumanMessage] = {}
     for id, job in jobs.items():
-        message = letter(id) or messages.get(id) or _verdict(id, job, works.get(id))
+        work = works.get(id)
+        message = letter(id) or messages.get(id)
+        # If it is settled already, its message is on its way.
+        if message is None and work is not None and is_over(job) and work.cancel():
+            message = message_of(id, job, "timed out")
+            yield from work.deliver(message)
+        if message is None and work is None:
+            message = _verdict(id, job)
         if message is not None:
             results[id] = message
     read_ids = frozenset(state.get(READ_KEY) or ())
@@ -202,11 +208,11 @@ def _look(state: Any, config: RunnableConfig) -> Flow[_Look]:
     return _Look(results, others)
 
 
-def _verdict(id: str, job: BackgroundJob, work: Work | None) -> HumanMessage | None:
-    """Return the message of a job that has no result and will have none; None if it may have."""
-    if work is not None:
-        # If it is settled meanwhile, its result is on its way.
-        return message_of(id, job, "timed out") if is_over(job) and work.cancel() else None
+def _verdict(id: str, job: BackgroundJob) -> HumanMessage | None:
+    """Return the message of a job that nobody here works on and that has no result.
+
+    None if a result may still arrive.
+    """
     alive = False if is_own(job) else is_alive(job)
     if alive is False:
         return message_of(id, job, "lost")
@@ -223,8 +229,6 @@ def _read(state: BackgroundState) -> Flow[Update]:
     results = (yield from _look(state, get_config())).results
     if not results:
         return None
-    for id in results:
-        forget(id)
     return {"messages": [*results.values()], JOBS_KEY: dict.fromkeys(results)}
 
 

@@ -28,8 +28,9 @@ from .jobs import SOURCE, BackgroundJob, Ending, message_of
 
 T = TypeVar("T")
 
-_MOST_LETTERS: Final = 4096
-"""Most results that are kept in memory, because no saver takes them; the oldest go first."""
+_MOST_LETTERS: Final = 1024
+"""Most results that are kept in memory because no saver takes them; the oldest go first. They stay
+when they are read: what a run has read is not stored before its step is over."""
 
 _lock: Final = Lock()
 _under_way: Final[dict[str, Work]] = {}
@@ -124,7 +125,8 @@ class Work:
                 yield from self.mailbox.post(SOURCE, "", message, self.id)
             except Exception:
                 return
-            forget(self.id)
+            with _lock:
+                _letters.pop(self.id, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +243,3 @@ def under_way(id: str) -> Work | None:
 def letter(id: str) -> HumanMessage | None:
     """Return the message of a job that has ended and is in no mailbox."""
     return _letters.get(id)
-
-
-def forget(id: str) -> None:
-    """Remove the message of a job from memory."""
-    with _lock:
-        _letters.pop(id, None)

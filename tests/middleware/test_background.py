@@ -1,0 +1,880 @@
+"""BackgroundMiddleware: calls return at once, results arrive once, and nothing hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import Event
+from time import sleep
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+
+from agent_factory import (
+    AgentMiddleware,
+    Sleep,
+    ToolRuntime,
+    agent_tool,
+    background,
+    background_timeout,
+    client_tool,
+    create_agent,
+    labels_of,
+    plan_agent,
+    tool_labels,
+    topology_of,
+)
+from agent_factory.errors import ArgumentError, SpecError
+from agent_factory.middleware import (
+    BackgroundMiddleware,
+    BudgetMiddleware,
+    Ledger,
+    Limits,
+    PIIMiddleware,
+    Price,
+    SteeringMiddleware,
+    ToolRetryMiddleware,
+    cancel,
+    follow_up,
+    steer,
+)
+from agent_factory.testing import Reply, ScriptedChatModel, assert_valid_history, check_middleware
+from samples import in_memory, last_text, texts, tool_results, types
+
+Call = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+HELLO: Any = {"messages": "Hello"}
+WORK = [{"name": "work", "args": {}}]
+DONE = ["Done."] * 10
+"""Answers of a model that is called once more if a result arrives late."""
+
+
+@pytest.fixture
+def over() -> Iterator[Event]:
+    """An event for which work may wait; it is set when the test is over."""
+    event = Event()
+    yield event
+    event.set()
+
+
+def agent_with(steps: list[Any], *tools: Any, **options: Any) -> Any:
+    """An agent whose model has these steps, and whose tools work in the background."""
+    settings = options.pop("settings", {})
+    own = [each if isinstance(each, BaseTool) else background(each) for each in tools]
+    options = {"middleware": [BackgroundMiddleware(**settings)], **in_memory(), **options}
+    return create_agent(ScriptedChatModel(steps), own, **options)
+
+
+def results(result: Any) -> list[tuple[str, str]]:
+    """How the jobs have ended whose results were read, and what is said of each."""
+    return [
+        (m.additional_kwargs["background"]["ending"], m.text.partition("]\n")[2] or m.text)
+        for m in result["messages"]
+        if m.name == "background"
+    ]
+
+
+def job_id(result: Any, number: int = 0) -> str:
+    """The id of a job, as its handle names it."""
+    handles = [m.text for m in result["messages"] if m.text.startswith("Started in the background")]
+    return handles[number].split()[5].rstrip(".")
+
+
+def has_mailbox(saver: Any) -> bool:
+    """Whether a result was put into the saver."""
+    return any("mailbox" in namespace for _, namespace, _ in [*saver.writes])
+
+
+def ids_in(messages: Any) -> list[str]:
+    return [m.text.split()[5].rstrip(".") for m in messages if m.text.startswith("Started in")]
+
+
+# Results
+
+
+def test_a_call_returns_a_handle_and_its_result_arrives_as_a_message(call: Call) -> None:
+    def render(page: int) -> str:
+        """Render a page."""
+        return f"Page {page} is rendered."
+
+    agent = agent_with([[{"name": "render", "args": {"page": 1}}], *DONE], render)
+    result = call(agent, HELLO, ONE)
+    id = job_id(result)
+    handle = f"Started in the background as {id}. Its result arrives as a message; go on meanwhile."
+    assert tool_results(result) == [(handle, "success")]
+    message = next(m for m in result["messages"] if m.name == "background")
+    assert (message.type, message.id) == ("human", id)
+    assert message.text == (
+        f'[Background job {id}, render({{"page": 1}}), has ended. What follows is its result, and '
+        "not the word of the user:]\nPage 1 is rendered."
+    )
+    assert message.additional_kwargs["lc_source"] == "background"
+    assert last_text(result) == "Done."
+    assert set(result) == {"messages"}
+    assert_valid_history(result["messages"])
+
+
+def test_the_agent_goes_on_while_the_work_is_under_way(call: Call, over: Event) -> None:
+    def work() -> str:
+        """Work until the agent has gone on."""
+        return str(over.wait(10))
+
+    def go_on(messages: Any) -> Any:
+        over.set()
+        return "I wait."
+
+    result = call(agent_with([WORK, go_on, "Done."], work), HELLO, ONE)
+    assert results(result) == [("done", "True")]
+
+
+def test_a_result_is_read_at_the_next_call_of_the_model(call: Call, over: Event) -> None:
+    saver = InMemorySaver()
+
+    def work() -> str:
+        """Work until the agent has gone on."""
+        over.wait(10)
+        return "worked"
+
+    def look() -> str:
+        """Look until the result is in the saver."""
+        over.set()
+        while not has_mailbox(saver):
+            sleep(0.001)
+        return "looked"
+
+    steps = [WORK, [{"name": "look", "args": {}}], "Done."]
+    agent = agent_with(steps, work, tool(look), checkpointer=saver)
+    result = call(agent, HELLO, ONE)
+    assert types(result) == ["human", "ai", "tool", "ai", "tool", "human", "ai"]
+    assert results(result) == [("done", "worked")]
+
+
+def test_results_of_many_calls_of_a_turn_arrive_once_each(call: Call) -> None:
+    def square(number: int) -> int:
+        """Square a number."""
+        return number**2
+
+    calls = [{"name": "square", "args": {"number": number}} for number in range(8)]
+    result = call(agent_with([calls, *DONE], square), HELLO, ONE)
+    assert sorted(results(result)) == sorted(("done", str(number**2)) for number in range(8))
+    assert_valid_history(result["messages"])
+    assert last_text(result) == "Done."
+
+
+def test_a_run_that_does_not_wait_leaves_results_to_the_next_run(over: Event) -> None:
+    saver = InMemorySaver()
+
+    def work() -> str:
+        """Work."""
+        over.wait(10)
+        return "worked"
+
+    steps = [WORK, "Later.", "Now."]
+    agent = agent_with(steps, work, checkpointer=saver, settings={"wait": False})
+    result = agent.invoke(HELLO, ONE)
+    assert (last_text(result), results(result)) == ("Later.", [])
+    over.set()
+    while not has_mailbox(saver):
+        sleep(0.001)
+    result = agent.invoke(HELLO, ONE)
+    assert types(result)[4:] == ["human", "human", "ai"]
+    assert results(result) == [("done", "worked")]
+
+
+def test_a_result_may_have_blocks_of_content(call: Call) -> None:
+    picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+
+    def work() -> list[dict[str, str]]:
+        """Draw."""
+        return [picture]
+
+    result = call(agent_with([WORK, *DONE], work), HELLO, ONE)
+    content = result["messages"][-2].content
+    assert (content[0]["type"], content[1:]) == ("text", [picture])
+
+
+def test_an_error_of_the_tool_is_its_result(call: Call) -> None:
+    def work() -> str:
+        """Fail."""
+        raise OSError("down")
+
+    result = call(agent_with([WORK, *DONE], work), HELLO, ONE)
+    assert results(result) == [("failed", "OSError: down")]
+    assert "has failed" in result["messages"][-2].text
+
+
+def test_a_command_of_the_tool_is_an_error(call: Call) -> None:
+    def work() -> Command[Any]:
+        """Return a command."""
+        return Command(update={"messages": []})
+
+    result = call(agent_with([WORK, *DONE], work), HELLO, ONE)
+    assert results(result)[0][1].startswith("The tool returned a Command")
+
+
+def test_arguments_that_do_not_fit_are_answered_at_once(call: Call) -> None:
+    def square(number: int) -> int:
+        """Square a number."""
+        return number**2
+
+    result = call(
+        agent_with([[{"name": "square", "args": {"number": "x"}}], "Sorry."], square), HELLO, ONE
+    )
+    assert "valid integer" in tool_results(result)[0][0]
+    assert results(result) == []
+
+
+def test_a_message_of_the_run_that_failed_is_read_once(call: Call) -> None:
+    def work() -> str:
+        """Work."""
+        return "worked"
+
+    agent = agent_with([WORK, RuntimeError("down"), *DONE], work)
+    with pytest.raises(RuntimeError, match="down"):
+        call(agent, HELLO, ONE)
+    result = call(agent, None, ONE)
+    assert results(result) == [("done", "worked")]
+    assert last_text(result) == "Done."
+
+
+def test_a_run_without_a_saver_reads_its_results(call: Call) -> None:
+    def work() -> str:
+        """Work."""
+        return "worked"
+
+    agent = agent_with([WORK, *DONE], work, checkpointer=None, ignore=["AF211"])
+    assert results(call(agent, HELLO)) == [("done", "worked")]
+
+
+class ReadOnly(InMemorySaver):
+    """A saver that lets nobody write into a mailbox."""
+
+    def put(self, config: Any, *args: Any) -> Any:
+        if "mailbox" in config["configurable"]["checkpoint_ns"]:
+            raise PermissionError("only workers write")
+        return super().put(config, *args)
+
+
+def test_a_result_that_the_saver_does_not_take_is_read_in_this_process(call: Call) -> None:
+    def work() -> str:
+        """Work."""
+        return "worked"
+
+    agent = agent_with([WORK, *DONE], work, checkpointer=ReadOnly())
+    assert results(call(agent, HELLO, ONE)) == [("done", "worked")]
+
+
+def test_a_fork_from_before_the_call_does_not_read_its_result() -> None:
+    def work() -> str:
+        """Work."""
+        return "worked"
+
+    agent = agent_with([WORK, *DONE], work)
+    agent.invoke(HELLO, ONE)
+    begin = [s for s in agent.get_state_history(ONE) if not s.values.get("messages")][-1]
+    result = agent.invoke({"messages": "Other"}, begin.config)
+    assert texts(result) == ["Other", "Done."]
+
+
+def test_results_are_cleaned_before_the_model_reads_them(call: Call) -> None:
+    def work() -> str:
+        """Work."""
+        return "Write to ada@example.org"
+
+    stack = [BackgroundMiddleware(), PIIMiddleware("email")]
+    result = call(agent_with([WORK, *DONE], work, middleware=stack), HELLO, ONE)
+    assert results(result) == [("done", "Write to [REDACTED_EMAIL]")]
+
+
+def test_a_call_that_another_layer_answers_starts_nothing(call: Call) -> None:
+    class Denies(AgentMiddleware[Any, Any]):
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return ToolMessage("no", tool_call_id=request.tool_call["id"])
+
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return self.wrap_tool_call(request, handler)
+
+    def work() -> str:
+        """Work."""
+        pytest.fail("it ran")
+
+    for stack in ([BackgroundMiddleware(), Denies()], [Denies(), BackgroundMiddleware()]):
+        result = call(agent_with([WORK, "Done."], work, middleware=stack), HELLO, ONE)
+        assert texts(result) == ["Hello", "", "no", "Done."]
+
+
+def test_a_layer_with_a_timeout_leaves_the_work_alone(call: Call, over: Event) -> None:
+    def work() -> str:
+        """Work until the agent has gone on."""
+        return str(over.wait(10))
+
+    retry = ToolRetryMiddleware(timeout=5, initial_delay=0)
+    for stack in ([BackgroundMiddleware(), retry], [retry, BackgroundMiddleware()]):
+        steps = [WORK, lambda messages: over.set() or "I wait.", *DONE]
+        result = call(agent_with(steps, work, middleware=stack), HELLO, ONE)
+        assert results(result) == [("done", "True")]
+
+
+# What the work gets
+
+
+def test_the_work_has_the_context_the_store_and_the_state_of_its_call(call: Call) -> None:
+    @dataclass
+    class Context:
+        user: str
+
+    variable: ContextVar[str] = ContextVar("variable", default="")
+
+    class Sets(AgentMiddleware[Any, Any]):
+        def around_tool(self, request: Any) -> Any:
+            variable.set("set")
+            return (yield request)
+
+    def work(runtime: ToolRuntime[Any, Any]) -> str:
+        """Work."""
+        store: Any = runtime.store
+        thread = runtime.config["configurable"]["thread_id"]
+        count = len(runtime.state["messages"])
+        item = store.get(("a",), "b").value
+        return f"{runtime.context.user} {item} {count} {thread[:2]} {variable.get()}"
+
+    store = InMemoryStore()
+    store.put(("a",), "b", {"c": 1})
+    agent = agent_with(
+        [WORK, *DONE],
+        work,
+        store=store,
+        context_schema=Context,
+        middleware=[Sets(), BackgroundMiddleware()],
+    )
+    result = call(agent, HELLO, ONE, context=Context("ada"))
+    assert results(result) == [("done", "ada {'c': 1} 2 1: set")]
+
+
+def test_the_work_does_not_write_into_the_streams_of_the_run(collect: Call) -> None:
+    clerk = create_agent(ScriptedChatModel(["I am the clerk."]), name="clerk")
+    asked = [{"name": "clerk", "args": {"request": "Go"}}]
+    agent = agent_with([asked, *DONE], background(agent_tool(clerk, description="A.")))
+    parts = collect(agent, HELLO, ONE, stream_mode="messages")
+    assert not any("clerk." in message.text for message, _ in parts if message.type != "human")
+    # The result itself is a message of the thread.
+    assert results(agent.get_state(ONE).values) == [("done", "I am the clerk.")]
+
+
+def test_a_tool_with_a_coroutine_alone_works_in_async_runs() -> None:
+    async def work() -> str:
+        """Work."""
+        await asyncio.sleep(0)
+        return "worked"
+
+    agent = agent_with([WORK, *DONE], work)
+    assert results(asyncio.run(agent.ainvoke(HELLO, ONE))) == [("done", "worked")]
+    with pytest.raises(NotImplementedError, match="sync invocation"):
+        agent_with([WORK, "Done.", "Done."], work).invoke(HELLO, ONE)
+
+
+# Limits
+
+
+def test_calls_above_the_limit_are_answered_with_an_error(call: Call, over: Event) -> None:
+    def work() -> str:
+        """Work until the agent has gone on."""
+        return str(over.wait(10))
+
+    steps = [WORK * 3, lambda messages: over.set() or "I wait.", *DONE, "Done."]
+    result = call(agent_with(steps, work, settings={"max_running": 2}), HELLO, ONE)
+    refused = [text for text, status in tool_results(result) if status == "error"]
+    assert len(refused) == 1
+    assert refused[0].startswith("Error: 2 background jobs are under way")
+    assert results(result) == [("done", "True")] * 2
+
+
+def test_each_thread_has_its_own_limit(over: Event) -> None:
+    def work() -> str:
+        """Work."""
+        return str(over.wait(10))
+
+    settings = {"max_running": 1, "wait": False}
+    agent = agent_with([WORK, "Later.", WORK, "Later."], work, settings=settings)
+    for id in ("1", "2"):
+        result = agent.invoke(HELLO, {"configurable": {"thread_id": id}})
+        assert tool_results(result)[0][1] == "success"
+
+
+def test_work_that_takes_too_long_is_reported(call: Call, over: Event) -> None:
+    def work() -> str:
+        """Work until the test is over."""
+        return str(over.wait(10))
+
+    agent = agent_with([WORK, *DONE], background(work, timeout=0.05))
+    result = call(agent, HELLO, ONE)
+    (ending, text), *others = results(result)
+    assert (ending, others) == ("timed out", [])
+    assert "did not end in 0.05 seconds, and has no result. It is not known whether" in text
+
+
+async def test_async_work_that_takes_too_long_is_cancelled() -> None:
+    ends: list[str] = []
+
+    async def work() -> str:
+        """Work without end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("cancelled")
+        return ""
+
+    agent = agent_with([WORK, *DONE], background(work, timeout=0.05))
+    result = await agent.ainvoke(HELLO, ONE)
+    assert [ending for ending, _ in results(result)] == ["timed out"]
+    assert ends == ["cancelled"]
+
+
+def test_sync_work_ends_when_it_writes_its_progress_after_its_time(over: Event) -> None:
+    ended = Event()
+
+    def work(runtime: ToolRuntime) -> str:
+        """Write progress without end."""
+        try:
+            while not over.is_set():
+                runtime.stream_writer("more")
+        finally:
+            ended.set()
+        return ""
+
+    agent = agent_with([WORK, *DONE], background(work, timeout=0.05))
+    agent.invoke(HELLO, ONE)
+    assert ended.wait(10)
+
+
+# Tools of the model
+
+
+def asking(name: str) -> Callable[[Any], Any]:
+    """A step that calls a tool with the id of the first job."""
+    return lambda messages: [{"name": name, "args": {"id": ids_in(messages)[0]}}]
+
+
+def test_the_model_can_look_at_the_progress_of_a_job(call: Call, over: Event) -> None:
+    written = Event()
+
+    def work(runtime: ToolRuntime) -> str:
+        """Work."""
+        runtime.stream_writer("page 3 of 9")
+        written.set()
+        return str(over.wait(10))
+
+    def check(messages: Any) -> Any:
+        written.wait(10)
+        return asking("check_background")(messages)
+
+    steps = [WORK, check, lambda messages: over.set() or "I wait.", asking("check_background"), "D"]
+    result = call(agent_with(steps, work), HELLO, ONE)
+    _, (first, _), (second, _) = tool_results(result)
+    assert first.startswith(f"work ({job_id(result)}) is under way for ")
+    assert first.endswith("seconds. Its last progress: page 3 of 9")
+    assert (
+        second == f"No job {job_id(result)} is under way, or its result was read. Under way: none."
+    )
+
+
+def test_a_job_that_has_ended_says_so(call: Call, over: Event) -> None:
+    saver = InMemorySaver()
+
+    class Waits(AgentMiddleware[Any, Any]):
+        def around_tool(self, request: Any) -> Any:
+            while request.tool_call["name"] != "work" and not has_mailbox(saver):
+                yield Sleep(0.001)
+            return (yield request)
+
+    def work() -> str:
+        """Work until the agent has gone on."""
+        return str(over.wait(10))
+
+    def ask(messages: Any) -> Any:
+        over.set()
+        return [*asking("check_background")(messages), *asking("cancel_background")(messages)]
+
+    stack = [BackgroundMiddleware(), Waits()]
+    agent = agent_with([WORK, ask, "Done."], work, checkpointer=saver, middleware=stack)
+    result = call(agent, HELLO, ONE)
+    text = f"work ({job_id(result)}) has ended. What came of it arrives as a message."
+    assert [text for text, _ in tool_results(result)[1:]] == [text, text]
+    assert results(result) == [("done", "True")]
+
+
+def test_the_model_can_cancel_a_job_whose_result_is_dropped(call: Call, over: Event) -> None:
+    def work() -> str:
+        """Work."""
+        return str(over.wait(10))
+
+    steps = [WORK, asking("cancel_background"), lambda messages: over.set() or "Done."]
+    result = call(agent_with(steps, work), HELLO, ONE)
+    assert tool_results(result)[1][0].startswith(f"work ({job_id(result)}) is cancelled")
+    assert results(result) == []
+    assert last_text(result) == "Done."
+
+
+async def test_async_work_that_is_cancelled_ends() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> str:
+        """Work without end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    agent = agent_with([WORK, asking("cancel_background"), "Done."], work)
+    result = await agent.ainvoke(HELLO, ONE)
+    assert tool_results(result)[1][0] == f"work ({job_id(result)}) is cancelled, and has no result."
+    await asyncio.wait_for(ended.wait(), 10)
+
+
+# With people
+
+
+def test_a_message_of_the_user_ends_the_wait(call: Call, over: Event) -> None:
+    def work() -> str:
+        """Work. The user says something meanwhile."""
+        waiting.wait(10)
+        steer(agent, ONE, "Quick!")
+        return str(over.wait(10))
+
+    waiting = Event()
+    agent = agent_with(
+        [
+            WORK,
+            lambda messages: waiting.set() or "I wait.",
+            lambda messages: over.set() or f"Yes: {messages[-1].text}",
+            "Done.",
+        ],
+        work,
+        middleware=[SteeringMiddleware(), BackgroundMiddleware()],
+    )
+    result = call(agent, HELLO, ONE)
+    assert texts(result)[4:6] == ["Quick!", "Yes: Quick!"]
+    assert results(result) == [("done", "True")]
+
+
+def test_a_follow_up_is_answered_while_the_work_is_under_way(call: Call, over: Event) -> None:
+    def work() -> str:
+        """Work. The user says something meanwhile."""
+        follow_up(agent, ONE, "And then?")
+        return str(over.wait(10))
+
+    agent = agent_with(
+        [WORK, "I wait.", lambda messages: over.set() or "Then this.", "Done."],
+        work,
+        middleware=[SteeringMiddleware(), BackgroundMiddleware()],
+    )
+    result = call(agent, HELLO, ONE)
+    assert texts(result)[3:6] == ["I wait.", "And then?", "Then this."]
+    assert results(result) == [("done", "True")]
+
+
+@pytest.mark.parametrize("when", ["waiting", "working"])
+def test_a_run_that_is_cancelled_cancels_its_jobs(call: Call, over: Event, when: str) -> None:
+    def work() -> str:
+        """Work until the test is over."""
+        if when == "waiting":
+            waiting.wait(10)
+            cancel(agent, ONE)
+        return str(over.wait(10))
+
+    def answer(messages: Any) -> Any:
+        waiting.set()
+        if when == "working":
+            cancel(agent, ONE)
+            return [{"name": "check_background", "args": {"id": "1"}}]
+        return "I wait."
+
+    waiting = Event()
+    agent = agent_with(
+        [WORK, answer, "Done."], work, middleware=[SteeringMiddleware(), BackgroundMiddleware()]
+    )
+    result = call(agent, HELLO, ONE)
+    assert results(result) == []
+    result = call(agent, HELLO, ONE)
+    assert [ending for ending, _ in results(result)] == ["cancelled"]
+    assert last_text(result) == "Done."
+
+
+# Lost work
+
+
+def lost_job(owner: Any, deadline: float = 4e9) -> dict[str, Any]:
+    return {
+        "tool": "work",
+        "arguments": "{}",
+        "owner": owner,
+        "started": deadline - 600,
+        "deadline": deadline,
+    }
+
+
+def test_jobs_of_a_process_that_has_ended_are_reported_once_by_name() -> None:
+    from agent_factory.middleware.background.jobs import this_process
+
+    host, number, token = this_process()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    owners = {
+        "dead": [host, ended.pid, token],
+        "earlier": [host, number, "token of an earlier process"],
+        "closed": [host, number, token],
+        "elsewhere": ["another host", number, token],
+        "alive": [host, os.getppid(), "token of another process"],
+    }
+
+    def work() -> str:
+        """Work."""
+        return ""
+
+    agent = agent_with(["Hello.", "One.", "Two.", "Three."], work, settings={"wait": False})
+    agent.invoke(HELLO, ONE)
+    jobs = {id: lost_job(owner) for id, owner in owners.items()}
+    agent.update_state(ONE, {"background_jobs": jobs})
+    result = agent.invoke(HELLO, ONE)
+    texts_of_lost = [text for ending, text in results(result) if ending == "lost"]
+    assert [text.split(",")[0] for text in texts_of_lost] == [
+        "[Background job dead",
+        "[Background job earlier",
+        "[Background job closed",
+    ]
+    assert "work({}), is lost: the process or event loop that did it has ended." in texts_of_lost[0]
+    # Nobody here can know about the others, before their time is up.
+    late = {id: lost_job(owners[id], 1000.0) for id in ("elsewhere", "alive")}
+    agent.update_state(ONE, {"background_jobs": late})
+    result = agent.invoke(HELLO, ONE)
+    assert [ending for ending, _ in results(result)][3:] == ["lost", "timed out"]
+    assert len(results(agent.invoke(HELLO, ONE))) == 5
+
+
+def test_work_in_an_event_loop_that_ends_is_reported_as_cancelled() -> None:
+    ends: list[str] = []
+
+    async def work() -> str:
+        """Work without end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("cancelled")
+        return ""
+
+    agent = agent_with([WORK, "Later.", "Done."], work, settings={"wait": False})
+    asyncio.run(agent.ainvoke(HELLO, ONE))
+    result = asyncio.run(agent.ainvoke(HELLO, ONE))
+    assert [ending for ending, _ in results(result)] == ["cancelled"]
+    assert ends == ["cancelled"]
+
+
+def test_work_whose_event_loop_was_closed_is_lost() -> None:
+    async def work() -> str:
+        """Work without end."""
+        await asyncio.Event().wait()
+        return ""
+
+    agent = agent_with([WORK, "Later.", "Done."], work, settings={"wait": False, "max_running": 1})
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(agent.ainvoke(HELLO, ONE))
+    tasks = asyncio.all_tasks(loop)
+    loop.close()
+    result = agent.invoke(HELLO, ONE)
+    assert [ending for ending, _ in results(result)] == ["lost"]
+    for task in tasks:
+        # Not to be warned of: its loop cannot end it any more.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+ENDLESS = """
+import asyncio, sys, threading
+from langgraph.checkpoint.memory import InMemorySaver
+from agent_factory import background, create_agent
+from agent_factory.middleware import BackgroundMiddleware
+from agent_factory.testing import ScriptedChatModel
+
+def work() -> str:
+    "Work without end."
+    threading.Event().wait()
+
+agent = create_agent(
+    ScriptedChatModel([[{"name": "work", "args": {}}], "Later."]),
+    [background(work)],
+    middleware=[BackgroundMiddleware(wait=False)],
+    checkpointer=InMemorySaver(),
+)
+thread = {"configurable": {"thread_id": "1"}}
+if sys.argv[1] == "sync":
+    print(agent.invoke({"messages": "Go"}, thread)["messages"][-1].text)
+else:
+    print(asyncio.run(agent.ainvoke({"messages": "Go"}, thread))["messages"][-1].text)
+"""
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_process_ends_while_work_is_under_way(mode: str) -> None:
+    command = [sys.executable, "-W", "error", "-c", ENDLESS, mode]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout, ended.stderr) == ("Later.\n", "")
+
+
+# Subagents
+
+
+ASK = [{"name": "clerk", "args": {"request": "Go"}}]
+
+
+def clerk_tool(steps: list[Any], *tools: Any, **options: Any) -> BaseTool:
+    clerk = create_agent(ScriptedChatModel(steps), tools, name="clerk", **options)
+    return background(agent_tool(clerk, description="Does work."))
+
+
+def ask_person() -> str:
+    """Ask a person."""
+    return str(interrupt("May I?"))
+
+
+def test_a_subagent_works_in_the_background(call: Call) -> None:
+    agent = agent_with([ASK, *DONE], clerk_tool(["It is paid."]))
+    assert results(call(agent, HELLO, ONE)) == [("done", "It is paid.")]
+
+
+def test_a_subagent_with_its_own_saver_has_a_thread_for_each_job(call: Call) -> None:
+    saver = InMemorySaver()
+    tool_ = clerk_tool(["It is paid.", "It is paid."], checkpointer=saver)
+    agent = agent_with([ASK * 2, *DONE], tool_, checkpointer=saver)
+    result = call(agent, HELLO, ONE)
+    assert results(result) == [("done", "It is paid.")] * 2
+    assert {*saver.storage} == {"1", *(f"1:{id}" for id in ids_in(result["messages"]))}
+
+
+@pytest.mark.parametrize("saver", [None, True, InMemorySaver()], ids=["none", "shared", "own"])
+def test_a_subagent_that_asks_a_person_fails_and_says_why(call: Call, saver: Any) -> None:
+    steps = [[{"name": "ask_person", "args": {}}], "Paid."]
+    tool_ = clerk_tool(steps, ask_person, checkpointer=saver)
+    result = call(agent_with([ASK, *DONE], tool_), HELLO, ONE)
+    ((ending, text),) = results(result)
+    assert ending == "failed"
+    reason = "checkpointer=True cannot be used" if saver is True else "clerk: was interrupted"
+    assert reason in text
+    assert last_text(result) == "Done."
+
+
+def test_a_tool_that_asks_a_person_fails_and_says_why(call: Call) -> None:
+    asked = [{"name": "ask_person", "args": {}}]
+    result = call(agent_with([asked, *DONE], ask_person), HELLO, ONE)
+    assert results(result) == [
+        ("failed", "It asked for an answer, and nobody can be asked in the background.")
+    ]
+
+
+def test_what_a_subagent_spends_counts_when_the_run_of_its_parent_has_ended(over: Event) -> None:
+    ledger = Ledger(Limits(turns=10))
+    answered = Event()
+
+    def answer(messages: Any) -> Any:
+        over.wait(10)
+        return "It is paid."
+
+    class Ends(AgentMiddleware[Any, Any]):
+        def after_agent(self, state: Any, runtime: Any) -> None:
+            answered.set()
+
+    tool_ = clerk_tool([answer], middleware=[Ends(), BudgetMiddleware(ledger=ledger)])
+    stack = [BackgroundMiddleware(wait=False), BudgetMiddleware(ledger=ledger)]
+    agent = agent_with([ASK, "Later."], tool_, middleware=stack)
+    agent.invoke(HELLO, ONE)
+    assert ledger.spent.turns == 2
+    over.set()
+    assert answered.wait(10)
+    assert ledger.spent.turns == 3
+
+
+def test_the_handler_of_a_ledger_counts_the_models_of_background_work(call: Call) -> None:
+    ledger = Ledger(Limits())
+    agent = agent_with([ASK, *DONE], clerk_tool([Reply("It is paid.", usage=(1_000_000, 1))]))
+    handler = ledger.handler({"ScriptedChatModel": Price(input=1, output=1)})
+    call(agent, HELLO, {**ONE, "callbacks": [handler]})
+    assert 1_000_000 < ledger.spent.input_tokens < 2_000_000
+
+
+# Mistakes
+
+
+def work_tool() -> BaseTool:
+    def work() -> str:
+        """Work."""
+        return "worked"
+
+    return tool(work)
+
+
+def test_a_background_tool_without_the_middleware_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"work: works in the background.*is not in the stack") as e:
+        plan_agent(tools=[background(work_tool())])
+    assert e.value.code == "AF118"
+    assert "Add BackgroundMiddleware() to `middleware`." in str(e.value)
+
+    class Own(BackgroundMiddleware):
+        pass
+
+    plan_agent(tools=[background(work_tool())], middleware=[Own()], checkpointer=InMemorySaver())
+
+
+def test_tools_that_cannot_work_in_the_background_are_refused() -> None:
+    direct = StructuredTool.from_function(
+        lambda: "", name="direct", description="D.", return_direct=True
+    )
+    for wrong, reason in [
+        (client_tool("title", "The title."), "run by the client"),
+        (direct, "return_direct"),
+        (background(work_tool()), "already"),
+        (7, "must be a function"),
+    ]:
+        with pytest.raises(ArgumentError, match=reason):
+            background(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("timeout", [0, -1, True, float("nan"), float("inf"), "1", None])
+def test_a_timeout_is_a_positive_number(timeout: Any) -> None:
+    with pytest.raises(ArgumentError, match="positive number of seconds"):
+        background(work_tool(), timeout=timeout)
+
+
+def test_arguments_of_the_middleware_are_checked() -> None:
+    with pytest.raises(ValueError, match="max_running"):
+        BackgroundMiddleware(max_running=0)
+    with pytest.raises(TypeError, match="wait"):
+        BackgroundMiddleware(wait=1)  # type: ignore[arg-type]
+
+
+def test_a_background_tool_keeps_what_it_is() -> None:
+    original = tool_labels("untrusted")(work_tool())
+    wrapped = background(original, timeout=5)
+    assert (wrapped.name, wrapped.args, labels_of(wrapped)) == ("work", {}, ("untrusted",))
+    assert (background_timeout(wrapped), background_timeout(original)) == (5.0, None)
+    assert wrapped.description.startswith("Work.\n\nIt works in the background")
+    # Outside of an agent it works as it did.
+    assert wrapped.invoke({}) == "worked"
+
+
+def test_a_plan_shows_the_subagent_inside() -> None:
+    inside = [StructuredTool.from_function(lambda: "", name="inside", description="I.")]
+    agent = agent_with([], clerk_tool([], *inside))
+    assert "clerk/inside" in [each.name for each in topology_of(agent).tools]
+
+
+def test_it_follows_the_laws_of_middleware() -> None:
+    check_middleware(BackgroundMiddleware)
