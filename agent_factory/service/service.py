@@ -37,7 +37,14 @@ from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.jobs import MessageJob
-from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
+from agent_factory.service.messages import (
+    arrival_of,
+    as_config,
+    as_input,
+    as_text,
+    check_busy,
+    submit,
+)
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.migrations import Upgrade
 from agent_factory.service.request_rates import RequestRates
@@ -168,7 +175,7 @@ class Service:
                 'Pass configurable=["user_tier"], for example.',
             )
         check_choice("late", late, get_args(Late))
-        check_choice("busy", busy, get_args(Busy))
+        check_busy(busy, name, agent)
         check_choice("waiting", waiting, get_args(Waiting))
         path = path_of(agent)
         if asynchronous is not None and path == ("sync" if asynchronous else "async"):
@@ -296,7 +303,9 @@ class Service:
             busy: What happens if the thread is busy. "queue" lets the message wait for its turn.
                 "reject" raises ThreadBusy. "interrupt" ends the run, and those queued behind it;
                 what they have written and their messages stay. "rollback" ends them and goes back
-                to before the run. None takes that of `add`.
+                to before the run. "steer" lets the run read it at its next call of the model; an
+                input with more than messages of the user, or with other settings than those of the
+                run, waits for its turn. None takes that of `add`.
             waiting: What happens if the thread waits for a decision. "queue" holds the message
                 until it is decided. "interrupt" sends it now: the questions are withdrawn, and
                 their calls do not run. "reject" raises ThreadBusy. None takes `busy`, or, if that
@@ -323,11 +332,7 @@ class Service:
         for name, value in {**ids, **{k: v and dict(v) for k, v in parts.items()}}.items():
             check_json(name, value)
         registration = self._backend.agent(agent)
-        waiting_or_busy = waiting or busy or registration.waiting
-        busy_or_default = busy or registration.busy
-        check_choice("busy", busy_or_default, get_args(Busy))
-        if waiting is not None:
-            check_choice("waiting", waiting, get_args(Waiting))
+        arrival = arrival_of(registration, busy, waiting, by)
         if priority not in _PRIORITIES:
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())
@@ -355,11 +360,10 @@ class Service:
             interrupt_before=nodes_of(registration.graph, "interrupt_before", interrupt_before),
             interrupt_after=nodes_of(registration.graph, "interrupt_after", interrupt_after),
             trace=traceparent(),
-            busy=busy,
+            busy="steer" if arrival.busy == "steer" else busy,  # the run under way looks for it
         )
         title = None if inputs is None else title_of(inputs["messages"])
-        how = Arrival(busy_or_default, waiting_or_busy, by)
-        work = partial(submit, self._backend, job, how, run_metadata, title, delay)
+        work = partial(submit, self._backend, job, arrival, run_metadata, title, delay)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 

@@ -14,6 +14,7 @@ from sqlalchemy import delete, insert, select, update
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.run import Run
+from agent_factory.service.steering import STATUS
 from agent_factory.service.tables import runs
 from agent_factory.service.tables import webhooks as table
 
@@ -109,7 +110,7 @@ class WebhookQueue:
         """Requests whose run has ended or waits: no other process makes them for a minute."""
         now = self._database.now
         # Not by the other statuses: a run that was deleted has none, and its row is removed.
-        active = select(runs.c.run_id).where(runs.c.status.in_(("queued", "running")))
+        active = select(runs.c.run_id).where(STATUS.in_(("queued", "running")))
         due = (table.c.due <= now) & table.c.run_id.not_in(active)
         with self._database.read() as connection:
             rows = connection.execute(select(table).where(due).order_by(table.c.due).limit(_PAGE))

@@ -31,7 +31,7 @@ from agent_factory import (
     run,
     set_reason,
 )
-from agent_factory.middleware._shared.mailbox import READ_KEY, Entry
+from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
 
@@ -203,7 +203,7 @@ def _look(state: Any, config: RunnableConfig) -> Flow[_Look]:
             message = _verdict(id, job)
         if message is not None:
             results[id] = message
-    read_ids = frozenset(state.get(READ_KEY) or ())
+    read_ids = frozenset(state.get(STEERING_READ) or ())
     others = [e for e in entries or () if e.kind != SOURCE and e.id not in read_ids]
     return _Look(results, others)
 
