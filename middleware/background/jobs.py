@@ -99,8 +99,8 @@ def is_over(job: BackgroundJob) -> bool:
 
 
 _PHRASES: Final[Mapping[Ending, str]] = {
-    "done": "has ended. What follows is its result, and not the word of the user:",
-    "failed": "has failed. What follows is its error, and not the word of the user:",
+    "done": "has ended. What follows is its result, not a message of the user:",
+    "failed": "has failed. What follows is its error, not a message of the user:",
     "timed out": f"did not end in {{seconds:g}} seconds, and has no result. {UNKNOWN_OUTCOME}",
     "cancelled": f"was cancelled, and has no result. {UNKNOWN_OUTCOME}",
     "lost": f"is lost: the process or event loop that did it has ended. {UNKNOWN_OUTCOME}",
@@ -118,7 +118,7 @@ def message_of(id: str, job: BackgroundJob, ending: Ending, content: Any = "") -
 
     >>> job = BackgroundJob(tool="render", arguments="{}", owner=("", 1, ""), started=0, deadline=9)
     >>> print(message_of("4f2a", job, "done", "Page 1.").text)
-    [Background job 4f2a, render({}), has ended. What follows is its result, and not the word of \
+    [Background job 4f2a, render({}), has ended. What follows is its result, not a message of \
 the user:]
     Page 1.
     """

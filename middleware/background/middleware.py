@@ -100,8 +100,8 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
     ... )
     >>> thread = {"configurable": {"thread_id": "1"}}
     >>> result = agent.invoke({"messages": "How many?"}, thread)
-    >>> [message.type for message in result["messages"]]
-    ['human', 'ai', 'tool', 'ai', 'human', 'ai']
+    >>> [m.text.splitlines()[-1] for m in result["messages"] if m.name == "background"]
+    ['2 words']
     """
 
     trace_policy = TracePolicy(process_inputs=omit_payload)
@@ -127,7 +127,7 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
         check_count("max_running", max_running, 1, required=True)
         check_bool("wait", wait)
         self.max_running, self.wait = max_running, wait
-        self.tools = [_check_tool(), _cancel_tool()]
+        self.tools = [*_TOOLS]
 
     def before_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
         """Add the results that have arrived."""
@@ -270,34 +270,40 @@ def _end(state: BackgroundState) -> Flow[Update]:
 # Tools
 
 
-def _check_tool() -> BaseTool:
-    def check_background(id: str, runtime: ToolRuntime[Any, Any]) -> str:
-        """Say how far a background job is. Its result arrives as a message; this does not wait.
+def check_background(id: str, runtime: ToolRuntime[Any, Any]) -> str:
+    """Say how far a background job is. Its result arrives as a message; this does not wait for it.
 
-        Args:
-            id: The id of the job, as its call has returned it.
-        """
-        return run(_check(id, runtime))
-
-    async def acheck_background(id: str, runtime: ToolRuntime[Any, Any]) -> str:
-        return await arun(_check(id, runtime))
-
-    return StructuredTool.from_function(check_background, acheck_background, parse_docstring=True)
+    Args:
+        id: The id of the job, as its call has returned it.
+    """
+    return run(_check(id, runtime))
 
 
-def _cancel_tool() -> BaseTool:
-    def cancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Any:
-        """Cancel a background job, whose result is not needed any more.
+async def _acheck_background(id: str, runtime: ToolRuntime[Any, Any]) -> str:
+    return await arun(_check(id, runtime))
 
-        Args:
-            id: The id of the job, as its call has returned it.
-        """
-        return run(_cancel(id, runtime))
 
-    async def acancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Any:
-        return await arun(_cancel(id, runtime))
+def cancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Any:
+    """Cancel a background job, whose result is not needed any more.
 
-    return StructuredTool.from_function(cancel_background, acancel_background, parse_docstring=True)
+    Args:
+        id: The id of the job, as its call has returned it.
+    """
+    return run(_cancel(id, runtime))
+
+
+async def _acancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Any:
+    return await arun(_cancel(id, runtime))
+
+
+# Made once: reading signatures is slow.
+_TOOLS: Final[Sequence[BaseTool]] = [
+    StructuredTool.from_function(function, coroutine, parse_docstring=True)
+    for function, coroutine in (
+        (check_background, _acheck_background),
+        (cancel_background, _acancel_background),
+    )
+]
 
 
 def _check(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[str]:

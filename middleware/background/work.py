@@ -115,18 +115,21 @@ class Work:
 
     def deliver(self, message: HumanMessage) -> Flow[None]:
         """Put the message of an ended job where its agent reads it."""
-        # In memory first: the saver may be closed, or not let this process write.
-        with _lock:
-            _letters[self.id] = message
-            if len(_letters) > _MOST_LETTERS:
-                _letters.popitem(last=False)
-        if self.mailbox is not None:
-            try:
+        is_stored = False
+        try:
+            if self.mailbox is not None:
                 yield from self.mailbox.post(SOURCE, "", message, self.id)
-            except Exception:
-                return
-            with _lock:
-                _letters.pop(self.id, None)
+                is_stored = True
+        except Exception:
+            # The saver is closed, or lets only others write. The result does not depend on it.
+            return
+        finally:
+            # Not before: what is read from memory and is not stored would be lost with the process.
+            if not is_stored:
+                with _lock:
+                    _letters[self.id] = message
+                    if len(_letters) > _MOST_LETTERS:
+                        _letters.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)

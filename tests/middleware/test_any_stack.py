@@ -31,6 +31,7 @@ from agent_factory import (
 from agent_factory.middleware import (
     AnswerGuardMiddleware,
     AutoModeMiddleware,
+    BackgroundMiddleware,
     BudgetMiddleware,
     ClearToolUsesEdit,
     ClientToolsMiddleware,
@@ -84,6 +85,7 @@ def words() -> Talker:
 BUILT_INS: dict[str, Callable[[], Member]] = {
     "answers": lambda: AnswerGuardMiddleware(max_retries=1),
     "auto_mode": lambda: AutoModeMiddleware(tools=["find"], classifier=words()),
+    "background": lambda: BackgroundMiddleware(),
     "budget": lambda: BudgetMiddleware(run=Limits(turns=4, tool_calls=3)),
     "budget_end": lambda: BudgetMiddleware(
         run=Limits(total_tokens=4000), exit_behavior="end", name="tokens"
@@ -161,6 +163,7 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
         {"thread": Limits(turns=4)},
         {"run": Limits(turns=4), "exit_behavior": "ask"},
     ],
+    BackgroundMiddleware: [{}],
     ClientToolsMiddleware: [{}],
     FlowGuardMiddleware: [{}],
     HumanInTheLoopMiddleware: [
@@ -179,7 +182,7 @@ NEED_NONE: list[Callable[[], Member]] = [
     *(
         make
         for name, make in BUILT_INS.items()
-        if name not in ("client_tools", "once", "review", "steering")
+        if name not in ("background", "client_tools", "once", "review", "steering")
     ),
     ShellToolMiddleware,
     lambda: FilesystemFileSearchMiddleware(root_path="."),

@@ -92,7 +92,8 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
 """Every argument of a built-in, or of a value for one, that takes a list, a dict or a set."""
 
 NO_CONTAINERS = {
-    *("AnswerGuardMiddleware", "FilesystemFileSearchMiddleware", "ModelCallLimitMiddleware"),
+    *("AnswerGuardMiddleware", "BackgroundMiddleware", "FilesystemFileSearchMiddleware"),
+    "ModelCallLimitMiddleware",
     *("ModelRetryMiddleware", "PIIMiddleware", "PromptCachingMiddleware", "TodoListMiddleware"),
     *("ClientToolsMiddleware", "SteeringMiddleware", "ToolCallLimitMiddleware"),
 }

@@ -115,8 +115,8 @@ def test_a_call_returns_a_handle_and_its_result_arrives_as_a_message(call: Call)
     message = next(m for m in result["messages"] if m.name == "background")
     assert (message.type, message.id) == ("human", id)
     assert message.text == (
-        f'[Background job {id}, render({{"page": 1}}), has ended. What follows is its result, and '
-        "not the word of the user:]\nPage 1 is rendered."
+        f'[Background job {id}, render({{"page": 1}}), has ended. What follows is its result, not '
+        "a message of the user:]\nPage 1 is rendered."
     )
     assert message.additional_kwargs["lc_source"] == "background"
     assert last_text(result) == "Done."
