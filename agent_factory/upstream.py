@@ -371,8 +371,9 @@ def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> Runn
     """Return a config for work that goes on when the node of a config has ended.
 
     It has the tags, the callbacks and the keys of the caller, and no handler that belongs to a
-    stream. A graph that gets it is a run by itself, in the thread of this id. Its nodes get what
-    `runtime` has: the context, the store, and the function that `get_stream_writer` returns.
+    stream, or says that it `ends_with_run`. A graph that gets it is a run by itself, in the thread
+    of this id. Its nodes get what `runtime` has: the context, the store, and the function that
+    `get_stream_writer` returns.
 
     langgraph/pregel, 1.2: a graph belongs to a run if it finds the keys of that run. The reserved
     keys, and those of the metadata, name its checkpoints, its streams and its steps.
@@ -383,7 +384,7 @@ def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> Runn
         callbacks = callbacks.copy()
         for name in ("handlers", "inheritable_handlers"):
             handlers = getattr(callbacks, name)
-            setattr(callbacks, name, [each for each in handlers if not _is_of_stream(each)])
+            setattr(callbacks, name, [each for each in handlers if not _ends_with_run(each)])
     metadata = config.get("metadata") or {}
     result: RunnableConfig = {
         "tags": list(config.get("tags") or ()),
@@ -401,8 +402,9 @@ def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> Runn
     return result
 
 
-def _is_of_stream(handler: object) -> bool:
-    return streams_messages(handler) or streams_tools(handler) or streams_events(handler)
+def _ends_with_run(handler: object) -> bool:
+    is_of_stream = streams_messages(handler) or streams_tools(handler) or streams_events(handler)
+    return is_of_stream or getattr(handler, "ends_with_run", False)
 
 
 def needs_task(error: BaseException) -> bool:

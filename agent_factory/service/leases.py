@@ -101,6 +101,7 @@ class Fence(BaseCallbackHandler):
 
     raise_error = True  # LangChain only logs errors of a handler otherwise
     run_inline = True  # in the thread of the tool, before it runs
+    ends_with_run = True  # work in the background goes on without the lease
     ignore_llm = ignore_chat_model = ignore_chain = ignore_retriever = ignore_retry = True
 
     def __init__(self, database: Database, lease: Lease) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import Row, delete, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
+from agent_factory.service.background import drop_jobs
 from agent_factory.service.errors import MessageHeld, NotFound, NoWorker, RunCancelled, RunFailed
 from agent_factory.service.events import load
 from agent_factory.service.jobs import MessageJob, read_job
@@ -23,7 +24,7 @@ from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.signals import LOOK_SECONDS, Moment
 from agent_factory.service.steering import RUN_ROW
-from agent_factory.service.tables import effects, events, runs, threads, waits
+from agent_factory.service.tables import background_jobs, effects, events, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.threads import roll_back_thread
 
@@ -368,6 +369,7 @@ class Run:
                         changed = update(runs).where(runs.c.run_id == following.run_id)
                         connection.execute(changed.values(payload=text))
                 queue.end_run(connection, thread, by, undo=undo)
+                drop_jobs(connection, background_jobs.c.run == run_id)
                 if goes_back and following is None:
                     lease = take_lease(connection, self.thread_id)
             else:

@@ -22,6 +22,7 @@ from langgraph.types import StateSnapshot
 from sqlalchemy import Connection, select, update
 
 from agent_factory.errors import MissingNode
+from agent_factory.middleware.background import jobs_of_run
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
 from agent_factory.middleware.steering import mailbox_of_run
 from agent_factory.review import (
@@ -46,6 +47,7 @@ from agent_factory.service.backend import (
     Backend,
     RegisteredAgent,
 )
+from agent_factory.service.background import SharedJobs
 from agent_factory.service.database import RETRY_SECONDS, Database, attempts
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost
@@ -179,7 +181,7 @@ class Runner:
             data = {"worker": self._worker()}
             self._log.add(claim.job, {"type": "resumed", "ns": (), "data": data})
         if parts is not None:
-            yield _Following(self._backend, claim, attempt, parts)
+            yield _Following(self._backend, claim, attempt, parts, self._worker())
         return self._finish(claim, work, attempt, usage.added_to(claim.run.usage))
 
     def _finish(
@@ -314,6 +316,7 @@ class _Following:
     claim: Claim
     attempt: _Attempt
     parts: Any
+    worker: str
 
     def run(self) -> None:
         with self._set_up():
@@ -329,7 +332,7 @@ class _Following:
 
     @contextmanager
     def _set_up(self) -> Iterator[None]:
-        """What middleware find: the records of effects, the standing approvals and the mailbox."""
+        """What middleware find: effects, standing approvals, the mailbox, background jobs."""
         backend, lease, run = self.backend, self.claim.lease, self.claim.run
         approvals = SharedApprovals(backend.database, backend.queue, lease, run.tenant, run.agent)
         effects = SharedEffects(backend.database, lease)
@@ -338,6 +341,7 @@ class _Following:
                 effects_of_run(effects, run.run_id),
                 approvals_of_run(approvals),
                 mailbox_of_run(self.attempt.mailbox),
+                jobs_of_run(SharedJobs(backend, lease, run.run_id, self.worker)),
             ):
                 yield
         except Exception:

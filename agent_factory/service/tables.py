@@ -325,6 +325,16 @@ events = Table(
     Index("service_events_job", "job", "id"),
 )
 
+background_jobs = Table(  # what a worker does in the background for a thread
+    "service_background_jobs",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("thread_id", String, nullable=False, index=True),
+    Column("run", String, nullable=False),  # the run that has begun it
+    Column("worker", String, nullable=False),
+    Column("job", Text, nullable=False),  # the BackgroundJob as JSON
+)
+
 workers = Table(
     "service_workers",
     metadata,

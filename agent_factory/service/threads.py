@@ -39,6 +39,7 @@ from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import (
     approvals,
     audit,
+    background_jobs,
     crons,
     effects,
     events,
@@ -417,6 +418,6 @@ def delete_thread(
             backend.queue.end_runs(connection, row, by)
         backend.queue.record(connection, row, by, "delete")
         # The schedule of a cron ends when it is due next.
-        for table in (runs, waits, questions, crons, threads):
+        for table in (runs, waits, questions, crons, background_jobs, threads):
             connection.execute(delete(table).where(table.c.thread_id == thread))
     return True

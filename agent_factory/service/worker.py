@@ -16,6 +16,7 @@ from uuid import uuid4
 from sqlalchemy import delete, insert, select, update
 
 from agent_factory.service.backend import Backend
+from agent_factory.service.background import report_lost_jobs
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
@@ -295,6 +296,8 @@ class Worker:
         if jobs := queue.take_over(dead):
             logger.warning("Took over %d runs of workers that have died.", jobs)
             self._backend.metrics.taken_over(jobs)
+        if jobs := report_lost_jobs(self._backend):
+            logger.warning("%d background jobs of workers that have ended are lost.", jobs)
         expire_reservations(database, skip_locked=True)
         self._submit_due()
         agents = self._backend.agents.values()

@@ -4,7 +4,15 @@
 `middleware` reads the results.
 """
 
-from .jobs import BackgroundJob
+from .jobs import BackgroundJob, lost_message
 from .middleware import BackgroundMiddleware, BackgroundState
+from .store import JobStore, jobs_of_run
 
-__all__ = ["BackgroundJob", "BackgroundMiddleware", "BackgroundState"]
+__all__ = [
+    "BackgroundJob",
+    "BackgroundMiddleware",
+    "BackgroundState",
+    "JobStore",
+    "jobs_of_run",
+    "lost_message",
+]

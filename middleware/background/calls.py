@@ -16,12 +16,14 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from agent_factory import ToolCallRequest, background_timeout
+from agent_factory import Flow, Invoke, ToolCallRequest, arun, background_timeout, run
+from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import Mailbox
 from agent_factory.middleware._shared.messages import error_result
 from agent_factory.types import detached, graph_namespace, saver_of
 
 from .jobs import SOURCE, BackgroundJob, this_process
+from .store import store_of
 from .work import Attempt, Work, begin, discard
 
 JOBS_KEY: Final = "background_jobs"
@@ -76,12 +78,12 @@ class _Start:
     owner: object
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        return self._start(input, asynchronous=False)
+        return run(self._start(input, asynchronous=False))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        return self._start(input, asynchronous=True)
+        return await arun(self._start(input, asynchronous=True))
 
-    def _start(self, call: Mapping[str, Any], *, asynchronous: bool) -> Any:
+    def _start(self, call: Mapping[str, Any], *, asynchronous: bool) -> Flow[Any]:
         runtime, asked = self.request.runtime, self.request.tool_call
         id, now, timeout = uuid4().hex[:8], time.time(), background_timeout(self.tool) or 0.0
         job = BackgroundJob(
@@ -93,9 +95,11 @@ class _Start:
         )
         thread = runtime.config.get("configurable", {}).get("thread_id")
         place = (thread or self.owner, namespace_of(runtime.config))
-        work = Work(id, job, place, mailbox_of(runtime.config))
+        store = store_of(runtime.config)
+        work = Work(id, job, place, store or mailbox_of(runtime.config))
+        refusal = error_result(asked, _TOO_MANY.format(most=self.most))
         if not begin(work, self.most):
-            return error_result(asked, _TOO_MANY.format(most=self.most))
+            return refusal
         inner = Runtime(context=runtime.context, store=runtime.store, stream_writer=work.write)
         config = detached(runtime.config, f"{thread or SOURCE}:{id}", inner)
         args = {
@@ -106,6 +110,9 @@ class _Start:
         }
         attempt = Attempt(self.tool, {**call, "args": args}, config, timeout)
         try:
+            if store is not None and not (yield Invoke(Called(store.begin), (id, job, self.most))):
+                discard(work)
+                return refusal
             work.start(attempt, asynchronous=asynchronous)
         except BaseException:
             discard(work)

@@ -19,6 +19,7 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     Flow,
+    Invoke,
     Ordering,
     PrivateStateAttr,
     Sleep,
@@ -31,12 +32,14 @@ from agent_factory import (
     run,
     set_reason,
 )
+from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
 
 from .calls import JOBS_KEY, mailbox_of, starting
 from .jobs import SOURCE, BackgroundJob, Jobs, is_alive, is_over, is_own, merge_jobs, message_of
+from .store import store_of
 from .work import letter, under_way
 
 _LONGEST_PAUSE: Final = 0.25
@@ -186,6 +189,9 @@ def _look(state: Any, config: RunnableConfig) -> Flow[_Look]:
     jobs: Jobs = state.get(JOBS_KEY) or {}
     if not jobs:
         return _Look({})
+    if store_of(config) is not None:
+        letters = {id: letter(id) for id in jobs}
+        return _Look({id: message for id, message in letters.items() if message is not None})
     # Before the mailbox: a job that ends now is found there, or is looked for the next time.
     works = {id: under_way(id) for id, job in jobs.items() if is_own(job)}
     mailbox = mailbox_of(config)
@@ -195,10 +201,6 @@ def _look(state: Any, config: RunnableConfig) -> Flow[_Look]:
     for id, job in jobs.items():
         work = works.get(id)
         message = letter(id) or messages.get(id)
-        # If it is settled already, its message is on its way.
-        if message is None and work is not None and is_over(job) and work.cancel():
-            message = message_of(id, job, "timed out")
-            yield from work.deliver(message)
         if message is None and work is None:
             message = _verdict(id, job)
         if message is not None:
@@ -227,9 +229,12 @@ def _read(state: BackgroundState) -> Flow[Update]:
     if not state.get(JOBS_KEY) or unanswered(*last_turn(state["messages"])):
         return None
     results = (yield from _look(state, get_config())).results
-    if not results:
+    # What a service has sent is in the thread already.
+    arrived = state[JOBS_KEY].keys() & {message.id for message in state["messages"]}
+    new = [message for id, message in results.items() if id not in arrived]
+    if not new and not arrived:
         return None
-    return {"messages": [*results.values()], JOBS_KEY: dict.fromkeys(results)}
+    return {"messages": new, JOBS_KEY: dict.fromkeys([*results, *arrived])}
 
 
 def _go_on(state: BackgroundState, *, wait: bool) -> Flow[Update]:
@@ -237,6 +242,8 @@ def _go_on(state: BackgroundState, *, wait: bool) -> Flow[Update]:
     if not wait or not state.get(JOBS_KEY) or not ends_run(state):
         return None
     config, pause = get_config(), 0.001
+    if store_of(config) is not None:  # it sends the results, and begins a run with them
+        return None
     while True:
         look = yield from _look(state, config)
         # Messages of people come first: SteeringMiddleware goes on with them, or ends the run.
@@ -329,6 +336,8 @@ def _cancel(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
     # A job that is settled now has a result, which is on its way.
     if is_own(job) and (work is None or not work.cancel()):
         return _ended(id, job)
+    if (store := store_of(runtime.config)) is not None:
+        yield Invoke(Called(store.drop), (id,))
     text = f"{job['tool']} ({id}) is cancelled, and has no result."
     if work is None or not work.can_stop:
         text += " What it has begun may run to its end."

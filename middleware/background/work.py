@@ -21,10 +21,12 @@ from langgraph.types import Command
 
 from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import format_error
+from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import Mailbox
 from agent_factory.types import needs_task
 
 from .jobs import SOURCE, BackgroundJob, Ending, message_of
+from .store import JobStore
 
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ class Work:
         id: The id of the job.
         job: The job.
         place: The agent and the thread whose jobs are counted together.
-        mailbox: Where the result goes; None without a saver, which leaves it in memory.
+        target: Where the result goes; None without a saver, which leaves it in memory.
 
     Attributes:
         progress: What the tool has written last.
@@ -55,7 +57,7 @@ class Work:
     id: str
     job: BackgroundJob
     place: object
-    mailbox: Mailbox | None
+    target: Mailbox | JobStore | None
     progress: Any = None
     is_settled: bool = False
     _task: asyncio.Task[None] | None = None
@@ -117,9 +119,11 @@ class Work:
         """Put the message of an ended job where its agent reads it."""
         is_stored = False
         try:
-            if self.mailbox is not None:
-                yield from self.mailbox.post(SOURCE, "", message, self.id)
-                is_stored = True
+            if isinstance(self.target, Mailbox):
+                yield from self.target.post(SOURCE, "", message, self.id)
+            elif self.target is not None:
+                yield Invoke(Called(self.target.end), (self.id, message))
+            is_stored = self.target is not None
         except Exception:
             # The saver is closed, or lets only others write. The result does not depend on it.
             return
@@ -140,8 +144,8 @@ class Attempt:
         tool: The tool.
         call: The call, with what the tool takes from its graph.
         config: The config of the call.
-        timeout: The longest time, in seconds. A thread cannot be stopped, so that whoever waits
-            for the job has to look at the time.
+        timeout: The longest time, in seconds. A thread cannot be stopped, so nobody waits for it
+            any longer then.
     """
 
     tool: BaseTool
@@ -150,10 +154,11 @@ class Attempt:
     timeout: float
 
     def invoke(self, input: object, config: object = None) -> tuple[Ending, Any]:
+        work = in_thread(lambda: self.tool.invoke(self.call, self.config))
         try:
-            return _read(self.tool.invoke(self.call, self.config))
+            return _read(work.result(self.timeout))
         except BaseException as error:
-            return _failure(error)
+            return _failure(error) if work.done() else ("timed out", "")
 
     async def ainvoke(self, input: object, config: object = None) -> tuple[Ending, Any]:
         limit = asyncio.timeout(self.timeout)

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
@@ -16,11 +17,15 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import ToolMessage
+from sqlalchemy import func, select
 
 from agent_factory.middleware import SteeringMiddleware
 from agent_factory.service import Run, Service
+from agent_factory.service.tables import background_jobs
+from agent_factory.testing import assert_valid_history
 from service.databases import new_postgres, new_server
 from service.desk import Journal, check_history, make_desk
+from service.studio_process import StudioProcess, make_studio
 from service.worker_process import WorkerProcess
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -131,6 +136,60 @@ def test_workers_are_killed_while_their_runs_are_steered(url: str, tmp_path: Pat
         for worker in workers:
             worker.end()
         service.close()
+
+
+@pytest.mark.law
+@pytest.mark.timeout(300 if KILLS < 100 else 7200)
+def test_workers_are_killed_while_they_work_in_the_background(
+    url: str, tmp_path: Path, until: Until
+) -> None:
+    """There is one message for each job: its result, or that it is lost."""
+    journal, chance, threads = Journal(tmp_path / "journal"), random.Random(KILLS), 4
+    service = Service(url)
+    service.add("studio", make_studio(journal), busy="steer")
+    workers = [StudioProcess(url, tmp_path / "journal", seconds=0.3) for _ in range(2)]
+    pages: list[str] = []
+    try:
+        for _ in range(KILLS):
+            position = chance.randrange(2)
+            workers[position].wait_until_ready()
+            for _ in range(8):
+                thread, page = f"t-{chance.randrange(threads)}", f"p-{len(pages):04}"
+                service.submit("studio", thread=thread, message=f"Render {page}")
+                pages.append(page)
+                time.sleep(chance.uniform(0.0, 0.1))
+            workers[position].kill()
+            workers[position] = StudioProcess(url, tmp_path / "journal", seconds=0.3)
+
+        def is_idle() -> bool:
+            return not service.threads.count(status=("queued", "running"))
+
+        # Twice: what a job sends makes its thread busy once more.
+        until(lambda: is_idle() and not jobs_under_way(service) and is_idle(), 900)
+        states = [service.threads.state(f"t-{at}").values["messages"] for at in range(threads)]
+        rendered, endings = journal.times("rendered"), Counter[str]()
+        for messages in states:
+            assert_valid_history(messages)
+            handles = [m.text.split(" as ")[1][:8] for m in messages if m.type == "tool"]
+            marks = [m.additional_kwargs.get("background") for m in messages if m.type == "human"]
+            ended = {mark["id"]: mark["ending"] for mark in filter(None, marks)}
+            assert len(ended) == len([*filter(None, marks)])
+            assert {*handles} <= {*ended}
+            endings.update(ended.values())
+        assert {*endings} == {"done", "lost"}
+        assert endings["done"] <= sum(rendered.values())
+        asked = [m.tool_call_id for messages in states for m in messages if m.type == "tool"]
+        assert sorted(asked) == pages
+    finally:
+        for worker in workers:
+            worker.end()
+        service.close()
+
+
+def jobs_under_way(service: Service) -> int:
+    with service._backend.database.read() as connection:
+        query = select(func.count()).select_from(background_jobs)
+        return int(connection.execute(query).scalar_one())
 
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "without the fence"])

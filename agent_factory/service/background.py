@@ -1,0 +1,143 @@
+"""Background jobs: work that goes on in a worker when the run that has begun it has ended.
+
+Each has a row from its begin to its end. The row is deleted in the transaction that sends its
+message, so there is one message for each job: its result, or that it is lost with its worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from base64 import b64encode
+from functools import partial
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select
+
+from agent_factory.middleware.background import BackgroundJob, lost_message
+from agent_factory.service.backend import Backend
+from agent_factory.service.events import dump
+from agent_factory.service.jobs import MessageJob, read_job
+from agent_factory.service.leases import Lease, aborting
+from agent_factory.service.steering import STEER, can_be_steered
+from agent_factory.service.tables import background_jobs, runs, workers
+from agent_factory.service.thread_queue import BUSY, lock_thread
+
+logger = logging.getLogger("agent_factory.service")
+
+
+class SharedJobs:
+    """Store of the background jobs of one run.
+
+    Args:
+        backend: The parts of the service.
+        lease: The lease of the run's thread.
+        run: The id of the run.
+        worker: The id of the worker that does the work.
+    """
+
+    def __init__(self, backend: Backend, lease: Lease, run: str, worker: str) -> None:
+        self._backend, self._lease, self._run, self._worker = backend, lease, run, worker
+
+    @property
+    def thread(self) -> str:
+        """The id of the run's thread."""
+        return self._lease.thread_id
+
+    def begin(self, id: str, job: BackgroundJob, most: int) -> bool:
+        """Keep a job whose work begins now; False if the thread has as many as it may have.
+
+        Raises:
+            LeaseLost: The run has lost its thread, so the work must not begin.
+        """
+        of_thread = background_jobs.c.thread_id == self.thread
+        values = {"run": self._run, "worker": self._worker, "job": json.dumps(job)}
+        with aborting(), self._backend.database.begin() as connection:
+            # Calls of one turn begin at once.
+            lock_thread(connection, self.thread)
+            self._lease.check(connection)
+            count = select(func.count()).select_from(background_jobs).where(of_thread)
+            if connection.execute(count).scalar_one() >= most:
+                return False
+            row = {"id": self._id(id), "thread_id": self.thread, **values}
+            connection.execute(insert(background_jobs).values(row))
+        return True
+
+    def end(self, id: str, message: HumanMessage) -> None:
+        """Send the message of a job that has ended, unless the job was dropped."""
+        send = partial(_send, self._backend, self._id(id), self.thread, message)
+        try:
+            self._backend.database.retried(send)
+        except Exception:
+            logger.exception("The result of job %s of thread %s is not sent.", id, self.thread)
+            raise
+
+    def drop(self, id: str) -> None:
+        """Forget a job, whose result is not wanted any more."""
+        with aborting(), self._backend.database.begin() as connection:
+            drop_jobs(connection, background_jobs.c.id == self._id(id))
+
+    def _id(self, id: str) -> str:
+        # In the state of a thread, ids are short.
+        return f"{self.thread}/{id}"
+
+
+def drop_jobs(connection: Connection, those: ColumnElement[bool]) -> None:
+    """Forget background jobs: what they still do sends no message."""
+    connection.execute(delete(background_jobs).where(those))
+
+
+def report_lost_jobs(backend: Backend) -> int:
+    """Send, for each background job whose worker has ended, that it is lost; return how many."""
+    lost = background_jobs.c.worker.not_in(select(workers.c.id))
+    with backend.database.read() as connection:
+        rows = connection.execute(select(background_jobs).where(lost)).all()
+    for row in rows:
+        message = lost_message(row.id.rpartition("/")[2], json.loads(row.job))
+        _send(backend, row.id, row.thread_id, message)
+    return len(rows)
+
+
+def _send(backend: Backend, id: str, thread: str, message: HumanMessage) -> None:
+    """Send the message of a job to its thread, unless the job was dropped or has sent one."""
+    with backend.database.begin() as connection:
+        row = lock_thread(connection, thread)
+        taken = (
+            delete(background_jobs)
+            .where(background_jobs.c.id == id)
+            .returning(background_jobs.c.run)
+        )
+        run_id = connection.execute(taken).scalar()
+        run = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+        if row is None or run is None:
+            return
+        agent = backend.agents.get(run.agent)
+        busy = STEER if agent is not None and can_be_steered(agent.graph) else "queue"
+        job = _message_job(run, _run_id(id), message, busy)
+        backend.queue.add_run(connection, job, metadata=run.metadata)
+        if row.status not in BUSY:
+            backend.queue.queue(connection, job)
+
+
+def _run_id(id: str) -> str:
+    # Ids of runs are parts of URLs, and those of threads may have slashes.
+    return hashlib.sha256(id.encode()).hexdigest()[:32]
+
+
+def _message_job(run: Row[Any], id: str, message: HumanMessage, busy: str) -> MessageJob:
+    """The message of a job, with the settings of the run that has begun it."""
+    names = ("context", "config", "stream", "subgraphs", "interrupt_before", "interrupt_after")
+    first = read_job(run.payload)
+    return MessageJob(
+        run=id,
+        thread=run.thread_id,
+        tenant=run.tenant,
+        agent=run.agent,
+        priority=run.priority,
+        input=b64encode(dump({"messages": [message]})).decode(),
+        busy=busy,
+        # A run that `reindex` has found has none.
+        **{name: getattr(first, name) for name in names if isinstance(first, MessageJob)},
+    )

@@ -1,0 +1,65 @@
+"""Store of jobs: where a service keeps the jobs of a run, so that none is lost unnoticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
+
+from agent_factory.types import graph_namespace
+
+from .jobs import BackgroundJob
+
+
+class JobStore(Protocol):
+    """The jobs of one thread, kept outside of its state. A service has them in its database.
+
+    In async runs its methods are called in threads. The result of a job is a message that the store
+    sends to the thread: to the run under way, or as the next one.
+    """
+
+    @property
+    def thread(self) -> str:
+        """The id of the thread."""
+
+    def begin(self, id: str, job: BackgroundJob, most: int) -> bool:
+        """Keep a job whose work begins now; False if the thread has as many as it may have."""
+
+    def end(self, id: str, message: HumanMessage) -> None:
+        """Send the message of a job that has ended, unless the job was dropped."""
+
+    def drop(self, id: str) -> None:
+        """Forget a job, whose result is not wanted any more."""
+
+
+_store: ContextVar[JobStore | None] = ContextVar("jobs_of_run", default=None)
+
+
+@contextmanager
+def jobs_of_run(store: JobStore) -> Iterator[None]:
+    """Let the agent that runs within the block keep its background jobs in a store.
+
+    It is for the outermost agent of the store's thread. The run does not wait for its jobs when it
+    would end, because the store sends their results.
+
+    Args:
+        store: Where the jobs are kept.
+    """
+    token = _store.set(store)
+    try:
+        yield
+    finally:
+        _store.reset(token)
+
+
+def store_of(config: RunnableConfig) -> JobStore | None:
+    """Return the store of the agent that a node of this config belongs to; None without one."""
+    store = _store.get()
+    # An agent inside, or one that a tool runs on another thread, keeps its jobs itself.
+    if store is None or graph_namespace(config):
+        return None
+    return store if config.get("configurable", {}).get("thread_id") == store.thread else None

@@ -1,0 +1,207 @@
+"""Background jobs in a service: one message for each, also of a worker that has died."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import select, update
+
+from agent_factory import agent_tool, background, create_agent
+from agent_factory.middleware import BackgroundMiddleware, SteeringMiddleware
+from agent_factory.service import Service
+from agent_factory.service.background import report_lost_jobs
+from agent_factory.service.tables import background_jobs
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
+
+Until = Callable[..., None]
+WAIT = 30.0
+
+
+class Studio:
+    """An agent that renders pages in the background, as soon as the test lets it."""
+
+    def __init__(self) -> None:
+        self.begun, self.goes_on, self.asked = Event(), Event(), Event()
+        self.answers, self.rendered = Event(), list[int]()
+        self.answers.set()
+
+    def render(self, page: int) -> str:
+        """Render a page."""
+        self.begun.set()
+        assert self.goes_on.wait(WAIT)
+        self.rendered.append(page)
+        return f"Page {page} is rendered."
+
+    def answer(self, messages: list[BaseMessage]) -> AIMessage:
+        last = messages[-1]
+        if last.type == "human" and last.text.startswith("Render"):
+            calls: Any = [
+                {"name": "render", "args": {"page": int(page)}, "id": f"{len(messages)}-{page}"}
+                for page in last.text.split()[1:]
+            ]
+            return AIMessage("", tool_calls=calls)
+        if last.type == "human" and last.text.startswith("Cancel"):
+            id = next(m.text for m in messages if m.type == "tool").split(" as ")[1].split(".")[0]
+            call: Any = {"name": "cancel_background", "args": {"id": id}, "id": "cancel"}
+            return AIMessage("", tool_calls=[call])
+        self.asked.set()
+        assert self.answers.wait(WAIT)
+        return AIMessage(f"Read: {last.text.splitlines()[-1]}")
+
+    def agent(self, *middleware: Any, **options: Any) -> Any:
+        return create_agent(
+            ScriptedChatModel([self.answer] * 1000),
+            [background(self.render)],
+            middleware=[*middleware, BackgroundMiddleware(**options)],
+            checkpointer=InMemorySaver(),
+        )
+
+
+@pytest.fixture
+def studio() -> Any:
+    new_studio = Studio()
+    yield new_studio
+    new_studio.goes_on.set()
+    new_studio.answers.set()
+
+
+def start(service: Service, agent: Any, asynchronous: bool = False) -> None:
+    service.add("studio", agent, asynchronous=asynchronous)
+    service.start()
+
+
+def say(service: Service, text: str, **options: Any) -> Any:
+    return service.submit("studio", thread="t", message=text, **options)
+
+
+def texts(service: Service) -> list[str]:
+    """The last lines of the messages of people and of jobs."""
+    messages = service.threads.state("t").values["messages"]
+    assert_valid_history(messages)
+    return [m.text.splitlines()[-1] for m in messages if isinstance(m, HumanMessage)]
+
+
+def rows(service: Service) -> list[Any]:
+    with service._backend.database.read() as connection:
+        return [*connection.execute(select(background_jobs)).all()]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_result_begins_a_run_of_an_idle_thread(
+    service: Service, studio: Studio, until: Until, asynchronous: bool
+) -> None:
+    start(service, studio.agent(), asynchronous)
+    run = say(service, "Render 1")
+    assert run.result(WAIT)["messages"][-1].text.startswith("Read: Started in the background")
+    assert len(rows(service)) == 1
+    studio.goes_on.set()
+    until(lambda: len(texts(service)) == 2 and service.threads.get("t").status == "idle")
+    assert texts(service) == ["Render 1", "Page 1 is rendered."]
+    assert rows(service) == []
+    state = service._backend.graph_of("t").get_state({"configurable": {"thread_id": "t"}})
+    assert state.values["background_jobs"] == {}
+
+
+def test_the_run_under_way_reads_a_result(service: Service, studio: Studio, until: Until) -> None:
+    start(service, studio.agent(SteeringMiddleware()))
+    studio.answers.clear()
+    run = say(service, "Render 1")
+    assert studio.asked.wait(WAIT)
+    studio.goes_on.set()
+    until(lambda: not rows(service))
+    studio.answers.set()
+    messages = run.result(WAIT)["messages"]
+    assert [m.type for m in messages] == ["human", "ai", "tool", "ai", "human", "ai"]
+    assert texts(service) == ["Render 1", "Page 1 is rendered."]
+
+
+def test_jobs_of_a_worker_that_has_ended_are_lost_by_name_once(
+    service: Service, studio: Studio, until: Until
+) -> None:
+    start(service, studio.agent())
+    say(service, "Render 1").result(WAIT)
+    with service._backend.database.begin() as connection:
+        connection.execute(update(background_jobs).values(worker="dead"))
+    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+    studio.goes_on.set()
+    until(lambda: studio.rendered == [1])
+    say(service, "Thanks").result(WAIT)
+    assert report_lost_jobs(service._backend) == 0
+    messages = service.threads.state("t").values["messages"]
+    lost = [m.text for m in messages if m.type == "human" and "lost" in m.text]
+    assert [text.partition(", is lost")[0].partition(", ")[2] for text in lost] == [
+        'render({"page": 1})'
+    ]
+    assert "rendered" not in str(texts(service))
+
+
+@pytest.mark.parametrize("way", ["run", "tool", "thread"])
+def test_a_job_that_was_dropped_sends_nothing(
+    service: Service, studio: Studio, until: Until, way: str
+) -> None:
+    start(service, studio.agent())
+    if way == "run":
+        studio.answers.clear()
+    run = say(service, "Render 1")
+    if way == "run":
+        assert studio.asked.wait(WAIT)
+        run.cancel()
+        studio.answers.set()
+    else:
+        run.result(WAIT)
+    if way == "tool":
+        say(service, "Cancel").result(WAIT)
+    if way == "thread":
+        service.threads.delete("t")
+    assert rows(service) == []
+    studio.goes_on.set()
+    until(lambda: studio.rendered == [1])
+    say(service, "Hello").result(WAIT)
+    assert "rendered" not in str(texts(service))
+
+
+def test_a_thread_has_at_most_so_many_jobs_in_all_workers(service: Service, studio: Studio) -> None:
+    start(service, studio.agent(max_running=2))
+    messages = say(service, "Render 1 2").result(WAIT)["messages"]
+    assert len(rows(service)) == 2
+    with service._backend.database.begin() as connection:  # another process does one of them
+        first = rows(service)[0].id
+        moved = update(background_jobs).where(background_jobs.c.id == first)
+        connection.execute(moved.values(job=background_jobs.c.job))
+    messages = say(service, "Render 3").result(WAIT)["messages"]
+    (refused,) = [m for m in messages if m.type == "tool" and m.status == "error"]
+    assert refused.text.startswith("Error: 2 background jobs are under way")
+    assert len(rows(service)) == 2
+
+
+def test_a_subagent_calls_tools_when_the_run_of_its_parent_has_ended(
+    service: Service, studio: Studio, until: Until
+) -> None:
+    call: Any = {"name": "render", "args": {"page": 7}}
+
+    def slow(messages: list[BaseMessage]) -> AIMessage:
+        assert studio.answers.wait(WAIT)
+        return AIMessage("", tool_calls=[{**call, "id": "7"}])
+
+    clerk = create_agent(ScriptedChatModel([slow, "The page is there."]), [studio.render])
+    script: Any = [[{"name": "clerk", "args": {"request": "Page 7"}}], "I wait.", "Hi.", "Done."]
+    agent = create_agent(
+        ScriptedChatModel(script),
+        [background(agent_tool(clerk, name="clerk", description="Render."))],
+        middleware=[BackgroundMiddleware()],
+        checkpointer=InMemorySaver(),
+    )
+    studio.answers.clear()
+    studio.goes_on.set()
+    start(service, agent)
+    say(service, "Go.").result(WAIT)
+    say(service, "And?").result(WAIT)  # it has taken the lease
+    studio.answers.set()
+    until(lambda: len(texts(service)) == 3 and service.threads.get("t").status == "idle")
+    assert texts(service) == ["Go.", "And?", "The page is there."]
+    assert studio.rendered == [7]
