@@ -125,7 +125,7 @@ def test_an_attempt_goes_on_under_a_lease_whose_commit_had_no_answer(service: Se
 def test_nobody_sees_a_question_before_the_thread_waits_for_the_answer(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who answers at once would be told that nothing waits."""
+    """Who answers at once would be refused."""
     call: Any = {"name": "pay", "args": {"euros": 5}, "id": "1"}
     review = HumanInTheLoopMiddleware({"pay": True})
     agent = create_agent(
