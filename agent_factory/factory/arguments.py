@@ -51,6 +51,7 @@ from agent_factory.hooks.introspection import (
     validate_middleware,
 )
 from agent_factory.hooks.ordering import check_order
+from agent_factory.runtime.order import order_of
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
@@ -87,6 +88,7 @@ def make_spec(
     nodes: Mapping[str, Any],
     moved: object,
     handle_tool_errors: object,
+    sequential_tool_calls: bool,
     name: str | None,
     checkpointer: object,
     strict: bool,
@@ -149,7 +151,12 @@ def make_spec(
         handle_tool_errors=handler,
         name=name,
         middleware=members,
-        rules=Rules(toolbox.client.keys(), toolbox.direct, frozenset(outputs)),
+        rules=Rules(
+            toolbox.client.keys(),
+            toolbox.direct,
+            frozenset(outputs),
+            order_of(toolbox.client, sequential=sequential_tool_calls),
+        ),
         node_policies=nodes["node_policies"] or {},
         warnings=findings,
         decisions=log,

@@ -91,7 +91,7 @@ class Run:
     skipped_steps: int = 0  # how many steps it saved; they count towards the recursion limit
     ahead: int = 0  # how many steps more it would have taken hook by hook so far
     step: Any = None  # the Step under way
-    # What a node or a tool call does in its own step, in place of its work, by its name or id.
+    # What a node does in its own step, in place of its work, by its name.
     deferred_outcomes: dict[str, Outcome] = field(default_factory=dict)
     channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
     id: str = field(default_factory=random_id)
@@ -663,7 +663,11 @@ class Step:
                 self._is_stored, self._pending_writes = True, self._writes_before(target, preview)
                 return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
-        possible = target in self._first.stages if is_node else len(target) == 1
+        possible = (
+            target in self._first.stages
+            if is_node
+            else len(target) == 1 and len(target[0].arg) == 1  # type: ignore[union-attr]
+        )
         goes_on = self._begin_next_step(possible=possible and not ends)
         if goes_on and run.watch.reader is not None:
             self._boundary = preview, target
@@ -741,7 +745,7 @@ class Step:
             and None not in ids
             and len(ids) == len(calls)
         )
-        batches = [calls] if together else [[call] for call in calls]
+        batches = [calls] if together else [send.arg for send in target]
         if fusion.state_keys is not None:
             state = preview.persistent
             batches = [with_state(batch, state, fusion.state_keys) for batch in batches]

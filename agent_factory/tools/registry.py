@@ -18,6 +18,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from agent_factory.errors import ArgumentError, SpecError, describe, example_of
 from agent_factory.tools.injection import validate_tool
 from agent_factory.tools.labels import labels_of
+from agent_factory.tools.touches import check_touches, touches_of
 from agent_factory.topology.model import Tool, ToolKind, TopologyData
 from agent_factory.types import FunctionTool
 
@@ -73,6 +74,7 @@ class Toolbox:
                 return_direct=tool.return_direct,
                 owner=self.owners.get(name, ""),
                 labels=labels_of(tool),
+                **_touched(tool),
             )
             for name, tool in self.client.items()
         ]
@@ -122,6 +124,14 @@ def plan_inside(tool: BaseTool) -> TopologyData | None:
     return plan if isinstance(plan, TopologyData) else None
 
 
+def _touched(tool: BaseTool) -> dict[str, Any]:
+    """Return what a tool touches in the form of a plan."""
+    if (touches := touches_of(tool)) is None:
+        return {}
+    reads, writes = touches.texts()
+    return {"reads": reads, "writes": writes}
+
+
 def _provider_name(tool: dict[str, object]) -> str:
     """Return the name of a provider's tool: its name, that of its function, or its type."""
     function = tool.get("function")
@@ -164,6 +174,7 @@ def sort_tools(
         try:
             tool = as_tool(entry, origin)
             labels_of(tool)
+            check_touches(tool)
         except ArgumentError as error:
             mistakes.append(error)
             continue

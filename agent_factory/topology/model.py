@@ -159,6 +159,8 @@ class Tool:
         return_direct: Its result ends the run.
         owner: The middleware that adds it; empty for the agent's own tools.
         labels: What it brings and takes: "untrusted" results, "private" data, an effect "outside".
+        reads: Names of what it reads, such as "file:{path}" with a parameter in it.
+        writes: Names of what it writes.
     """
 
     name: str
@@ -166,6 +168,8 @@ class Tool:
     return_direct: bool = False
     owner: str = ""
     labels: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
 
     @property
     def notes(self) -> list[str]:
@@ -176,8 +180,17 @@ class Tool:
         """
         notes = [] if self.kind is ToolKind.CLIENT else [str(self.kind)]
         notes += ["return_direct"] if self.return_direct else []
-        notes += self.labels
+        notes += [*self.labels, *self.touches]
         return [*notes, f"by {self.owner}"] if self.owner else notes
+
+    @property
+    def touches(self) -> list[str]:
+        """What it reads and writes, in words.
+
+        >>> Tool("edit", writes=("file:{path}",)).touches
+        ['writes file:{path}']
+        """
+        return [f"reads {name}" for name in self.reads] + [f"writes {n}" for n in self.writes]
 
 
 @dataclass(frozen=True, slots=True)

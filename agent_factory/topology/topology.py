@@ -51,8 +51,8 @@ class Topology(TopologyData):
         """A short text that names what stored threads depend on, equal in every process.
 
         That are the nodes and their order, the edges with their routes, the layers by their names,
-        the tools by name and kind, whether they return directly and their labels; and what
-        middleware declare: guards, limits and accesses. Not part of it are the name of the agent,
+        the tools by name and kind, whether they return directly, their labels and what they
+        touch; and what middleware declare: guards, limits and accesses. Not part of it are the name of the agent,
         settings, the order of tools and of layers, and `moved`. Of two agents with the same digest,
         each can resume the threads of the other one, under the same rules.
 
@@ -69,6 +69,8 @@ class Topology(TopologyData):
             parts += [sorted(map(astuple, declared))] if declared else []
         if any(tool.labels for tool in self.tools):
             parts.append(sorted((tool.name, tool.labels) for tool in self.tools))
+        if touching := sorted((t.name, t.reads, t.writes) for t in self.tools if t.touches):
+            parts.append(touching)
         return sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property

@@ -94,7 +94,7 @@ OPTIONAL = ("moved", "guards", "limits", "accesses")
 
 DEFAULTS: dict[str, dict[str, object]] = {
     "layers": {"attempts": 1},
-    "tools": {"labels": ()},
+    "tools": {"labels": (), "reads": (), "writes": ()},
     "limits": {"raisable": False},
 }
 """Fields of records that a file lacks where they have these values, for the same reason."""

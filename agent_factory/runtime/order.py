@@ -1,0 +1,72 @@
+"""The order of the tool calls of a turn: which of them wait for which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.tools import BaseTool
+
+from agent_factory.tools.touches import CallTouches, Touches, touches_of
+
+Calls = Sequence[Mapping[str, Any]]
+
+_NOTHING = CallTouches()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What decides about the order of calls.
+
+    Args:
+        touches: What tools touch, by their names.
+        sequential: Each call waits for all before it.
+    """
+
+    touches: Mapping[str, Touches]
+    sequential: bool = False
+
+    def waits(self, calls: Calls) -> list[frozenset[int]]:
+        """Return, for each call, the numbers of the earlier ones that it meets.
+
+        Calls with invalid arguments, whose arguments are a text, run no tool and meet none.
+
+        >>> order = Order({"write": Touches(writes=("file:{path}",))})
+        >>> calls = [{"name": "write", "args": {"path": path}} for path in "aba"]
+        >>> [sorted(numbers) for numbers in order.waits(calls)]
+        [[], [], [0]]
+        """
+        known: list[CallTouches | None] = []
+        waits: list[frozenset[int]] = []
+        for call in calls:
+            arguments, meets = call["args"], None
+            if isinstance(arguments, Mapping):
+                declared = self.touches.get(call["name"])
+                meets = _NOTHING if declared is None else declared.of(arguments)
+            waits.append(frozenset(i for i, other in enumerate(known) if self._meet(other, meets)))
+            known.append(meets)
+        return waits
+
+    def applies(self, calls: Calls) -> bool:
+        """Return True if one of several calls waits for another one.
+
+        The calls of a turn are known by their ids: without them, or with two of one id, they run
+        side by side.
+        """
+        ids = {call["id"] for call in calls}
+        if len(calls) < 2 or None in ids or len(ids) < len(calls):
+            return False
+        return any(self.waits(calls))
+
+    def _meet(self, first: CallTouches | None, second: CallTouches | None) -> bool:
+        if first is None or second is None:
+            return False
+        return self.sequential or first.meets(second)
+
+
+def order_of(tools: Mapping[str, BaseTool], *, sequential: bool) -> Order | None:
+    """Return the order of an agent's calls; None if all of them always run side by side."""
+    known = {name: touches_of(tool) for name, tool in tools.items()}
+    touches = {name: declared for name, declared in known.items() if declared is not None}
+    return Order(touches, sequential) if sequential or touches else None
