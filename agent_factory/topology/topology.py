@@ -51,10 +51,10 @@ class Topology(TopologyData):
         """A short text that names what stored threads depend on, equal in every process.
 
         That are the nodes and their order, the edges with their routes, the layers by their names,
-        the tools by name and kind, whether they return directly, their labels and what they
-        touch; and what middleware declare: guards, limits and accesses. Not part of it are the name of the agent,
-        settings, the order of tools and of layers, and `moved`. Of two agents with the same digest,
-        each can resume the threads of the other one, under the same rules.
+        the tools by name and kind, whether they return directly, their labels and what they touch;
+        and what middleware declare: guards, limits and accesses. Not part of it are the name of the
+        agent, settings, the order of tools and of layers, and `moved`. Of two agents with the same
+        digest, each can resume the threads of the other one, under the same rules.
 
         >>> plan(Shape()).digest
         '862173550bde716c'
