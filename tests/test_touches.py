@@ -1,0 +1,365 @@
+"""Tools that know what they touch: which calls of a turn wait for which, and what they leave."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import threading
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import InjectedState
+from langgraph.types import Command, interrupt
+
+from agent_factory import AgentState, create_agent, load_topology, plan_agent, touches
+from agent_factory.errors import ArgumentError, SpecError
+from agent_factory.runtime.order import Order
+from agent_factory.testing import ScriptedChatModel
+from agent_factory.tools.touches import CallTouches, Touches, touches_of
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+KEYS = ("a", "b", "log")
+State = Annotated[dict[str, Any], InjectedState]
+Id = Annotated[str, InjectedToolCallId]
+
+
+class Notes(AgentState):
+    """Two keys of one value, and one with a reducer."""
+
+    a: str
+    b: str
+    log: Annotated[list[str], operator.add]
+
+
+class Desk:
+    """A tool of which each call reads and writes some keys, and the order of begins and ends."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.failing: set[str] = set()
+        self._lock = threading.Lock()
+
+    def note(self, event: str, name: str) -> None:
+        with self._lock:
+            self.events.append((event, name))
+
+    def work(self, name: str, reads: list[str], writes: list[str], state: Any, id: str) -> Any:
+        self.note("begin", name)
+        if name in self.failing:
+            self.failing.remove(name)
+            self.note("end", name)
+            raise RuntimeError(name)
+        seen = "".join(str(state.get(key, "")) for key in reads)
+        update: dict[str, Any] = dict.fromkeys(writes, f"{name}({seen})")
+        if "log" in update:
+            update["log"] = [update["log"]]
+        self.note("end", name)
+        return Command(update={**update, "messages": [ToolMessage(name, tool_call_id=id)]})
+
+    def tools(self) -> list[Any]:
+        """Return the tool for sync and async runs, and one that asks before it works."""
+        State = Annotated[dict[str, Any], InjectedState]
+        Id = Annotated[str, InjectedToolCallId]
+
+        def names(part: str) -> Callable[[Any], list[str]]:
+            return lambda args: [f"state:{key}" for key in args[part]]
+
+        @tool
+        def work(name: str, reads: list[str], writes: list[str], state: State, id: Id) -> Any:
+            """Work."""
+            return self.work(name, reads, writes, state, id)
+
+        @tool
+        def ask(name: str, reads: list[str], writes: list[str], state: State, id: Id) -> Any:
+            """Ask, and work."""
+            interrupt(name)
+            return self.work(name, reads, writes, state, id)
+
+        return [touches(reads=names("reads"), writes=names("writes"))(t) for t in (work, ask)]
+
+
+def agent_of(desk: Desk, calls: list[dict[str, Any]], **options: Any) -> Any:
+    model = ScriptedChatModel([calls, "Done."])
+    return create_agent(model, desk.tools(), state_schema=Notes, **options)
+
+
+def start() -> Any:
+    return {"messages": [("user", "Go.")], "a": "", "b": "", "log": []}
+
+
+def left(result: Any) -> tuple[Any, ...]:
+    texts = [m.content for m in result["messages"]]
+    return (*(result[key] for key in KEYS), texts)
+
+
+def one_by_one(turn: list[Any]) -> tuple[Any, ...]:
+    """Return what the calls of a turn leave if they run one after the other, without an agent."""
+    state: dict[str, Any] = {"a": "", "b": "", "log": []}
+    names = [f"t{number}" for number in range(len(turn))]
+    for name, (reads, writes, _) in zip(names, turn, strict=True):
+        value = f"{name}({''.join(str(state[key]) for key in sorted(reads))})"
+        for key in writes:
+            state[key] = [*state[key], value] if key == "log" else value
+    return (*(state[key] for key in KEYS), ["Go.", "", *names, "Done."])
+
+
+MESSAGE: Any = {"messages": [("user", "Go.")]}
+
+
+def call(name: str, reads: Any = (), writes: Any = (), tool: str = "work") -> dict[str, Any]:
+    return {"name": tool, "args": {"name": name, "reads": [*reads], "writes": [*writes]}}
+
+
+def run(agent: Any, value: Any, *, asynchronous: bool) -> Any:
+    if asynchronous:
+        return asyncio.run(agent.ainvoke(value, THREAD))
+    return agent.invoke(value, THREAD)
+
+
+TURNS = st.lists(
+    st.tuples(st.sets(st.sampled_from(KEYS)), st.sets(st.sampled_from(KEYS)), st.booleans()),
+    min_size=3,
+    max_size=6,
+)
+
+
+def calls_of(turn: list[Any], *, asks: bool = False) -> list[dict[str, Any]]:
+    return [
+        call(f"t{n}", sorted(reads), sorted(writes), "ask" if asks and waits else "work")
+        for n, (reads, writes, waits) in enumerate(turn)
+    ]
+
+
+def meet(first: Any, second: Any) -> bool:
+    return bool(first[1] & (second[0] | second[1]) or first[0] & second[1])
+
+
+def check_turn(turn: list[Any], options: dict[str, Any], *, asynchronous: bool) -> None:
+    desk = Desk()
+    result = run(agent_of(desk, calls_of(turn), **options), start(), asynchronous=asynchronous)
+    assert left(result) == one_by_one(turn)
+    place = {event: index for index, event in enumerate(desk.events)}
+    for later, second in enumerate(turn):
+        for earlier, first in enumerate(turn[:later]):
+            if meet(first, second):
+                assert place["end", f"t{earlier}"] < place["begin", f"t{later}"]
+
+
+@given(TURNS, st.booleans(), st.booleans(), st.booleans())
+def test_a_turn_leaves_the_state_of_the_sequential_run(
+    turn: list[Any], stored: bool, fused: bool, asynchronous: bool
+) -> None:
+    options = {"checkpointer": InMemorySaver() if stored else None, "fused": fused}
+    check_turn(turn, options, asynchronous=asynchronous)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@settings(max_examples=2000, deadline=None)
+@given(TURNS, st.booleans(), st.booleans(), st.booleans())
+def test_two_thousand_turns_leave_the_state_of_the_sequential_run(
+    turn: list[Any], stored: bool, fused: bool, asynchronous: bool
+) -> None:
+    options = {"checkpointer": InMemorySaver() if stored else None, "fused": fused}
+    check_turn(turn, options, asynchronous=asynchronous)
+
+
+@given(TURNS, st.booleans(), st.booleans())
+def test_calls_that_wait_for_answers_leave_the_same_state_and_none_works_twice(
+    turn: list[Any], fused: bool, asynchronous: bool
+) -> None:
+    desk = Desk()
+    agent = agent_of(desk, calls_of(turn, asks=True), checkpointer=InMemorySaver(), fused=fused)
+    result = run(agent, start(), asynchronous=asynchronous)
+    while pauses := result.get("__interrupt__"):
+        answers = {pause.id: "yes" for pause in pauses}
+        result = run(agent, Command(resume=answers), asynchronous=asynchronous)
+    assert left(result) == one_by_one(turn)
+    names = [f"t{number}" for number in range(len(turn))]
+    assert sorted(desk.events) == [(event, name) for event in ("begin", "end") for name in names]
+
+
+@given(TURNS, st.data(), st.booleans())
+def test_a_failure_repeats_no_call_that_has_finished(
+    turn: list[Any], data: Any, fused: bool
+) -> None:
+    desk = Desk()
+    agent = agent_of(desk, calls_of(turn), checkpointer=InMemorySaver(), fused=fused)
+    failing = f"t{data.draw(st.integers(0, len(turn) - 1))}"
+    desk.failing.add(failing)
+    with pytest.raises(RuntimeError, match=failing):
+        agent.invoke(start(), THREAD)
+    result = agent.invoke(None, THREAD)
+    assert left(result) == one_by_one(turn)
+    begins = [name for event, name in desk.events if event == "begin"]
+    assert begins.count(failing) == 2
+    assert len(begins) == len(turn) + 1
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_call_begins_when_those_that_it_waits_for_have_ended(stored: bool) -> None:
+    # In each step, all calls that run end together: the steps are as many as the longest chain.
+    began: list[str] = []
+    gate = asyncio.Event()
+
+    @touches(reads="{touched}", writes="{touched}")
+    @tool
+    async def step(name: str, touched: str) -> str:
+        """Take a step."""
+        began.append(name)
+        await gate.wait()
+        return name
+
+    names = {"x": "1", "y": "1", "z": "2", "r": "3", "s": "2"}
+    calls = [{"name": "step", "args": {"name": n, "touched": t}} for n, t in names.items()]
+    saver = InMemorySaver() if stored else None
+    agent = create_agent(ScriptedChatModel([calls, "Done."]), [step], checkpointer=saver)
+    task = asyncio.create_task(agent.ainvoke(MESSAGE, THREAD))
+    steps = []
+    while not task.done():
+        for _ in range(200):  # until nothing more can begin
+            await asyncio.sleep(0)
+        if began:
+            steps.append(sorted(began))
+        began.clear()
+        gate.set()
+        gate = asyncio.Event()
+    assert steps == [["r", "x", "z"], ["s", "y"]]
+    await task
+
+
+async def test_the_limit_of_a_run_holds_for_the_calls_of_a_turn() -> None:
+    running, most = 0, 0
+
+    @touches(writes="{touched}")
+    @tool
+    async def step(touched: str) -> str:
+        """Take a step."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return touched
+
+    calls = [{"name": "step", "args": {"touched": t}} for t in "abcda"]
+    agent = create_agent(ScriptedChatModel([calls, "Done."]), [step])
+    await agent.ainvoke(MESSAGE, {"max_concurrency": 2})
+    assert most == 2
+
+
+def test_calls_that_read_the_same_run_side_by_side() -> None:
+    barrier = threading.Barrier(2, timeout=20)
+
+    @touches(reads="file:{path}")
+    def read(path: str) -> str:
+        "Read."
+        barrier.wait()
+        return path
+
+    @touches(writes="file:{path}")
+    def write(path: str) -> str:
+        "Write."
+        return path
+
+    calls = [{"name": n, "args": {"path": "a"}} for n in ("read", "read", "write")]
+    result = create_agent(ScriptedChatModel([calls, "Done."]), [read, write]).invoke(MESSAGE)
+    assert [m.name for m in result["messages"][2:5]] == ["read", "read", "write"]
+
+
+def test_sequential_calls_wait_for_each_other_without_touches() -> None:
+    events: list[str] = []
+
+    def step(name: str) -> str:
+        "Take a step."
+        events.append(f"begin {name}")
+        threading.Event().wait(0.01)  # so that a call next to it would begin
+        events.append(f"end {name}")
+        return name
+
+    calls = [{"name": "step", "args": {"name": n}} for n in "abc"]
+    agent = create_agent(ScriptedChatModel([calls, "Done."]), [step], sequential_tool_calls=True)
+    assert [m.content for m in agent.invoke(MESSAGE)["messages"][2:5]] == ["a", "b", "c"]
+    assert events == [f"{event} {name}" for name in "abc" for event in ("begin", "end")]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "meets"),
+    [
+        ("file:a", "file:a", True),
+        ("file:a", "file:b", False),
+        ("file:docs/*", "file:docs/a", True),
+        ("file:docs/*", "file:src/a", False),
+        ("file:docs/*", "file:docs/a*", True),
+        ("file:docs/*", "file:src/*", False),
+        ("*", "state:a", True),
+    ],
+)
+def test_names_meet_if_they_are_equal_or_by_their_beginning(
+    first: str, second: str, meets: bool
+) -> None:
+    one, other = CallTouches(writes=(first,)), CallTouches(reads=(second,))
+    assert one.meets(other) is meets
+    assert other.meets(one) is meets
+    assert not CallTouches(reads=(first,)).meets(CallTouches(reads=(second,)))
+
+
+def test_a_call_without_the_argument_meets_all_that_touch_something() -> None:
+    order = Order(
+        {"write": Touches(writes=("file:{path}",)), "fail": Touches(reads=lambda _: 1 / 0)}
+    )  # type: ignore[arg-type,return-value]
+    names = [("write", {"path": "a"}), ("write", {}), ("free", {}), ("fail", {}), ("write", "{")]
+    waits = order.waits([{"name": name, "args": args} for name, args in names])
+    assert [sorted(numbers) for numbers in waits] == [[], [0], [], [0, 1], []]
+
+
+def test_a_tool_is_copied_with_what_it_touches() -> None:
+    @tool
+    def write(path: str) -> str:
+        """Write."""
+        return path
+
+    copy = touches(writes=["file:{path}", "state:a"])(write)
+    assert touches_of(write) is None
+    assert touches_of(copy) == Touches(writes=("file:{path}", "state:a"))
+
+
+def test_a_name_with_an_unknown_parameter_is_refused() -> None:
+    @touches(writes="file:{pth}")
+    def write(path: str) -> str:
+        "Write."
+        return path
+
+    with pytest.raises(SpecError, match=r"\{pth\}, and the tool has no such parameter"):
+        plan_agent(tools=[write])
+
+
+@pytest.mark.parametrize("names", [3, "", ["a", 1], {"a": "b"}])
+def test_what_is_not_a_name_is_refused(names: Any) -> None:
+    with pytest.raises(ArgumentError, match="must be names or a function of the arguments"):
+        touches(writes=names)
+    with pytest.raises(ArgumentError, match="must decorate a function or a BaseTool"):
+        touches(writes="a")(str)
+
+
+def test_the_plan_shows_what_tools_touch_and_files_keep_it() -> None:
+    def edit(path: str) -> str:
+        "Edit."
+        return path
+
+    before = plan_agent(tools=[edit])
+    plan = plan_agent(tools=[touches(reads="file:*", writes="file:{path}")(edit)])
+    notes = "reads file:*, writes file:{path}"
+    assert "tool: edit  [reads file:*; writes file:{path}]" in plan.render()
+    assert load_topology(plan.to_json()) == plan
+    assert [str(change.detail) for change in before.diff(plan).changes] == [
+        f"was plain, now {notes}"
+    ]
+    assert plan.digest != before.digest
+    assert '"reads"' not in before.to_json()
