@@ -64,8 +64,6 @@ class Desk:
 
     def tools(self) -> list[Any]:
         """Return the tool for sync and async runs, and one that asks before it works."""
-        State = Annotated[dict[str, Any], InjectedState]
-        Id = Annotated[str, InjectedToolCallId]
 
         def names(part: str) -> Callable[[Any], list[str]]:
             return lambda args: [f"state:{key}" for key in args[part]]

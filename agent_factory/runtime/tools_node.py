@@ -313,7 +313,10 @@ class ToolsNode(ToolNode):
     def _turn(self, input: Any, config: RunnableConfig | None) -> Turn | None:
         """Return the turn of several calls of which some wait for others."""
         turns = self._turns
-        if turns is None or not isinstance(input, list) or not turns.order.applies(input):
+        if turns is None or not isinstance(input, list) or len(input) < 2:
+            return None
+        # The rest of a turn is one, too, even if its calls wait for no other.
+        if RELAYS not in input[0] and not turns.order.applies(input):
             return None
         is_stored = saver_of(config or {}) is not None
         apart = tools_apart(self._toolbox.client) if is_stored else ()
