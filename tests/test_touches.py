@@ -11,14 +11,16 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, interrupt
 
-from agent_factory import AgentState, create_agent, load_topology, plan_agent, touches
+from agent_factory import AgentState, agent_tool, create_agent, load_topology, plan_agent, touches
 from agent_factory.errors import ArgumentError, SpecError
+from agent_factory.middleware import PIIMiddleware
 from agent_factory.runtime.order import Order
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.touches import CallTouches, Touches, touches_of
@@ -361,3 +363,114 @@ def test_the_plan_shows_what_tools_touch_and_files_keep_it() -> None:
     ]
     assert plan.digest != before.digest
     assert '"reads"' not in before.to_json()
+
+
+def test_an_agent_inside_of_a_sequential_turn_goes_on_where_it_paused() -> None:
+    paid: list[str] = []
+
+    def note(text: str) -> str:
+        "Note."
+        paid.append(f"note {text}")
+        return text
+
+    def pay(text: str) -> str:
+        "Pay."
+        paid.append(f"pay {text}")
+        return text
+
+    def confirm(text: str) -> str:
+        "Confirm."
+        interrupt(text)
+        return text
+
+    steps = [[{"name": n, "args": {"text": "1"}}] for n in ("pay", "confirm")]
+    clerk = create_agent(ScriptedChatModel([*steps, "Paid."]), [pay, confirm], name="clerk")
+    calls = [
+        {"name": "note", "args": {"text": "a"}},
+        {"name": "clerk", "args": {"request": "1"}},
+        {"name": "note", "args": {"text": "b"}},
+    ]
+    agent = create_agent(
+        ScriptedChatModel([calls, "Done."]),
+        [note, agent_tool(clerk, description="Pays.")],
+        sequential_tool_calls=True,
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke(MESSAGE, THREAD)
+    assert paid == ["note a", "pay 1"]
+    agent.invoke(Command(resume="yes"), THREAD)
+    assert paid == ["note a", "pay 1", "note b"]
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_run_that_a_call_has_stopped_ends_after_the_calls_that_come_later(fused: bool) -> None:
+    ran: list[str] = []
+
+    @touches(writes="state:a")
+    @tool
+    def stop(id: Id) -> Any:
+        """Stop."""
+        ran.append("stop")
+        return Command(goto=END, update={"messages": [ToolMessage("ok", tool_call_id=id)]})
+
+    @touches(writes="state:a")
+    @tool
+    def ask(name: str) -> str:
+        """Ask."""
+        interrupt(name)
+        ran.append(name)
+        return name
+
+    calls = [{"name": "stop", "args": {}}] + [{"name": "ask", "args": {"name": n}} for n in "xy"]
+    agent = create_agent(
+        ScriptedChatModel([calls, "Never asked."]),
+        [stop, ask],
+        checkpointer=InMemorySaver(),
+        fused=fused,
+    )
+    agent.invoke(MESSAGE, THREAD)
+    agent.invoke(Command(resume=1), THREAD)
+    result = agent.invoke(Command(resume=1), THREAD)
+    assert ran == ["stop", "x", "y"]
+    assert [m.content for m in result["messages"][2:]] == ["ok", "x", "y"]
+
+
+def test_a_result_that_waits_for_the_calls_before_it_is_stored_as_its_guard_lets_it() -> None:
+    saver = InMemorySaver()
+
+    @touches(writes="file:{path}")
+    def fetch(path: str) -> str:
+        "Fetch."
+        if path == "asks":
+            interrupt(path)
+        return "Write to ann@example.com."
+
+    calls = [{"name": "fetch", "args": {"path": p}} for p in ("asks", "b", "b")]
+    guard = PIIMiddleware("email", apply_to_tool_results=True)
+    agent = create_agent(
+        ScriptedChatModel([calls, "Done."]), [fetch], middleware=[guard], checkpointer=saver
+    )
+    agent.invoke(MESSAGE, THREAD)
+    assert "ann@example.com" not in str([*saver.list(THREAD)])
+    result = agent.invoke(Command(resume=1), THREAD)
+    assert [m.content for m in result["messages"][2:5]] == ["Write to [REDACTED_EMAIL]."] * 3
+
+
+def test_a_call_with_invalid_arguments_keeps_its_place_in_a_turn() -> None:
+    @touches(writes="file:{path}")
+    def fetch(path: str) -> str:
+        "Fetch."
+        return path
+
+    calls = [{"name": "fetch", "args": {"path": "a"}, "id": id} for id in "12"]
+    message = AIMessage(
+        "",
+        tool_calls=calls,
+        invalid_tool_calls=[{"name": "fetch", "args": "{", "id": "3", "error": None}],
+    )
+    result = create_agent(ScriptedChatModel([message, "Done."]), [fetch]).invoke(MESSAGE)
+    assert [(m.tool_call_id, m.status) for m in result["messages"][2:5]] == [
+        ("1", "success"),
+        ("2", "success"),
+        ("3", "error"),
+    ]
