@@ -405,13 +405,13 @@ class ToolsNode(ToolNode):
             parts.append(Resend(update={TOOL_SIGNALS: HELD}, goto=sends))
         return parts
 
-    def _relayed(self, input: Any, config: RunnableConfig | None) -> list[dict[str, Any]]:
+    def _relayed(self, input: Any, config: RunnableConfig | None) -> list[Command[Any]]:
         """Return the signals of earlier tasks of the turn, which last for a step only."""
         if config is None or not input[0].get(RELAYS):
             return []
         signals = read_keys(config, [TOOL_SIGNALS, "jump_to"])
         signals[TOOL_SIGNALS] = [s for s in signals.get(TOOL_SIGNALS) or () if s != HELD]
-        return [signals]
+        return [Command(update=signals)]
 
     def _guarded(self, update: Any) -> Any:
         return update if self._guards is None else self._guards.result(update)
