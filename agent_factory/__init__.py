@@ -56,14 +56,17 @@ if TYPE_CHECKING:
     from agent_factory.hooks.decorators import wrap_tool_call as wrap_tool_call
     from agent_factory.hooks.flows import Flow as Flow
     from agent_factory.hooks.flows import Invoke as Invoke
+    from agent_factory.hooks.flows import NextChunk as NextChunk
     from agent_factory.hooks.flows import RunPaused as RunPaused
     from agent_factory.hooks.flows import Sleep as Sleep
     from agent_factory.hooks.flows import Task as Task
+    from agent_factory.hooks.flows import Together as Together
     from agent_factory.hooks.flows import arun as arun
     from agent_factory.hooks.flows import run as run
     from agent_factory.hooks.flows import then as then
     from agent_factory.hooks.guards import MessageGuard as MessageGuard
     from agent_factory.hooks.ordering import Ordering as Ordering
+    from agent_factory.hooks.streams import stream_through as stream_through
     from agent_factory.hooks.trace_policy import (
         configure_trace_policy as configure_trace_policy,
     )
@@ -71,6 +74,10 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt.subagent import agent_tool as agent_tool
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
+    from agent_factory.structured_output.partial import PartialAnswer as PartialAnswer
+    from agent_factory.structured_output.partial import PartialAnswerReader as PartialAnswerReader
+    from agent_factory.structured_output.partial import apartial_answers as apartial_answers
+    from agent_factory.structured_output.partial import partial_answers as partial_answers
     from agent_factory.tools.client_tool import ClientTool as ClientTool
     from agent_factory.tools.client_tool import client_tool as client_tool
     from agent_factory.tools.labels import labels_of as labels_of
@@ -118,12 +125,18 @@ HOMES = {
         "after_agent after_model before_agent before_model dynamic_prompt wrap_model_call "
         "wrap_tool_call"
     ),
-    "agent_factory.hooks.flows": "Flow Invoke RunPaused Sleep Task arun run then",
+    "agent_factory.hooks.flows": (
+        "Flow Invoke NextChunk RunPaused Sleep Task Together arun run then"
+    ),
     "agent_factory.hooks.guards": "MessageGuard",
     "agent_factory.hooks.ordering": "Ordering",
+    "agent_factory.hooks.streams": "stream_through",
     "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
     "agent_factory.factory.stack_file": "dump_stack load_stack",
     "agent_factory.state.channels": "DeltaMessages",
+    "agent_factory.structured_output.partial": (
+        "PartialAnswer PartialAnswerReader apartial_answers partial_answers"
+    ),
     "agent_factory.tools.client_tool": "ClientTool client_tool",
     "agent_factory.tools.labels": "labels_of tool_labels",
     "agent_factory.tools.touches": "touches",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
+from functools import reduce
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -15,6 +16,7 @@ from typing import (
     Literal,
     NotRequired,
     Required,
+    Self,
     TypeAlias,
     Unpack,
     cast,
@@ -38,14 +40,18 @@ from typing_extensions import TypedDict, TypeVar
 
 from agent_factory.errors import ArgumentError, describe
 
-# For middleware that keep values in memory, by run or by task, or that need to know a model.
+# For middleware that keep values in memory, by run or by task, or that need to know a model or the
+# saver of the run.
 # LangGraph and langchain-core publish nothing for it, so what stands behind may change.
 from agent_factory.upstream import bound_tools as bound_tools
 from agent_factory.upstream import chat_models_of as chat_models_of
 from agent_factory.upstream import configured as configured
+from agent_factory.upstream import graph_namespace as graph_namespace
 from agent_factory.upstream import model_name as model_name
 from agent_factory.upstream import model_params as model_params
 from agent_factory.upstream import run_identity as run_identity
+from agent_factory.upstream import saver_of as saver_of
+from agent_factory.upstream import stores_at_exit as stores_at_exit
 from agent_factory.upstream import task_identity as task_identity
 from agent_factory.upstream import unbound as unbound
 
@@ -305,10 +311,38 @@ class ModelRequest(Generic[ContextT]):
         # checked when the model is called.
         if "model" in changes or "tools" in changes:
             check_request(changes.get("model"), changes.get("tools", ()), self.tools)
+        request = self
+        if "model" in changes and "wrapped_model" in self.__dict__:
+            request = self._with_model(changes.pop("model"), self.__dict__["wrapped_model"][1])
         # What copy.copy() does, but faster: layers call this often. `dataclasses.replace` calls
         # __init__, which takes four times as long.
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, **changes)
+        other.__dict__.update(request.__dict__, **changes)
+        return other
+
+    def wrapped(self, wrap: Callable[[Any], Any]) -> ModelRequest[ContextT]:
+        """Return a copy whose model is wrapped, also if an inner layer chooses another model.
+
+        Args:
+            wrap: Function of a model that returns a model, such as one whose answers pass a flow
+                (`stream_through`). A layer further out wraps the model of a layer further in.
+
+        >>> from langchain_core.language_models import FakeListChatModel
+        >>> request = ModelRequest(model=FakeListChatModel(responses=["hi"]), messages=[])
+        >>> request.wrapped(lambda model: model.bind(stop=["."])).model.kwargs
+        {'stop': ['.']}
+        """
+        # Not a field: nobody but `override` needs it. A layer that reads the model, or passes it to
+        # a request that it makes itself, gets the wrapped one.
+        base, wraps = self.__dict__.get("wrapped_model", (self.model, ()))
+        return self._with_model(base, (*wraps, wrap))
+
+    def _with_model(self, base: Any, wraps: tuple[Callable[[Any], Any], ...]) -> Self:
+        """Return a copy with a model, inside of what layers have wrapped it in."""
+        # The last wrap is that of the innermost layer, which sees what the model says first.
+        model = reduce(lambda inner, wrap: wrap(inner), reversed(wraps), base)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, model=model, wrapped_model=(base, wraps))
         return other
 
     def __setattr__(self, name: str, value: Any) -> None:

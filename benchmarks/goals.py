@@ -354,6 +354,14 @@ _ALL = (
         "counted in instructions, they add 0.7 % and 0.3 %",
     ),
     Goal(
+        "guard wait",
+        "ms of a run over the slower of a model and a check that works while it answers",
+        "",
+        5,
+        None,
+        "nobody waits for the check if the model takes longer",
+    ),
+    Goal(
         "prefix",
         "a turn with a decision log over one whose log looks for no changes of the prefix",
         "",

@@ -14,11 +14,12 @@ from agent_factory.decisions.recorder import Recorder
 from agent_factory.factory.arguments import collect_warnings
 from benchmarks.contenders import HOOKS, OURS, PEER, Factory, has_peer, ours, peer
 from benchmarks.efforts import Effort
-from benchmarks.harness import Contender, Match, Pair, Timed, per
+from benchmarks.harness import Contender, Match, Pair, Tally, Timed, per
 from benchmarks.parts import MANY
 from benchmarks.runs import Entry, Import, Setting, runs
 from benchmarks.savers import Mode, Saver
 from benchmarks.scripted import FreeModel, add, new_functions
+from benchmarks.waiting import over_the_slower
 
 FUNCTIONS = 100
 """How many plain functions a large agent has as tools."""
@@ -94,8 +95,8 @@ def _idle(mode: Mode, turns: int, *, fused: bool) -> AbstractContextManager[Mapp
     return batteries.opened(mode, turns, fused=fused)
 
 
-def guards(effort: Effort) -> Iterator[Match]:
-    """What the guards of progress and of answers cost where they find nothing to do."""
+def guards(effort: Effort) -> Iterator[Match | Tally]:
+    """What guards cost where they find nothing to do, and how long a check lets a user wait."""
     for mode in Mode:
         opened = partial(_guarded, mode, effort.turns)
         pairs = [
@@ -105,6 +106,10 @@ def guards(effort: Effort) -> Iterator[Match]:
         ]
         scale = per(effort.turns, "ms a turn")
         yield Match("guards", str(mode), opened, 4 * effort.runs, pairs, scale)
+    for mode in Mode:
+        count = partial(over_the_slower, mode, max(3, round(20 * effort.share)))
+        pair = Pair(OURS, None, "guard wait", "ms over the slower of model and check")
+        yield Tally("guards", f"{mode}, a check while the model works", {OURS: count}, [pair])
 
 
 def _guarded(mode: Mode, turns: int) -> AbstractContextManager[Mapping[str, Timed]]:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .context_editing import *
     from .file_search import *
     from .flow_guard import *
+    from .guard import *
     from .human_in_the_loop import *
     from .model_call_limit import *
     from .model_fallback import *
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from .prompt_caching import *
     from .provider_tool_search import *
     from .shell_tool import *
+    from .steering import *
     from .summarization import *
     from .todo import PlanningState as PlanningState
     from .todo import Todo as Todo
@@ -101,6 +103,7 @@ _HOME = {
     ),
     ".file_search": "FilesystemFileSearchMiddleware",
     ".flow_guard": "FlowGuardMiddleware FlowGuardState",
+    ".guard": "GuardMiddleware",
     ".human_in_the_loop": (
         "Action ActionRequest ApproveDecision CallChanged Decision DecisionType EditDecision "
         "HITLRequest HITLResponse HumanInTheLoopMiddleware InterruptOnConfig RejectDecision "
@@ -126,6 +129,10 @@ _HOME = {
         "BubblewrapExecutionPolicy CodexSandboxExecutionPolicy DockerExecutionPolicy "
         "ExecutionPolicy HostExecutionPolicy RedactionRule ShellError ShellState "
         "ShellToolMiddleware"
+    ),
+    ".steering": (
+        "SteeringMiddleware SteeringState Unread acancel afollow_up asteer aunread cancel "
+        "follow_up steer unread"
     ),
     ".summarization": "ContextSize SummarizationMiddleware SummarizationState TriggerClause",
     ".todo": "PlanningState Todo TodoListMiddleware",

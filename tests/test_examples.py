@@ -255,6 +255,25 @@ def test_privacy_keeps_addresses_and_cards_out_of_all_that_is_shown(show: Show) 
     assert "@example" not in out
 
 
+def test_guarded_chat_shows_no_word_of_an_answer_that_is_stopped(show: Show) -> None:
+    assert show("guarded_chat").splitlines() == [
+        "> Where is my order?",
+        "Your order arrives on Thursday.",
+        "> Write a poem.",
+        "I only know about orders.",
+        "> What about the order that broke?",
+        "Please ask the desk: it promises money.",
+    ]
+
+
+@pytest.mark.long
+@needs_local_model
+def test_guarded_chat_guards_the_local_model_too(show: Show) -> None:
+    assert "> Write a poem.\nI only know about orders.\n" in show(
+        "guarded_chat", "--model", "local"
+    )
+
+
 @pytest.mark.long
 @needs_local_model
 def test_privacy_guards_the_local_model_too(show: Show) -> None:
@@ -360,6 +379,16 @@ def test_once_books_once_asks_about_the_unknown_and_undoes_backwards(show: Show)
     assert "a person is asked about book_hotel: approve, reject, respond" in out
     assert "cancels: Room in Oslo, found by hand.\n  the airline cancels: Flight to Oslo" in out
     assert out.strip().endswith("undone: book_hotel, book_flight")
+
+
+def test_steering_reads_messages_in_their_places_and_cancels(show: Show) -> None:
+    first, second = show("steering").split("A second run, which the user cancels:\n")
+    types = [line.split(":")[0].strip() for line in first.strip().splitlines()]
+    assert types == ["human", "ai", "tool", "human", "ai", "human", "ai"]
+    assert "tool: Stopped before page" in first
+    assert "human: One sentence is enough.\n    ai: Sales grew by 4 %." in first
+    assert first.strip().endswith("human: Then write a mail.\n    ai: The mail is written.")
+    assert second.strip().endswith("ai: I had to stop here: the run was cancelled.")
 
 
 def test_react_agent_answers_in_a_tools_place_and_ends_in_time(show: Show) -> None:

@@ -65,9 +65,11 @@ from agent_factory.upstream import (
     run_identity,
     run_in_place,
     run_without_graph,
+    saver_of,
     sent_writes,
     shows_subgraphs,
     step_and_stop,
+    stores_at_exit,
     streams_events,
     streams_message_events,
     streams_messages,
@@ -263,6 +265,34 @@ def test_the_namespace_of_a_graph_is_that_of_its_events() -> None:
     assert len(namespaces[0]) == 1
     graph.invoke({"log": []})
     assert not seen[1][1]
+
+
+def test_a_node_knows_its_saver_and_whether_its_run_stores_only_the_end() -> None:
+    seen: list[Any] = []
+
+    def node(state: Any, config: RunnableConfig) -> Any:
+        seen.append((saver_of(config), stores_at_exit(config)))
+
+    saver = InMemorySaver()
+    graph = chain(node, checkpointer=saver)
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    for durability in ("sync", "async", "exit"):
+        graph.invoke({"log": []}, thread, durability=durability)
+    assert seen == [(saver, False), (saver, False), (saver, True)]
+    chain(node).invoke({"log": []})
+    assert seen[3] == (None, False)
+
+
+def test_the_ids_of_checkpoints_sort_by_time() -> None:
+    graph = chain(lambda state: None, lambda state: None, checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    for _ in range(3):
+        graph.invoke({"log": []}, thread)
+    history = [*graph.get_state_history(thread)]
+    ids = [snapshot.config["configurable"]["checkpoint_id"] for snapshot in history]
+    assert ids == sorted(ids, reverse=True)
+    parents = [snapshot.parent_config for snapshot in history[:-1]]
+    assert [parent["configurable"]["checkpoint_id"] for parent in parents if parent] == ids[1:]
 
 
 def test_some_keys_of_the_state_can_be_read() -> None:

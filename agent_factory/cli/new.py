@@ -34,6 +34,13 @@ _FLOW = '''
         return (yield request)
 '''
 
+_STREAM_FLOW = '''
+    def $hook(self, request: $request) -> Flow[None]:
+        """$when `yield chunk` lets one pass."""
+        while (chunk := (yield NextChunk())) is not None:
+            yield chunk
+'''
+
 _RUN_FLOW = '''
     def $hook(self, state: $request) -> Flow[Any]:
         """$when `yield state` runs the agent."""
@@ -47,15 +54,20 @@ _WHEN = {
     "after_agent": "Runs once, when a run ends.",
     "around_agent": "Wraps a whole run.",
     "around_model": "Wraps each model call.",
+    "around_stream": "Changes each answer, chunk by chunk.",
     "around_tool": "Wraps each tool call.",
 }
 
 _REQUESTS = {
     "around_agent": "AgentState[Any]",
     "around_model": "ModelRequest[Any]",
+    "around_stream": "ModelRequest[Any]",
     "around_tool": "ToolCallRequest",
 }
 """What the flows get; the other methods are node hooks."""
+
+_FORMS = {"around_agent": _RUN_FLOW, "around_stream": _STREAM_FLOW}
+"""The flows of another form than those around calls."""
 
 HOOKS: Final = tuple(_WHEN)
 """The methods that a new middleware can have."""
@@ -151,7 +163,9 @@ class Skeleton:
             request = _REQUESTS.get(hook)
             names = {"Flow", request.partition("[")[0]} if request else {"AgentState", "Runtime"}
             imports |= names
-            form = _RUN_FLOW if hook == "around_agent" else _FLOW
+            form = _FORMS.get(hook, _FLOW)
+            if hook == "around_stream":
+                imports.add("NextChunk")
             template = Template(form if request else _NODE)
             methods.append(template.substitute(hook=hook, when=_WHEN[hook], request=request))
         return Template(_CLASS).substitute(

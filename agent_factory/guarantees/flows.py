@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent_factory.errors import BuildWarning
-from agent_factory.topology.declarations import ToolGuard
 from agent_factory.topology.model import Tool, ToolKind, TopologyData
 
 _RUN_HERE = (ToolKind.CLIENT, ToolKind.INNER)
@@ -90,12 +89,13 @@ def is_guarded(plan: TopologyData, sink: Tool) -> bool:
     # "desk/clerk/send": a decision about "desk" or "desk/clerk" comes before each such call.
     parts = sink.name.split("/")
     names = ["/".join(parts[: size + 1]) for size in range(len(parts))]
-    return any(guard.covers(name) and _decides(guard) for guard in plan.guards for name in names)
-
-
-def _decides(guard: ToolGuard) -> bool:
     # A hook that a jump bypasses is reported as such (AF129).
-    return not guard.after and set(filter(None, guard.when.split(" and "))) <= _WORDS_OF_FLOWS
+    deciding = [
+        guard
+        for guard in plan.guards
+        if not guard.after and set(filter(None, guard.when.split(" and "))) <= _WORDS_OF_FLOWS
+    ]
+    return any(guard.covers(name) for guard in deciding for name in names)
 
 
 def trifecta_findings(plan: TopologyData) -> Iterator[BuildWarning]:

@@ -42,6 +42,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     - Layers `wrap_model_call`, `wrap_tool_call` take the request and a handler, and decide
       whether, when and with what to call the handler.
     - Flows `around_model`, `around_tool` are layers that are written once for sync and async runs.
+    - The flow `around_stream` changes answers chunk by chunk.
     - The flow `around_agent` is a layer around a whole run.
 
     Hooks and layers have variants for async runs, whose names begin with `a`. A hook may also take
@@ -218,6 +219,16 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Wrap each tool call; `message = yield request` calls the inner layer."""
         raise self._not_implemented("tool")
+
+    def around_stream(self, request: ModelRequest[ContextT]) -> Flow[None]:
+        """Change the answer of a model, chunk by chunk, before anybody sees it.
+
+        `chunk = yield NextChunk()` receives the next chunk, an `AIMessageChunk`, and None at the
+        end; `yield chunk` lets one pass. What passes is what streams and what is kept. An answer
+        that does not stream arrives whole, as an `AIMessage`, and one must pass. The flow may also
+        yield `Sleep`, `Invoke` and `Together`. Models use no cache of LangChain then.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no flow of chunks.")
 
     def around_agent(self, state: StateT, *_: Any, **injected: Any) -> Flow[dict[str, Any] | None]:
         """Wrap a whole run, from its input to its end or to its next pause.

@@ -6,6 +6,7 @@ happen and is resumed with the result, or with the exception:
 - `yield request` calls the inner layer and receives its response,
 - `yield Sleep(seconds)` waits,
 - `yield Invoke(runnable, input)` calls another runnable, such as a model,
+- `yield Together(...)` does several of these at once,
 - `yield Task(name, function)` calls a function once in a run; only `around_agent` may do that.
 
 `run` and `arun` drive a flow in a sync or an async run, so a flow contains no `async`.
@@ -23,14 +24,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import isawaitable
 from types import GeneratorType
 from typing import Any, Protocol, TypeVar, overload
 
+from langchain_core.runnables.config import ContextThreadPoolExecutor
 from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.types import Interrupt
 
-from agent_factory.errors import BadReturn, describe
+from agent_factory.errors import ArgumentError, BadReturn, describe
 from agent_factory.upstream import configured
 
 T = TypeVar("T")
@@ -75,6 +78,60 @@ class Invoke:
     config: Any = None
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class Together:
+    """Do several things at once; the flow is resumed with a tuple of their results.
+
+    An async run makes a task of each part. A sync run does one part in its own thread, the call of
+    the inner layer if there is one, and each other part in a thread that ends with it.
+
+    The first part that raises ends them all: tasks are cancelled, threads are waited for, and the
+    flow is resumed with that exception. So no part outlives the `yield`.
+
+    Args:
+        *parts: `Sleep`, `Invoke`, flows that yield these, and at most one request, which calls the
+            inner layer.
+
+    >>> def letters(word):
+    ...     yield Sleep(0)
+    ...     return len(word)
+    >>> def count():
+    ...     first, second = yield Together(letters("one"), letters("three"))
+    ...     return first + second
+    >>> run(count())
+    8
+    """
+
+    parts: tuple[object, ...]
+    request: int | None
+    """Place of the part that calls the inner layer; None if none does."""
+
+    def __init__(self, *parts: object) -> None:
+        others = (*EFFECTS, GeneratorType)
+        requests = [at for at, part in enumerate(parts) if not isinstance(part, others)]
+        if not parts or len(requests) > 1:
+            reason = "needs at least one part." if not parts else "calls the inner layer twice."
+            hint = "Write Together(Invoke(...), request), with one request at most."
+            raise ArgumentError("Together", reason, hint)
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "request", requests[0] if requests else None)
+
+
+@dataclass(frozen=True, slots=True)
+class NextChunk:
+    """The next chunk of a model's answer, or None at its end: a flow of chunks is resumed with it.
+
+    See `ModelRequest.through`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Inward:
+    """Part of a `Together` that calls the inner layer, as a flow that yields its requests."""
+
+    flow: Flow[Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """Call a function once in a run of the agent. Only a flow `around_agent` may yield it.
@@ -107,7 +164,7 @@ class RunPaused(BaseException):
         super().__init__(*self.interrupts)
 
 
-EFFECTS = (Sleep, Invoke)
+EFFECTS = (Sleep, Invoke, Together)
 """What a flow may yield, other than a call of the inner layer."""
 
 
@@ -186,7 +243,8 @@ def run(flow: Flow[R], handler: Callable[[Any], object] | None = None) -> R:
 
     Args:
         flow: The generator.
-        handler: Called with every yielded value but `Sleep` and `Invoke`: the inner layer.
+        handler: Called with every yielded value but `Sleep`, `Invoke` and `Together`: the inner
+            layer.
 
     Returns:
         What the flow returned.
@@ -223,7 +281,7 @@ def drive(
             # After an exception was thrown in, the flow goes on with `send` again.
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
-                outcome = perform(effect, time.sleep, "invoke")
+                outcome = perform(effect, handler, asynchronous=False)
             else:
                 outcome = handler(effect)
         except BaseException as error:
@@ -255,7 +313,7 @@ async def adrive(
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
-                outcome = await perform(effect, asyncio.sleep, "ainvoke")
+                outcome = await perform(effect, handler, asynchronous=True)
             else:
                 outcome = await handler(effect)
         except BaseException as error:
@@ -277,15 +335,85 @@ class FlowLayer:
         return self.drive(self.flow(request), handler)
 
 
-def perform(effect: object, sleep: Callable[[float], object], invoke: str) -> Any:
-    """Sleep or call a runnable; the result is awaitable in an async run."""
+def perform(
+    effect: object, handler: Callable[[Any], object] | None = None, *, asynchronous: bool
+) -> Any:
+    """Do what a flow has yielded; the result is awaitable in an async run."""
+    if isinstance(effect, Together):
+        calls = [partial(_do, part, handler, asynchronous=asynchronous) for part in effect.parts]
+        return _in_tasks(calls) if asynchronous else _in_threads(calls, effect.request)
     if isinstance(effect, Sleep):
-        return sleep(effect.seconds)
+        return (asyncio.sleep if asynchronous else time.sleep)(effect.seconds)
     if isinstance(effect, Invoke):
         runnable = configured(effect.runnable, effect.config)
-        return getattr(runnable, invoke)(effect.input, effect.config)
+        invoke = runnable.ainvoke if asynchronous else runnable.invoke
+        return invoke(effect.input, effect.config)
     raise BadReturn(
         "a flow",
         f"yielded {describe(effect)}, but it has no inner layer to call.",
-        "Yield Sleep(...) or Invoke(...).",
+        "Yield Sleep(...), Invoke(...) or Together(...).",
     )
+
+
+def _do(part: object, handler: Callable[[Any], object] | None, *, asynchronous: bool) -> Any:
+    """Do a part of a `Together`; the result is awaitable in an async run."""
+    driver: Callable[..., object] = adrive if asynchronous else drive
+    if isinstance(part, Inward):
+        return driver(part.flow, handler, throw_signals=True)
+    if isinstance(part, GeneratorType):
+        return driver(part)
+    if handler is None or isinstance(part, EFFECTS):
+        return perform(part, asynchronous=asynchronous)
+    return handler(part)
+
+
+def _in_threads(calls: Sequence[Callable[[], object]], own: int | None) -> tuple[object, ...]:
+    """Make calls at once, the one at `own` in this thread; raise what was raised first."""
+    # LangGraph finds the task of a run, for an interrupt for example, in its own thread alone.
+    own = len(calls) - 1 if own is None else own
+    errors: list[BaseException] = []
+
+    def attempt(call: Callable[[], object]) -> object:
+        try:
+            return call()
+        except BaseException as error:
+            errors.append(error)
+            return None
+
+    # The end of the block waits for all threads: Python cannot end one.
+    with ContextThreadPoolExecutor(max_workers=len(calls)) as threads:
+        futures = {at: threads.submit(attempt, call) for at, call in enumerate(calls) if at != own}
+        result = attempt(calls[own])
+    _raise_first(errors)
+    return tuple(result if at == own else futures[at].result() for at in range(len(calls)))
+
+
+async def _in_tasks(calls: Sequence[Callable[[], Awaitable[object]]]) -> tuple[object, ...]:
+    """Make calls at once; when one raises, cancel the others and raise what was raised first."""
+    errors: list[BaseException] = []
+
+    async def attempt(call: Callable[[], Awaitable[object]]) -> object:
+        try:
+            return await call()
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    # Not a TaskGroup, which raises an ExceptionGroup: a flow expects the exception of its call.
+    tasks = [asyncio.create_task(attempt(call)) for call in calls]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        # Also when this task is cancelled itself. A task that has ended ignores it.
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    _raise_first(errors)
+    return tuple(task.result() for task in tasks)
+
+
+def _raise_first(errors: Sequence[BaseException]) -> None:
+    """Raise the first error. A cancellation counts only if there is no other error."""
+    if errors:
+        others = [error for error in errors if not isinstance(error, asyncio.CancelledError)]
+        raise (others or errors)[0]

@@ -22,6 +22,7 @@ from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.hooks.base import AgentMiddleware, FunctionMiddleware, Middleware
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.hooks.ordering import Ordering, is_strings
+from agent_factory.hooks.streams import stream_layer
 from agent_factory.topology.declarations import Access, AccessKind, ToolGuard, UsageLimit
 from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase
 from agent_factory.types import AgentState
@@ -32,7 +33,9 @@ _WRAP = {Call.MODEL: "wrap_model_call", Call.TOOL: "wrap_tool_call"}
 _FLOW = {Call.MODEL: "around_model", Call.TOOL: "around_tool"}
 RUN_FLOW = "around_agent"
 """The flow around a whole run."""
-_FLOWS = (*_FLOW.values(), RUN_FLOW)
+STREAM_FLOW = "around_stream"
+"""The flow of the chunks of an answer."""
+_FLOWS = (*_FLOW.values(), STREAM_FLOW, RUN_FLOW)
 _LAYER_NAMES = (*_FLOW.values(), *_WRAP.values(), *(f"a{name}" for name in _WRAP.values()))
 _HOOK_ARGUMENTS = ("state", "runtime")
 _ARGUMENTS = {
@@ -42,7 +45,7 @@ _ARGUMENTS = {
 _SLOTS = {
     **_ARGUMENTS,
     **{f"a{name}": arguments for name, arguments in _ARGUMENTS.items()},
-    **dict.fromkeys(_FLOW.values(), ("request",)),
+    **dict.fromkeys((*_FLOW.values(), STREAM_FLOW), ("request",)),
     RUN_FLOW: ("state",),
 }
 """Every method that an agent calls, with the arguments it passes."""
@@ -219,6 +222,14 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
             func, afunc = getattr(middleware, wrap), getattr(middleware, f"a{wrap}")
         layer = Layer(middleware.name, call, method, attempts)
         layers.append(Bound(layer, middleware, func, afunc))
+    if STREAM_FLOW in names and not _is_unused(middleware, STREAM_FLOW):
+        # A layer around the model, inside of the others of its middleware: they see what it lets
+        # pass, and it sees the model that they choose.
+        flow = partial(stream_layer, getattr(middleware, STREAM_FLOW))
+        around_stream = Layer(middleware.name, Call.MODEL, STREAM_FLOW)
+        layers.append(
+            Bound(around_stream, middleware, FlowLayer(flow, drive), FlowLayer(flow, adrive))
+        )
     if RUN_FLOW in names and not _is_unused(middleware, RUN_FLOW):
         around_run = Layer(middleware.name, Call.AGENT, RUN_FLOW)
         start = inject_run(getattr(middleware, RUN_FLOW))
@@ -506,6 +517,8 @@ def _mode_error(name: str, method: Callable[..., object]) -> tuple[str, str] | N
             hint = "Call the inner layer with `response = yield request`."
             if name == RUN_FLOW:
                 hint = "Run the agent with `result = yield state`."
+            if name == STREAM_FLOW:
+                hint = "Receive a chunk with `chunk = yield NextChunk()`."
             return "must be a generator function.", hint
     elif generator or inspect.isasyncgenfunction(method):
         return "is a generator function.", f"Only flows are: {', '.join(_FLOWS)}."

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutine
 from operator import attrgetter
+from types import GeneratorType
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -34,6 +35,8 @@ from agent_factory.hooks.flows import (
     MAX_REFUSALS,
     Flow,
     FlowLayer,
+    Inward,
+    Together,
     close,
     is_awaitable,
     is_signal,
@@ -103,6 +106,14 @@ def call_with_streaming(call: Handler, value: object) -> object:
     with streaming_enabled():
         result = call(value)
     return _await_in(streaming_enabled(), result) if is_awaitable(result) else result
+
+
+def call_without_streaming(call: Handler, value: object) -> object:
+    """Call a sync or async function whose models do not stream to the caller of the agent."""
+    config = without_streaming(current_config.get())
+    with setting(current_config, config):
+        result = call(value)
+    return _await_in(setting(current_config, config), result) if is_awaitable(result) else result
 
 
 # Tracing
@@ -203,7 +214,7 @@ class _Flows(ABC):
         last_outcomes: list[Any] = [None] * len(flows)
         at, innermost, refusals = 0, len(flows) - 1, 0
         advance: Callable[[Any], object] = running[0].send
-        value = None
+        value: Any = None
         while True:
             try:
                 output, is_done = advance(value), False
@@ -224,6 +235,12 @@ class _Flows(ABC):
                     if at < 0:
                         return outcome
                     last_outcomes[at], value = outcome, visible(outcome) if visible else outcome
+                elif isinstance(output, Together):
+                    value = yield self._inward(output, at)
+                    if (place := output.request) is not None:
+                        last_outcomes[at] = outcome = value[place]
+                        shown = visible(outcome) if visible else outcome
+                        value = (*value[:place], shown, *value[place + 1 :])
                 elif not isinstance(output, kind):
                     if not isinstance(output, EFFECTS):
                         raise bad_request(self._names[at], output, self.kind)
@@ -242,6 +259,29 @@ class _Flows(ABC):
             except BaseException as error:
                 refusals += isinstance(error, BadReturn)
                 advance, value = _throw_into(running, error, refusals > MAX_REFUSALS), error
+
+    def _inward(self, together: Together, at: int) -> Together:
+        """Return what a flow does at once, its request as a flow of the layers inside of it."""
+        name, parts = self._names[at], [*together.parts]
+
+        def own(part: Any) -> Flow[Any]:
+            # A service counts what a layer asks a model as use of that layer. The call of the inner
+            # layer is in another part, so it is not counted here.
+            with setting(calling_layer, name):
+                return (yield from part) if isinstance(part, GeneratorType) else (yield part)
+
+        for place, part in enumerate(parts):
+            if place != together.request:
+                parts[place] = own(part)
+            elif not isinstance(part, self.kind):
+                raise bad_request(name, part, self.kind)
+            elif at + 1 < len(self._flows):
+                # The same loop, with fewer flows: this part runs in a thread or a task that has no
+                # place in the loop of the flows around it.
+                inside = copy(self)
+                inside._names, inside._flows = self._names[at + 1 :], self._flows[at + 1 :]
+                parts[place] = Inward(inside.steps(part))
+        return Together(*parts)
 
     @abstractmethod
     def outcome(self, name: str, request: object, result: object, last: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -27,6 +28,8 @@ from agent_factory.errors import (
     UnknownTool,
     describe,
 )
+from agent_factory.hooks.streams import StreamedModel
+from agent_factory.runtime.attempts import Attempts, attempts_in
 from agent_factory.runtime.composition import (
     ModelCall,
     ModelOutcome,
@@ -83,6 +86,9 @@ from agent_factory.upstream import (
 Turn = tuple[State, Runtime[Any], list[Any]]
 """The state with a valid history, the runtime, and the messages that made the history valid."""
 
+
+_attempts: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
+"""Those of the model call with layers that is under way, if somebody reads its tokens."""
 
 _CHAT_MODEL_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
 
@@ -204,6 +210,8 @@ class ModelNode(Runnable[Any, Any]):
             self._prefix.remember(run, messages)
         layer_state = state
         if self._layers:
+            # Before the layers, in whose context nothing streams.
+            _attempts.set(attempts_in(config, runtime.stream_writer))
             disable_streaming(config)
             layer_state = self._copies.copy(state)
         request: ModelRequest[Any] = ModelRequest(
@@ -296,6 +304,8 @@ class ModelNode(Runnable[Any, Any]):
             with_tools = bool(_tools_of(request, model))
             strategy = strategy_for(response_format, model, with_tools=with_tools)
         model = self._models.bind(request, model, strategy)
+        if self._layers and (attempts := _attempts.get()) is not None:
+            model = attempts.watch(model)
         messages = request.messages
         # The node has repaired the state's own list; a list made by a layer is checked here.
         if messages is not request.state.get("messages") and (
@@ -339,6 +349,8 @@ class ModelNode(Runnable[Any, Any]):
         response = outcome.response
         if self._layers:
             response = self._reader.finish(outcome, retries)
+            if (attempts := _attempts.get()) is not None:
+                attempts.end(response.result)
         # Inline, because nearly always many steps are left.
         step, stop = step_and_stop(config["configurable"][SCRATCHPAD])
         run: Run | None = config["configurable"].get(RUN)
@@ -399,13 +411,20 @@ class _BoundModels:
         # used again.
         self._bound: OrderedDict[Any, tuple[Sequence[Any], Any]] = OrderedDict()
 
-    def bind(self, request: ModelRequest[Any], model: object, strategy: Strategy) -> Any:
+    def bind(self, request: ModelRequest[Any], model: Any, strategy: Strategy) -> Any:
         """Return the request's model, as configured, with tools, tool choice and settings."""
+        # Layers make such a model for each call, so the cache would never have it. What it wraps is
+        # the same in all calls, and its flow needs no tools.
+        if isinstance(model, StreamedModel):
+            return model.around(self.bind(request, model.inner, strategy))
+        own: Any = request.model
+        while isinstance(own, StreamedModel):
+            own = own.inner
         parts, choice = (model, strategy, *request.tools), request.tool_choice
         # Settings and a tool choice as a dict have no hash, and a configurable model makes another
         # object for each call, so these models are bound each time.
         has_no_key = request.model_settings or not isinstance(choice, str | None)
-        if has_no_key or model is not request.model:
+        if has_no_key or model is not own:
             return self._bind(request, model, strategy)
         key = *map(id, parts), choice
         if (entry := self._bound.get(key)) is None:

@@ -57,22 +57,26 @@ _ANSWER_FORMAT: Final = """\
 Answer with a JSON object and nothing else, such as {"reason": "...", "probability": 0.1}: a \
 reason in one sentence, and the probability from 0 to 1 that the call is risky or not covered."""
 
-_SCHEMA: Final[dict[str, object]] = {
-    "title": "RiskJudgement",
-    "description": "How risky a tool call is.",
-    "type": "object",
-    "properties": {
-        "reason": {"type": "string", "description": "The reason, in one sentence."},
-        "probability": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "description": "The probability that the call is risky or not covered.",
-        },
-    },
-    "required": ["reason", "probability"],
-    "additionalProperties": False,
-}
+
+def judgement_schema(title: str, description: str, probability: str) -> dict[str, object]:
+    """The schema of a judgement: a reason and a probability, which `judgement` reads."""
+    reason = {"type": "string", "description": "The reason, in one sentence."}
+    number = {"type": "number", "minimum": 0, "maximum": 1, "description": probability}
+    return {
+        "title": title,
+        "description": description,
+        "type": "object",
+        "properties": {"reason": reason, "probability": number},
+        "required": ["reason", "probability"],
+        "additionalProperties": False,
+    }
+
+
+_SCHEMA: Final = judgement_schema(
+    "RiskJudgement",
+    "How risky a tool call is.",
+    "The probability that the call is risky or not covered.",
+)
 
 _MAX_MESSAGES: Final = 30
 """The most messages that the judge reads. It should be fast, and what a user allowed in one of the

@@ -26,6 +26,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 from langgraph.types import Command, Overwrite
 
+from agent_factory import Flow, NextChunk
 from agent_factory.middleware._shared.messages import CALL_BLOCKS, INPUT_KEYS
 
 TextPath = tuple[Hashable, ...]
@@ -341,6 +342,24 @@ class TextStream:
         text = "".join(self._tail)
         self._tail, self._size, self._next_look = [], 0, 0
         return self._rule.apply(text)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFlow:
+    """Flow that redacts an answer, whole or chunk by chunk."""
+
+    guard: Guard
+
+    def __call__(self) -> Flow[None]:
+        stream = AnswerStream(self.guard)
+        while (message := (yield NextChunk())) is not None:
+            if not isinstance(message, AIMessageChunk):
+                yield self.guard.redact_name(self.guard.redact_answer(message))
+                return
+            for part in stream.feed(ChatGenerationChunk(message=message)):
+                yield part.message
+        for part in stream.close():
+            yield part.message
 
 
 class AnswerStream:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from operator import or_
 from typing import Annotated, Any, Literal, NotRequired, cast
@@ -26,6 +25,7 @@ from agent_factory import (
     ToolCallRequest,
     TracePolicy,
     omit_payload,
+    stream_through,
 )
 from agent_factory.middleware._shared.redaction import (
     DetectorLike,
@@ -33,16 +33,10 @@ from agent_factory.middleware._shared.redaction import (
     RedactionRule,
     Strategy,
 )
-from agent_factory.types import configured
 
-from .chat_model import guard_model
 from .events import event_redaction
 from .guard import RuleWithMemory, ThreadGuard
-from .messages import Guard, has_role, redact_value
-
-# Guarded models to remember. The agent caches the tools it has bound to a model by identity, so
-# the same model must get the same wrapper.
-_MAX_MODELS = 16
+from .messages import AnswerFlow, Guard, has_role, redact_value
 
 
 class PIIState(AgentState):
@@ -146,7 +140,6 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         )
         if apply_to_output:
             self.transformers = [event_redaction(self.message_guard.shown_answers)]
-        self._models: OrderedDict[object, tuple[object, object]] = OrderedDict()
 
     @cached_property
     def name(self) -> str:
@@ -253,7 +246,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         by_tool = getattr(request.response_format, "by_tool", request.response_format)
         output_tools = frozenset(getattr(by_tool, "bindings", ()) if self.apply_to_output else ())
         guard = replace(self._answers, calls=output_tools)
-        response = yield _GuardedRequest.of(request, self, guard)
+        flow = partial(stream_through, flow=AnswerFlow(guard), cache_key=repr(guard))
+        response = yield request.wrapped(flow)
         return replace(response, result=[guard.redact_output(m) for m in response.result])
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
@@ -264,18 +258,6 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             request = request.override(tool_call={**call, "args": arguments})
         result = yield request
         return self._results.redact_result(result) if self.apply_to_tool_results else result
-
-    def guarded_model(self, model: object, guard: Guard) -> object:
-        """Return the model with the guard; the same object for the same model."""
-        # Before the cache: what a configurable model stands for differs from run to run.
-        model = configured(model)
-        key = (id(model), guard)
-        if key not in self._models:
-            # The model is kept with its wrapper, so that its id is not reused.
-            self._models[key] = (model, guard_model(model, guard))
-            if len(self._models) > _MAX_MODELS:
-                self._models.popitem(last=False)
-        return self._models[key][1]
 
     def _covered(self, state: PIIState) -> tuple[list[AnyMessage], int]:
         """The messages that it guards, and how many of them, from the first, are checked."""
@@ -289,28 +271,6 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """The update that marks messages as checked; as many, from the first, were marked."""
         self.message_guard.forget(messages[count:])
         return {"pii_looked_at": {self.name: [messages[-1].id, _digest(messages)]}}
-
-
-class _GuardedRequest(ModelRequest[Any]):
-    """Request whose model is guarded, even if an inner layer chooses another model."""
-
-    guards: tuple[tuple[PIIMiddleware, Guard], ...]
-
-    @classmethod
-    def of(cls, request: ModelRequest[Any], owner: PIIMiddleware, guard: Guard) -> _GuardedRequest:
-        new = cls.__new__(cls)
-        guards = (*getattr(request, "guards", ()), (owner, guard))
-        model = owner.guarded_model(request.model, guard)
-        # Not by attributes: to set one is deprecated, and warns.
-        new.__dict__.update(request.__dict__, guards=guards, model=model)
-        return new
-
-    def override(self, **changes: Any) -> ModelRequest[Any]:
-        """Return a copy with some fields changed; a new model gets the same guards."""
-        if "model" in changes:
-            for owner, guard in self.guards:
-                changes["model"] = owner.guarded_model(changes["model"], guard)
-        return super().override(**changes)
 
 
 def _changed(state: PIIState, messages: list[AnyMessage]) -> dict[str, object] | None:

@@ -37,6 +37,7 @@ from agent_factory.middleware import (
     ContextEditingMiddleware,
     FilesystemFileSearchMiddleware,
     FlowGuardMiddleware,
+    GuardMiddleware,
     HumanInTheLoopMiddleware,
     InMemoryEffects,
     Limits,
@@ -54,6 +55,7 @@ from agent_factory.middleware import (
     PromptCachingMiddleware,
     ProviderToolSearchMiddleware,
     ShellToolMiddleware,
+    SteeringMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
     ToolCallLimitMiddleware,
@@ -95,6 +97,9 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "emulator": lambda: LLMToolEmulator(tools=["find"], model=words()),
     "fallback": lambda: ModelFallbackMiddleware(words()),
     "flow_guard": lambda: FlowGuardMiddleware(action="deny"),
+    "guard": lambda: GuardMiddleware(lambda _: None),
+    "guard_answer": lambda: GuardMiddleware(lambda _: None, on="answer", name="answers"),
+    "guard_result": lambda: GuardMiddleware(lambda _: None, on="result", name="results"),
     "limit": lambda: ModelCallLimitMiddleware(run_limit=3),
     "limit_answer": lambda: ModelCallLimitMiddleware(
         run_limit=2, exit_behavior="answer", name="answering"
@@ -116,6 +121,7 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "selector": lambda: LLMToolSelectorMiddleware(
         model=words(), max_tools=1, max_retries=0, on_parsing_failure="all"
     ),
+    "steering": lambda: SteeringMiddleware(),
     "summary": lambda: SummarizationMiddleware(
         words(), trigger=("messages", 5), keep=("messages", 2)
     ),
@@ -163,13 +169,18 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
     ],
     OnceMiddleware: [{"effects": {"find": "ask"}}],
     ModelCallLimitMiddleware: [{"thread_limit": 3}, {"thread_limit": 3, "run_limit": 1}],
+    SteeringMiddleware: [{}],
     ToolCallLimitMiddleware: [{"thread_limit": 3}, {"tool_name": "find", "thread_limit": 3}],
 }
 """Arguments with which a built-in depends on what is kept between runs of a thread."""
 
 NEED_NONE: list[Callable[[], Member]] = [
     lambda: BudgetMiddleware(run=Limits(turns=4), thread=Limits()),
-    *(make for name, make in BUILT_INS.items() if name not in ("client_tools", "once", "review")),
+    *(
+        make
+        for name, make in BUILT_INS.items()
+        if name not in ("client_tools", "once", "review", "steering")
+    ),
     ShellToolMiddleware,
     lambda: FilesystemFileSearchMiddleware(root_path="."),
 ]

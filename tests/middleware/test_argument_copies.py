@@ -42,6 +42,7 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
     "ClearToolUsesEdit": lambda: {"exclude_tools": ["add"]},
     "ContextEditingMiddleware": lambda: {"edits": [ClearToolUsesEdit()]},
     "FlowGuardMiddleware": lambda: {"seen": ["private"], "reviewers": ["finance"]},
+    "GuardMiddleware": lambda: {"check": lambda _: None, "on": "call", "tools": ["add"]},
     "HumanInTheLoopMiddleware": lambda: {
         "interrupt_on": {
             "add": {"allowed_decisions": ["approve"], "args_schema": {"properties": {"a": {}}}}
@@ -93,7 +94,7 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
 NO_CONTAINERS = {
     *("AnswerGuardMiddleware", "FilesystemFileSearchMiddleware", "ModelCallLimitMiddleware"),
     *("ModelRetryMiddleware", "PIIMiddleware", "PromptCachingMiddleware", "TodoListMiddleware"),
-    *("ClientToolsMiddleware", "ToolCallLimitMiddleware"),
+    *("ClientToolsMiddleware", "SteeringMiddleware", "ToolCallLimitMiddleware"),
 }
 """Built-ins without such an argument."""
 

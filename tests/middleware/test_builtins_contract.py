@@ -25,6 +25,7 @@ from agent_factory.middleware import (
     AutoModeMiddleware,
     ClearToolUsesEdit,
     ContextEditingMiddleware,
+    GuardMiddleware,
     HumanInTheLoopMiddleware,
     Limits,
     LLMToolEmulator,
@@ -57,6 +58,7 @@ ARGUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
     "AutoModeMiddleware": lambda: {"classifier": ScriptedChatModel()},
     "BudgetMiddleware": lambda: {"run": Limits(turns=9)},
     "FilesystemFileSearchMiddleware": lambda: {"root_path": Path(__file__).parent},
+    "GuardMiddleware": lambda: {"check": lambda _: None},
     "HumanInTheLoopMiddleware": lambda: {"interrupt_on": {"add": True}},
     "ModelCallLimitMiddleware": lambda: {"run_limit": 3},
     "ModelFallbackMiddleware": lambda: {"first_model": ScriptedChatModel()},
@@ -134,6 +136,7 @@ NAMING: dict[str, Callable[[str], Member]] = {
     "ContextEditingMiddleware.edits": lambda name: ContextEditingMiddleware(
         edits=[ClearToolUsesEdit(exclude_tools=[name])]
     ),
+    "GuardMiddleware.tools": lambda name: GuardMiddleware(lambda _: None, on="call", tools=[name]),
     "HumanInTheLoopMiddleware.interrupt_on": lambda name: HumanInTheLoopMiddleware({name: True}),
     "LLMToolEmulator.tools": lambda name: LLMToolEmulator(tools=[name]),
     "LLMToolSelectorMiddleware.always_include": lambda name: LLMToolSelectorMiddleware(

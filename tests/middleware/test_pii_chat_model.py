@@ -1,4 +1,4 @@
-"""The guarded chat model, and the streams of text that it redacts piece by piece."""
+"""Answers that the model itself redacts, and the streams of text that it redacts in pieces."""
 
 from __future__ import annotations
 
@@ -17,47 +17,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from agent_factory import create_agent
 from agent_factory.middleware import PIIMiddleware, RedactionRule
-from agent_factory.middleware.pii.chat_model import GuardedChatModel, guard_model
-from agent_factory.middleware.pii.messages import Guard, TextStream
-
-
-def test_a_guarded_model_forwards_everything_else_to_the_other_model() -> None:
-    class Sized(FakeListChatModel):
-        window: int = 1000
-
-        def get_num_tokens(self, text: str) -> int:
-            return 7
-
-        def get_token_ids(self, text: str) -> list[int]:
-            return [1]
-
-        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
-            return ("structured", schema)
-
-    profile: Any = {"max_input_tokens": 9}
-    inner = Sized(responses=["x"], profile=profile, tags=["t"], name="sized")
-    model = guard_model(inner, Guard(RedactionRule("email"), text=True))
-    assert model.profile == profile
-    assert (model.window, model.responses, model.tags) == (1000, ["x"], ["t"])
-    assert (model.get_num_tokens("a"), model.get_token_ids("a")) == (7, [1])
-    assert model.get_num_tokens_from_messages([AIMessage("a")]) == 7
-    assert model.with_structured_output(int) == ("structured", int)
-    with pytest.raises(AttributeError):
-        _ = model.nothing
-    assert guard_model(model, model.guard) is model
-    assert model.invoke("hi").text == "x"
-
-
-@pytest.mark.parametrize(
-    "hook",
-    ["_serialized", "_should_stream", "_should_use_protocol_streaming", "_get_llm_string"],
-)
-def test_langchain_still_has_the_unpublished_methods_that_a_guarded_model_overrides(
-    hook: str,
-) -> None:
-    assert hasattr(BaseChatModel, hook)
-    assert getattr(GuardedChatModel, hook) is not getattr(BaseChatModel, hook)
-
+from agent_factory.middleware.pii.messages import TextStream
 
 HELLO: Any = {"messages": [("user", "Hello")]}
 

@@ -9,6 +9,7 @@ from agent_factory import (
     AgentState,
     Flow,
     ModelRequest,
+    NextChunk,
     Runtime,
     ToolCallRequest,
 )
@@ -64,6 +65,11 @@ class AuditTrail(AgentMiddleware):
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
         """Wraps each model call. `yield request` makes the call."""
         return (yield request)
+
+    def around_stream(self, request: ModelRequest[Any]) -> Flow[None]:
+        """Changes each answer, chunk by chunk. `yield chunk` lets one pass."""
+        while (chunk := (yield NextChunk())) is not None:
+            yield chunk
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Wraps each tool call. `yield request` makes the call."""

@@ -43,6 +43,7 @@ def test_its_hooks_and_layers_are_in_the_plan() -> None:
     assert [layer.method for layer in plan.layers] == [
         "around_agent",
         "around_model",
+        "around_stream",
         "around_tool",
     ]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import is_dataclass, replace
@@ -29,7 +27,7 @@ from agent_factory.hooks.flows import (
     close,
     perform,
 )
-from agent_factory.runtime.composition import without_streaming
+from agent_factory.runtime.composition import call_without_streaming
 from agent_factory.runtime.run_layers.flow import LayerFlow, Signal
 from agent_factory.runtime.run_layers.pauses import PauseHandler, with_handler
 from agent_factory.runtime.run_layers.tasks import TaskResults
@@ -40,7 +38,7 @@ from agent_factory.runtime.watching import CUSTOM
 from agent_factory.state.channels import ViewedChannel, is_known, is_messages, with_ids
 from agent_factory.state.schema import ENGINE_KEYS
 from agent_factory.state.updates import StateView, check_keys, overwrites, pairs_of
-from agent_factory.upstream import current_config, run_identity
+from agent_factory.upstream import run_identity
 
 AGENT_RUN: Final = object()
 """Marker that `LayeredRun.steps` yields where the agent runs. All else is a plain call."""
@@ -222,13 +220,11 @@ class LayeredRun:
                 yield from self._tasks.run(flow.definition, request, is_resumed=self._is_resumed)
             )
         if isinstance(request, EFFECTS):
-            if isinstance(request, Invoke) and request.config is None:
-                # Not streamed: what a layer asks a model is not an answer of the agent.
-                config = without_streaming(current_config.get())
-                request = Invoke(request.runnable, request.input, config)
-            if self._asynchronous:
-                return (yield partial(perform, request, asyncio.sleep, "ainvoke"))
-            return (yield partial(perform, request, time.sleep, "invoke"))
+            call = partial(perform, asynchronous=self._asynchronous)
+            if isinstance(request, Invoke) and request.config is not None:
+                return (yield partial(call, request))
+            # Not streamed: what a layer asks a model is not an answer of the agent.
+            return (yield partial(call_without_streaming, call, request))
         if not isinstance(request, Mapping):
             reason = f"must run the agent with a state, got {describe(request)}."
             raise BadReturn(flow.name, reason, "Write `result = yield state`.")

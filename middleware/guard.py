@@ -1,0 +1,478 @@
+"""Check what goes to a model, what it answers, and what its tools take and return.
+
+A check may run while the model works: the answer is held back until the check has decided, so
+nobody waits for the check if the model takes longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from langchain_core.messages.ai import add_ai_message_chunks, add_usage
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.config import ContextThreadPoolExecutor
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    Invoke,
+    ModelRequest,
+    ModelResponse,
+    NextChunk,
+    Ordering,
+    OutputError,
+    Together,
+    ToolCallRequest,
+    ToolGuard,
+    TracePolicy,
+    arun,
+    omit_payload,
+    run,
+    set_reason,
+    stream_through,
+)
+
+from ._shared.content_judge import ContentJudge
+from ._shared.errors import format_error, is_async
+from ._shared.messages import error_result, last_turn, tool_names
+from ._shared.validation import check_choice, check_number, check_string
+
+if TYPE_CHECKING:
+    from langchain_core.decisions import BaseDecisionModel
+
+__all__ = ["DEFAULT_ANSWER", "GuardMiddleware"]
+
+DEFAULT_ANSWER: Final = "I cannot help with that."
+"""What the user reads in place of an answer."""
+
+_SOURCE = "guard"
+
+_BLOCKED: Final = "Error: the {what} of {tool} was blocked: {reason} Go on without it."
+
+_READS = {
+    "messages": ("user_messages", "tool_results"),
+    "answer": ("answers", "tool_calls"),
+    "call": ("tool_calls",),
+    "result": ("tool_results",),
+}
+"""What is read of a conversation, by what is checked."""
+
+CheckFunction = Callable[[Any], str | None] | Callable[[Any], Awaitable[str | None]]
+
+
+class GuardMiddleware(AgentMiddleware[AgentState, Any]):
+    """Checks messages, answers, tool calls or results, and stops what the check objects to.
+
+    The check is a function that returns None, or the reason of its objection; or a model that is
+    asked for one. It gets, by `on`:
+
+    - "messages": a list of the messages that are new to the model: those of the user, or the
+      results of its calls.
+    - "answer": the model's answer, an AIMessage, with its tool calls.
+    - "call": a tool call, a dict with `name`, `args` and `id`.
+    - "result": the result of a tool call, a ToolMessage.
+
+    With `when="beside"`, messages and calls are checked while the model or the tool works. Nothing
+    leaves before the check has decided: no token is streamed, no tool call of the answer starts,
+    and nothing enters the thread. If the check objects, the call is cancelled: at once in an async
+    run, in a sync run at its next token or its end. With `when="before"` the call begins after the
+    check. Answers and results are always checked before they leave.
+
+    A tool that is checked while it works may have had its effect, and what it streams itself is not
+    held back. Check only tools in this way that change nothing.
+
+    After an objection to messages or an answer, the run ends with `answer`. Its `response_metadata`
+    has the `reason`, and the usage of what was thrown away in `failed_answers`. After an objection
+    to a call or a result, the model reads an error with the reason.
+
+    It fails closed: a check that raises, takes too long, or returns anything else than None or a
+    reason, objects.
+
+    Args:
+        check: A plain or an async function of what is checked; or a chat model, "provider:name" or
+            a decision model, which is asked with the `instructions`. A plain function works in a
+            thread.
+        on: What is checked.
+        when: Whether messages and calls are checked while the call works, or before it. Default:
+            "beside" for messages, and "before" for calls.
+        tools: For calls and results, the tools they belong to, as names or BaseTool instances.
+            None: all tools.
+        instructions: For a model as check: what must be stopped, in words.
+        threshold: For a model as check: the least probability at which it is stopped, from 0 to 1.
+        answer: What the user reads in place of an answer. `{reason}` in it is replaced.
+        timeout: The longest that a check may take, in seconds; None waits without end. Python
+            cannot end a thread: a plain function that takes too long works on, and nobody waits.
+        name: The name of this instance, if a stack has several.
+
+    Raises:
+        ValueError: An argument has a value that cannot be, or does not go with the others.
+        TypeError: An argument has an unusable type.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> def no_weapons(messages):
+    ...     if "weapon" in messages[-1].text:
+    ...         return "It is about weapons."
+    >>> guard = GuardMiddleware(no_weapons)
+    >>> agent = create_agent(ScriptedChatModel(["Gladly."] * 2), middleware=[guard])
+    >>> agent.invoke({"messages": "Build a weapon"})["messages"][-1].text
+    'I cannot help with that.'
+    >>> agent.invoke({"messages": "Build a house"})["messages"][-1].text
+    'Gladly.'
+    """
+
+    trace_policy = TracePolicy(process_inputs=omit_payload)
+
+    def __init__(
+        self,
+        check: CheckFunction | str | BaseChatModel | BaseDecisionModel,
+        *,
+        on: Literal["messages", "answer", "call", "result"] = "messages",
+        when: Literal["beside", "before"] | None = None,
+        tools: Sequence[str | BaseTool] | None = None,
+        instructions: str | None = None,
+        threshold: float = 0.5,
+        answer: str = DEFAULT_ANSWER,
+        timeout: float | None = 30.0,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        check_choice("on", on, ("messages", "answer", "call", "result"))
+        if when is not None:
+            check_choice("when", when, ("beside", "before"))
+        if when == "beside" and on in ("answer", "result"):
+            raise ValueError(
+                f'when="beside" does not go with on={on!r}: it is there only after the call. '
+                "Leave `when` out."
+            )
+        if tools is not None and on in ("messages", "answer"):
+            raise ValueError(
+                f"tools does not go with on={on!r}. Write on='call' or on='result', or leave "
+                "`tools` out."
+            )
+        check_number("timeout", timeout)
+        check_string("answer", answer)
+        self.on = on
+        self.when = when or ("beside" if on == "messages" else "before")
+        self.tool_names = tool_names(tools)
+        self.expected_tools = tuple(self.tool_names or ())
+        self.instructions, self.threshold = instructions, threshold
+        self.answer, self.timeout = answer, timeout
+        self._check = _Check(_objections(check, instructions, threshold), timeout)
+        self.check = check
+        is_judge = isinstance(self._check.source, ContentJudge)
+        self._action: Literal["judge", "check"] = "judge" if is_judge else "check"
+        self.ordering = Ordering(
+            before=("ModelRetryMiddleware", "ModelFallbackMiddleware", "ToolRetryMiddleware"),
+            reads=_READS[on],
+            sends_to_model=_READS[on] if is_judge else (),
+        )
+        layers = ("around_model", "around_tool")
+        self.unused = [layers[on in ("messages", "answer")]]
+
+    @property
+    def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
+        """Its decisions about calls before they run, as the plan shows them."""
+        if self.on != "call" or self.when == "beside":
+            return ()
+        # Sorted: the order of strings in a set differs from process to process.
+        names = ("*",) if self.tool_names is None else sorted(self.tool_names)
+        # One that works while the tool does is left out: it decides too late for the effect.
+        return [ToolGuard(name, self._action) for name in names]
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
+        """Ask the model, if the check objects neither to the messages nor to the answer."""
+        if self.on == "answer":
+            return (yield from self._answered(request))
+        # What the model has not seen before. Without any, a jump has led here.
+        answer, messages = last_turn(request.messages)
+        messages = request.messages if answer is None else messages
+        if not messages:
+            response: ModelResponse = yield request
+            return response
+        if self.when == "before":
+            objection = yield Invoke(self._check, messages)
+            if objection is not None:
+                return self._ended(objection)
+            response = yield request
+            return response
+        # One for each call: parallel runs of the agent share the middleware.
+        gate = _Gate()
+        held = partial(stream_through, flow=gate.held)
+        try:
+            _, response = yield Together(self._decided(messages, gate), request.wrapped(held))
+        except _Objection as error:
+            return self._ended(error.reason, gate.messages)
+        return response
+
+    def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
+        """Run the tool, if the check objects neither to the call nor to the result."""
+        call: Any = request.tool_call
+        if self.tool_names is not None and call["name"] not in self.tool_names:
+            result: ToolMessage | Command[Any] = yield request
+            return result
+        if self.on == "call" and self.when == "beside":
+            try:
+                _, result = yield Together(self._decided(call), request)
+            except _Objection as error:
+                return self._refused(call, "call", error.reason)
+            return result
+        if self.on == "call":
+            objection = yield Invoke(self._check, call)
+            if objection is not None:
+                return self._refused(call, "call", objection)
+            result = yield request
+            return result
+        result = yield request
+        for message in _results_in(result):
+            objection = yield Invoke(self._check, message)
+            if objection is not None:
+                return self._refused(call, "result", objection)
+        return result
+
+    def _decided(self, subject: Any, gate: _Gate | None = None) -> Flow[None]:
+        """Check something while a call works; raise the objection, which ends the call."""
+        objection: str | None = "the check did not end."
+        try:
+            objection = yield Invoke(self._check, subject)
+        finally:
+            if gate is not None:
+                gate.settle(objection)
+        if objection is not None:
+            raise _Objection(objection)
+
+    def _answered(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
+        """Ask the model for an answer that leaves when it is checked."""
+        inspection = _Inspection(self._check, self._text)
+        try:
+            response: ModelResponse = yield request.wrapped(
+                partial(stream_through, flow=inspection.checked)
+            )
+        except OutputError as error:  # the text in its place has no structure
+            if inspection.objection is None or error.ai_message is None:
+                raise
+            response = ModelResponse([error.ai_message])
+        if inspection.objection is None and not inspection.messages:
+            # Another layer has answered.
+            for message in _answers_in(response):
+                inspection.objection = yield Invoke(self._check, message)
+                if inspection.objection is not None:
+                    break
+        if inspection.objection is None:
+            return response
+        ended = self._ended(inspection.objection, inspection.messages)
+        # It has streamed under the id of the answer in whose place it is.
+        ended.result[0].id = next((message.id for message in _answers_in(response)), None)
+        return ended
+
+    def _ended(self, reason: str, thrown_away: Sequence[AIMessage] = ()) -> ModelResponse:
+        """The answer that ends the run."""
+        # The decision log says why, and the user reads the text alone.
+        set_reason(f"objected: {reason}")
+        metadata: dict[str, Any] = {"reason": reason}
+        if thrown_away:
+            # The tokens were paid for. Of chunks, mostly the last one names them.
+            named = [message.usage_metadata for message in thrown_away if message.usage_metadata]
+            usage = reduce(add_usage, named) if named else None
+            record = {"fault": "blocked", "reason": reason, "usage_metadata": usage}
+            metadata["failed_answers"] = [record]
+        kwargs = {"lc_source": _SOURCE}
+        message = AIMessage(
+            self._text(reason), response_metadata=metadata, additional_kwargs=kwargs
+        )
+        return ModelResponse([message])
+
+    def _refused(self, call: Any, what: str, reason: str) -> ToolMessage:
+        set_reason(f"objected: {reason}")
+        text = _BLOCKED.replace("{what}", what).replace("{tool}", call["name"])
+        return error_result(
+            call, text.replace("{reason}", reason), additional_kwargs={"lc_source": _SOURCE}
+        )
+
+    def _text(self, reason: str) -> str:
+        # Not by `format`: all other braces of the text are the user's.
+        return self.answer.replace("{reason}", reason)
+
+
+class _Objection(Exception):
+    """The check has objected, so the call ends."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _Gate:
+    """Holds answers back until the check has decided."""
+
+    def __init__(self) -> None:
+        self._decision: Future[str | None] = Future()
+        self.messages: list[AIMessage] = []
+        """What the model has answered until then."""
+
+    def settle(self, objection: str | None) -> None:
+        if not self._decision.done():
+            self._decision.set_result(objection)
+
+    def held(self) -> Flow[None]:
+        held: list[AIMessage] = []
+        while (message := (yield NextChunk())) is not None:
+            held.append(message)
+            # With the verdict there is nothing to wait for: tokens pass as they come.
+            if self._decision.done():
+                yield from self._released(held)
+            else:
+                self.messages.append(message)
+        # As an effect of the flow, so that an async run does not block its event loop.
+        yield Invoke(self, None)
+        yield from self._released(held)
+
+    def _released(self, held: list[AIMessage]) -> Flow[None]:
+        # A thread cannot be cancelled, so the call ends itself, as a task that is cancelled.
+        if self._decision.result() is not None:
+            raise asyncio.CancelledError("The check has objected.")
+        yield from held
+        held.clear()
+
+    def invoke(self, input: object, config: object = None) -> None:
+        self._decision.result()
+
+    async def ainvoke(self, input: object, config: object = None) -> None:
+        # A cancellation of the call must not cancel the future, which the check is about to settle.
+        await asyncio.shield(asyncio.wrap_future(self._decision))
+
+
+class _Inspection:
+    """Holds an answer back until it has been checked, and puts a text in its place if need be."""
+
+    def __init__(self, check: _Check, text: Callable[[str], str]) -> None:
+        self._check, self._text = check, text
+        self.messages: list[AIMessage] = []
+        self.objection: str | None = None
+
+    def checked(self) -> Flow[None]:
+        held: list[AIMessage] = []
+        while (message := (yield NextChunk())) is not None:
+            held.append(message)
+        self.messages = held
+        if not held:  # LangChain raises an error for an answer without chunks
+            return
+        # Whole answers are not chunks, and chunks add up: the check gets one message in both cases.
+        chunks = [message for message in held if isinstance(message, AIMessageChunk)]
+        whole = add_ai_message_chunks(*chunks) if chunks else held[0]
+        self.objection = yield Invoke(self._check, whole)
+        if self.objection is None:
+            yield from held
+        else:
+            yield type(whole)(content=self._text(self.objection), id=whole.id)
+
+
+class _Check:
+    """A check in the form that `Invoke` takes: the reason of its objection, or None."""
+
+    def __init__(self, source: Any, timeout: float | None) -> None:
+        self.source = source
+        self._timeout = timeout
+
+    def invoke(self, input: object, config: object = None) -> str | None:
+        # In a thread also where nothing else works, so that the timeout holds there, too.
+        threads = ContextThreadPoolExecutor(max_workers=1)
+        try:
+            return _objection(threads.submit(self._call, input).result(self._timeout))
+        except TimeoutError:
+            return self._timed_out()
+        except GraphBubbleUp:  # an interrupt, which no check can answer
+            raise
+        except Exception as error:
+            return _failed(error)
+        finally:
+            # Without a wait: a check that takes too long may never end.
+            threads.shutdown(wait=False)
+
+    async def ainvoke(self, input: object, config: object = None) -> str | None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return _objection(await self._acall(input))
+        except TimeoutError:
+            return self._timed_out()
+        except GraphBubbleUp:
+            raise
+        except Exception as error:
+            return _failed(error)
+
+    def _call(self, subject: object) -> object:
+        if isinstance(self.source, ContentJudge):
+            return run(self.source.objection_to(subject))
+        result = self.source(subject)
+        # This thread has no event loop, so an async check serves sync runs as well.
+        return asyncio.run(result) if asyncio.iscoroutine(result) else result
+
+    async def _acall(self, subject: object) -> object:
+        if isinstance(self.source, ContentJudge):
+            return await arun(self.source.objection_to(subject))
+        if is_async(self.source):
+            return await self.source(subject)
+        # Not by `to_thread`: the end of an event loop waits for its threads.
+        threads = ContextThreadPoolExecutor(max_workers=1)
+        try:
+            return await asyncio.wrap_future(threads.submit(self.source, subject))
+        finally:
+            threads.shutdown(wait=False)
+
+    def _timed_out(self) -> str:
+        return f"the check took longer than {self._timeout:g} seconds."
+
+
+def _objection(value: object) -> str | None:
+    """What a check has returned; an objection if it cannot be read."""
+    if value is None or (isinstance(value, str) and value):
+        return value
+    return f"the check returned {value!r}, and must return None or a reason."
+
+
+def _failed(error: Exception) -> str:
+    return f"it could not be checked ({format_error(error)})."
+
+
+def _objections(check: Any, instructions: str | None, threshold: float) -> Any:
+    """A check as a function or a judge."""
+    if isinstance(check, str | Runnable):
+        if instructions is None:
+            raise ValueError(
+                "instructions must say what a model as check has to stop: write "
+                "GuardMiddleware(model, instructions='Stop what ...')."
+            )
+        return ContentJudge(check, instructions, threshold)  # type: ignore[arg-type]  # it checks it
+    if instructions is not None:
+        raise ValueError("instructions are for a model as check, and this one is a function.")
+    if isinstance(check, type) or not callable(check):
+        raise TypeError(
+            "check must be a function, a chat model, 'provider:name' or a decision model, got "
+            f"{check!r}."
+        )
+    return check
+
+
+def _answers_in(response: ModelResponse) -> list[AIMessage]:
+    """The answers in a response; a layer further in may have added results of calls."""
+    return [message for message in response.result if isinstance(message, AIMessage)]
+
+
+def _results_in(result: Any) -> list[ToolMessage]:
+    """The results in what a tool layer returns."""
+    results: list[ToolMessage] = []
+    for part in result if isinstance(result, list) else [result]:
+        update = part.update if isinstance(part, Command) else None
+        messages = update.get("messages", ()) if isinstance(update, dict) else [part]
+        results += [message for message in messages if isinstance(message, ToolMessage)]
+    return results

@@ -1,0 +1,21 @@
+"""Say something to an agent while it runs, and stop it, with a saver and without a service.
+
+`sending` puts what is sent into the `mailbox` of a thread; `middleware` reads it there.
+"""
+
+from .middleware import SteeringMiddleware, SteeringState, Unread, aunread, unread
+from .sending import acancel, afollow_up, asteer, cancel, follow_up, steer
+
+__all__ = [
+    "SteeringMiddleware",
+    "SteeringState",
+    "Unread",
+    "acancel",
+    "afollow_up",
+    "asteer",
+    "aunread",
+    "cancel",
+    "follow_up",
+    "steer",
+    "unread",
+]

@@ -1,0 +1,219 @@
+"""Mailbox of a thread: what was sent to its agent, kept by the saver next to the thread.
+
+It is one checkpoint in a namespace that no graph has, so that the history of the thread does not
+show it and `delete_thread` deletes it. Each entry is a write to that checkpoint by a task that
+nothing else has, so that no sender overwrites what another one has sent. Nothing is ever removed:
+what a thread has read is noted in its state, together with the messages.
+
+An entry belongs to the branch of the thread that was the newest when it was sent. A fork from an
+earlier checkpoint does not have it, just as it does not have later messages of the thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.runtime import ExecutionInfo
+
+from agent_factory import Flow, Invoke, Sleep
+from agent_factory.types import graph_namespace, saver_of, stores_at_exit
+
+Kind = Literal["steer", "follow_up", "cancel"]
+
+NAMESPACE: Final = "agent_factory:mailbox"
+
+_CHECKPOINT_ID: Final = "00000000-0000-6000-8000-000000000000"
+"""Sorts before all ids that LangGraph makes."""
+
+_MOST_ANCESTORS: Final = 100
+"""Checkpoints that are read at most to find the branch of an entry. One that was sent longer ago
+counts as one of the branch: to read a message twice is better than to lose it."""
+
+WAITS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
+"""Seconds to wait for a checkpoint that a run has made and not stored yet: half a second in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What was sent to an agent.
+
+    Attributes:
+        id: Its id, which is that of its message too.
+        kind: How it was sent.
+        number: One more than the highest that the sender has seen. So an entry follows all that
+            were stored before it was sent, whatever the clocks of their senders say.
+        after: The newest stored checkpoint of the thread when it was sent.
+        message: The message; None for a cancellation.
+    """
+
+    id: str
+    kind: Kind
+    number: int
+    after: str
+    message: HumanMessage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of a saver in the form that `Invoke` takes."""
+
+    saver: BaseCheckpointSaver[Any]
+    name: str
+
+    def invoke(self, input: tuple[Any, ...], config: object = None) -> Any:
+        return getattr(self.saver, self.name)(*input)
+
+    async def ainvoke(self, input: tuple[Any, ...], config: object = None) -> Any:
+        return await getattr(self.saver, f"a{self.name}")(*input)
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """The mailbox of an agent in a thread.
+
+    Args:
+        saver: The saver of the thread.
+        thread: The id of the thread.
+        agent: The namespace of the agent in the thread; empty for the outermost graph.
+    """
+
+    saver: BaseCheckpointSaver[Any]
+    thread: str
+    agent: str = ""
+
+    @property
+    def _place(self) -> dict[str, str]:
+        namespace = f"{self.agent}|{NAMESPACE}" if self.agent else NAMESPACE
+        return {"thread_id": self.thread, "checkpoint_ns": namespace}
+
+    def checkpoint(self, id: str = "", waits: Sequence[float] = ()) -> Flow[CheckpointTuple | None]:
+        """Return a checkpoint of the agent; None if it is not stored.
+
+        Args:
+            id: The id of the checkpoint; the newest if it is empty.
+            waits: Seconds to wait, one after the other, while it is not stored. By default,
+                LangGraph stores a checkpoint while the next step runs.
+        """
+        place = {"thread_id": self.thread, "checkpoint_ns": self.agent}
+        place |= {"checkpoint_id": id} if id else {}
+        stored = yield from self._read(place)
+        for seconds in waits:
+            if stored is not None:
+                break
+            yield Sleep(seconds)
+            stored = yield from self._read(place)
+        return stored
+
+    def entries(self) -> Flow[list[Entry] | None]:
+        """Return all entries in order; None if nothing was ever sent."""
+        stored = yield from self._read({**self._place, "checkpoint_id": _CHECKPOINT_ID})
+        if stored is None:
+            return None
+        entries = [
+            Entry(task, cast("Kind", kind), **fields)
+            for task, kind, fields in stored.pending_writes or ()
+        ]
+        return sorted(entries, key=lambda entry: (entry.number, entry.id))
+
+    def post(self, kind: Kind, after: str, message: HumanMessage | None = None) -> Flow[str]:
+        """Add an entry, and return its id."""
+        place = self._place
+        if (entries := (yield from self.entries())) is None:
+            # Several senders may do this at once: they store the same.
+            checkpoint = {**empty_checkpoint(), "id": _CHECKPOINT_ID}
+            metadata = {"source": "update", "step": -1, "parents": {}}
+            yield Invoke(
+                Method(self.saver, "put"), ({"configurable": place}, checkpoint, metadata, {})
+            )
+        id = str(uuid6())
+        number = 1 + max((entry.number for entry in entries or ()), default=0)
+        fields: dict[str, object] = {"number": number, "after": after}
+        if message is not None:
+            # With this id, LangGraph would replace a message that the thread has.
+            fields["message"] = message.model_copy(update={"id": id})
+        config = {"configurable": {**place, "checkpoint_id": _CHECKPOINT_ID}}
+        yield Invoke(Method(self.saver, "put_writes"), (config, [(kind, fields)], id))
+        return id
+
+    def ancestors(
+        self, current: str, oldest: str, waits: Sequence[float]
+    ) -> Flow[tuple[set[str], str]]:
+        """Return the checkpoints from which one was made, back to a time.
+
+        Args:
+            current: The id of the checkpoint.
+            oldest: The time, as the id of a checkpoint: these sort by time.
+            waits: As in `checkpoint`.
+
+        Returns:
+            The ids, and the oldest one whose own ancestors are not known; empty if all are known.
+        """
+        ids = {current}
+        stored = yield from self.checkpoint(current, waits)
+        while stored is not None and len(ids) < _MOST_ANCESTORS:
+            ids.add(current := stored.checkpoint["id"])
+            if current <= oldest:
+                return ids, ""
+            parent = (stored.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+            stored = (yield from self.checkpoint(parent)) if parent else None
+        return ids, current
+
+    def _read(self, place: dict[str, str]) -> Flow[CheckpointTuple | None]:
+        stored: CheckpointTuple | None = yield Invoke(
+            Method(self.saver, "get_tuple"), ({"configurable": place},)
+        )
+        return stored
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Entries that an agent has not read, in order.
+
+    Attributes:
+        here: Those of its branch of the thread.
+        elsewhere: Those that were sent to another branch.
+    """
+
+    here: Sequence[Entry] = ()
+    elsewhere: Sequence[Entry] = ()
+
+    def of(self, kind: Kind) -> list[Entry]:
+        """Return the entries of its branch that were sent in this way."""
+        return [entry for entry in self.here if entry.kind == kind]
+
+
+def unseen(
+    config: RunnableConfig,
+    info: ExecutionInfo | None,
+    read_ids: Collection[str],
+    kinds: Collection[Kind],
+) -> Flow[Unseen]:
+    """Return the entries that the agent of a node has not read.
+
+    Args:
+        config: The config of the node.
+        info: The step in which the node runs.
+        read_ids: The ids of the entries that it has read.
+        kinds: How the entries were sent.
+    """
+    saver = saver_of(config)
+    if saver is None or info is None:
+        return Unseen()
+    thread = str(config["configurable"]["thread_id"])
+    mailbox = Mailbox(saver, thread, "|".join(graph_namespace(config)))
+    entries = (yield from mailbox.entries()) or ()
+    ids = frozenset(read_ids)
+    new = [entry for entry in entries if entry.kind in kinds and entry.id not in ids]
+    if not new:
+        return Unseen()
+    oldest = min(entry.after for entry in new)
+    waits = () if stores_at_exit(config) else WAITS
+    ancestors, unknown = yield from mailbox.ancestors(info.checkpoint_id, oldest, waits)
+    here = [entry for entry in new if entry.after in ancestors or entry.after < unknown]
+    return Unseen(here, [entry for entry in new if entry not in here])

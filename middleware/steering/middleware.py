@@ -1,0 +1,285 @@
+"""SteeringMiddleware: reads what is sent to an agent while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, NotRequired
+
+from langchain_core.messages import HumanMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.prebuilt import ToolRuntime
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    Ordering,
+    PrivateStateAttr,
+    ToolCallRequest,
+    TracePolicy,
+    arun,
+    hook_config,
+    omit_payload,
+    run,
+    set_reason,
+)
+from agent_factory.middleware._shared.final_answer import final_message
+from agent_factory.middleware._shared.messages import (
+    error_result,
+    last_turn,
+    results_of_pending_calls,
+    unanswered,
+)
+
+from .mailbox import Entry, Kind, Unseen, unseen
+
+READ_KEY: Final = "steering_read"
+
+CANCELLED: Final = "Cancelled: the user stopped the run before this call had a result."
+
+Update = dict[str, Any] | None
+
+
+class SteeringState(AgentState):
+    """State of an agent that can be steered.
+
+    Attributes:
+        steering_read: Ids of the entries of the mailbox that this thread has read.
+    """
+
+    steering_read: NotRequired[Annotated[list[str], PrivateStateAttr]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What was sent to an agent and is not read yet. True if a tool may want to end early for it.
+
+    Attributes:
+        messages: Those of `steer`, which the next call of the model reads, in order.
+        follow_ups: Those of `follow_up`, which are read when the run would end, in order.
+        cancelled: Whether the run was cancelled.
+
+    >>> bool(Unread(cancelled=True)), bool(Unread())
+    (True, False)
+    """
+
+    messages: tuple[HumanMessage, ...] = ()
+    follow_ups: tuple[HumanMessage, ...] = ()
+    cancelled: bool = False
+
+    def __bool__(self) -> bool:
+        return self.cancelled or bool(self.messages)
+
+
+class SteeringMiddleware(AgentMiddleware[SteeringState, Any]):
+    """Lets people say something to an agent while it runs, and stop it, with a saver alone.
+
+    `steer`, `follow_up` and `cancel` send from another thread or process. The agent looks before
+    each call of the model, before each tool call, and when it would end:
+
+    - A message of `steer` is read at the next call of the model, after the results of its tools.
+      If the model has just given its answer, the model is called again.
+    - A message of `follow_up` is read when the run would end; the run goes on with it. Several are
+      read one by one, each when the one before it is answered.
+    - A cancelled run ends: tools that run are left to end, calls that have not begun are answered,
+      and a message says that the run was cancelled. Messages that wait stay for the next run.
+
+    What was read is noted in the state, in the same checkpoint as the messages. So a run that is
+    killed and resumed reads each message once. A fork from an earlier checkpoint does not have what
+    was sent after that checkpoint, and is not cancelled by it.
+
+    It belongs before all that reads messages of the user, so that these are cleaned and counted.
+
+    Args:
+        name: The name of this instance. An agent has one mailbox, so it needs one instance.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> from langgraph.checkpoint.memory import InMemorySaver
+    >>> model = ScriptedChatModel(["One.", "Two."])
+    >>> agent = create_agent(
+    ...     model, middleware=[SteeringMiddleware()], checkpointer=InMemorySaver()
+    ... )
+    >>> thread = {"configurable": {"thread_id": "1"}}
+    >>> _ = agent.invoke({"messages": "Count."}, thread)
+    >>> from agent_factory.middleware import steer
+    >>> _ = steer(agent, thread, "In English.")
+    >>> result = agent.invoke({"messages": "Go on."}, thread)
+    >>> [message.text for message in result["messages"]]
+    ['Count.', 'One.', 'Go on.', 'In English.', 'Two.']
+    """
+
+    trace_policy = TracePolicy(process_inputs=omit_payload)
+    state_schema = SteeringState
+    needs_checkpointer = True
+    kept_flows = ("around_tool",)
+
+    ordering = Ordering(
+        after=("ModelCallLimitMiddleware",),
+        before=(
+            "PIIMiddleware",
+            "SummarizationMiddleware",
+            "ContextEditingMiddleware",
+            "ProgressGuardMiddleware",
+            "HumanInTheLoopMiddleware",
+        ),
+    )
+
+    def before_agent(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
+        """Put away the cancellations of earlier runs."""
+        return run(_begin(state, runtime))
+
+    async def abefore_agent(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
+        """Async variant of `before_agent`."""
+        return await arun(_begin(state, runtime))
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
+        """Add the messages that wait, or end a run that was cancelled."""
+        return run(_read(state, runtime))
+
+    @hook_config(can_jump_to=["end"])
+    async def abefore_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
+        """Async variant of `before_model`."""
+        return await arun(_read(state, runtime))
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
+        """Call the model again at the end of a run, if a message waits."""
+        return run(_go_on(state, runtime))
+
+    @hook_config(can_jump_to=["model"])
+    async def aafter_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
+        """Async variant of `after_model`."""
+        return await arun(_go_on(state, runtime))
+
+    def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
+        """Answer the call of a run that was cancelled; its tool does not run."""
+        runtime, read_ids = request.runtime, _read_ids(request.state)
+        kinds: tuple[Kind] = ("cancel",)
+        entries = yield from unseen(runtime.config, runtime.execution_info, read_ids, kinds)
+        if entries.of("cancel"):
+            set_reason("the run was cancelled")
+            return error_result(request.tool_call, CANCELLED)
+        result: ToolMessage | Command[Any] = yield request
+        return result
+
+
+def unread(runtime: ToolRuntime[Any, Any]) -> Unread:
+    """What waits for the agent that has called a tool, so that a long tool can end early.
+
+    It reads nothing: the messages stay for the next call of the model.
+
+    Args:
+        runtime: The runtime that the tool gets, as its parameter `runtime: ToolRuntime`.
+
+    Returns:
+        What waits. It is false without a saver, and in an agent without SteeringMiddleware nothing
+        ever waits.
+
+    >>> from langgraph.prebuilt import ToolRuntime
+    >>> def crawl(pages: int, runtime: ToolRuntime) -> str:
+    ...     "Read pages."
+    ...     for page in range(pages):
+    ...         if unread(runtime):
+    ...             return f"Stopped after {page} pages."
+    ...     return "All pages are read."
+    """
+    return run(_look(runtime))
+
+
+async def aunread(runtime: ToolRuntime[Any, Any]) -> Unread:
+    """Async variant of `unread`."""
+    return await arun(_look(runtime))
+
+
+def _look(runtime: ToolRuntime[Any, Any]) -> Flow[Unread]:
+    info, read_ids = runtime.execution_info, _read_ids(runtime.state)
+    entries = yield from unseen(runtime.config, info, read_ids, ("steer", "follow_up", "cancel"))
+    return Unread(
+        messages=tuple(_messages(entries.of("steer"))),
+        follow_ups=tuple(_messages(entries.of("follow_up"))),
+        cancelled=bool(entries.of("cancel")),
+    )
+
+
+def _begin(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
+    """Note what is not for this run as read: earlier cancellations, and what is of other branches.
+
+    A message that a fork would not read must not wait in it.
+    """
+    entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
+    info = runtime.execution_info
+    # The first checkpoint of a run holds its input.
+    begin = info.checkpoint_id if info else ""
+    old = [entry for entry in entries.of("cancel") if entry.after != begin]
+    return _noted(state, old, entries)
+
+
+def _read(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
+    """Read the messages that wait, or the cancellation."""
+    entries = yield from _waiting(state, runtime, "steer", "cancel")
+    if cancellations := entries.of("cancel"):
+        set_reason("the run was cancelled")
+        end = final_message("the run was cancelled", source="steering")
+        messages = [*results_of_pending_calls(state["messages"]), end]
+        update = {"messages": messages, "jump_to": "end"}
+        return {**update, **(_noted(state, cancellations, entries) or {})}
+    steers = entries.of("steer")
+    # After a jump over the tools, calls may have no results, and these must follow the calls.
+    if unanswered(*last_turn(state["messages"])):
+        return None
+    noted = _noted(state, steers, entries)
+    return {**noted, "messages": _messages(steers)} if noted and steers else noted
+
+
+def _go_on(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
+    """Go on at the end of a run: with messages that arrived too late, or with a follow-up."""
+    if not _ends(state):
+        return None
+    entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
+    if entries.of("cancel"):
+        return None
+    # It came while the model gave its last answer. The hook before the model reads it.
+    if entries.of("steer"):
+        set_reason("a message waits")
+        return {"jump_to": "model"}
+    # One by one: a person who sends two expects two answers.
+    follow_ups = entries.of("follow_up")[:1]
+    if not (noted := _noted(state, follow_ups, entries)) or not follow_ups:
+        return noted
+    set_reason("a follow-up waits")
+    return {**noted, "messages": _messages(follow_ups), "jump_to": "model"}
+
+
+def _ends(state: SteeringState) -> bool:
+    """Return True if the run ends after the last answer of the model."""
+    message, tail = last_turn(state["messages"])
+    if message is None or unanswered(message, tail):
+        return False
+    if message.tool_calls:
+        return state.get("structured_response") is not None
+    # What follows an answer without calls asks the model again, as after an invalid answer.
+    return not message.invalid_tool_calls and not tail
+
+
+def _read_ids(state: Any) -> Sequence[str]:
+    ids: Sequence[str] = state.get(READ_KEY) or ()
+    return ids
+
+
+def _waiting(state: SteeringState, runtime: Runtime[Any], *kinds: Kind) -> Flow[Unseen]:
+    return unseen(get_config(), runtime.execution_info, _read_ids(state), kinds)
+
+
+def _noted(state: SteeringState, entries: Sequence[Entry], unseen: Unseen) -> Update:
+    """An update that notes entries as read, and those of other branches; None without any."""
+    ids = [entry.id for entry in (*entries, *unseen.elsewhere)]
+    return {READ_KEY: [*_read_ids(state), *ids]} if ids else None
+
+
+def _messages(entries: Sequence[Entry]) -> list[HumanMessage]:
+    return [entry.message for entry in entries if entry.message is not None]

@@ -1,0 +1,161 @@
+"""Send something to an agent while it runs: a message, a follow-up, a cancellation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from agent_factory import Flow, arun, run
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.review import NoThread
+from agent_factory.review.steps import thread_config
+
+from .mailbox import WAITS, Kind, Mailbox
+from .middleware import READ_KEY
+
+
+def steer(agent: object, config: RunnableConfig, message: str | HumanMessage) -> str:
+    """Send a message to an agent, which reads it at its next call of the model, exactly once.
+
+    Call it from any thread or process that has an agent with the same saver. Messages are read in
+    the order in which they arrive, after the results of the tools. If no run is going on, the next
+    run of the thread reads them.
+
+    Args:
+        agent: An agent with SteeringMiddleware and a checkpointer, or the graph around it.
+        config: A config with the `thread_id`. For an agent inside of another graph, also with the
+            `checkpoint_ns` of that agent. With a `checkpoint_id`, the message belongs to that
+            checkpoint and to what follows it; without, to the newest.
+        message: A text, or a HumanMessage.
+
+    Returns:
+        The id that the message will have in the thread.
+
+    Raises:
+        ArgumentError: The agent has no SteeringMiddleware, or the message is not one of the user.
+        NoThread: The agent has no checkpointer, the config no `thread_id`, or the thread no
+            checkpoint, also half a second later: a run that has just begun stores its first one.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.middleware import SteeringMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> from langgraph.checkpoint.memory import InMemorySaver
+    >>> def search(query: str) -> str:
+    ...     "Search. The user says something meanwhile."
+    ...     _ = steer(agent, thread, "In euros, please.")
+    ...     return "12 dollars"
+    >>> agent = create_agent(
+    ...     ScriptedChatModel([[{"name": "search", "args": {"query": "price"}}], "11 euros."]),
+    ...     [search],
+    ...     middleware=[SteeringMiddleware()],
+    ...     checkpointer=InMemorySaver(),
+    ... )
+    >>> thread = {"configurable": {"thread_id": "1"}}
+    >>> result = agent.invoke({"messages": "What does it cost?"}, thread)
+    >>> [message.text for message in result["messages"][2:]]
+    ['12 dollars', 'In euros, please.', '11 euros.']
+    """
+    return run(_send(agent, config, "steer", message))
+
+
+async def asteer(agent: object, config: RunnableConfig, message: str | HumanMessage) -> str:
+    """Async variant of `steer`."""
+    return await arun(_send(agent, config, "steer", message))
+
+
+def follow_up(agent: object, config: RunnableConfig, message: str | HumanMessage) -> str:
+    """Send a message that an agent reads when its run would end; the run goes on with it.
+
+    A run would end when the model answers without tool calls, or with the structured answer.
+    Several are read one by one, each when the one before it is answered. A run that ends otherwise,
+    at a limit for example, leaves them for the next run; so does one that has ended already.
+
+    Args:
+        agent: As in `steer`.
+        config: As in `steer`.
+        message: As in `steer`.
+
+    Returns:
+        The id that the message will have in the thread.
+
+    Raises:
+        ArgumentError: As `steer`.
+        NoThread: As `steer`.
+    """
+    return run(_send(agent, config, "follow_up", message))
+
+
+async def afollow_up(agent: object, config: RunnableConfig, message: str | HumanMessage) -> str:
+    """Async variant of `follow_up`."""
+    return await arun(_send(agent, config, "follow_up", message))
+
+
+def cancel(agent: object, config: RunnableConfig) -> None:
+    """End the run of a thread at its next step.
+
+    Tools that run are left to end, and calls that have not begun are answered as cancelled. The
+    last message of the thread says that the run was cancelled. A run that is paused, or whose
+    process died, ends when it is resumed. A later run is not cancelled.
+
+    Args:
+        agent: As in `steer`.
+        config: As in `steer`.
+
+    Raises:
+        ArgumentError: The agent has no SteeringMiddleware.
+        NoThread: As `steer`.
+    """
+    run(_post(agent, config, "cancel"))
+
+
+async def acancel(agent: object, config: RunnableConfig) -> None:
+    """Async variant of `cancel`."""
+    await arun(_post(agent, config, "cancel"))
+
+
+def _send(agent: object, config: RunnableConfig, kind: Kind, message: object) -> Flow[str]:
+    if isinstance(message, str):
+        message = HumanMessage(message)
+    if not isinstance(message, HumanMessage):
+        reason = f"must be a string or a HumanMessage, got {describe(message)}."
+        raise ArgumentError("message", reason, 'Pass "..." or HumanMessage([...]).')
+    return (yield from _post(agent, config, kind, message))
+
+
+def _post(
+    agent: object, config: RunnableConfig, kind: Kind, message: HumanMessage | None = None
+) -> Flow[str]:
+    mailbox, checkpoint_id = _mailbox(agent, config)
+    checkpoint = yield from mailbox.checkpoint(checkpoint_id, WAITS)
+    if checkpoint is None:
+        where = f" {checkpoint_id!r}" if checkpoint_id else ""
+        raise NoThread(
+            f"thread {mailbox.thread!r}",
+            f"does not exist: the checkpointer has no checkpoint{where} of it.",
+            "Check the config, or start the thread with invoke().",
+        )
+    return (yield from mailbox.post(kind, checkpoint.checkpoint["id"], message))
+
+
+def _mailbox(agent: Any, config: RunnableConfig) -> tuple[Mailbox, str]:
+    """Return the mailbox of an agent in a thread, and the checkpoint that the config names."""
+    configurable = thread_config(agent, config)["configurable"]
+    namespace = configurable.get("checkpoint_ns") or ""
+    # An agent inside of another graph may have a middleware that this one does not have.
+    if not namespace and READ_KEY not in agent.channels:
+        raise ArgumentError(
+            f"agent {agent.name!r}" if agent.name else "the agent",
+            "must have SteeringMiddleware, which reads what is sent to it.",
+            "Write create_agent(..., middleware=[SteeringMiddleware(), ...]).",
+        )
+    if not isinstance(saver := agent.checkpointer, BaseCheckpointSaver):
+        raise NoThread(
+            "agent",
+            f"must have a saver as its checkpointer, got {describe(saver)}.",
+            "Pass the graph around the agent, whose saver it uses.",
+        )
+    mailbox = Mailbox(saver, str(configurable["thread_id"]), namespace)
+    return mailbox, configurable.get("checkpoint_id") or ""

@@ -1,0 +1,635 @@
+"""SteeringMiddleware: what people send is read once and in place, and runs can be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+from uuid import UUID
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from agent_factory import AgentMiddleware, ToolRuntime, create_agent, hook_config
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import (
+    PIIMiddleware,
+    SteeringMiddleware,
+    acancel,
+    afollow_up,
+    asteer,
+    aunread,
+    cancel,
+    follow_up,
+    steer,
+    unread,
+)
+from agent_factory.review import NoThread
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
+from samples import Answer, add, in_memory, last_text, texts, tool_results, types
+
+Call = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+HELLO: Any = {"messages": "Hello"}
+WORK = [{"name": "work", "args": {}}]
+STOPPED = "I had to stop here: the run was cancelled."
+
+
+class Office:
+    """An agent with a tool in which something happens, and what a user does meanwhile.
+
+    Args:
+        steps: The answers of the model.
+        actions: What happens in the calls of the tool, one after the other.
+    """
+
+    def __init__(self, steps: list[Any], *actions: Callable[[], object], **options: Any) -> None:
+        self.model, self.actions = ScriptedChatModel(steps), list(actions)
+
+        def work() -> str:
+            """Work."""
+            if self.actions:
+                self.actions.pop(0)()
+            return "worked"
+
+        options = {"middleware": [SteeringMiddleware()], **in_memory(), **options}
+        self.agent: Any = create_agent(self.model, [work], **options)
+
+    def steer(self, text: str) -> str:
+        return steer(self.agent, ONE, text)
+
+    def follow_up(self, text: str) -> str:
+        return follow_up(self.agent, ONE, text)
+
+    def cancel(self) -> object:
+        return cancel(self.agent, ONE)  # type: ignore[func-returns-value]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    if request.param == "memory":
+        yield InMemorySaver()
+        return
+    sqlite = pytest.importorskip("langgraph.checkpoint.sqlite", reason="the extra sqlite")
+    connection = sqlite3.connect(tmp_path / "threads.db", check_same_thread=False)
+    yield sqlite.SqliteSaver(connection)
+    connection.close()
+
+
+# Messages
+
+
+def test_a_message_is_read_at_the_next_call_after_the_results_of_the_tools(call: Call) -> None:
+    office: Office = Office([WORK * 2, "done"], lambda: ids.append(office.steer("In euros.")))
+    ids: list[str] = []
+    result = call(office.agent, HELLO, ONE)
+    assert types(result) == ["human", "ai", "tool", "tool", "human", "ai"]
+    assert (result["messages"][4].text, result["messages"][4].id) == ("In euros.", ids[0])
+    assert office.model.requests[1].messages[-1].text == "In euros."
+    assert_valid_history(result["messages"])
+
+
+def test_messages_are_read_once_and_in_their_order(saver: Any) -> None:
+    office: Office = Office(
+        [WORK, WORK, "done"],
+        lambda: [office.steer("A"), office.steer("B")],
+        lambda: office.steer("C"),
+        checkpointer=saver,
+    )
+    result = office.agent.invoke(HELLO, ONE)
+    assert texts(result) == ["Hello", "", "worked", "A", "B", "", "worked", "C", "done"]
+
+
+def test_messages_keep_their_order_if_the_clocks_of_their_senders_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    office: Office = Office(["one", "two"])
+    office.agent.invoke(HELLO, ONE)
+    ids = (UUID(int=number) for number in (3, 2, 1))
+    monkeypatch.setattr("agent_factory.middleware.steering.mailbox.uuid6", lambda: next(ids))
+    for text in ("A", "B", "C"):
+        office.steer(text)
+    assert texts(office.agent.invoke(HELLO, ONE))[-4:-1] == ["A", "B", "C"]
+
+
+def test_a_message_may_have_parts_and_gets_an_id() -> None:
+    office: Office = Office(["one", "two"])
+    office.agent.invoke(HELLO, ONE)
+    message = HumanMessage([{"type": "text", "text": "Look."}], id="mine", name="Ada")
+    id = steer(office.agent, ONE, message)
+    read = office.agent.invoke(HELLO, ONE)["messages"][-2]
+    assert (read.text, read.name, read.id, message.id) == ("Look.", "Ada", id, "mine")
+
+
+def test_a_message_that_arrives_during_the_last_answer_is_read_before_the_run_ends(
+    call: Call,
+) -> None:
+    office: Office = Office([lambda messages: office.steer("Wait!") and "done", "I wait."])
+    assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "done", "Wait!", "I wait."]
+
+
+def test_the_next_run_reads_what_is_sent_after_a_run(call: Call) -> None:
+    office: Office = Office(["one", "two", "three"])
+    call(office.agent, HELLO, ONE)
+    office.follow_up("And then?")
+    office.steer("In euros.")
+    result = call(office.agent, {"messages": "Go on"}, ONE)
+    assert texts(result)[2:] == ["Go on", "In euros.", "two", "And then?", "three"]
+
+
+class Skips(AgentMiddleware[Any, Any]):
+    """Jumps over the first calls."""
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return {"jump_to": "model"} if len(state["messages"]) == 2 else None
+
+
+def test_results_stay_next_to_their_calls_after_a_jump_over_the_tools() -> None:
+    office: Office = Office(
+        [lambda messages: office.steer("Now?") and WORK, WORK, "done"],
+        middleware=[SteeringMiddleware(), Skips()],
+    )
+    result = office.agent.invoke(HELLO, ONE)
+    assert texts(result).count("Now?") == 1
+    assert types(result)[-3:] == ["tool", "human", "ai"]
+
+
+def test_a_run_without_a_saver_reads_nothing() -> None:
+    agent = create_agent(
+        ScriptedChatModel(["done"]), middleware=[SteeringMiddleware()], ignore=["AF211"]
+    )
+    assert last_text(agent.invoke(HELLO)) == "done"
+
+
+# Follow-ups
+
+
+def test_follow_ups_are_read_one_by_one_when_the_run_would_end(call: Call) -> None:
+    office: Office = Office(
+        [WORK, "done", WORK, "first", "second"],
+        lambda: [office.follow_up("Next"), office.follow_up("Last"), office.steer("Quick")],
+    )
+    result = call(office.agent, HELLO, ONE)
+    expected = ["Hello", "", "worked", "Quick", "done", "Next", "", "worked", "first", "Last"]
+    assert texts(result) == [*expected, "second"]
+    assert_valid_history(result["messages"])
+
+
+def test_a_follow_up_goes_on_after_a_structured_answer(call: Call) -> None:
+    office: Office = Office(
+        [WORK, Answer(number=1), Answer(number=2)],
+        lambda: office.follow_up("Again"),
+        response_format=Answer,
+    )
+    result = call(office.agent, HELLO, ONE)
+    assert result["structured_response"] == Answer(number=2)
+    assert texts(result).count("Again") == 1
+
+
+@pytest.mark.parametrize(
+    ("strategy", "invalid"),
+    [(ToolStrategy, [{"name": "Answer", "args": {"number": "many"}}]), (ProviderStrategy, "many")],
+)
+def test_a_follow_up_waits_while_the_model_corrects_its_answer(
+    call: Call, strategy: Any, invalid: Any
+) -> None:
+    office: Office = Office(
+        [
+            lambda messages: office.follow_up("Again") and invalid,
+            Answer(number=1),
+            Answer(number=2),
+        ],
+        response_format=strategy(Answer),
+    )
+    result = call(office.agent, HELLO, ONE)
+    seen = [[m.text for m in request.messages] for request in office.model.requests]
+    assert ["Again" in each for each in seen] == [False, False, True]
+    assert result["structured_response"] == Answer(number=2)
+
+
+# Cancelling
+
+
+def test_a_cancelled_run_answers_its_calls_and_ends(call: Call) -> None:
+    office: Office = Office(
+        [lambda messages: office.cancel() or WORK * 2], lambda: pytest.fail("it ran")
+    )
+    result = call(office.agent, HELLO, ONE)
+    cancelled = ("Cancelled: the user stopped the run before this call had a result.", "error")
+    assert tool_results(result) == [cancelled, cancelled]
+    assert last_text(result) == STOPPED
+    assert_valid_history(result["messages"])
+
+
+def test_a_tool_that_runs_is_left_to_end_and_messages_stay_for_the_next_run(call: Call) -> None:
+    office: Office = Office([WORK, "two"], lambda: [office.steer("Hm."), office.cancel()])
+    assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "", "worked", STOPPED]
+    assert texts(call(office.agent, HELLO, ONE))[4:] == ["Hello", "Hm.", "two"]
+
+
+def test_calls_that_a_jump_has_left_open_are_answered_when_a_run_is_cancelled() -> None:
+    office: Office = Office(
+        [lambda messages: office.cancel() or WORK], middleware=[SteeringMiddleware(), Skips()]
+    )
+    result = office.agent.invoke(HELLO, ONE)
+    assert types(result) == ["human", "ai", "tool", "ai"]
+    assert_valid_history(result["messages"])
+
+
+def test_a_cancelled_run_does_not_go_on_with_a_follow_up() -> None:
+    office: Office = Office(
+        [lambda messages: [office.follow_up("More"), office.cancel()] and "done", "one", "two"]
+    )
+    assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "done"]
+    assert texts(office.agent.invoke(HELLO, ONE))[2:] == ["Hello", "one", "More", "two"]
+
+
+def test_a_later_run_is_not_cancelled(call: Call) -> None:
+    office: Office = Office([lambda messages: office.cancel() or "one", WORK, "two"])
+    call(office.agent, HELLO, ONE)
+    office.cancel()
+    assert texts(call(office.agent, HELLO, ONE))[-2:] == ["worked", "two"]
+
+
+def test_a_cancellation_at_the_very_start_of_a_run_counts() -> None:
+    class Early(AgentMiddleware[Any, Any]):
+        def before_agent(self, state: Any, runtime: Any) -> None:
+            office.cancel()
+
+    office: Office = Office(["one"], middleware=[Early(), SteeringMiddleware()])
+    assert last_text(office.agent.invoke(HELLO, ONE, durability="sync")) == STOPPED
+
+
+def test_a_paused_run_that_is_cancelled_ends_when_it_is_resumed(call: Call) -> None:
+    def ask() -> str:
+        """Ask."""
+        return str(interrupt("Sure?"))
+
+    model = ScriptedChatModel([[{"name": "ask", "args": {}}]])
+    agent: Any = create_agent(model, [ask], middleware=[SteeringMiddleware()], **in_memory())
+    call(agent, HELLO, ONE)
+    cancel(agent, ONE)
+    result = call(agent, Command(resume="yes"), ONE)
+    assert types(result) == ["human", "ai", "tool", "ai"]
+    assert last_text(result) == STOPPED
+
+
+# A look from a tool
+
+
+def test_a_tool_sees_what_waits(call: Call) -> None:
+    seen: list[Any] = []
+
+    def work(runtime: ToolRuntime) -> str:
+        """Work."""
+        seen.append(unread(runtime))
+        steer(agent, ONE, "A")
+        follow_up(agent, ONE, "F")
+        seen.append(unread(runtime))
+        cancel(agent, ONE)
+        seen.append(unread(runtime))
+        return "worked"
+
+    async def awork(runtime: ToolRuntime) -> str:
+        """Work."""
+        seen.append(await aunread(runtime))
+        return "worked"
+
+    model = ScriptedChatModel([WORK, "end", [{"name": "awork", "args": {}}], "end", "end"])
+    agent: Any = create_agent(
+        model, [work, awork], middleware=[SteeringMiddleware()], **in_memory()
+    )
+    call(agent, HELLO, ONE)
+    assert [bool(each) for each in seen] == [False, True, True]
+    assert [m.text for m in (*seen[1].messages, *seen[1].follow_ups)] == ["A", "F"]
+    assert [each.cancelled for each in seen] == [False, False, True]
+    # A follow-up is not a reason to end early.
+    asyncio.run(agent.ainvoke(HELLO, ONE))
+    asyncio.run(agent.ainvoke(HELLO, ONE))
+    assert [m.text for m in seen[3].messages] == []
+
+
+def test_a_tool_sees_nothing_that_the_agent_has_read() -> None:
+    seen: list[Any] = []
+
+    def work(runtime: ToolRuntime) -> str:
+        """Work."""
+        if not seen:
+            steer(agent, ONE, "A")
+        seen.append(unread(runtime))
+        return "worked"
+
+    agent: Any = create_agent(
+        ScriptedChatModel([WORK, WORK, "end"]),
+        [work],
+        middleware=[SteeringMiddleware()],
+        **in_memory(),
+    )
+    agent.invoke(HELLO, ONE)
+    assert [len(each.messages) for each in seen] == [1, 0]
+
+
+# Async
+
+
+async def test_senders_have_async_variants() -> None:
+    async def work() -> str:
+        """Work."""
+        await asteer(agent, ONE, "A")
+        await afollow_up(agent, ONE, "F")
+        return "worked"
+
+    async def stop() -> str:
+        """Stop."""
+        await acancel(agent, ONE)
+        return "stopped"
+
+    steps: list[Any] = [WORK, "done", [{"name": "stop", "args": {}}]]
+    agent: Any = create_agent(
+        ScriptedChatModel(steps), [work, stop], middleware=[SteeringMiddleware()], **in_memory()
+    )
+    result = await agent.ainvoke(HELLO, ONE)
+    assert texts(result) == ["Hello", "", "worked", "A", "done", "F", "", "stopped", STOPPED]
+
+
+# Threads and their branches
+
+
+def test_the_thread_does_not_show_its_mailbox(saver: Any) -> None:
+    office: Office = Office(["one", "two"], checkpointer=saver)
+    office.agent.invoke(HELLO, ONE)
+    root: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+    state = office.agent.get_state(ONE, subgraphs=True)
+    history, stored = [*office.agent.get_state_history(ONE)], [*saver.list(root)]
+    office.steer("A")
+    assert office.agent.get_state(ONE, subgraphs=True) == state
+    assert [*office.agent.get_state_history(ONE)] == history
+    assert [*saver.list(root)] == stored
+    assert next(iter(saver.list(ONE))) == stored[0]
+    office.agent.update_state(ONE, {"messages": [HumanMessage("Hi")]})
+    result = office.agent.invoke(HELLO, ONE)
+    assert texts(result) == ["Hello", "one", "Hi", "Hello", "A", "two"]
+    assert set(result) == {"messages"}
+
+
+def test_a_thread_that_is_deleted_has_no_mailbox(saver: Any) -> None:
+    office: Office = Office(["one", "two"], checkpointer=saver)
+    office.agent.invoke(HELLO, ONE)
+    office.steer("A")
+    saver.delete_thread("1")
+    assert [*saver.list(ONE)] == []
+    assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "two"]
+
+
+def first_before(agent: Any, node: str) -> Any:
+    """The first checkpoint of the thread before a node."""
+    return [s for s in agent.get_state_history(ONE) if s.next == (node,)][-1].config
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_a_fork_does_not_read_what_was_sent_to_the_branch_it_left(
+    saver: Any, durability: str
+) -> None:
+    def send() -> None:
+        # By default, a checkpoint is stored while the next step runs.
+        while office.agent.get_state(ONE).next != ("tools",):
+            pass
+        office.steer("A")
+        office.follow_up("F")
+        office.cancel()
+
+    office: Office = Office(
+        [WORK, WORK, "two", "three"], send, lambda: office.steer("B"), checkpointer=saver
+    )
+    office.agent.invoke(HELLO, ONE, durability=durability)
+    begin = first_before(office.agent, "SteeringMiddleware.before_agent")
+    office.agent.update_state(begin, {"messages": [HumanMessage("Hi")]})
+    result = office.agent.invoke(None, ONE, durability=durability)
+    assert texts(result) == ["Hello", "Hi", "", "worked", "B", "two"]
+    result = office.agent.invoke({"messages": "Bye"}, ONE, durability=durability)
+    assert texts(result)[-2:] == ["Bye", "three"]
+
+
+@pytest.mark.parametrize("node", ["SteeringMiddleware.before_agent", "tools"])
+def test_a_replay_from_an_earlier_checkpoint_is_not_cancelled(saver: Any, node: str) -> None:
+    steps = [WORK, WORK, WORK, "done"] if node == "tools" else [WORK, WORK, WORK, WORK, "done"]
+    office: Office = Office(steps, lambda: None, lambda: office.cancel(), checkpointer=saver)
+    assert last_text(office.agent.invoke(HELLO, ONE, durability="sync")) == STOPPED
+    result = office.agent.invoke(None, first_before(office.agent, node), durability="sync")
+    assert texts(result) == ["Hello", "", "worked", "", "worked", "done"]
+
+
+def test_new_input_at_an_earlier_checkpoint_leaves_later_messages_behind(saver: Any) -> None:
+    office: Office = Office(
+        ["one", lambda messages: office.steer("A") and "two", "three", "four"], checkpointer=saver
+    )
+    office.agent.invoke(HELLO, ONE)
+    config = office.agent.get_state(ONE).config
+    office.agent.invoke(HELLO, ONE)
+    result = office.agent.invoke({"messages": "Other"}, config, durability="sync")
+    assert texts(result) == ["Hello", "one", "Other", "four"]
+
+
+class Late(InMemorySaver):
+    """Stores nothing, if it waits, before somebody who counts has missed a checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missed: Event | None = None
+        self.counts = True
+
+    def get_tuple(self, config: Any) -> Any:
+        stored = super().get_tuple(config)
+        if stored is None and self.missed is not None and self.counts:
+            self.missed.set()
+        return stored
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        if self.missed is not None:
+            self.missed.wait(10)
+        return super().put(config, checkpoint, metadata, new_versions)
+
+
+def test_a_fork_is_recognized_while_its_first_checkpoint_is_being_stored() -> None:
+    saver = Late()
+    office: Office = Office(
+        ["one", lambda messages: office.steer("A") and "two", "three", "four"], checkpointer=saver
+    )
+    office.agent.invoke(HELLO, ONE)
+    config = office.agent.get_state(ONE).config
+    office.agent.invoke(HELLO, ONE)
+    saver.missed = Event()
+    result = office.agent.invoke({"messages": "Other"}, config, durability="async")
+    assert texts(result) == ["Hello", "one", "Other", "four"]
+
+
+def test_a_message_to_an_earlier_checkpoint_is_read_by_the_fork_from_it(saver: Any) -> None:
+    office: Office = Office(["one", "two", "three"], checkpointer=saver)
+    office.agent.invoke(HELLO, ONE)
+    config = office.agent.get_state(ONE).config
+    office.agent.invoke(HELLO, ONE)
+    steer(office.agent, config, "A")
+    result = office.agent.invoke({"messages": "Other"}, config, durability="sync")
+    assert texts(result) == ["Hello", "one", "Other", "A", "three"]
+
+
+def test_a_message_is_read_by_a_run_that_stores_nothing_before_its_end(call: Call) -> None:
+    office = Office(["one", WORK, "two"], lambda: office.steer("A"))
+    call(office.agent, HELLO, ONE, durability="exit")
+    result = call(office.agent, HELLO, ONE, durability="exit")
+    assert texts(result)[2:] == ["Hello", "", "worked", "A", "two"]
+
+
+@pytest.mark.parametrize("turns", [3, 120])
+def test_a_follow_up_is_read_however_long_the_run_is(turns: int) -> None:
+    office = Office([*[WORK] * turns, "one", "two"], lambda: office.follow_up("F"))
+    result = office.agent.invoke(HELLO, {**ONE, "recursion_limit": 1000})
+    assert texts(result)[-3:] == ["one", "F", "two"]
+
+
+def test_a_message_is_read_if_old_checkpoints_were_deleted() -> None:
+    saver = InMemorySaver()
+    office = Office(["one", "two"], checkpointer=saver, checkpoints="full")
+    office.agent.invoke(HELLO, ONE)
+    office.steer("A")
+    office.agent.update_state(ONE, {"messages": [HumanMessage("Hi")]})
+    newest = office.agent.get_state(ONE).config["configurable"]["checkpoint_id"]
+    for id in [id for id in saver.storage["1"][""] if id != newest]:
+        del saver.storage["1"][""][id]
+    assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "one", "Hi", "Hello", "A", "two"]
+
+
+def test_a_run_that_failed_reads_its_message_once(saver: Any) -> None:
+    office: Office = Office(
+        [WORK, RuntimeError("down"), "done"], lambda: office.steer("A"), checkpointer=saver
+    )
+    with pytest.raises(RuntimeError, match="down"):
+        office.agent.invoke(HELLO, ONE)
+    assert texts(office.agent.invoke(None, ONE)) == ["Hello", "", "worked", "A", "done"]
+
+
+# In stacks and graphs
+
+
+def test_messages_are_cleaned_before_the_model_reads_them(call: Call) -> None:
+    office: Office = Office(
+        [WORK, "done"],
+        lambda: office.steer("Write to ada@example.org"),
+        middleware=[SteeringMiddleware(), PIIMiddleware("email")],
+    )
+    result = call(office.agent, HELLO, ONE)
+    assert "ada@example.org" not in "".join(texts(result))
+
+
+def test_an_agent_inside_of_another_has_its_own_mailbox() -> None:
+    place: dict[str, Any] = {}
+
+    class Looks(AgentMiddleware[Any, Any]):
+        def before_agent(self, state: Any, runtime: Any) -> None:
+            namespace = runtime.execution_info.checkpoint_ns.rpartition("|")[0]
+            place["configurable"] = {"thread_id": "1", "checkpoint_ns": namespace}
+
+    adding = [{"name": "add", "args": {"a": 1, "b": 1}}]
+    inner = create_agent(
+        ScriptedChatModel([lambda messages: both() and adding, "inner"]),
+        [add],
+        middleware=[Looks(), SteeringMiddleware()],
+        name="inner",
+    )
+
+    def both() -> str:
+        steer(outer, ONE, "outside")
+        return steer(outer, place, "inside")  # type: ignore[arg-type]
+
+    def ask() -> str:
+        """Ask another agent."""
+        return texts(inner.invoke({"messages": "Go"}))[-2]
+
+    outer: Any = create_agent(
+        ScriptedChatModel([[{"name": "ask", "args": {}}], "outer"]),
+        [ask],
+        middleware=[SteeringMiddleware()],
+        **in_memory(),
+    )
+    assert texts(outer.invoke(HELLO, ONE, durability="sync")) == [
+        "Hello", "", "inside", "outside", "outer",
+    ]  # fmt: skip
+
+
+def test_an_agent_that_is_a_node_is_steered_through_the_graph_around_it() -> None:
+    place: Any = {}
+
+    def answer(messages: Any) -> Any:
+        namespace = next(ns for ns in graph.checkpointer.storage["1"] if ns and "mailbox" not in ns)
+        place["configurable"] = {"thread_id": "1", "checkpoint_ns": namespace}
+        steer(graph, place, "inside")
+        return "done"
+
+    agent = create_agent(ScriptedChatModel([answer, "again"]), middleware=[SteeringMiddleware()])
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", agent)
+    builder.add_edge(START, "agent")
+    builder.add_edge("agent", END)
+    graph: Any = builder.compile(checkpointer=InMemorySaver())
+    assert texts(graph.invoke(HELLO, ONE, durability="sync")) == [
+        "Hello", "done", "inside", "again",
+    ]  # fmt: skip
+
+
+def test_it_follows_the_laws_of_middleware() -> None:
+    check_middleware(SteeringMiddleware)
+
+
+# Mistakes
+
+
+def test_an_agent_that_would_not_read_is_refused() -> None:
+    agent: Any = create_agent(ScriptedChatModel(["one"]), **in_memory())
+    agent.invoke(HELLO, ONE)
+    for send in (lambda: steer(agent, ONE, "A"), lambda: cancel(agent, ONE)):
+        with pytest.raises(ArgumentError, match=r"middleware=\[SteeringMiddleware\(\), \.\.\.\]"):
+            send()
+
+
+def test_a_thread_that_does_not_exist_is_refused() -> None:
+    office: Office = Office(["one"])
+    for send in (lambda: office.steer("A"), lambda: office.follow_up("F"), office.cancel):
+        with pytest.raises(NoThread, match="thread '1': does not exist"):
+            send()
+    with pytest.raises(NoThread, match="must have a thread_id"):
+        steer(office.agent, {}, "A")
+
+
+def test_a_run_that_has_just_begun_can_be_steered() -> None:
+    def send() -> None:
+        saver.counts = True
+        office.steer("A")
+
+    saver = Late()
+    saver.missed, saver.counts = Event(), False
+    office = Office([WORK, "done"], send, checkpointer=saver)
+    result = office.agent.invoke(HELLO, ONE, durability="async")
+    assert texts(result) == ["Hello", "", "worked", "A", "done"]
+
+
+def test_an_agent_without_a_saver_is_refused() -> None:
+    agent: Any = create_agent(
+        ScriptedChatModel([]), middleware=[SteeringMiddleware()], ignore=["AF211"]
+    )
+    with pytest.raises(NoThread, match="must have a checkpointer"):
+        steer(agent, ONE, "A")
+
+
+@pytest.mark.parametrize("message", [AIMessage("A"), 7, ["A"]])
+def test_only_messages_of_the_user_can_be_sent(message: Any) -> None:
+    office: Office = Office(["one"])
+    with pytest.raises(ArgumentError, match="must be a string or a HumanMessage"):
+        steer(office.agent, ONE, message)

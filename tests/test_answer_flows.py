@@ -1,0 +1,379 @@
+"""Answers that pass a flow, chunk by chunk: `stream_through` and `around_stream`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.caches import InMemoryCache
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+from agent_factory import (
+    AgentMiddleware,
+    Flow,
+    Invoke,
+    ModelRequest,
+    NextChunk,
+    create_agent,
+    stream_through,
+    topology_of,
+)
+from agent_factory.errors import BadReturn
+from agent_factory.hooks.streams import StreamedModel
+from agent_factory.middleware import AnswerGuardMiddleware, ModelRetryMiddleware
+from agent_factory.testing import ScriptedChatModel
+from samples import last_text
+
+ASK: Any = {"messages": [("user", "How?")]}
+
+
+def unchanged() -> Flow[None]:
+    while (chunk := (yield NextChunk())) is not None:
+        yield chunk
+
+
+def louder() -> Flow[None]:
+    while (chunk := (yield NextChunk())) is not None:
+        yield chunk.model_copy(update={"content": str(chunk.content).upper()})
+
+
+class Pieces(FakeListChatModel):
+    """Model that streams its answer in these pieces, and may fail after one of them."""
+
+    pieces: list[str]
+    fails_after: list[int] = []  # noqa: RUF012  # pydantic copies it
+    asked: int = 0
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self.bind()
+
+    def _parts(self) -> Iterator[ChatGenerationChunk]:
+        self.asked += 1
+        fails_after = self.fails_after[self.asked - 1 : self.asked]
+        for at, piece in enumerate(self.pieces):
+            if at in fails_after:
+                raise ConnectionError("cut off")
+            last = at == len(self.pieces) - 1
+            info = {"finish_reason": "stop"} if last else None
+            message = AIMessageChunk(content=piece)
+            yield ChatGenerationChunk(message=message, generation_info=info)
+
+    def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        yield from self._parts()
+
+    async def _astream(self, *_: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        for part in self._parts():
+            await asyncio.sleep(0)
+            yield part
+
+    def _generate(self, *_: Any, **kwargs: Any) -> ChatResult:
+        text = "".join(str(part.message.content) for part in self._parts())
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
+
+
+# stream_through
+
+
+def test_a_streamed_model_forwards_everything_else_to_the_other_model() -> None:
+    class Sized(FakeListChatModel):
+        window: int = 1000
+
+        def get_num_tokens(self, text: str) -> int:
+            return 7
+
+        def get_token_ids(self, text: str) -> list[int]:
+            return [1]
+
+        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+            return ("structured", schema)
+
+    profile: Any = {"max_input_tokens": 9}
+    inner = Sized(responses=["x"], profile=profile, tags=["t"], name="sized")
+    model = stream_through(inner, unchanged)
+    assert model.profile == profile
+    assert (model.window, model.responses, model.tags) == (1000, ["x"], ["t"])
+    assert (model.get_num_tokens("a"), model.get_token_ids("a")) == (7, [1])
+    assert model.get_num_tokens_from_messages([AIMessage("a")]) == 7
+    assert model.with_structured_output(int) == ("structured", int)
+    with pytest.raises(AttributeError):
+        _ = model.nothing
+    assert stream_through(model, unchanged) is model
+    assert model.invoke("hi").text == "x"
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        *("_serialized", "_should_stream", "_should_use_protocol_streaming", "_get_llm_string"),
+        "_combine_llm_outputs",
+    ],
+)
+def test_langchain_still_has_the_unpublished_methods_that_a_streamed_model_overrides(
+    hook: str,
+) -> None:
+    assert hasattr(BaseChatModel, hook)
+    assert getattr(StreamedModel, hook) is not getattr(BaseChatModel, hook)
+
+
+def test_bindings_and_fallbacks_keep_the_flow() -> None:
+    first, second = Pieces(responses=[], pieces=["a"], fails_after=[0]), ScriptedChatModel(["b"])
+    model = stream_through(first.bind(stop=["."]).with_fallbacks([second]), louder)
+    assert model.invoke("Hi").text == "B"
+
+
+def test_a_model_with_a_flow_uses_no_cache_without_a_key() -> None:
+    cache = InMemoryCache()
+    for key, texts in ((None, ["B", "C"]), ("louder", ["D", "D"])):
+        inner = FakeListChatModel(responses=[text.lower() for text in texts], cache=cache)
+        model = stream_through(inner, louder, cache_key=key)
+        assert [model.invoke("Hi").text for _ in texts] == texts
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_flow_that_lets_something_else_pass_is_refused(streams: bool) -> None:
+    def wrong() -> Flow[None]:
+        while (yield NextChunk()) is not None:
+            pass
+        if streams:
+            yield AIMessage("whole")
+
+    model = stream_through(Pieces(responses=[], pieces=["a"]), wrong)
+    with pytest.raises(BadReturn, match="a flow of chunks"):
+        _ = [*model.stream("Hi")] if streams else model.invoke("Hi")
+
+
+def test_the_details_of_a_provider_are_kept() -> None:
+    def last_only() -> Flow[None]:
+        last = None
+        while (chunk := (yield NextChunk())) is not None:
+            last = chunk
+        yield last
+
+    for flow in (unchanged, last_only):
+        parts = [*stream_through(Pieces(responses=[], pieces=["a", "b"]), flow).stream("Hi")]
+        assert [p.response_metadata for p in parts if p.response_metadata] == [
+            {"finish_reason": "stop"}
+        ]
+
+
+# around_stream
+
+
+class Louder(AgentMiddleware):
+    def around_stream(self, request: ModelRequest[Any]) -> Flow[None]:
+        yield from louder()
+
+
+class Counted(AgentMiddleware):
+    """Numbers the answers, by what the request was about."""
+
+    def around_stream(self, request: ModelRequest[Any]) -> Flow[None]:
+        first = True
+        while (chunk := (yield NextChunk())) is not None:
+            if first:
+                number = len(request.messages)
+                chunk = chunk.model_copy(update={"content": f"{number} {chunk.content}"})
+            first = False
+            yield chunk
+
+
+def shown(parts: list[Any]) -> dict[str, str]:
+    """What a client shows that follows the marks: texts by the ids of their messages."""
+    texts: dict[str, str] = {}
+    for mode, part in parts:
+        if mode == "messages":
+            texts[part[0].id] = texts.get(part[0].id, "") + part[0].text
+        elif mode == "custom" and part["type"] == "restarted":
+            del texts[part["message_id"]]
+    return texts
+
+
+def seen_and_kept(collect: Any, agent: Any) -> tuple[str, str]:
+    """What streams to the caller, who follows the marks, and what is in the thread."""
+    parts = collect(agent, ASK, stream_mode=["messages", "custom", "values"])
+    last = [part for mode, part in parts if mode == "values"][-1]["messages"][-1]
+    [text] = shown(parts).values()
+    return text, last.text
+
+
+def test_the_plan_shows_the_flow() -> None:
+    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Louder()])
+    assert "Louder.around_stream" in topology_of(agent).render()
+
+
+def test_a_flow_further_out_gets_what_one_further_in_lets_pass(collect: Any) -> None:
+    model = Pieces(responses=[], pieces=["how ", "so"])
+    for stack, text in (
+        ([Louder(), Counted()], "1 HOW SO"),
+        ([Counted(), Louder()], "1 HOW SO"),
+    ):
+        assert seen_and_kept(collect, create_agent(model, middleware=stack)) == (text, text)
+
+
+def test_a_model_that_a_layer_further_in_chooses_has_the_flow(call: Any) -> None:
+    class Other(AgentMiddleware):
+        def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+            return (yield request.override(model=ScriptedChatModel(["other"])))
+
+    agent = create_agent(ScriptedChatModel(["first"]), middleware=[Louder(), Other()])
+    assert last_text(call(agent, ASK)) == "OTHER"
+
+
+def test_a_flow_may_ask_a_model(collect: Any) -> None:
+    class Translated(AgentMiddleware):
+        def around_stream(self, request: ModelRequest[Any]) -> Flow[None]:
+            while (chunk := (yield NextChunk())) is not None:
+                answer = yield Invoke(ScriptedChatModel(["ja "]), chunk.text)
+                yield chunk.model_copy(update={"content": answer.text})
+
+    model = Pieces(responses=[], pieces=["yes", "yes"])
+    agent = create_agent(model, middleware=[Translated()])
+    assert seen_and_kept(collect, agent) == ("ja ja ", "ja ja ")
+
+
+def test_tools_are_bound_once_for_all_calls(call: Any) -> None:
+    bound: list[int] = []
+
+    kind: Any = ScriptedChatModel
+
+    class Binding(kind):  # type: ignore[misc]
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            bound.append(len(tools))
+            return super().bind_tools(tools, **kwargs)
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    model = Binding([[{"name": "look", "args": {}}], "done"])
+    agent = create_agent(model, [look], middleware=[Louder()])
+    assert last_text(call(agent, ASK)) == "DONE"
+    assert bound == [1]
+
+
+class Regrouped(AgentMiddleware):
+    """Lets the same text pass in other pieces."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(name=f"regrouped{size}")
+        self.size = size
+
+    def around_stream(self, request: ModelRequest[Any]) -> Flow[None]:
+        text, id_ = "", None
+        while (chunk := (yield NextChunk())) is not None:
+            if not isinstance(chunk, AIMessageChunk):
+                yield chunk
+                return
+            text, id_ = text + chunk.text, chunk.id
+            while len(text) >= self.size:
+                yield AIMessageChunk(content=text[: self.size], id=id_)
+                text = text[self.size :]
+        if text:
+            yield AIMessageChunk(content=text, id=id_)
+
+
+@pytest.mark.law
+@given(
+    st.lists(st.text("ab \u00e9", min_size=1, max_size=5), min_size=1, max_size=6),
+    st.lists(st.integers(1, 4), max_size=3, unique=True),
+    st.lists(st.integers(0, 5), max_size=2),
+    st.booleans(),
+)
+def test_what_streams_is_what_is_kept(
+    pieces: list[str], sizes: list[int], failures: list[int], asynchronous: bool
+) -> None:
+    """For all splits, flows and attempts that fail in the middle."""
+    stack: list[AgentMiddleware] = [Louder(), *map(Regrouped, sizes)]
+    stack.append(ModelRetryMiddleware(max_retries=3, initial_delay=0))
+    agent: Any = create_agent(
+        Pieces(responses=[], pieces=pieces, fails_after=failures), middleware=stack
+    )
+
+    async def collected(*args: Any, **kwargs: Any) -> list[Any]:
+        return [part async for part in agent.astream(*args, **kwargs)]
+
+    def collect(_: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        if asynchronous:
+            return asyncio.run(collected(*args, **kwargs))
+        return [*agent.stream(*args, **kwargs)]
+
+    seen, kept = seen_and_kept(collect, agent)
+    assert seen == kept == "".join(pieces).upper()
+
+
+BOTH: Any = ["messages", "custom"]
+
+
+@pytest.mark.parametrize("fails_after", [[1], [2, 1], [0, 2]], ids=str)
+def test_who_follows_the_marks_shows_the_answer_that_is_kept(
+    collect: Any, fails_after: list[int]
+) -> None:
+    model = Pieces(responses=[], pieces=["how ", "so", "?"], fails_after=fails_after)
+    agent = create_agent(model, middleware=[ModelRetryMiddleware(max_retries=3, initial_delay=0)])
+    parts = collect(agent, ASK, stream_mode=BOTH)
+    assert [*shown(parts).values()] == ["how so?"]
+    marks = [part for mode, part in parts if mode == "custom"]
+    assert len(marks) == len([at for at in fails_after if at])
+
+
+def test_an_answer_that_a_layer_replaces_is_marked(collect: Any) -> None:
+    class Replaced(AgentMiddleware):
+        def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+            yield request
+            return AIMessage("no", id="other")
+
+    model = Pieces(responses=[], pieces=["how ", "so"])
+    parts = collect(create_agent(model, middleware=[Replaced()]), ASK, stream_mode=BOTH)
+    assert shown(parts) == {"other": "no"}
+
+
+@pytest.mark.parametrize("on_cut", ["continue", "shorten"])
+def test_the_parts_of_an_answer_that_goes_on_are_kept(collect: Any, on_cut: Any) -> None:
+    cut = AIMessage("It costs a ", response_metadata={"finish_reason": "length"})
+    agent = create_agent(
+        ScriptedChatModel([cut, "whole lot."]), middleware=[AnswerGuardMiddleware(on_cut=on_cut)]
+    )
+    parts = collect(agent, ASK, stream_mode=[*BOTH, "values"])
+    kept = [part for mode, part in parts if mode == "values"][-1]["messages"][-1].text
+    assert kept == {"continue": "It costs a whole lot.", "shorten": "whole lot."}[on_cut]
+    assert "".join(shown(parts).values()) == kept
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_nothing_is_marked_where_one_answer_is_kept(collect: Any, streams: bool) -> None:
+    model = Pieces(responses=[], pieces=["how ", "so"], disable_streaming=not streams)
+    parts = collect(create_agent(model, middleware=[Louder()]), ASK, stream_mode=BOTH)
+    assert {mode for mode, _ in parts} == {"messages"}
+
+
+def test_a_model_with_methods_of_its_kind_keeps_them(collect: Any) -> None:
+    class Polite(Pieces):
+        def invoke(self, *args: Any, **kwargs: Any) -> AIMessage:
+            answer = super().invoke(*args, **kwargs)
+            return answer.model_copy(update={"content": f"{answer.text}, please"})
+
+        async def ainvoke(self, *args: Any, **kwargs: Any) -> AIMessage:
+            answer = await super().ainvoke(*args, **kwargs)
+            return answer.model_copy(update={"content": f"{answer.text}, please"})
+
+    class Idle(AgentMiddleware):
+        def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+            return (yield request)
+
+    agent = create_agent(Polite(responses=[], pieces=["so"]), middleware=[Idle()])
+    parts = collect(agent, ASK, stream_mode=["messages", "values"])
+    assert parts[-1][1]["messages"][-1].text == "so, please"
+
+
+def test_a_model_without_chunks_is_not_marked(collect: Any) -> None:
+    agent = create_agent(
+        ScriptedChatModel([ConnectionError("cut off"), "so"]),
+        middleware=[ModelRetryMiddleware(max_retries=3, initial_delay=0)],
+    )
+    assert [*shown(collect(agent, ASK, stream_mode=BOTH)).values()] == ["so"]
