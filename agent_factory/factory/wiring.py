@@ -26,7 +26,7 @@ from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.spec import AgentSpec, identity
 from agent_factory.runtime.step import Fusion, Stage, Successors
 from agent_factory.runtime.tools_node import ToolsNode, ToolsStage, sending_state
-from agent_factory.runtime.turn import Turns
+from agent_factory.runtime.turn import OrderedToolsNode, View
 from agent_factory.state.channels import (
     KeyedByName,
     is_ephemeral,
@@ -173,11 +173,13 @@ def _make_nodes(
     if TOOLS not in plan.nodes:
         return nodes, None
     state_keys = _tool_state_keys(spec, graph, keys)
-    order = spec.rules.order
-    turns = None if order is None else Turns(order, graph.channels, spec.schemas.state)
-    nodes[TOOLS] = tools = ToolsNode(
-        spec, keys, recorder, state_keys, context_schema, graph.guards, turns
-    )
+    arguments = spec, keys, recorder, state_keys, context_schema, graph.guards
+    if (order := spec.rules.order) is None:
+        tools = ToolsNode(*arguments)
+    else:
+        view = View(graph.channels, spec.schemas.state.__annotations__)
+        tools = OrderedToolsNode(*arguments, order=order, view=view)
+    nodes[TOOLS] = tools
     return nodes, tools
 
 

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.tools import BaseTool
-
-from agent_factory.tools.touches import CallTouches, Touches, touches_of
+from agent_factory.tools.touches import CallTouches, Touches
 
 Calls = Sequence[Mapping[str, Any]]
 
@@ -63,10 +61,3 @@ class Order:
         if first is None or second is None:
             return False
         return self.sequential or first.meets(second)
-
-
-def order_of(tools: Mapping[str, BaseTool], *, sequential: bool) -> Order | None:
-    """Return the order of an agent's calls; None if all of them always run side by side."""
-    known = {name: touches_of(tool) for name, tool in tools.items()}
-    touches = {name: declared for name, declared in known.items() if declared is not None}
-    return Order(touches, sequential) if sequential or touches else None

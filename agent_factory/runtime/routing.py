@@ -251,7 +251,8 @@ def reason_for(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State, str
 
 def _reason_after_model(state: State, target: str, plan: Topology, rules: Rules) -> Reason:
     if target == TOOLS:
-        return Reason(TransitionReason.CALLS)
+        is_ordered = plan.sequential_calls
+        return Reason(TransitionReason.SEQUENTIAL if is_ordered else TransitionReason.CALLS)
     message, tail = last_turn(state["messages"])
     if target == plan.exit and rules.answered(state):
         names = (answer.name or "" for answer in answers_of(tail).values())

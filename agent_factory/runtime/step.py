@@ -91,7 +91,7 @@ class Run:
     skipped_steps: int = 0  # how many steps it saved; they count towards the recursion limit
     ahead: int = 0  # how many steps more it would have taken hook by hook so far
     step: Any = None  # the Step under way
-    # What a node does in its own step, in place of its work, by its name.
+    # What a node or a tool call does in its own step, in place of its work, by its name or id.
     deferred_outcomes: dict[str, Outcome] = field(default_factory=dict)
     channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
     id: str = field(default_factory=random_id)
@@ -144,7 +144,7 @@ def outcome_of(error: Exception, config: RunnableConfig | None, run: Run) -> Out
     return error if run.single_step else None
 
 
-_FRAMES = (__name__, "agent_factory.runtime.watching", "agent_factory.runtime.tools_node")
+_FRAMES = [f"agent_factory.runtime.{name}" for name in ("step", "watching", "tools_node", "turn")]
 """Modules through which a step calls a node."""
 
 
@@ -663,11 +663,8 @@ class Step:
                 self._is_stored, self._pending_writes = True, self._writes_before(target, preview)
                 return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
-        possible = (
-            target in self._first.stages
-            if is_node
-            else len(target) == 1 and len(target[0].arg) == 1  # type: ignore[union-attr]
-        )
+        is_one = is_node or len(target) == 1 == len(target[0].arg)  # type: ignore[union-attr]
+        possible = is_one and (not is_node or target in self._first.stages)
         goes_on = self._begin_next_step(possible=possible and not ends)
         if goes_on and run.watch.reader is not None:
             self._boundary = preview, target

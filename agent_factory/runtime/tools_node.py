@@ -7,24 +7,22 @@ private channel, a stop is written as the state's jump. The next node sees them 
 A task for each call costs more than most calls. In runs of which nothing is stored, one task takes
 the calls of a turn. If a call waits for an answer or fails, all are sent again, each to its own
 task, and the finished ones take their results along. Where a thread is stored, each call has its
-task from the start: a graph that it calls is resumed there. Calls that wait for others of their
-turn share a task in both: see `turn`.
+task from the start: a graph that it calls is resumed there. `turn` has the node of an agent whose
+calls may wait for each other.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import AsyncIterator, Collection
 from contextlib import nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import get_executor_for_config
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import get_runtime
@@ -48,7 +46,6 @@ from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.handoffs import command_to_parent, targets_of
 from agent_factory.runtime.routing import (
     DIRECT,
-    HELD,
     INVALID_CALL,
     PARALLEL_CALL,
     WRITTEN,
@@ -58,22 +55,11 @@ from agent_factory.runtime.routing import (
     Target,
 )
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.step import Outcome, Run, Stage, Step, outcome_of, repeat, run_of
-from agent_factory.runtime.turn import (
-    LATER,
-    RELAYS,
-    RESULT,
-    SentAgain,
-    Turn,
-    Turns,
-    plain,
-    sent_again,
-    tools_apart,
-)
+from agent_factory.runtime.step import Run, Stage, Step, outcome_of, repeat, run_of
 from agent_factory.state.channels import random_id
 from agent_factory.state.history import last_turn, with_reviewers
 from agent_factory.state.schema import TOOL_SIGNALS
-from agent_factory.state.updates import check_keys, pairs_of, parts_of
+from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.tools.error_handling import DEFAULT_HANDLER
 from agent_factory.tools.injection import injection_of
 from agent_factory.tools.results import check_results
@@ -85,7 +71,7 @@ from agent_factory.tools.tool_node import (
     with_state,
 )
 from agent_factory.topology.model import END, TOOLS
-from agent_factory.upstream import node_runnable, read_keys, saver_of
+from agent_factory.upstream import node_runnable, read_keys
 
 NAMESPACE_MARK = "|"
 """Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""
@@ -104,6 +90,10 @@ def sending_state(choose: Choice, keys: Collection[str]) -> Choice:
     return route
 
 
+RESULT = "result"
+"""Key of a finished call that holds its result, when it is sent to its own task."""
+
+
 class Resend(Command[Any]):
     """Calls of the turn that come next; no edge is taken."""
 
@@ -117,7 +107,6 @@ class _Batch:
     asynchronous: bool
     single: bool  # there is only one call, whose errors are the task's
     results: dict[str, Any]  # those from an earlier task, and then those of this one
-    outcomes: dict[str, Outcome]  # what calls do in place of their work, from an earlier task
     failures: dict[str, Exception] = field(default_factory=dict)
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)  # of its calls, if asynchronous
 
@@ -135,17 +124,13 @@ class _Batch:
 
     def resend(self, calls: list[dict[str, Any]]) -> Resend:
         """Return all calls, each for its own task, where one of them has failed or waits."""
+        for call_id, error in self.failures.items():
+            if (outcome := outcome_of(error, self.config, self.run)) is not None:
+                self.run.deferred_outcomes[call_id] = outcome
         self.run.ahead -= 1  # the calls take one more step
-        return Resend(goto=self.sends(sent_again(calls, self.results)))
-
-    def sends(self, calls: list[dict[str, Any]]) -> list[Send]:
-        """Return calls, each for its own task, with what has come of it here."""
-        failures = {id: outcome_of(e, self.config, self.run) for id, e in self.failures.items()}
-        known = {id: outcome for id, outcome in failures.items() if outcome is not None}
-        return [
-            Send(TOOLS, SentAgain([c], {c["id"]: known[c["id"]]} if c["id"] in known else {}))
-            for c in calls
-        ]
+        results = self.results
+        calls = [{**c, RESULT: results[c["id"]]} if c["id"] in results else c for c in calls]
+        return Resend(goto=[Send(TOOLS, [call]) for call in calls])
 
 
 _batch: ContextVar[_Batch | None] = ContextVar("batch", default=None)
@@ -171,11 +156,9 @@ class ToolsNode(ToolNode):
         state_keys: Collection[str] | None,
         context_schema: type[object] | None,
         guards: Guards | None = None,
-        turns: Turns | None = None,
     ) -> None:
         self.name = TOOLS
         self._guards = guards
-        self._turns = turns  # None if no call ever waits for another one
         # What LangGraph reads of its ToolNode: whether it is async, and where it may call a graph.
         # The base class would read the signature of each tool now, and not in the first run.
         self.func, self.afunc = None, self.ainvoke
@@ -225,10 +208,7 @@ class ToolsNode(ToolNode):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: object) -> object:
         batch = self._begin(input, config, asynchronous=False)
-        if (turn := self._turn(input, config)) is not None:
-            self._take(turn, batch, config or {})
-            return self._end(turn, batch, input, config)
-        calls, refusals = self._readable(input, config, asynchronous=False)
+        calls, refusals = self._readable(input, asynchronous=False)
         try:
             output = self.node.invoke(calls, config) if calls else {"messages": []}
         except Exception as error:
@@ -236,15 +216,12 @@ class ToolsNode(ToolNode):
             raise
         if batch.failures:
             return batch.resend(input)
-        update = self._guarded(self._finish(input, output, refusals))
-        return update if self._turns is None else self._led(update, batch, input, config)
+        update = self._finish(input, output, refusals)
+        return update if self._guards is None else self._guards.result(update)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> object:
         batch = self._begin(input, config, asynchronous=True)
-        if (turn := self._turn(input, config)) is not None:
-            await self._atake(turn, batch, config or {})
-            return self._end(turn, batch, input, config)
-        calls, refusals = self._readable(input, config, asynchronous=True)
+        calls, refusals = self._readable(input, asynchronous=True)
         try:
             output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
         except asyncio.CancelledError:
@@ -256,34 +233,36 @@ class ToolsNode(ToolNode):
             raise
         if batch.failures:
             return batch.resend(input)
-        update = self._guarded(self._finish(input, output, refusals))
-        return update if self._turns is None else self._led(update, batch, input, config)
+        update = self._finish(input, output, refusals)
+        return update if self._guards is None else self._guards.result(update)
 
     def _begin(self, input: object, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
         # A thread of another graph may be paused at its tools, with the whole state as their input.
         calls = input if isinstance(input, list) else []
         results = {call["id"]: call[RESULT] for call in calls if RESULT in call}
-        run, outcomes = run_of(config) or Run(), getattr(input, "outcomes", {})
-        batch = _Batch(run, config, asynchronous, len(calls) < 2, results, outcomes)
+        batch = _Batch(run_of(config) or Run(), config, asynchronous, len(calls) < 2, results)
         # Never reset: LangGraph runs each task in a copy of the context, and ToolNode's threads
         # copy that.
         _batch.set(batch)
         return batch
 
-    def _readable(
-        self, input: Any, config: RunnableConfig | None, *, asynchronous: bool
-    ) -> tuple[object, list[ToolMessage]]:
+    def _readable(self, input: Any, *, asynchronous: bool) -> tuple[object, list[ToolMessage]]:
         """Return the input of the ToolNode, and replies to calls with invalid arguments."""
-        self._check_mode(asynchronous=asynchronous)
+        # Inside the ToolNode, the error handler could report this to the model.
+        if layer := self._first_unsupported[asynchronous]:
+            raise PathNotSupported(*sync_async_error(layer, asynchronous=asynchronous))
         if not isinstance(input, list):
             return (input if "__type" in input else self._view(input)), []
-        state = self._state_of(input, config)
+        state = input.state if isinstance(input, CallsWithState) else None
         refusals, calls = [], []
         for call in input:
             if call.get("type") == INVALID_CALL:
                 refusals.append(self._refuse(call))
             else:
-                calls.append(plain(call))
+                # Without the keys that the agent added for this node. The arguments are copied,
+                # because a layer may change them, and a message of the thread holds them.
+                args, id = {**call["args"]}, call["id"]
+                calls.append(ToolCall(name=call["name"], args=args, id=id, type="tool_call"))
         if self._stateless.issuperset(call["name"] for call in calls):
             state = {}
         if state is None or not calls:
@@ -291,141 +270,6 @@ class ToolsNode(ToolNode):
         if len(calls) == 1:
             return with_context(calls[0], state), refusals
         return CallsWithState(calls, state), refusals
-
-    def _check_mode(self, *, asynchronous: bool) -> None:
-        """Check that all layers support the run."""
-        # Inside the ToolNode, the error handler could report this to the model.
-        if layer := self._first_unsupported[asynchronous]:
-            raise PathNotSupported(*sync_async_error(layer, asynchronous=asynchronous))
-
-    def _state_of(self, input: Any, config: RunnableConfig | None) -> Mapping[str, Any] | None:
-        """Return what tools see of the state; None if they read it themselves."""
-        if isinstance(input, CallsWithState):
-            state: Mapping[str, Any] = input.state
-            return state
-        # Signals are in the state of calls that are sent again, and not for tools.
-        if self._turns is None or self.state_keys is None or not input or config is None:
-            return None
-        return read_keys(config, list(self.state_keys))
-
-    # Calls that wait for others of their turn
-
-    def _turn(self, input: Any, config: RunnableConfig | None) -> Turn | None:
-        """Return the turn of several calls of which some wait for others."""
-        turns = self._turns
-        if turns is None or not isinstance(input, list) or len(input) < 2:
-            return None
-        # The rest of a turn is one, too, even if its calls wait for no other.
-        if RELAYS not in input[0] and not turns.order.applies(input):
-            return None
-        is_stored = saver_of(config or {}) is not None
-        apart = tools_apart(self._toolbox.client) if is_stored else ()
-        replies = {
-            number: {"messages": _with_ids([self._refuse(call)])}
-            for number, call in enumerate(input)
-            if call.get("type") == INVALID_CALL
-        }
-        state = self._state_of(input, config)
-        return Turn(turns, input, replies, state, self._stateless, apart)
-
-    def _take(self, turn: Turn, batch: _Batch, config: RunnableConfig) -> None:
-        """Run the calls of a turn, each as soon as those before it are finished."""
-        self._check_mode(asynchronous=False)
-        running: dict[Future[Any], int] = {}
-        with get_executor_for_config(config) as executor:
-            while (ready := turn.ready()) or running:
-                for number, input in ready:
-                    if len(ready) == 1 and not running:  # nothing to run next to it
-                        call = partial(copy_context().run, self.node.invoke, input, config)
-                        self._settle(turn, batch, number, call)
-                    else:
-                        running[executor.submit(self.node.invoke, input, config)] = number
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    self._settle(turn, batch, running.pop(future), future.result)
-
-    async def _atake(self, turn: Turn, batch: _Batch, config: RunnableConfig) -> None:
-        """Run the calls of a turn, as `_take`."""
-        self._check_mode(asynchronous=True)
-        limit, ready = config.get("max_concurrency"), list[tuple[int, Any]]()
-        running: dict[asyncio.Task[Any], int] = {}
-        try:
-            while (ready := [*ready, *turn.ready()]) or running:
-                free = len(ready) if limit is None else max(0, limit - len(running))
-                for number, input in ready[:free]:
-                    running[asyncio.ensure_future(self.node.ainvoke(input, config))] = number
-                ready = ready[free:]
-                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    self._settle(turn, batch, running.pop(task), task.result)
-        except BaseException:  # the run was cancelled
-            for task in running:
-                task.cancel()
-            if tasks := {*running, *batch.tasks}:
-                await asyncio.wait(tasks)
-            raise
-
-    def _settle(self, turn: Turn, batch: _Batch, number: int, result: Callable[[], Any]) -> None:
-        """Note what has come of a call."""
-        call = turn.calls[number]
-        try:
-            output = result()
-            if call["id"] not in batch.failures:
-                turn.updates[number] = self._finish([call], output, [])
-        except Exception as error:
-            add_notes(error, self._context_schema)
-            batch.failures[call["id"]] = error
-
-    def _end(self, turn: Turn, batch: _Batch, input: Any, config: RunnableConfig | None) -> object:
-        """Return what the calls have written, and send on those that are not finished."""
-        first, later = turn.rest()
-        update = self._guarded(turn.update(range(first)))
-        if first == len(turn.calls):
-            return self._led(update, batch, input, config)
-        results = {call: self._guarded_result(r) for call, r in batch.results.items()}
-        calls = sent_again(turn.calls[first:], results)
-        together, rest = calls[: later - first], calls[later - first :]
-        for number, call in enumerate(together):
-            call[RELAYS] = number == 0
-            if rest:
-                call[LATER] = rest if number == 0 else []
-        batch.run.ahead -= 1  # the calls take one more step
-        resend = Resend(update={TOOL_SIGNALS: HELD}, goto=batch.sends(together))
-        return [*parts_of(update), *self._relayed(input, config), resend]
-
-    def _led(self, update: Any, batch: _Batch, input: Any, config: RunnableConfig | None) -> object:
-        """Return an update, with the signals of earlier tasks and the calls that come later."""
-        call = input[0] if isinstance(input, list) and input else {}
-        if RELAYS not in call:
-            return update
-        parts = [*parts_of(update), *self._relayed(input, config)]
-        if (rest := call.get(LATER)) is not None:
-            sends = [Send(TOOLS, [{**rest[0], RELAYS: True}, *rest[1:]])] if rest else []
-            batch.run.ahead -= len(sends)
-            parts.append(Resend(update={TOOL_SIGNALS: HELD}, goto=sends))
-        return parts
-
-    def _relayed(self, input: Any, config: RunnableConfig | None) -> list[Command[Any]]:
-        """Return the signals of earlier tasks of the turn, which last for a step only."""
-        if config is None or not input[0].get(RELAYS):
-            return []
-        signals = read_keys(config, [TOOL_SIGNALS, "jump_to"])
-        signals[TOOL_SIGNALS] = [s for s in signals.get(TOOL_SIGNALS) or () if s != HELD]
-        return [Command(update=signals)]
-
-    def _guarded(self, update: Any) -> Any:
-        return update if self._guards is None else self._guards.result(update)
-
-    def _guarded_result(self, result: Any) -> Any:
-        """Return the result of a call as it may be stored."""
-        if self._guards is None or isinstance(result, Command):
-            return self._guarded(result)
-        if isinstance(result, list):
-            return [self._guarded_result(part) for part in result]
-        messages = self._guarded({"messages": [result]})["messages"]
-        return messages[0] if len(messages) == 1 else Command(update={"messages": messages})
-
-    # The update
 
     def _finish(self, input: Any, output: Any, refusals: list[ToolMessage]) -> object:
         """Return the update of the node, with ids for its messages."""
@@ -503,7 +347,7 @@ def _compose(
         # It has run in the task from which the calls were sent again.
         if call_id in batch.results:
             return batch.results[call_id]
-        if (outcome := batch.outcomes.pop(call_id, None)) is not None:
+        if (outcome := batch.run.deferred_outcomes.pop(call_id, None)) is not None:
             if isinstance(outcome, Exception):
                 raise outcome
             return repeat(outcome)
@@ -589,11 +433,11 @@ class _LeadFromTools(Runnable[Any, Any]):
     def invoke(self, input: object, config: RunnableConfig | None = None, **_: object) -> object:
         update, *edges = self.stage.writers
         run, entry = run_of(config), self.stage.fusion.next_after_tools
-        # More calls of the turn come next.
-        leads_nowhere = any(isinstance(part, Resend) for part in parts_of(input))
-        if leads_nowhere or entry is None:
+        # More calls of the turn come next, which lead on.
+        last = input[-1] if isinstance(input, list) and input else input
+        if isinstance(last, Resend) or entry is None:
             update.invoke(input, config)
-            for edge in () if leads_nowhere else edges:
+            for edge in () if isinstance(last, Resend) else edges:
                 edge.invoke(input, config)
             return input
         # A run that was resumed does not know whether it has an answer: the entry node checks.

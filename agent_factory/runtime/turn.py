@@ -6,75 +6,73 @@ of the message, as if they had run one after the other.
 
 A call that waits for an answer or fails needs a task, which can be resumed without the others. So
 the task of a turn ends there. It writes what the calls before that one have written. The others are
-sent on, the finished ones with their results: those that wait for no other one side by side, each
+sent on, the finished ones with their updates: those that wait for no other one side by side, each
 to its own task, and the rest after that as a turn again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import nullcontext
+from contextvars import copy_context
 from functools import cached_property
 from typing import Any
 
-from langchain_core.messages import ToolCall
-from langgraph.types import Command
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import get_executor_for_config
+from langgraph.types import Command, Send
 
 from agent_factory.runtime.order import Order
+from agent_factory.runtime.routing import HELD
+from agent_factory.runtime.step import Outcome, Run, outcome_of, repeat, run_of
+from agent_factory.runtime.tools_node import Resend, ToolsNode
 from agent_factory.state.channels import ViewedChannel
-from agent_factory.state.updates import StateView, overwrites, pairs_of_result, parts_of
-from agent_factory.tools.injection import CONTAINERS
+from agent_factory.state.schema import TOOL_SIGNALS
+from agent_factory.state.updates import (
+    StateView,
+    overwrites,
+    pairs_of_result,
+    parts_of,
+    without_keys,
+)
+from agent_factory.tools.injection import copy_containers
 from agent_factory.tools.registry import plan_inside
-from agent_factory.tools.tool_node import with_context
+from agent_factory.tools.tool_node import CallsWithState
+from agent_factory.topology.model import TOOLS
+from agent_factory.upstream import read_keys, saver_of
 
-RESULT = "result"
-"""Key of a finished call that holds its result, when it is sent again."""
+UPDATE = "update"
+"""Key of a finished call that holds what it writes, when it is sent on."""
 
 LATER = "later"
-"""Key of a call that is sent again: the calls that come after its task and those next to it.
+"""Key of a call that is sent on: the calls that come after its task and those next to it.
 
 The first of these tasks sends them, so that the others have an empty list. Without the key, the
 calls of the task are the last ones of the turn.
 """
 
 RELAYS = "relays"
-"""Key of a call that is sent again: whether its task writes the signals of the tasks before it."""
-
-_SENT_AGAIN = (RESULT, LATER, RELAYS)
+"""Key of a call that is sent on: whether its task writes the signals of the tasks before it."""
 
 
-class SentAgain(list[Any]):
-    """Calls that are sent again, with what one of them has raised or asked in an earlier task."""
+class SentOn(list[Any]):
+    """A call that is sent on, with what it does in place of its work: it raises or asks again."""
 
-    def __init__(self, calls: Iterable[Mapping[str, Any]], outcomes: Mapping[str, Any]) -> None:
-        super().__init__(calls)
-        self.outcomes = dict(outcomes)
+    outcome: Outcome | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return list, (list(self),)  # a checkpoint holds the calls alone, which run again
-
-
-@dataclass(frozen=True)
-class Turns:
-    """What the turns of an agent share."""
-
-    order: Order
-    channels: Mapping[str, Any]
-    state_schema: type[Any]
-
-    @cached_property
-    def viewed(self) -> Mapping[str, ViewedChannel]:
-        """The channels as the view of a turn asks them."""
-        return {key: ViewedChannel.of(channel) for key, channel in self.channels.items()}
+        return list, (list(self),)  # a checkpoint holds the call alone, which runs again
 
 
 class Turn:
     """The calls of one task: which can start, what they see, and what they write together.
 
     Args:
-        turns: What it shares with the other turns of the agent.
         calls: The calls, in the order of the message.
-        updates: What calls write that run no tool, by their numbers.
+        order: Which of them wait for which.
+        view: What applies updates to a copy of the state.
         state: What tools see of the state; None if they have to read it themselves.
         stateless: Names of tools that see no state.
         apart: Names of tools that need a task to themselves.
@@ -82,77 +80,56 @@ class Turn:
 
     def __init__(
         self,
-        turns: Turns,
-        calls: list[dict[str, Any]],
-        updates: dict[int, Any],
+        calls: Sequence[dict[str, Any]],
+        order: Order,
+        view: View,
         state: Mapping[str, Any] | None,
         stateless: Collection[str],
         apart: Collection[str],
     ) -> None:
         self.calls = calls
-        self._turns = turns
-        self._state = state
-        self._stateless = stateless
-        self._waits = turns.order.waits(calls)
+        self.updates = {n: call[UPDATE] for n, call in enumerate(calls) if UPDATE in call}
+        self.failures: dict[int, Exception] = {}
+        self._view, self._state, self._stateless = view, state, stateless
+        self._waits = order.waits(calls)
         # Of a call, all that come before it in any way.
         self._before: list[frozenset[int]] = []
         for numbers in self._waits:
             self._before.append(numbers.union(*(self._before[number] for number in numbers)))
-        self.updates = updates  # what the finished calls write
         self._pending = [
-            number
-            for number, call in enumerate(calls)
-            if number not in updates and (RESULT in call or call["name"] not in apart)
+            n for n, call in enumerate(calls) if n not in self.updates and call["name"] not in apart
         ]
 
-    def ready(self) -> list[tuple[int, Any]]:
-        """Return the calls that can start now by their numbers, each with the node's input."""
-        ready, pending = [], []
+    def ready(self) -> list[tuple[int, list[dict[str, Any]]]]:
+        """Return the calls that can start now by their numbers, each as the node's input."""
+        ready, pending = list[tuple[int, list[dict[str, Any]]]](), []
         for number in self._pending:
+            call = self.calls[number]
+            earlier = [self.updates.get(before) for before in sorted(self._before[number])]
             if not self.updates.keys() >= self._waits[number]:
                 pending.append(number)
-            elif (input := self._input(number)) is not None:
-                ready.append((number, input))
+            elif call["name"] in self._stateless or (self._state is None and not earlier):
+                ready.append((number, [call]))
+            # Otherwise only LangGraph can apply what was written, so the call has no place here.
+            elif (state := self._view.after(self._state, earlier)) is not None:
+                ready.append((number, CallsWithState([call], state)))
         self._pending = pending
         return ready
 
-    def _input(self, number: int) -> Any:
-        """Return the input of the node for one call; None if the call has no place here."""
-        call = plain(self.calls[number])
-        if call["name"] in self._stateless:
-            return with_context(call, {})
-        if self._state is None:  # tools read it, and only LangGraph can apply what is written
-            return None if self._before[number] else [call]
-        state = self._state_before(number, self._state)
-        return None if state is None else with_context(call, state)
+    def settle(self, number: int, outcome: Any) -> None:
+        """Note what a call has written or raised."""
+        (self.failures if isinstance(outcome, Exception) else self.updates)[number] = outcome
 
-    def _state_before(self, number: int, state: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the state that the calls before one leave; None if only LangGraph can tell."""
-        # A copy: reducers may change a value in place, and are called again for the thread.
-        copies = {k: v.copy() if type(v) in CONTAINERS else v for k, v in state.items()}
-        if not self._before[number]:
-            return copies
-        channels, keys = self._turns.viewed, self._turns.state_schema.__annotations__
-        view = StateView(copies, channels, {}, keys)
-        for earlier in sorted(self._before[number]):
-            pairs = pairs_of_result(self.updates[earlier])
-            if pairs is None:
-                return None
-            pairs = [pair for pair in pairs if not channels[pair[0]].is_ephemeral]
-            # Of all writes of a key in one step, LangGraph takes such a one alone.
-            if any(channels[key].is_reduced and overwrites(value) for key, value in pairs):
-                return None
-            try:
-                view.now = view.preview(pairs)
-            except Exception:  # LangGraph raises it where it applies the update
-                return None
-        return view.now.persistent
-
-    # The end
-
-    def update(self, numbers: range) -> Any:
+    def update(self, numbers: Iterable[int]) -> Any:
         """Return what some finished calls write, in the order of the message."""
-        parts = [part for n in numbers for part in self._last_writes(n, numbers)]
+        parts: list[Any] = []
+        for number in numbers:
+            # Of a key that takes one value a step, the last of the calls that meet writes it.
+            later = [n for n in numbers if number in self._before[n]]
+            pairs = [pair for n in later for pair in pairs_of_result(self.updates[n]) or ()]
+            keys = {key for key, _ in pairs if self._view.is_single(key)}
+            parts += (without_keys(part, keys) for part in parts_of(self.updates[number]))
+        # LangGraph takes a list of updates only if there is a command among them.
         if any(isinstance(part, Command) for part in parts):
             return parts
         update: dict[str, Any] = {"messages": []}
@@ -160,58 +137,185 @@ class Turn:
             update |= {**part, "messages": [*update["messages"], *part["messages"]]}
         return update
 
-    def _last_writes(self, number: int, numbers: range) -> list[Any]:
-        """Return what a call writes, without keys of one value that a later call writes, too."""
-        channels = self._turns.viewed
-        later = {
-            key
-            for other in numbers
-            if number in self._before[other]
-            for key, _ in pairs_of_result(self.updates[other]) or ()
-            if key in channels and channels[key].is_single
-        }
-        return [_without(part, later) if later else part for part in parts_of(self.updates[number])]
+    def rest(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the calls from the first that is not finished, the finished ones with updates.
 
-    def rest(self) -> tuple[int, int]:
-        """Return the number of the first call that is not finished, and where the others part.
-
-        The calls between the two go to tasks side by side, and those from there on come later.
+        Those of the first list go to tasks side by side, and those of the second one come later.
         """
-        numbers = range(len(self.calls))
-        first = next((n for n in numbers if n not in self.updates), len(self.calls))
-        next_to_it = range(first, len(self.calls))
-        return first, next(
-            (n for n in next_to_it if any(other >= first for other in self._before[n])),
-            len(self.calls),
+        size = len(self.calls)
+        first = next((n for n in range(size) if n not in self.updates), size)
+        later = next(
+            (n for n in range(first, size) if any(other >= first for other in self._before[n])),
+            size,
         )
+        # Only the first call of an earlier task has the two keys.
+        calls = [{k: v for k, v in call.items() if k not in (LATER, RELAYS)} for call in self.calls]
+        for number, update in self.updates.items():
+            calls[number][UPDATE] = update
+        return calls[first:later], calls[later:]
 
 
-def sent_again(
-    calls: Iterable[Mapping[str, Any]], results: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Return calls to send again, the finished ones with their results."""
-    own = [{key: call[key] for key in call if key not in _SENT_AGAIN} for call in calls]
-    return [{**c, RESULT: results[c["id"]]} if c["id"] in results else c for c in own]
+class View:
+    """What updates leave of a state, before LangGraph applies them."""
+
+    def __init__(self, channels: Mapping[str, Any], order: Mapping[str, Any]) -> None:
+        self._all_channels, self._order = channels, order
+
+    @cached_property
+    def _channels(self) -> dict[str, ViewedChannel]:
+        return {key: ViewedChannel.of(channel) for key, channel in self._all_channels.items()}
+
+    def is_single(self, key: str) -> bool:
+        """Return True if a step takes one value of a key."""
+        return key in self._channels and self._channels[key].is_single
+
+    def after(
+        self, state: Mapping[str, Any] | None, updates: Sequence[Any]
+    ) -> Mapping[str, Any] | None:
+        """Return the state after some updates; None if only LangGraph can compute it."""
+        if not updates or state is None:
+            return state
+        # A copy: reducers may change a value in place, and are called again for the thread.
+        copies = {key: copy_containers(value) for key, value in state.items()}
+        view = StateView(copies, self._channels, {}, self._order)
+        for update in updates:
+            pairs = pairs_of_result(update)
+            if pairs is None:
+                return None
+            pairs = [pair for pair in pairs if not self._channels[pair[0]].is_ephemeral]
+            # Of all writes of a key in one step, LangGraph takes such a one alone.
+            if any(self._channels[key].is_reduced and overwrites(value) for key, value in pairs):
+                return None
+            try:
+                view.now = view.preview(pairs)
+            except Exception:  # LangGraph raises it where it applies the update
+                return None
+        return view.now.persistent
 
 
-def plain(call: Mapping[str, Any]) -> ToolCall:
-    """Return a call without the keys that the agent added for its tools node.
+class OrderedToolsNode(ToolsNode):
+    """Tools node of an agent whose calls may wait for others of their turn."""
 
-    The arguments are copied, because a layer may change them, and a message of the thread holds
-    them.
-    """
-    return ToolCall(name=call["name"], args={**call["args"]}, id=call["id"], type="tool_call")
+    def __init__(self, *arguments: Any, order: Order, view: View) -> None:
+        super().__init__(*arguments)
+        self._order = order
+        self._turn_view = view
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: object) -> object:
+        if not isinstance(input, list) or not input or config is None:
+            return super().invoke(input, config)
+        if (turn := self._turn(input, config)) is not None:
+            self._take(turn, config)
+            return self._end(turn, config)
+        update = _again(input) or super().invoke(self._with_state(input, config), config)
+        return self._led(update, input[0], config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> object:
+        if not isinstance(input, list) or not input or config is None:
+            return await super().ainvoke(input, config)
+        if (turn := self._turn(input, config)) is not None:
+            await self._atake(turn, config)
+            return self._end(turn, config)
+        update = _again(input) or await super().ainvoke(self._with_state(input, config), config)
+        return self._led(update, input[0], config)
+
+    def _turn(self, calls: list[Any], config: RunnableConfig) -> Turn | None:
+        """Return the turn of several calls of which some wait for others."""
+        # The rest of a turn is one, too, even if its calls wait for no other.
+        if len(calls) < 2 or not (RELAYS in calls[0] or self._order.applies(calls)):
+            return None
+        # A stored thread resumes an agent in the task of its call.
+        tools = self._toolbox.client.items() if saver_of(config) is not None else ()
+        apart = {name for name, tool in tools if plan_inside(tool) is not None}
+        state = getattr(self._with_state(calls, config), "state", None)
+        return Turn(calls, self._order, self._turn_view, state, self._stateless, apart)
+
+    def _with_state(self, calls: list[Any], config: RunnableConfig) -> list[Any]:
+        """Return calls with the state that tools see, if it is known here."""
+        if isinstance(calls, CallsWithState) or self.state_keys is None:
+            return calls
+        # Signals are in the state of calls that are sent on, and not for tools.
+        return CallsWithState(calls, read_keys(config, list(self.state_keys)))
+
+    def _take(self, turn: Turn, config: RunnableConfig) -> None:
+        """Run the calls of a turn, each as soon as those before it are finished."""
+
+        def take(input: list[Any]) -> Any:
+            try:
+                return super(OrderedToolsNode, self).invoke(input, config)
+            except Exception as error:
+                return error
+
+        running: dict[Future[Any], int] = {}
+        with get_executor_for_config(config) as executor:
+            while (ready := turn.ready()) or running:
+                for number, input in ready:
+                    if len(ready) == 1 and not running:  # nothing to run next to it
+                        turn.settle(number, copy_context().run(take, input))
+                    else:
+                        running[executor.submit(take, input)] = number
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    turn.settle(running.pop(future), future.result())
+
+    async def _atake(self, turn: Turn, config: RunnableConfig) -> None:
+        """Run the calls of a turn, as `_take`."""
+        limit = config.get("max_concurrency")
+        places = nullcontext() if limit is None else asyncio.Semaphore(limit)
+
+        async def take(number: int, input: list[Any]) -> None:
+            try:
+                async with places:
+                    outcome = await super(OrderedToolsNode, self).ainvoke(input, config)
+            except Exception as error:
+                outcome = error
+            turn.settle(number, outcome)
+            start()
+
+        def start() -> None:
+            for number, input in turn.ready():
+                group.create_task(take(number, input))
+
+        async with asyncio.TaskGroup() as group:
+            start()
+
+    def _end(self, turn: Turn, config: RunnableConfig) -> object:
+        """Return what the calls have written, and send on those that are not finished."""
+        together, rest = turn.rest()
+        first = len(turn.calls) - len(together) - len(rest)
+        update = turn.update(range(first))
+        if not together:
+            return self._led(update, turn.calls[0], config)
+        run, later = run_of(config) or Run(), list[SentOn]()
+        for number, call in enumerate(together, first):
+            call[RELAYS] = number == first
+            if rest:
+                call[LATER] = rest if number == first else []
+            later.append(SentOn([call]))
+            if number in turn.failures:
+                later[-1].outcome = outcome_of(turn.failures[number], config, run)
+        return self._led(update, turn.calls[0], config, later)
+
+    def _led(
+        self, update: Any, call: Mapping[str, Any], config: RunnableConfig, later: Any = None
+    ) -> object:
+        """Return an update, with the signals of earlier tasks and the calls that come later."""
+        parts = parts_of(update)
+        if call.get(RELAYS):  # the signals last for a step only
+            signals = read_keys(config, [TOOL_SIGNALS, "jump_to"])
+            signals[TOOL_SIGNALS] = [s for s in signals.get(TOOL_SIGNALS) or () if s != HELD]
+            parts.append(Command(update=signals))
+        if later is None and (rest := call.get(LATER)) is not None:
+            later = [[{**rest[0], RELAYS: True}, *rest[1:]]] if rest else []
+        if later is None:
+            return parts if call.get(RELAYS) else update
+        (run_of(config) or Run()).ahead -= bool(later)  # the calls take one more step
+        sends = [Send(TOOLS, calls) for calls in later]
+        return [*parts, Resend(update={TOOL_SIGNALS: HELD}, goto=sends)]
 
 
-def tools_apart(tools: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of tools that call an agent: a stored thread resumes it in its task."""
-    return frozenset(name for name, tool in tools.items() if plan_inside(tool) is not None)
-
-
-def _without(part: Any, keys: Collection[str]) -> Any:
-    """Return an update or a command without some keys."""
-    if not isinstance(part, Command):
-        return {key: part[key] for key in part if key not in keys}
-    pairs = [(k, v) for k, v in pairs_of_result(replace(part, goto=())) or () if k not in keys]
-    update = dict(pairs)
-    return replace(part, update=update if len(update) == len(pairs) else pairs)
+def _again(calls: list[Any]) -> Any:
+    """Return what a call that is sent on has written, or raise or ask what it has; else None."""
+    outcome = getattr(calls, "outcome", None)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return calls[0].get(UPDATE) if outcome is None else repeat(outcome)

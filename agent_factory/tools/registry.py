@@ -18,7 +18,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from agent_factory.errors import ArgumentError, SpecError, describe, example_of
 from agent_factory.tools.injection import validate_tool
 from agent_factory.tools.labels import labels_of
-from agent_factory.tools.touches import check_touches, touches_of
+from agent_factory.tools.touches import Touches, check_touches, touches_of
 from agent_factory.topology.model import Tool, ToolKind, TopologyData
 from agent_factory.types import FunctionTool
 
@@ -62,19 +62,26 @@ class Toolbox:
         return [] if self.is_bound else [*self.client.values(), *self.provider]
 
     @property
+    def touches(self) -> dict[str, Touches]:
+        """What the tools touch that say so, by name."""
+        known = {name: touches_of(tool) for name, tool in self.client.items()}
+        return {name: touches for name, touches in known.items() if touches is not None}
+
+    @property
     def direct(self) -> frozenset[str]:
         """Names of the tools whose result ends the run."""
         return frozenset(name for name, tool in self.client.items() if tool.return_direct)
 
     def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
         """Return the tools in the form of a plan."""
+        touches = self.touches
         tools = [
             Tool(
                 name,
                 return_direct=tool.return_direct,
                 owner=self.owners.get(name, ""),
                 labels=labels_of(tool),
-                **_touched(tool),
+                **(touches[name].texts() if name in touches else {}),
             )
             for name, tool in self.client.items()
         ]
@@ -122,14 +129,6 @@ def plan_inside(tool: BaseTool) -> TopologyData | None:
     builder = getattr(getattr(tool, "agent", None), "builder", None)
     plan = getattr(getattr(builder, "spec", None), "topology", None)
     return plan if isinstance(plan, TopologyData) else None
-
-
-def _touched(tool: BaseTool) -> dict[str, Any]:
-    """Return what a tool touches in the form of a plan."""
-    if (touches := touches_of(tool)) is None:
-        return {}
-    reads, writes = touches.texts()
-    return {"reads": reads, "writes": writes}
 
 
 def _provider_name(tool: dict[str, object]) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from posixpath import normpath
+from typing import Any
 
 from langchain_core.tools import BaseTool
 
 from agent_factory.errors import ArgumentError, describe
-
-ToolT = TypeVar("ToolT", bound=BaseTool | Callable[..., Any])
+from agent_factory.tools.labels import ToolT, declare, declared
 
 NamesOfCall = Callable[[Mapping[str, Any]], str | Iterable[str]]
 """Function of the arguments of a call that returns one name or several."""
@@ -27,10 +28,9 @@ EVERYTHING = "*"
 """The name that meets each other name."""
 
 _KEY = "touches"
-"""Key of `BaseTool.extras`, of which integrations send the keys that they know."""
+"""Key of what a tool touches among what is declared about it."""
 
-_ATTRIBUTE = "_agent_factory_touches"
-"""Attribute of a function. `functools.wraps` copies it."""
+_EXAMPLE = '@touches(writes="file:{path}")'
 
 _ARGUMENT = re.compile(r"\{(\w+)\}")
 """The place of an argument in a name."""
@@ -63,9 +63,9 @@ class Touches:
         names = [n for part in (self.reads, self.writes) if isinstance(part, tuple) for n in part]
         return {parameter for name in names for parameter in _ARGUMENT.findall(name)}
 
-    def texts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what it reads and what it writes, as a plan shows them."""
-        return _texts(self.reads), _texts(self.writes)
+    def texts(self) -> dict[str, Any]:
+        """Return what it reads and writes, as a plan shows it."""
+        return {"reads": _texts(self.reads), "writes": _texts(self.writes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,13 @@ def touches(*, reads: Names = (), writes: Names = ()) -> Callable[[ToolT], ToolT
     runs side by side with all others.
 
     A name is any text: "file:notes.txt", "row:orders/7", "state:todos". `{argument}` in it is
-    filled from the call: "file:{path}". Two names are the same if they are equal; a name that ends
-    in `*` is the same as each name that begins with the text before it. If a call lacks the
-    argument, or the function raises an error, the name is "*", which is the same as each name.
+    filled from the call: "file:{path}". Two names are the same if they are equal; a name with a `*`
+    is the same as each name that begins with the text before it. The path after "file:" is read as
+    POSIX reads it: "file:./a" and "file:b/../a" are "file:a". If a call lacks the argument, or the
+    function raises an error, the name is "*", which is the same as each name.
+
+    The calls of a turn that has calls that meet are one task of LangGraph: if the process is killed
+    in it, they all run again, where otherwise only those run again that had not ended.
 
     A function keeps what it touches, and a BaseTool is copied with it.
 
@@ -118,21 +122,8 @@ def touches(*, reads: Names = (), writes: Names = ()) -> Callable[[ToolT], ToolT
     >>> touches_of(copy_file).of({"source": "a", "target": "b"})
     CallTouches(reads=('file:a',), writes=('file:b',))
     """
-    declared = Touches(_checked(reads, "reads"), _checked(writes, "writes"))
-
-    def decorate(tool: ToolT) -> ToolT:
-        if isinstance(tool, BaseTool):
-            names = {"reads": declared.reads, "writes": declared.writes}
-            extras = {**(tool.extras or {}), _KEY: names}
-            return tool.model_copy(update={"extras": extras})
-        if not callable(tool) or isinstance(tool, type):
-            reason = f"must decorate a function or a BaseTool, got {describe(tool)}."
-            hint = 'Write @touches(writes="file:{path}") above the tool, or touches(...)(tool).'
-            raise ArgumentError("touches", reason, hint)
-        setattr(tool, _ATTRIBUTE, declared)
-        return tool
-
-    return decorate
+    names = {"reads": _checked(reads, "reads"), "writes": _checked(writes, "writes")}
+    return lambda tool: declare(tool, _KEY, names, _EXAMPLE)
 
 
 def touches_of(tool: object) -> Touches | None:
@@ -141,18 +132,12 @@ def touches_of(tool: object) -> Touches | None:
     Raises:
         ArgumentError: `extras` of the tool hold something else by this key.
     """
-    if isinstance(tool, BaseTool):
-        if tool.extras and _KEY in tool.extras:
-            return _from_extras(tool.extras[_KEY])  # which may be written by hand
-        fields = vars(tool)  # pydantic takes long to say that a tool has no such field
-        functions = (fields.get("func"), fields.get("coroutine"))
-    else:
-        functions = (tool, None)
-    for function in functions:
-        declared: Touches | None = getattr(function, _ATTRIBUTE, None)
-        if declared is not None:
-            return declared
-    return None
+    if (value := declared(tool, _KEY)) is None:
+        return None
+    if isinstance(value, Mapping) and value.keys() <= {"reads", "writes"}:  # may be by hand
+        return Touches(**{key: _checked(names, key) for key, names in value.items()})
+    reason = f"must have reads and writes, got {describe(value)}."
+    raise ArgumentError("touches", reason, f"Write {_EXAMPLE} above the tool.")
 
 
 def check_touches(tool: BaseTool) -> None:
@@ -171,25 +156,34 @@ def check_touches(tool: BaseTool) -> None:
 
 
 def _names(
-    declared: tuple[str, ...] | NamesOfCall, arguments: Mapping[str, Any]
+    declaration: tuple[str, ...] | NamesOfCall, arguments: Mapping[str, Any]
 ) -> tuple[str, ...]:
+    """Return the names of a call, in one spelling."""
     try:
-        if isinstance(declared, tuple):
-            return tuple(
-                _ARGUMENT.sub(lambda match: str(arguments[match[1]]), name) for name in declared
-            )
-        names: tuple[str, ...] = _checked(declared(arguments), "names")
-        return names
+        if isinstance(declaration, tuple):
+            fill = partial(_ARGUMENT.sub, lambda match: str(arguments[match[1]]))
+            return tuple(_spelled(fill(name)) for name in declaration)
+        return tuple(map(_spelled, _checked(declaration(arguments), "names")))
     except Exception:  # what the call touches is unknown, so it waits for all others
         return (EVERYTHING,)
 
 
+def _spelled(name: str) -> str:
+    """Return a name in one spelling: the path of a file without `.`, `..` and double slashes."""
+    kind, _, path = name.partition(":")
+    # Of two slashes at the beginning, POSIX leaves open what they mean.
+    return f"file:{normpath(path).replace('//', '/')}" if kind == "file" else name
+
+
 def _same(name: str, other: str) -> bool:
     """Return True if two names may stand for one thing."""
-    if name.endswith("*"):
-        start = name[:-1]
-        return other.startswith(start) or (other[-1:] == "*" and start.startswith(other[:-1]))
-    return name.startswith(other[:-1]) if other.endswith("*") else name == other
+    start, star, _ = name.partition("*")
+    other_start, other_star, _ = other.partition("*")
+    if star and other_star:
+        return start.startswith(other_start) or other_start.startswith(start)
+    if star or other_star:
+        return other.startswith(start) if star else name.startswith(other_start)
+    return name == other
 
 
 def _checked(names: Any, parameter: str) -> Any:
@@ -202,17 +196,10 @@ def _checked(names: Any, parameter: str) -> Any:
         if all(isinstance(name, str) and name for name in values):
             return values
     reason = f"{parameter} must be names or a function of the arguments, got {describe(names)}."
-    raise ArgumentError("touches", reason, 'Write @touches(writes="file:{path}") above the tool.')
+    raise ArgumentError("touches", reason, f"Write {_EXAMPLE} above the tool.")
 
 
 def _texts(declared: tuple[str, ...] | NamesOfCall) -> tuple[str, ...]:
     if isinstance(declared, tuple):
         return declared
     return (f"{getattr(declared, '__name__', type(declared).__name__)}(...)",)
-
-
-def _from_extras(value: Any) -> Touches:
-    if isinstance(value, Mapping) and value.keys() <= {"reads", "writes"}:
-        return Touches(**{key: _checked(names, key) for key, names in value.items()})
-    reason = f"must have reads and writes, got {describe(value)}."
-    raise ArgumentError("touches", reason, 'Write @touches(writes="file:{path}") above the tool.')

@@ -237,6 +237,7 @@ class Shape:
         guards: What decides about tool calls before they run.
         limits: What may be used at most.
         accesses: What middleware read, write, send to a model and sanitize.
+        sequential_calls: Each tool call of a turn waits for those before it.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -250,6 +251,7 @@ class Shape:
     guards: tuple[ToolGuard, ...] = ()
     limits: tuple[UsageLimit, ...] = ()
     accesses: tuple[Access, ...] = ()
+    sequential_calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +289,7 @@ class TopologyData:
     guards: tuple[ToolGuard, ...] = ()
     limits: tuple[UsageLimit, ...] = ()
     accesses: tuple[Access, ...] = ()
+    sequential_calls: bool = False
     # Plans are compared by what an agent does, so agents that differ only in their name are equal.
     name: str = field(default="", compare=False)
 
