@@ -6,6 +6,7 @@ import asyncio
 import operator
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Annotated, Any
 
 import pytest
@@ -17,11 +18,22 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 
-from agent_factory import AgentState, agent_tool, create_agent, load_topology, plan_agent, touches
+from agent_factory import (
+    AgentState,
+    DecisionList,
+    agent_tool,
+    create_agent,
+    load_topology,
+    plan_agent,
+    topology_of,
+    touches,
+)
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.middleware import PIIMiddleware
 from agent_factory.runtime.order import Order
+from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.touches import CallTouches, Touches, touches_of
 
@@ -29,6 +41,12 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 KEYS = ("a", "b", "log")
 State = Annotated[dict[str, Any], InjectedState]
 Id = Annotated[str, InjectedToolCallId]
+
+
+class Total(BaseModel):
+    """The answer."""
+
+    sum: int
 
 
 class Notes(AgentState):
@@ -298,6 +316,7 @@ def test_sequential_calls_wait_for_each_other_without_touches() -> None:
         ("file:docs/*", "file:src/a", False),
         ("file:docs/*", "file:docs/a*", True),
         ("file:docs/*", "file:src/*", False),
+        ("file:*.py", "file:docs/a", True),
         ("*", "state:a", True),
     ],
 )
@@ -312,11 +331,25 @@ def test_names_meet_if_they_are_equal_or_by_their_beginning(
 
 def test_a_call_without_the_argument_meets_all_that_touch_something() -> None:
     order = Order(
-        {"write": Touches(writes=("file:{path}",)), "fail": Touches(reads=lambda _: 1 / 0)}
-    )  # type: ignore[arg-type,return-value]
+        {
+            "write": Touches(writes=("file:{path}",)),
+            "fail": Touches(reads=lambda args: args["missing"]),
+        }
+    )
     names = [("write", {"path": "a"}), ("write", {}), ("free", {}), ("fail", {}), ("write", "{")]
     waits = order.waits([{"name": name, "args": args} for name, args in names])
     assert [sorted(numbers) for numbers in waits] == [[], [0], [], [0, 1], []]
+
+
+@pytest.mark.parametrize("path", ["a", "./a", "b/../a", ".//a"])
+def test_all_spellings_of_the_path_of_a_file_are_one_name(path: str) -> None:
+    for names in ("file:{path}", lambda args: f"file:{args['path']}"):
+        declaration = touches_of(touches(writes=names)(lambda path: path))
+        assert declaration is not None
+        assert declaration.of({"path": path}).writes == ("file:a",)
+        assert declaration.of({"path": "//a"}).writes == ("file:/a",)
+    other = Touches(reads=("row:{path}",))
+    assert other.of({"path": path}).reads == (f"row:{path}",)
 
 
 def test_a_tool_is_copied_with_what_it_touches() -> None:
@@ -363,6 +396,46 @@ def test_the_plan_shows_what_tools_touch_and_files_keep_it() -> None:
     ]
     assert plan.digest != before.digest
     assert '"reads"' not in before.to_json()
+
+
+def test_the_plan_shows_that_calls_are_sequential_and_files_keep_it() -> None:
+    def edit(path: str) -> str:
+        "Edit."
+        return path
+
+    before = plan_agent(tools=[edit], sequential_tool_calls=False)
+    plan = plan_agent(tools=[edit], sequential_tool_calls=True)
+    assert "model -> tools  [pending calls, one after the other]" in plan.render()
+    assert "each call waits for those before it" in plan.explain("model", "tools")
+    assert load_topology(plan.to_json()) == plan
+    assert [str(change) for change in before.diff(plan).changes] == [
+        "changed edge model -> tools: was [pending calls], now [pending calls, one after the other]"
+    ]
+    assert plan.digest != before.digest
+    assert "sequential" not in before.to_json()
+    assert plan_agent(sequential_tool_calls=True) == plan_agent()
+
+
+@pytest.mark.parametrize("value", [None, 1, "yes"])
+def test_a_flag_that_is_neither_true_nor_false_is_refused(value: Any) -> None:
+    with pytest.raises(ArgumentError, match="sequential_tool_calls: must be True or False, got"):
+        plan_agent(sequential_tool_calls=value)
+
+
+def test_a_decision_log_gives_the_reason_that_the_plan_has() -> None:
+    def step(name: str) -> str:
+        "Take a step."
+        return name
+
+    calls = [{"name": "step", "args": {"name": n}} for n in "ab"]
+    log = DecisionList()
+    agent = create_agent(
+        ScriptedChatModel([calls, "Done."]), [step], sequential_tool_calls=True, decisions=log
+    )
+    agent.invoke(MESSAGE)
+    (edge,) = [e for e in topology_of(agent).transitions if e.target == "tools"]
+    reasons = [str(decision.reason) for decision in log][:1]
+    assert reasons == edge.notes == ["pending calls, one after the other"]
 
 
 def test_an_agent_inside_of_a_sequential_turn_goes_on_where_it_paused() -> None:
@@ -474,3 +547,135 @@ def test_a_call_with_invalid_arguments_keeps_its_place_in_a_turn() -> None:
         ("2", "success"),
         ("3", "error"),
     ]
+
+
+@pytest.mark.parametrize("ids", [(None, None), ("1", "1")])
+@pytest.mark.parametrize("stored", [False, True])
+def test_calls_without_ids_of_their_own_run_in_order(ids: Any, stored: bool) -> None:
+    events: list[str] = []
+
+    @touches(writes="file:{path}")
+    def write(path: str, text: str) -> str:
+        "Write."
+        events.append(f"begin {text}")
+        threading.Event().wait(0.01)  # so that a call next to it would begin
+        events.append(f"end {text}")
+        return text
+
+    args = [{"path": "a", "text": text} for text in "xy"]
+    calls = [{"name": "write", "args": a, "id": id} for a, id in zip(args, ids, strict=True)]
+    model = ScriptedChatModel([AIMessage("", tool_calls=calls), "Done."])
+    agent = create_agent(model, [write], checkpointer=InMemorySaver() if stored else None)
+    result = agent.invoke(MESSAGE, THREAD)
+    assert events == ["begin x", "end x", "begin y", "end y"]
+    assert [m.content for m in result["messages"][2:]] == ["x", "y", "Done."]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("asks", [False, True])
+def test_results_that_end_the_run_end_it_after_all_calls_that_meet(asks: bool, fused: bool) -> None:
+    @touches(writes="file:a")
+    @tool(return_direct=True)
+    def write(text: str) -> str:
+        """Write."""
+        if asks and text == "y":
+            interrupt(text)
+        return text
+
+    calls = [{"name": "write", "args": {"text": text}} for text in "xyz"]
+    agent = create_agent(
+        ScriptedChatModel([calls, "Never asked."]),
+        [write],
+        checkpointer=InMemorySaver(),
+        fused=fused,
+    )
+    result = agent.invoke(MESSAGE, THREAD)
+    if asks:
+        result = agent.invoke(Command(resume=1), THREAD)
+    assert [m.content for m in result["messages"][2:]] == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_structured_answer_next_to_calls_that_meet_ends_the_run_after_them(fused: bool) -> None:
+    @touches(writes="state:a")
+    @tool
+    def write(text: str, state: State, id: Id) -> Any:
+        """Write."""
+        message = ToolMessage(text, tool_call_id=id)
+        return Command(update={"a": state.get("a", "") + text, "messages": [message]})
+
+    calls = [{"name": "write", "args": {"text": text}} for text in "xy"]
+    calls.append({"name": "Total", "args": {"sum": 3}})
+    agent = create_agent(
+        ScriptedChatModel([calls, "Done."]),
+        [write],
+        response_format=ToolStrategy(Total),
+        state_schema=Notes,
+        fused=fused,
+    )
+    result = agent.invoke(start())
+    assert (result["a"], result["structured_response"]) == ("xy", Total(sum=3))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_error_of_a_tool_ends_the_run_and_no_later_call_that_meets_it_runs(
+    asynchronous: bool, fused: bool
+) -> None:
+    desk = Desk()
+    desk.failing.add("t1")
+    calls = [call(f"t{n}", writes=["a"]) for n in range(3)]
+    with pytest.raises(RuntimeError, match="t1"):
+        run(agent_of(desk, calls, fused=fused), start(), asynchronous=asynchronous)
+    assert desk.events == [(event, f"t{n}") for n in (0, 1) for event in ("begin", "end")]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_error_that_the_model_gets_lets_the_later_calls_run(asynchronous: bool) -> None:
+    desk = Desk()
+    desk.failing.add("t1")
+    calls = [call(f"t{n}", writes=["a"]) for n in range(3)]
+    agent = agent_of(desk, calls, handle_tool_errors=True)
+    result = run(agent, start(), asynchronous=asynchronous)
+    assert [m.status for m in result["messages"][2:5]] == ["success", "error", "success"]
+    assert result["a"] == "t2()"
+
+
+async def test_a_call_does_not_see_context_variables_of_the_call_before_it() -> None:
+    variable = ContextVar("variable", default="")
+
+    @touches(writes="file:a")
+    async def note(text: str) -> str:
+        "Note."
+        before = variable.get()
+        variable.set(text)
+        return f"{before}{text}"
+
+    calls = [{"name": "note", "args": {"text": text}} for text in "xy"]
+    result = await create_agent(ScriptedChatModel([calls, "Done."]), [note]).ainvoke(MESSAGE)
+    assert [m.content for m in result["messages"][2:4]] == ["x", "y"]
+
+
+async def test_a_cancelled_run_cancels_the_calls_of_a_turn() -> None:
+    began, cancelled = asyncio.Event(), list[str]()
+
+    @touches(writes="file:{path}")
+    async def work(path: str) -> str:
+        "Work."
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(path)
+            raise
+        return path
+
+    calls = [{"name": "work", "args": {"path": path}} for path in "aab"]
+    agent = create_agent(ScriptedChatModel([calls, "Done."]), [work])
+    task = asyncio.create_task(agent.ainvoke(MESSAGE))
+    await began.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sorted(cancelled) == ["a", "b"]

@@ -259,7 +259,7 @@ class OrderedToolsNode(ToolsNode):
 
     async def _atake(self, turn: Turn, config: RunnableConfig) -> None:
         """Run the calls of a turn, as `_take`."""
-        limit = config.get("max_concurrency")
+        limit, context = config.get("max_concurrency"), copy_context()
         places = nullcontext() if limit is None else asyncio.Semaphore(limit)
 
         async def take(number: int, input: list[Any]) -> None:
@@ -273,7 +273,8 @@ class OrderedToolsNode(ToolsNode):
 
         def start() -> None:
             for number, input in turn.ready():
-                group.create_task(take(number, input))
+                # Not in the context of the call before it, whose tool may have changed it.
+                group.create_task(take(number, input), context=context.copy())
 
         async with asyncio.TaskGroup() as group:
             start()
