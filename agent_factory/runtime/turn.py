@@ -300,6 +300,8 @@ class OrderedToolsNode(ToolsNode):
         self, update: Any, call: Mapping[str, Any], config: RunnableConfig, later: Any = None
     ) -> object:
         """Return an update, with the signals of earlier tasks and the calls that come later."""
+        if RELAYS not in call and later is None:  # nearly always
+            return update
         parts = parts_of(update)
         if call.get(RELAYS):  # the signals last for a step only
             signals = read_keys(config, [TOOL_SIGNALS, "jump_to"])
