@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
@@ -177,17 +177,6 @@ def test_a_turn_leaves_the_state_of_the_sequential_run(
     check_turn(turn, options, asynchronous=asynchronous)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(900)
-@settings(max_examples=2000, deadline=None)
-@given(TURNS, st.booleans(), st.booleans(), st.booleans())
-def test_two_thousand_turns_leave_the_state_of_the_sequential_run(
-    turn: list[Any], stored: bool, fused: bool, asynchronous: bool
-) -> None:
-    options = {"checkpointer": InMemorySaver() if stored else None, "fused": fused}
-    check_turn(turn, options, asynchronous=asynchronous)
-
-
 @given(TURNS, st.booleans(), st.booleans())
 def test_calls_that_wait_for_answers_leave_the_same_state_and_none_works_twice(
     turn: list[Any], fused: bool, asynchronous: bool
@@ -323,9 +312,9 @@ def test_sequential_calls_wait_for_each_other_without_touches() -> None:
 def test_names_meet_if_they_are_equal_or_by_their_beginning(
     first: str, second: str, meets: bool
 ) -> None:
-    one, other = CallTouches(writes=(first,)), CallTouches(reads=(second,))
-    assert one.meets(other) is meets
-    assert other.meets(one) is meets
+    writer, reader = CallTouches(writes=(first,)), CallTouches(reads=(second,))
+    assert writer.meets(reader) is meets
+    assert reader.meets(writer) is meets
     assert not CallTouches(reads=(first,)).meets(CallTouches(reads=(second,)))
 
 

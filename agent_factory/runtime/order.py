@@ -10,8 +10,6 @@ from agent_factory.tools.touches import CallTouches, Touches
 
 Calls = Sequence[Mapping[str, Any]]
 
-_NOTHING = CallTouches()
-
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -35,20 +33,22 @@ class Order:
         >>> [sorted(numbers) for numbers in order.waits(calls)]
         [[], [], [0]]
         """
-        known: list[CallTouches | None] = []
-        waits: list[frozenset[int]] = []
-        for call in calls:
-            arguments, meets = call["args"], None
-            if isinstance(arguments, Mapping):
-                declared = self.touches.get(call["name"])
-                meets = _NOTHING if declared is None else declared.of(arguments)
-            waits.append(frozenset(i for i, other in enumerate(known) if self._meet(other, meets)))
-            known.append(meets)
-        return waits
+        touches = [self._touches(call) for call in calls]
+        return [
+            frozenset(n for n, earlier in enumerate(touches[:number]) if self._meet(earlier, later))
+            for number, later in enumerate(touches)
+        ]
 
     def applies(self, calls: Calls) -> bool:
         """Return True if one of several calls waits for another one."""
         return len(calls) > 1 and any(self.waits(calls))
+
+    def _touches(self, call: Mapping[str, Any]) -> CallTouches | None:
+        """Return what a call touches; None if it runs no tool."""
+        if not isinstance(call["args"], Mapping):
+            return None
+        touches = self.touches.get(call["name"])
+        return CallTouches() if touches is None else touches.of(call["args"])
 
     def _meet(self, first: CallTouches | None, second: CallTouches | None) -> bool:
         if first is None or second is None:

@@ -71,7 +71,7 @@ class Turn:
 
     Args:
         calls: The calls, in the order of the message.
-        order: Which of them wait for which.
+        waits: For each call, the numbers of those that it waits for.
         view: What applies updates to a copy of the state.
         state: What tools see of the state; None if they have to read it themselves.
         stateless: Names of tools that see no state.
@@ -81,7 +81,7 @@ class Turn:
     def __init__(
         self,
         calls: Sequence[dict[str, Any]],
-        order: Order,
+        waits: Sequence[frozenset[int]],
         view: View,
         state: Mapping[str, Any] | None,
         stateless: Collection[str],
@@ -91,10 +91,10 @@ class Turn:
         self.updates = {n: call[UPDATE] for n, call in enumerate(calls) if UPDATE in call}
         self.failures: dict[int, Exception] = {}
         self._view, self._state, self._stateless = view, state, stateless
-        self._waits = order.waits(calls)
+        self._waits = waits
         # Of a call, all that come before it in any way.
         self._before: list[frozenset[int]] = []
-        for numbers in self._waits:
+        for numbers in waits:
             self._before.append(numbers.union(*(self._before[number] for number in numbers)))
         self._pending = [
             n for n, call in enumerate(calls) if n not in self.updates and call["name"] not in apart
@@ -221,14 +221,17 @@ class OrderedToolsNode(ToolsNode):
 
     def _turn(self, calls: list[Any], config: RunnableConfig) -> Turn | None:
         """Return the turn of several calls of which some wait for others."""
+        if len(calls) < 2:
+            return None
         # The rest of a turn is one, too, even if its calls wait for no other.
-        if len(calls) < 2 or not (RELAYS in calls[0] or self._order.applies(calls)):
+        waits = self._order.waits(calls)
+        if not any(waits) and RELAYS not in calls[0]:
             return None
         # A stored thread resumes an agent in the task of its call.
         tools = self._toolbox.client.items() if saver_of(config) is not None else ()
         apart = {name for name, tool in tools if plan_inside(tool) is not None}
         state = getattr(self._with_state(calls, config), "state", None)
-        return Turn(calls, self._order, self._turn_view, state, self._stateless, apart)
+        return Turn(calls, waits, self._turn_view, state, self._stateless, apart)
 
     def _with_state(self, calls: list[Any], config: RunnableConfig) -> list[Any]:
         """Return calls with the state that tools see, if it is known here."""

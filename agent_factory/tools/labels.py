@@ -92,7 +92,7 @@ def labels_of(tool: object) -> tuple[Label, ...]:
 
 def own_labels(tool: object) -> tuple[Label, ...] | None:
     """Return the labels that `tool_labels` gave a tool or its function; None without."""
-    labels = declared(tool, _KEY)
+    labels = declaration_of(tool, _KEY)
     return None if labels is None else _in_order(labels)  # which may be written by hand
 
 
@@ -121,7 +121,7 @@ def declare(tool: ToolT, key: str, value: object, example: str) -> ToolT:
     return tool
 
 
-def declared(tool: object, key: str) -> Any:
+def declaration_of(tool: object, key: str) -> Any:
     """Return what is declared about a tool or its function under a key; None without."""
     functions: tuple[object, ...] = (tool,)
     if isinstance(tool, BaseTool):

@@ -64,8 +64,8 @@ class Toolbox:
     @property
     def touches(self) -> dict[str, Touches]:
         """What the tools touch that say so, by name."""
-        known = {name: touches_of(tool) for name, tool in self.client.items()}
-        return {name: touches for name, touches in known.items() if touches is not None}
+        touches = ((name, touches_of(tool)) for name, tool in self.client.items())
+        return {name: names for name, names in touches if names is not None}
 
     @property
     def direct(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.tools.labels import ToolT, declare, declared
+from agent_factory.tools.labels import ToolT, declaration_of, declare
 
 NamesOfCall = Callable[[Mapping[str, Any]], str | Iterable[str]]
 """Function of the arguments of a call that returns one name or several."""
@@ -132,7 +132,7 @@ def touches_of(tool: object) -> Touches | None:
     Raises:
         ArgumentError: `extras` of the tool hold something else by this key.
     """
-    if (value := declared(tool, _KEY)) is None:
+    if (value := declaration_of(tool, _KEY)) is None:
         return None
     if isinstance(value, Mapping) and value.keys() <= {"reads", "writes"}:  # may be by hand
         return Touches(**{key: _checked(names, key) for key, names in value.items()})
@@ -146,13 +146,14 @@ def check_touches(tool: BaseTool) -> None:
     Raises:
         ArgumentError: It has no such parameter, so that each call would meet all others.
     """
-    if (declared := touches_of(tool)) is None or not (parameters := declared.parameters()):
-        return
-    if unknown := sorted(parameters - tool.args.keys()):
+    names_of_calls = touches_of(tool)
+    parameters = set[str]() if names_of_calls is None else names_of_calls.parameters()
+    # Not before it is needed: to read the parameters of a tool makes its schema.
+    if parameters and (unknown := sorted(parameters - tool.args.keys())):
         names = ", ".join(f"{{{name}}}" for name in unknown)
         reason = f"touches {names}, and the tool has no such parameter."
-        known = ", ".join(f"{{{name}}}" for name in tool.args) or "none"
-        raise ArgumentError(tool.name, reason, f"Its parameters are: {known}.")
+        own = ", ".join(f"{{{name}}}" for name in tool.args) or "none"
+        raise ArgumentError(tool.name, reason, f"Its parameters are: {own}.")
 
 
 def _names(
@@ -199,7 +200,7 @@ def _checked(names: Any, parameter: str) -> Any:
     raise ArgumentError("touches", reason, f"Write {_EXAMPLE} above the tool.")
 
 
-def _texts(declared: tuple[str, ...] | NamesOfCall) -> tuple[str, ...]:
-    if isinstance(declared, tuple):
-        return declared
-    return (f"{getattr(declared, '__name__', type(declared).__name__)}(...)",)
+def _texts(names: tuple[str, ...] | NamesOfCall) -> tuple[str, ...]:
+    if isinstance(names, tuple):
+        return names
+    return (f"{getattr(names, '__name__', type(names).__name__)}(...)",)
