@@ -57,6 +57,17 @@ class Notes(AgentState):
     log: Annotated[list[str], operator.add]
 
 
+def extend(values: list[str], new: list[str]) -> list[str]:
+    values.extend(new)
+    return values
+
+
+class Lines(AgentState):
+    """A key whose reducer changes its value in place."""
+
+    lines: Annotated[list[str], extend]
+
+
 class Desk:
     """A tool of which each call reads and writes some keys, and the order of begins and ends."""
 
@@ -668,3 +679,21 @@ async def test_a_cancelled_run_cancels_the_calls_of_a_turn() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert sorted(cancelled) == ["a", "b"]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_reducer_that_changes_its_value_in_place_adds_each_write_once(stored: bool) -> None:
+    @touches(writes="state:lines")
+    @tool
+    def write(text: str, state: State, id: Id) -> Any:
+        """Write."""
+        line = f"{len(state['lines'])} {text}"
+        return Command(update={"lines": [line], "messages": [ToolMessage(text, tool_call_id=id)]})
+
+    calls = [{"name": "write", "args": {"text": text}} for text in "xyz"]
+    saver = InMemorySaver() if stored else None
+    model = ScriptedChatModel([calls, "Done."])
+    # Hook by hook, LangGraph itself calls a reducer twice: an edge tries the writes first.
+    agent = create_agent(model, [write], state_schema=Lines, checkpointer=saver)
+    result = agent.invoke({**MESSAGE, "lines": ["first"]}, THREAD)
+    assert result["lines"] == ["first", "1 x", "2 y", "3 z"]
