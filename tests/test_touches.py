@@ -252,6 +252,26 @@ async def test_a_call_begins_when_those_that_it_waits_for_have_ended(stored: boo
     await task
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_chain_goes_on_while_a_call_of_another_one_runs(stored: bool, asynchronous: bool) -> None:
+    barrier = threading.Barrier(2, timeout=20)  # the second call of one chain, the first of another
+
+    @touches(writes="file:{path}")
+    def write(path: str, meets: bool) -> str:
+        "Write."
+        if meets:
+            barrier.wait()
+        return path
+
+    args = [("a", False), ("b", True), ("a", True), ("b", False)]
+    calls = [{"name": "write", "args": {"path": path, "meets": meets}} for path, meets in args]
+    saver = InMemorySaver() if stored else None
+    agent = create_agent(ScriptedChatModel([calls, "Done."]), [write], checkpointer=saver)
+    result = run(agent, MESSAGE, asynchronous=asynchronous)
+    assert [m.content for m in result["messages"][2:]] == ["a", "b", "a", "b", "Done."]
+
+
 async def test_the_limit_of_a_run_holds_for_the_calls_of_a_turn() -> None:
     running, most = 0, 0
 
@@ -291,20 +311,23 @@ def test_calls_that_read_the_same_run_side_by_side() -> None:
     assert [m.name for m in result["messages"][2:5]] == ["read", "read", "write"]
 
 
-def test_sequential_calls_wait_for_each_other_without_touches() -> None:
-    events: list[str] = []
+def look(text: str, state: State) -> str:
+    """Say which results the call sees."""
+    results = [m.content for m in state["messages"] if isinstance(m, ToolMessage)]
+    return f"{text} after {len(results)}"
 
-    def step(name: str) -> str:
-        "Take a step."
-        events.append(f"begin {name}")
-        threading.Event().wait(0.01)  # so that a call next to it would begin
-        events.append(f"end {name}")
-        return name
 
-    calls = [{"name": "step", "args": {"name": n}} for n in "abc"]
-    agent = create_agent(ScriptedChatModel([calls, "Done."]), [step], sequential_tool_calls=True)
-    assert [m.content for m in agent.invoke(MESSAGE)["messages"][2:5]] == ["a", "b", "c"]
-    assert events == [f"{event} {name}" for name in "abc" for event in ("begin", "end")]
+@pytest.mark.parametrize("stored", [False, True])
+def test_sequential_calls_wait_for_each_other_without_touches(stored: bool) -> None:
+    calls = [{"name": "look", "args": {"text": text}} for text in "abc"]
+    agent = create_agent(
+        ScriptedChatModel([calls, "Done."]),
+        [look],
+        sequential_tool_calls=True,
+        checkpointer=InMemorySaver() if stored else None,
+    )
+    results = agent.invoke(MESSAGE, THREAD)["messages"][2:5]
+    assert [m.content for m in results] == ["a after 0", "b after 1", "c after 2"]
 
 
 @pytest.mark.parametrize(
@@ -552,23 +575,15 @@ def test_a_call_with_invalid_arguments_keeps_its_place_in_a_turn() -> None:
 @pytest.mark.parametrize("ids", [(None, None), ("1", "1")])
 @pytest.mark.parametrize("stored", [False, True])
 def test_calls_without_ids_of_their_own_run_in_order(ids: Any, stored: bool) -> None:
-    events: list[str] = []
-
-    @touches(writes="file:{path}")
-    def write(path: str, text: str) -> str:
-        "Write."
-        events.append(f"begin {text}")
-        threading.Event().wait(0.01)  # so that a call next to it would begin
-        events.append(f"end {text}")
-        return text
-
-    args = [{"path": "a", "text": text} for text in "xy"]
-    calls = [{"name": "write", "args": a, "id": id} for a, id in zip(args, ids, strict=True)]
-    model = ScriptedChatModel([AIMessage("", tool_calls=calls), "Done."])
-    agent = create_agent(model, [write], checkpointer=InMemorySaver() if stored else None)
-    result = agent.invoke(MESSAGE, THREAD)
-    assert events == ["begin x", "end x", "begin y", "end y"]
-    assert [m.content for m in result["messages"][2:]] == ["x", "y", "Done."]
+    texts = zip("xy", ids, strict=True)
+    calls = [{"name": "look", "args": {"text": text}, "id": id} for text, id in texts]
+    agent = create_agent(
+        ScriptedChatModel([AIMessage("", tool_calls=calls), "Done."]),
+        [touches(writes="file:a")(tool(look))],
+        checkpointer=InMemorySaver() if stored else None,
+    )
+    results = agent.invoke(MESSAGE, THREAD)["messages"][2:4]
+    assert [m.content for m in results] == ["x after 0", "y after 1"]
 
 
 @pytest.mark.parametrize("fused", [False, True])
