@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
@@ -21,6 +21,7 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from agent_factory import (
+    AgentMiddleware,
     AgentState,
     DecisionList,
     agent_tool,
@@ -535,21 +536,26 @@ def test_a_result_that_waits_for_the_calls_before_it_is_stored_as_its_guard_lets
     saver = InMemorySaver()
 
     @touches(writes="file:{path}")
-    def fetch(path: str) -> str:
-        "Fetch."
+    @tool
+    def fetch(path: str, id: Id) -> Any:
+        """Fetch."""
         if path == "asks":
             interrupt(path)
-        return "Write to ann@example.com."
+        message = HumanMessage("Write to ann@example.com.")
+        return Command(update={"messages": [ToolMessage(path, tool_call_id=id), message]})
 
     calls = [{"name": "fetch", "args": {"path": p}} for p in ("asks", "b", "b")]
-    guard = PIIMiddleware("email", apply_to_tool_results=True)
     agent = create_agent(
-        ScriptedChatModel([calls, "Done."]), [fetch], middleware=[guard], checkpointer=saver
+        ScriptedChatModel([calls, "Done."]),
+        [fetch],
+        middleware=[PIIMiddleware("email")],
+        checkpointer=saver,
     )
     agent.invoke(MESSAGE, THREAD)
     assert "ann@example.com" not in str([*saver.list(THREAD)])
     result = agent.invoke(Command(resume=1), THREAD)
-    assert [m.content for m in result["messages"][2:5]] == ["Write to [REDACTED_EMAIL]."] * 3
+    texts = [m.content for m in result["messages"][2:-1]]
+    assert texts == ["asks", "b", "b", *["Write to [REDACTED_EMAIL]."] * 3]
 
 
 def test_a_call_with_invalid_arguments_keeps_its_place_in_a_turn() -> None:
@@ -657,18 +663,23 @@ def test_an_error_that_the_model_gets_lets_the_later_calls_run(asynchronous: boo
 
 
 async def test_a_call_does_not_see_context_variables_of_the_call_before_it() -> None:
-    variable = ContextVar("variable", default="")
+    variable, values = ContextVar("variable", default=""), list[str]()
 
-    @touches(writes="file:a")
-    async def note(text: str) -> str:
-        "Note."
-        before = variable.get()
-        variable.set(text)
-        return f"{before}{text}"
+    class Marks(AgentMiddleware[Any, Any]):
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            values.append(variable.get())
+            variable.set(request.tool_call["args"]["text"])
+            return await handler(request)
 
-    calls = [{"name": "note", "args": {"text": text}} for text in "xy"]
-    result = await create_agent(ScriptedChatModel([calls, "Done."]), [note]).ainvoke(MESSAGE)
-    assert [m.content for m in result["messages"][2:4]] == ["x", "y"]
+    calls = [{"name": "look", "args": {"text": text}} for text in "xy"]
+    agent = create_agent(
+        ScriptedChatModel([calls, "Done."]),
+        [look],
+        middleware=[Marks()],
+        sequential_tool_calls=True,
+    )
+    await agent.ainvoke(MESSAGE)
+    assert values == ["", ""]
 
 
 async def test_a_cancelled_run_cancels_the_calls_of_a_turn() -> None:
