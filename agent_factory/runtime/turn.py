@@ -262,7 +262,7 @@ class OrderedToolsNode(ToolsNode):
 
     async def _atake(self, turn: Turn, config: RunnableConfig) -> None:
         """Run the calls of a turn, as `_take`."""
-        limit, context = config.get("max_concurrency"), copy_context()
+        limit = config.get("max_concurrency")
         places = nullcontext() if limit is None else asyncio.Semaphore(limit)
 
         async def take(number: int, input: list[Any]) -> None:
@@ -276,8 +276,7 @@ class OrderedToolsNode(ToolsNode):
 
         def start() -> None:
             for number, input in turn.ready():
-                # Not in the context of the call before it, whose tool may have changed it.
-                group.create_task(take(number, input), context=context.copy())
+                group.create_task(take(number, input))
 
         async with asyncio.TaskGroup() as group:
             start()

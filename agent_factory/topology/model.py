@@ -298,6 +298,11 @@ class TopologyData:
         """A heading for the plan, with the agent's name if it has one."""
         return f"The plan of {self.name or 'an agent'}"
 
+    @property
+    def orders_calls(self) -> bool:
+        """True if calls of one turn may wait for each other."""
+        return self.sequential_calls or any(tool.touches for tool in self.tools)
+
     def edge_from(self, source: str) -> Edge:
         """The edge that leaves a node.
 
