@@ -378,6 +378,14 @@ _ALL = (
         "nobody waits for calls of another chain",
     ),
     Goal(
+        "first token",
+        "ms that a flow of chunks lets the first token of an answer come later",
+        "",
+        1,
+        None,
+        "a chunk passes through a generator or two, and nothing is held back",
+    ),
+    Goal(
         "prefix",
         "a turn with a decision log over one whose log looks for no changes of the prefix",
         "",

@@ -1,4 +1,4 @@
-"""How long a user waits: for a guard that checks while the model works, for calls that meet."""
+"""How long a user waits: for a guard that checks while the model works, for the first token."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
 from agent_factory import (
@@ -15,8 +16,8 @@ from agent_factory import (
     Flow,
     ModelRequest,
     ModelResponse,
+    NextChunk,
     create_agent,
-    touches,
 )
 from agent_factory.middleware import GuardMiddleware
 from agent_factory.testing import ScriptedChatModel
@@ -24,9 +25,6 @@ from benchmarks.savers import Mode
 
 SECONDS = ((0.02, 0.005), (0.02, 0.04))
 """How long the model and the check take."""
-
-CALLS = (("a", 0.1), ("b", 0.05), ("a", 0.05), ("c", 0.12), ("b", 0.1))
-"""What the calls of a turn write, and how long they take: the longest chain takes 0.15 seconds."""
 
 
 class Watch(AgentMiddleware):
@@ -68,36 +66,44 @@ def over_the_slower(mode: Mode, runs: int) -> Mapping[str, float]:
     return {"ms over the slower of model and check": worst}
 
 
-def over_the_longest_chain(mode: Mode, runs: int) -> Mapping[str, float]:
-    """The time of a run with one turn of calls that meet over that of its longest chain."""
+class Pass(AgentMiddleware):
+    """Lets each chunk of an answer pass."""
 
-    @touches(writes="file:{path}")
-    def work(path: str, seconds: float) -> str:
-        """Work on a file."""
-        time.sleep(seconds)
-        return path
+    def around_stream(self, request: ModelRequest[Any]) -> Flow[None]:
+        while (chunk := (yield NextChunk())) is not None:
+            yield chunk
 
-    @touches(writes="file:{path}")
-    async def awork(path: str, seconds: float) -> str:
-        """Work on a file."""
-        await asyncio.sleep(seconds)
-        return path
 
-    tool = work if mode is Mode.SYNC else awork
-    calls = [{"name": tool.__name__, "args": {"path": p, "seconds": s}} for p, s in CALLS]
-    model = ScriptedChatModel([calls, "Done."] * (runs + 1))
-    agent: Any = create_agent(model, [tool])
-    times = []
+def first_token(mode: Mode, runs: int) -> Mapping[str, float]:
+    """Milliseconds that a flow of chunks lets the first token come later; the median of pairs."""
+    model = FakeListChatModel(responses=["So."])
+    agents: list[Any] = [create_agent(model, middleware=stack) for stack in ([], [Pass()])]
     with asyncio.Runner() as runner:
-        for _ in range(runs + 1):
-            begun = time.perf_counter()
-            if mode is Mode.SYNC:
-                agent.invoke({"messages": "Hi"})
-            else:
-                runner.run(agent.ainvoke({"messages": "Hi"}))
-            times.append(time.perf_counter() - begun)
-    chains: dict[str, float] = {}
-    for path, seconds in CALLS:
-        chains[path] = chains.get(path, 0) + seconds
-    longest = max(chains.values())
-    return {"times the longest chain": median(times[1:]) / longest}
+        for _ in range(3):  # what the first runs leave in caches belongs to no run
+            without, through = ([_until_token(agent, mode, runner)] for agent in agents)
+        for number in range(runs):
+            for at in (number % 2, 1 - number % 2):
+                (without, through)[at].append(_until_token(agents[at], mode, runner))
+    pairs = zip(through[1:], without[1:], strict=True)
+    return {"ms the first token comes later": 1000 * median(a - b for a, b in pairs)}
+
+
+def _until_token(agent: Any, mode: Mode, runner: asyncio.Runner) -> float:
+    begun = time.perf_counter()
+    if mode is Mode.ASYNC:
+        return runner.run(_async_until_token(agent, begun))
+    chunks = agent.stream({"messages": "Hi"}, stream_mode="messages")
+    next(chunks)
+    taken = time.perf_counter() - begun
+    for _ in chunks:
+        pass
+    return taken
+
+
+async def _async_until_token(agent: Any, begun: float) -> float:
+    chunks = agent.astream({"messages": "Hi"}, stream_mode="messages")
+    await anext(chunks)
+    taken = time.perf_counter() - begun
+    async for _ in chunks:
+        pass
+    return taken
