@@ -686,7 +686,7 @@ def test_a_reducer_that_changes_its_value_in_place_adds_each_write_once(stored: 
     saver = InMemorySaver() if stored else None
     model = ScriptedChatModel([calls, "Done."])
     # Hook by hook, LangGraph itself calls a reducer twice: an edge tries the writes first.
-    agent = create_agent(model, [write], state_schema=Lines, checkpointer=saver)
+    agent: Any = create_agent(model, [write], state_schema=Lines, checkpointer=saver)
     result = agent.invoke({**MESSAGE, "lines": ["first"]}, THREAD)
     assert result["lines"] == ["first", "1 x", "2 y", "3 z"]
 
