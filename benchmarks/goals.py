@@ -362,6 +362,22 @@ _ALL = (
         "nobody waits for the check if the model takes longer",
     ),
     Goal(
+        "touches",
+        "a turn of one call whose tool says what it touches, over one whose tool does not",
+        "",
+        1.02,
+        None,
+        "counted in instructions, it takes 0.4 %",
+    ),
+    Goal(
+        "longest chain",
+        "a run with a turn of calls that meet over the longest chain of these calls",
+        "",
+        1.2,
+        None,
+        "nobody waits for calls of another chain",
+    ),
+    Goal(
         "first token",
         "ms that a flow of chunks lets the first token of an answer come later",
         "",

@@ -12,6 +12,7 @@ from typing import Any
 from agent_factory import plan_agent
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.factory.arguments import collect_warnings
+from benchmarks.chains import over_the_longest_chain
 from benchmarks.contenders import HOOKS, OURS, PEER, Factory, has_peer, ours, peer
 from benchmarks.efforts import Effort
 from benchmarks.harness import Contender, Match, Pair, Tally, Timed, per
@@ -119,6 +120,28 @@ def _guarded(mode: Mode, turns: int) -> AbstractContextManager[Mapping[str, Time
     from benchmarks import batteries
 
     return batteries.guarded(mode, turns)
+
+
+def touched(effort: Effort) -> Iterator[Match | Tally]:
+    """What it costs to look at what calls touch, and how long a turn of calls that meet takes."""
+    for mode in Mode:
+        opened = partial(_touching, mode, effort.turns)
+        pairs = [
+            Pair("touches", "no touches", "touches"),
+            Pair("no touches again", "no touches"),
+        ]
+        scale = per(effort.turns, "ms a turn")
+        yield Match("touches", f"{mode}, turns of one call", opened, 4 * effort.runs, pairs, scale)
+    for mode in Mode:
+        count = partial(over_the_longest_chain, mode, max(3, round(20 * effort.share)))
+        pair = Pair(OURS, None, "longest chain", "times the longest chain")
+        yield Tally("touches", f"{mode}, a turn of calls that meet", {OURS: count}, [pair])
+
+
+def _touching(mode: Mode, turns: int) -> AbstractContextManager[Mapping[str, Timed]]:
+    from benchmarks import batteries
+
+    return batteries.touching(mode, turns)
 
 
 def build(effort: Effort) -> Iterator[Match]:
