@@ -113,7 +113,9 @@ class SharedMailbox:
             payloads = connection.execute(_WAITING, {"id": self.thread}).scalars().all()
         waiting: dict[str, HumanMessage] = {}
         for job in map(read_job, payloads):
-            messages = self._readable(job) if isinstance(job, MessageJob) else []
+            if not isinstance(job, MessageJob):
+                continue
+            messages = self._readable(job)
             for number, message in enumerate(messages, 1):
                 is_last = number == len(messages)
                 waiting[job.run if is_last else f"{job.run}/{number}"] = message
