@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +14,12 @@ from sqlalchemy import select
 
 from agent_factory import ToolRuntime, create_agent
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import HumanInTheLoopMiddleware, SteeringMiddleware, unread
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    PIIMiddleware,
+    SteeringMiddleware,
+    unread,
+)
 from agent_factory.service import (
     NotFound,
     Run,
@@ -21,6 +28,7 @@ from agent_factory.service import (
     Service,
     ThreadBusy,
 )
+from agent_factory.service.events import load
 from agent_factory.service.runner import Runner
 from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.tables import runs
@@ -470,6 +478,22 @@ def test_a_thread_that_is_deleted_has_no_message_left(desk: Service, stage: Stag
     desk.threads.delete("t")
     with desk._backend.database.read() as connection:
         assert connection.execute(select(runs.c.run_id)).all() == []
+
+
+def test_what_a_guard_removes_is_not_in_the_queue_either(service: Service, stage: Stage) -> None:
+    redact, block = PIIMiddleware("email"), PIIMiddleware("ip", strategy="block")
+    service.add("desk", stage.agent(redact, block))
+    begin(service, stage)
+    with pytest.raises(ArgumentError, match="refused by the agent"):
+        steer(service, "from 10.0.0.1")
+    message = steer(service, "to ann@example.com")
+    with service._backend.database.read() as connection:
+        payloads = connection.execute(select(runs.c.payload)).scalars().all()
+    stored = [load(b64decode(json.loads(payload)["input"])) for payload in payloads]
+    assert stored[1]["messages"][0].text == "to [REDACTED_EMAIL]"
+    stage.go_on()
+    message.result(WAIT)
+    assert texts(service) == ["work", "to [REDACTED_EMAIL]"]
 
 
 # What the record says

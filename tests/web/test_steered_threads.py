@@ -38,7 +38,7 @@ def send(page: Page, text: str) -> None:
 def test_a_message_is_read_at_the_next_step(desk: Desk, stage: Stage, new_page: NewPage) -> None:
     page = at_work(desk, stage, new_page, "steered")
     choice = page.locator("#choice")
-    expect(choice).to_contain_text("it is read at the next step of the run")
+    expect(choice).to_contain_text("read at its next step")
     expect(page.get_by_label("Send to the run")).to_be_checked()
     send(page, "In euros, please.")
     behind = page.locator("#held")
