@@ -124,7 +124,7 @@ class SharedMailbox:
     def _readable(self, job: MessageJob) -> list[HumanMessage]:
         """The messages of a job; none if it has to be a run, since more than a message is in it."""
         same = all(getattr(job, name) == getattr(self._run, name) for name in _SETTINGS)
-        elsewhere = job.checkpoint or job.begins_at or job.rollback
+        elsewhere = job.checkpoint or job.begins_at
         inputs = load(b64decode(job.input))
         if job.busy != STEER or not same or elsewhere or inputs is None or len(inputs) > 1:
             return []

@@ -269,3 +269,13 @@ def test_a_page_says_what_happens_with_a_message(
     stage.go_on()
     service.threads.runs("new")[0].result(WAIT)
     assert text not in httpx.get(page).text
+
+
+def test_the_page_of_the_audit_says_who_has_steered(
+    client: SyncLangGraphClient, service: Service, url: str, stage: Stage
+) -> None:
+    begin(client, stage)
+    service.submit("desk", thread="t", message="in euros", busy="steer", by="ann")
+    page = httpx.get(f"{url}/inbox/audit").text
+    assert "ann" in page
+    assert "sent a message to the run" in page

@@ -187,6 +187,19 @@ def test_what_the_run_cannot_read_waits_for_its_turn(
     assert [part.text for part in run.result(WAIT)["messages"] if part.type == "human"] == ["work"]
 
 
+def test_a_message_that_is_to_wait_is_not_read_whatever_its_settings_are(
+    desk: Service, stage: Stage
+) -> None:
+    config: Any = {"configurable": {"busy": "steer"}}
+    desk.start()
+    run = say(desk, "work", config=config)
+    stage.wait_until_it_works()
+    other = say(desk, "two", config=config, busy="queue")
+    stage.go_on()
+    other.result(WAIT)
+    assert (other.info.reader, run.status) == (None, "done")
+
+
 def test_a_message_for_another_agent_waits_for_its_turn(desk: Service, stage: Stage) -> None:
     run = begin(desk, stage)
     other = desk.submit("other", thread="t", message="two", busy="steer")
@@ -445,6 +458,30 @@ def test_to_cancel_a_message_that_was_read_ends_the_run(desk: Service, stage: St
         message.result(WAIT)
 
 
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "unread"])
+def test_a_run_that_is_rolled_back_takes_what_it_has_read_with_it(
+    desk: Service, stage: Stage, is_read: bool
+) -> None:
+    """What it has not read is the next run, on the thread as it was before."""
+    desk.start()
+    say(desk, "hello").result(WAIT)
+    run = say(desk, "work first")
+    stage.wait_until_it_works()
+    message = steer(desk, "work more")
+    if is_read:
+        stage.go_on()
+        stage.wait_until_it_works()
+        message.cancel(roll_back=True)
+        assert (run.status, message.status) == ("cancelled", "cancelled")
+        assert texts(desk) == ["hello"]
+        return
+    run.cancel(roll_back=True)
+    stage.go_on(2)
+    message.result(WAIT)
+    assert (run.status, message.info.reader) == ("cancelled", None)
+    assert texts(desk) == ["hello", "work more"]
+
+
 def test_a_message_that_is_withdrawn_while_the_run_reads_it_is_not_lost_from_the_record(
     desk: Service, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,14 +499,15 @@ def test_the_record_of_a_message_that_was_read_is_deleted_and_its_run_stays(
     desk: Service, stage: Stage
 ) -> None:
     run = begin(desk, stage)
-    message = steer(desk, "in euros")
+    message = steer(desk, "work more")
     stage.go_on()
-    message.result(WAIT)
+    stage.wait_until_it_works()
     message.delete()
     with pytest.raises(NotFound):
         desk.run(message.id)
-    assert [*run.stream(timeout=WAIT)][-1]["type"] == "end"
-    assert run.status == "done"
+    stage.go_on()
+    assert run.result(WAIT)["messages"][-1].text == "Read: work, work more"
+    assert len([*run.stream(timeout=WAIT)]) > 1
 
 
 def test_a_thread_that_is_deleted_has_no_message_left(desk: Service, stage: Stage) -> None:
