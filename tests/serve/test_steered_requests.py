@@ -201,6 +201,15 @@ def test_a_message_that_cannot_be_injected_is_refused(
     assert text in answer["message"]
 
 
+def test_nothing_is_injected_into_a_run_that_has_ended(
+    client: SyncLangGraphClient, url: str
+) -> None:
+    client.runs.wait("t", "desk", input=user("hello"))
+    answer = command(url, "input.inject", message={"role": "user", "content": "x"})
+    assert answer["error"] == "no_such_run"
+    assert len(client.runs.list("t")) == 1
+
+
 # AG-UI
 
 
