@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from agent_factory.middleware import HumanInTheLoopMiddleware
 from service.stage import Stage
 from web.conftest import Desk, NewPage, open_desk
 
@@ -54,11 +55,14 @@ def test_a_message_is_read_at_the_next_step(desk: Desk, stage: Stage, new_page: 
 
 
 def test_a_message_that_was_read_leaves_the_list_while_the_run_works(
-    desk: Desk, stage: Stage, new_page: NewPage
+    desk: Desk, stage: Stage, new_page: NewPage, until: Callable[..., None]
 ) -> None:
     page = at_work(desk, stage, new_page, "steered")
+    looks: list[str] = []
+    page.on("response", lambda answer: answer.url.endswith("/held") and looks.append(answer.url))
     send(page, "work once more")
     expect(page.locator("#held article")).to_have_count(1)
+    until(lambda: page.wait_for_timeout(50) or len(looks) >= 2)  # the news of the sending
     stage.go_on()
     stage.wait_until_it_works()
     expect(page.locator("#conversation .message.human")).to_have_count(2)
@@ -93,11 +97,27 @@ def test_a_choice_outlives_the_news_of_the_run(desk: Desk, stage: Stage, new_pag
     """A page whose run begins gets its head again, with the choice in it."""
     page = at_work(desk, stage, new_page, "steered")
     page.get_by_label("Send after the run").check()
-    with page.expect_response("**/parts?only=head"):
-        stage.go_on()
-        desk.service.submit("steered", thread="t", message="work again", busy="queue")
-        stage.wait_until_it_works()
+    page.evaluate("document.querySelector('#head h1').id = 'old'")
+    # As the page does with the news of a run.
+    page.evaluate("htmx.ajax('GET', '/studio/threads/t/parts?only=head', {swap: 'none'})")
+    expect(page.locator("#old")).to_have_count(0)
     expect(page.get_by_label("Send after the run")).to_be_checked()
+
+
+def test_the_choice_is_another_one_when_the_run_asks(
+    desk: Desk, stage: Stage, new_page: NewPage
+) -> None:
+    review = HumanInTheLoopMiddleware({"work": True})
+    desk.service.add("asks", stage.agent(review), busy="steer")
+    stage.at_answer.append(stage.work)
+    desk.service.submit("asks", thread="t", message="hello")
+    stage.wait_until_it_works()
+    page = new_page("/studio/threads/t")
+    page.get_by_label("Send after the run").check()
+    send(page, "work, please")
+    stage.go_on()
+    expect(page.get_by_label("Send after the decision")).to_be_checked()
+    expect(page.get_by_label("Send to the run")).to_have_count(0)
 
 
 @pytest.mark.parametrize("width", [360, 1440])

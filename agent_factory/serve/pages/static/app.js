@@ -154,17 +154,6 @@
     return last;
   }
 
-  // What was chosen about a message stays chosen, as long as there is this choice.
-  let choice = null;
-  document.body.addEventListener("htmx:oobBeforeSwap", ({ detail: { target } }) => {
-    if (target.id === "choice") choice = target.querySelector(":checked");
-  });
-  document.body.addEventListener("htmx:oobAfterSwap", ({ detail: { target } }) => {
-    if (target.id !== "choice" || !choice) return;
-    const same = target.querySelector(`[name=${choice.name}][value=${choice.value}]`);
-    if (same) same.checked = true;
-  });
-
   function darken() {
     for (const one of plan?.querySelectorAll(".lit, .now, .waits") || []) {
       one.classList.remove("lit", "now", "waits");
