@@ -74,7 +74,20 @@ _SETTINGS = ("agent", "context", "config", "interrupt_before", "interrupt_after"
 
 
 def can_be_steered(graph: Graph) -> bool:
-    """Return True if an agent reads messages while it runs."""
+    """Return True if an agent reads messages while it runs: it has SteeringMiddleware.
+
+    Args:
+        graph: The agent.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.middleware import SteeringMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> model = ScriptedChatModel(["Hello!"])
+    >>> can_be_steered(create_agent(model))
+    False
+    >>> can_be_steered(create_agent(model, middleware=[SteeringMiddleware()], ignore=["AF211"]))
+    True
+    """
     return STEERING_READ in graph.channels
 
 

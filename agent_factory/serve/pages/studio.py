@@ -29,9 +29,8 @@ from agent_factory.serve.pages.rendering import is_partial, page, with_error_pag
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
 from agent_factory.serve.security import read_form
-from agent_factory.service import HeldMessage, NotFound, Service, ThreadInfo
+from agent_factory.service import HeldMessage, NotFound, Service, ThreadInfo, can_be_steered
 from agent_factory.service.progress import SAY_AFTER
-from agent_factory.service.steering import STEER, can_be_steered
 
 PAGE = 50
 """Threads that are loaded at once."""
@@ -227,7 +226,7 @@ class StudioPages:
             text = "\n".join(str(message.text) for message in run.messages)
             asked = run.request
             note = "waits for its turn"
-            if asked.get("busy") == STEER:
+            if asked.get("busy") == "steer":
                 note = "is read at the next step of the run"
             messages.append(Behind(text, asked.get("checkpoint"), note))
         return messages
