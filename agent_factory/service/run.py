@@ -22,7 +22,7 @@ from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.signals import LOOK_SECONDS, Moment
-from agent_factory.service.steering import RUN_ROW
+from agent_factory.service.steering import run_row
 from agent_factory.service.tables import effects, events, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.threads import roll_back_thread
@@ -353,8 +353,8 @@ class Run:
         with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
             # One whose message was read goes on as the run that has read it.
-            run = connection.execute(RUN_ROW, {"id": self.id}).one()
-            if thread is None or run.status not in BUSY:
+            run = run_row(connection, self.id)
+            if thread is None or run is None or run.status not in BUSY:
                 return None
             run_id = run.reader or self.id
             if thread.run == run_id:
@@ -428,7 +428,7 @@ class Run:
 
         def read() -> Row[Any] | None:
             with self._backend.database.read() as connection:
-                return connection.execute(RUN_ROW, {"id": self.id}).first()
+                return run_row(connection, self.id)
 
         row = self._backend.call(read)
         if row is None:

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Collection
+from typing import Any
 
 from langchain_core.messages import HumanMessage
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware.steering import STEERING_READ
@@ -50,7 +51,8 @@ _WAITING = (
 _reader = runs.alias("reader_runs")
 _SHARED = ("status", "job", "checkpoint_id", "error", "updated_at")
 
-RUN_ROW = (
+_ROW = select(runs).where(runs.c.run_id == bindparam("id"))
+_SHARED_ROW = (
     select(
         *(
             func.coalesce(_reader.c[column.name], column).label(column.name)
@@ -62,15 +64,23 @@ RUN_ROW = (
     .select_from(runs.outerjoin(_reader, _reader.c.run_id == runs.c.reader))
     .where(runs.c.run_id == bindparam("id"))
 )
-"""The row of a run. One whose message another run has read has the outcome of that run."""
 
 STATUS = func.coalesce(
     select(_reader.c.status).where(_reader.c.run_id == runs.c.reader).scalar_subquery(),
     runs.c.status,
 )
-"""The status of a run, as in `RUN_ROW`."""
+"""The status of a run, as in `run_row`."""
 
 _SETTINGS = ("agent", "context", "config", "interrupt_before", "interrupt_after")
+
+
+def run_row(connection: Connection, run: str) -> Row[Any] | None:
+    """The row of a run. One whose message another run has read has the outcome of that run."""
+    # Alone, since most runs have no reader, and the join takes longer.
+    row = connection.execute(_ROW, {"id": run}).first()
+    if row is None or row.reader is None:
+        return row
+    return connection.execute(_SHARED_ROW, {"id": run}).first()
 
 
 def can_be_steered(graph: Graph) -> bool:
