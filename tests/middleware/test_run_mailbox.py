@@ -68,7 +68,12 @@ def test_messages_are_read_once_and_in_their_order(call: Call) -> None:
 
 def test_a_message_that_comes_with_the_last_answer_is_answered(call: Call) -> None:
     letters = Letters()
-    agent = agent_of([lambda _: letters.add("A") or "one", "two"])
+
+    def answer(_: Any) -> str:
+        letters.add("A")
+        return "one"
+
+    agent = agent_of([answer, "two"])
     with mailbox_of_run(letters):
         assert texts(call(agent, HELLO, ONE)) == ["Hello", "one", "A", "two"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Response, expect
 
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from service.stage import Stage
@@ -55,14 +55,20 @@ def test_a_message_is_read_at_the_next_step(desk: Desk, stage: Stage, new_page: 
 
 
 def test_a_message_that_was_read_leaves_the_list_while_the_run_works(
-    desk: Desk, stage: Stage, new_page: NewPage, until: Callable[..., None]
+    desk: Desk, stage: Stage, new_page: NewPage
 ) -> None:
     page = at_work(desk, stage, new_page, "steered")
     looks: list[str] = []
-    page.on("response", lambda answer: answer.url.endswith("/held") and looks.append(answer.url))
+
+    def note(answer: Response) -> None:
+        if answer.url.endswith("/held"):
+            looks.append(answer.url)
+
+    page.on("response", note)
     send(page, "work once more")
     expect(page.locator("#held article")).to_have_count(1)
-    until(lambda: page.wait_for_timeout(50) or len(looks) >= 2)  # the news of the sending
+    while len(looks) < 2:  # the news of the sending
+        page.wait_for_event("response")
     stage.go_on()
     stage.wait_until_it_works()
     expect(page.locator("#conversation .message.human")).to_have_count(2)
