@@ -386,7 +386,8 @@ class Run:
     def delete(self, *, by: str = "api") -> None:
         """Delete the run: its record, events, reviews and effects. One that works is cancelled.
 
-        If another run has read its message, that run goes on, and the record alone is deleted.
+        The records of messages that it has read go with it. If another run has read its message,
+        that run goes on, and the record alone is deleted.
         What it has written stays in the thread, and an entry in the audit. Its message, submitted
         again with the same `message_id`, begins another run.
 
@@ -412,7 +413,8 @@ class Run:
             connection.execute(delete(events).where(events.c.job.in_(jobs)))
             for table in (effects, waits):
                 connection.execute(delete(table).where(table.c.run == self.id))
-            connection.execute(delete(runs).where(of_run))
+            read_by_it = of_thread & (runs.c.reader == self.id)
+            connection.execute(delete(runs).where(of_run | read_by_it))
             # A thread must not name a run that is not there: pages look it up.
             newest = select(runs.c.run_id).where(of_thread).order_by(runs.c.seq.desc()).limit(1)
             if thread.run == self.id:

@@ -42,7 +42,7 @@ _WAITING = (
         runs.c.thread_id == bindparam("id"),
         runs.c.job.is_(None),
         runs.c.status == "queued",
-        # Without loading all others; `_fits` looks at the value itself.
+        # Without loading all others; `_readable` looks at the value itself.
         runs.c.payload.contains(f'"busy": "{STEER}"'),
     )
     .order_by(runs.c.seq)

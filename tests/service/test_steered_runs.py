@@ -510,6 +510,19 @@ def test_the_record_of_a_message_that_was_read_is_deleted_and_its_run_stays(
     assert len([*run.stream(timeout=WAIT)]) > 1
 
 
+def test_the_records_of_messages_go_with_the_run_that_has_read_them(
+    desk: Service, stage: Stage
+) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "in euros")
+    stage.go_on()
+    message.result(WAIT)
+    run.delete()
+    assert desk.threads.runs("t") == []
+    with pytest.raises(NotFound):
+        desk.run(message.id)
+
+
 def test_a_thread_that_is_deleted_has_no_message_left(desk: Service, stage: Stage) -> None:
     begin(desk, stage)
     steer(desk, "in euros")

@@ -222,7 +222,9 @@ class StudioPages:
             return []
         queued = self._service.threads.runs(info.id, status=["queued"], limit=PAGE)
         messages = []
-        for run in reversed([run for run in queued if run.id != info.run]):
+        for run in reversed(queued):
+            if run.id == info.run or run.info.reader is not None:
+                continue
             text = "\n".join(str(message.text) for message in run.messages)
             asked = run.request
             note = "waits for its turn"
