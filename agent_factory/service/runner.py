@@ -23,6 +23,7 @@ from sqlalchemy import Connection, select, update
 
 from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
+from agent_factory.middleware.steering import mailbox_of_run
 from agent_factory.review import (
     Pending,
     ReviewError,
@@ -53,6 +54,7 @@ from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJ
 from agent_factory.service.leases import Fence, take_lease
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import questions, runs, threads, waits
 from agent_factory.service.thread_queue import Claim, lock_thread
@@ -332,12 +334,16 @@ class _Following:
 
     @contextmanager
     def _set_up(self) -> Iterator[None]:
-        """What middleware find: the records of effects and the standing approvals."""
+        """What middleware find: the records of effects, the standing approvals and the mailbox."""
         backend, lease, run = self.backend, self.claim.lease, self.claim.run
         approvals = SharedApprovals(backend.database, backend.queue, lease, run.tenant, run.agent)
         effects = SharedEffects(backend.database, lease)
         try:
-            with effects_of_run(effects, run.run_id), approvals_of_run(approvals):
+            with (
+                effects_of_run(effects, run.run_id),
+                approvals_of_run(approvals),
+                mailbox_of_run(self.attempt.mailbox),
+            ):
                 yield
         except Exception:
             # What the run has written before its error stays.
@@ -423,7 +429,8 @@ class _Attempt:
         # Recorded for the studio even if the client did not ask: `_follow` marks such parts.
         self.studio_modes = {"custom", "messages", "updates"} if agent.decisions else set()
         self._context = message.context
-        self.saver = FencedSaver(backend.database, lease, job, backend.log.soon)
+        self.mailbox = SharedMailbox(backend.database, backend.signals, lease, message)
+        self.saver = FencedSaver(backend.database, lease, job, backend.log.soon, self.mailbox)
         self.is_paused = self.continues = False
         self.last_parts: list[Mapping[str, object]] = []  # written with the outcome
         self._from: str | None = None  # the checkpoint to go back to

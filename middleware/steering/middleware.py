@@ -36,7 +36,8 @@ from agent_factory.middleware._shared.messages import (
 
 from .mailbox import Entry, Kind, Unseen, unseen
 
-READ_KEY: Final = "steering_read"
+STEERING_READ: Final = "steering_read"
+"""Key of the state with the ids of what the thread has read."""
 
 CANCELLED: Final = "Cancelled: the user stopped the run before this call had a result."
 
@@ -267,7 +268,7 @@ def _ends(state: SteeringState) -> bool:
 
 
 def _read_ids(state: Any) -> Sequence[str]:
-    ids: Sequence[str] = state.get(READ_KEY) or ()
+    ids: Sequence[str] = state.get(STEERING_READ) or ()
     return ids
 
 
@@ -278,7 +279,7 @@ def _waiting(state: SteeringState, runtime: Runtime[Any], *kinds: Kind) -> Flow[
 def _noted(state: SteeringState, entries: Sequence[Entry], unseen: Unseen) -> Update:
     """An update that notes entries as read, and those of other branches; None without any."""
     ids = [entry.id for entry in (*entries, *unseen.elsewhere)]
-    return {READ_KEY: [*_read_ids(state), *ids]} if ids else None
+    return {STEERING_READ: [*_read_ids(state), *ids]} if ids else None
 
 
 def _messages(entries: Sequence[Entry]) -> list[HumanMessage]:
