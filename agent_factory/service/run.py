@@ -23,7 +23,7 @@ from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.signals import LOOK_SECONDS, Moment
-from agent_factory.service.steering import RUN_ROW
+from agent_factory.service.steering import run_row
 from agent_factory.service.tables import background_jobs, effects, events, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.threads import roll_back_thread
@@ -354,8 +354,8 @@ class Run:
         with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
             # One whose message was read goes on as the run that has read it.
-            run = connection.execute(RUN_ROW, {"id": self.id}).one()
-            if thread is None or run.status not in BUSY:
+            run = run_row(connection, self.id)
+            if thread is None or run is None or run.status not in BUSY:
                 return None
             run_id = run.reader or self.id
             if thread.run == run_id:
@@ -388,7 +388,8 @@ class Run:
     def delete(self, *, by: str = "api") -> None:
         """Delete the run: its record, events, reviews and effects. One that works is cancelled.
 
-        If another run has read its message, that run goes on, and the record alone is deleted.
+        The records of messages that it has read go with it. If another run has read its message,
+        that run goes on, and the record alone is deleted.
         What it has written stays in the thread, and an entry in the audit. Its message, submitted
         again with the same `message_id`, begins another run.
 
@@ -414,7 +415,8 @@ class Run:
             connection.execute(delete(events).where(events.c.job.in_(jobs)))
             for table in (effects, waits):
                 connection.execute(delete(table).where(table.c.run == self.id))
-            connection.execute(delete(runs).where(of_run))
+            read_by_it = of_thread & (runs.c.reader == self.id)
+            connection.execute(delete(runs).where(of_run | read_by_it))
             # A thread must not name a run that is not there: pages look it up.
             newest = select(runs.c.run_id).where(of_thread).order_by(runs.c.seq.desc()).limit(1)
             if thread.run == self.id:
@@ -430,7 +432,7 @@ class Run:
 
         def read() -> Row[Any] | None:
             with self._backend.database.read() as connection:
-                return connection.execute(RUN_ROW, {"id": self.id}).first()
+                return run_row(connection, self.id)
 
         row = self._backend.call(read)
         if row is None:

@@ -51,7 +51,7 @@ from agent_factory.service.background import SharedJobs
 from agent_factory.service.database import RETRY_SECONDS, Database, attempts
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost
-from agent_factory.service.events import dump, load
+from agent_factory.service.events import dump, dump_part, load
 from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.leases import Fence, take_lease
 from agent_factory.service.public_state import INTERRUPT
@@ -192,7 +192,7 @@ class Runner:
         latest, plan = attempt.saver.latest, attempt.agent.plan
         place = {"checkpoint_id": latest}
         status = "waiting" if waiting_for else "done"
-        with self._ending(claim, {"status": status, **place}) as connection:
+        with self._ending(claim, {"status": status, **place}, attempt.last_parts) as connection:
             attempt.lease.check(connection)
             attempt.saver.flush_in(connection)
             if waiting_for:
@@ -211,15 +211,20 @@ class Runner:
         return status
 
     @contextmanager
-    def _ending(self, claim: Claim, outcome: Mapping[str, object]) -> Iterator[Connection]:
+    def _ending(
+        self,
+        claim: Claim,
+        outcome: Mapping[str, object],
+        last_parts: Sequence[Mapping[str, object]] = (),
+    ) -> Iterator[Connection]:
         """A transaction that ends a job: with its last events, so that both are there or none."""
         parts = self._log.take(claim.job)
-        end = dump({"type": "end", "ns": (), "data": outcome})
+        end = [*map(dump_part, last_parts), dump({"type": "end", "ns": (), "data": outcome})]
         try:
             with self._database.begin() as connection:
                 yield connection
                 self._log.write(
-                    connection, {claim.job: [*parts, end]}, {"ends": [claim.run.run_id]}
+                    connection, {claim.job: [*parts, *end]}, {"ends": [claim.run.run_id]}
                 )
         except BaseException:
             self._log.put_back(claim.job, parts)
@@ -347,17 +352,26 @@ class _Following:
         except Exception:
             # What the run has written before its error stays.
             self.attempt.saver.flush()
+            for part in self.attempt.last_parts:
+                self.backend.log.add(self.claim.job, part)
             raise
 
     def _note(self, part: Any) -> None:
         attempt = self.attempt
+        is_question = part["type"] == "updates" and INTERRUPT in part["data"]
         # LangGraph reports an interrupt of an agent inside at the top, too.
-        if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
+        if is_question and not part["ns"]:
             attempt.is_paused = True
         is_asked = part["type"] in attempt.modes and (attempt.subgraphs or not part["ns"])
         if is_asked or part["type"] in attempt.studio_modes:
             public = attempt.agent.public.of_part(part)
-            self.backend.log.add(self.claim.job, public if is_asked else {**public, "asked": False})
+            public = public if is_asked else {**public, "asked": False}
+            # A client may answer as soon as it sees a question, so it sees none before the thread
+            # waits for the answer.
+            if is_question or attempt.is_paused or part.get("interrupts"):
+                attempt.last_parts.append(public)
+            else:
+                self.backend.log.add(self.claim.job, public)
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +436,7 @@ class _Attempt:
         self.mailbox = SharedMailbox(backend.database, backend.signals, lease, message)
         self.saver = FencedSaver(backend.database, lease, job, backend.log.soon, self.mailbox)
         self.is_paused = self.continues = False
+        self.last_parts: list[Mapping[str, object]] = []  # written with the outcome
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work.tenant, in_run=True)
         stops: dict[str, str | list[str]] = {}

@@ -25,6 +25,7 @@ from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import (
     check_choice,
     check_name,
+    keys_of,
     modes_of,
     nodes_of,
     seconds_of,
@@ -62,7 +63,6 @@ from agent_factory.service.webhooks import WebhookQueue
 from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
 from agent_factory.state import check_json
 from agent_factory.types import Graph
-from agent_factory.upstream import is_reserved
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -166,24 +166,14 @@ class Service:
                 f"must be a compiled agent, got {describe(agent)}.",
                 "Pass what create_agent(...) returns.",
             )
-        # A string would be taken for the list of its letters.
-        keys = frozenset([configurable] if isinstance(configurable, str) else configurable)
-        if isinstance(configurable, str) or any(map(is_reserved, keys)):
-            raise ArgumentError(
-                "configurable",
-                f"must be a list of keys that do not belong to LangGraph, got {configurable!r}.",
-                'Pass configurable=["user_tier"], for example.',
-            )
+        keys = keys_of(configurable)
         check_choice("late", late, get_args(Late))
         check_busy(busy, name, agent)
         check_choice("waiting", waiting, get_args(Waiting))
         path = path_of(agent)
         if asynchronous is not None and path == ("sync" if asynchronous else "async"):
-            raise ArgumentError(
-                "asynchronous",
-                f"is {asynchronous}, and this agent can only run {path}.",
-                "Leave it out.",
-            )
+            reason = f"is {asynchronous}, and this agent can only run {path}."
+            raise ArgumentError("asynchronous", reason, "Leave it out.")
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=with_decisions(agent) if decisions else agent,
@@ -224,6 +214,17 @@ class Service:
             NotFound: There is no such agent.
         """
         return self._backend.agent(agent).description
+
+    def busy(self, agent: str) -> Busy:
+        """Behaviour of a message to a thread that is busy, unless `submit` says otherwise.
+
+        Args:
+            agent: The name of the agent.
+
+        Raises:
+            NotFound: There is no such agent.
+        """
+        return self._backend.agent(agent).busy
 
     def waiting(self, agent: str) -> Waiting:
         """Behaviour of a message to a thread that waits, unless `submit` says otherwise.

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Collection
+from typing import Any
 
 from langchain_core.messages import HumanMessage
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware.steering import STEERING_READ
@@ -41,7 +42,7 @@ _WAITING = (
         runs.c.thread_id == bindparam("id"),
         runs.c.job.is_(None),
         runs.c.status == "queued",
-        # Without loading all others; `_fits` looks at the value itself.
+        # Without loading all others; `_readable` looks at the value itself.
         runs.c.payload.contains(f'"busy": "{STEER}"'),
     )
     .order_by(runs.c.seq)
@@ -50,7 +51,8 @@ _WAITING = (
 _reader = runs.alias("reader_runs")
 _SHARED = ("status", "job", "checkpoint_id", "error", "updated_at")
 
-RUN_ROW = (
+_ROW = select(runs).where(runs.c.run_id == bindparam("id"))
+_SHARED_ROW = (
     select(
         *(
             func.coalesce(_reader.c[column.name], column).label(column.name)
@@ -62,19 +64,40 @@ RUN_ROW = (
     .select_from(runs.outerjoin(_reader, _reader.c.run_id == runs.c.reader))
     .where(runs.c.run_id == bindparam("id"))
 )
-"""The row of a run. One whose message another run has read has the outcome of that run."""
 
 STATUS = func.coalesce(
     select(_reader.c.status).where(_reader.c.run_id == runs.c.reader).scalar_subquery(),
     runs.c.status,
 )
-"""The status of a run, as in `RUN_ROW`."""
+"""The status of a run, as in `run_row`."""
 
 _SETTINGS = ("agent", "context", "config", "interrupt_before", "interrupt_after")
 
 
+def run_row(connection: Connection, run: str) -> Row[Any] | None:
+    """The row of a run. One whose message another run has read has the outcome of that run."""
+    # Alone, since most runs have no reader, and the join takes longer.
+    row = connection.execute(_ROW, {"id": run}).first()
+    if row is None or row.reader is None:
+        return row
+    return connection.execute(_SHARED_ROW, {"id": run}).first()
+
+
 def can_be_steered(graph: Graph) -> bool:
-    """Return True if an agent reads messages while it runs."""
+    """Return True if an agent reads messages while it runs: it has SteeringMiddleware.
+
+    Args:
+        graph: The agent.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.middleware import SteeringMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> model = ScriptedChatModel(["Hello!"])
+    >>> can_be_steered(create_agent(model))
+    False
+    >>> can_be_steered(create_agent(model, middleware=[SteeringMiddleware()], ignore=["AF211"]))
+    True
+    """
     return STEERING_READ in graph.channels
 
 
@@ -113,7 +136,9 @@ class SharedMailbox:
             payloads = connection.execute(_WAITING, {"id": self.thread}).scalars().all()
         waiting: dict[str, HumanMessage] = {}
         for job in map(read_job, payloads):
-            messages = self._readable(job) if isinstance(job, MessageJob) else []
+            if not isinstance(job, MessageJob):
+                continue
+            messages = self._readable(job)
             for number, message in enumerate(messages, 1):
                 is_last = number == len(messages)
                 waiting[job.run if is_last else f"{job.run}/{number}"] = message
@@ -122,7 +147,7 @@ class SharedMailbox:
     def _readable(self, job: MessageJob) -> list[HumanMessage]:
         """The messages of a job; none if it has to be a run, since more than a message is in it."""
         same = all(getattr(job, name) == getattr(self._run, name) for name in _SETTINGS)
-        elsewhere = job.checkpoint or job.begins_at or job.rollback
+        elsewhere = job.checkpoint or job.begins_at
         inputs = load(b64decode(job.input))
         if job.busy != STEER or not same or elsewhere or inputs is None or len(inputs) > 1:
             return []

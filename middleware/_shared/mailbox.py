@@ -211,12 +211,18 @@ def mailbox_of_run(mailbox: RunMailbox) -> Iterator[None]:
     >>> from agent_factory import create_agent
     >>> from agent_factory.middleware import SteeringMiddleware
     >>> from agent_factory.testing import ScriptedChatModel
+    >>> from langchain_core.messages import HumanMessage
+    >>> from langgraph.checkpoint.memory import InMemorySaver
     >>> class Queue:
     ...     thread = "1"
     ...
     ...     def messages(self):
     ...         return {"m-1": HumanMessage("In English.")}
-    >>> agent = create_agent(ScriptedChatModel(["Yes."]), middleware=[SteeringMiddleware()])
+    >>> agent = create_agent(
+    ...     ScriptedChatModel(["Yes."]),
+    ...     middleware=[SteeringMiddleware()],
+    ...     checkpointer=InMemorySaver(),
+    ... )
     >>> thread = {"configurable": {"thread_id": "1"}}
     >>> with mailbox_of_run(Queue()):
     ...     result = agent.invoke({"messages": "Hello"}, thread)

@@ -201,6 +201,15 @@ def test_a_message_that_cannot_be_injected_is_refused(
     assert text in answer["message"]
 
 
+def test_nothing_is_injected_into_a_run_that_has_ended(
+    client: SyncLangGraphClient, url: str
+) -> None:
+    client.runs.wait("t", "desk", input=user("hello"))
+    answer = command(url, "input.inject", message={"role": "user", "content": "x"})
+    assert answer["error"] == "no_such_run"
+    assert len(client.runs.list("t")) == 1
+
+
 # AG-UI
 
 
@@ -243,3 +252,39 @@ def test_an_unknown_way_is_refused(url: str) -> None:
     answer = httpx.post(f"{url}/ag-ui/desk?busy=hurry", json=ag_ui("work"))
     assert answer.status_code == 422
     assert "busy must be one of 'queue', 'reject', 'interrupt', 'rollback', 'steer'" in answer.text
+
+
+# Pages
+
+SAYS = {
+    "reject": "This thread takes no message before the run has ended.",
+    "interrupt": "The message ends the run. What the run has written stays.",
+    "rollback": "The message ends the run, and the thread goes back to before it.",
+    "queue": "The message waits for its turn.",
+}
+
+
+@pytest.mark.parametrize(("busy", "text"), SAYS.items())
+def test_a_page_says_what_happens_with_a_message(
+    service: Service, url: str, stage: Stage, busy: Any, text: str
+) -> None:
+    service.add("other", stage.agent(steered=False), busy=busy)
+    page = f"{url}/studio/threads/new"
+    service.submit("other", thread="new", message="work")
+    stage.wait_until_it_works()
+    assert text in httpx.get(page).text
+    place = service.threads.state("new").config["configurable"]["checkpoint_id"]
+    assert text in httpx.get(page, params={"at": place}).text
+    stage.go_on()
+    service.threads.runs("new")[0].result(WAIT)
+    assert text not in httpx.get(page).text
+
+
+def test_the_page_of_the_audit_says_who_has_steered(
+    client: SyncLangGraphClient, service: Service, url: str, stage: Stage
+) -> None:
+    begin(client, stage)
+    service.submit("desk", thread="t", message="in euros", busy="steer", by="ann")
+    page = httpx.get(f"{url}/inbox/audit").text
+    assert "ann" in page
+    assert "sent a message to the run" in page

@@ -55,7 +55,7 @@ class Stage:
         self._goes_on.release(times)
 
     def answer(self, messages: list[BaseMessage]) -> AIMessage:
-        texts = [message.text for message in messages if message.type == "human"]
+        texts = [str(message.text) for message in messages if message.type == "human"]
         self.calls.append(texts)
         last = messages[-1]
         if last.text.startswith("fail"):

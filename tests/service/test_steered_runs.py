@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +14,12 @@ from sqlalchemy import select
 
 from agent_factory import ToolRuntime, create_agent
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import HumanInTheLoopMiddleware, SteeringMiddleware, unread
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    PIIMiddleware,
+    SteeringMiddleware,
+    unread,
+)
 from agent_factory.service import (
     NotFound,
     Run,
@@ -21,6 +28,7 @@ from agent_factory.service import (
     Service,
     ThreadBusy,
 )
+from agent_factory.service.events import load
 from agent_factory.service.runner import Runner
 from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.tables import runs
@@ -177,6 +185,19 @@ def test_what_the_run_cannot_read_waits_for_its_turn(
     other.result(WAIT)
     assert other.info.reader is None
     assert [part.text for part in run.result(WAIT)["messages"] if part.type == "human"] == ["work"]
+
+
+def test_a_message_that_is_to_wait_is_not_read_whatever_its_settings_are(
+    desk: Service, stage: Stage
+) -> None:
+    config: Any = {"configurable": {"busy": "steer"}}
+    desk.start()
+    run = say(desk, "work", config=config)
+    stage.wait_until_it_works()
+    other = say(desk, "two", config=config, busy="queue")
+    stage.go_on()
+    other.result(WAIT)
+    assert (other.info.reader, run.status) == (None, "done")
 
 
 def test_a_message_for_another_agent_waits_for_its_turn(desk: Service, stage: Stage) -> None:
@@ -437,6 +458,30 @@ def test_to_cancel_a_message_that_was_read_ends_the_run(desk: Service, stage: St
         message.result(WAIT)
 
 
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "unread"])
+def test_a_run_that_is_rolled_back_takes_what_it_has_read_with_it(
+    desk: Service, stage: Stage, is_read: bool
+) -> None:
+    """What it has not read is the next run, on the thread as it was before."""
+    desk.start()
+    say(desk, "hello").result(WAIT)
+    run = say(desk, "work first")
+    stage.wait_until_it_works()
+    message = steer(desk, "work more")
+    if is_read:
+        stage.go_on()
+        stage.wait_until_it_works()
+        message.cancel(roll_back=True)
+        assert (run.status, message.status) == ("cancelled", "cancelled")
+        assert texts(desk) == ["hello"]
+        return
+    run.cancel(roll_back=True)
+    stage.go_on(2)
+    message.result(WAIT)
+    assert (run.status, message.info.reader) == ("cancelled", None)
+    assert texts(desk) == ["hello", "work more"]
+
+
 def test_a_message_that_is_withdrawn_while_the_run_reads_it_is_not_lost_from_the_record(
     desk: Service, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -454,14 +499,28 @@ def test_the_record_of_a_message_that_was_read_is_deleted_and_its_run_stays(
     desk: Service, stage: Stage
 ) -> None:
     run = begin(desk, stage)
-    message = steer(desk, "in euros")
+    message = steer(desk, "work more")
     stage.go_on()
-    message.result(WAIT)
+    stage.wait_until_it_works()
     message.delete()
     with pytest.raises(NotFound):
         desk.run(message.id)
-    assert [*run.stream(timeout=WAIT)][-1]["type"] == "end"
-    assert run.status == "done"
+    stage.go_on()
+    assert run.result(WAIT)["messages"][-1].text == "Read: work, work more"
+    assert len([*run.stream(timeout=WAIT)]) > 1
+
+
+def test_the_records_of_messages_go_with_the_run_that_has_read_them(
+    desk: Service, stage: Stage
+) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "in euros")
+    stage.go_on()
+    message.result(WAIT)
+    run.delete()
+    assert desk.threads.runs("t") == []
+    with pytest.raises(NotFound):
+        desk.run(message.id)
 
 
 def test_a_thread_that_is_deleted_has_no_message_left(desk: Service, stage: Stage) -> None:
@@ -470,6 +529,22 @@ def test_a_thread_that_is_deleted_has_no_message_left(desk: Service, stage: Stag
     desk.threads.delete("t")
     with desk._backend.database.read() as connection:
         assert connection.execute(select(runs.c.run_id)).all() == []
+
+
+def test_what_a_guard_removes_is_not_in_the_queue_either(service: Service, stage: Stage) -> None:
+    redact, block = PIIMiddleware("email"), PIIMiddleware("ip", strategy="block")
+    service.add("desk", stage.agent(redact, block))
+    begin(service, stage)
+    with pytest.raises(ArgumentError, match="refused by the agent"):
+        steer(service, "from 10.0.0.1")
+    message = steer(service, "to ann@example.com")
+    with service._backend.database.read() as connection:
+        payloads = connection.execute(select(runs.c.payload)).scalars().all()
+    stored = [load(b64decode(json.loads(payload)["input"])) for payload in payloads]
+    assert stored[1]["messages"][0].text == "to [REDACTED_EMAIL]"
+    stage.go_on()
+    message.result(WAIT)
+    assert texts(service) == ["work", "to [REDACTED_EMAIL]"]
 
 
 # What the record says

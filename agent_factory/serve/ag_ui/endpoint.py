@@ -32,9 +32,15 @@ from agent_factory.serve.client_tools import (
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.pages.waits import schema_of
 from agent_factory.serve.principal import Principal
-from agent_factory.service import Run, RunCancelled, Service, ThreadBusy, Wait
-from agent_factory.service.backend import Busy
-from agent_factory.service.steering import STEER, can_be_steered
+from agent_factory.service import (
+    Busy,
+    Run,
+    RunCancelled,
+    Service,
+    ThreadBusy,
+    Wait,
+    can_be_steered,
+)
 from agent_factory.types import Graph
 
 _TOOL_PARTS = {"name", "description", "parameters"}
@@ -75,7 +81,7 @@ def _busy(request: Request, graph: Graph, agent: str) -> Busy | None:
     if busy not in (None, *get_args(Busy)):
         expected = ", ".join(map(repr, get_args(Busy)))
         raise HTTPException(422, f"busy must be one of {expected}, got {busy!r}.")
-    if busy == STEER and not can_be_steered(graph):
+    if busy == "steer" and not can_be_steered(graph):
         raise HTTPException(
             422,
             f"busy is 'steer', and agent {agent!r} reads no messages while it runs, since it has "

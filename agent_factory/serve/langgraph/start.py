@@ -19,9 +19,8 @@ from agent_factory.serve.langgraph.agent_inbox import plain_answer
 from agent_factory.serve.langgraph.requests import NewRun, RunSettings
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
-from agent_factory.service import Run, Service, ThreadBusy, ThreadInfo, Wait
+from agent_factory.service import Run, Service, ThreadBusy, ThreadInfo, Wait, can_be_steered
 from agent_factory.service.public_state import INTERRUPT
-from agent_factory.service.steering import can_be_steered
 from agent_factory.types import Graph
 from agent_factory.upstream import is_resumed
 
