@@ -22,7 +22,7 @@ from agent_factory.middleware._shared.messages import error_result
 from agent_factory.types import detached, graph_namespace, saver_of
 
 from .jobs import SOURCE, BackgroundJob, this_process
-from .work import Attempt, Work, begin, discard
+from .work import Attempt, Stop, Work, begin, discard
 
 JOBS_KEY: Final = "background_jobs"
 
@@ -98,6 +98,8 @@ class _Start:
             return error_result(asked, _TOO_MANY.format(most=self.most))
         inner = Runtime(context=runtime.context, store=runtime.store, stream_writer=work.write)
         config = detached(runtime.config, f"{thread or SOURCE}:{id}", inner)
+        callbacks: Any = config["callbacks"]
+        callbacks.add_handler(Stop(work))
         args = {
             name: replace(value, config=config, stream_writer=work.write)
             if isinstance(value, ToolRuntime)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import Any, Final, TypeVar
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
@@ -65,12 +66,19 @@ class Work:
         """Note the progress of the tool: its stream writer.
 
         Raises:
-            CancelledError: It does not count any more how the job ends. Python cannot end a
-                thread, but a tool in it ends here, unless it catches that.
+            CancelledError: As `check`.
+        """
+        self.check()
+        self.progress = progress
+
+    def check(self) -> None:
+        """End a tool whose result does not count any more; Python cannot end its thread.
+
+        Raises:
+            CancelledError: The job is cancelled, or its time is up.
         """
         if self.is_settled:
             raise asyncio.CancelledError("The job is cancelled, or its time is up.")
-        self.progress = progress
 
     @property
     def can_stop(self) -> bool:
@@ -130,6 +138,28 @@ class Work:
                     _letters[self.id] = message
                     if len(_letters) > _MOST_LETTERS:
                         _letters.popitem(last=False)
+
+
+class Stop(BaseCallbackHandler):
+    """Ends a job that does not count any more when it would call a model or a tool, in any thread.
+
+    Args:
+        work: The job.
+    """
+
+    raise_error = True
+    ignore_chain = True  # type: ignore[assignment]  # a property of the base class
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        """Raise CancelledError if the job does not count any more."""
+        self._work.check()
+
+    def on_tool_start(self, *_: Any, **__: Any) -> None:
+        """Raise CancelledError if the job does not count any more."""
+        self._work.check()
 
 
 @dataclass(frozen=True, slots=True)

@@ -802,6 +802,34 @@ def test_what_a_subagent_spends_counts_when_the_run_of_its_parent_has_ended(over
     assert ledger.spent.turns == 3
 
 
+def test_a_sync_subagent_that_is_cancelled_ends_at_its_next_call(over: Event) -> None:
+    ended, begun = Event(), Event()
+
+    def look() -> str:
+        """Look."""
+        begun.set()
+        return ""
+
+    class Ends(AgentMiddleware[Any, Any]):
+        def around_agent(self, state: Any, runtime: Any) -> Any:
+            try:
+                return (yield state)
+            finally:
+                ended.set()
+
+    def again(messages: Any) -> Any:
+        return "Done." if over.is_set() else [{"name": "look", "args": {}}]
+
+    def stop(messages: Any) -> Any:
+        begun.wait(10)
+        return asking("cancel_background")(messages)
+
+    tool_ = clerk_tool([again] * 100_000, look, middleware=[Ends()])
+    result = agent_with([ASK, stop, "Done."], tool_).invoke(HELLO, ONE)
+    assert "is cancelled" in tool_results(result)[1][0]
+    assert ended.wait(10)
+
+
 def test_the_handler_of_a_ledger_counts_the_models_of_background_work(call: Call) -> None:
     ledger = Ledger(Limits())
     agent = agent_with([ASK, *DONE], clerk_tool([Reply("It is paid.", usage=(1_000_000, 1))]))
