@@ -385,7 +385,7 @@ def test_background_reads_each_result_once_and_cancels_a_job(show: Show) -> None
     out = show("background")
     assert out.count("has ended") == 2
     assert out.count("has failed") == out.count("ConnectionError: the line is dead") == 1
-    assert " of 1000 years\n  tool: archive (" in out
+    assert " of 1000 years\n" in out
     assert "is cancelled, and has no result" in out
     assert "    ai: 3 of 3 clerks have reported.\n" in out
     assert out.strip().endswith(" of 20 turns.")

@@ -147,7 +147,7 @@ class Stop(BaseCallbackHandler):
         work: The job.
     """
 
-    raise_error = True
+    raise_error = run_inline = True
     ignore_chain = True  # type: ignore[assignment]  # a property of the base class
 
     def __init__(self, work: Work) -> None:

@@ -48,8 +48,10 @@ from agent_factory.middleware import (
     follow_up,
     steer,
 )
+from agent_factory.middleware.background.jobs import this_process
+from agent_factory.middleware.background.work import Work
 from agent_factory.testing import Reply, ScriptedChatModel, assert_valid_history, check_middleware
-from samples import in_memory, last_text, texts, tool_results, types
+from samples import Answer, in_memory, last_text, texts, tool_results, types
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -294,6 +296,38 @@ def test_results_are_cleaned_before_the_model_reads_them(call: Call) -> None:
     stack = [BackgroundMiddleware(), PIIMiddleware("email")]
     result = call(agent_with([WORK, *DONE], work, middleware=stack), HELLO, ONE)
     assert results(result) == [("done", "Write to [REDACTED_EMAIL]")]
+
+
+def test_a_run_waits_after_a_structured_answer(call: Call, over: Event) -> None:
+    def work() -> str:
+        """Work until the agent has gone on."""
+        return str(over.wait(10))
+
+    steps = [WORK, lambda messages: over.set() or Answer(number=1), *[Answer(number=2)] * 2]
+    agent = agent_with(steps, work, response_format=Answer)
+    result = call(agent, HELLO, ONE)
+    assert results(result) == [("done", "True")]
+    assert result["structured_response"] == Answer(number=2)
+
+
+def test_an_agent_inside_of_another_reads_its_own_results(call: Call) -> None:
+    def work() -> str:
+        """Work."""
+        return "worked"
+
+    def last_result(messages: Any) -> str:
+        return next((m.text.splitlines()[-1] for m in messages if m.name == "background"), "")
+
+    inner = create_agent(
+        ScriptedChatModel([WORK, *[last_result] * 2]),
+        [background(work)],
+        middleware=[BackgroundMiddleware()],
+        name="clerk",
+        ignore=["AF211"],
+    )
+    asked = [{"name": "clerk", "args": {"request": "Go"}}]
+    result = call(agent_with([asked, "Done."], agent_tool(inner, description="A.")), HELLO, ONE)
+    assert texts(result)[2:] == ["worked", "Done."]
 
 
 def test_a_call_that_another_layer_answers_starts_nothing(call: Call) -> None:
@@ -611,6 +645,15 @@ def test_a_run_that_is_cancelled_cancels_its_jobs(call: Call, over: Event, when:
     assert last_text(result) == "Done."
 
 
+def test_it_is_decided_once_how_a_job_ends() -> None:
+    job: Any = lost_job(("host", 1, "token"))
+    work = Work("4f2a", job, "1", None)
+    assert [work.cancel(), work.cancel(), work.settle()] == [True, False, False]
+    with pytest.raises(asyncio.CancelledError):
+        work.write("more")
+    assert work.progress is None
+
+
 # Lost work
 
 
@@ -625,8 +668,6 @@ def lost_job(owner: Any, deadline: float = 4e9) -> dict[str, Any]:
 
 
 def test_jobs_of_a_process_that_has_ended_are_reported_once_by_name() -> None:
-    from agent_factory.middleware.background.jobs import this_process
-
     host, number, token = this_process()
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
