@@ -474,6 +474,23 @@ async def test_async_work_that_takes_too_long_is_cancelled() -> None:
     assert ends == ["cancelled"]
 
 
+async def test_async_work_is_cancelled_at_its_time_also_if_no_run_waits() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> str:
+        """Work without end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    tool_ = background(work, timeout=0.05)
+    agent = agent_with([WORK, "Later.", "Done."], tool_, settings={"wait": False})
+    await agent.ainvoke(HELLO, ONE)
+    await asyncio.wait_for(ended.wait(), 10)
+
+
 def test_sync_work_ends_when_it_writes_its_progress_after_its_time(over: Event) -> None:
     ended = Event()
 
