@@ -293,7 +293,7 @@ def test_a_graph_with_a_detached_config_is_a_run_by_itself() -> None:
         seen.append((keys["thread_id"], keys["user"], get_runtime().context))
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        runtime = Runtime(context="context")
+        runtime: Any = Runtime(context="context")
         # In another thread and later, as work that outlives the node.
         work.append(lambda: inner.invoke({"log": []}, detached(config, "1:job", runtime)))
 

@@ -337,7 +337,7 @@ def _cancel(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
 
 
 def _ended(id: str, job: BackgroundJob) -> str:
-    return f"{job['tool']} ({id}) has ended. What came of it arrives as a message."
+    return f"{job['tool']} ({id}) has ended. How it has ended arrives as a message."
 
 
 def _unknown(id: str, jobs: Jobs) -> str:

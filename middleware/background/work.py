@@ -22,7 +22,7 @@ from langgraph.types import Command
 
 from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import format_error
-from agent_factory.middleware._shared.mailbox import Mailbox
+from agent_factory.middleware._shared.mailbox import WAITS, Mailbox
 from agent_factory.types import needs_task
 
 from .jobs import SOURCE, BackgroundJob, Ending, message_of
@@ -125,7 +125,9 @@ class Work:
         """Put the message of an ended job where its agent reads it."""
         is_stored = False
         try:
-            if self.mailbox is not None:
+            # A thread that was deleted meanwhile keeps nothing of the job. One that has just begun
+            # is stored while its first step runs.
+            if self.mailbox and (yield from self.mailbox.checkpoint("", WAITS)) is not None:
                 yield from self.mailbox.post(SOURCE, "", message, self.id)
                 is_stored = True
         except Exception:
@@ -148,7 +150,7 @@ class Stop(BaseCallbackHandler):
     """
 
     raise_error = run_inline = True
-    ignore_chain = True  # type: ignore[assignment]  # a property of the base class
+    ignore_chain = True  # a property of the base class
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -170,8 +172,8 @@ class Attempt:
         tool: The tool.
         call: The call, with what the tool takes from its graph.
         config: The config of the call.
-        timeout: The longest time, in seconds. A thread cannot be stopped, so that whoever waits
-            for the job has to look at the time.
+        timeout: The longest time, in seconds. A thread cannot be stopped, so those who wait
+            for the job look at the time.
     """
 
     tool: BaseTool

@@ -29,6 +29,7 @@ from agent_factory import (
     background_timeout,
     client_tool,
     create_agent,
+    hook_config,
     labels_of,
     plan_agent,
     tool_labels,
@@ -49,7 +50,7 @@ from agent_factory.middleware import (
     steer,
 )
 from agent_factory.middleware.background.jobs import this_process
-from agent_factory.middleware.background.work import Work
+from agent_factory.middleware.background.work import Work, under_way
 from agent_factory.testing import Reply, ScriptedChatModel, assert_valid_history, check_middleware
 from samples import Answer, in_memory, last_text, texts, tool_results, types
 
@@ -88,8 +89,17 @@ def results(result: Any) -> list[tuple[str, str]]:
 
 def job_id(result: Any, number: int = 0) -> str:
     """The id of a job, as its handle names it."""
-    handles = [m.text for m in result["messages"] if m.text.startswith("Started in the background")]
-    return handles[number].split()[5].rstrip(".")
+    return ids_in(result["messages"])[number]
+
+
+def setting(event: Event, answer: Any) -> Callable[[Any], Any]:
+    """A step of a model that sets an event, and gives an answer."""
+
+    def step(messages: Any) -> Any:
+        event.set()
+        return answer(messages) if callable(answer) else answer
+
+    return step
 
 
 def has_mailbox(saver: Any) -> bool:
@@ -98,6 +108,7 @@ def has_mailbox(saver: Any) -> bool:
 
 
 def ids_in(messages: Any) -> list[str]:
+    """The ids of jobs, as their handles name them."""
     return [m.text.split()[5].rstrip(".") for m in messages if m.text.startswith("Started in")]
 
 
@@ -276,6 +287,22 @@ def test_a_result_that_the_saver_does_not_take_is_read_in_this_process(call: Cal
     assert results(call(agent, HELLO, ONE)) == [("done", "worked")]
 
 
+def test_a_thread_that_is_deleted_meanwhile_keeps_nothing(over: Event) -> None:
+    saver = InMemorySaver()
+
+    def work() -> str:
+        """Work."""
+        return str(over.wait(10))
+
+    agent = agent_with([WORK, "Later."], work, checkpointer=saver, settings={"wait": False})
+    id = job_id(agent.invoke(HELLO, ONE))
+    saver.delete_thread("1")
+    over.set()
+    while under_way(id):
+        sleep(0.001)
+    assert not any([*saver.storage["1"].values(), *saver.writes.values()])
+
+
 def test_a_fork_from_before_the_call_does_not_read_its_result() -> None:
     def work() -> str:
         """Work."""
@@ -298,12 +325,51 @@ def test_results_are_cleaned_before_the_model_reads_them(call: Call) -> None:
     assert results(result) == [("done", "Write to [REDACTED_EMAIL]")]
 
 
+class Skips(AgentMiddleware[Any, Any]):
+    """Jumps over the first call of a tool."""
+
+    is_over = False
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        if self.is_over or not any(c["name"] == "look" for c in state["messages"][-1].tool_calls):
+            return None
+        self.is_over = True
+        return {"jump_to": "model"}
+
+
+def test_a_result_does_not_come_between_a_call_and_its_result(over: Event) -> None:
+    saver = InMemorySaver()
+
+    def work() -> str:
+        """Work until the agent has gone on."""
+        return str(over.wait(10))
+
+    def look() -> str:
+        """Look."""
+        return "looked"
+
+    def step(messages: Any) -> Any:
+        over.set()
+        while not has_mailbox(saver):
+            sleep(0.001)
+        return [{"name": "look", "args": {}}]
+
+    stack = [BackgroundMiddleware(), Skips()]
+    agent = agent_with(
+        [WORK, step, step, "Done."], work, tool(look), middleware=stack, checkpointer=saver
+    )
+    result = agent.invoke(HELLO, ONE)
+    assert types(result)[3:] == ["ai", "tool", "ai", "tool", "human", "ai"]
+    assert_valid_history(result["messages"])
+
+
 def test_a_run_waits_after_a_structured_answer(call: Call, over: Event) -> None:
     def work() -> str:
         """Work until the agent has gone on."""
         return str(over.wait(10))
 
-    steps = [WORK, lambda messages: over.set() or Answer(number=1), *[Answer(number=2)] * 2]
+    steps = [WORK, setting(over, Answer(number=1)), *[Answer(number=2)] * 2]
     agent = agent_with(steps, work, response_format=Answer)
     result = call(agent, HELLO, ONE)
     assert results(result) == [("done", "True")]
@@ -354,7 +420,7 @@ def test_a_layer_with_a_timeout_leaves_the_work_alone(call: Call, over: Event) -
 
     retry = ToolRetryMiddleware(timeout=5, initial_delay=0)
     for stack in ([BackgroundMiddleware(), retry], [retry, BackgroundMiddleware()]):
-        steps = [WORK, lambda messages: over.set() or "I wait.", *DONE]
+        steps = [WORK, setting(over, "I wait."), *DONE]
         result = call(agent_with(steps, work, middleware=stack), HELLO, ONE)
         assert results(result) == [("done", "True")]
 
@@ -425,7 +491,7 @@ def test_calls_above_the_limit_are_answered_with_an_error(call: Call, over: Even
         """Work until the agent has gone on."""
         return str(over.wait(10))
 
-    steps = [WORK * 3, lambda messages: over.set() or "I wait.", *DONE, "Done."]
+    steps = [WORK * 3, setting(over, "I wait."), *DONE, "Done."]
     result = call(agent_with(steps, work, settings={"max_running": 2}), HELLO, ONE)
     refused = [text for text, status in tool_results(result) if status == "error"]
     assert len(refused) == 1
@@ -529,7 +595,7 @@ def test_the_model_can_look_at_the_progress_of_a_job(call: Call, over: Event) ->
         written.wait(10)
         return asking("check_background")(messages)
 
-    steps = [WORK, check, lambda messages: over.set() or "I wait.", asking("check_background"), "D"]
+    steps = [WORK, check, setting(over, "I wait."), asking("check_background"), "D"]
     result = call(agent_with(steps, work), HELLO, ONE)
     _, (first, _), (second, _) = tool_results(result)
     assert first.startswith(f"work ({job_id(result)}) is under way for ")
@@ -559,7 +625,7 @@ def test_a_job_that_has_ended_says_so(call: Call, over: Event) -> None:
     stack = [BackgroundMiddleware(), Waits()]
     agent = agent_with([WORK, ask, "Done."], work, checkpointer=saver, middleware=stack)
     result = call(agent, HELLO, ONE)
-    text = f"work ({job_id(result)}) has ended. What came of it arrives as a message."
+    text = f"work ({job_id(result)}) has ended. How it has ended arrives as a message."
     assert [text for text, _ in tool_results(result)[1:]] == [text, text]
     assert results(result) == [("done", "True")]
 
@@ -569,7 +635,7 @@ def test_the_model_can_cancel_a_job_whose_result_is_dropped(call: Call, over: Ev
         """Work."""
         return str(over.wait(10))
 
-    steps = [WORK, asking("cancel_background"), lambda messages: over.set() or "Done."]
+    steps = [WORK, asking("cancel_background"), setting(over, "Done.")]
     result = call(agent_with(steps, work), HELLO, ONE)
     assert tool_results(result)[1][0].startswith(f"work ({job_id(result)}) is cancelled")
     assert results(result) == []
@@ -607,8 +673,8 @@ def test_a_message_of_the_user_ends_the_wait(call: Call, over: Event) -> None:
     agent = agent_with(
         [
             WORK,
-            lambda messages: waiting.set() or "I wait.",
-            lambda messages: over.set() or f"Yes: {messages[-1].text}",
+            setting(waiting, "I wait."),
+            setting(over, lambda messages: f"Yes: {messages[-1].text}"),
             "Done.",
         ],
         work,
@@ -626,7 +692,7 @@ def test_a_follow_up_is_answered_while_the_work_is_under_way(call: Call, over: E
         return str(over.wait(10))
 
     agent = agent_with(
-        [WORK, "I wait.", lambda messages: over.set() or "Then this.", "Done."],
+        [WORK, "I wait.", setting(over, "Then this."), "Done."],
         work,
         middleware=[SteeringMiddleware(), BackgroundMiddleware()],
     )
@@ -744,13 +810,16 @@ def test_work_whose_event_loop_was_closed_is_lost() -> None:
         await asyncio.Event().wait()
         return ""
 
-    agent = agent_with([WORK, "Later.", "Done."], work, settings={"wait": False, "max_running": 1})
+    steps = [WORK, "Later.", WORK, "Done."]
+    agent = agent_with(steps, work, settings={"wait": False, "max_running": 1})
     loop = asyncio.new_event_loop()
     loop.run_until_complete(agent.ainvoke(HELLO, ONE))
     tasks = asyncio.all_tasks(loop)
     loop.close()
-    result = agent.invoke(HELLO, ONE)
+    result = asyncio.run(agent.ainvoke(HELLO, ONE))
     assert [ending for ending, _ in results(result)] == ["lost"]
+    # It does not count as one under way.
+    assert [status for _, status in tool_results(result)] == ["success", "success"]
     for task in tasks:
         # Not to be warned of: its loop cannot end it any more.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
