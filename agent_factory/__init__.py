@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from agent_factory.tools.tool_node import ToolCallRecorder as ToolCallRecorder
     from agent_factory.tools.tool_node import ToolNode as ToolNode
     from agent_factory.tools.tool_node import tools_condition as tools_condition
+    from agent_factory.tools.touches import touches as touches
     from agent_factory.topology.declarations import ToolGuard as ToolGuard
     from agent_factory.topology.declarations import UsageLimit as UsageLimit
     from agent_factory.topology.load import TopologyFileError as TopologyFileError
@@ -141,6 +142,7 @@ HOMES = {
     "agent_factory.tools.background": "background background_timeout",
     "agent_factory.tools.client_tool": "ClientTool client_tool",
     "agent_factory.tools.labels": "labels_of tool_labels",
+    "agent_factory.tools.touches": "touches",
     "agent_factory.tools.registry": "get_tools",
     "agent_factory.tools.tool_node": "ToolCallRecorder ToolNode tools_condition",
     "agent_factory.topology": "Topology",

@@ -11,10 +11,10 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import AgentMiddleware, Flow, create_agent, hook_config, plan_agent
+from agent_factory import AgentMiddleware, Flow, create_agent, hook_config, plan_agent, touches
 from agent_factory.hooks.introspection import is_empty
 from agent_factory.middleware import (
     AnswerGuardMiddleware,
@@ -172,6 +172,19 @@ class IdleLayer(AgentMiddleware[Any, Any]):
 
 
 @contextmanager
+def touching(mode: Mode, turns: int) -> Iterator[dict[str, Contender]]:
+    """An agent whose tool says what it touches, and one whose tool does not; twice."""
+    tools = {
+        "touches": touches(writes="sum:{a}")(LOADED_ADD),
+        "no touches": LOADED_ADD,
+        "no touches again": LOADED_ADD,
+    }
+    with asyncio.Runner() as runner:
+        model = ReportingModel(turns=turns)
+        yield {name: _run(model, [], mode, runner, tool=tool) for name, tool in tools.items()}
+
+
+@contextmanager
 def guarded(mode: Mode, turns: int) -> Iterator[dict[str, Contender]]:
     """An agent with each of the guards, and with a layer that does nothing; twice."""
     with asyncio.Runner() as runner:
@@ -190,10 +203,11 @@ def _run(
     runner: asyncio.Runner,
     *,
     fused: bool = True,
+    tool: BaseTool = LOADED_ADD,
 ) -> Contender:
     saver = InMemorySaver()
     agent: Any = create_agent(
-        model, [LOADED_ADD], middleware=stack, checkpointer=saver, fused=fused, ignore=["AF210"]
+        model, [tool], middleware=stack, checkpointer=saver, fused=fused, ignore=["AF210"]
     )
     asked = {"messages": [("user", "Count.")]}
     # Hook by hook, a turn takes ten steps.

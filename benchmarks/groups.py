@@ -10,7 +10,7 @@ from benchmarks.harness import Work
 from benchmarks.latency import around, latency, layers, peers
 from benchmarks.pages import pages
 from benchmarks.service import service
-from benchmarks.upkeep import batteries, build, decisions, guards, imports
+from benchmarks.upkeep import batteries, build, decisions, guards, imports, touched
 from benchmarks.volume import calls, checkpoints, crowd, messages, reading
 from benchmarks.watched import few, watched
 
@@ -31,6 +31,7 @@ GROUPS: Mapping[str, Callable[[Effort], Iterable[Work]]] = {
     "decisions": decisions,
     "batteries": batteries,
     "guards": guards,
+    "touches": touched,
     "floor": floor,
     "service": service,
     "pages": pages,

@@ -12,6 +12,7 @@ from typing import Any
 from agent_factory import plan_agent
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.factory.arguments import collect_warnings
+from benchmarks.chains import over_the_longest_chain
 from benchmarks.contenders import HOOKS, OURS, PEER, Factory, has_peer, ours, peer
 from benchmarks.efforts import Effort
 from benchmarks.harness import Contender, Match, Pair, Tally, Timed, per
@@ -19,7 +20,7 @@ from benchmarks.parts import MANY
 from benchmarks.runs import Entry, Import, Setting, runs
 from benchmarks.savers import Mode, Saver
 from benchmarks.scripted import FreeModel, add, new_functions
-from benchmarks.waiting import over_the_slower
+from benchmarks.waiting import first_token, over_the_slower
 
 FUNCTIONS = 100
 """How many plain functions a large agent has as tools."""
@@ -96,7 +97,7 @@ def _idle(mode: Mode, turns: int, *, fused: bool) -> AbstractContextManager[Mapp
 
 
 def guards(effort: Effort) -> Iterator[Match | Tally]:
-    """What guards cost where they find nothing to do, and how long a check lets a user wait."""
+    """What guards cost where they find nothing to do, and how long they let a user wait."""
     for mode in Mode:
         opened = partial(_guarded, mode, effort.turns)
         pairs = [
@@ -110,12 +111,37 @@ def guards(effort: Effort) -> Iterator[Match | Tally]:
         count = partial(over_the_slower, mode, max(3, round(20 * effort.share)))
         pair = Pair(OURS, None, "guard wait", "ms over the slower of model and check")
         yield Tally("guards", f"{mode}, a check while the model works", {OURS: count}, [pair])
+        count = partial(first_token, mode, max(3, round(200 * effort.share)))
+        pair = Pair(OURS, None, "first token", "ms the first token comes later")
+        yield Tally("guards", f"{mode}, a flow of chunks", {OURS: count}, [pair])
 
 
 def _guarded(mode: Mode, turns: int) -> AbstractContextManager[Mapping[str, Timed]]:
     from benchmarks import batteries
 
     return batteries.guarded(mode, turns)
+
+
+def touched(effort: Effort) -> Iterator[Match | Tally]:
+    """What it costs to look at what calls touch, and how long a turn of calls that meet takes."""
+    for mode in Mode:
+        opened = partial(_touching, mode, effort.turns)
+        pairs = [
+            Pair("touches", "no touches", "touches"),
+            Pair("no touches again", "no touches"),
+        ]
+        scale = per(effort.turns, "ms a turn")
+        yield Match("touches", f"{mode}, turns of one call", opened, 4 * effort.runs, pairs, scale)
+    for mode in Mode:
+        count = partial(over_the_longest_chain, mode, max(3, round(20 * effort.share)))
+        pair = Pair(OURS, None, "longest chain", "times the longest chain")
+        yield Tally("touches", f"{mode}, a turn of calls that meet", {OURS: count}, [pair])
+
+
+def _touching(mode: Mode, turns: int) -> AbstractContextManager[Mapping[str, Timed]]:
+    from benchmarks import batteries
+
+    return batteries.touching(mode, turns)
 
 
 def build(effort: Effort) -> Iterator[Match]:

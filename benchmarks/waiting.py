@@ -1,4 +1,4 @@
-"""How long a guard lets a user wait that checks while the model works."""
+"""How long a user waits: for a guard that checks while the model works, for the first token."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
-from agent_factory import AgentMiddleware, Flow, ModelRequest, ModelResponse, create_agent
+from agent_factory import (
+    AgentMiddleware,
+    Flow,
+    ModelRequest,
+    ModelResponse,
+    NextChunk,
+    create_agent,
+)
 from agent_factory.middleware import GuardMiddleware
 from agent_factory.testing import ScriptedChatModel
 from benchmarks.savers import Mode
@@ -56,3 +64,46 @@ def over_the_slower(mode: Mode, runs: int) -> Mapping[str, float]:
         slower = max(model_seconds, check_seconds)
         worst = max(worst, 1000 * (median(watch.taken[1:]) - slower))
     return {"ms over the slower of model and check": worst}
+
+
+class Pass(AgentMiddleware):
+    """Lets each chunk of an answer pass."""
+
+    def around_stream(self, request: ModelRequest[Any]) -> Flow[None]:
+        while (chunk := (yield NextChunk())) is not None:
+            yield chunk
+
+
+def first_token(mode: Mode, runs: int) -> Mapping[str, float]:
+    """Milliseconds that a flow of chunks lets the first token come later; the median of pairs."""
+    model = FakeListChatModel(responses=["So."])
+    agents: list[Any] = [create_agent(model, middleware=stack) for stack in ([], [Pass()])]
+    with asyncio.Runner() as runner:
+        for _ in range(3):  # what the first runs leave in caches belongs to no run
+            without, through = ([_until_token(agent, mode, runner)] for agent in agents)
+        for number in range(runs):
+            for at in (number % 2, 1 - number % 2):
+                (without, through)[at].append(_until_token(agents[at], mode, runner))
+    pairs = zip(through[1:], without[1:], strict=True)
+    return {"ms the first token comes later": 1000 * median(a - b for a, b in pairs)}
+
+
+def _until_token(agent: Any, mode: Mode, runner: asyncio.Runner) -> float:
+    begun = time.perf_counter()
+    if mode is Mode.ASYNC:
+        return runner.run(_async_until_token(agent, begun))
+    chunks = agent.stream({"messages": "Hi"}, stream_mode="messages")
+    next(chunks)
+    taken = time.perf_counter() - begun
+    for _ in chunks:
+        pass
+    return taken
+
+
+async def _async_until_token(agent: Any, begun: float) -> float:
+    chunks = agent.astream({"messages": "Hi"}, stream_mode="messages")
+    await anext(chunks)
+    taken = time.perf_counter() - begun
+    async for _ in chunks:
+        pass
+    return taken

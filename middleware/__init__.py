@@ -133,8 +133,8 @@ _HOME = {
         "ShellToolMiddleware"
     ),
     ".steering": (
-        "SteeringMiddleware SteeringState Unread acancel afollow_up asteer aunread cancel "
-        "follow_up steer unread"
+        "STEERING_READ RunMailbox SteeringMiddleware SteeringState Unread acancel afollow_up "
+        "asteer aunread cancel follow_up mailbox_of_run steer unread"
     ),
     ".summarization": "ContextSize SummarizationMiddleware SummarizationState TriggerClause",
     ".todo": "PlanningState Todo TodoListMiddleware",

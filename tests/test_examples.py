@@ -391,6 +391,14 @@ def test_background_reads_each_result_once_and_cancels_a_job(show: Show) -> None
     assert out.strip().endswith(" of 20 turns.")
 
 
+def test_touches_lets_each_call_see_the_list_that_the_call_before_it_left(show: Show) -> None:
+    out = show("touches")
+    assert "tool: add_item  [writes state:items]" in out
+    assert out.endswith(
+        "add milk to []\nadd bread to ['milk']\n['milk', 'bread']\nBoth are on the list: 4 euros.\n"
+    )
+
+
 def test_steering_reads_messages_in_their_places_and_cancels(show: Show) -> None:
     first, second = show("steering").split("A second run, which the user cancels:\n")
     types = [line.split(":")[0].strip() for line in first.strip().splitlines()]

@@ -128,6 +128,7 @@ DOORS = {
 """Code that needs an extra, and the extra, by the extras that are installed."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("installed", DOORS, ids=lambda extras: "+".join(extras) or "none")
 def test_without_an_extra_what_needs_it_says_so(installed: tuple[str, ...]) -> None:
     doors = DOORS[installed]
@@ -141,6 +142,7 @@ def test_without_an_extra_what_needs_it_says_so(installed: tuple[str, ...]) -> N
     assert not (ROOT / "none.db").exists()
 
 
+@pytest.mark.long
 def test_public_names_of_other_packages_need_no_extra() -> None:
     assert outcomes((), [PUBLIC_NAMES]) == [""]
 

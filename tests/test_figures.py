@@ -162,6 +162,7 @@ def test_newer_pythons_call_no_comprehensions(monkeypatch: pytest.MonkeyPatch) -
     assert figure.problem == "lower the ratchet to 4"
 
 
+@pytest.mark.long
 def test_the_default_run_comes_first() -> None:
     names = [figure.name for figure in figures()]
     assert names[0] == "files that a tool call behind two layers enters"

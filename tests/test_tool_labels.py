@@ -151,7 +151,7 @@ def test_an_unknown_label_is_reported_with_the_other_mistakes() -> None:
 
 @pytest.mark.parametrize("thing", [{"type": "web_search"}, "find", None, ScriptedChatModel])
 def test_only_tools_have_labels(thing: Any) -> None:
-    with pytest.raises(SpecError, match="must label a function or a BaseTool, got"):
+    with pytest.raises(SpecError, match="must decorate a function or a BaseTool, got"):
         tool_labels("private")(thing)
 
 

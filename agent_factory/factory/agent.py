@@ -98,6 +98,7 @@ class AgentOptions(TypedDict, total=False):
     transformers: Sequence[Callable[[tuple[str, ...]], object]] | None
     node_policies: Mapping[str, NodePolicy] | None
     handle_tool_errors: object
+    sequential_tool_calls: bool
     strict: bool
     ignore: Collection[str]
     decisions: object
@@ -149,6 +150,7 @@ def create_agent(
     transformers: Sequence[Callable[[tuple[str, ...]], object]] | None = None,
     node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: object = DEFAULT_ERRORS,
+    sequential_tool_calls: bool = False,
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: object = None,
@@ -183,6 +185,8 @@ def create_agent(
         handle_tool_errors: What happens when a tool fails, in the forms of ToolNode. By default,
             the model gets an error as the result of a call with invalid arguments, and a tool that
             raises ends the run. True reports every error to the model, and the run continues.
+        sequential_tool_calls: Run the calls of a turn one after the other, in the order of the
+            message. By default they run side by side, except those that `touches` keeps in order.
         strict: Raise warnings of the build as errors.
         ignore: Codes of warnings to suppress, such as ["AF204"]. docs/checks.md lists them.
         decisions: Records what hooks, layers and routes decide. True sends custom stream events, a
@@ -247,6 +251,7 @@ def create_agent(
         },
         moved=moved,
         handle_tool_errors=handle_tool_errors,
+        sequential_tool_calls=sequential_tool_calls,
         name=name,
         checkpointer=checkpointer,
         strict=strict,
@@ -345,6 +350,7 @@ def plan_agent(
     transformers: Sequence[object] | None = None,
     node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: object = DEFAULT_ERRORS,
+    sequential_tool_calls: bool = False,
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: object = None,
@@ -389,6 +395,7 @@ def plan_agent(
         },
         moved=moved,
         handle_tool_errors=handle_tool_errors,
+        sequential_tool_calls=sequential_tool_calls,
         name=name,
         checkpointer=checkpointer,
         strict=strict,

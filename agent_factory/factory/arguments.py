@@ -51,6 +51,7 @@ from agent_factory.hooks.introspection import (
     validate_middleware,
 )
 from agent_factory.hooks.ordering import check_order
+from agent_factory.runtime.order import Order
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
@@ -88,6 +89,7 @@ def make_spec(
     nodes: Mapping[str, Any],
     moved: object,
     handle_tool_errors: object,
+    sequential_tool_calls: bool,
     name: str | None,
     checkpointer: object,
     strict: bool,
@@ -101,9 +103,8 @@ def make_spec(
     """
     members, invalid = members_of(middleware)
     mistakes = [*wrong_types(tools, system_prompt, nodes, name), *unknown_codes(ignore), *invalid]
-    handler: ErrorHandler | None = DEFAULT_HANDLER
-    if handle_tool_errors is not DEFAULT_ERRORS:
-        handler = _attempt(handler_for, handle_tool_errors, mistakes)
+    mistakes += wrong_flags(sequential_tool_calls=sequential_tool_calls)
+    handler = _error_handler(handle_tool_errors, mistakes)
     log = None if decisions is None else _attempt(decision_log, decisions, mistakes)
     if mistakes:  # the checks below could not read these arguments
         raise_all(mistakes)
@@ -126,6 +127,7 @@ def make_spec(
         retries_output=format_ is not None,
         tools=toolbox.tool_definitions(outputs),
         moved=moves_of(members, moved, mistakes),
+        sequential_calls=sequential_tool_calls,
         **_declarations(members, toolbox),
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
@@ -151,13 +153,26 @@ def make_spec(
         handle_tool_errors=handler,
         name=name,
         middleware=members,
-        rules=Rules(toolbox.client.keys(), toolbox.direct, frozenset(outputs)),
+        rules=_rules(toolbox, outputs, sequential_calls=sequential_tool_calls),
         node_policies=nodes["node_policies"] or {},
         warnings=findings,
         decisions=log,
         run_layers=around[Call.AGENT],
         strict=strict,
     )
+
+
+def _error_handler(handle_tool_errors: object, mistakes: list[SpecError]) -> ErrorHandler | None:
+    if handle_tool_errors is DEFAULT_ERRORS:
+        return DEFAULT_HANDLER
+    return _attempt(handler_for, handle_tool_errors, mistakes)
+
+
+def _rules(toolbox: Toolbox, outputs: Iterable[str], *, sequential_calls: bool) -> Rules:
+    """Return the names of the tools, and the order of their calls if some may wait for others."""
+    touches = toolbox.touches
+    order = Order(touches, sequential_calls) if touches or sequential_calls else None
+    return Rules(toolbox.client.keys(), toolbox.direct, frozenset(outputs), order)
 
 
 def _owned_tools(
@@ -294,6 +309,13 @@ def wrong_types(
         # A RetryPolicy is the usual slip: LangGraph's add_node takes it directly.
         if not isinstance(policy, NodePolicy):
             yield wrong_type(f"node_policies[{node!r}]", "a NodePolicy", policy, hint)
+
+
+def wrong_flags(**flags: object) -> Iterator[SpecError]:
+    """Find arguments that must be True or False and are not."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            yield wrong_type(name, "True or False", value, f"Pass {name}=True, or leave it out.")
 
 
 _OTHER_NAMES = {

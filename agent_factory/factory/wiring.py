@@ -21,11 +21,12 @@ from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
-from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
+from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for, unless_held
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.spec import AgentSpec, identity
 from agent_factory.runtime.step import Fusion, Stage, Successors
 from agent_factory.runtime.tools_node import ToolsNode, ToolsStage, sending_state
+from agent_factory.runtime.turn import OrderedToolsNode, View
 from agent_factory.state.channels import (
     KeyedByName,
     is_ephemeral,
@@ -172,7 +173,13 @@ def _make_nodes(
     if TOOLS not in plan.nodes:
         return nodes, None
     state_keys = _tool_state_keys(spec, graph, keys)
-    nodes[TOOLS] = tools = ToolsNode(spec, keys, recorder, state_keys, context_schema, graph.guards)
+    arguments = spec, keys, recorder, state_keys, context_schema, graph.guards
+    if (order := spec.rules.order) is None:
+        tools = ToolsNode(*arguments)
+    else:
+        view = View(graph.channels, spec.schemas.state.__annotations__)
+        tools = OrderedToolsNode(*arguments, order=order, view=view)
+    nodes[TOOLS] = tools
     return nodes, tools
 
 
@@ -198,6 +205,8 @@ def _add_edges(
         if tools is not None and TOOLS in edge.targets and tools.state_keys is not None:
             choose = sending_state(choose, tools.state_keys)
         choose = recorder.route(edge.source, choose, why)
+        if edge.source == TOOLS and spec.rules.order is not None:
+            choose = unless_held(choose)
         for source in sources:
             graph.add_conditional_edges(source, Path(choose, str(edge.route)), list(edge.targets))
     return routes

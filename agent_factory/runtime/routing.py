@@ -12,6 +12,7 @@ from langgraph.types import Command, Send
 
 from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
 from agent_factory.runtime.limits import ENDED_KWARGS
+from agent_factory.runtime.order import Order
 from agent_factory.state.history import answers_of, call_ids, is_explanation, last_turn
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.topology.model import TOOLS, Edge, Phase, Route
@@ -32,6 +33,9 @@ PARALLEL_CALL = "parallel_tool_call"
 
 DIRECT = "direct"
 """Signal, in the private channel, of a tool whose result may be the answer of the run."""
+
+HELD = "held"
+"""Signal, in the private channel, of a tools node after which more calls of the turn come."""
 
 WRITTEN = "written"
 """Signal, in the private channel, of a tool that wrote the structured answer itself."""
@@ -56,11 +60,12 @@ class Rules:
     known: Set[str] = frozenset()  # those that the tools node runs
     direct: Set[str] = frozenset()  # those of them with `return_direct`
     output: Set[str] = frozenset()  # those that stand for a structured answer
+    order: Order | None = None  # that of their calls; None if all run side by side
 
     def sends(
         self, message: AIMessage, tail: Sequence[AnyMessage], state: State
     ) -> str | list[Send]:
-        """Return one task for each pending call."""
+        """Return one task for each pending call; one for all if some wait for others."""
         calls = pending_calls(message, tail, self.output)
         if len(calls) > 1 and self.direct:
             # Whether the run ends depends on all their results, and a task sees only its own.
@@ -68,6 +73,8 @@ class Rules:
                 {**call, "type": PARALLEL_CALL} if call["type"] == "tool_call" else call
                 for call in calls
             ]
+        if self.order is not None and self.order.applies(calls):
+            return [Send(TOOLS, calls)]
         return [Send(TOOLS, [call]) for call in calls]
 
     def answered(self, state: State) -> bool:
@@ -144,6 +151,15 @@ def _make_tools_to_model_edge(edge: Edge, plan: Topology, rules: Rules) -> Choic
         return plan.loop_entry
 
     return choose
+
+
+def unless_held(choose: Choice) -> Choice:
+    """Return a route after tools that leads nowhere as long as calls of the turn are to come."""
+
+    def route(state: State, config: RunnableConfig | None = None) -> Target:
+        return [] if HELD in (state.get(TOOL_SIGNALS) or ()) else choose(state, config)
+
+    return route
 
 
 def retry_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
@@ -235,7 +251,8 @@ def reason_for(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State, str
 
 def _reason_after_model(state: State, target: str, plan: Topology, rules: Rules) -> Reason:
     if target == TOOLS:
-        return Reason(TransitionReason.CALLS)
+        is_ordered = plan.sequential_calls
+        return Reason(TransitionReason.SEQUENTIAL if is_ordered else TransitionReason.CALLS)
     message, tail = last_turn(state["messages"])
     if target == plan.exit and rules.answered(state):
         names = (answer.name or "" for answer in answers_of(tail).values())

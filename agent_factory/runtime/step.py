@@ -144,7 +144,7 @@ def outcome_of(error: Exception, config: RunnableConfig | None, run: Run) -> Out
     return error if run.single_step else None
 
 
-_FRAMES = (__name__, "agent_factory.runtime.watching", "agent_factory.runtime.tools_node")
+_FRAMES = [f"agent_factory.runtime.{name}" for name in ("step", "watching", "tools_node", "turn")]
 """Modules through which a step calls a node."""
 
 
@@ -663,7 +663,8 @@ class Step:
                 self._is_stored, self._pending_writes = True, self._writes_before(target, preview)
                 return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
-        possible = target in self._first.stages if is_node else len(target) == 1
+        is_one = is_node or len(target) == 1 == len(target[0].arg)  # type: ignore[union-attr]
+        possible = is_one and (not is_node or target in self._first.stages)
         goes_on = self._begin_next_step(possible=possible and not ends)
         if goes_on and run.watch.reader is not None:
             self._boundary = preview, target
@@ -741,7 +742,7 @@ class Step:
             and None not in ids
             and len(ids) == len(calls)
         )
-        batches = [calls] if together else [[call] for call in calls]
+        batches = [calls] if together else [send.arg for send in target]
         if fusion.state_keys is not None:
             state = preview.persistent
             batches = [with_state(batch, state, fusion.state_keys) for batch in batches]

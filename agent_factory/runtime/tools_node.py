@@ -7,7 +7,8 @@ private channel, a stop is written as the state's jump. The next node sees them 
 A task for each call costs more than most calls. In runs of which nothing is stored, one task takes
 the calls of a turn. If a call waits for an answer or fails, all are sent again, each to its own
 task, and the finished ones take their results along. Where a thread is stored, each call has its
-task from the start: a graph that it calls is resumed there.
+task from the start: a graph that it calls is resumed there. `turn` has the node of an agent whose
+calls may wait for each other.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ RESULT = "result"
 
 
 class Resend(Command[Any]):
-    """Calls that are sent again, each to its own task; no edge is taken."""
+    """Calls of the turn that come next; no edge is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,10 +433,11 @@ class _LeadFromTools(Runnable[Any, Any]):
     def invoke(self, input: object, config: RunnableConfig | None = None, **_: object) -> object:
         update, *edges = self.stage.writers
         run, entry = run_of(config), self.stage.fusion.next_after_tools
-        # Calls that are sent again have no results yet, and lead nowhere.
-        if isinstance(input, Resend) or entry is None:
+        # More calls of the turn come next, which lead on.
+        last = input[-1] if isinstance(input, list) and input else input
+        if isinstance(last, Resend) or entry is None:
             update.invoke(input, config)
-            for edge in () if isinstance(input, Resend) else edges:
+            for edge in () if isinstance(last, Resend) else edges:
                 edge.invoke(input, config)
             return input
         # A run that was resumed does not know whether it has an answer: the entry node checks.

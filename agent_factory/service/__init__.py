@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent_factory.service.assistants import Assistants as Assistants
     from agent_factory.service.assistants import assistant_id as assistant_id
     from agent_factory.service.audit import AuditEntry as AuditEntry
+    from agent_factory.service.backend import Busy as Busy
     from agent_factory.service.crons import Cron as Cron
     from agent_factory.service.crons import Crons as Crons
     from agent_factory.service.errors import AlreadyDecided as AlreadyDecided
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from agent_factory.service.run import RunInfo as RunInfo
     from agent_factory.service.service import Service as Service
     from agent_factory.service.service_threads import ServiceThreads as ServiceThreads
+    from agent_factory.service.steering import can_be_steered as can_be_steered
     from agent_factory.service.threads import ThreadInfo as ThreadInfo
     from agent_factory.service.webhooks import UndeliverableError as UndeliverableError
     from agent_factory.service.webhooks import Webhook as Webhook
@@ -52,6 +54,7 @@ _HOME = {
     ".assistants": "Assistant Assistants assistant_id",
     ".audit": "AuditEntry",
     ".crons": "Cron Crons",
+    ".backend": "Busy",
     ".errors": (
         "AlreadyDecided AlreadyExists AuditTampered ClaimedByOther ConfigNotAllowed "
         "DatabaseUnavailable DatabaseVersionError DecisionForbidden MessageHeld NotFound NoWorker "
@@ -65,6 +68,7 @@ _HOME = {
     ".run": "Run RunInfo",
     ".service": "Service",
     ".service_threads": "ServiceThreads",
+    ".steering": "can_be_steered",
     ".threads": "ThreadInfo",
     ".webhooks": "UndeliverableError Webhook WebhookQueue",
 }

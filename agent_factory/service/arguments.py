@@ -10,6 +10,7 @@ from langgraph.types import StreamMode
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.types import Graph
+from agent_factory.upstream import is_reserved
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -45,6 +46,19 @@ def nodes_of(graph: Graph, name: str, nodes: Collection[str] | None) -> list[str
             f"Nodes: {', '.join(sorted(graph.nodes))}.",
         )
     return [*nodes]
+
+
+def keys_of(configurable: Collection[str]) -> frozenset[str]:
+    """The keys of `configurable` that clients may set."""
+    # A string would be taken for the list of its letters.
+    keys = frozenset([configurable] if isinstance(configurable, str) else configurable)
+    if isinstance(configurable, str) or any(map(is_reserved, keys)):
+        raise ArgumentError(
+            "configurable",
+            f"must be a list of keys that do not belong to LangGraph, got {configurable!r}.",
+            'Pass configurable=["user_tier"], for example.',
+        )
+    return keys
 
 
 def check_name(by: object) -> None:

@@ -32,7 +32,8 @@ class AuditEntry:
         wait_id: The wait, if it was about one.
         who: A person, or "deadline".
         what: "claim", "release", "approve", "edit", "reject", "respond", "escalate", "withdraw",
-            "cancel", "write", "copy", "delete", "delete run", "undo", "stranded" or "refused".
+            "cancel", "steer", "write", "copy", "delete", "delete run", "undo", "stranded" or
+            "refused".
         detail: More about it. For a decision: the complete `decision`, the `call` that it is about,
             the call that `runs` (None if none does), and the way in that it came by (`via`).
         number: Its place in the audit of the service, from 1.

@@ -35,7 +35,7 @@ _AGENT = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == 
 CLIENT_SECONDS = 30.0
 """How long a call of a client waits for a database that is not available."""
 
-Busy = Literal["queue", "reject", "interrupt", "rollback"]
+Busy = Literal["queue", "reject", "interrupt", "rollback", "steer"]
 """What happens to a message whose thread is busy."""
 
 Waiting = Literal["queue", "interrupt", "reject"]

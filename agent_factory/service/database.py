@@ -237,11 +237,13 @@ class Database:
             take_step(connection, version, report, self.now)
 
     @contextmanager
-    def _tables_alone(self, seconds: float = _LOCK_SECONDS) -> Iterator[Any]:
+    def _tables_alone(self, seconds: float | None = None) -> Iterator[Any]:
         """Hold off other processes that create or upgrade tables, with a connection of the driver.
 
-        It waits for them for so many seconds. The connection commits each statement.
+        It waits for them for so many seconds, by default half a minute. The connection commits
+        each statement.
         """
+        seconds = _LOCK_SECONDS if seconds is None else seconds
         if self.is_sqlite:
             path = make_url(self.url).database
             assert path is not None

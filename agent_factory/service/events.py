@@ -45,6 +45,16 @@ def load(data: bytes) -> Any:
     return _serializer.loads_typed((kind.decode(), rest))
 
 
+def dump_part(part: Mapping[str, object]) -> bytes:
+    """Serialize a part of a stream; ArgumentError if it cannot be stored."""
+    try:
+        return dump(dict(part))
+    except (TypeError, ValueError, OverflowError) as error:
+        what = f"an event of the mode {part['type']!r}"
+        hint = "Send what JSON can hold, and integers of at most 64 bits."
+        raise ArgumentError(what, f"cannot be stored: {error}.", hint) from error
+
+
 class EventLog:
     """Events of runs in the database.
 
@@ -80,7 +90,7 @@ class EventLog:
             ArgumentError: The part cannot be stored.
         """
         # Here and not where it is written: then it would be the error of other runs as well.
-        data = _dumped(part)
+        data = dump_part(part)
         with self._lock:
             self._waiting.setdefault(job, []).append(data)
         self._wake_writer()
@@ -212,12 +222,3 @@ class EventLog:
         # Not for ever: it may wait for a database that does not answer.
         if self._writer is not None:
             self._writer.join(timeout=5)
-
-
-def _dumped(part: Mapping[str, object]) -> bytes:
-    try:
-        return dump(dict(part))
-    except (TypeError, ValueError, OverflowError) as error:
-        what = f"an event of the mode {part['type']!r}"
-        hint = "Send what JSON can hold, and integers of at most 64 bits."
-        raise ArgumentError(what, f"cannot be stored: {error}.", hint) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
@@ -13,11 +13,13 @@ from sqlalchemy import bindparam, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import without_marks
-from agent_factory.service.backend import Backend, Busy, Waiting
+from agent_factory.service.arguments import check_choice
+from agent_factory.service.backend import Backend, Busy, RegisteredAgent, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.events import dump, load
 from agent_factory.service.jobs import MessageJob, UndoJob, read_job
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.steering import STEER, check_steering
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
 from agent_factory.service.threads import insert_thread
@@ -59,6 +61,30 @@ class Arrival:
     busy: Busy
     waiting: Busy | Waiting
     by: str
+
+
+def check_busy(busy: object, agent: str, graph: Graph) -> None:
+    """Raise ArgumentError if an agent cannot do this with a message whose thread is busy."""
+    check_choice("busy", busy, get_args(Busy))
+    if busy == STEER:
+        check_steering(agent, graph)
+
+
+def arrival_of(
+    agent: RegisteredAgent, busy: Busy | None, waiting: Waiting | None, by: str
+) -> Arrival:
+    """What a message does if its thread is not idle; None takes what `Service.add` says.
+
+    Raises:
+        ArgumentError: The agent cannot do this.
+    """
+    busy_or_default = busy or agent.busy
+    check_busy(busy_or_default, agent.name, agent.graph)
+    if waiting is not None:
+        check_choice("waiting", waiting, get_args(Waiting))
+    # No run is under way on a thread that waits.
+    of_both = None if busy == STEER else busy
+    return Arrival(busy_or_default, waiting or of_both or agent.waiting, by)
 
 
 def submit(
@@ -122,8 +148,11 @@ def submit(
             statement = update(threads).where(threads.c.thread_id == thread_id)
             connection.execute(statement.values(title=title))
         backend.queue.add_run(connection, job, metadata=metadata)
-        if not is_busy or how != "queue":
+        if not is_busy or how not in ("queue", STEER):
             backend.queue.queue(connection, job)
+        elif how == STEER:
+            sent = {"run": job.run, "to": row.run}
+            backend.queue.record(connection, row, arrival.by, STEER, sent)
 
 
 def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[HeldMessage]:

@@ -10,7 +10,8 @@ from sqlalchemy import select
 
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import MessageHeld, NoWorker
-from agent_factory.service.tables import runs, threads, waits, workers
+from agent_factory.service.steering import run_row
+from agent_factory.service.tables import threads, waits, workers
 from agent_factory.service.worker import DEAD_AFTER
 
 logger = logging.getLogger("agent_factory.service")
@@ -61,7 +62,7 @@ def what_is_missing(
     """Return the lack of a worker or of a decision that a run waits for, as an error, or None."""
     subject, now = f"run {run_id!r}", backend.database.now
     with backend.database.read() as connection:
-        run = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+        run = run_row(connection, run_id)
         if run is None or run.status not in ("queued", "running"):
             return None
         of_thread = select(threads.c.status, threads.c.agent).where(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
-from sqlalchemy import Row, bindparam, delete, select, update
+from sqlalchemy import Row, delete, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
@@ -22,11 +22,10 @@ from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.signals import LOOK_SECONDS, Moment
+from agent_factory.service.steering import run_row
 from agent_factory.service.tables import effects, events, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.threads import roll_back_thread
-
-_ROW = select(runs).where(runs.c.run_id == bindparam("id"))
 
 Status = Literal["queued", "held", "running", "waiting", "done", "failed", "cancelled"]
 """State of a run.
@@ -54,6 +53,8 @@ class RunInfo:
         created_at: When it was submitted, in seconds since 1970, by the database's clock.
         updated_at: When its status or its usage has changed last.
         job: The id of its newest piece of work; a decision begins a new one. None if it has none.
+        reader: The run that has read its message while it worked, and whose outcome it has; None if
+            the message is a run by itself. The model calls are in the usage of that run.
         usage: What its model calls have used, in a line for each part of the agent and each model:
             "agent", "part", "model", "calls", "input_tokens", "output_tokens", "cached_tokens" and
             "usd". It grows when the run pauses or ends.
@@ -70,12 +71,14 @@ class RunInfo:
     updated_at: float
     job: str | None = None
     usage: Sequence[Mapping[str, Any]] = ()
+    reader: str | None = None
 
 
 class Run:
     """Run of a message: its events, its result, a way to cancel it.
 
-    Made by `Service.submit` and `Service.run`.
+    Made by `Service.submit` and `Service.run`. Once another run has read the message, as with
+    `busy="steer"`, the status, the events, the result and `cancel` are those of that run.
 
     Args:
         id: The id of the run, the same in all processes.
@@ -113,6 +116,7 @@ class Run:
             updated_at=row.updated_at,
             job=row.job,
             usage=row.usage,
+            reader=row.reader,
         )
 
     @property
@@ -199,12 +203,15 @@ class Run:
         """The result once it is there, and moments after which the caller has to wait for it."""
         start, progress = time.monotonic(), Progress(self._backend, self.id)
         moment = self._backend.signals.now("ends", self.id)
+        reader = None
         while (row := self._look()).status in ("queued", "running"):
             if timeout is not None and time.monotonic() - start > timeout:
                 raise progress.timed_out(f"is {self.status}", timeout)
             progress.notice()
-            yield moment
-            moment = self._backend.signals.now("ends", self.id)
+            if row.reader == reader:
+                yield moment
+            reader = row.reader
+            moment = self._backend.signals.now("ends", reader or self.id)
         if row.status == "failed":
             raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
         if row.status == "cancelled":
@@ -345,17 +352,19 @@ class Run:
         queue, lease = self._backend.queue, None
         with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
-            run = connection.execute(select(runs).where(runs.c.run_id == self.id)).one()
-            if thread is None or run.status not in BUSY:
+            # One whose message was read goes on as the run that has read it.
+            run = run_row(connection, self.id)
+            if thread is None or run is None or run.status not in BUSY:
                 return None
-            if thread.run == self.id:
+            run_id = run.reader or self.id
+            if thread.run == run_id:
                 following = queue.following(connection, self.thread_id)
                 if goes_back and following is not None:
                     # The next message would begin before this process could go back, so it does it
                     # itself.
                     job = read_job(following.payload)
                     if isinstance(job, MessageJob):
-                        text = replace(job, rollback=self.id).to_text()
+                        text = replace(job, rollback=run_id).to_text()
                         changed = update(runs).where(runs.c.run_id == following.run_id)
                         connection.execute(changed.values(payload=text))
                 queue.end_run(connection, thread, by, undo=undo)
@@ -377,6 +386,8 @@ class Run:
     def delete(self, *, by: str = "api") -> None:
         """Delete the run: its record, events, reviews and effects. One that works is cancelled.
 
+        The records of messages that it has read go with it. If another run has read its message,
+        that run goes on, and the record alone is deleted.
         What it has written stays in the thread, and an entry in the audit. Its message, submitted
         again with the same `message_id`, begins another run.
 
@@ -386,8 +397,8 @@ class Run:
         Raises:
             NotFound: The run does not exist.
         """
-        self._look()
-        self.cancel(by=by)
+        if self._look().reader is None:
+            self.cancel(by=by)
         self._backend.call(partial(self._delete, by))
 
     def _delete(self, by: str) -> None:
@@ -402,7 +413,8 @@ class Run:
             connection.execute(delete(events).where(events.c.job.in_(jobs)))
             for table in (effects, waits):
                 connection.execute(delete(table).where(table.c.run == self.id))
-            connection.execute(delete(runs).where(of_run))
+            read_by_it = of_thread & (runs.c.reader == self.id)
+            connection.execute(delete(runs).where(of_run | read_by_it))
             # A thread must not name a run that is not there: pages look it up.
             newest = select(runs.c.run_id).where(of_thread).order_by(runs.c.seq.desc()).limit(1)
             if thread.run == self.id:
@@ -418,7 +430,7 @@ class Run:
 
         def read() -> Row[Any] | None:
             with self._backend.database.read() as connection:
-                return connection.execute(_ROW, {"id": self.id}).first()
+                return run_row(connection, self.id)
 
         row = self._backend.call(read)
         if row is None:

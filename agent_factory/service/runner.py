@@ -23,6 +23,7 @@ from sqlalchemy import Connection, select, update
 
 from agent_factory.errors import MissingNode
 from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
+from agent_factory.middleware.steering import mailbox_of_run
 from agent_factory.review import (
     Pending,
     ReviewError,
@@ -48,11 +49,12 @@ from agent_factory.service.backend import (
 from agent_factory.service.database import RETRY_SECONDS, Database, attempts
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost
-from agent_factory.service.events import dump, load
+from agent_factory.service.events import dump, dump_part, load
 from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.leases import Fence, take_lease
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import questions, runs, threads, waits
 from agent_factory.service.thread_queue import Claim, lock_thread
@@ -188,7 +190,7 @@ class Runner:
         latest, plan = attempt.saver.latest, attempt.agent.plan
         place = {"checkpoint_id": latest}
         status = "waiting" if waiting_for else "done"
-        with self._ending(claim, {"status": status, **place}) as connection:
+        with self._ending(claim, {"status": status, **place}, attempt.last_parts) as connection:
             attempt.lease.check(connection)
             attempt.saver.flush_in(connection)
             if waiting_for:
@@ -207,15 +209,20 @@ class Runner:
         return status
 
     @contextmanager
-    def _ending(self, claim: Claim, outcome: Mapping[str, object]) -> Iterator[Connection]:
+    def _ending(
+        self,
+        claim: Claim,
+        outcome: Mapping[str, object],
+        last_parts: Sequence[Mapping[str, object]] = (),
+    ) -> Iterator[Connection]:
         """A transaction that ends a job: with its last events, so that both are there or none."""
         parts = self._log.take(claim.job)
-        end = dump({"type": "end", "ns": (), "data": outcome})
+        end = [*map(dump_part, last_parts), dump({"type": "end", "ns": (), "data": outcome})]
         try:
             with self._database.begin() as connection:
                 yield connection
                 self._log.write(
-                    connection, {claim.job: [*parts, end]}, {"ends": [claim.run.run_id]}
+                    connection, {claim.job: [*parts, *end]}, {"ends": [claim.run.run_id]}
                 )
         except BaseException:
             self._log.put_back(claim.job, parts)
@@ -327,27 +334,40 @@ class _Following:
 
     @contextmanager
     def _set_up(self) -> Iterator[None]:
-        """What middleware find: the records of effects and the standing approvals."""
+        """What middleware find: the records of effects, the standing approvals and the mailbox."""
         backend, lease, run = self.backend, self.claim.lease, self.claim.run
         approvals = SharedApprovals(backend.database, backend.queue, lease, run.tenant, run.agent)
         effects = SharedEffects(backend.database, lease)
         try:
-            with effects_of_run(effects, run.run_id), approvals_of_run(approvals):
+            with (
+                effects_of_run(effects, run.run_id),
+                approvals_of_run(approvals),
+                mailbox_of_run(self.attempt.mailbox),
+            ):
                 yield
         except Exception:
             # What the run has written before its error stays.
             self.attempt.saver.flush()
+            for part in self.attempt.last_parts:
+                self.backend.log.add(self.claim.job, part)
             raise
 
     def _note(self, part: Any) -> None:
         attempt = self.attempt
+        is_question = part["type"] == "updates" and INTERRUPT in part["data"]
         # LangGraph reports an interrupt of an agent inside at the top, too.
-        if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
+        if is_question and not part["ns"]:
             attempt.is_paused = True
         is_asked = part["type"] in attempt.modes and (attempt.subgraphs or not part["ns"])
         if is_asked or part["type"] in attempt.studio_modes:
             public = attempt.agent.public.of_part(part)
-            self.backend.log.add(self.claim.job, public if is_asked else {**public, "asked": False})
+            public = public if is_asked else {**public, "asked": False}
+            # A client may answer as soon as it sees a question, so it sees none before the thread
+            # waits for the answer.
+            if is_question or attempt.is_paused or part.get("interrupts"):
+                attempt.last_parts.append(public)
+            else:
+                self.backend.log.add(self.claim.job, public)
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,8 +429,10 @@ class _Attempt:
         # Recorded for the studio even if the client did not ask: `_follow` marks such parts.
         self.studio_modes = {"custom", "messages", "updates"} if agent.decisions else set()
         self._context = message.context
-        self.saver = FencedSaver(backend.database, lease, job, backend.log.soon)
+        self.mailbox = SharedMailbox(backend.database, backend.signals, lease, message)
+        self.saver = FencedSaver(backend.database, lease, job, backend.log.soon, self.mailbox)
         self.is_paused = self.continues = False
+        self.last_parts: list[Mapping[str, object]] = []  # written with the outcome
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work.tenant, in_run=True)
         stops: dict[str, str | list[str]] = {}

@@ -24,10 +24,12 @@ from langgraph.checkpoint.base import (
 from langgraph.types import Interrupt
 from sqlalchemy import Connection, delete
 
+from agent_factory.middleware.steering import STEERING_READ
 from agent_factory.service.database import Database, driver_connection
 from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.message_serializer import MessageSerializer
 from agent_factory.service.public_state import INTERRUPT
+from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.tables import questions
 
 T = TypeVar("T")
@@ -51,6 +53,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
         soon: Calls a function soon, in another thread. With it, what a task has written and the
             checkpoint of an input go into the transaction of the next checkpoint, which mostly
             follows at once, and the state is read once.
+        mailbox: Messages that the run reads while it works: those that a checkpoint has are taken
+            out of it in the same transaction.
     """
 
     def __init__(
@@ -59,8 +63,10 @@ class FencedSaver(BaseCheckpointSaver[str]):
         lease: Lease | None = None,
         job: str | None = None,
         soon: Callable[[Callable[[], None]], None] | None = None,
+        mailbox: SharedMailbox | None = None,
     ) -> None:
         super().__init__(serde=MessageSerializer())
+        self._mailbox = mailbox
         self._database, self._lease, self._job, self._soon = database, lease, job, soon
         self._order = RLock()
         self._gathered: list[Write] = []
@@ -145,9 +151,12 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """Store a checkpoint; LeaseLost if the run has lost its thread."""
         place = config["configurable"]
         namespace = place["checkpoint_ns"]
+        has_read = STEERING_READ in new_versions and not namespace
 
-        def write(saver: BaseCheckpointSaver[str], _: Connection) -> None:
+        def write(saver: BaseCheckpointSaver[str], connection: Connection) -> None:
             saver.put(config, checkpoint, metadata, new_versions)
+            if has_read and self._mailbox is not None:
+                self._mailbox.note(connection, checkpoint["channel_values"][STEERING_READ])
 
         # Agents inside the agent store their checkpoints in namespaces.
         if not namespace:

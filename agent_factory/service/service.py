@@ -25,6 +25,7 @@ from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import (
     check_choice,
     check_name,
+    keys_of,
     modes_of,
     nodes_of,
     seconds_of,
@@ -37,7 +38,14 @@ from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.inbox import Inbox, Via, Wait
 from agent_factory.service.jobs import MessageJob
-from agent_factory.service.messages import Arrival, as_config, as_input, as_text, submit
+from agent_factory.service.messages import (
+    arrival_of,
+    as_config,
+    as_input,
+    as_text,
+    check_busy,
+    submit,
+)
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.migrations import Upgrade
 from agent_factory.service.request_rates import RequestRates
@@ -55,7 +63,6 @@ from agent_factory.service.webhooks import WebhookQueue
 from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
 from agent_factory.state import check_json
 from agent_factory.types import Graph
-from agent_factory.upstream import is_reserved
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -159,24 +166,14 @@ class Service:
                 f"must be a compiled agent, got {describe(agent)}.",
                 "Pass what create_agent(...) returns.",
             )
-        # A string would be taken for the list of its letters.
-        keys = frozenset([configurable] if isinstance(configurable, str) else configurable)
-        if isinstance(configurable, str) or any(map(is_reserved, keys)):
-            raise ArgumentError(
-                "configurable",
-                f"must be a list of keys that do not belong to LangGraph, got {configurable!r}.",
-                'Pass configurable=["user_tier"], for example.',
-            )
+        keys = keys_of(configurable)
         check_choice("late", late, get_args(Late))
-        check_choice("busy", busy, get_args(Busy))
+        check_busy(busy, name, agent)
         check_choice("waiting", waiting, get_args(Waiting))
         path = path_of(agent)
         if asynchronous is not None and path == ("sync" if asynchronous else "async"):
-            raise ArgumentError(
-                "asynchronous",
-                f"is {asynchronous}, and this agent can only run {path}.",
-                "Leave it out.",
-            )
+            reason = f"is {asynchronous}, and this agent can only run {path}."
+            raise ArgumentError("asynchronous", reason, "Leave it out.")
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=with_decisions(agent) if decisions else agent,
@@ -217,6 +214,17 @@ class Service:
             NotFound: There is no such agent.
         """
         return self._backend.agent(agent).description
+
+    def busy(self, agent: str) -> Busy:
+        """Behaviour of a message to a thread that is busy, unless `submit` says otherwise.
+
+        Args:
+            agent: The name of the agent.
+
+        Raises:
+            NotFound: There is no such agent.
+        """
+        return self._backend.agent(agent).busy
 
     def waiting(self, agent: str) -> Waiting:
         """Behaviour of a message to a thread that waits, unless `submit` says otherwise.
@@ -296,7 +304,9 @@ class Service:
             busy: What happens if the thread is busy. "queue" lets the message wait for its turn.
                 "reject" raises ThreadBusy. "interrupt" ends the run, and those queued behind it;
                 what they have written and their messages stay. "rollback" ends them and goes back
-                to before the run. None takes that of `add`.
+                to before the run. "steer" lets the run read it at its next call of the model; an
+                input with more than messages of the user, or with other settings than those of the
+                run, waits for its turn. None takes that of `add`.
             waiting: What happens if the thread waits for a decision. "queue" holds the message
                 until it is decided. "interrupt" sends it now: the questions are withdrawn, and
                 their calls do not run. "reject" raises ThreadBusy. None takes `busy`, or, if that
@@ -323,11 +333,7 @@ class Service:
         for name, value in {**ids, **{k: v and dict(v) for k, v in parts.items()}}.items():
             check_json(name, value)
         registration = self._backend.agent(agent)
-        waiting_or_busy = waiting or busy or registration.waiting
-        busy_or_default = busy or registration.busy
-        check_choice("busy", busy_or_default, get_args(Busy))
-        if waiting is not None:
-            check_choice("waiting", waiting, get_args(Waiting))
+        arrival = arrival_of(registration, busy, waiting, by)
         if priority not in _PRIORITIES:
             raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
         thread_id = thread or str(uuid4())
@@ -355,11 +361,10 @@ class Service:
             interrupt_before=nodes_of(registration.graph, "interrupt_before", interrupt_before),
             interrupt_after=nodes_of(registration.graph, "interrupt_after", interrupt_after),
             trace=traceparent(),
-            busy=busy,
+            busy="steer" if arrival.busy == "steer" else busy,  # the run under way looks for it
         )
         title = None if inputs is None else title_of(inputs["messages"])
-        how = Arrival(busy_or_default, waiting_or_busy, by)
-        work = partial(submit, self._backend, job, how, run_metadata, title, delay)
+        work = partial(submit, self._backend, job, arrival, run_metadata, title, delay)
         self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 

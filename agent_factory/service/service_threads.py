@@ -19,6 +19,7 @@ from agent_factory.service.messages import HeldMessage, held_messages
 from agent_factory.service.public_state import nodes_of
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.steering import STATUS
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.threads import (
     ThreadInfo,
@@ -425,4 +426,4 @@ def _run_filters(
 ) -> list[ColumnElement[bool]]:
     values = {"thread_id": thread, "tenant": tenant, "agent": agent}
     filters = [runs.c[name] == value for name, value in values.items() if value is not None]
-    return filters if status is None else [*filters, runs.c.status.in_(status)]
+    return filters if status is None else [*filters, STATUS.in_(status)]

@@ -155,6 +155,7 @@ runs = Table(
     Column("updated_at", Float, nullable=False, default=clock(), onupdate=clock()),
     Column("decision", Text),  # the DecisionJob that its newest job is, as JSON
     Column("started_at", Float),  # when a worker has first taken it
+    Column("reader", String),  # the run under way that has read its message: see `steering`
     Index("service_runs_started", "tenant", "started_at"),
 )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from uuid import uuid4
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import DatabaseUnavailable
@@ -110,7 +110,10 @@ class WebhookQueue:
         now = self._database.now
         # Not by the other statuses: a run that was deleted has none, and its row is removed.
         active = select(runs.c.run_id).where(runs.c.status.in_(("queued", "running")))
-        due = (table.c.due <= now) & table.c.run_id.not_in(active)
+        # A run whose message another one has read ends with that one.
+        of_reader = select(runs.c.reader).where(runs.c.run_id == table.c.run_id)
+        ended = func.coalesce(of_reader.scalar_subquery(), table.c.run_id).not_in(active)
+        due = (table.c.due <= now) & ended
         with self._database.read() as connection:
             rows = connection.execute(select(table).where(due).order_by(table.c.due).limit(_PAGE))
             candidates = rows.all()

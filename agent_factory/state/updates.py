@@ -7,7 +7,7 @@ each other's writes before that, so `StateView` applies them as they come.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -114,6 +114,18 @@ def parts_of(result: Any) -> list[Any]:
     """Return the updates and commands of which the result of a node consists."""
     parts = result if isinstance(result, list) else [result]
     return [part for part in parts if part is not None]
+
+
+def without_keys(part: Any, keys: Collection[str]) -> Any:
+    """Return an update or a command without some keys."""
+    if not keys:
+        return part
+    if not isinstance(part, Command):
+        return {key: part[key] for key in part if key not in keys}
+    pairs = [(key, value) for key, value in pairs_of(part, "a node") if key not in keys]
+    # A dict if no key occurs twice: LangGraph's streams show the updates of dicts only.
+    update = dict(pairs)
+    return replace(part, update=update if len(update) == len(pairs) else pairs)
 
 
 def check_keys(keys: Iterable[str], state_keys: Collection[str], owner: str) -> None:

@@ -45,6 +45,7 @@ MOST_CALLS = 1_000
 _BY_DEFAULT = {
     TransitionReason.NEXT,
     TransitionReason.CALLS,
+    TransitionReason.SEQUENTIAL,
     TransitionReason.NO_CALLS,
     TransitionReason.STRUCTURED,
     TransitionReason.RESULTS,

@@ -239,6 +239,10 @@ _NOTHING = (Outcome.PASSED, Outcome.SKIPPED, Outcome.INTERRUPTED)
 _FAILED = (Outcome.ERROR_REPORTED, Outcome.RAISED)
 
 
+_OF_CALLS = (TransitionReason.CALLS, TransitionReason.TOGETHER, TransitionReason.SEQUENTIAL)
+"""Reasons that lead to the tools."""
+
+
 def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
     """The steps of a log. It has the names of calls, no arguments, and of results only errors."""
     steps: list[TrajectoryStep] = []
@@ -246,10 +250,7 @@ def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
     for decision in decisions:
         who = f"{decision.middleware}.{decision.hook}" if decision.middleware else ""
         model: StepKind | None = None
-        if (
-            decision.reason in (TransitionReason.CALLS, TransitionReason.TOGETHER)
-            and not decision.calls
-        ):
+        if decision.reason in _OF_CALLS and not decision.calls:
             raise ArgumentError(
                 "run",
                 "is a decision log that does not name the tools that were called.",

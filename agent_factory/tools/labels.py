@@ -21,10 +21,10 @@ LABELS: tuple[Label, ...] = get_args(Label)
 """All labels, in the order in which a plan shows them."""
 
 _KEY = "labels"
-"""Key of `BaseTool.extras`, of which integrations send the keys that they know."""
+"""Key of the labels among what is declared about a tool."""
 
-_ATTRIBUTE = "_agent_factory_labels"
-"""Attribute of a function. `functools.wraps` copies it."""
+_ATTRIBUTE = "_agent_factory_"
+"""Beginning of the attributes of a function that hold what is declared about it."""
 
 _HINTS = frozenset({"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"})
 """Keys of MCP's annotations."""
@@ -56,20 +56,8 @@ def tool_labels(*labels: Label) -> Callable[[ToolT], ToolT]:
     >>> labels_of(read_mail)
     ('untrusted', 'private')
     """
-    ordered = _in_order(labels)
-
-    def decorate(tool: ToolT) -> ToolT:
-        if isinstance(tool, BaseTool):
-            extras = {**(tool.extras or {}), _KEY: list(ordered)}
-            return tool.model_copy(update={"extras": extras})
-        if not callable(tool) or isinstance(tool, type):
-            reason = f"must label a function or a BaseTool, got {describe(tool)}."
-            hint = 'Write @tool_labels("untrusted") above the tool, or tool_labels(...)(tool).'
-            raise ArgumentError("tool_labels", reason, hint)
-        setattr(tool, _ATTRIBUTE, ordered)
-        return tool
-
-    return decorate
+    ordered = list(_in_order(labels))
+    return lambda tool: declare(tool, _KEY, ordered, '@tool_labels("untrusted")')
 
 
 def labels_of(tool: object) -> tuple[Label, ...]:
@@ -104,17 +92,46 @@ def labels_of(tool: object) -> tuple[Label, ...]:
 
 def own_labels(tool: object) -> tuple[Label, ...] | None:
     """Return the labels that `tool_labels` gave a tool or its function; None without."""
+    labels = declaration_of(tool, _KEY)
+    return None if labels is None else _in_order(labels)  # which may be written by hand
+
+
+def declare(tool: ToolT, key: str, value: object, example: str) -> ToolT:
+    """Return a tool of which a decorator declares something; a function keeps it itself.
+
+    Args:
+        tool: A function, or a BaseTool, which is copied.
+        key: A word for what is declared. It is a key of `BaseTool.extras`, of which integrations
+            send the keys that they know, and an attribute of functions, which `functools.wraps`
+            copies.
+        value: What is declared.
+        example: The decorator, for the error.
+
+    Raises:
+        ArgumentError: It is not a tool.
+    """
     if isinstance(tool, BaseTool):
-        if tool.extras and _KEY in tool.extras:
-            return _in_order(tool.extras[_KEY])  # which may be written by hand
+        return tool.model_copy(update={"extras": {**(tool.extras or {}), key: value}})
+    if not callable(tool) or isinstance(tool, type):
+        decorator = example.partition("(")[0].removeprefix("@")
+        reason = f"must decorate a function or a BaseTool, got {describe(tool)}."
+        hint = f"Write {example} above the tool, or {decorator}(...)(tool)."
+        raise ArgumentError(decorator, reason, hint)
+    setattr(tool, _ATTRIBUTE + key, value)
+    return tool
+
+
+def declaration_of(tool: object, key: str) -> Any:
+    """Return what is declared about a tool or its function under a key; None without."""
+    functions: tuple[object, ...] = (tool,)
+    if isinstance(tool, BaseTool):
+        if tool.extras and key in tool.extras:
+            return tool.extras[key]
         fields = vars(tool)  # pydantic takes long to say that a tool has no such field
         functions = (fields.get("func"), fields.get("coroutine"))
-    else:
-        functions = (tool, None)
     for function in functions:
-        labels: tuple[Label, ...] | None = getattr(function, _ATTRIBUTE, None)
-        if labels is not None:
-            return labels
+        if (value := getattr(function, _ATTRIBUTE + key, None)) is not None:
+            return value
     return None
 
 

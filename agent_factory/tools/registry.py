@@ -18,6 +18,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from agent_factory.errors import ArgumentError, SpecError, describe, example_of
 from agent_factory.tools.injection import validate_tool
 from agent_factory.tools.labels import labels_of
+from agent_factory.tools.touches import Touches, check_touches, touches_of
 from agent_factory.topology.model import Tool, ToolKind, TopologyData
 from agent_factory.types import FunctionTool
 
@@ -61,18 +62,26 @@ class Toolbox:
         return [] if self.is_bound else [*self.client.values(), *self.provider]
 
     @property
+    def touches(self) -> dict[str, Touches]:
+        """What the tools touch that say so, by name."""
+        touches = ((name, touches_of(tool)) for name, tool in self.client.items())
+        return {name: names for name, names in touches if names is not None}
+
+    @property
     def direct(self) -> frozenset[str]:
         """Names of the tools whose result ends the run."""
         return frozenset(name for name, tool in self.client.items() if tool.return_direct)
 
     def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
         """Return the tools in the form of a plan."""
+        touches = self.touches
         tools = [
             Tool(
                 name,
                 return_direct=tool.return_direct,
                 owner=self.owners.get(name, ""),
                 labels=labels_of(tool),
+                **(touches[name].texts() if name in touches else {}),
             )
             for name, tool in self.client.items()
         ]
@@ -164,6 +173,7 @@ def sort_tools(
         try:
             tool = as_tool(entry, origin)
             labels_of(tool)
+            check_touches(tool)
         except ArgumentError as error:
             mistakes.append(error)
             continue

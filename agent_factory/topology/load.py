@@ -149,4 +149,5 @@ def _plan_of(record: PlanRecord) -> Topology:
         guards=record.guards,
         limits=record.limits,
         accesses=record.accesses,
+        sequential_calls=record.sequential_calls,
     )

@@ -159,6 +159,8 @@ class Tool:
         return_direct: Its result ends the run.
         owner: The middleware that adds it; empty for the agent's own tools.
         labels: What it brings and takes: "untrusted" results, "private" data, an effect "outside".
+        reads: Names of what it reads, such as "file:{path}" with a parameter in it.
+        writes: Names of what it writes.
     """
 
     name: str
@@ -166,6 +168,8 @@ class Tool:
     return_direct: bool = False
     owner: str = ""
     labels: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
 
     @property
     def notes(self) -> list[str]:
@@ -176,8 +180,17 @@ class Tool:
         """
         notes = [] if self.kind is ToolKind.CLIENT else [str(self.kind)]
         notes += ["return_direct"] if self.return_direct else []
-        notes += self.labels
+        notes += [*self.labels, *self.touches]
         return [*notes, f"by {self.owner}"] if self.owner else notes
+
+    @property
+    def touches(self) -> list[str]:
+        """What it reads and writes, in words.
+
+        >>> Tool("edit", writes=("file:{path}",)).touches
+        ['writes file:{path}']
+        """
+        return [f"reads {name}" for name in self.reads] + [f"writes {n}" for n in self.writes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +237,7 @@ class Shape:
         guards: What decides about tool calls before they run.
         limits: What may be used at most.
         accesses: What middleware read, write, send to a model and sanitize.
+        sequential_calls: Each tool call of a turn waits for those before it.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -237,6 +251,7 @@ class Shape:
     guards: tuple[ToolGuard, ...] = ()
     limits: tuple[UsageLimit, ...] = ()
     accesses: tuple[Access, ...] = ()
+    sequential_calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +289,7 @@ class TopologyData:
     guards: tuple[ToolGuard, ...] = ()
     limits: tuple[UsageLimit, ...] = ()
     accesses: tuple[Access, ...] = ()
+    sequential_calls: bool = False
     # Plans are compared by what an agent does, so agents that differ only in their name are equal.
     name: str = field(default="", compare=False)
 
@@ -281,6 +297,11 @@ class TopologyData:
     def title(self) -> str:
         """A heading for the plan, with the agent's name if it has one."""
         return f"The plan of {self.name or 'an agent'}"
+
+    @property
+    def orders_calls(self) -> bool:
+        """True if calls of one turn may wait for each other."""
+        return self.sequential_calls or any(tool.touches for tool in self.tools)
 
     def edge_from(self, source: str) -> Edge:
         """The edge that leaves a node.

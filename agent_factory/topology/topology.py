@@ -40,6 +40,7 @@ class Topology(TopologyData):
         guards: What decides about tool calls before they run.
         limits: What may be used at most.
         accesses: What middleware read, write, send to a model and sanitize.
+        sequential_calls: Each tool call of a turn waits for those before it.
         name: The agent's name, for headings. It is not compared and not stored.
     """
 
@@ -51,10 +52,11 @@ class Topology(TopologyData):
         """A short text that names what stored threads depend on, equal in every process.
 
         That are the nodes and their order, the edges with their routes, the layers by their names,
-        the tools by name and kind, whether they return directly and their labels; and what
-        middleware declare: guards, limits and accesses. Not part of it are the name of the agent,
-        settings, the order of tools and of layers, and `moved`. Of two agents with the same digest,
-        each can resume the threads of the other one, under the same rules.
+        the tools by name and kind, whether they return directly, their labels and what they touch;
+        whether calls run one after the other; and what middleware declare: guards, limits and
+        accesses. Not part of it are the name of the agent, settings, the order of tools and of
+        layers, and `moved`. Of two agents with the same digest, each can resume the threads of the
+        other one, under the same rules.
 
         >>> plan(Shape()).digest
         '862173550bde716c'
@@ -69,6 +71,9 @@ class Topology(TopologyData):
             parts += [sorted(map(astuple, declared))] if declared else []
         if any(tool.labels for tool in self.tools):
             parts.append(sorted((tool.name, tool.labels) for tool in self.tools))
+        if touching := sorted((t.name, t.reads, t.writes) for t in self.tools if t.touches):
+            parts.append(touching)
+        parts += ["sequential_calls"] if self.sequential_calls else []
         return sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property

@@ -32,6 +32,8 @@ class TransitionReason(StrEnum):
     """The model called tools; each call is a separate task."""
     TOGETHER = "pending calls, together"
     """The model called tools; one task runs all calls."""
+    SEQUENTIAL = "pending calls, one after the other"
+    """The model called tools; each call waits for those before it."""
     NO_CALLS = "no calls left"
     """The model called no tools, so its message is the answer."""
     ONLY_ERRORS = "only errors"
@@ -172,8 +174,9 @@ def _reasons(plan: TopologyData, edge: Edge, target: str, hook: Hook | None) -> 
 def _after_model(plan: TopologyData, target: str) -> Iterator[Reason]:
     outputs = tuple(tool.name for tool in plan.tools if tool.kind is ToolKind.OUTPUT)
     if target == TOOLS:
+        calls = TransitionReason.SEQUENTIAL if plan.sequential_calls else TransitionReason.CALLS
         together = plan.style is AgentStyle.REACT_V1
-        yield Reason(TransitionReason.TOGETHER if together else TransitionReason.CALLS)
+        yield Reason(TransitionReason.TOGETHER if together else calls)
     if target == plan.exit:
         yield Reason(TransitionReason.NO_CALLS)
         if plan.style is AgentStyle.CREATE_AGENT:

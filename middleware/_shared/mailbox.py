@@ -9,13 +9,18 @@ what a thread has read is noted in its state, together with the messages.
 
 An entry belongs to the branch of the thread that was the newest when it was sent. A fork from an
 earlier checkpoint does not have it, just as it does not have later messages of the thread.
+
+A service has messages for its runs in a queue. `mailbox_of_run` lets an agent read them there, in
+place of the saver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -24,6 +29,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.runtime import ExecutionInfo
 
 from agent_factory import Flow, Invoke, Sleep
+from agent_factory.middleware._shared.invocable import Called
 from agent_factory.types import graph_namespace, saver_of, stores_at_exit
 
 NAMESPACE: Final = "agent_factory:mailbox"
@@ -35,8 +41,8 @@ _MOST_ANCESTORS: Final = 100
 """Checkpoints that are read at most to find the branch of an entry. One that was sent longer ago
 counts as one of the branch: to read a message twice is better than to lose it."""
 
-READ_KEY: Final = "steering_read"
-"""Key of the state with the ids of what SteeringMiddleware has read."""
+STEERING_READ: Final = "steering_read"
+"""Key of the state with the ids of what SteeringMiddleware has read of it."""
 
 WAITS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 """Seconds to wait for a checkpoint that a run has made and not stored yet: half a second in all."""
@@ -175,6 +181,61 @@ class Mailbox:
         return stored
 
 
+class RunMailbox(Protocol):
+    """Messages for one run that are kept outside of the saver. A service has them in its queue.
+
+    In async runs the method is called in a thread.
+    """
+
+    @property
+    def thread(self) -> str:
+        """The id of the run's thread."""
+
+    def messages(self) -> Mapping[str, HumanMessage]:
+        """The messages that wait, in order, by the ids that the thread notes when it reads them."""
+
+
+_mailbox: ContextVar[RunMailbox | None] = ContextVar("mailbox_of_run", default=None)
+
+
+@contextmanager
+def mailbox_of_run(mailbox: RunMailbox) -> Iterator[None]:
+    """Let the agent that runs within the block read messages from a mailbox, as those of `steer`.
+
+    It is for the outermost agent of the mailbox's thread. What was sent to the saver of that thread
+    is not read in the block.
+
+    Args:
+        mailbox: The messages for the run.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.middleware import SteeringMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> from langchain_core.messages import HumanMessage
+    >>> from langgraph.checkpoint.memory import InMemorySaver
+    >>> class Queue:
+    ...     thread = "1"
+    ...
+    ...     def messages(self):
+    ...         return {"m-1": HumanMessage("In English.")}
+    >>> agent = create_agent(
+    ...     ScriptedChatModel(["Yes."]),
+    ...     middleware=[SteeringMiddleware()],
+    ...     checkpointer=InMemorySaver(),
+    ... )
+    >>> thread = {"configurable": {"thread_id": "1"}}
+    >>> with mailbox_of_run(Queue()):
+    ...     result = agent.invoke({"messages": "Hello"}, thread)
+    >>> [message.text for message in result["messages"]]
+    ['Hello', 'In English.', 'Yes.']
+    """
+    token = _mailbox.set(mailbox)
+    try:
+        yield
+    finally:
+        _mailbox.reset(token)
+
+
 @dataclass(frozen=True, slots=True)
 class Unseen:
     """Entries that an agent has not read, in order.
@@ -206,13 +267,27 @@ def unseen(
         read_ids: The ids of the entries that it has read.
         kinds: How the entries were sent.
     """
+    ids, of_run = frozenset(read_ids), _mailbox.get()
+    namespace = graph_namespace(config)
+    # An agent inside, or one that a tool runs on another thread, has another mailbox.
+    if (
+        of_run is not None
+        and not namespace
+        and config.get("configurable", {}).get("thread_id") == of_run.thread
+    ):
+        messages: Mapping[str, HumanMessage] = yield Invoke(Called(of_run.messages), ())
+        waiting = [
+            Entry(id, "steer", number, "", message)
+            for number, (id, message) in enumerate(messages.items())
+            if id not in ids
+        ]
+        return Unseen(waiting if "steer" in kinds else ())
     saver = saver_of(config)
     if saver is None or info is None:
         return Unseen()
     thread = str(config["configurable"]["thread_id"])
-    mailbox = Mailbox(saver, thread, "|".join(graph_namespace(config)))
+    mailbox = Mailbox(saver, thread, "|".join(namespace))
     entries = (yield from mailbox.entries()) or ()
-    ids = frozenset(read_ids)
     new = [entry for entry in entries if entry.kind in kinds and entry.id not in ids]
     if not new:
         return Unseen()

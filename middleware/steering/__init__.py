@@ -3,10 +3,20 @@
 `sending` puts what is sent into the mailbox of a thread; `middleware` reads it there.
 """
 
-from .middleware import SteeringMiddleware, SteeringState, Unread, aunread, unread
+from agent_factory.middleware._shared.mailbox import STEERING_READ, RunMailbox, mailbox_of_run
+
+from .middleware import (
+    SteeringMiddleware,
+    SteeringState,
+    Unread,
+    aunread,
+    unread,
+)
 from .sending import acancel, afollow_up, asteer, cancel, follow_up, steer
 
 __all__ = [
+    "STEERING_READ",
+    "RunMailbox",
     "SteeringMiddleware",
     "SteeringState",
     "Unread",
@@ -16,6 +26,7 @@ __all__ = [
     "aunread",
     "cancel",
     "follow_up",
+    "mailbox_of_run",
     "steer",
     "unread",
 ]

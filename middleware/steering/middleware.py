@@ -27,7 +27,7 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.middleware._shared.final_answer import final_message
-from agent_factory.middleware._shared.mailbox import READ_KEY, Entry, Unseen, unseen
+from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry, Unseen, unseen
 from agent_factory.middleware._shared.messages import (
     ends_run,
     error_result,
@@ -256,7 +256,7 @@ def _go_on(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
 
 
 def _read_ids(state: Any) -> Sequence[str]:
-    ids: Sequence[str] = state.get(READ_KEY) or ()
+    ids: Sequence[str] = state.get(STEERING_READ) or ()
     return ids
 
 
@@ -267,7 +267,7 @@ def _waiting(state: SteeringState, runtime: Runtime[Any], *kinds: Kind) -> Flow[
 def _noted(state: SteeringState, entries: Sequence[Entry], unseen: Unseen) -> Update:
     """An update that notes entries as read, and those of other branches; None without any."""
     ids = [entry.id for entry in (*entries, *unseen.elsewhere)]
-    return {READ_KEY: [*_read_ids(state), *ids]} if ids else None
+    return {STEERING_READ: [*_read_ids(state), *ids]} if ids else None
 
 
 def _messages(entries: Sequence[Entry]) -> list[HumanMessage]:

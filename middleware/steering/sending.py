@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from agent_factory import Flow, arun, run
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.middleware._shared.mailbox import READ_KEY, WAITS, Mailbox
+from agent_factory.middleware._shared.mailbox import STEERING_READ, WAITS, Mailbox
 from agent_factory.review import NoThread
 from agent_factory.review.steps import thread_config
 
@@ -145,7 +145,7 @@ def _mailbox(agent: Any, config: RunnableConfig) -> tuple[Mailbox, str]:
     configurable = thread_config(agent, config)["configurable"]
     namespace = configurable.get("checkpoint_ns") or ""
     # An agent inside of another graph may have a middleware that this one does not have.
-    if not namespace and READ_KEY not in agent.channels:
+    if not namespace and STEERING_READ not in agent.channels:
         raise ArgumentError(
             f"agent {agent.name!r}" if agent.name else "the agent",
             "must have SteeringMiddleware, which reads what is sent to it.",

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
@@ -153,6 +154,7 @@ def check(stack: list[Member], steps: list[Any], kept: bool, waits: bool, **opti
 MANY = settings(settings.get_profile("costly"), max_examples=max(50, settings().max_examples))
 
 
+@pytest.mark.long
 @MANY
 @given(
     st.lists(st.sampled_from(sorted(STABLE)), unique=True, max_size=8),

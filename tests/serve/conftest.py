@@ -11,6 +11,7 @@ from langgraph_sdk.client import SyncLangGraphClient
 from agent_factory.service import Service
 from servers import served
 from service.conftest import postgres_server  # noqa: F401  a fixture
+from service.stage import stage  # noqa: F401  a fixture
 
 
 @pytest.fixture(autouse=True)

@@ -315,7 +315,7 @@ REFUSED = [
     ("run.start", {"assistant_id": "echo", "webhook": "x"}, "invalid_argument", "webhook"),
     ("input.respond", {}, "invalid_argument", "params.interrupt_id or params.responses"),
     ("state.get", {}, "not_supported", "GET /threads/"),
-    ("run.stop", {}, "unknown_command", "'run.start' and 'input.respond'"),
+    ("run.stop", {}, "unknown_command", "'run.start', 'input.respond', 'input.inject'"),
 ]
 
 

@@ -12,6 +12,7 @@ from agent_factory.service import Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from service.databases import new_postgres, new_server
+from service.stage import stage  # noqa: F401  a fixture
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import ToolMessage
 
+from agent_factory.middleware import SteeringMiddleware
 from agent_factory.service import Run, Service
 from service.databases import new_postgres, new_server
 from service.desk import Journal, check_history, make_desk
@@ -89,6 +90,43 @@ def test_workers_are_killed_at_random(url: str, tmp_path: Path) -> None:
         assert max(paid.values()) == 1
         # A kill leaves at most one call in each slot whose outcome nobody knows.
         assert unknown <= KILLS * 8
+    finally:
+        for worker in workers:
+            worker.end()
+        service.close()
+
+
+@pytest.mark.law
+@pytest.mark.timeout(300 if KILLS < 100 else 7200)
+def test_workers_are_killed_while_their_runs_are_steered(url: str, tmp_path: Path) -> None:
+    """Each message is read once and in order, by a run under way or by the next one."""
+    chance, threads = random.Random(KILLS), 4
+    service = Service(url)
+    service.add("desk", make_desk(Journal(tmp_path / "journal"), middleware=[SteeringMiddleware()]))
+    options: dict[str, Any] = {"seconds": 0.03, "steered": True, "calls": 4}
+    workers = [WorkerProcess(url, tmp_path / "journal", **options) for _ in range(2)]
+    sent: dict[str, list[Run]] = {f"t-{at}": [] for at in range(threads)}
+    try:
+        for _ in range(KILLS):
+            position = chance.randrange(2)
+            workers[position].wait_until_ready()
+            for _ in range(12):
+                thread = chance.choice([*sent])
+                id = f"m-{len(sent[thread]):03}"
+                run = service.submit(
+                    "desk", thread=thread, message="Pay.", message_id=id, busy="steer"
+                )
+                sent[thread].append(run)
+                time.sleep(chance.uniform(0.0, 0.1))
+            workers[position].kill()
+            workers[position] = WorkerProcess(url, tmp_path / "journal", **options)
+        finish([run for runs in sent.values() for run in runs], 900)
+        readers = [run.info.reader for runs in sent.values() for run in runs]
+        assert any(readers)
+        assert None in readers
+        for thread, runs in sent.items():
+            messages = service.threads.state(thread).values["messages"]
+            check_history(messages, [f"m-{at:03}" for at in range(len(runs))])
     finally:
         for worker in workers:
             worker.end()

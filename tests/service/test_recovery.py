@@ -12,10 +12,11 @@ from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import Connection, select
 
-from agent_factory import create_agent
-from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory import ToolRuntime, create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware, SteeringMiddleware
 from agent_factory.service import DatabaseUnavailable, Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
@@ -122,6 +123,56 @@ def test_a_worker_that_dies_during_a_message(
     # An effect runs twice only if its process died between it and the storing of its result.
     assert max(journal.times("pay").values()) <= 2
     assert min(journal.times("pay").values()) == 1
+
+
+@pytest.mark.parametrize("options", but_the_first_are_long(SETTINGS), ids=str)
+def test_a_worker_that_dies_while_its_run_is_steered(
+    sqlite_url: str, options: Mapping[str, Any]
+) -> None:
+    """Each message is read once: by the run, or by the run after it."""
+    with closing(Service(sqlite_url)) as service:
+
+        def steer(runtime: ToolRuntime, text: str) -> None:
+            thread = runtime.config["configurable"]["thread_id"]
+            service.submit("desk", thread=thread, message=text, message_id=text, busy="steer")
+
+        def look(runtime: ToolRuntime) -> str:
+            """Look. The user says something meanwhile."""
+            steer(runtime, "m-3")
+            steer(runtime, "m-4")
+            return "There."
+
+        def answer(messages: list[BaseMessage]) -> AIMessage:
+            if messages[-1].id == "m-2":
+                call = {"name": "look", "args": {}, "id": uuid4().hex}
+                return AIMessage("", tool_calls=[call])
+            return AIMessage("Done.")
+
+        agent = create_agent(
+            ScriptedChatModel([answer] * 10_000),
+            [look],
+            middleware=[SteeringMiddleware()],
+            checkpointer=InMemorySaver(),
+            **options,
+        )
+        service.add("desk", agent, busy="steer")
+
+        def begin(thread: str) -> None:
+            for id in ("m-1", "m-2"):
+                service.submit("desk", thread=thread, message=id, message_id=id)
+
+        def check(thread: str) -> None:
+            while work(service, thread) and status_of(service, thread) != "idle":
+                pass
+            messages = service.threads.state(thread).values["messages"]
+            check_history(messages, ["m-1", "m-2", "m-3", "m-4"])
+            (run, *steered) = reversed(service.threads.runs(thread))
+            assert {each.status for each in (run, *steered)} == {"done"}
+            assert {each.info.reader for each in steered} == {run.id}
+            # A model call whose answer was not stored is made again: no turn is.
+            assert sum(isinstance(message, AIMessage) for message in messages) == 2
+
+        assert each_death(begin, check, service) > 5
 
 
 DECISIONS: list[dict[str, Any]] = [

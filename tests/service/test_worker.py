@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -20,16 +20,18 @@ from sqlalchemy import event, insert, select, update
 
 from agent_factory import AgentMiddleware, client_tool, create_agent
 from agent_factory.errors import ArgumentError
+from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import RunFailed, Service
 from agent_factory.service import worker as worker_module
 from agent_factory.service.errors import LeaseLost
 from agent_factory.service.inbox import Inbox
-from agent_factory.service.runner import Runner
+from agent_factory.service.runner import Runner, _Attempt
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.tables import threads, workers
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.service.worker import Worker
 from agent_factory.testing import ScriptedChatModel
+from samples import pay
 
 Until = Callable[..., None]
 WAIT = 30.0
@@ -118,6 +120,44 @@ def test_an_attempt_goes_on_under_a_lease_whose_commit_had_no_answer(service: Se
     assert status_of(service, "t") == "running"  # its lease is lost
     Runner(service._backend, lambda: "w").run(again[1])
     assert status_of(service, "t") == "idle"
+
+
+def test_nobody_sees_a_question_before_the_thread_waits_for_the_answer(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who answers at once would be refused."""
+    call: Any = {"name": "pay", "args": {"euros": 5}, "id": "1"}
+    review = HumanInTheLoopMiddleware({"pay": True})
+    agent = create_agent(
+        ScriptedChatModel([[call]]), [pay], middleware=[review], checkpointer=InMemorySaver()
+    )
+    modes = {"updates", "values", "tasks", "debug"}
+    service.add("desk", agent, stream=modes)
+    run = service.submit("desk", thread="t", message="Pay.")
+    (claim,) = service._backend.queue.claim("w", ["desk"], 1)
+
+    def parts() -> list[Any]:
+        service._backend.log.flush()
+        parts: list[Any] = []
+        with suppress(TimeoutError):
+            for part in run.stream(timeout=0.05):
+                parts.append(part)
+        return parts
+
+    seen: list[Any] = []
+
+    def look(attempt: Any) -> Any:
+        seen.extend(parts())
+        return pending(attempt)
+
+    pending = _Attempt.pending
+    monkeypatch.setattr(_Attempt, "pending", look)
+    Runner(service._backend, lambda: "w").run(claim)
+    assert {part["type"] for part in seen} == modes
+    assert "Interrupt(" not in repr(seen)
+    new = parts()[len(seen) :]
+    assert [part["type"] for part in new if "Interrupt(" in repr(part)] == ["updates", "values"]
+    assert new[-1]["data"]["status"] == "waiting"
 
 
 # Signs of life

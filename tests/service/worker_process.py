@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_factory import AgentMiddleware
-from agent_factory.middleware import OnceMiddleware
+from agent_factory.middleware import OnceMiddleware, SteeringMiddleware
 from service.desk import Journal, make_desk
 
 DEAD_AFTER = 2.0
@@ -31,6 +31,8 @@ def main(url: str, journal: str, options: dict[str, Any]) -> None:
         options["middleware"] = [Clock()]
     if options.pop("once"):
         options["middleware"] = [OnceMiddleware({"pay": "fail"})]
+    if options.pop("steered"):
+        options["middleware"] = [SteeringMiddleware()]
     agents = options.pop("agents")
     service = Service(url)
     for agent in agents:
@@ -66,8 +68,14 @@ class WorkerProcess:
         journal: Path,
         **options: Any,
     ) -> None:
-        default = {"fenced": True, "slots": 8, "version": "first", "once": False, "seconds": 0.01}
-        default["agents"] = ["desk"]
+        default: dict[str, Any] = {
+            "fenced": True,
+            "slots": 8,
+            "version": "first",
+            "once": False,
+            "seconds": 0.01,
+        }
+        default |= {"agents": ["desk"], "steered": False}
         given = {**default, **options}
         self._log = journal.with_suffix(".log")
         self.process = subprocess.Popen(

@@ -14,6 +14,7 @@ from serve.protocol_desk import protocol_service
 from agent_factory.service import Service
 from servers import served
 from service.databases import new_postgres, new_server
+from service.stage import stage  # noqa: F401  a fixture
 from web.desk import add_desk
 
 CHROMIUM = "/usr/bin/chromium"

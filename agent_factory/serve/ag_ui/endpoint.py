@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast, get_args
 
 from ag_ui.core import PROTOCOL_VERSION, RunAgentInput, TokenUsage, types
 from ag_ui.core import events as ag
@@ -32,7 +32,16 @@ from agent_factory.serve.client_tools import (
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.pages.waits import schema_of
 from agent_factory.serve.principal import Principal
-from agent_factory.service import Run, RunCancelled, Service, ThreadBusy, Wait
+from agent_factory.service import (
+    Busy,
+    Run,
+    RunCancelled,
+    Service,
+    ThreadBusy,
+    Wait,
+    can_be_steered,
+)
+from agent_factory.types import Graph
 
 _TOOL_PARTS = {"name", "description", "parameters"}
 
@@ -46,8 +55,10 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
     if on_disconnect not in (None, "cancel", "continue"):
         text = f"on_disconnect must be 'cancel' or 'continue', got {on_disconnect!r}."
         raise HTTPException(422, text)
+    busy = _busy(request, service.agents[agent], agent)
     body = await read_body(request, RunAgentInput)
-    exchange = _Exchange(service, agent, body, request.state.principal, request.state.may_decide)
+    principal, may_decide = request.state.principal, request.state.may_decide
+    exchange = _Exchange(service, agent, body, principal, may_decide, busy)
     await run_in_threadpool(exchange.begin)
 
     async def stop(_: object) -> None:
@@ -64,6 +75,21 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
     return EventSourceResponse(events(), sep="\n", client_close_handler_callable=stop)
 
 
+def _busy(request: Request, graph: Graph, agent: str) -> Busy | None:
+    """What the request wants to happen if its thread is busy; None if it does not say so."""
+    busy: Any = request.query_params.get("busy")
+    if busy not in (None, *get_args(Busy)):
+        expected = ", ".join(map(repr, get_args(Busy)))
+        raise HTTPException(422, f"busy must be one of {expected}, got {busy!r}.")
+    if busy == "steer" and not can_be_steered(graph):
+        raise HTTPException(
+            422,
+            f"busy is 'steer', and agent {agent!r} reads no messages while it runs, since it has "
+            "no SteeringMiddleware. Leave it out, or send another one.",
+        )
+    return cast("Busy | None", busy)
+
+
 @dataclass
 class _Exchange:
     """One request, and the runs of the service that answer it."""
@@ -73,6 +99,7 @@ class _Exchange:
     body: RunAgentInput
     principal: Principal
     may_decide: Callable[[Wait], bool] | None
+    busy: Busy | None = None
     runs: list[Run] = field(default_factory=list)
     # An answer to an interrupt continues a run, which has used tokens before this request.
     usage_before: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -126,7 +153,7 @@ class _Exchange:
             message_id=str(new[-1].id) if new else body.run_id,
             again=body.run_id if asks else None,
             principal=self.principal,
-            busy="queue" if self.runs else None,  # behind what was answered
+            busy="queue" if self.runs else self.busy,  # behind what was answered
             # A user who writes on does not wait for what the page has not done.
             waiting="interrupt" if waits and all(map(is_client_call, waits)) else None,
             stream=self._modes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -54,7 +54,7 @@ class RunStart(StrictBody):
     config: dict[str, object] | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     # The client for JavaScript sends it in its own spelling.
-    multitaskStrategy: Literal["reject", "interrupt", "rollback", "enqueue"] | None = None
+    multitaskStrategy: Literal["reject", "interrupt", "rollback", "enqueue", "steer"] | None = None
 
     def run(self) -> dict[str, object]:
         """The body of the request that starts this run in LangGraph's API of runs."""
@@ -102,6 +102,36 @@ class InputRespond(StrictBody):
         return {"assistant_id": agent, "command": command, **config}
 
 
+class InjectedMessage(RequestPart):
+    """A message for the run that works on a thread."""
+
+    role: Literal["user"]
+    content: str = Field(min_length=1)
+    name: str | None = None
+
+
+class InputInject(StrictBody):
+    """A message for the run that works on a thread, which it reads at its next step."""
+
+    namespace: list[str] = Field(default_factory=list)
+    message: InjectedMessage
+
+    def run(self, assistant: str, asked: Mapping[str, object]) -> dict[str, object]:
+        """The body of the request that sends this message in LangGraph's API of runs.
+
+        Args:
+            assistant: The assistant of the run.
+            asked: What was asked for with the run: it reads messages with the same settings.
+        """
+        settings = ("config", "interrupt_before", "interrupt_after")
+        return {
+            "assistant_id": assistant,
+            "input": {"messages": [self.message.model_dump(exclude_none=True)]},
+            **{name: asked[name] for name in settings if name in asked},
+            "multitask_strategy": "steer",
+        }
+
+
 # Not strict: which `params` there are depends on the method, which is read first.
 class ProtocolCommand(RequestPart):
     """A command of the protocol."""
@@ -122,6 +152,12 @@ class InputRespondCommand(ProtocolCommand):
     params: InputRespond
 
 
+class InputInjectCommand(ProtocolCommand):
+    """The command "input.inject"."""
+
+    params: InputInject
+
+
 class _Refusal(Exception):
     """A command that is refused, with a code of the protocol."""
 
@@ -130,10 +166,9 @@ class _Refusal(Exception):
         self.code = code
 
 
-_OFFERED = ("run.start", "input.respond")
+_OFFERED = ("run.start", "input.respond", "input.inject")
 _NOT_OFFERED = {
     "agent.getTree": "Subscribe to the channel 'lifecycle'.",
-    "input.inject": "Send 'run.start' with multitaskStrategy 'enqueue'.",
     "state.get": "GET /threads/{thread_id}/state.",
     "state.listCheckpoints": "POST /threads/{thread_id}/history.",
     "state.fork": "Send 'run.start' with config.configurable.checkpoint_id.",
@@ -188,10 +223,14 @@ class Commands:
             respond = _read(InputRespondCommand, content).params
             await run_in_threadpool(self._respond, request, thread, respond)
             return {}
+        if method == "input.inject":
+            inject = _read(InputInjectCommand, content).params
+            await run_in_threadpool(self._inject, request, thread, inject)
+            return {}
         if method in _NOT_OFFERED:
             text = f"{method!r} is not offered by this server. {_NOT_OFFERED[method]}"
             raise _Refusal("not_supported", text)
-        offered = " and ".join(map(repr, _OFFERED))
+        offered = ", ".join(map(repr, _OFFERED))
         raise _Refusal("unknown_command", f"There is no command {method!r}. There are {offered}.")
 
     def _respond(self, request: Request, thread: str, respond: InputRespond) -> Run:
@@ -209,6 +248,18 @@ class Commands:
                 text = f"The thread does not wait for an answer to interrupt {id!r}."
                 raise _Refusal("no_such_interrupt", f"{text} It waits for: {', '.join(waiting)}.")
         return self._start(request, thread, respond.run(info.agent))
+
+    def _inject(self, request: Request, thread: str, inject: InputInject) -> Run:
+        if inject.namespace:
+            text = "params.namespace: a message goes to the outermost agent. Leave it out."
+            raise _Refusal("invalid_argument", text)
+        tenant = request.state.principal.tenant
+        info = self._service.threads.get(thread, tenant=tenant)
+        if info.run is None or info.status not in ("queued", "running"):
+            raise _Refusal("no_such_run", "No run works on the thread. Send 'run.start'.")
+        run = self._service.run(info.run, tenant=tenant)
+        assistant = str(run.info.metadata.get("assistant_id") or info.agent)
+        return self._start(request, thread, inject.run(assistant, run.request))
 
     def _start(self, request: Request, thread: str, values: dict[str, object]) -> Run:
         options = {"stream_mode": sorted(RECORDED), "stream_subgraphs": True}

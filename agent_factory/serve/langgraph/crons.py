@@ -13,7 +13,7 @@ from starlette.responses import Response
 from agent_factory.serve.json_response import JsonResponse, page_response, selected, time_text
 from agent_factory.serve.langgraph.assistants import Assistants
 from agent_factory.serve.langgraph.requests import CronChange, CronSearch, NewCron, RunSettings
-from agent_factory.serve.langgraph.start import checked_input, recorded_modes
+from agent_factory.serve.langgraph.start import check_strategy, checked_input, recorded_modes
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Assistant, Cron, Crons, Service
 
@@ -147,6 +147,7 @@ class CronRoutes:
         settings = assistant.settings_of({"config": body.settings})
         self._service.client_config(name, settings["config"])
         graph, message = self._service.agents[name], None
+        check_strategy(graph, name, body)
         if body.input is not None:
             message = checked_input(graph, name, body.input, waits=False)
         options = {

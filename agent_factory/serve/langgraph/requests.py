@@ -191,7 +191,8 @@ class RunSettings(StrictBody):
     metadata: dict[str, object] = Field(default_factory=dict)
     stream_mode: StreamMode | list[StreamMode] = "values"
     stream_subgraphs: bool = False
-    multitask_strategy: Literal["reject", "interrupt", "rollback", "enqueue"] | None = None
+    # LangGraph's own server does not have "steer".
+    multitask_strategy: Literal["reject", "interrupt", "rollback", "enqueue", "steer"] | None = None
     interrupt_before: Literal["*"] | list[str] | None = None
     interrupt_after: Literal["*"] | list[str] | None = None
     webhook: str | None = None

@@ -19,7 +19,7 @@ from agent_factory.serve.langgraph.agent_inbox import plain_answer
 from agent_factory.serve.langgraph.requests import NewRun, RunSettings
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
-from agent_factory.service import Run, Service, ThreadBusy, ThreadInfo, Wait
+from agent_factory.service import Run, Service, ThreadBusy, ThreadInfo, Wait, can_be_steered
 from agent_factory.service.public_state import INTERRUPT
 from agent_factory.types import Graph
 from agent_factory.upstream import is_resumed
@@ -31,6 +31,7 @@ _BUSY: dict[str, str] = {
     "interrupt": "interrupt",
     "rollback": "rollback",
     "enqueue": "queue",
+    "steer": "steer",
 }
 
 
@@ -92,6 +93,7 @@ def start_run(
         # another one begins, which has nothing left to do.
         service.threads.update_state(info.id, None, as_node=END, tenant=tenant, by=principal.name)
         return submit()
+    check_strategy(service.agents[agent], agent, body)
     message, waits = None, info is not None and info.status == "waiting"
     if body.input is not None:
         message = checked_input(service.agents[agent], agent, body.input, waits=waits)
@@ -161,6 +163,16 @@ def _check_command(service: Service, agent: str, thread: ThreadInfo, body: NewRu
             409,
             f"The thread has gone on since checkpoint {body.place!r}. Look at what it waits for "
             "now, and send the command without a checkpoint.",
+        )
+
+
+def check_strategy(graph: Graph, agent: str, body: RunSettings) -> None:
+    """Raise HTTPException (422) if an agent cannot do this with a message to a busy thread."""
+    if body.multitask_strategy == "steer" and not can_be_steered(graph):
+        raise HTTPException(
+            422,
+            f"multitask_strategy 'steer': agent {agent!r} reads no messages while it runs, since "
+            "it has no SteeringMiddleware. Send 'enqueue' or 'interrupt'.",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from agent_factory.serve.pages.rendering import is_partial, page, with_error_pag
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
 from agent_factory.serve.security import read_form
-from agent_factory.service import HeldMessage, NotFound, Service, ThreadInfo
+from agent_factory.service import HeldMessage, NotFound, Service, ThreadInfo, can_be_steered
 from agent_factory.service.progress import SAY_AFTER
 
 PAGE = 50
@@ -49,6 +49,21 @@ class Moment:
     next: tuple[str, ...]
     messages: int
     is_on_path: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A message behind the run that works on its thread.
+
+    Args:
+        text: What it says.
+        checkpoint: The id of the checkpoint at which it begins, if it is a fork.
+        note: What it waits for.
+    """
+
+    text: str
+    checkpoint: str | None
+    note: str
 
 
 class StudioPages:
@@ -178,8 +193,10 @@ class StudioPages:
             "waits": [
                 shown_wait(self._service, wait, request, held=held_messages) for wait in waits
             ],
-            "held": held_messages,
+            "held": held_messages or ([] if checkpoint else self._behind(info)),
             "waiting": None if agent is None else self._service.waiting(info.agent),
+            "busy": None if agent is None else self._service.busy(info.agent),
+            "steers": agent is not None and can_be_steered(agent),
             "missing": self._missing(info),
             "usage": self._service.threads.usage(info.id, tenant=tenant),
             "picture": None if agent is None else picture_of(agent),
@@ -189,12 +206,32 @@ class StudioPages:
 
     @with_error_page
     async def held(self, request: Request) -> Response:
-        """`GET /studio/threads/{thread}/held`: messages that are held until a decision."""
+        """`GET /studio/threads/{thread}/held`: messages that wait for a decision, or for a run."""
         info = await run_in_threadpool(self._info, request)
-        messages = await run_in_threadpool(
-            lambda: self._service.threads.held(info.id, tenant=info.tenant)
-        )
+
+        def work() -> Sequence[HeldMessage | Behind]:
+            held_messages = self._service.threads.held(info.id, tenant=info.tenant)
+            return held_messages or self._behind(info)
+
+        messages = await run_in_threadpool(work)
         return page(request, "held.html", held=messages, thread_id=info.id)
+
+    def _behind(self, info: ThreadInfo) -> list[Behind]:
+        """The messages behind the run that works on a thread, in their order."""
+        if info.status not in AT_WORK:
+            return []
+        queued = self._service.threads.runs(info.id, status=["queued"], limit=PAGE)
+        messages = []
+        for run in reversed(queued):
+            if run.id == info.run or run.info.reader is not None:
+                continue
+            text = "\n".join(str(message.text) for message in run.messages)
+            asked = run.request
+            note = "waits for its turn"
+            if asked.get("busy") == "steer":
+                note = "is read at the next step of the run"
+            messages.append(Behind(text, asked.get("checkpoint"), note))
+        return messages
 
     @with_error_page
     async def missing(self, request: Request) -> Response:
@@ -275,12 +312,17 @@ class StudioPages:
         text, checkpoint = str(form.get("text", "")), str(form.get("checkpoint", "")) or None
         if not text.strip() and checkpoint is None:
             raise HTTPException(422, "The message is empty.")
+        busy, waiting = (str(form.get(name, "")) or None for name in ("busy", "waiting"))
+        if busy is not None and waiting is None:
+            # The choice was about the run: if that has come to a question, it says nothing of it.
+            waiting = self._service.waiting(agent)
         arguments: Mapping[str, Any] = {
             "thread": thread,
             "message": text if text.strip() else None,
             "checkpoint": checkpoint,
             "tenant": tenant,
-            "waiting": str(form.get("waiting", "")) or None,
+            "waiting": waiting,
+            "busy": busy,
             "by": request.state.principal.name,
         }
         run = await run_in_threadpool(lambda: self._service.submit(agent, **arguments))

@@ -26,6 +26,7 @@ _PAST = {
     "allow": "had approved, by a standing approval,",
     "revoke": "revoked a standing approval",
     "write": "wrote to the thread",
+    "steer": "sent a message to the run",
     "copy": "copied the thread",
     "delete": "deleted the thread",
     "delete run": "deleted a run",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_factory.service.migrations import version_1, version_2
+from agent_factory.service.migrations import version_1, version_2, version_3
 from agent_factory.service.migrations.schema import Migration
 
 MIGRATIONS: list[Migration] = [
@@ -10,5 +10,6 @@ MIGRATIONS: list[Migration] = [
         1, 1, "Bring tables from before there was a version into their form", version_1.migrate
     ),
     Migration(2, 2, "Take jobs and schedules from the tables of DBOS", version_2.migrate),
+    Migration(3, 2, "Let a message name the run that has read it", version_3.migrate),
 ]
 """The migrations. A database of the last one's version needs none."""

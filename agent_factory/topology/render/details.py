@@ -185,6 +185,7 @@ def _tool(plan: TopologyData, box: Box, tool: Tool) -> Item:
     notes += ["its result ends the run (return_direct)"] if tool.return_direct else []
     notes += [f"added by {tool.owner}"] if tool.owner else []
     notes += [_LABELS.get(label, label) for label in tool.labels]
+    notes += tool.touches
     notes += [f"{guard} ({guard.owner})" for guard in box.guards if guard.covers(tool.name)]
     notes += [f"{x} ({x.owner})" for x in plan.limits if x.tool == tool.name]
     return Item(f"{tool.name}: {'; '.join(notes)}" if notes else tool.name)

@@ -120,10 +120,10 @@ class Box:
         return max(map(add, names, marks), default=0) + PAD
 
     def mark_of(self, tool: Tool) -> str:
-        """The words that mark one of its tools: its kind, its labels, and who decides about it."""
+        """The words that mark one of its tools: its kind, labels, touches, and who decides."""
         marks = [KIND_MARKS[tool.kind]] if tool.kind in KIND_MARKS else []
         marks += ["return_direct"] if tool.return_direct else []
-        marks += tool.labels
+        marks += [*tool.labels, *tool.touches]
         guards = [guard for guard in self.guards if guard.covers(tool.name)]
         always = {guard.action for guard in guards if not guard.when}
         for action in dict.fromkeys(guard.action for guard in guards):

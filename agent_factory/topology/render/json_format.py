@@ -87,14 +87,15 @@ class PlanRecord:
     guards: tuple[ToolGuard, ...] = ()
     limits: tuple[UsageLimit, ...] = ()
     accesses: tuple[Access, ...] = ()
+    sequential_calls: bool = False
 
 
-OPTIONAL = ("moved", "guards", "limits", "accesses")
+OPTIONAL = ("moved", "guards", "limits", "accesses", "sequential_calls")
 """Fields that a file lacks where a plan has none, as files did before there were any."""
 
 DEFAULTS: dict[str, dict[str, object]] = {
     "layers": {"attempts": 1},
-    "tools": {"labels": ()},
+    "tools": {"labels": (), "reads": (), "writes": ()},
     "limits": {"raisable": False},
 }
 """Fields of records that a file lacks where they have these values, for the same reason."""
@@ -129,6 +130,7 @@ def to_json(plan: TopologyData) -> str:
         guards=plan.guards,
         limits=plan.limits,
         accesses=plan.accesses,
+        sequential_calls=plan.sequential_calls,
     )
     dump = partial(json.dumps, ensure_ascii=False)
     parts = []

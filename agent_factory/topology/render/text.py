@@ -33,6 +33,10 @@ _MEANINGS = {
     TransitionReason.TOGETHER: (
         "The model called tools, and the calls have no results yet; they are run together."
     ),
+    TransitionReason.SEQUENTIAL: (
+        "The model called tools, and the calls have no results yet; each call waits for those "
+        "before it."
+    ),
     TransitionReason.NO_CALLS: "The model called no tools: its message is the answer.",
     TransitionReason.ONLY_ERRORS: (
         "Too many turns in a row brought only errors: the model is not asked again."

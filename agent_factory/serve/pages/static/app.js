@@ -211,6 +211,7 @@
       const known = byId(`m-${id}`);
       if (known && !known.matches(".writing")) return;
       if (known) known.replaceWith(element(html)); else talk.append(element(html));
+      if (byId("held").childElementCount) tell("read");
     }),
     result: ({ call, html }) => keeping(() => byId(`r-${call}`)?.replaceChildren(element(html))),
     node: ({ node }) => {

@@ -56,9 +56,8 @@
   // One that somebody uses is not drawn again, and what was chosen stays chosen.
   document.body.addEventListener("htmx:oobBeforeSwap", (event) => {
     const { target, fragment } = event.detail;
-    if (target.querySelector(".when") && fragment.querySelector(".when")) {
-      event.detail.shouldSwap = false;
-    }
+    const choice = (part) => part.querySelector(".when input")?.name;
+    if (choice(target) && choice(target) === choice(fragment)) event.detail.shouldSwap = false;
     if (target.id !== "waits") return;
     for (const card of target.querySelectorAll(".wait.open")) {
       const again = fragment.querySelector(`#${CSS.escape(card.id)}`);

@@ -1,0 +1,173 @@
+"""Steering: messages that the run under way reads, before it ends.
+
+Such a message is in the queue of its thread, behind the run, as any other. The run takes it out of
+the queue when it reads it; what it has not read when it ends is the next run. So a message is read
+once, in whatever order things happen:
+
+- It is in the queue when `submit` has returned, and two statements take it out:
+  `SharedMailbox.note` in the transaction with the checkpoint that has it, and `ThreadQueue.queue`
+  for a run that begins with it.
+- Both have the row of the thread locked: a checkpoint is stored under the lease, and the next run
+  is queued when that row says that the run before has ended. So one of them comes first.
+- If the checkpoint comes first, the next run is not this message any more.
+- If the end of the run comes first, no checkpoint of it follows, whatever it has read meanwhile.
+- A message that is sent when the run has ended finds that row idle, and begins a run.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Collection
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+from sqlalchemy import Connection, Row, bindparam, func, select, update
+
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware.steering import STEERING_READ
+from agent_factory.service.database import Database
+from agent_factory.service.events import load
+from agent_factory.service.jobs import MessageJob, read_job
+from agent_factory.service.leases import Lease, aborting
+from agent_factory.service.signals import Signals
+from agent_factory.service.tables import runs
+from agent_factory.types import Graph
+
+STEER = "steer"
+"""The value of `busy` for a message to the run under way."""
+
+_WAITING = (
+    select(runs.c.payload)
+    .where(
+        runs.c.thread_id == bindparam("id"),
+        runs.c.job.is_(None),
+        runs.c.status == "queued",
+        # Without loading all others; `_readable` looks at the value itself.
+        runs.c.payload.contains(f'"busy": "{STEER}"'),
+    )
+    .order_by(runs.c.seq)
+)
+
+_reader = runs.alias("reader_runs")
+_SHARED = ("status", "job", "checkpoint_id", "error", "updated_at")
+
+_ROW = select(runs).where(runs.c.run_id == bindparam("id"))
+_SHARED_ROW = (
+    select(
+        *(
+            func.coalesce(_reader.c[column.name], column).label(column.name)
+            if column.name in _SHARED
+            else column
+            for column in runs.c
+        )
+    )
+    .select_from(runs.outerjoin(_reader, _reader.c.run_id == runs.c.reader))
+    .where(runs.c.run_id == bindparam("id"))
+)
+
+STATUS = func.coalesce(
+    select(_reader.c.status).where(_reader.c.run_id == runs.c.reader).scalar_subquery(),
+    runs.c.status,
+)
+"""The status of a run, as in `run_row`."""
+
+_SETTINGS = ("agent", "context", "config", "interrupt_before", "interrupt_after")
+
+
+def run_row(connection: Connection, run: str) -> Row[Any] | None:
+    """The row of a run. One whose message another run has read has the outcome of that run."""
+    # Alone, since most runs have no reader, and the join takes longer.
+    row = connection.execute(_ROW, {"id": run}).first()
+    if row is None or row.reader is None:
+        return row
+    return connection.execute(_SHARED_ROW, {"id": run}).first()
+
+
+def can_be_steered(graph: Graph) -> bool:
+    """Return True if an agent reads messages while it runs: it has SteeringMiddleware.
+
+    Args:
+        graph: The agent.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.middleware import SteeringMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> model = ScriptedChatModel(["Hello!"])
+    >>> can_be_steered(create_agent(model))
+    False
+    >>> can_be_steered(create_agent(model, middleware=[SteeringMiddleware()], ignore=["AF211"]))
+    True
+    """
+    return STEERING_READ in graph.channels
+
+
+def check_steering(agent: str, graph: Graph) -> None:
+    """Raise ArgumentError if an agent does not read messages while it runs."""
+    if not can_be_steered(graph):
+        raise ArgumentError(
+            "busy",
+            f"is {STEER!r}, and agent {agent!r} has no SteeringMiddleware, which reads what is "
+            "sent to a run.",
+            "Write create_agent(..., middleware=[SteeringMiddleware(), ...]).",
+        )
+
+
+class SharedMailbox:
+    """Mailbox of one run, in the queue of its thread.
+
+    Args:
+        database: The database.
+        signals: Wake those who wait for a message that was read.
+        lease: The lease of the run's thread.
+        run: The message with which the run began.
+    """
+
+    def __init__(self, database: Database, signals: Signals, lease: Lease, run: MessageJob) -> None:
+        self._database, self._signals, self._lease, self._run = database, signals, lease, run
+
+    @property
+    def thread(self) -> str:
+        """The id of the run's thread."""
+        return self._lease.thread_id
+
+    def messages(self) -> dict[str, HumanMessage]:
+        """The messages that wait, in order. The id of the last one of a run is that of the run."""
+        with aborting(), self._database.read() as connection:
+            payloads = connection.execute(_WAITING, {"id": self.thread}).scalars().all()
+        waiting: dict[str, HumanMessage] = {}
+        for job in map(read_job, payloads):
+            if not isinstance(job, MessageJob):
+                continue
+            messages = self._readable(job)
+            for number, message in enumerate(messages, 1):
+                is_last = number == len(messages)
+                waiting[job.run if is_last else f"{job.run}/{number}"] = message
+        return waiting
+
+    def _readable(self, job: MessageJob) -> list[HumanMessage]:
+        """The messages of a job; none if it has to be a run, since more than a message is in it."""
+        same = all(getattr(job, name) == getattr(self._run, name) for name in _SETTINGS)
+        elsewhere = job.checkpoint or job.begins_at
+        inputs = load(b64decode(job.input))
+        if job.busy != STEER or not same or elsewhere or inputs is None or len(inputs) > 1:
+            return []
+        messages = inputs["messages"]
+        return messages if all(isinstance(each, HumanMessage) for each in messages) else []
+
+    def note(self, connection: Connection, ids: Collection[str]) -> None:
+        """Take messages out of the queue, in the transaction with the checkpoint that has them.
+
+        Args:
+            connection: The transaction, which has checked the lease.
+            ids: The ids of all messages that the thread has read.
+        """
+        # Also one that was cancelled since this run has looked: it is in the thread.
+        statement = (
+            update(runs)
+            .where(runs.c.run_id.in_(ids), runs.c.thread_id == self.thread)
+            .where(runs.c.job.is_(None), runs.c.reader.is_(None))
+            .values(status="done", reader=self._run.run)
+            .returning(runs.c.run_id)
+        )
+        if read := connection.execute(statement).scalars().all():
+            self._signals.send(connection, {"jobs": (), "ends": read})

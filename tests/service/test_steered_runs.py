@@ -1,0 +1,609 @@
+"""Messages to the run under way: read at its next step, or the next run; once, in each order."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import select
+
+from agent_factory import ToolRuntime, create_agent
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    PIIMiddleware,
+    SteeringMiddleware,
+    unread,
+)
+from agent_factory.service import (
+    NotFound,
+    Run,
+    RunCancelled,
+    RunFailed,
+    Service,
+    ThreadBusy,
+)
+from agent_factory.service.events import load
+from agent_factory.service.runner import Runner
+from agent_factory.service.steering import SharedMailbox
+from agent_factory.service.tables import runs
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from service.stage import WAIT, Stage
+
+Until = Callable[..., None]
+
+
+@pytest.fixture
+def desk(service: Service, stage: Stage) -> Service:
+    """A service without a worker whose agent can be steered."""
+    service.add("desk", stage.agent(), configurable=["tier"])
+    service.add("other", stage.agent())
+    return service
+
+
+def say(service: Service, text: Any, **options: Any) -> Run:
+    return service.submit("desk", thread="t", message=text, **options)
+
+
+def steer(service: Service, text: Any, **options: Any) -> Run:
+    return say(service, text, busy="steer", **options)
+
+
+def begin(service: Service, stage: Stage) -> Run:
+    """A run whose tool works."""
+    service.start()
+    run = say(service, "work")
+    stage.wait_until_it_works()
+    return run
+
+
+def texts(service: Service, *, kind: str = "human") -> list[str]:
+    messages = service.threads.state("t").values["messages"]
+    assert_valid_history(messages)
+    return [message.text for message in messages if message.type == kind]
+
+
+# What a message does
+
+
+def test_a_run_reads_a_message_at_its_next_step(desk: Service, stage: Stage) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "in euros", by="ann")
+    assert (message.status, message.info.job, message.info.reader) == ("queued", None, None)
+    stage.go_on()
+    kinds = [part.type for part in message.result(WAIT)["messages"]]
+    assert kinds == ["human", "ai", "tool", "human", "ai"]
+    assert texts(desk, kind="ai")[-1] == "Read: work, in euros"
+    assert run.result(WAIT) == message.result(WAIT)
+    assert (message.status, message.info.reader, run.info.reader) == ("done", run.id, None)
+
+
+def test_the_audit_says_who_has_sent_what_to_which_run(desk: Service, stage: Stage) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "in euros", by="ann")
+    (entry,) = desk.inbox().audit(thread="t")
+    assert (entry.who, entry.what) == ("ann", "steer")
+    assert entry.detail == {"run": message.id, "to": run.id}
+    assert [part.text for part in message.messages] == ["in euros"]
+
+
+def test_the_stream_of_a_message_is_that_of_the_run_that_reads_it(
+    desk: Service, stage: Stage
+) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "in euros")
+    parts = message.stream(timeout=WAIT)
+    stage.go_on()
+    seen = [*parts]
+    assert seen == [*run.stream(timeout=WAIT)]
+    assert seen[-1]["data"]["status"] == "done"
+
+
+def test_a_message_to_an_idle_thread_begins_a_run(desk: Service) -> None:
+    desk.start()
+    message = steer(desk, "hello")
+    assert message.result(WAIT)["messages"][-1].text == "Read: hello"
+    assert (message.info.reader, desk.inbox().audit(thread="t")) == (None, [])
+
+
+def test_a_run_that_has_not_begun_reads_the_message_with_its_own(
+    desk: Service, stage: Stage
+) -> None:
+    run, message = say(desk, "hello"), steer(desk, "in euros")
+    desk.start()
+    assert message.result(WAIT)["messages"][-1].text == "Read: hello, in euros"
+    assert message.info.reader == run.id
+    assert stage.calls == [["hello", "in euros"]]
+
+
+def test_messages_are_read_in_their_order_and_before_those_that_wait_for_their_turn(
+    desk: Service, stage: Stage
+) -> None:
+    begin(desk, stage)
+    queued = say(desk, "queued")
+    for text in ("one", "two", [HumanMessage("three"), HumanMessage("four")]):
+        steer(desk, text)
+    stage.go_on()
+    queued.result(WAIT)
+    assert texts(desk) == ["work", "one", "two", "three", "four", "queued"]
+    assert len(stage.calls) == 3
+
+
+def test_a_message_that_is_sent_again_is_the_same(desk: Service, stage: Stage) -> None:
+    begin(desk, stage)
+    first, second = (steer(desk, "once", message_id="m-1") for _ in range(2))
+    stage.go_on()
+    first.result(WAIT)
+    third = steer(desk, "once", message_id="m-1")
+    assert first.id == second.id == third.id
+    third.result(WAIT)
+    assert texts(desk) == ["work", "once"]
+
+
+def test_the_default_of_an_agent_is_to_steer(service: Service, stage: Stage) -> None:
+    service.add("desk", stage.agent(), busy="steer")
+    run = begin(service, stage)
+    message, queued = say(service, "in euros"), say(service, "later", busy="queue")
+    stage.go_on()
+    queued.result(WAIT)
+    assert (message.info.reader, queued.info.reader) == (run.id, None)
+    assert message.request["busy"] == "steer"
+
+
+def test_an_async_run_is_steered(service: Service, stage: Stage) -> None:
+    service.add("desk", stage.agent(), asynchronous=True)
+    run = begin(service, stage)
+    message = steer(service, "in euros")
+    stage.go_on()
+    message.result(WAIT)
+    assert message.info.reader == run.id
+
+
+OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "another context": ("two", {"context": {"user": "bob"}}),
+    "another config": ("two", {"config": {"configurable": {"tier": "gold"}}}),
+    "another pause": ("two", {"interrupt_after": ["model"]}),
+    "a later begin": ("two", {"delay": 0.001}),
+    "a key of the state": ({"messages": [HumanMessage("two")], "mood": "fine"}, {}),
+    "a message of the system": ([SystemMessage("two")], {}),
+}
+
+
+@pytest.mark.parametrize(("message", "options"), OTHERS.values(), ids=OTHERS)
+def test_what_the_run_cannot_read_waits_for_its_turn(
+    desk: Service, stage: Stage, message: Any, options: dict[str, Any]
+) -> None:
+    run = begin(desk, stage)
+    other = steer(desk, message, **options)
+    stage.go_on()
+    run.result(WAIT)
+    other.result(WAIT)
+    assert other.info.reader is None
+    assert [part.text for part in run.result(WAIT)["messages"] if part.type == "human"] == ["work"]
+
+
+def test_a_message_that_is_to_wait_is_not_read_whatever_its_settings_are(
+    desk: Service, stage: Stage
+) -> None:
+    config: Any = {"configurable": {"busy": "steer"}}
+    desk.start()
+    run = say(desk, "work", config=config)
+    stage.wait_until_it_works()
+    other = say(desk, "two", config=config, busy="queue")
+    stage.go_on()
+    other.result(WAIT)
+    assert (other.info.reader, run.status) == (None, "done")
+
+
+def test_a_message_for_another_agent_waits_for_its_turn(desk: Service, stage: Stage) -> None:
+    run = begin(desk, stage)
+    other = desk.submit("other", thread="t", message="two", busy="steer")
+    stage.go_on()
+    other.result(WAIT)
+    assert (other.info.reader, other.info.agent, run.info.agent) == (None, "other", "desk")
+
+
+def test_a_fork_waits_for_its_turn_and_does_not_read_what_was_sent_later(
+    desk: Service, stage: Stage
+) -> None:
+    desk.start()
+    say(desk, "hello").result(WAIT)
+    place = desk.threads.state("t").config["configurable"]["checkpoint_id"]
+    say(desk, "work")
+    stage.wait_until_it_works()
+    message, fork = steer(desk, "in euros"), steer(desk, "fork", checkpoint=place)
+    stage.go_on()
+    fork.result(WAIT)
+    assert (message.status, fork.info.reader) == ("done", None)
+    assert texts(desk) == ["hello", "fork"]
+
+
+# Agents that cannot be steered
+
+
+def test_an_agent_without_the_middleware_is_refused(service: Service, stage: Stage) -> None:
+    hint = r"agent 'plain' has no SteeringMiddleware.* Write create_agent\(\.\.\., middleware="
+    with pytest.raises(ArgumentError, match=hint):
+        service.add("plain", stage.agent(steered=False), busy="steer")
+    service.add("plain", stage.agent(steered=False))
+    with pytest.raises(ArgumentError, match=hint):
+        service.submit("plain", thread="t", message="Hi", busy="steer")
+    with pytest.raises(NotFound):
+        service.threads.get("t")
+
+
+# Threads that wait for a decision
+
+
+def waiting(service: Service, stage: Stage, **options: Any) -> Run:
+    """A run that waits for a decision."""
+    stage.go_on()
+    service.add("desk", stage.agent(HumanInTheLoopMiddleware({"work": True})), **options)
+    service.start()
+    run = say(service, "work")
+    assert "__interrupt__" in run.result(WAIT)
+    return run
+
+
+def test_a_message_that_meets_a_review_is_held_and_read_after_the_decision(
+    service: Service, stage: Stage
+) -> None:
+    run = waiting(service, stage)
+    message = steer(service, "in euros")
+    assert message.status == "held"
+    assert [each.text for each in service.threads.held("t")] == ["in euros"]
+    (wait,) = service.inbox().waits(thread="t")
+    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    assert message.result(WAIT)["messages"][-1].text == "Read: work, in euros"
+    assert message.info.reader == run.id
+
+
+@pytest.mark.parametrize(
+    "options", [{"waiting": "interrupt"}, {"waiting": "reject"}, {"waiting": "queue"}], ids=str
+)
+def test_a_thread_that_waits_does_what_waiting_says(
+    service: Service, stage: Stage, options: dict[str, Any]
+) -> None:
+    """Also where `waiting` is that of the agent."""
+    run = waiting(service, stage, **options)
+    for chosen in ({}, options):
+        if options["waiting"] == "reject":
+            with pytest.raises(ThreadBusy, match="waits for a decision"):
+                steer(service, "stop", **chosen)
+        elif options["waiting"] == "queue":
+            assert steer(service, "stop", **chosen).status == "held"
+        else:
+            assert steer(service, "stop", **chosen).result(WAIT)["messages"][-1].type == "ai"
+            assert run.status == "cancelled"
+            return
+
+
+def test_a_message_that_was_read_waits_with_its_run(service: Service, stage: Stage) -> None:
+    """Its caller sees the question, and the end after the decision."""
+    service.add("desk", stage.agent(HumanInTheLoopMiddleware({"work": True})))
+    say(service, "hello")
+    message = steer(service, "work")
+    service.start()
+    assert "__interrupt__" in message.result(WAIT)
+    assert message.status == "waiting"
+    assert [*message.stream(timeout=WAIT)][-1]["data"]["status"] == "waiting"
+    assert service.threads.count_runs("t", status=["waiting"]) == 2
+    stage.go_on()
+    (wait,) = service.inbox().waits(thread="t")
+    service.decide(wait.id, "approve", by="ann")
+    assert message.result(WAIT)["messages"][-1].text == "Read: hello, work"
+    assert service.threads.count_runs("t", status=["done"]) == 2
+
+
+# A run that ends while a message is sent
+
+
+def test_a_message_that_comes_with_the_last_answer_is_answered(desk: Service, stage: Stage) -> None:
+    """The run looks once more before it ends."""
+    desk.start()
+    sent: list[Run] = []
+    stage.at_answer.append(lambda: sent.append(steer(desk, "in euros")))
+    run = say(desk, "hello")
+    assert run.result(WAIT)["messages"][-1].text == "Read: hello, in euros"
+    assert sent[0].info.reader == run.id
+
+
+def test_a_message_that_comes_after_the_last_look_is_the_next_run(
+    desk: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, sent = Runner._finish, list[Run]()
+
+    def send_first(self: Runner, *arguments: Any) -> str:
+        if not sent:
+            sent.append(steer(desk, "in euros"))
+        return finish(self, *arguments)
+
+    monkeypatch.setattr(Runner, "_finish", send_first)
+    desk.start()
+    run = say(desk, "hello")
+    assert run.result(WAIT)["messages"][-1].text == "Read: hello"
+    assert sent[0].result(WAIT)["messages"][-1].text == "Read: hello, in euros"
+    assert sent[0].info.reader is None
+
+
+def test_a_message_that_comes_after_the_end_is_the_next_run(
+    desk: Service, monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    finish, sent = Runner._finish, list[Run]()
+
+    def send_afterwards(self: Runner, *arguments: Any) -> str:
+        status = finish(self, *arguments)
+        if not sent:
+            sent.append(steer(desk, "in euros"))
+        return status
+
+    monkeypatch.setattr(Runner, "_finish", send_afterwards)
+    desk.start()
+    say(desk, "hello").result(WAIT)
+    until(lambda: sent)
+    assert sent[0].result(WAIT)["messages"][-1].text == "Read: hello, in euros"
+
+
+class Ending:
+    """Does something after a run has looked into its mailbox, before it stores what it has read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+        look, self.texts = SharedMailbox.messages, list[str]()
+
+        def messages(mailbox: SharedMailbox) -> Mapping[str, HumanMessage]:
+            waiting = look(mailbox)
+            if waiting and not self.texts:
+                self.texts = [message.text for message in waiting.values()]
+                act()
+            return waiting
+
+        monkeypatch.setattr(SharedMailbox, "messages", messages)
+
+
+def test_a_run_that_is_cancelled_after_its_look_leaves_the_message_to_the_next_run(
+    desk: Service, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begin(desk, stage)
+    ending = Ending(monkeypatch, run.cancel)
+    message = steer(desk, "in euros")
+    stage.go_on()
+    message.result(WAIT)
+    assert (ending.texts, run.status, message.info.reader) == (["in euros"], "cancelled", None)
+    assert texts(desk) == ["work", "in euros"]
+
+
+def test_a_run_that_fails_before_it_reads_leaves_the_message_to_the_next_run(
+    desk: Service, stage: Stage
+) -> None:
+    desk.start()
+    sent: list[Run] = []
+
+    def send_and_fail() -> None:
+        sent.append(steer(desk, "in euros"))
+        raise ValueError("the model is out of order")
+
+    stage.at_answer.append(send_and_fail)
+    run = say(desk, "hello")
+    with pytest.raises(RunFailed):
+        run.result(WAIT)
+    assert sent[0].result(WAIT)["messages"][-1].text == "Read: hello, in euros"
+    assert (sent[0].info.reader, texts(desk)) == (None, ["hello", "in euros"])
+
+
+def test_a_run_that_fails_after_it_has_read_is_the_outcome_of_the_message(
+    desk: Service, stage: Stage
+) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "fail")
+    stage.go_on()
+    with pytest.raises(RunFailed, match=f"{message.id}.*out of order"):
+        message.result(WAIT)
+    assert (message.status, message.info.reader) == ("failed", run.id)
+    assert desk.threads.get("t").status == "failed"
+    assert texts(desk)[-1] == "fail"
+
+
+# Messages that end the run
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "unread"])
+@pytest.mark.parametrize("busy", ["interrupt", "rollback"])
+def test_another_message_ends_the_run_that_is_steered(
+    desk: Service, stage: Stage, busy: Any, is_read: bool
+) -> None:
+    desk.start()
+    say(desk, "hello").result(WAIT)
+    run = say(desk, "work first")
+    stage.wait_until_it_works()
+    message = steer(desk, "work in euros")
+    if is_read:
+        stage.go_on()
+        stage.wait_until_it_works()
+        assert message.info.reader == run.id
+    stop = say(desk, "stop", busy=busy)
+    stage.go_on()
+    stop.result(WAIT)
+    assert (run.status, message.status) == ("cancelled", "cancelled")
+    written = ["work first", "work in euros"] if busy == "interrupt" else []
+    assert texts(desk) == ["hello", *written, "stop"]
+
+
+# Cancelling, deleting
+
+
+def test_a_message_is_withdrawn_before_it_is_read(desk: Service, stage: Stage) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "in euros")
+    message.cancel()
+    stage.go_on()
+    run.result(WAIT)
+    assert (message.status, texts(desk)) == ("cancelled", ["work"])
+    with pytest.raises(RunCancelled):
+        message.result(WAIT)
+
+
+def test_to_cancel_a_message_that_was_read_ends_the_run(desk: Service, stage: Stage) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "work more")
+    stage.go_on()
+    stage.wait_until_it_works()
+    message.cancel(by="ann")
+    assert (message.status, run.status) == ("cancelled", "cancelled")
+    with pytest.raises(RunCancelled):
+        message.result(WAIT)
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "unread"])
+def test_a_run_that_is_rolled_back_takes_what_it_has_read_with_it(
+    desk: Service, stage: Stage, is_read: bool
+) -> None:
+    """What it has not read is the next run, on the thread as it was before."""
+    desk.start()
+    say(desk, "hello").result(WAIT)
+    run = say(desk, "work first")
+    stage.wait_until_it_works()
+    message = steer(desk, "work more")
+    if is_read:
+        stage.go_on()
+        stage.wait_until_it_works()
+        message.cancel(roll_back=True)
+        assert (run.status, message.status) == ("cancelled", "cancelled")
+        assert texts(desk) == ["hello"]
+        return
+    run.cancel(roll_back=True)
+    stage.go_on(2)
+    message.result(WAIT)
+    assert (run.status, message.info.reader) == ("cancelled", None)
+    assert texts(desk) == ["hello", "work more"]
+
+
+def test_a_message_that_is_withdrawn_while_the_run_reads_it_is_not_lost_from_the_record(
+    desk: Service, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the thread, so its status must not say that it was withdrawn."""
+    run = begin(desk, stage)
+    message = steer(desk, "in euros")
+    Ending(monkeypatch, message.cancel)
+    stage.go_on()
+    run.result(WAIT)
+    assert texts(desk) == ["work", "in euros"]
+    assert (message.status, message.info.reader) == ("done", run.id)
+
+
+def test_the_record_of_a_message_that_was_read_is_deleted_and_its_run_stays(
+    desk: Service, stage: Stage
+) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "work more")
+    stage.go_on()
+    stage.wait_until_it_works()
+    message.delete()
+    with pytest.raises(NotFound):
+        desk.run(message.id)
+    stage.go_on()
+    assert run.result(WAIT)["messages"][-1].text == "Read: work, work more"
+    assert len([*run.stream(timeout=WAIT)]) > 1
+
+
+def test_the_records_of_messages_go_with_the_run_that_has_read_them(
+    desk: Service, stage: Stage
+) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "in euros")
+    stage.go_on()
+    message.result(WAIT)
+    run.delete()
+    assert desk.threads.runs("t") == []
+    with pytest.raises(NotFound):
+        desk.run(message.id)
+
+
+def test_a_thread_that_is_deleted_has_no_message_left(desk: Service, stage: Stage) -> None:
+    begin(desk, stage)
+    steer(desk, "in euros")
+    desk.threads.delete("t")
+    with desk._backend.database.read() as connection:
+        assert connection.execute(select(runs.c.run_id)).all() == []
+
+
+def test_what_a_guard_removes_is_not_in_the_queue_either(service: Service, stage: Stage) -> None:
+    redact, block = PIIMiddleware("email"), PIIMiddleware("ip", strategy="block")
+    service.add("desk", stage.agent(redact, block))
+    begin(service, stage)
+    with pytest.raises(ArgumentError, match="refused by the agent"):
+        steer(service, "from 10.0.0.1")
+    message = steer(service, "to ann@example.com")
+    with service._backend.database.read() as connection:
+        payloads = connection.execute(select(runs.c.payload)).scalars().all()
+    stored = [load(b64decode(json.loads(payload)["input"])) for payload in payloads]
+    assert stored[1]["messages"][0].text == "to [REDACTED_EMAIL]"
+    stage.go_on()
+    message.result(WAIT)
+    assert texts(service) == ["work", "to [REDACTED_EMAIL]"]
+
+
+# What the record says
+
+
+def test_usage_is_counted_once(desk: Service, stage: Stage) -> None:
+    run = begin(desk, stage)
+    message = steer(desk, "in euros")
+    stage.go_on()
+    message.result(WAIT)
+    assert message.info.usage == []
+    assert desk.threads.usage("t") == run.info.usage
+
+
+def test_the_list_of_runs_has_the_status_of_a_message(desk: Service, stage: Stage) -> None:
+    def listed(status: str) -> set[str]:
+        return {each.id for each in desk.threads.runs("t", status=[status])}
+
+    run = begin(desk, stage)
+    message = steer(desk, "work more")
+    assert (listed("queued"), listed("running")) == ({message.id}, {run.id})
+    stage.go_on()
+    stage.wait_until_it_works()
+    assert (message.status, listed("running")) == ("running", {run.id, message.id})
+    stage.go_on()
+    message.result(WAIT)
+    assert listed("done") == {run.id, message.id}
+
+
+def test_a_webhook_of_a_message_waits_for_the_run_that_has_read_it(
+    desk: Service, stage: Stage
+) -> None:
+    begin(desk, stage)
+    message = steer(desk, "work more")
+    desk.webhooks.add(message.id, "https://hooks.example.com")
+    stage.go_on()
+    stage.wait_until_it_works()
+    assert message.info.reader is not None
+    assert desk.webhooks.claim_due() == []
+    stage.go_on()
+    message.result(WAIT)
+    assert [webhook.run.id for webhook in desk.webhooks.claim_due()] == [message.id]
+
+
+def test_a_tool_sees_what_waits(service: Service) -> None:
+    def crawl(runtime: ToolRuntime) -> str:
+        """Read pages."""
+        before = len(unread(runtime).messages)
+        steer(service, "stop", message_id="m-1")
+        return f"{before}, {[message.text for message in unread(runtime).messages]}"
+
+    agent = create_agent(
+        ScriptedChatModel([[{"name": "crawl", "args": {}}], "Done."]),
+        [crawl],
+        middleware=[SteeringMiddleware()],
+        checkpointer=InMemorySaver(),
+    )
+    service.add("desk", agent)
+    service.start()
+    messages = say(service, "Crawl.").result(WAIT)["messages"]
+    (result,) = [message for message in messages if isinstance(message, ToolMessage)]
+    assert result.text == "0, ['stop']"
