@@ -69,7 +69,8 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
     A run that would end while jobs are under way waits for the first result, and goes on with it.
     A job that takes longer than the `timeout` of its tool is reported as an error. Async work is
     cancelled then. A thread cannot be stopped: sync work ends when it writes its progress the next
-    time, or runs to its end, and its result is dropped.
+    time, or when a subagent in it makes its next call. Else it runs to its end, and its result is
+    dropped.
 
     Args:
         max_running: The most jobs that may be under way in a thread. A call above it is answered
