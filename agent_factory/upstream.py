@@ -372,7 +372,7 @@ def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> Runn
 
     It has the tags, the callbacks and the keys of the caller, and no handler that belongs to a
     stream, or says that it `ends_with_run`. A graph that gets it is a run by itself, in the thread
-    of this id. Its nodes get what `runtime` has: the context, the store, and the function that
+    of this id. Its nodes get the context and the store that `runtime` has, and other work also what
     `get_stream_writer` returns.
 
     langgraph/pregel, 1.2: a graph belongs to a run if it finds the keys of that run. The reserved

@@ -381,6 +381,16 @@ def test_once_books_once_asks_about_the_unknown_and_undoes_backwards(show: Show)
     assert out.strip().endswith("undone: book_hotel, book_flight")
 
 
+def test_background_reads_each_result_once_and_cancels_a_job(show: Show) -> None:
+    out = show("background")
+    assert out.count("has ended") == 2
+    assert out.count("has failed") == out.count("ConnectionError: the line is dead") == 1
+    assert " of 1000 years\n" in out
+    assert "is cancelled, and has no result" in out
+    assert "    ai: 3 of 3 clerks have reported.\n" in out
+    assert out.strip().endswith(" of 20 turns.")
+
+
 def test_touches_lets_each_call_see_the_list_that_the_call_before_it_left(show: Show) -> None:
     out = show("touches")
     assert "tool: add_item  [writes state:items]" in out

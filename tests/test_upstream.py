@@ -42,6 +42,7 @@ from agent_factory.upstream import (
     construct_prompt,
     counting_graphs,
     current_config,
+    detached,
     empty_graph,
     graph_namespace,
     handler_variables,
@@ -55,6 +56,7 @@ from agent_factory.upstream import (
     mark_invalid_resume,
     messages_delta_reducer,
     named_interrupts,
+    needs_task,
     node_runnable,
     node_writers,
     open_interrupts,
@@ -281,6 +283,65 @@ def test_a_node_knows_its_saver_and_whether_its_run_stores_only_the_end() -> Non
     assert seen == [(saver, False), (saver, False), (saver, True)]
     chain(node).invoke({"log": []})
     assert seen[3] == (None, False)
+
+
+def test_a_graph_with_a_detached_config_is_a_run_by_itself() -> None:
+    seen: list[Any] = []
+
+    def inside(state: Any, config: RunnableConfig) -> Any:
+        keys = config["configurable"]
+        seen.append((keys["thread_id"], keys["user"], get_runtime().context))
+
+    def node(state: Any, config: RunnableConfig) -> Any:
+        runtime: Any = Runtime(context="context")
+        # In another thread and later, as work that outlives the node.
+        work.append(lambda: inner.invoke({"log": []}, detached(config, "1:job", runtime)))
+
+    work: list[Any] = []
+    own_saver = InMemorySaver()
+    inner = chain(inside, checkpointer=own_saver)
+    outer = chain(node, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1", "user": "ada"}, "tags": ["tag"]}
+    outer.invoke({"log": []}, config)
+    stored = [*outer.checkpointer.storage["1"]]
+    work[0]()
+    assert seen == [("1:job", "ada", "context")]
+    assert [*own_saver.storage] == ["1:job"]
+    assert [*outer.checkpointer.storage["1"]] == stored == [""]
+
+
+def test_work_with_a_detached_config_has_no_handlers_of_streams() -> None:
+    handlers: list[Any] = []
+
+    def node(state: Any, config: RunnableConfig) -> Any:
+        own: Any = detached(config, "1", Runtime())["callbacks"]
+        handlers.append(own.handlers)
+
+    class Counts(BaseCallbackHandler):
+        pass
+
+    counts = Counts()
+    graph = chain(node)
+    for mode in ("messages", "tools"):
+        [*graph.stream({"log": []}, {"callbacks": [counts]}, stream_mode=mode)]
+    assert handlers == [[counts], [counts]]
+
+
+def test_an_interrupt_outside_of_a_task_is_recognized() -> None:
+    errors: list[Any] = []
+
+    def node(state: Any, config: RunnableConfig) -> Any:
+        def ask(_: Any) -> Any:
+            return interrupt("?")
+
+        try:
+            RunnableLambda(ask).invoke(None, detached(config, "1", Runtime()))
+        except Exception as error:
+            errors.append(error)
+
+    chain(node).invoke({"log": []})
+    assert [needs_task(error) for error in errors] == [True]
+    assert not needs_task(KeyError("other"))
 
 
 def test_the_ids_of_checkpoints_sort_by_time() -> None:

@@ -42,7 +42,7 @@ _MOST_ANCESTORS: Final = 100
 counts as one of the branch: to read a message twice is better than to lose it."""
 
 STEERING_READ: Final = "steering_read"
-"""Key of the state with the ids of what SteeringMiddleware has read."""
+"""Key of the state with the ids of what SteeringMiddleware has read of it."""
 
 WAITS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 """Seconds to wait for a checkpoint that a run has made and not stored yet: half a second in all."""

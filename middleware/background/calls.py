@@ -24,7 +24,7 @@ from agent_factory.types import detached, graph_namespace, saver_of
 
 from .jobs import SOURCE, BackgroundJob, this_process
 from .store import store_of
-from .work import Attempt, Work, begin, discard
+from .work import Attempt, Stop, Work, begin, discard
 
 JOBS_KEY: Final = "background_jobs"
 
@@ -102,6 +102,8 @@ class _Start:
             return refusal
         inner = Runtime(context=runtime.context, store=runtime.store, stream_writer=work.write)
         config = detached(runtime.config, f"{thread or SOURCE}:{id}", inner)
+        callbacks: Any = config["callbacks"]
+        callbacks.add_handler(Stop(work))
         args = {
             name: replace(value, config=config, stream_writer=work.write)
             if isinstance(value, ToolRuntime)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, NotRequired
 
 from langchain_core.messages import HumanMessage, ToolMessage
@@ -33,7 +32,7 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.middleware._shared.invocable import Called
-from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry
+from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry, unseen
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
 
@@ -73,7 +72,8 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
     A run that would end while jobs are under way waits for the first result, and goes on with it.
     A job that takes longer than the `timeout` of its tool is reported as an error. Async work is
     cancelled then. A thread cannot be stopped: sync work ends when it writes its progress the next
-    time, or runs to its end, and its result is dropped.
+    time, or when a subagent in it makes its next call. Else it runs to its end, and its result is
+    dropped.
 
     Args:
         max_running: The most jobs that may be under way in a thread. A call above it is answered
@@ -143,20 +143,20 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
     @hook_config(can_jump_to=["model"])
     def after_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
         """Wait for a result at the end of a run, and call the model again."""
-        return run(_go_on(state, wait=self.wait))
+        return run(_go_on(state, runtime, wait=self.wait))
 
     @hook_config(can_jump_to=["model"])
     async def aafter_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
         """Async variant of `after_model`."""
-        return await arun(_go_on(state, wait=self.wait))
+        return await arun(_go_on(state, runtime, wait=self.wait))
 
     def after_agent(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
         """Cancel the jobs of a run that was cancelled."""
-        return run(_end(state))
+        return run(_end(state, runtime))
 
     async def aafter_agent(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
         """Async variant of `after_agent`."""
-        return await arun(_end(state))
+        return await arun(_end(state, runtime))
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Let a background tool start its work and return the handle."""
@@ -171,43 +171,35 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
 # Results
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What a look at the jobs of a thread has found.
-
-    Attributes:
-        results: The messages of jobs that have ended, by the ids of the jobs.
-        others: What else waits in the mailbox and is not read.
-    """
-
-    results: Mapping[str, HumanMessage]
-    others: Sequence[Entry] = ()
-
-
-def _look(state: Any, config: RunnableConfig) -> Flow[_Look]:
-    """Look which jobs of a thread have ended."""
+def _ended(state: Any, config: RunnableConfig) -> Flow[dict[str, HumanMessage]]:
+    """Return the messages of the jobs of a thread that have ended, by the ids of the jobs."""
     jobs: Jobs = state.get(JOBS_KEY) or {}
     if not jobs:
-        return _Look({})
+        return {}
     if store_of(config) is not None:
         letters = {id: letter(id) for id in jobs}
-        return _Look({id: message for id, message in letters.items() if message is not None})
+        return {id: message for id, message in letters.items() if message is not None}
     # Before the mailbox: a job that ends now is found there, or is looked for the next time.
     works = {id: under_way(id) for id, job in jobs.items() if is_own(job)}
     mailbox = mailbox_of(config)
     entries = (yield from mailbox.entries()) if mailbox else None
     messages = {entry.id: entry.message for entry in entries or () if entry.kind == SOURCE}
-    results: dict[str, HumanMessage] = {}
+    ended: dict[str, HumanMessage] = {}
     for id, job in jobs.items():
         work = works.get(id)
         message = letter(id) or messages.get(id)
         if message is None and work is None:
             message = _verdict(id, job)
         if message is not None:
-            results[id] = message
-    read_ids = frozenset(state.get(STEERING_READ) or ())
-    others = [e for e in entries or () if e.kind != SOURCE and e.id not in read_ids]
-    return _Look(results, others)
+            ended[id] = message
+    return ended
+
+
+def _sent(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Flow[Sequence[Entry]]:
+    """Return what people have sent to the agent, and what SteeringMiddleware has not read."""
+    read_ids = state.get(STEERING_READ) or ()
+    kinds = ("steer", "follow_up", "cancel")
+    return (yield from unseen(config, runtime.execution_info, read_ids, kinds)).here
 
 
 def _verdict(id: str, job: BackgroundJob) -> HumanMessage | None:
@@ -228,16 +220,16 @@ def _read(state: BackgroundState) -> Flow[Update]:
     # After a jump over the tools, calls may have no results, and these must follow the calls.
     if not state.get(JOBS_KEY) or unanswered(*last_turn(state["messages"])):
         return None
-    results = (yield from _look(state, get_config())).results
+    ended = yield from _ended(state, get_config())
     # What a service has sent is in the thread already.
     arrived = state[JOBS_KEY].keys() & {message.id for message in state["messages"]}
-    new = [message for id, message in results.items() if id not in arrived]
+    new = [message for id, message in ended.items() if id not in arrived]
     if not new and not arrived:
         return None
-    return {"messages": new, JOBS_KEY: dict.fromkeys([*results, *arrived])}
+    return {"messages": new, JOBS_KEY: dict.fromkeys([*ended, *arrived])}
 
 
-def _go_on(state: BackgroundState, *, wait: bool) -> Flow[Update]:
+def _go_on(state: BackgroundState, runtime: Runtime[Any], *, wait: bool) -> Flow[Update]:
     """Wait at the end of a run until a result is there, or something else for the agent."""
     if not wait or not state.get(JOBS_KEY) or not ends_run(state):
         return None
@@ -245,18 +237,17 @@ def _go_on(state: BackgroundState, *, wait: bool) -> Flow[Update]:
     if store_of(config) is not None:  # it sends the results, and begins a run with them
         return None
     while True:
-        look = yield from _look(state, config)
         # Messages of people come first: SteeringMiddleware goes on with them, or ends the run.
-        if look.others:
+        if (yield from _sent(state, config, runtime)):
             return None
-        if look.results:
+        if (yield from _ended(state, config)):
             set_reason("background work has ended")
             return {"jump_to": "model"}
         yield Sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _end(state: BackgroundState) -> Flow[Update]:
+def _end(state: BackgroundState, runtime: Runtime[Any]) -> Flow[Update]:
     """Cancel the jobs of a run that people have cancelled."""
     jobs: Jobs = state.get(JOBS_KEY) or {}
     if not jobs:
@@ -265,8 +256,8 @@ def _end(state: BackgroundState) -> Flow[Update]:
     marks = [message.additional_kwargs.get("lc_source") for message in state["messages"][-1:]]
     cancelled = marks == ["steering"]
     if not cancelled:
-        look = yield from _look(state, get_config())
-        cancelled = any(entry.kind == "cancel" for entry in look.others)
+        sent = yield from _sent(state, get_config(), runtime)
+        cancelled = any(entry.kind == "cancel" for entry in sent)
     for id, job in jobs.items() if cancelled else ():
         work = under_way(id) if is_own(job) else None
         if work is not None and work.cancel():
@@ -317,8 +308,8 @@ def _check(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[str]:
     jobs: Jobs = runtime.state.get(JOBS_KEY) or {}
     if (job := jobs.get(id)) is None:
         return _unknown(id, jobs)
-    if id in (yield from _look(runtime.state, runtime.config)).results:
-        return _ended(id, job)
+    if id in (yield from _ended(runtime.state, runtime.config)):
+        return _late(id, job)
     work = under_way(id) if is_own(job) else None
     text = f"{job['tool']} ({id}) is under way for {time.time() - job['started']:.0f} seconds."
     if work is not None and work.progress is not None:
@@ -330,12 +321,12 @@ def _cancel(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
     jobs: Jobs = runtime.state.get(JOBS_KEY) or {}
     if (job := jobs.get(id)) is None:
         return _unknown(id, jobs)
-    if id in (yield from _look(runtime.state, runtime.config)).results:
-        return _ended(id, job)
+    if id in (yield from _ended(runtime.state, runtime.config)):
+        return _late(id, job)
     work = under_way(id) if is_own(job) else None
     # A job that is settled now has a result, which is on its way.
     if is_own(job) and (work is None or not work.cancel()):
-        return _ended(id, job)
+        return _late(id, job)
     if (store := store_of(runtime.config)) is not None:
         yield Invoke(Called(store.drop), (id,))
     text = f"{job['tool']} ({id}) is cancelled, and has no result."
@@ -345,8 +336,8 @@ def _cancel(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
     return Command(update={"messages": [message], JOBS_KEY: {id: None}})
 
 
-def _ended(id: str, job: BackgroundJob) -> str:
-    return f"{job['tool']} ({id}) has ended. What came of it arrives as a message."
+def _late(id: str, job: BackgroundJob) -> str:
+    return f"{job['tool']} ({id}) has ended. How it has ended arrives as a message."
 
 
 def _unknown(id: str, jobs: Jobs) -> str:

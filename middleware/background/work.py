@@ -10,10 +10,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock, Thread
 from typing import Any, Final, TypeVar
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
@@ -22,7 +24,7 @@ from langgraph.types import Command
 from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import format_error
 from agent_factory.middleware._shared.invocable import Called
-from agent_factory.middleware._shared.mailbox import Mailbox
+from agent_factory.middleware._shared.mailbox import WAITS, Mailbox
 from agent_factory.types import needs_task
 
 from .jobs import SOURCE, BackgroundJob, Ending, message_of
@@ -67,12 +69,19 @@ class Work:
         """Note the progress of the tool: its stream writer.
 
         Raises:
-            CancelledError: It does not count any more how the job ends. Python cannot end a
-                thread, but a tool in it ends here, unless it catches that.
+            CancelledError: As `check`.
+        """
+        self.check()
+        self.progress = progress
+
+    def check(self) -> None:
+        """End a tool whose result does not count any more; Python cannot end its thread.
+
+        Raises:
+            CancelledError: The job is cancelled, or its time is up.
         """
         if self.is_settled:
             raise asyncio.CancelledError("The job is cancelled, or its time is up.")
-        self.progress = progress
 
     @property
     def can_stop(self) -> bool:
@@ -113,17 +122,21 @@ class Work:
                 message = message_of(self.id, self.job, ending, content)
                 yield from self.deliver(message)
         finally:
-            discard(self)
+            attempt.when_over(partial(discard, self))
 
     def deliver(self, message: HumanMessage) -> Flow[None]:
         """Put the message of an ended job where its agent reads it."""
         is_stored = False
         try:
             if isinstance(self.target, Mailbox):
-                yield from self.target.post(SOURCE, "", message, self.id)
+                # A thread that was deleted meanwhile keeps nothing of the job. One that has just
+                # begun is stored while its first step runs.
+                if (yield from self.target.checkpoint("", WAITS)) is not None:
+                    yield from self.target.post(SOURCE, "", message, self.id)
+                    is_stored = True
             elif self.target is not None:
                 yield Invoke(Called(self.target.end), (self.id, message))
-            is_stored = self.target is not None
+                is_stored = True
         except Exception:
             # The saver is closed, or lets only others write. The result does not depend on it.
             return
@@ -134,6 +147,28 @@ class Work:
                     _letters[self.id] = message
                     if len(_letters) > _MOST_LETTERS:
                         _letters.popitem(last=False)
+
+
+class Stop(BaseCallbackHandler):
+    """Ends a job that does not count any more when it would call a model or a tool, in any thread.
+
+    Args:
+        work: The job.
+    """
+
+    raise_error = run_inline = True
+    ignore_chain = True  # a property of the base class
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        """Raise CancelledError if the job does not count any more."""
+        self._work.check()
+
+    def on_tool_start(self, *_: Any, **__: Any) -> None:
+        """Raise CancelledError if the job does not count any more."""
+        self._work.check()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +187,17 @@ class Attempt:
     call: dict[str, Any]
     config: RunnableConfig
     timeout: float
+    _threads: list[Future[Any]] = field(default_factory=list)
+
+    def when_over(self, function: Callable[[], object]) -> None:
+        """Call a function when no thread works on the call any more."""
+        for work in self._threads:
+            work.add_done_callback(lambda _: function())
+        if not self._threads:
+            function()
 
     def invoke(self, input: object, config: object = None) -> tuple[Ending, Any]:
-        work = in_thread(lambda: self.tool.invoke(self.call, self.config))
+        work = self._in_thread()
         try:
             return _read(work.result(self.timeout))
         except BaseException as error:
@@ -172,9 +215,12 @@ class Attempt:
         if _has_coroutine(self.tool):
             return await self.tool.ainvoke(self.call, self.config)
         # Not in the executor of the event loop, which waits for its threads when it is closed.
-        return await asyncio.wrap_future(
-            in_thread(lambda: self.tool.invoke(self.call, self.config))
-        )
+        return await asyncio.wrap_future(self._in_thread())
+
+    def _in_thread(self) -> Future[Any]:
+        work = in_thread(lambda: self.tool.invoke(self.call, self.config))
+        self._threads.append(work)
+        return work
 
 
 def _has_coroutine(tool: BaseTool) -> bool:

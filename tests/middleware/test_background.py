@@ -29,6 +29,7 @@ from agent_factory import (
     background_timeout,
     client_tool,
     create_agent,
+    hook_config,
     labels_of,
     plan_agent,
     tool_labels,
@@ -48,8 +49,10 @@ from agent_factory.middleware import (
     follow_up,
     steer,
 )
+from agent_factory.middleware.background.jobs import this_process
+from agent_factory.middleware.background.work import Work, under_way
 from agent_factory.testing import Reply, ScriptedChatModel, assert_valid_history, check_middleware
-from samples import in_memory, last_text, texts, tool_results, types
+from samples import Answer, in_memory, last_text, texts, tool_results, types
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -86,8 +89,17 @@ def results(result: Any) -> list[tuple[str, str]]:
 
 def job_id(result: Any, number: int = 0) -> str:
     """The id of a job, as its handle names it."""
-    handles = [m.text for m in result["messages"] if m.text.startswith("Started in the background")]
-    return handles[number].split()[5].rstrip(".")
+    return ids_in(result["messages"])[number]
+
+
+def setting(event: Event, answer: Any) -> Callable[[Any], Any]:
+    """A step of a model that sets an event, and gives an answer."""
+
+    def step(messages: Any) -> Any:
+        event.set()
+        return answer(messages) if callable(answer) else answer
+
+    return step
 
 
 def has_mailbox(saver: Any) -> bool:
@@ -96,6 +108,7 @@ def has_mailbox(saver: Any) -> bool:
 
 
 def ids_in(messages: Any) -> list[str]:
+    """The ids of jobs, as their handles name them."""
     return [m.text.split()[5].rstrip(".") for m in messages if m.text.startswith("Started in")]
 
 
@@ -274,6 +287,22 @@ def test_a_result_that_the_saver_does_not_take_is_read_in_this_process(call: Cal
     assert results(call(agent, HELLO, ONE)) == [("done", "worked")]
 
 
+def test_a_thread_that_is_deleted_meanwhile_keeps_nothing(over: Event) -> None:
+    saver = InMemorySaver()
+
+    def work() -> str:
+        """Work."""
+        return str(over.wait(10))
+
+    agent = agent_with([WORK, "Later."], work, checkpointer=saver, settings={"wait": False})
+    id = job_id(agent.invoke(HELLO, ONE))
+    saver.delete_thread("1")
+    over.set()
+    while under_way(id):
+        sleep(0.001)
+    assert not any([*saver.storage["1"].values(), *saver.writes.values()])
+
+
 def test_a_fork_from_before_the_call_does_not_read_its_result() -> None:
     def work() -> str:
         """Work."""
@@ -294,6 +323,77 @@ def test_results_are_cleaned_before_the_model_reads_them(call: Call) -> None:
     stack = [BackgroundMiddleware(), PIIMiddleware("email")]
     result = call(agent_with([WORK, *DONE], work, middleware=stack), HELLO, ONE)
     assert results(result) == [("done", "Write to [REDACTED_EMAIL]")]
+
+
+class Skips(AgentMiddleware[Any, Any]):
+    """Jumps over the first call of a tool."""
+
+    is_over = False
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        if self.is_over or not any(c["name"] == "look" for c in state["messages"][-1].tool_calls):
+            return None
+        self.is_over = True
+        return {"jump_to": "model"}
+
+
+def test_a_result_does_not_come_between_a_call_and_its_result(over: Event) -> None:
+    saver = InMemorySaver()
+
+    def work() -> str:
+        """Work until the agent has gone on."""
+        return str(over.wait(10))
+
+    def look() -> str:
+        """Look."""
+        return "looked"
+
+    def step(messages: Any) -> Any:
+        over.set()
+        while not has_mailbox(saver):
+            sleep(0.001)
+        return [{"name": "look", "args": {}}]
+
+    stack = [BackgroundMiddleware(), Skips()]
+    agent = agent_with(
+        [WORK, step, step, "Done."], work, tool(look), middleware=stack, checkpointer=saver
+    )
+    result = agent.invoke(HELLO, ONE)
+    assert types(result)[3:] == ["ai", "tool", "ai", "tool", "human", "ai"]
+    assert_valid_history(result["messages"])
+
+
+def test_a_run_waits_after_a_structured_answer(call: Call, over: Event) -> None:
+    def work() -> str:
+        """Work until the agent has gone on."""
+        return str(over.wait(10))
+
+    steps = [WORK, setting(over, Answer(number=1)), *[Answer(number=2)] * 2]
+    agent = agent_with(steps, work, response_format=Answer)
+    result = call(agent, HELLO, ONE)
+    assert results(result) == [("done", "True")]
+    assert result["structured_response"] == Answer(number=2)
+
+
+def test_an_agent_inside_of_another_reads_its_own_results(call: Call) -> None:
+    def work() -> str:
+        """Work."""
+        return "worked"
+
+    def last_result(messages: Any) -> str:
+        return next((m.text.splitlines()[-1] for m in messages if m.name == "background"), "")
+
+    inner = create_agent(
+        ScriptedChatModel([WORK, *[last_result] * 2]),
+        [background(work)],
+        middleware=[BackgroundMiddleware()],
+        name="clerk",
+        ignore=["AF211"],
+    )
+    asked = [{"name": "clerk", "args": {"request": "Go"}}]
+    result = call(agent_with([asked, "Done."], agent_tool(inner, description="A.")), HELLO, ONE)
+    assert texts(result)[2:] == ["worked", "Done."]
 
 
 def test_a_call_that_another_layer_answers_starts_nothing(call: Call) -> None:
@@ -320,7 +420,7 @@ def test_a_layer_with_a_timeout_leaves_the_work_alone(call: Call, over: Event) -
 
     retry = ToolRetryMiddleware(timeout=5, initial_delay=0)
     for stack in ([BackgroundMiddleware(), retry], [retry, BackgroundMiddleware()]):
-        steps = [WORK, lambda messages: over.set() or "I wait.", *DONE]
+        steps = [WORK, setting(over, "I wait."), *DONE]
         result = call(agent_with(steps, work, middleware=stack), HELLO, ONE)
         assert results(result) == [("done", "True")]
 
@@ -391,7 +491,7 @@ def test_calls_above_the_limit_are_answered_with_an_error(call: Call, over: Even
         """Work until the agent has gone on."""
         return str(over.wait(10))
 
-    steps = [WORK * 3, lambda messages: over.set() or "I wait.", *DONE, "Done."]
+    steps = [WORK * 3, setting(over, "I wait."), *DONE, "Done."]
     result = call(agent_with(steps, work, settings={"max_running": 2}), HELLO, ONE)
     refused = [text for text, status in tool_results(result) if status == "error"]
     assert len(refused) == 1
@@ -423,6 +523,18 @@ def test_work_that_takes_too_long_is_reported(call: Call, over: Event) -> None:
     assert "did not end in 0.05 seconds, and has no result. It is not known whether" in text
 
 
+def test_a_thread_that_takes_too_long_counts_as_one_under_way(call: Call, over: Event) -> None:
+    def work() -> str:
+        """Work until the test is over."""
+        return str(over.wait(10))
+
+    steps = [WORK, "I wait.", WORK, "Done."]
+    tool_ = background(work, timeout=0.05)
+    result = call(agent_with(steps, tool_, settings={"max_running": 1}), HELLO, ONE)
+    assert [ending for ending, _ in results(result)] == ["timed out"]
+    assert [status for _, status in tool_results(result)] == ["success", "error"]
+
+
 async def test_async_work_that_takes_too_long_is_cancelled() -> None:
     ends: list[str] = []
 
@@ -438,6 +550,23 @@ async def test_async_work_that_takes_too_long_is_cancelled() -> None:
     result = await agent.ainvoke(HELLO, ONE)
     assert [ending for ending, _ in results(result)] == ["timed out"]
     assert ends == ["cancelled"]
+
+
+async def test_async_work_is_cancelled_at_its_time_also_if_no_run_waits() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> str:
+        """Work without end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    tool_ = background(work, timeout=0.05)
+    agent = agent_with([WORK, "Later.", "Done."], tool_, settings={"wait": False})
+    await agent.ainvoke(HELLO, ONE)
+    await asyncio.wait_for(ended.wait(), 10)
 
 
 def test_sync_work_ends_when_it_writes_its_progress_after_its_time(over: Event) -> None:
@@ -478,7 +607,7 @@ def test_the_model_can_look_at_the_progress_of_a_job(call: Call, over: Event) ->
         written.wait(10)
         return asking("check_background")(messages)
 
-    steps = [WORK, check, lambda messages: over.set() or "I wait.", asking("check_background"), "D"]
+    steps = [WORK, check, setting(over, "I wait."), asking("check_background"), "D"]
     result = call(agent_with(steps, work), HELLO, ONE)
     _, (first, _), (second, _) = tool_results(result)
     assert first.startswith(f"work ({job_id(result)}) is under way for ")
@@ -508,7 +637,7 @@ def test_a_job_that_has_ended_says_so(call: Call, over: Event) -> None:
     stack = [BackgroundMiddleware(), Waits()]
     agent = agent_with([WORK, ask, "Done."], work, checkpointer=saver, middleware=stack)
     result = call(agent, HELLO, ONE)
-    text = f"work ({job_id(result)}) has ended. What came of it arrives as a message."
+    text = f"work ({job_id(result)}) has ended. How it has ended arrives as a message."
     assert [text for text, _ in tool_results(result)[1:]] == [text, text]
     assert results(result) == [("done", "True")]
 
@@ -518,7 +647,7 @@ def test_the_model_can_cancel_a_job_whose_result_is_dropped(call: Call, over: Ev
         """Work."""
         return str(over.wait(10))
 
-    steps = [WORK, asking("cancel_background"), lambda messages: over.set() or "Done."]
+    steps = [WORK, asking("cancel_background"), setting(over, "Done.")]
     result = call(agent_with(steps, work), HELLO, ONE)
     assert tool_results(result)[1][0].startswith(f"work ({job_id(result)}) is cancelled")
     assert results(result) == []
@@ -556,8 +685,8 @@ def test_a_message_of_the_user_ends_the_wait(call: Call, over: Event) -> None:
     agent = agent_with(
         [
             WORK,
-            lambda messages: waiting.set() or "I wait.",
-            lambda messages: over.set() or f"Yes: {messages[-1].text}",
+            setting(waiting, "I wait."),
+            setting(over, lambda messages: f"Yes: {messages[-1].text}"),
             "Done.",
         ],
         work,
@@ -575,7 +704,7 @@ def test_a_follow_up_is_answered_while_the_work_is_under_way(call: Call, over: E
         return str(over.wait(10))
 
     agent = agent_with(
-        [WORK, "I wait.", lambda messages: over.set() or "Then this.", "Done."],
+        [WORK, "I wait.", setting(over, "Then this."), "Done."],
         work,
         middleware=[SteeringMiddleware(), BackgroundMiddleware()],
     )
@@ -611,6 +740,15 @@ def test_a_run_that_is_cancelled_cancels_its_jobs(call: Call, over: Event, when:
     assert last_text(result) == "Done."
 
 
+def test_it_is_decided_once_how_a_job_ends() -> None:
+    job: Any = lost_job(("host", 1, "token"))
+    work = Work("4f2a", job, "1", None)
+    assert [work.cancel(), work.cancel(), work.settle()] == [True, False, False]
+    with pytest.raises(asyncio.CancelledError):
+        work.write("more")
+    assert work.progress is None
+
+
 # Lost work
 
 
@@ -625,8 +763,6 @@ def lost_job(owner: Any, deadline: float = 4e9) -> dict[str, Any]:
 
 
 def test_jobs_of_a_process_that_has_ended_are_reported_once_by_name() -> None:
-    from agent_factory.middleware.background.jobs import this_process
-
     host, number, token = this_process()
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -686,13 +822,16 @@ def test_work_whose_event_loop_was_closed_is_lost() -> None:
         await asyncio.Event().wait()
         return ""
 
-    agent = agent_with([WORK, "Later.", "Done."], work, settings={"wait": False, "max_running": 1})
+    steps = [WORK, "Later.", WORK, "Done."]
+    agent = agent_with(steps, work, settings={"wait": False, "max_running": 1})
     loop = asyncio.new_event_loop()
     loop.run_until_complete(agent.ainvoke(HELLO, ONE))
     tasks = asyncio.all_tasks(loop)
     loop.close()
-    result = agent.invoke(HELLO, ONE)
+    result = asyncio.run(agent.ainvoke(HELLO, ONE))
     assert [ending for ending, _ in results(result)] == ["lost"]
+    # It does not count as one under way.
+    assert [status for _, status in tool_results(result)] == ["success", "success"]
     for task in tasks:
         # Not to be warned of: its loop cannot end it any more.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -800,6 +939,34 @@ def test_what_a_subagent_spends_counts_when_the_run_of_its_parent_has_ended(over
     over.set()
     assert answered.wait(10)
     assert ledger.spent.turns == 3
+
+
+def test_a_sync_subagent_that_is_cancelled_ends_at_its_next_call(over: Event) -> None:
+    ended, begun = Event(), Event()
+
+    def look() -> str:
+        """Look."""
+        begun.set()
+        return ""
+
+    class Ends(AgentMiddleware[Any, Any]):
+        def around_agent(self, state: Any, runtime: Any) -> Any:
+            try:
+                return (yield state)
+            finally:
+                ended.set()
+
+    def again(messages: Any) -> Any:
+        return "Done." if over.is_set() else [{"name": "look", "args": {}}]
+
+    def stop(messages: Any) -> Any:
+        begun.wait(10)
+        return asking("cancel_background")(messages)
+
+    tool_ = clerk_tool([again] * 100_000, look, middleware=[Ends()])
+    result = agent_with([ASK, stop, "Done."], tool_).invoke(HELLO, ONE)
+    assert "is cancelled" in tool_results(result)[1][0]
+    assert ended.wait(10)
 
 
 def test_the_handler_of_a_ledger_counts_the_models_of_background_work(call: Call) -> None:

@@ -31,7 +31,7 @@ Child = tuple[int, bool]
 
 
 class Office:
-    """An agent that starts subagents all at once, and reads what came of each.
+    """An agent that starts subagents all at once, and reads how each has ended.
 
     Args:
         children: The subagents.
@@ -97,7 +97,7 @@ def demand(children: list[Child]) -> int:
 
 
 def check(children: list[Child], limit: int | None, exit_behavior: str, mode: str) -> None:
-    """Run subagents, and check what they have spent and what came of each."""
+    """Run subagents, and check what they have spent and how each has ended."""
     office = Office(children, limit, exit_behavior, shared=False)
     endings = office.run(mode)
     assert endings.keys() == {*range(len(children))}
