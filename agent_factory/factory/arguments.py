@@ -56,7 +56,7 @@ from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
 from agent_factory.structured_output.strategies import AutoStrategy, ResponseFormat, ToolStrategy
-from agent_factory.tools.background import without_middleware
+from agent_factory.tools.background import BACKGROUND, without_middleware
 from agent_factory.tools.error_handling import (
     DEFAULT_ERRORS,
     DEFAULT_HANDLER,
@@ -133,7 +133,8 @@ def make_spec(
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
     topology = plan(shape)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
-    mistakes += without_middleware(toolbox.client.values(), members)
+    if any(BACKGROUND in (tool.extras or ()) for tool in toolbox.client.values()):
+        mistakes += without_middleware(toolbox.client.values(), members)
     mistakes += plan_mistakes(shape, topology, nodes, name, guarantees)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()

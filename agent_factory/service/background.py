@@ -55,7 +55,7 @@ class SharedJobs:
         of_thread = background_jobs.c.thread_id == self.thread
         values = {"run": self._run, "worker": self._worker, "job": json.dumps(job)}
         with aborting(), self._backend.database.begin() as connection:
-            # Calls of one turn begin at once.
+            # Calls of one turn begin at once, and each counts those before it.
             lock_thread(connection, self.thread)
             self._lease.check(connection)
             count = select(func.count()).select_from(background_jobs).where(of_thread)
@@ -90,20 +90,29 @@ def drop_jobs(connection: Connection, those: ColumnElement[bool]) -> None:
 
 
 def report_lost_jobs(backend: Backend) -> int:
-    """Send, for each background job whose worker has ended, that it is lost; return how many."""
+    """Send, for each background job whose worker has ended, that it is lost; return how many.
+
+    A job whose thread is locked comes later, as in `ThreadQueue.take_over`.
+    """
     lost = background_jobs.c.worker.not_in(select(workers.c.id))
     with backend.database.read() as connection:
         rows = connection.execute(select(background_jobs).where(lost)).all()
+    number = 0
     for row in rows:
         message = lost_message(row.id.rpartition("/")[2], json.loads(row.job))
-        _send(backend, row.id, row.thread_id, message)
-    return len(rows)
+        number += _send(backend, row.id, row.thread_id, message, skip_locked=True)
+    return number
 
 
-def _send(backend: Backend, id: str, thread: str, message: HumanMessage) -> None:
-    """Send the message of a job to its thread, unless the job was dropped or has sent one."""
+def _send(
+    backend: Backend, id: str, thread: str, message: HumanMessage, *, skip_locked: bool = False
+) -> bool:
+    """Send the message of a job to its thread; False if the job was dropped or has sent one."""
+    # In one transaction, so that a job whose worker is killed here is not lost and sent, too.
     with backend.database.begin() as connection:
-        row = lock_thread(connection, thread)
+        row = lock_thread(connection, thread, skip_locked=skip_locked)
+        if row is None:
+            return False
         taken = (
             delete(background_jobs)
             .where(background_jobs.c.id == id)
@@ -111,19 +120,19 @@ def _send(backend: Backend, id: str, thread: str, message: HumanMessage) -> None
         )
         run_id = connection.execute(taken).scalar()
         run = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
-        if row is None or run is None:
-            return
+        # The record of a run can be deleted, and its jobs with it.
+        if run is None:
+            return False
+        # A worker may report jobs of an agent that it does not have.
         agent = backend.agents.get(run.agent)
         busy = STEER if agent is not None and can_be_steered(agent.graph) else "queue"
-        job = _message_job(run, _run_id(id), message, busy)
+        # Ids of runs are parts of URLs, and those of threads may have slashes.
+        job = _message_job(run, hashlib.sha256(id.encode()).hexdigest()[:32], message, busy)
         backend.queue.add_run(connection, job, metadata=run.metadata)
+        # On a busy thread it is queued when the run before it ends, if that has not read it.
         if row.status not in BUSY:
             backend.queue.queue(connection, job)
-
-
-def _run_id(id: str) -> str:
-    # Ids of runs are parts of URLs, and those of threads may have slashes.
-    return hashlib.sha256(id.encode()).hexdigest()[:32]
+    return True
 
 
 def _message_job(run: Row[Any], id: str, message: HumanMessage, busy: str) -> MessageJob:

@@ -12,7 +12,7 @@ from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.tools.client_tool import ClientTool
 from agent_factory.tools.registry import as_tool
 
-_KEY = "background"
+BACKGROUND = "background"
 """Key of `BaseTool.extras`, of which integrations send the keys that they know."""
 
 _OWNER = "BackgroundMiddleware"
@@ -75,7 +75,7 @@ def background(tool: BaseTool | Callable[..., Any], *, timeout: float = 600.0) -
         raise ArgumentError(subject, "is a background tool already.", "Wrap the tool once.")
     update = {
         "description": f"{entry.description}\n\n{_REMARK}",
-        "extras": {**(entry.extras or {}), _KEY: {"timeout": float(timeout)}},
+        "extras": {**(entry.extras or {}), BACKGROUND: {"timeout": float(timeout)}},
     }
     return entry.model_copy(update=update)
 
@@ -88,7 +88,7 @@ def background_timeout(tool: object) -> float | None:
     >>> background_timeout(print)
     """
     extras = tool.extras if isinstance(tool, BaseTool) else None
-    seconds: float | None = (extras or {}).get(_KEY, {}).get("timeout")
+    seconds: float | None = (extras or {}).get(BACKGROUND, {}).get("timeout")
     return seconds
 
 

@@ -143,6 +143,6 @@ def lost_message(id: str, job: BackgroundJob) -> HumanMessage:
     >>> job = BackgroundJob(tool="render", arguments="{}", owner=("", 1, ""), started=0, deadline=9)
     >>> print(lost_message("4f2a", job).text)
     [Background job 4f2a, render({}), is lost: the process or event loop that did it has ended. \
-What it has done is unknown.]
+It is not known whether the call ran.]
     """
     return message_of(id, job, "lost")

@@ -207,15 +207,12 @@ class Attempt:
         limit = asyncio.timeout(self.timeout)
         try:
             async with limit:
-                return _read(await self._result())
+                if _has_coroutine(self.tool):
+                    return _read(await self.tool.ainvoke(self.call, self.config))
+                # Not in the executor of the loop, which waits for its threads when it is closed.
+                return _read(await asyncio.wrap_future(self._in_thread()))
         except BaseException as error:
             return ("timed out", "") if limit.expired() else _failure(error)
-
-    async def _result(self) -> Any:
-        if _has_coroutine(self.tool):
-            return await self.tool.ainvoke(self.call, self.config)
-        # Not in the executor of the event loop, which waits for its threads when it is closed.
-        return await asyncio.wrap_future(self._in_thread())
 
     def _in_thread(self) -> Future[Any]:
         work = in_thread(lambda: self.tool.invoke(self.call, self.config))

@@ -30,15 +30,19 @@ def service(tmp_path: Path, stage: Stage) -> Iterator[Service]:
 
 
 @pytest.fixture
-def url(service: Service) -> Iterator[str]:
-    with served(service) as url:
-        yield url
+def server(service: Service) -> Iterator[tuple[str, SyncLangGraphClient]]:
+    with served(service) as url, get_sync_client(url=url) as client:
+        yield url, client
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[SyncLangGraphClient]:
-    with get_sync_client(url=url) as client:
-        yield client
+def url(server: tuple[str, SyncLangGraphClient]) -> str:
+    return server[0]
+
+
+@pytest.fixture
+def client(server: tuple[str, SyncLangGraphClient]) -> SyncLangGraphClient:
+    return server[1]
 
 
 def user(text: str) -> Any:

@@ -23,6 +23,8 @@ class Mood(AgentState):
 
 
 class Settings(TypedDict, total=False):
+    """The context of a run."""
+
     user: str
 
 
