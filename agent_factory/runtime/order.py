@@ -47,6 +47,7 @@ class Order:
         """Return what a call touches; None if it runs no tool."""
         if not isinstance(call["args"], Mapping):
             return None
+        # A tool without a declaration meets no other, as before there were any.
         touches = self.touches.get(call["name"])
         return CallTouches() if touches is None else touches.of(call["args"])
 

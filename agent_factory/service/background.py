@@ -110,6 +110,7 @@ def _send(
     """Send the message of a job to its thread; False if the job was dropped or has sent one."""
     # In one transaction, so that a job whose worker is killed here is not lost and sent, too.
     with backend.database.begin() as connection:
+        # First the thread, as all do that write to it: two orders of locks are a deadlock.
         row = lock_thread(connection, thread, skip_locked=skip_locked)
         if row is None:
             return False

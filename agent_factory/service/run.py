@@ -369,6 +369,7 @@ class Run:
                         changed = update(runs).where(runs.c.run_id == following.run_id)
                         connection.execute(changed.values(payload=text))
                 queue.end_run(connection, thread, by, undo=undo)
+                # A result would begin another run of the thread.
                 drop_jobs(connection, background_jobs.c.run == run_id)
                 if goes_back and following is None:
                     lease = take_lease(connection, self.thread_id)

@@ -151,6 +151,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """Store a checkpoint; LeaseLost if the run has lost its thread."""
         place = config["configurable"]
         namespace = place["checkpoint_ns"]
+        # What is sent to a thread is for its outermost agent.
         has_read = STEERING_READ in new_versions and not namespace
 
         def write(saver: BaseCheckpointSaver[str], connection: Connection) -> None:

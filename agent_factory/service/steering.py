@@ -136,6 +136,7 @@ class SharedMailbox:
             payloads = connection.execute(_WAITING, {"id": self.thread}).scalars().all()
         waiting: dict[str, HumanMessage] = {}
         for job in map(read_job, payloads):
+            # To undo a run waits for its turn, too.
             if not isinstance(job, MessageJob):
                 continue
             messages = self._readable(job)
@@ -149,6 +150,8 @@ class SharedMailbox:
         same = all(getattr(job, name) == getattr(self._run, name) for name in _SETTINGS)
         elsewhere = job.checkpoint or job.begins_at
         inputs = load(b64decode(job.input))
+        # A run has one context and one config to its end. An input with other keys of the state
+        # would change them between two steps of it.
         if job.busy != STEER or not same or elsewhere or inputs is None or len(inputs) > 1:
             return []
         messages = inputs["messages"]

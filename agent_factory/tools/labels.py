@@ -117,6 +117,7 @@ def declare(tool: ToolT, key: str, value: object, example: str) -> ToolT:
         reason = f"must decorate a function or a BaseTool, got {describe(tool)}."
         hint = f"Write {example} above the tool, or {decorator}(...)(tool)."
         raise ArgumentError(decorator, reason, hint)
+    # It stays callable in tests, and becomes a tool when the agent is built.
     setattr(tool, _ATTRIBUTE + key, value)
     return tool
 

@@ -136,6 +136,7 @@ def touches_of(tool: object) -> Touches | None:
         return None
     if isinstance(value, Mapping) and value.keys() <= {"reads", "writes"}:  # may be by hand
         return Touches(**{key: _checked(names, key) for key, names in value.items()})
+    # Left out, such a tool would run side by side with what it meets.
     reason = f"must have reads and writes, got {describe(value)}."
     raise ArgumentError("touches", reason, f"Write {_EXAMPLE} above the tool.")
 

@@ -85,6 +85,7 @@ class _Start:
 
     def _start(self, call: Mapping[str, Any], *, asynchronous: bool) -> Flow[Any]:
         runtime, asked = self.request.runtime, self.request.tool_call
+        # Short, because the model has to repeat it; a thread has few jobs at a time.
         id, now, timeout = uuid4().hex[:8], time.time(), background_timeout(self.tool) or 0.0
         job = BackgroundJob(
             tool=asked["name"],
@@ -94,12 +95,14 @@ class _Start:
             deadline=now + timeout,
         )
         thread = runtime.config.get("configurable", {}).get("thread_id")
+        # An agent inside of another one, which has the same thread, counts its jobs apart.
         place = (thread or self.owner, namespace_of(runtime.config))
         store = store_of(runtime.config)
         work = Work(id, job, place, store or mailbox_of(runtime.config))
         refusal = error_result(asked, _TOO_MANY.format(most=self.most))
         if not begin(work, self.most):
             return refusal
+        # The streams of the run end with it, so what the tool writes is kept as progress.
         inner = Runtime(context=runtime.context, store=runtime.store, stream_writer=work.write)
         config = detached(runtime.config, f"{thread or SOURCE}:{id}", inner)
         callbacks: Any = config["callbacks"]
@@ -112,6 +115,7 @@ class _Start:
         }
         attempt = Attempt(self.tool, {**call, "args": args}, config, timeout)
         try:
+            # Before the work begins: nobody would miss it if the worker died first.
             if store is not None and not (yield Invoke(Called(store.begin), (id, job, self.most))):
                 discard(work)
                 return refusal

@@ -176,6 +176,7 @@ def _ended(state: Any, config: RunnableConfig) -> Flow[dict[str, HumanMessage]]:
     jobs: Jobs = state.get(JOBS_KEY) or {}
     if not jobs:
         return {}
+    # A store sends the messages itself, except for those that it could not take.
     if store_of(config) is not None:
         letters = {id: letter(id) for id in jobs}
         return {id: message for id, message in letters.items() if message is not None}

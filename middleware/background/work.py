@@ -191,6 +191,7 @@ class Attempt:
 
     def when_over(self, function: Callable[[], object]) -> None:
         """Call a function when no thread works on the call any more."""
+        # One whose time is up still takes a thread, so it keeps its place.
         for work in self._threads:
             work.add_done_callback(lambda _: function())
         if not self._threads:

@@ -23,9 +23,7 @@ class Mood(AgentState):
 
 
 class Settings(TypedDict, total=False):
-    """The context of a run."""
-
-    user: str
+    user: str | None
 
 
 class Moody(AgentMiddleware[Mood, Any]):

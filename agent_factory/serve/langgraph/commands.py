@@ -258,6 +258,7 @@ class Commands:
         if info.run is None or info.status not in ("queued", "running"):
             raise _Refusal("no_such_run", "No run works on the thread. Send 'run.start'.")
         run = self._service.run(info.run, tenant=tenant)
+        # With other settings than those of the run, the message would wait for its turn.
         assistant = str(run.info.metadata.get("assistant_id") or info.agent)
         return self._start(request, thread, inject.run(assistant, run.request))
 
