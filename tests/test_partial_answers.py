@@ -254,6 +254,8 @@ def objects_of(inner: Any) -> Any:
     )
 
 
+# Of larger ones in the arguments of a call, a thread keeps the text, so that it can be stored.
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
 SCHEMAS = objects_of(
     st.recursive(
         LEAVES,
@@ -266,8 +268,8 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=6) | st.text(
 )
 SCALARS: dict[str, Any] = {
     "string": TEXTS,
-    "integer": st.integers(),
-    "number": st.floats(allow_nan=False, allow_infinity=False) | st.integers(),
+    "integer": INTEGERS,
+    "number": st.floats(allow_nan=False, allow_infinity=False) | INTEGERS,
     "boolean": st.booleans(),
     "null": st.none(),
 }
