@@ -58,12 +58,12 @@ class Gate:
     def __init__(self) -> None:
         self.begun, self.opened = threading.Event(), threading.Event()
 
-    def agent(self) -> Any:
+    def agent(self, result: str = "waited") -> Any:
         def wait() -> str:
             """Wait."""
             self.begun.set()
             self.opened.wait(WAIT)
-            return "waited"
+            return result
 
         call = {"name": "wait", "args": {}, "id": "c1"}
         answers = [lambda m: AIMessage("", tool_calls=[call]) if m[-1].type == "human" else "Done."]
@@ -486,8 +486,8 @@ def test_events_are_written_after_an_error(
 
 
 def test_a_full_disk_leaves_no_thread_behind(sqlite_service: Service, gate: Gate) -> None:
-    service = sqlite_service
-    service.add("gate", gate.agent())
+    service, blob = sqlite_service, "x" * 100_000  # no page that there is has room for it
+    service.add("gate", gate.agent(blob))
     service.start()
     run = service.submit("gate", thread="t", message="Hi")
     assert gate.begun.wait(WAIT)
@@ -500,7 +500,6 @@ def test_a_full_disk_leaves_no_thread_behind(sqlite_service: Service, gate: Gate
 
     event.listen(database.engine, "checkout", limit)
     limits.append("full")
-    blob = "x" * 100_000  # what the tool writes does not fit any more
     gate.opened.set()
     threading.Event().wait(0.5)
     assert run.status == "running"
