@@ -1,6 +1,6 @@
 """Subagents that work in the background with one budget, and a job that is cancelled.
 
-Run: python examples/background.py
+Run: python examples/background.py [--model local | provider:name]
 
 The agent asks three clerks at once and starts an archive, which takes long. It goes on meanwhile,
 looks how far the archive is, and cancels it. One clerk fails, and the others are not concerned.
@@ -11,6 +11,8 @@ from __future__ import annotations
 from threading import Event
 from typing import Any
 
+from _models import chosen_model
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -65,17 +67,20 @@ def answer(messages: list[BaseMessage]) -> str:
     return f"{arrived} of 3 clerks have reported."
 
 
-def main() -> None:
+HINTS = {"clerk": ["How were the sales in the North?"]}
+
+
+def main(model: BaseChatModel) -> None:
     ledger = Ledger(Limits(turns=20))
     budget = BudgetMiddleware(ledger=ledger)
     clerk = create_agent(ScriptedChatModel([clerk_says] * 3), middleware=[budget], name="clerk")
     agent: Any = create_agent(
-        ScriptedChatModel([start, look, stop, *[answer] * 4]),
+        model,
         [background(agent_tool(clerk, description="Reads the sales.")), background(archive)],
         middleware=[BackgroundMiddleware(max_running=4), budget],
         checkpointer=InMemorySaver(),
     )
-    result = agent.invoke({"messages": "How were the sales?"}, THREAD)
+    result = agent.invoke({"messages": "How were the sales in the North?"}, THREAD)
     for message in result["messages"]:
         if message.text:
             print(f"{message.type:>6}: {message.text}")
@@ -83,4 +88,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(chosen_model([start, look, stop, *[answer] * 4], HINTS))

@@ -1,6 +1,6 @@
 """Tools that know what they touch: calls of one turn run in order where they can meet.
 
-Run: python examples/touches.py
+Run: python examples/touches.py [--model local | provider:name]
 
 The model makes four calls in one turn. Two change one shopping list, in a key of the state that
 takes one value a step: the second one sees what the first one wrote. The others wait for nothing.
@@ -11,12 +11,21 @@ from __future__ import annotations
 from time import sleep
 from typing import Annotated, Any
 
+from _models import chosen_model
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.types import Command
 
 from agent_factory import AgentState, InjectedState, create_agent, topology_of, touches
-from agent_factory.testing import ScriptedChatModel
+
+CALLS = [
+    {"name": name, "args": {"item": item}}
+    for item in ("milk", "bread")
+    for name in ("add_item", "price_of")
+]
+SCRIPT: list[Any] = [CALLS, "Both are on the list: 4 euros."]
+HINTS = {"add_item": ["Milk and bread, please."]}
 
 
 class Shopping(AgentState):
@@ -46,13 +55,7 @@ def price_of(item: str) -> str:
     return {"milk": "1.20 euros", "bread": "2.80 euros"}[item]
 
 
-def main() -> None:
-    calls = [
-        {"name": name, "args": {"item": item}}
-        for item in ("milk", "bread")
-        for name in ("add_item", "price_of")
-    ]
-    model = ScriptedChatModel([calls, "Both are on the list: 4 euros."])
+def main(model: BaseChatModel) -> None:
     agent: Any = create_agent(model, [add_item, price_of], state_schema=Shopping)
     print(topology_of(agent).render())
     result = agent.invoke({"messages": "Milk and bread, please.", "items": []})
@@ -61,4 +64,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(chosen_model(SCRIPT, HINTS))

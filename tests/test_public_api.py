@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -88,3 +89,33 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+FIRST = """
+import os, sys
+import langchain_core.language_models, langchain_core.tools, langgraph.graph, langgraph.prebuilt
+
+for line in sys.stdin.read().splitlines():
+    if os.fork() == 0:
+        try:
+            exec(line)
+        except BaseException as error:
+            os.write(1, f"{line}: {error!r}".encode())
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks, which POSIX has")
+def test_each_name_can_be_the_first_that_a_process_imports() -> None:
+    # One name of each module: the others are imported in the same way.
+    names = {
+        (module.__name__, getattr(getattr(module, name), "__module__", name)): name
+        for module in MODULES
+        for name in public_names(module)
+    }
+    lines = [f"from {package} import {name}" for (package, _), name in names.items()]
+    command = [sys.executable, "-W", "ignore", "-c", FIRST]
+    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("", "")
