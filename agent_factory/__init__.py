@@ -182,9 +182,12 @@ def lazy_names(
         # Imported here, because only a mistake needs them.
         from difflib import get_close_matches
         from dis import opname
+        from importlib.util import find_spec
 
         reason, hint = f"module {package!r} has no attribute {name!r}", ""
-        if name.startswith("_"):
+        # `from package import module` asks first, and imports the module then. What is below would
+        # import others meanwhile, which may need the one that is asking.
+        if name.startswith("_") or find_spec(f"{package}.{name}") is not None:
             return AttributeError(reason)
         # The package itself first: of two names that are equally close, the first is found.
         exports = {other: import_module(other).__all__ for other in (package, *_PACKAGES)}
