@@ -4,6 +4,7 @@ Run: python examples/background.py [--model local | provider:name]
 
 The agent asks three clerks at once and starts an archive, which takes long. It goes on meanwhile,
 looks how far the archive is, and cancels it. One clerk fails, and the others are not concerned.
+The local model is small: it asks clerks again after each result, until the budget ends the run.
 """
 
 from __future__ import annotations
@@ -67,13 +68,18 @@ def answer(messages: list[BaseMessage]) -> str:
     return f"{arrived} of 3 clerks have reported."
 
 
-HINTS = {"clerk": ["How were the sales in the North?"]}
+HINTS = {
+    "clerk": ["How were the sales in the North?"],
+    "archive": ["Archive the reports of 20 years."],
+    "check_background": ["How far is the job 4f2a91c0?"],
+    "cancel_background": ["Cancel the job 4f2a91c0."],
+}
 
 
 def main(model: BaseChatModel) -> None:
     ledger = Ledger(Limits(turns=20))
     budget = BudgetMiddleware(ledger=ledger)
-    clerk = create_agent(ScriptedChatModel([clerk_says] * 3), middleware=[budget], name="clerk")
+    clerk = create_agent(ScriptedChatModel([clerk_says] * 20), middleware=[budget], name="clerk")
     agent: Any = create_agent(
         model,
         [background(agent_tool(clerk, description="Reads the sales.")), background(archive)],

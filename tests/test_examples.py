@@ -444,3 +444,25 @@ def test_whole_run_frees_the_workspace_while_a_person_decides_and_ends_with_answ
         "run 2 starts", *part, "run 2 waits for a person",
         "run 2 goes on", *part, "run 2 ends: I am sorry: the disk is write-protected.",
     ]  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@needs_local_model
+def test_the_local_model_works_in_the_background_within_the_budget(show: Show) -> None:
+    out = show("background", "--model", "local")
+    handles = re.findall(r"Started in the background as (\w+)", out)
+    assert handles
+    for handle in handles:
+        assert out.count(f"[Background job {handle}, ") <= 1
+    assert int(re.findall(r"took (\d+) of 20 turns", out)[0]) <= 20
+
+
+@pytest.mark.long
+@needs_local_model
+def test_the_local_model_adds_to_the_list_and_is_steered(show: Show) -> None:
+    assert show("touches", "--model", "local").splitlines()[-2] == "['Milk and bread']"
+    out = show("steering", "--model", "local")
+    assert out.count("human: One sentence is enough.\n") == 1
+    assert out.count("human: Then write a mail.\n") == 1
+    assert out.strip().endswith("I had to stop here: the run was cancelled.")
