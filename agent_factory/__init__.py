@@ -187,7 +187,7 @@ def lazy_names(
         reason, hint = f"module {package!r} has no attribute {name!r}", ""
         # `from package import module` asks first, and imports the module then. What is below would
         # import others meanwhile, which may need the one that is asking.
-        if name.startswith("_") or find_spec(f"{package}.{name}") is not None:
+        if not name.isidentifier() or name.startswith("_") or find_spec(f"{package}.{name}"):
             return AttributeError(reason)
         # The package itself first: of two names that are equally close, the first is found.
         exports = {other: import_module(other).__all__ for other in (package, *_PACKAGES)}

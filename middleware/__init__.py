@@ -94,9 +94,7 @@ _HOME = {
     ),
     ".answer_guard": "AnswerGuardMiddleware UnusableAnswerError",
     ".auto_mode": "AutoModeMiddleware RiskJudge",
-    ".background": (
-        "BackgroundJob BackgroundMiddleware BackgroundState JobStore jobs_of_run lost_message"
-    ),
+    ".background": "BackgroundJob BackgroundMiddleware BackgroundState JobStore jobs_of_run",
     ".budget": (
         "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
         "Limits Price RaiseBudget Reservation Spent StopRun UnknownPriceError"

@@ -7,8 +7,8 @@ message, so there is one message for each job: its result, or that it is lost wi
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
+import math
 from base64 import b64encode
 from functools import partial
 from typing import Any
@@ -16,9 +16,8 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select
 
-from agent_factory.middleware.background import BackgroundJob, lost_message
 from agent_factory.service.backend import Backend
-from agent_factory.service.events import dump
+from agent_factory.service.events import dump, load
 from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.steering import STEER, can_be_steered
@@ -46,14 +45,19 @@ class SharedJobs:
         """The id of the run's thread."""
         return self._lease.thread_id
 
-    def begin(self, id: str, job: BackgroundJob, most: int) -> bool:
+    def begin(self, id: str, lost: HumanMessage, most: int) -> bool:
         """Keep a job whose work begins now; False if the thread has as many as it may have.
+
+        Args:
+            id: The id of the job.
+            lost: The message to send if the worker ends before the job does.
+            most: How many jobs the thread may have.
 
         Raises:
             LeaseLost: The run has lost its thread, so the work must not begin.
         """
         of_thread = background_jobs.c.thread_id == self.thread
-        values = {"run": self._run, "worker": self._worker, "job": json.dumps(job)}
+        values = {"run": self._run, "worker": self._worker, "lost": dump(lost)}
         with aborting(), self._backend.database.begin() as connection:
             # Calls of one turn begin at once, and each counts those before it.
             lock_thread(connection, self.thread)
@@ -65,28 +69,36 @@ class SharedJobs:
             connection.execute(insert(background_jobs).values(row))
         return True
 
+    def keeps(self, id: str) -> bool:
+        """Return False if a job has ended or was dropped: it must have no more effects."""
+        query = select(background_jobs.c.id).where(background_jobs.c.id == self._id(id))
+        with aborting(), self._backend.database.read() as connection:
+            return connection.execute(query).first() is not None
+
     def end(self, id: str, message: HumanMessage) -> None:
         """Send the message of a job that has ended, unless the job was dropped."""
         send = partial(_send, self._backend, self._id(id), self.thread, message)
         try:
-            self._backend.database.retried(send)
+            # As long as it takes: nobody else has the result.
+            self._backend.database.retried(send, seconds=math.inf)
         except Exception:
+            # It is reported as lost when this worker has ended.
             logger.exception("The result of job %s of thread %s is not sent.", id, self.thread)
-            raise
 
-    def drop(self, id: str) -> None:
-        """Forget a job, whose result is not wanted any more."""
+    def drop(self, id: str) -> bool:
+        """Forget a job, whose result is not wanted any more; False if it was not kept."""
         with aborting(), self._backend.database.begin() as connection:
-            drop_jobs(connection, background_jobs.c.id == self._id(id))
+            return drop_jobs(connection, background_jobs.c.id == self._id(id))
 
     def _id(self, id: str) -> str:
         # In the state of a thread, ids are short.
         return f"{self.thread}/{id}"
 
 
-def drop_jobs(connection: Connection, those: ColumnElement[bool]) -> None:
-    """Forget background jobs: what they still do sends no message."""
-    connection.execute(delete(background_jobs).where(those))
+def drop_jobs(connection: Connection, those: ColumnElement[bool]) -> bool:
+    """Forget background jobs, which have no more effects; False if there were none."""
+    statement = delete(background_jobs).where(those).returning(background_jobs.c.id)
+    return connection.execute(statement).first() is not None
 
 
 def report_lost_jobs(backend: Backend) -> int:
@@ -99,8 +111,7 @@ def report_lost_jobs(backend: Backend) -> int:
         rows = connection.execute(select(background_jobs).where(lost)).all()
     number = 0
     for row in rows:
-        message = lost_message(row.id.rpartition("/")[2], json.loads(row.job))
-        number += _send(backend, row.id, row.thread_id, message, skip_locked=True)
+        number += _send(backend, row.id, row.thread_id, load(row.lost), skip_locked=True)
     return number
 
 

@@ -332,7 +332,7 @@ background_jobs = Table(  # what a worker does in the background for a thread
     Column("thread_id", String, nullable=False, index=True),
     Column("run", String, nullable=False),  # the run that has begun it
     Column("worker", String, nullable=False),
-    Column("job", Text, nullable=False),  # the BackgroundJob as JSON
+    Column("lost", LargeBinary, nullable=False),  # the message if it is lost
 )
 
 workers = Table(

@@ -4,7 +4,7 @@
 `middleware` reads the results.
 """
 
-from .jobs import BackgroundJob, lost_message
+from .jobs import BackgroundJob
 from .middleware import BackgroundMiddleware, BackgroundState
 from .store import JobStore, jobs_of_run
 
@@ -14,5 +14,4 @@ __all__ = [
     "BackgroundState",
     "JobStore",
     "jobs_of_run",
-    "lost_message",
 ]

@@ -22,7 +22,7 @@ from agent_factory.middleware._shared.mailbox import Mailbox
 from agent_factory.middleware._shared.messages import error_result
 from agent_factory.types import detached, graph_namespace, saver_of
 
-from .jobs import SOURCE, BackgroundJob, this_process
+from .jobs import SOURCE, BackgroundJob, message_of, this_process
 from .store import store_of
 from .work import Attempt, Stop, Work, begin, discard
 
@@ -98,7 +98,7 @@ class _Start:
         # An agent inside of another one, which has the same thread, counts its jobs apart.
         place = (thread or self.owner, namespace_of(runtime.config))
         store = store_of(runtime.config)
-        work = Work(id, job, place, store or mailbox_of(runtime.config))
+        work = Work(id, job, place, mailbox_of(runtime.config) if store is None else store)
         refusal = error_result(asked, _TOO_MANY.format(most=self.most))
         if not begin(work, self.most):
             return refusal
@@ -115,10 +115,12 @@ class _Start:
         }
         attempt = Attempt(self.tool, {**call, "args": args}, config, timeout)
         try:
-            # Before the work begins: nobody would miss it if the worker died first.
-            if store is not None and not (yield Invoke(Called(store.begin), (id, job, self.most))):
-                discard(work)
-                return refusal
+            if store is not None:
+                # Before the work begins: nobody would miss it if the worker died first.
+                lost = message_of(id, job, "lost")
+                if not (yield Invoke(Called(store.begin), (id, lost, self.most))):
+                    discard(work)
+                    return refusal
             work.start(attempt, asynchronous=asynchronous)
         except BaseException:
             discard(work)

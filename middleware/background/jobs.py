@@ -131,18 +131,3 @@ the user:]
     kwargs = {"lc_source": SOURCE, "background": {"id": id, "tool": job["tool"], "ending": ending}}
     # Providers take results of tools only next to their calls, and these have a result: the handle.
     return HumanMessage(content, id=id, name=SOURCE, additional_kwargs=kwargs)
-
-
-def lost_message(id: str, job: BackgroundJob) -> HumanMessage:
-    """Return the message that reports a job as lost, by the name of its tool.
-
-    Args:
-        id: The id of the job, and of the message.
-        job: The job.
-
-    >>> job = BackgroundJob(tool="render", arguments="{}", owner=("", 1, ""), started=0, deadline=9)
-    >>> print(lost_message("4f2a", job).text)
-    [Background job 4f2a, render({}), is lost: the process or event loop that did it has ended. \
-It is not known whether the call ran.]
-    """
-    return message_of(id, job, "lost")

@@ -174,12 +174,8 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
 def _ended(state: Any, config: RunnableConfig) -> Flow[dict[str, HumanMessage]]:
     """Return the messages of the jobs of a thread that have ended, by the ids of the jobs."""
     jobs: Jobs = state.get(JOBS_KEY) or {}
-    if not jobs:
+    if not jobs or store_of(config) is not None:  # a store sends the messages itself
         return {}
-    # A store sends the messages itself, except for those that it could not take.
-    if store_of(config) is not None:
-        letters = {id: letter(id) for id in jobs}
-        return {id: message for id, message in letters.items() if message is not None}
     # Before the mailbox: a job that ends now is found there, or is looked for the next time.
     works = {id: under_way(id) for id, job in jobs.items() if is_own(job)}
     mailbox = mailbox_of(config)
@@ -311,6 +307,9 @@ def _check(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[str]:
         return _unknown(id, jobs)
     if id in (yield from _ended(runtime.state, runtime.config)):
         return _late(id, job)
+    store = store_of(runtime.config)
+    if store is not None and not (yield Invoke(Called(store.keeps), (id,))):
+        return f"{job['tool']} ({id}) is not under way. If it has ended, a message says how."
     work = under_way(id) if is_own(job) else None
     text = f"{job['tool']} ({id}) is under way for {time.time() - job['started']:.0f} seconds."
     if work is not None and work.progress is not None:
@@ -328,8 +327,9 @@ def _cancel(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
     # A job that is settled now has a result, which is on its way.
     if is_own(job) and (work is None or not work.cancel()):
         return _late(id, job)
-    if (store := store_of(runtime.config)) is not None:
-        yield Invoke(Called(store.drop), (id,))
+    store = store_of(runtime.config)
+    if store is not None and not (yield Invoke(Called(store.drop), (id,))):
+        return _late(id, job)
     text = f"{job['tool']} ({id}) is cancelled, and has no result."
     if work is None or not work.can_stop:
         text += " What it has begun may run to its end."

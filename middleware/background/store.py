@@ -12,8 +12,6 @@ from langchain_core.runnables import RunnableConfig
 
 from agent_factory.types import graph_namespace
 
-from .jobs import BackgroundJob
-
 
 class JobStore(Protocol):
     """The jobs of one thread, kept outside of its state. A service has them in its database.
@@ -26,14 +24,23 @@ class JobStore(Protocol):
     def thread(self) -> str:
         """The id of the thread."""
 
-    def begin(self, id: str, job: BackgroundJob, most: int) -> bool:
-        """Keep a job whose work begins now; False if the thread has as many as it may have."""
+    def begin(self, id: str, lost: HumanMessage, most: int) -> bool:
+        """Keep a job whose work begins now; False if the thread has as many as it may have.
+
+        Args:
+            id: The id of the job.
+            lost: The message to send if the process ends before the job does.
+            most: How many jobs the thread may have.
+        """
+
+    def keeps(self, id: str) -> bool:
+        """Return False if a job has ended or was dropped: it must have no more effects."""
 
     def end(self, id: str, message: HumanMessage) -> None:
         """Send the message of a job that has ended, unless the job was dropped."""
 
-    def drop(self, id: str) -> None:
-        """Forget a job, whose result is not wanted any more."""
+    def drop(self, id: str) -> bool:
+        """Forget a job, whose result is not wanted any more; False if it was not kept."""
 
 
 _store: ContextVar[JobStore | None] = ContextVar("jobs_of_run", default=None)
@@ -48,6 +55,42 @@ def jobs_of_run(store: JobStore) -> Iterator[None]:
 
     Args:
         store: Where the jobs are kept.
+
+    >>> from agent_factory import background, create_agent
+    >>> from agent_factory.middleware import BackgroundMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> class Jobs(dict):
+    ...     thread = "1"
+    ...
+    ...     def begin(self, id, lost, most):
+    ...         return len(self) < most and self.update({id: lost}) is None
+    ...
+    ...     def keeps(self, id):
+    ...         return id in self
+    ...
+    ...     def end(self, id, message):
+    ...         if self.drop(id):
+    ...             print(message.text.splitlines()[-1])
+    ...             ended.set()
+    ...
+    ...     def drop(self, id):
+    ...         return self.pop(id, None) is not None
+    >>> from threading import Event
+    >>> ended = Event()
+    >>> def render(page: int) -> str:
+    ...     "Render a page."
+    ...     return f"Page {page} is rendered."
+    >>> agent = create_agent(
+    ...     ScriptedChatModel([[{"name": "render", "args": {"page": 1}}], "It is on its way."]),
+    ...     [background(render)],
+    ...     middleware=[BackgroundMiddleware()],
+    ...     ignore=["AF211"],
+    ... )
+    >>> with jobs_of_run(Jobs()):
+    ...     thread = {"configurable": {"thread_id": "1"}}
+    ...     result = agent.invoke({"messages": "Render page 1."}, thread)
+    ...     _ = ended.wait(10)
+    Page 1 is rendered.
     """
     token = _store.set(store)
     try:

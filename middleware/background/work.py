@@ -80,8 +80,14 @@ class Work:
         Raises:
             CancelledError: The job is cancelled, or its time is up.
         """
-        if self.is_settled:
+        # A store is asked each time: another process may have dropped the job.
+        store = self._store
+        if self.is_settled or (store is not None and not store.keeps(self.id)):
             raise asyncio.CancelledError("The job is cancelled, or its time is up.")
+
+    @property
+    def _store(self) -> JobStore | None:
+        return None if isinstance(self.target, Mailbox) else self.target
 
     @property
     def can_stop(self) -> bool:
@@ -126,16 +132,16 @@ class Work:
 
     def deliver(self, message: HumanMessage) -> Flow[None]:
         """Put the message of an ended job where its agent reads it."""
-        is_stored = False
+        if (store := self._store) is not None:
+            # It alone decides whether a job has ended or is lost, so no other place has the result.
+            yield Invoke(Called(store.end), (self.id, message))
+            return
+        mailbox, is_stored = self.target, False
         try:
-            if isinstance(self.target, Mailbox):
-                # A thread that was deleted meanwhile keeps nothing of the job. One that has just
-                # begun is stored while its first step runs.
-                if (yield from self.target.checkpoint("", WAITS)) is not None:
-                    yield from self.target.post(SOURCE, "", message, self.id)
-                    is_stored = True
-            elif self.target is not None:
-                yield Invoke(Called(self.target.end), (self.id, message))
+            # A thread that was deleted meanwhile keeps nothing of the job. One that has just begun
+            # is stored while its first step runs.
+            if isinstance(mailbox, Mailbox) and (yield from mailbox.checkpoint("", WAITS)):
+                yield from mailbox.post(SOURCE, "", message, self.id)
                 is_stored = True
         except Exception:
             # The saver is closed, or lets only others write. The result does not depend on it.

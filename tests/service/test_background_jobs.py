@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from threading import Event
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from agent_factory import agent_tool, background, create_agent
 from agent_factory.middleware import BackgroundMiddleware, SteeringMiddleware
@@ -163,6 +164,74 @@ def test_a_job_that_was_dropped_sends_nothing(
     until(lambda: studio.rendered == [1])
     say(service, "Hello").result(WAIT)
     assert "rendered" not in str(texts(service))
+
+
+def test_work_that_was_dropped_elsewhere_calls_no_tool_any_more(
+    service: Service, studio: Studio, until: Until
+) -> None:
+    """As where another process cancels the run, or has reported the job as lost."""
+
+    def slow(messages: list[BaseMessage]) -> AIMessage:
+        studio.begun.set()
+        assert studio.answers.wait(WAIT)
+        return AIMessage("", tool_calls=[{"name": "render", "args": {"page": 7}, "id": "7"}])
+
+    clerk = create_agent(ScriptedChatModel([slow, "The page is there."]), [studio.render])
+    script: Any = [[{"name": "clerk", "args": {"request": "Page 7"}}], "I wait."]
+    agent = create_agent(
+        ScriptedChatModel(script),
+        [background(agent_tool(clerk, name="clerk", description="Render."))],
+        middleware=[BackgroundMiddleware()],
+        checkpointer=InMemorySaver(),
+    )
+    studio.answers.clear()
+    studio.goes_on.set()
+    start(service, agent)
+    say(service, "Go.").result(WAIT)
+    assert studio.begun.wait(WAIT)
+    (thread,) = [each for each in threading.enumerate() if each.name == "background"][-1:]
+    with service._backend.database.begin() as connection:
+        connection.execute(delete(background_jobs))
+    studio.answers.set()
+    thread.join(WAIT)
+    assert studio.rendered == []
+    assert texts(service) == ["Go."]
+
+
+def test_what_cannot_be_sent_is_not_read_elsewhere_and_lost_with_the_worker(
+    service: Service, studio: Studio, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send(*_: Any, **__: Any) -> bool:
+        failures.append(1)
+        raise ValueError("out of order")
+
+    failures: list[int] = []
+    start(service, studio.agent())
+    say(service, "Render 1").result(WAIT)
+    with monkeypatch.context() as patch:
+        patch.setattr("agent_factory.service.background._send", send)
+        studio.goes_on.set()
+        until(lambda: failures)
+        read = say(service, "And?").result(WAIT)["messages"]
+        assert [m.name for m in read if m.type == "human"] == [None, None]
+        assert len(rows(service)) == 1
+    with service._backend.database.begin() as connection:
+        connection.execute(update(background_jobs).values(worker="dead"))
+    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+    messages = service.threads.state("t").values["messages"]
+    assert [m.name for m in messages if m.type == "human"] == [None, None, "background"]
+    assert "is lost" in [m.text for m in messages if m.type == "human"][-1]
+
+
+def test_a_job_that_has_ended_elsewhere_is_not_called_cancelled(
+    service: Service, studio: Studio
+) -> None:
+    start(service, studio.agent())
+    say(service, "Render 1").result(WAIT)
+    with service._backend.database.begin() as connection:  # another process has sent its result
+        connection.execute(delete(background_jobs))
+    messages = say(service, "Cancel").result(WAIT)["messages"]
+    assert [m.text for m in messages if m.type == "tool"][-1].endswith("arrives as a message.")
 
 
 def test_a_thread_has_at_most_so_many_jobs_in_all_workers(service: Service, studio: Studio) -> None:
