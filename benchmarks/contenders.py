@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
+from itertools import pairwise
 from typing import Any
 
 from langchain_core.messages import convert_to_messages
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 import agent_factory
+from benchmarks.savers import Kept, Mode, Saver, opened
 
 OURS, PEER = "agent_factory", "langchain"
 BY_HAND, PLAIN = "langgraph by hand", "a plain loop"
@@ -77,15 +80,25 @@ class Factory:
         name: What it is called in the figures.
         create_agent: Takes a model, tools, and the keywords `middleware` and `checkpointer`.
         base: What its middleware derive from.
+        form: The nearest form of middleware that its documentation has, where it has none.
+        lacks: What it cannot do, with the reason.
     """
 
     name: str
     create_agent: Callable[..., Any]
     base: type[Any] = object
+    form: str = ""
+    lacks: Mapping[str, str] = field(default_factory=dict)
 
     def middleware(self, kind: Kind, number: int) -> list[Any]:
         """Middleware of this kind, each of its class, since names must differ."""
         return [type(f"Member{i}", (self.base,), dict(kind.methods))() for i in range(number)]
+
+    def opened(
+        self, saver: Saver, mode: Mode, runner: asyncio.Runner
+    ) -> AbstractContextManager[Kept]:
+        """A saver for its agents, until the block ends."""
+        return opened(saver, mode, runner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +176,9 @@ def has_peer() -> bool:
 
 
 def by_hand() -> Factory:
-    """The loop as one would wire it without any factory; it has no middleware."""
-    return Factory(BY_HAND, _wire_by_hand)
+    """The loop as one would wire it without any factory: hooks are nodes before the model and
+    after it."""
+    return Factory(BY_HAND, _wire_by_hand, form="a node for each hook")
 
 
 class _Ask(Runnable[Any, Any]):
@@ -181,15 +195,31 @@ class _Ask(Runnable[Any, Any]):
 
 
 def _wire_by_hand(
-    model: Any, tools: Sequence[Any], *, middleware: Any = (), checkpointer: Any = None
+    model: Any, tools: Sequence[Any], *, middleware: Sequence[Any] = (), checkpointer: Any = None
 ) -> Any:
     graph: Any = StateGraph(MessagesState)
     graph.add_node("model", _Ask(model.bind_tools(tools)))
     graph.add_node("tools", ToolNode(list(tools)))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile(checkpointer=checkpointer)
+    befores, afters = (
+        [f"{hook} {index}" for index in range(len(middleware))] for hook in ("before", "after")
+    )
+    for name in (*befores, *afters):
+        graph.add_node(name, RunnableLambda(_no_update, _no_update_async))
+    chain = [*befores, "model", *afters]
+    graph.add_edge(START, chain[0])
+    for name, following in pairwise(chain):
+        graph.add_edge(name, following)
+    graph.add_conditional_edges(chain[-1], tools_condition)
+    graph.add_edge("tools", chain[0])
+    return graph.compile(checkpointer=checkpointer).with_config(recursion_limit=10_000)
+
+
+def _no_update(state: Any) -> dict[str, Any]:
+    return {}
+
+
+async def _no_update_async(state: Any) -> dict[str, Any]:
+    return {}
 
 
 def plain() -> Factory:

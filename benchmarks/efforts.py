@@ -50,6 +50,8 @@ class Effort:
         services: Rounds of the service.
         share: The share of the service's messages and of its model's time.
         servers: Whether servers of others take part, each in an environment that is made for it.
+        waiting: How many threads wait at once where their memory is compared with other libraries.
+        kills: How often a process of each library is killed.
         pick: Chooses the ways that take part.
     """
 
@@ -75,6 +77,8 @@ class Effort:
     services: int = 5
     share: float = 1.0
     servers: bool = True
+    waiting: int = 1_000
+    kills: int = 3
     pick: Callable[[Sequence[Transition]], list[Transition]] = there
 
     def transitions(self, transitions: Sequence[Transition] = WAYS) -> list[Transition]:
@@ -103,6 +107,8 @@ HEADLINE = Effort(
     memories=(),
     threads=(Thread(10, SHORT, (0, 32)), Thread(200, LONG, (8,))),
     services=3,
+    waiting=100,
+    kills=1,
     pick=judged,
 )
 """What takes about three minutes."""
@@ -118,6 +124,8 @@ GOALS_ONLY = Effort(
     crowds=(100,),
     memories=(),
     threads=(Thread(10, SHORT, (0, 32)), Thread(200, LONG, (8,))),
+    waiting=100,
+    kills=1,
     pick=judged,
 )
 """What has a goal, with as many rounds as everything gets."""

@@ -297,6 +297,22 @@ _ALL = (
         "half where tools are cached",
     ),
     Goal(
+        "guarantees",
+        "the guarantees that each build checks over a build of 32 middleware and 20 tools",
+        "",
+        0.05,
+        None,
+        "nobody notices a twentieth",
+    ),
+    Goal(
+        "sentence",
+        "ms to prove or disprove a sentence about 32 middleware and 20 tools",
+        "",
+        5,
+        None,
+        "a search takes some tenths",
+    ),
+    Goal(
         "functions",
         "ms to build with 100 plain functions, the second time",
         "163",
@@ -346,8 +362,8 @@ _ALL = (
     ),
     Goal(
         "guards",
-        "a turn with a guard of progress, or of answers, idle, over one with a layer that does "
-        "nothing",
+        "a turn with a guard of progress, of answers or of flows, idle, over one with a layer that "
+        "does nothing",
         "",
         1.01,
         None,

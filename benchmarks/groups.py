@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from benchmarks.efforts import Effort
 from benchmarks.floor import floor
 from benchmarks.harness import Work
-from benchmarks.latency import around, latency, layers, peers
+from benchmarks.latency import around, latency, layers
 from benchmarks.pages import pages
+from benchmarks.peers import peers
 from benchmarks.service import service
 from benchmarks.upkeep import batteries, build, decisions, guards, imports, touched
 from benchmarks.volume import calls, checkpoints, crowd, messages, reading

@@ -99,6 +99,10 @@ class Interval(NamedTuple):
     high: float
 
 
+NOTHING = Interval(math.nan, math.nan, math.nan)
+"""What a figure has that was not measured."""
+
+
 def interval(values: Sequence[float]) -> Interval:
     """The median and its range, which is read off the sorted values.
 
@@ -302,22 +306,9 @@ class Match:
         ]
 
     def _without(self, pair: Pair, taken: Rounds, reasons: Mapping[str, str]) -> Figure:
-        """The figure of a pair that is not complete: the side that is there, and the reason."""
-        names = [name for name in (pair.of, pair.over) if name is not None]
-        present = [name for name in names if name not in reasons]
-        return Figure(
-            group=self.group,
-            name=self.name,
-            of=pair.of,
-            over=pair.over,
-            unit=self.scale.unit,
-            value=Interval(math.nan, math.nan, math.nan),
-            cpu=None,
-            sides=[self.scale.convert(median(r[name].wall for r in taken)) for name in present],
-            rounds=self.rounds,
-            goal=pair.goal,
-            reason="; ".join(f"{name}: {reasons[name]}" for name in names if name in reasons),
-        )
+        present = [name for name in (pair.of, pair.over) if name and name not in reasons]
+        sides = [self.scale.convert(median(r[name].wall for r in taken)) for name in present]
+        return _unmeasured(self, pair, self.scale.unit, sides, reasons)
 
     def _figure(self, pair: Pair, taken: Rounds) -> Figure:
         names = [name for name in (pair.of, pair.over) if name is not None]
@@ -340,6 +331,26 @@ class Match:
         return self.scale.convert(of) if over is None else of / over
 
 
+def _unmeasured(
+    work: Work, pair: Pair, unit: str, sides: Sequence[float], reasons: Mapping[str, str]
+) -> Figure:
+    """The figure of a pair that is not complete: the side that is there, and the reason."""
+    names = [name for name in (pair.of, pair.over) if name in reasons]
+    return Figure(
+        group=work.group,
+        name=work.name,
+        of=pair.of,
+        over=pair.over,
+        unit=unit,
+        value=NOTHING,
+        cpu=None,
+        sides=sides,
+        rounds=work.rounds,
+        goal=pair.goal,
+        reason="; ".join(f"{name}: {reasons[name]}" for name in names if name is not None),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
     """Things that are counted, and read the same each time.
@@ -347,13 +358,13 @@ class Tally:
     Args:
         group: The group it belongs to.
         name: What it is about.
-        items: What to count, by contender: amounts by their units.
+        items: What to count, by contender: amounts by their units; or why there is none.
         pairs: The figures to make of it.
     """
 
     group: str
     name: str
-    items: Mapping[str, Callable[[], Mapping[str, float]]]
+    items: Mapping[str, Callable[[], Mapping[str, float]] | Absent]
     pairs: Sequence[Pair]
 
     @property
@@ -367,13 +378,17 @@ class Tally:
         """Count everything, and compare."""
         found = {}
         for name, count in self.items.items():
-            found[name] = count()
+            if not isinstance(count, Absent):
+                found[name] = count()
             after_round()
         return [self._figure(pair, found) for pair in self.pairs]
 
     def _figure(self, pair: Pair, found: Mapping[str, Mapping[str, float]]) -> Figure:
         names = [name for name in (pair.of, pair.over) if name is not None]
-        sides = [found[name][pair.unit] for name in names]
+        sides = [found[name][pair.unit] for name in names if name in found]
+        if len(sides) < len(names):
+            reasons = {n: i.reason for n, i in self.items.items() if isinstance(i, Absent)}
+            return _unmeasured(self, pair, pair.unit, sides, reasons)
         value = sides[0] / sides[1] if pair.over else sides[0]
         exact = Interval(value, value, value)
         return Figure(

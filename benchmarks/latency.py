@@ -1,4 +1,4 @@
-"""The time of a run: by the number of middleware, by layers, and in other libraries."""
+"""The time of a run: by the number of middleware, and by layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from benchmarks.contenders import (
     LAYERS,
     OURS,
     PEER,
-    PLAIN,
     RUN_LAYERS,
     Factory,
     by_hand,
@@ -20,12 +19,10 @@ from benchmarks.contenders import (
     judged,
     ours,
     peer,
-    plain,
     rivals,
 )
 from benchmarks.efforts import Effort
 from benchmarks.harness import Match, Pair, Scale, per
-from benchmarks.others import others
 from benchmarks.parts import MANY
 from benchmarks.runs import Setting, runs
 from benchmarks.savers import Mode, Saver
@@ -134,19 +131,3 @@ def _layered(mode: Mode, number: int, turns: int) -> Setting:
 def _layer_goal(factory: Factory, number: int, mode: Mode) -> str | None:
     judged_here = (factory.name, number, mode) == (OURS, MANY, Mode.ASYNC)
     return "layers" if judged_here else None
-
-
-def peers(effort: Effort) -> Iterator[Match]:
-    """The same loop in every library, without middleware and saver; each over the plain one."""
-    entrants = [*rivals(effort.transitions()), by_hand(), *others(), plain()]
-    for mode in Mode:
-        entries = {
-            factory.name: (factory, Setting(mode, turns=effort.turns)) for factory in entrants
-        }
-        pairs = [Pair(factory.name, PLAIN) for factory in entrants if factory.name != PLAIN]
-        pairs += [
-            Pair(ours(way).name, factory.name)
-            for way, factory in product(judged(), [by_hand(), *others()])
-        ]
-        opened = partial(runs, entries)
-        yield Match("peers", str(mode), opened, effort.runs, pairs, _a_turn(effort))

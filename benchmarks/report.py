@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,8 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from benchmarks.goals import GOALS
-from benchmarks.harness import Figure, Interval
+from benchmarks.harness import NOTHING, Figure, Interval
 from benchmarks.parts import HOW
+from benchmarks.servers import AEGRA, PINS
 
 PACKAGES = (
     "langgraph",
@@ -20,10 +23,8 @@ PACKAGES = (
     "langchain",
     "pydantic-ai-slim",
     "openai-agents",
+    "agno",
 )
-
-OWN_PLACES = ("watched", "floor", "service")
-"""Groups with tables of their own."""
 
 COLUMNS = ("what", "of / over", "figure", "CPU", "each", "reach", "then")
 
@@ -37,51 +38,73 @@ class Report:
         versions: Of Python and of the packages that took part.
         figures: What was found.
         former: Figures over another version of langchain. The table shows them in a column.
+        cores: How many processors the machine has, or None where nobody has noted it.
     """
 
     date: str
     versions: Mapping[str, str]
     figures: Sequence[Figure]
     former: Report | None = None
+    cores: int | None = None
 
     def markdown(self) -> str:
         """A line of date and versions, a table, and the parts of a turn if they were measured."""
-        with_ = ", ".join(f"{name} {number}" for name, number in self.versions.items())
         parts = [figure for figure in self.figures if figure.group == "floor"]
         others = [figure for figure in self.figures if figure.group != "floor"]
         tables = [table(others, self.former)] if others else []
         tables += [turns_table(parts), parts_table(parts)] if parts else []
-        return "\n\n".join([f"Measured on {self.date} with {with_}.", *tables])
+        return "\n\n".join([self.headline(), *tables])
 
-    def sections(self) -> dict[str, Report]:
-        """The reports that README.md shows, by the names of their places there.
+    def headline(self) -> str:
+        """When and with what the figures were measured, as a sentence."""
+        packages = ", ".join(f"{name} {number}" for name, number in self.versions.items())
+        on = f" on {self.cores} cores" if self.cores else ""
+        return f"Measured on {self.date}{on} with {packages}."
+
+    def groups(self) -> dict[str, Report]:
+        """A report for each group that was measured.
 
         What shows that the machine was steady goes along with each table of ratios.
         """
         steady = [figure for figure in self.figures if figure.group == "check"]
-        found: dict[str, list[Figure]] = {}
+        groups: dict[str, list[Figure]] = {}
         for figure in self.figures:
-            name = figure.group if figure.group in OWN_PLACES else "figures"
             if figure.group != "check":
-                found.setdefault(name, [] if name == "floor" else [*steady]).append(figure)
-        return {name: replace(self, figures=figures) for name, figures in found.items()}
+                first = [] if figure.group == "floor" else [*steady]
+                groups.setdefault(figure.group, first).append(figure)
+        return {name: replace(self, figures=figures) for name, figures in groups.items()}
 
     def json(self) -> str:
-        """For programs, and for `read`."""
-        figures = [_record(figure) for figure in self.figures]
-        whole = {"date": self.date, "versions": dict(self.versions), "figures": figures}
-        return json.dumps(whole, indent=2)
+        """For programs, and for `read`: a line for each figure."""
+        head = {"date": self.date, "cores": self.cores, "versions": dict(self.versions)}
+        former = f', "former": {self.former.json()}' if self.former else ""
+        figures = ",\n".join(json.dumps(_record(figure)) for figure in self.figures)
+        return f'{json.dumps(head)[:-1]}{former}, "figures": [\n{figures}\n]}}'
 
 
 def report(figures: Sequence[Figure]) -> Report:
     """Figures that were measured just now."""
-    return Report(datetime.now(UTC).date().isoformat(), versions(), figures)
+    today = datetime.now(UTC).date().isoformat()
+    has_servers = any(AEGRA in (figure.of, figure.over) for figure in figures)
+    packages = {**versions(), **(PINS if has_servers else {})}
+    return Report(today, packages, figures, cores=os.cpu_count())
 
 
 def read(text: str) -> Report:
     """What `Report.json` wrote. Goals are those of today."""
-    whole = json.loads(text)
-    return Report(whole["date"], whole["versions"], [_figure(each) for each in whole["figures"]])
+    return report_of(json.loads(text))
+
+
+def report_of(record: Mapping[str, Any]) -> Report:
+    """A report from the values of its JSON."""
+    former = record.get("former")
+    return Report(
+        record["date"],
+        record["versions"],
+        [_figure(each) for each in record["figures"]],
+        report_of(former) if former else None,
+        record.get("cores"),
+    )
 
 
 def versions() -> dict[str, str]:
@@ -224,7 +247,8 @@ def _record(figure: Figure) -> dict[str, Any]:
     limits = {"reach": aim.reach, "then": aim.then} if aim else {}
     return {
         **asdict(figure),
-        "value": figure.value._asdict(),
+        # JSON has no number for what was not measured.
+        "value": None if math.isnan(figure.value.middle) else figure.value._asdict(),
         "cpu": figure.cpu._asdict() if figure.cpu else None,
         **{name: {"limit": at, "met": figure.outcome(at)} for name, at in limits.items()},
     }
@@ -233,5 +257,6 @@ def _record(figure: Figure) -> dict[str, Any]:
 def _figure(record: Mapping[str, Any]) -> Figure:
     names = set(Figure.__dataclass_fields__)
     known = {name: value for name, value in record.items() if name in names}
+    value = Interval(**known["value"]) if known["value"] else NOTHING
     cpu = known["cpu"] and Interval(**known["cpu"])
-    return Figure(**{**known, "value": Interval(**known["value"]), "cpu": cpu})
+    return Figure(**{**known, "value": value, "cpu": cpu})

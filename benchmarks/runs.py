@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.contenders import HOOKS, Factory, Kind
 from benchmarks.harness import Clock, Contender, Reading
-from benchmarks.savers import CONFIG, Kept, Mode, Saver, Scales, opened
+from benchmarks.savers import CONFIG, Kept, Mode, Saver, Scales
 from benchmarks.scripted import (
     FreeModel,
     Gate,
@@ -96,7 +96,7 @@ def _run(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> Contender:
 def built(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> tuple[Any, Kept]:
     """An agent and its saver, which is open until the stack is left."""
     factory, how = entry
-    kept = stack.enter_context(opened(how.saver, how.mode, runner))
+    kept = stack.enter_context(factory.opened(how.saver, how.mode, runner))
     agent = factory.create_agent(
         FreeModel(turns=how.turns, calls=how.calls, before=how.before),
         [how.tool],

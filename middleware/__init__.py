@@ -94,7 +94,10 @@ _HOME = {
     ),
     ".answer_guard": "AnswerGuardMiddleware UnusableAnswerError",
     ".auto_mode": "AutoModeMiddleware RiskJudge",
-    ".background": "BackgroundJob BackgroundMiddleware BackgroundState JobStore jobs_of_run",
+    ".background": (
+        "BackgroundCall BackgroundJob BackgroundMiddleware BackgroundState JobStore jobs_of_run "
+        "lost_message repeat_job"
+    ),
     ".budget": (
         "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
         "Limits Price RaiseBudget Reservation Spent StopRun UnknownPriceError"

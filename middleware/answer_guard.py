@@ -139,6 +139,7 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
     """
 
     trace_policy = TracePolicy(process_inputs=omit_payload)
+    guard_settings = ("on_failure",)
     ordering = Ordering(before=("ModelRetryMiddleware",), reads=("answers",))
 
     def __init__(

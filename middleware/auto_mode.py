@@ -97,6 +97,7 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
     """
 
     trace_policy = TracePolicy(process_inputs=omit_payload)
+    guard_settings = ("classifier", "instructions", "criteria", "threshold")
     ordering = Ordering(
         before=("ToolRetryMiddleware", "LLMToolEmulator"),
         after=("HumanInTheLoopMiddleware",),

@@ -133,6 +133,8 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
 
     trace_policy = TracePolicy(process_inputs=omit_payload)
 
+    guard_settings = ("check", "on", "when", "tools", "instructions", "threshold")
+
     def __init__(
         self,
         check: CheckFunction | str | BaseChatModel | BaseDecisionModel,

@@ -59,7 +59,7 @@ from agent_factory.review.records import (
     original_of,
     split_decisions,
     tool_digest,
-    with_notice,
+    with_edit,
     with_review,
     with_valid_calls,
     write_notice,
@@ -271,6 +271,11 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         self.ordering = ordering
 
     @property
+    def guard_settings(self) -> Sequence[str]:  # type: ignore[override]
+        """The judge of its policy, if that has one; its rules are guards."""
+        return () if self.policy.judge is None else ("policy.judge",)
+
+    @property
     def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
         """The rules of its policy, as the plan shows them: "allow" restricts those that follow."""
         return policy_guards(self.policy, "after_model" if self._chooses_calls else "around_tool")
@@ -403,9 +408,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                     "Change a call in the same way each time, or put the layer outside of the "
                     "review.",
                 )
-        if original is not None and self.edit_notice is not None:
-            notice = write_notice(self.edit_notice, original, request.tool_call)
-            result = with_notice(result, call["id"], notice)
+        if original is not None:
+            notice = write_notice(self.edit_notice or "", original, request.tool_call)
+            result = with_edit(result, call, request.tool_call, notice)
         return result
 
     def _settle(

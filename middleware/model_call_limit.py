@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AIMessage
-from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
@@ -38,15 +37,11 @@ class ModelCallLimitState(AgentState):
 
     Attributes:
         thread_model_call_count: Calls in this thread.
-        run_model_call_count: Calls in this run. Every `invoke` starts at 0, also one that resumes
-            a run.
+        run_model_call_count: Calls in this run. A run that is resumed continues with it.
     """
 
     thread_model_call_count: NotRequired[Annotated[int, PrivateStateAttr]]
-    # UntrackedValue is in no checkpoint, so each run begins with 0.
-    run_model_call_count: NotRequired[
-        Annotated[int, UntrackedValue(int, guard=False), PrivateStateAttr]
-    ]
+    run_model_call_count: NotRequired[Annotated[int, PrivateStateAttr]]
 
 
 class ModelCallLimitExceededError(TurnError):
@@ -85,7 +80,8 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
 
     Args:
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
-        run_limit: The most calls in a run.
+        run_limit: The most calls in a run. A run that is resumed after an interrupt or a failure
+            continues with its count; a new message starts a new run.
         exit_behavior: "end" ends the run with a message that gives the numbers; "answer" makes
             the last allowed call without tools, for an answer from the work so far, and ends the
             run before a further call as "end" does; "error" raises ModelCallLimitExceededError.
@@ -101,6 +97,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
 
     state_schema = ModelCallLimitState
     kept_flows = ("around_model",)
+    guard_settings = ("exit_behavior",)
 
     def __init__(
         self,
@@ -128,6 +125,16 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         """Its limits, as the plan shows them."""
         limits = {"run": self.run_limit, "thread": self.thread_limit}
         return usage_limits("model calls", limits)
+
+    def before_agent(self, state: ModelCallLimitState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Start the count of a new run."""
+        return {_RUN_COUNT: 0}
+
+    async def abefore_agent(
+        self, state: ModelCallLimitState, runtime: Runtime[Any]
+    ) -> dict[str, Any]:
+        """Async variant of `before_agent`; nothing is awaited."""
+        return self.before_agent(state, runtime)
 
     @hook_config(can_jump_to=["end"])
     def before_model(

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NotRequired, get_args
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
-from langgraph.channels import BinaryOperatorAggregate, UntrackedValue
+from langgraph.channels import BinaryOperatorAggregate
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic import TypeAdapter, ValidationError
@@ -66,27 +66,15 @@ Counts = Mapping[str, Any]
 """A state, of which only the two counts are read."""
 
 
-def add_counts(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """The sum of two counts."""
+def add_counts(counts: Mapping[str, int], more: Mapping[str, int] | None) -> dict[str, int]:
+    """State reducer: adds what a task has counted; None starts at 0."""
+    if more is None:
+        return {}
     # A copy: LangGraph passes the state itself to a reducer.
     total = dict(counts)
     for name in more:
         total[name] = total[name] + more[name] if name in total else more[name]
     return total
-
-
-class RunCounts(UntrackedValue[dict[str, int]]):
-    """State channel for counts of one run, to which the parallel tasks of a step add."""
-
-    def update(self, values: Sequence[dict[str, int]]) -> bool:
-        """Add what the tasks of a step have counted."""
-        if not values:
-            return False
-        total = self.value if isinstance(self.value, dict) else {}  # LangGraph's MISSING
-        for value in values:
-            total = add_counts(total, value)
-        self.value = total
-        return True
 
 
 class _Stop(TypedDict):
@@ -98,25 +86,28 @@ class _Stop(TypedDict):
     done: bool  # the run has its last message
 
 
+def last_stop(stop: _Stop | None, new: _Stop | None) -> _Stop | None:
+    """State reducer: the last write, as parallel tasks decide the same."""
+    return new
+
+
 class ToolCallLimitState(AgentState):
     """State of an agent with counted tool calls.
 
     Attributes:
         thread_tool_call_count: Calls in this thread by the name of the tool.
-        run_tool_call_count: Calls in this run by the name of the tool. Every `invoke` starts at 0,
-            also one that resumes a run.
-        tool_call_limit_stop: The limit that ends this run, if there is one.
+        run_tool_call_count: Calls in this run by the name of the tool. A run that is resumed
+            continues with it.
+        tool_call_limit_stop: The limit that ends this run, or None.
     """
 
     thread_tool_call_count: NotRequired[
         Annotated[dict[str, int], BinaryOperatorAggregate(dict, add_counts), PrivateStateAttr]
     ]
     run_tool_call_count: NotRequired[
-        Annotated[dict[str, int], RunCounts(dict, guard=False), PrivateStateAttr]
+        Annotated[dict[str, int], BinaryOperatorAggregate(dict, add_counts), PrivateStateAttr]
     ]
-    tool_call_limit_stop: NotRequired[
-        Annotated[_Stop, UntrackedValue(dict, guard=False), PrivateStateAttr]
-    ]
+    tool_call_limit_stop: NotRequired[Annotated[_Stop | None, last_stop, PrivateStateAttr]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +209,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     Args:
         tool_name: The tool it applies to; None for all tools together.
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
-        run_limit: The most calls in a run.
+        run_limit: The most calls in a run. A run that is resumed after an interrupt or a failure
+            continues with its count; a new message starts a new run.
         exit_behavior: What happens after a call over the limit. The call never runs, and the model
             reads an error as its result. After the other calls of its turn have run, "continue"
             continues the run; "answer" calls the model once more, without tools, for an answer
@@ -240,6 +232,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     state_schema = ToolCallLimitState
     kept_flows = ("around_model", "around_tool")
+    guard_settings = ("exit_behavior",)
 
     ordering = Ordering(before=("ToolErrorMiddleware", "ToolRetryMiddleware"))
 
@@ -294,12 +287,22 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             self.name, self.tool_name, self.thread_limit, self.run_limit, self.exit_behavior
         )
 
+    def before_agent(self, state: ToolCallLimitState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Start the count of a new run."""
+        return {_RUN_COUNTS: None, _STOP: None}
+
+    async def abefore_agent(
+        self, state: ToolCallLimitState, runtime: Runtime[Any]
+    ) -> dict[str, Any]:
+        """Async variant of `before_agent`; nothing is awaited."""
+        return self.before_agent(state, runtime)
+
     @hook_config(can_jump_to=["end"])
     def before_model(
         self, state: ToolCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """End the run after a turn that exceeded the limit, even if other hooks jump back."""
-        stop = self._own_stop(state) if _STOP in state else None
+        stop = self._own_stop(state)
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):
             return None  # `around_model` asks for the last answer.
         # Providers refuse a history in which a call has no result.
@@ -321,7 +324,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Ask for the last answer if the run must end; otherwise refuse calls that can't run."""
-        stop = self._own_stop(request.state) if _STOP in request.state else None
+        stop = self._own_stop(request.state)
         if stop is None:
             response: ModelResponse = yield request
             calls: list[ToolCall] = []

@@ -94,6 +94,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
     """How many messages with calls that have no result yet are remembered at a time."""
 
     kept_flows = ("around_model",)
+    guard_settings = ("tools",)
 
     ordering = Ordering(
         after=("HumanInTheLoopMiddleware", "ToolCallLimitMiddleware", "ToolRetryMiddleware"),

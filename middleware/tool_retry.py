@@ -86,6 +86,7 @@ class ToolRetryMiddleware(RetryMiddleware):
     frozenset({'search'})
     """
 
+    guard_settings = ("tools", "retry_on", "idempotent_tools", "timeout")
     ordering = Ordering(reads=("tool_errors",))
 
     def __init__(

@@ -1,5 +1,8 @@
 """Build backend: setuptools, with editable installs that type checkers of other projects see.
 
+Where `SOURCE_DATE_EPOCH` is set, wheel and sdist depend on the source alone: not on the owner, the
+permissions and the times of its files.
+
 The folder middleware/ is installed as agent_factory.middleware. For such a mapping, setuptools
 writes an import hook into an editable install, which mypy and pyright do not follow. Here it is a
 path instead: of the folder .editable, which holds only a link to agent_factory. The
@@ -9,16 +12,17 @@ root of the repository would do for checkers, but would make `import middleware`
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import os
 import sys
+import tarfile
+import time
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from setuptools import build_meta
 from setuptools.build_meta import (
-    build_sdist,
-    build_wheel,
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
     get_requires_for_build_wheel,
@@ -38,6 +42,50 @@ __all__ = [
 ]
 
 Settings = dict[str, str | list[str] | None] | None
+
+
+def build_wheel(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
+    """Write the wheel; its name."""
+    name: str = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
+    if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
+        path = Path(wheel_directory, name)
+        with ZipFile(path) as archive:
+            files = {member: archive.read(member) for member in archive.namelist()}
+        # A zip file has no time before 1980.
+        date = time.gmtime(max(int(epoch), 315532800))[:6]
+        with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+            for member, data in files.items():
+                entry = ZipInfo(member, date)
+                entry.external_attr = 0o100644 << 16
+                entry.compress_type = ZIP_DEFLATED
+                archive.writestr(entry, data)
+    return name
+
+
+def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
+    """Write the sdist; its name."""
+    name: str = build_meta.build_sdist(sdist_directory, config_settings)
+    if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
+        path = Path(sdist_directory, name)
+        with tarfile.open(path) as archive:
+            files = [
+                (member, archive.extractfile(member) if member.isfile() else None)
+                for member in archive.getmembers()
+            ]
+            with (
+                path.with_suffix(".new").open("wb") as file,
+                gzip.GzipFile("", "wb", fileobj=file, mtime=int(epoch)) as packed,
+                tarfile.open(fileobj=packed, mode="w") as normal,
+            ):
+                for member, data in sorted(files, key=lambda pair: pair[0].name):
+                    member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+                    member.mtime, member.pax_headers = int(epoch), {}
+                    member.uid, member.gid, member.uname, member.gname = 0, 0, "", ""
+                    normal.addfile(member, data)
+        path.with_suffix(".new").replace(path)
+    return name
 
 
 def build_editable(

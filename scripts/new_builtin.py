@@ -225,6 +225,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     print(
         "Next: write what it does, its page, and its lines in docs/index.md and CHANGELOG.md;\n"
         "declare its `ordering`, and move its row in docs/order.md; and for the new public name:\n"
+        "python scripts/skill_pages.py\n"
         "python -m pytest tests/test_public_api.py --snapshot-update"
     )
     return 0

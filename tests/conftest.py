@@ -80,21 +80,28 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m law` chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark laws, and tests in their second mode as long.
+    """Mark laws, and as long what `make test` has no time for: second modes, and most cases.
 
-    Each test runs either sync or async, as its name and its case decide; `make long` has the other
-    mode. Where coverage is measured, which takes as long again, laws are left out, too, and two
-    cases of a test in three. Build warnings are ignored in tests of built-ins, which try every
-    order.
+    Each test runs either sync or async, as its name and its case decide, and one in three of its
+    cases; `make long` has the rest. A test with a snapshot always runs, as a snapshot that no test
+    asks for fails `make test`. Where coverage is measured, which takes as long again, laws are left
+    out, too. Build warnings are ignored in tests of built-ins, which try every order.
     """
-    builtins = Path(__file__).parent / "middleware"
+    builtins, cases = Path(__file__).parent / "middleware", Counter[str]()
     for item in items:
         if builtins in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
         if is_hypothesis_test(getattr(item, "function", None)) or _laws_within(item.path):
             item.add_marker("law")
+        if SNAPSHOTS.intersection(getattr(item, "fixturenames", ())):
+            continue
         if _mode(item) not in (None, MODES[_number(item) % 2]):
             item.add_marker("long")
+        if "long" not in item.keywords:
+            function = item.nodeid.partition("[")[0]
+            if cases[function] % 3:
+                item.add_marker("long")
+            cases[function] += 1
     if config.stash[COVERAGE] is not None:
         measured = _measured(items)
         config.hook.pytest_deselected(items=[*{*items}.difference(measured)])
@@ -103,16 +110,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _measured(items: list[pytest.Item]) -> list[pytest.Item]:
     """The tests that run where coverage is measured."""
-    cases: Counter[str] = Counter()
-    measured = []
-    for item in items:
-        if "long" in item.keywords or item.path.stem.startswith(UNMEASURED) or _is_law(item):
-            continue
-        function = item.nodeid.partition("[")[0]
-        if cases[function] % 3 == 0:
-            measured.append(item)
-        cases[function] += 1
-    return measured
+    return [
+        item
+        for item in items
+        if "long" not in item.keywords
+        and not item.path.stem.startswith(UNMEASURED)
+        and not _is_law(item)
+    ]
 
 
 def _is_law(item: pytest.Item) -> bool:
@@ -125,6 +129,9 @@ def _is_law(item: pytest.Item) -> bool:
 
 UNMEASURED = ("test_architecture", "test_attackers", "test_benchmark", "test_docs", "test_recovery")
 """Files whose tests run lines of the package that other tests run, too, or none."""
+
+SNAPSHOTS = {"snapshot", "topology_snapshot"}
+"""Fixtures that compare with a stored snapshot."""
 
 MODES = ("sync", "async")
 
@@ -271,6 +278,12 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["batched", "per_call"])
 def mode(request: pytest.FixtureRequest) -> Any:
     """How the middleware for reviews asks: once for all calls of a turn, or once for each."""
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["steps", "fused"])
+def fused(request: pytest.FixtureRequest) -> Any:
+    """Whether an agent runs a whole loop in one step of the graph."""
     return request.param
 
 

@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,6 +31,22 @@ def ok(done: subprocess.CompletedProcess[str]) -> str:
     """What a command said; an error if it has failed."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+def built(hook: str, source: Path, folder: Path, **variables: str) -> Path:
+    """What a hook of the build backend writes, as pip calls it."""
+    code = (
+        "import sys; sys.path.insert(0, 'scripts'); import build_backend; "
+        f"open(sys.argv[1] + '/name', 'w').write(build_backend.{hook}(sys.argv[1]))"
+    )
+    ok(run(sys.executable, "-c", code, folder, cwd=source, **variables))
+    return folder / (folder / "name").read_text()
+
+
+def yaml_of(name: str) -> Any:
+    """A YAML file of the repository, with strings alone: `on`, a key of workflows, is one, too."""
+    yaml: Any = import_module("yaml")  # langchain-core brings it, without types
+    return yaml.load((ROOT / name).read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
 
 
 class Environment:

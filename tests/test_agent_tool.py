@@ -57,11 +57,6 @@ def boss(tools: list[Any], *script: Any, **options: Any) -> Any:
     return create_agent(model, tools, **{"checkpointer": InMemorySaver(), **options})
 
 
-@pytest.fixture(params=[False, True], ids=["steps", "fused"])
-def fused(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
 def test_the_final_answer_of_the_subagent_is_the_result(call: Run) -> None:
     till = Till()
     clerk = create_agent(ScriptedChatModel([payments(1), "Ann has it."]), [till.pay], name="clerk")

@@ -278,6 +278,7 @@ class Regrouped(AgentMiddleware):
             yield AIMessageChunk(content=text, id=id_)
 
 
+@pytest.mark.long
 @pytest.mark.law
 @given(
     st.lists(st.text("ab \u00e9", min_size=1, max_size=5), min_size=1, max_size=6),

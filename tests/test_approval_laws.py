@@ -254,6 +254,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 @example(  # two versions call different graphs in one task
     "batched",

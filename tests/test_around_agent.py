@@ -597,6 +597,7 @@ def test_a_drained_run_in_another_one_is_paused_if_it_is_stored(
     assert log[0] == ("Watch resumed" if saw == "RunPaused" else "Watch started")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["values", "updates", ["updates", "messages"]])
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_a_caller_that_stops_to_read_at_a_question_has_paused_the_run(
@@ -901,6 +902,7 @@ def test_a_task_inside_of_another_agent_runs_once(call: Run, durability: str) ->
 # Ends that nobody asked for
 
 
+@pytest.mark.long
 def test_an_abandoned_stream_closes_it() -> None:
     log: list[Any] = []
     stream = agent(Watch(log)).stream(ASK, stream_mode="values")

@@ -473,6 +473,7 @@ segments = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(settings.get_profile("costly"), max_examples=FEW)
 @given(
     layers=st.lists(habits, min_size=1, max_size=3),

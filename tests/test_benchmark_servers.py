@@ -146,6 +146,7 @@ def test_commits_of_each_connection_of_sqlite_are_counted(
     databases._count_commits.cache_clear()
 
 
+@pytest.mark.long
 async def test_runs_of_a_crowd_wait_until_it_is_open() -> None:
     crowd = Crowd()
     await crowd.wait()

@@ -19,15 +19,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
-from benchmarks import __main__ as command
 from benchmarks import contenders, threads
 from benchmarks.efforts import FULL
 from benchmarks.floor import floor
 from benchmarks.harness import Figure, Interval, now
 from benchmarks.parts import HOW, REST, TURN, TURNS, WITHIN
 from benchmarks.plot import plot
-from benchmarks.readme import README, STORED, between
-from benchmarks.report import Report, parts_table, read, report, turns_table
+from benchmarks.report import Report, parts_table, report, turns_table
 from benchmarks.runs import QUESTION, Setting
 from benchmarks.savers import CONFIG, Mode, Saver
 from benchmarks.scripted import FreeModel, add
@@ -338,50 +336,3 @@ def test_a_picture_shows_the_default_over_the_peer() -> None:
 def test_a_picture_needs_figures() -> None:
     with pytest.raises(ValueError, match="must have figures of the group 'watched'"):
         plot(report([]))
-
-
-def test_the_command_draws_and_measures_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored, file = tmp_path / "stored.json", tmp_path / "watched.svg"
-    kept = report([row("invoke, no saver", "agent_factory", 0.125)])
-    stored.write_text(kept.json())
-    monkeypatch.setattr(command, "STORED", stored)
-    assert command.main(["--plot", str(file)]) == 0
-    assert file.read_text() == plot(kept)
-    other = tmp_path / "other.json"
-    other.write_text(report([row("invoke, no saver", "agent_factory", 0.5)]).json())
-    assert command.main(["--plot", str(file), "--read", str(other)]) == 0
-    assert ">0.50<" in file.read_text()
-
-
-def test_the_readme_and_the_picture_show_the_stored_figures() -> None:
-    stored = read(STORED.read_text(encoding="utf-8"))
-    text = README.read_text(encoding="utf-8")
-    assert between(text, "watched") == stored.markdown()
-    picture = README.parent.parent / "docs" / "pictures" / "watched.svg"
-    assert picture.read_text(encoding="utf-8") == plot(stored)
-
-
-@pytest.mark.long
-def test_each_group_goes_to_its_place_in_the_readme(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, floors: list[Figure]
-) -> None:
-    page, stored, file = tmp_path / "README.md", tmp_path / "kept.json", tmp_path / "all.json"
-    places = "".join(
-        f"<!-- {name} -->\nold\n<!-- /{name} -->\n" for name in ("watched", "floor", "figures")
-    )
-    page.write_text(places)
-    monkeypatch.setattr(command, "README", page)
-    monkeypatch.setattr(command, "STORED", stored)
-    check = replace(row("itself", "agent_factory", 1.0, None), group="check")
-    watched_row = row("invoke, no saver", "agent_factory", 0.125)
-    file.write_text(report([check, watched_row, *floors]).json())
-    assert command.main(["--read", str(file), "--write-readme"]) == 0
-    text = page.read_text()
-    assert "check: itself" in between(text, "watched")
-    assert "watched: invoke" in between(text, "watched")
-    assert between(text, "floor").count("| all of it |") == 1
-    assert between(text, "figures") == "old", "no such group was measured"
-    kept = read(stored.read_text()).figures
-    assert [figure.group for figure in kept] == ["check", "watched"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,9 +17,9 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import __main__ as command
-from benchmarks import harness, instructions, readme, report
+from benchmarks import harness, instructions, report, store, written
 from benchmarks.efforts import Effort
-from benchmarks.goals import GOALS, goals_table
+from benchmarks.goals import GOALS
 from benchmarks.groups import GROUPS
 from benchmarks.harness import Contender, Figure, Interval, Match, Pair, Reading, Scale, Tally
 
@@ -220,19 +221,13 @@ def test_figures_survive_json() -> None:
 
 def test_text_is_replaced_between_its_markers_only() -> None:
     text = "before\n<!-- figures -->\nold\n<!-- /figures -->\nafter\n"
-    assert readme.replaced(text, "figures", "new") == text.replace("old", "new")
+    assert written.replaced(text, "figures", "new") == text.replace("old", "new")
     with pytest.raises(ValueError, match="lacks <!-- goals -->"):
-        readme.replaced(text, "goals", "new")
+        written.replaced(text, "goals", "new")
 
 
-def test_the_readme_has_the_goals_and_a_place_for_figures() -> None:
-    text = readme.README.read_text(encoding="utf-8")
-    assert readme.between(text, "goals") == goals_table()
-    assert readme.between(text, "figures")
-
-
-def test_the_readme_names_every_group() -> None:
-    text = readme.README.read_text(encoding="utf-8")
+def test_the_method_names_every_group() -> None:
+    text = (written.ROOT / written.METHOD).read_text(encoding="utf-8")
     assert [name for name in GROUPS if f"\n| {name} |" not in text] == []
 
 
@@ -260,18 +255,24 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_the_command_prints_a_table_and_writes_json_and_the_readme(
+def test_the_command_prints_a_table_and_writes_json_and_the_pages(
     quick: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page, file = tmp_path / "README.md", tmp_path / "figures.json"
-    page.write_text("<!-- figures -->\n<!-- /figures -->")
-    quick.setattr(command, "README", page)
+    pages, file = tmp_path / "benchmarks", tmp_path / "measured.json"
+    (tmp_path / written.PICTURES).mkdir(parents=True)
+    shutil.copytree(written.ROOT / "benchmarks", pages, ignore=shutil.ignore_patterns("*.json"))
+    quick.setattr(store, "FIGURES", pages / "figures.json")
+    quick.setattr(store, "PEERS", pages / "peers.json")
+    quick.setattr(command, "ROOT", tmp_path)
     quick.setattr(command, "GROUPS", measured(figure(Interval(1, 1, 1))))
     assert command.main(["--json", str(file), "--write-readme"]) == 0
-    written = report.read(file.read_text())
-    assert [found.group for found in written.figures] == ["check", "check", "group"]
-    assert written.markdown() in capsys.readouterr().out
-    assert written.markdown() in page.read_text()
+    result = report.read(file.read_text())
+    assert [found.group for found in result.figures] == ["check", "check", "group"]
+    assert result.markdown() in capsys.readouterr().out
+    assert result.markdown() in (pages / "figures.md").read_text()
+    (kept,) = store.stored().values()
+    assert kept == result
+    assert "Goals: 1 of 1" in (tmp_path / written.PICTURES / "goals.svg").read_text()
 
 
 def test_figures_over_another_version_of_langchain_stand_in_a_column(

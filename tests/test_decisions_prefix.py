@@ -336,6 +336,7 @@ def test_what_is_remembered_of_a_thread_is_not_text(call: Any, contents: bool) -
     assert ("Do not guess" in texts) == contents  # for the very byte, the prompt is needed
 
 
+@pytest.mark.long
 def test_parallel_runs_of_threads_do_not_mix() -> None:
     agent, found = logged(steps=[f"{n}" for n in range(400)])
 

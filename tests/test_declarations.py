@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent_factory import (
     AgentMiddleware,
@@ -14,20 +17,25 @@ from agent_factory import (
     Topology,
     UsageLimit,
     agent_tool,
+    background,
     create_agent,
     hook_config,
     load_topology,
     plan_agent,
+    tool_labels,
 )
 from agent_factory.middleware import (
     AutoModeMiddleware,
+    BackgroundMiddleware,
     BudgetMiddleware,
     HumanInTheLoopMiddleware,
     Ledger,
     Limits,
     ModelCallLimitMiddleware,
+    ModelRetryMiddleware,
     OnceMiddleware,
     PIIMiddleware,
+    ProgressGuardMiddleware,
     Rule,
     TodoListMiddleware,
     ToolCallLimitMiddleware,
@@ -142,12 +150,31 @@ class TestFiles:
         text = plan_agent(tools=[find]).to_json()
         assert not any(f'"{key}"' in text for key in ("guards", "limits", "accesses", "labels"))
 
+    def test_a_guard_that_everybody_decides_about_is_written_as_before(self) -> None:
+        plan = plan_agent(tools=[refund], middleware=[HumanInTheLoopMiddleware({"refund": True})])
+        names = ("reviewers", "decisions", "remember", "otherwise")
+        assert not any(f'"{name}"' in plan.to_json() for name in names)
+        assert plan.digest == "d64647ca2d916032"
+
     def test_declarations_survive_in_files(self) -> None:
+        people = Rule(
+            "refund",
+            "ask",
+            reviewers=["finance"],
+            allowed_decisions=["approve", "reject"],
+            remember=60.5,
+        )
+        judged = Rule("delete", "judge", otherwise="deny")
         stack: list[Any] = [
             HumanInTheLoopMiddleware(POLICY),
+            HumanInTheLoopMiddleware(
+                ToolPolicy(people, judged, judge=ScriptedChatModel([])), name="People"
+            ),
             BudgetMiddleware(run=Limits(usd=0.5, turns=2)),
         ]
-        plan = plan_agent(tools=[refund, clerk(stack[0])], middleware=stack, ignore=["AF210"])
+        tools = [refund, clerk(stack[0])]
+        ignore = ["AF206", "AF210", "AF213"]
+        plan = plan_agent(tools=tools, middleware=stack, ignore=ignore)
         assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
 
     def test_an_agent_without_declarations_has_the_digest_it_had(self) -> None:
@@ -173,6 +200,16 @@ class Rewriting(AgentMiddleware):
     def after_model(self, state: Any, runtime: Any) -> None: ...
 
 
+class RewritingLayer(AgentMiddleware):
+    ordering = Ordering(writes=("tool_calls",))
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+PER_CALL = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode="per_call")
+
+
 def shortcut(*jumps: Any) -> AgentMiddleware:
     """A middleware that may jump before the model."""
 
@@ -181,6 +218,26 @@ def shortcut(*jumps: Any) -> AgentMiddleware:
         def before_model(self, state: Any, runtime: Any) -> None: ...
 
     return Shortcut()
+
+
+BACKGROUND = BackgroundMiddleware()
+
+
+def policy_of(*rules: Rule) -> HumanInTheLoopMiddleware:
+    policy = ToolPolicy(*rules, Rule("*", "allow"), judge=ScriptedChatModel([]))
+    return HumanInTheLoopMiddleware(policy)
+
+
+ASK_ALL = Rule("*", "ask")
+BUDGET = BudgetMiddleware(run=Limits(turns=3))
+
+
+def refund_copy() -> Any:
+    def refund(euros: int) -> str:
+        """Pay back."""
+        return str(euros)
+
+    return refund
 
 
 SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -212,7 +269,72 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
             ]
         },
         "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund, "
-        "now a person decides about refund when euros > 50",
+        "now a person decides about refund when euros > 50 (approve)",
+    ),
+    "those who may decide": (
+        {"middleware": [policy_of(Rule("refund", "ask", reviewers=["finance", "@ann"]))]},
+        {"middleware": [policy_of(Rule("refund", "ask"))]},
+        "changed guard of refund by HumanInTheLoopMiddleware: was @ann or finance decides about "
+        "refund, now a person decides about refund",
+    ),
+    "those who may decide after a model": (
+        {"middleware": [policy_of(Rule("refund", "judge", reviewers=["finance"]))]},
+        {"middleware": [policy_of(Rule("refund", "judge"))]},
+        "changed guard of refund by HumanInTheLoopMiddleware: was a model decides about refund "
+        "(else finance), now a model decides about refund",
+    ),
+    "denials left to people": (
+        {"middleware": [policy_of(Rule("refund", "judge", otherwise="deny"))]},
+        {"middleware": [policy_of(Rule("refund", "judge"))]},
+        "changed guard of refund by HumanInTheLoopMiddleware: was a model decides about refund "
+        "(else it is denied), now a model decides about refund",
+    ),
+    "kinds of decisions": (
+        {"middleware": [policy_of(Rule("refund", "ask", allowed_decisions=["approve", "reject"]))]},
+        {"middleware": [policy_of(Rule("refund", "ask", allowed_decisions=["approve"]))]},
+        "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund "
+        "(approve, reject), now a person decides about refund (approve)",
+    ),
+    "standing approvals": (
+        {"middleware": [policy_of(Rule("refund", "ask"))]},
+        {"middleware": [policy_of(Rule("refund", "ask", remember=3600))]},
+        "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund, "
+        "now a person decides about refund (approvals hold up to 1 hour)",
+    ),
+    "work not in the background any more": (
+        {"tools": [background(find, timeout=600), delete], "middleware": [BACKGROUND]},
+        {"tools": [find, background(delete)], "middleware": [BACKGROUND]},
+        "changed tool find: was in the background, at most 600 s, now plain",
+    ),
+    "more time in the background": (
+        {"tools": [background(find, timeout=600)], "middleware": [BACKGROUND]},
+        {"tools": [background(find, timeout=6000)], "middleware": [BACKGROUND]},
+        "changed tool find: was in the background, at most 600 s, now in the background, at most "
+        "6000 s",
+    ),
+    "work in the background that may run twice": (
+        {"tools": [background(find)], "middleware": [BACKGROUND]},
+        {"tools": [background(find, on_loss="repeat")], "middleware": [BACKGROUND]},
+        "changed tool find: was in the background, at most 600 s, now in the background, at most "
+        "600 s, repeated if lost",
+    ),
+    "work in the background of a subagent": (
+        {"tools": [clerk(BACKGROUND, tools=[background(find, timeout=5)])]},
+        {"tools": [clerk(BACKGROUND, tools=[background(find, timeout=50)])]},
+        "changed tool clerk/find: was inner, in the background, at most 5 s, now inner, in the "
+        "background, at most 50 s",
+    ),
+    "work of a subagent that may run twice": (
+        {"tools": [clerk(BACKGROUND, tools=[background(find)])]},
+        {"tools": [clerk(BACKGROUND, tools=[background(find, on_loss="repeat")])]},
+        "changed tool clerk/find: was inner, in the background, at most 600 s, now inner, in the "
+        "background, at most 600 s, repeated if lost",
+    ),
+    "more jobs at a time": (
+        {"tools": [background(find)], "middleware": [BackgroundMiddleware(max_running=3)]},
+        {"tools": [background(find)], "middleware": [BackgroundMiddleware(max_running=30)]},
+        "changed limit of jobs under way a thread by BackgroundMiddleware: was at most 3 jobs "
+        "under way a thread, now at most 30 jobs under way a thread",
     ),
     "limit raised": (
         {"middleware": [LIMIT]},
@@ -224,6 +346,18 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"middleware": [Judge(), Rewriting()]},
         {"middleware": [Rewriting(), Judge()], "ignore": ["AF206"]},
         "moved node Judge.after_model: now after model and before Rewriting.after_model",
+    ),
+    "layer of a guard outside of one that changes calls": (
+        {"middleware": [RewritingLayer(), PER_CALL]},
+        {"middleware": [PER_CALL, RewritingLayer()], "ignore": ["AF206"]},
+        "moved layer HumanInTheLoopMiddleware.around_tool: now around each tool call, before "
+        "RewritingLayer.around_tool",
+    ),
+    "limit outside of retries": (
+        {"middleware": [ModelRetryMiddleware(), BUDGET]},
+        {"middleware": [BUDGET, ModelRetryMiddleware()], "ignore": ["AF204"]},
+        "moved layer BudgetMiddleware.around_model: now around each model call, before "
+        "ModelRetryMiddleware.around_model",
     ),
     "a jump added": (
         {"middleware": [shortcut(), Judge()]},
@@ -241,6 +375,63 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "removed guard of clerk/refund by clerk/HumanInTheLoopMiddleware: it was: a person decides "
         "about clerk/refund",
     ),
+    "condition widened": (
+        {"middleware": [policy_of(Rule("refund", "ask", when={"euros": {">": 50}}))]},
+        {"middleware": [policy_of(Rule("refund", "ask", when={"euros": {">": 5000}}))]},
+        "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund "
+        "when euros > 50, now a person decides about refund when euros > 5000",
+    ),
+    "another role": (
+        {"middleware": [policy_of(Rule("refund", "ask", reviewers=["finance"]))]},
+        {"middleware": [policy_of(Rule("refund", "ask", reviewers=["support"]))]},
+        "changed guard of refund by HumanInTheLoopMiddleware: was finance decides about refund, "
+        "now support decides about refund",
+    ),
+    "allowed by default": (
+        {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "deny")))]},
+        {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "allow")))]},
+        "removed guard of * by HumanInTheLoopMiddleware: it was: no call runs of *",
+    ),
+    "more is allowed": (
+        {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("ref*", "allow"), ASK_ALL))]},
+        {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("[!d]*", "allow"), ASK_ALL))]},
+        "changed guard of * by HumanInTheLoopMiddleware: was a person decides about * without "
+        "ref*, now a person decides about * without [!d]*",
+    ),
+    "asks instead of a denial": (
+        {"middleware": [policy_of(Rule("refund", "deny"))]},
+        {"middleware": [policy_of(Rule("refund", "ask"))]},
+        "changed guard of refund by HumanInTheLoopMiddleware: was no call runs of refund, now a "
+        "person decides about refund",
+    ),
+    "approvals hold longer": (
+        {"middleware": [policy_of(Rule("refund", "ask", remember=60))]},
+        {"middleware": [policy_of(Rule("refund", "ask", remember=3600))]},
+        "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund "
+        "(approvals hold up to 1 minute), now a person decides about refund (approvals hold up "
+        "to 1 hour)",
+    ),
+    "retries outside of a limit": (
+        {"middleware": [BUDGET]},
+        {"middleware": [ModelRetryMiddleware(max_retries=9), BUDGET]},
+        "added layer ModelRetryMiddleware.around_model: around each model call, before "
+        "BudgetMiddleware.around_model",
+    ),
+    "cleaning removed": (
+        {"middleware": [PIIMiddleware("email"), LIMIT]},
+        {"middleware": [LIMIT]},
+        "removed access PIIMiddleware[email] sanitizes: it was: user_messages",
+    ),
+    "limit that does not end the run": (
+        {"middleware": [ToolCallLimitMiddleware(run_limit=5, exit_behavior="end")]},
+        {"middleware": [ToolCallLimitMiddleware(run_limit=5)]},
+        "changed setting ToolCallLimitMiddleware.exit_behavior: 'end' -> 'continue'",
+    ),
+    "label removed": (
+        {"tools": [tool_labels("outside")(refund_copy())]},
+        {"tools": [refund_copy()]},
+        "changed tool refund: was outside, now plain",
+    ),
     "cleaning dropped": (
         {"middleware": [PIIMiddleware("email", apply_to_output=True)]},
         {"middleware": [PIIMiddleware("email")]},
@@ -256,8 +447,48 @@ def test_a_slip_is_red_in_the_default_snapshot_with_a_line_that_names_it(slip: s
     old, new = (plan_agent(**{"tools": [refund, delete], **each}) for each in (before, after))
     assert old.to_snapshot() != new.to_snapshot()
     assert old != new
-    assert old.digest != new.digest or "access" in line
+    # Stored threads depend neither on settings, such as how a limit ends a run, nor on the order of
+    # layers.
+    assert (old.digest == new.digest) == ("setting" in line or "moved layer" in line)
     assert line in str(old.diff(new)).splitlines()
+
+
+PATTERNS = ("*", "ref*", "[!d]*", "[rd]e*", "?efund", "??*", "refund", "delete", "find")
+DRAWN_RULES = st.lists(
+    st.tuples(st.sampled_from(PATTERNS), st.sampled_from(["allow", "ask", "deny"]), st.booleans()),
+    min_size=1,
+    max_size=4,
+)
+
+
+def actions_for(rules: list[Rule], tool: str) -> set[str]:
+    """What may happen to calls of a tool, whatever the conditions of the rules are."""
+    actions: set[str] = set()
+    for rule in rules:
+        if fnmatchcase(tool, rule.tool):
+            actions.add(rule.action)
+            if rule.when is None:
+                return actions
+    return {*actions, "ask"}
+
+
+@pytest.mark.law
+@given(DRAWN_RULES)
+def test_guards_of_a_policy_cover_a_tool_if_and_only_if_it_stops_calls_of_it(
+    drawn: list[Any],
+) -> None:
+    """A guard of all calls is one of all of them."""
+    rules = [
+        Rule(pattern, action, when={f"x{number}": 1} if has_condition else None)
+        for number, (pattern, action, has_condition) in enumerate(drawn)
+    ]
+    guards = HumanInTheLoopMiddleware(ToolPolicy(*rules)).guards
+    for tool in ("refund", "delete", "find"):
+        actions = actions_for(rules, tool)
+        covering = [guard for guard in guards if guard.covers(tool)]
+        texts = tool, [str(guard) for guard in guards]
+        assert bool(covering) == (actions != {"allow"}), texts
+        assert "allow" not in actions or all(guard.when for guard in covering), texts
 
 
 def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
@@ -276,6 +507,14 @@ def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     changes: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "class": ({"middleware": [REVIEW]}, {"middleware": [Renamed(review, name=REVIEW.name)]}),
         "words": ({"tools": [refund]}, {"tools": [other_refund]}),
+        "order of those who may decide": (
+            {"middleware": [policy_of(Rule("refund", "ask", reviewers=["boss", "@ann"]))]},
+            {"middleware": [policy_of(Rule("refund", "ask", reviewers={"@ann", "boss"}))]},
+        ),
+        "those who may decide about a call that nobody is asked about": (
+            {"middleware": [policy_of(Rule("refund", "deny"))]},
+            {"middleware": [policy_of(Rule("refund", "deny", reviewers=["boss"]))]},
+        ),
         "all decisions": (
             {"middleware": [REVIEW]},
             {"middleware": [HumanInTheLoopMiddleware(dict.fromkeys(review, every))]},
@@ -298,9 +537,9 @@ def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
             {"middleware": [REVIEW]},
             {"middleware": [HumanInTheLoopMiddleware(review, description_prefix="Look!")]},
         ),
-        "exit": (
-            {"middleware": [LIMIT]},
-            {"middleware": [ModelCallLimitMiddleware(run_limit=5, exit_behavior="error")]},
+        "remark": (
+            {"middleware": [ProgressGuardMiddleware()]},
+            {"middleware": [ProgressGuardMiddleware(remark_after=1)]},
         ),
         "instance": (
             {"middleware": [LIMIT]},

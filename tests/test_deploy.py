@@ -92,6 +92,7 @@ print(exposition()[0].decode())
 """
 
 
+@pytest.mark.long
 def test_each_metric_of_the_dashboard_is_exported(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", EXPORTED], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -130,6 +131,10 @@ def test_the_key_decides_who_makes_a_request(monkeypatch: pytest.MonkeyPatch) ->
         request = Request({"type": "http", "headers": [(b"x-api-key", key)]})
         assert getattr(who(request), "tenant", None) == tenant
     monkeypatch.delitem(sys.modules, "access")
+    # With an empty one, requests without a key would have it.
+    monkeypatch.setenv("SHOP_API_KEY", "")
+    with pytest.raises(ValueError, match="SHOP_API_KEY is empty"):
+        import_module("access")
 
 
 # The commands

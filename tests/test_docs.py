@@ -13,6 +13,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -23,12 +24,17 @@ import pytest
 import agent_factory
 from agent_factory import AgentFactoryError
 from agent_factory.errors import BUILD_CODES
+from fake_anthropic import fake_anthropic
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")
+    ),
     *sorted(DOCS.rglob("*.md")),
+    *sorted((ROOT / "agent_factory" / ".agents").rglob("*.md")),
 ]
 
 UPDATE = bool(os.environ.get("UPDATE_DOCS"))
@@ -51,20 +57,29 @@ PAGE_NEEDS = {
     "README.md": ("sqlalchemy",),
     "docs/langchain_middleware.md": ("langchain.agents",),
     "docs/middleware/budget.md": ("sqlalchemy",),
+    "docs/howto/coding_agents.md": ("typer",),
     "docs/howto/deployment.md": ("langgraph.checkpoint.sqlite", "typer"),
     # The adapters need version 1 of mcp, the server of agents version 2: `make foreign` runs it.
     "docs/howto/mcp.md": ("mcp.server.fastmcp", "langchain_mcp_adapters"),
+    "docs/howto/memory.md": ("langgraph.store.sqlite",),
+    "docs/howto/rag.md": ("numpy",),  # the vector store of langchain-core
+    "docs/howto/real_model.md": ("langchain_anthropic",),
+    "docs/howto/slack.md": ("fastapi", "sqlalchemy"),
     "docs/howto/web_service.md": ("fastapi",),
     "docs/service/a2a.md": ("a2a",),
     "docs/service/ag_ui.md": ("ag_ui",),
     "docs/service/mcp.md": ("mcp_types",),
     "docs/telemetry.md": ("opentelemetry.sdk",),
+    "agent_factory/.agents/skills/agent-factory/references/service.md": ("sqlalchemy",),
     "docs/tutorial.md": ("typer", "syrupy"),
 }
 """What the code of a page needs beyond the core."""
 
-FOREIGN = {"docs/howto/mcp.md"}
+FOREIGN = {"docs/howto/mcp.md", "docs/howto/real_model.md"}
 """Pages whose packages do not fit into the environment of the others: `make foreign` has them."""
+
+PROVIDERS = {"docs/howto/real_model.md": fake_anthropic}
+"""Stand-ins for what the code of a page calls; each yields variables of the environment."""
 
 LONG = {"docs/howto/deployment.md", "docs/howto/mcp.md", "docs/tutorial.md"}
 """Pages that start processes."""
@@ -125,15 +140,22 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
         pytest.importorskip(needed, reason="an extra is not installed")
     namespace = ModuleType("page")  # a module: pydantic and dataclasses look names up in one
     monkeypatch.setitem(sys.modules, "page", namespace)
+    with PROVIDERS.get(title(page), contextlib.nullcontext)() as environment:
+        for name, value in (environment or {}).items():
+            monkeypatch.setenv(name, value)
+        run_page(page, namespace, tmp_path)
+
+
+def run_page(page: Path, namespace: ModuleType, folder: Path) -> None:
     printed = ""
     stale: list[tuple[Block, str]] = []
     for block in blocks(page):
         if block.info == "python":
             printed = run_block(block, page, namespace)
         elif " file: " in block.info:
-            (tmp_path / block.info.partition(" file: ")[2]).write_text(block.text)
+            (folder / block.info.partition(" file: ")[2]).write_text(block.text)
         elif block.info == "sh run":
-            printed = run_shell(block, tmp_path)
+            printed = run_shell(block, folder)
         elif block.info == "output":
             expected = timeless(block.text)
             if UPDATE and printed.rstrip() != expected.rstrip():
@@ -272,6 +294,21 @@ def test_the_table_of_build_codes_is_that_of_the_code() -> None:
     expected = [(entry.code, entry.name, entry.meaning) for entry in BUILD_CODES.values()]
     assert [(code, name, meaning) for code, name, _, meaning in rows] == expected
     assert {row[2] for row in rows} <= {cls.__name__ for cls in error_classes()}
+
+
+def test_the_table_of_versions_has_the_bounds_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = [project["dependencies"], *project["optional-dependencies"].values()]
+    text = "\n".join([f"Python{project['requires-python']}", *(name for x in lines for name in x)])
+    page = (DOCS / "versions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\w-]+) \| `([<>=.,\d]+)` \|", page, flags=re.M)
+    assert {"Python", *map(package_of, project["dependencies"])} <= {name for name, _ in rows}
+    for name, bounds in rows:
+        assert re.search(rf"^{re.escape(name)}(\[\w+\])?{re.escape(bounds)}$", text, re.M), name
+
+
+def package_of(requirement: str) -> str:
+    return re.split(r"[\[<>=]", requirement)[0]
 
 
 def also(cls: type[AgentFactoryError]) -> str:

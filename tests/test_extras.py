@@ -21,7 +21,17 @@ from agent_factory.errors import EXTRAS, MissingExtra, install, require, require
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NEEDS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-FOR_DEVELOPMENT = {"bench", "dev", "docs", "foreign", "foreign-full", "peer", "pyright", "tests"}
+FOR_DEVELOPMENT = {
+    "bench",
+    "dev",
+    "docs",
+    "foreign",
+    "foreign-full",
+    "peer",
+    "pyright",
+    "release",
+    "tests",
+}
 
 TEXTS = [
     ROOT / "README.md",
@@ -162,6 +172,7 @@ def test_each_extra_for_users_is_listed_with_the_modules_that_it_installs() -> N
             assert {f"{path}.py", f"{path}/__init__.py"} & files, module
 
 
+@pytest.mark.long
 def test_the_extra_serve_brings_the_command() -> None:
     assert outcomes(("serve",), [command("--version")]) == ["SystemExit: 0 "]
 

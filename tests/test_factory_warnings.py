@@ -194,6 +194,12 @@ def test_a_built_agent_keeps_its_warnings() -> None:
     assert warnings_of(create_agent(ScriptedChatModel([]))) == ()
 
 
+def test_a_plan_has_no_warnings_and_its_error_says_where_they_are() -> None:
+    plan: Any = plan_agent()
+    with pytest.raises(ArgumentError, match=r"got Topology.*AgentFactoryWarning, which has them"):
+        warnings_of(plan)
+
+
 def configured(*tools: str) -> AgentMiddleware:
     """A middleware that names tools."""
     middleware = Plain("limit")

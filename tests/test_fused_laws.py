@@ -28,6 +28,7 @@ IN_TESTS = settings.get_current_profile_name() == "test"
 EXAMPLES = 10 if IN_TESTS else settings().max_examples // 2
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 @pytest.mark.parametrize("fused", [True, "turn"])
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -42,6 +43,7 @@ def test_a_fused_run_is_the_run_hook_by_hook(fused: Any, mode: Mode) -> None:
     check()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 @pytest.mark.parametrize("fused", [True, "turn"])
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -56,6 +58,7 @@ def test_a_fused_run_fails_as_it_would_hook_by_hook(fused: Any, mode: Mode) -> N
     check()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 @pytest.mark.parametrize("fused", [True, "turn"])
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -159,6 +159,25 @@ def test_a_product_that_was_written_is_installed_elsewhere(
     assert "7 passed" in ok(other.python("-m", "pytest", "-q", cwd=product))
 
 
+def test_the_demo_runs_from_a_wheel_where_nothing_is_installed(
+    checkout: Path, environment: Environment, tmp_path: Path
+) -> None:
+    """In an empty home folder; only the packages that uv has downloaded before are there."""
+    cache = ok(run(environment.uv, "cache", "dir", cwd=tmp_path)).strip()
+    ok(run(environment.uv, "build", "-q", "--wheel", "-o", tmp_path, checkout, cwd=tmp_path))
+    (wheel,) = tmp_path.glob("*.whl")
+    home = tmp_path / "home"
+    home.mkdir()
+    package = f"agent-factory[cli,local,sqlite] @ {wheel.as_uri()}"
+    command = ["tool", "run", "--python", sys.executable, "--from", package, "agent-factory"]
+    places = {"HOME": str(home), "XDG_CACHE_HOME": str(home), "UV_CACHE_DIR": cache}
+    question = ["demo", "--ask", "Where is my order A-1001?"]
+    done = run(environment.uv, *command, *question, cwd=home, **places)
+    assert "Downloading the weights of SmolLM2 once" in ok(done)
+    assert "a desk lamp for 39.90 dollars, was delivered" in " ".join(done.stdout.split())
+    assert [path.suffix for path in (home / "agent_factory").iterdir()] == [".gguf"]
+
+
 def test_the_command_of_an_error_installs_what_is_missing(checkout: Path, tmp_path: Path) -> None:
     ok(run(sys.executable, "-m", "venv", "environment", cwd=tmp_path))
     binary = tmp_path / "environment" / ("Scripts" if os.name == "nt" else "bin")

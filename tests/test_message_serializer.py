@@ -108,6 +108,7 @@ def parts_of(value: object) -> object:
     return value
 
 
+@pytest.mark.long
 @pytest.mark.law
 @given(values | st.lists(messages, max_size=4).map(_DeltaSnapshot))
 def test_it_reads_and_writes_what_langgraph_does(value: object) -> None:

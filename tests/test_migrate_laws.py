@@ -121,6 +121,7 @@ def sources(draw: st.DrawFn) -> str:
     return text.replace("\n", draw(newline))
 
 
+@pytest.mark.long
 @given(sources(), st.sampled_from(Factory))
 def test_a_second_time_changes_nothing_and_tells_the_same(text: str, to: Factory) -> None:
     first = migrate_source(text, to)
@@ -139,6 +140,7 @@ def imported(text: str) -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.long
 @given(sources(), st.sampled_from(Factory))
 def test_what_comes_out_is_python_and_all_that_it_imports_exists(text: str, to: Factory) -> None:
     old, new = imported(text), imported(migrate_source(text, to).text)
@@ -158,6 +160,7 @@ def unmoved(text: str) -> list[str]:
     return [line for line in lines if not moving.search(line)]
 
 
+@pytest.mark.long
 @given(sources(), st.sampled_from(Factory))
 def test_lines_that_do_not_move_stay_as_they_are_and_no_remark_is_lost(
     text: str, to: Factory

@@ -19,6 +19,7 @@ import pytest
 
 import agent_factory
 import agent_factory.middleware
+from environments import built
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = ROOT / "middleware"
@@ -121,16 +122,6 @@ def test_every_package_is_listed_in_pyproject() -> None:
     assert table["package-dir"]["agent_factory.middleware"] == "middleware"
 
 
-def built(hook: str, src: Path, out: Path) -> Path:
-    """What a hook of the build backend writes, as pip calls it."""
-    code = (
-        "import sys; sys.path.insert(0, 'scripts'); import build_backend; "
-        f"open(sys.argv[1] + '/name', 'w').write(build_backend.{hook}(sys.argv[1]))"
-    )
-    ok(run([sys.executable, "-c", code, str(out)], src))
-    return out / (out / "name").read_text()
-
-
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the files git would check out where there are no symlinks."""
@@ -156,9 +147,10 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built("build_wheel", source, tmp_path_factory.mktemp("dist"))
 
 
-KINDS = (".py", ".css", ".js", ".html", ".svg")
+KINDS = (".py", ".css", ".js", ".html", ".svg", ".md")
 
 
+@pytest.mark.long
 def test_wheel_contents(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     tops = {n.partition("/")[0] for n in names}
@@ -187,6 +179,18 @@ def test_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     name, file = ok(python(code, tmp_path, path=str(tmp_path / "site"))).split(" ", 1)
     assert name == "agent_factory.middleware"
     assert Path(file).is_relative_to(tmp_path / "site")
+
+
+def test_the_skill_is_found_in_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    code = (
+        "from importlib.resources import files\n"
+        "skill = files('agent_factory') / '.agents' / 'skills' / 'agent-factory'\n"
+        "print((skill / 'SKILL.md').read_text().splitlines()[1], len(list(skill.rglob('*.md'))))"
+    )
+    output = ok(python(code, tmp_path, path=str(tmp_path / "site")))
+    files = list((ROOT / "agent_factory" / ".agents").rglob("*.md"))
+    assert output == f"name: agent-factory {len(files)}"
 
 
 @pytest.mark.long

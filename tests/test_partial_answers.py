@@ -313,6 +313,7 @@ def split(text: str, random: Random) -> list[str]:
     return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
+@pytest.mark.long
 @pytest.mark.law
 @given(answers(), st.sampled_from(["text", "call"]))
 def test_an_object_has_all_that_is_complete_in_the_text_so_far(answer: Any, by: str) -> None:

@@ -244,3 +244,38 @@ def test_a_reducer_beside_an_unknown_channel_is_left_to_langgraph(
     assert ran == ["guard sees ['a'], 1"]
     assert result["items"] == ["a"]
     assert result["messages"][-1].text == "Done."
+
+
+class Largest(AgentState[Any]):
+    """A key without a value to begin with: `int | None` cannot be called."""
+
+    largest: NotRequired[Annotated[int | None, lambda left, right: max(left or 0, right or 0)]]
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("writes", [(3,), (2, 5), (None, 4, 1)])
+def test_a_key_without_a_first_value_gets_what_is_written(
+    call: Any, fused: bool, writes: tuple[int | None, ...]
+) -> None:
+    views: list[Any] = []
+
+    def writer(number: int, value: int | None) -> AgentMiddleware[Any, Any]:
+        def before_model(middleware: Any, state: Any, runtime: Any) -> Any:
+            views.append(state.get("largest"))
+            return {"largest": value}
+
+        name, keys = f"Writer{number}", {"state_schema": Largest, "before_model": before_model}
+        made: AgentMiddleware[Any, Any] = type(name, (AgentMiddleware,), keys)()
+        return made
+
+    agent = create_agent(
+        ScriptedChatModel(["Done.", "Done."]),
+        middleware=[writer(number, value) for number, value in enumerate(writes)],
+        checkpointer=InMemorySaver(),
+        fused=fused,
+    )
+    most = max(value or 0 for value in writes)
+    for _ in range(2):
+        assert call(agent, {"messages": "Hi"}, THREAD)["largest"] == most
+        assert agent.get_state(THREAD).values["largest"] == most
+    assert all(view is None or isinstance(view, int) for view in views)

@@ -289,6 +289,17 @@ def test_an_earlier_checkpoint_can_be_approved_again_and_the_calls_run_again(bui
     assert goes_on(agent)
 
 
+def test_a_message_at_an_earlier_checkpoint_follows_what_the_thread_had_there(
+    build: Act,
+) -> None:
+    agent = stopped(build, Till(), payments(1), "Done.", "Instead.", interrupt_before=[])
+    history = agent.get_state_history(THREAD)
+    moment = next(state for state in history if len(state.values["messages"]) == 1)
+    result = review.add_input(agent, moment.config, "Do not pay.")
+    assert [m.text for m in result["messages"]] == ["Pay!", "Do not pay.", "Instead."]
+    assert goes_on(agent)
+
+
 def test_invalid_tool_calls_are_answered_by_the_tools_node(act: Act) -> None:
     said = AIMessage(
         "",

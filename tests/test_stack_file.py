@@ -103,6 +103,14 @@ class Hidden(AgentMiddleware):
         """Look."""
 
 
+class Closed(AgentMiddleware):
+    """A middleware that shows nothing of what it takes."""
+
+    def __init__(self, number: int = 1) -> None:
+        super().__init__()
+        self._number = number
+
+
 class Changing(AgentMiddleware):
     """A middleware that keeps another value than it takes."""
 
@@ -154,6 +162,9 @@ STACKS: dict[str, Callable[[], Any]] = {
     ),
     "once": lambda: OnceMiddleware({"pay": "ask", "look": None}, store=InMemoryEffects()),
     "data": lambda: PIIMiddleware("email", strategy="mask", apply_to_output=True),
+    "default data": lambda: PIIMiddleware("email"),
+    "own data": lambda: PIIMiddleware("order", detector="A-[0-9]{8}"),
+    "keyed data": lambda: PIIMiddleware("email", strategy="hash", hash_key=SECRET),
     "progress": lambda: ProgressGuardMiddleware(polling_tools={"find": 3}, ignore_arguments=["t"]),
     "caching": lambda: PromptCachingMiddleware(ttl="1h", min_tokens=2048),
     "search": lambda: ProviderToolSearchMiddleware(searchable_tools=["find"], provider="openai"),
@@ -286,7 +297,6 @@ def test_a_secret_is_never_written() -> None:
     code: dict[str, Any] = dict.fromkeys(code_of(stack, text), "other") | {
         "ShellToolMiddleware.env": {"A": "b"}
     }
-    code["PIIMiddleware[email].detector"] = None
     assert load_stack(text, code)[0].api_key == "other"  # type: ignore[attr-defined]
 
 
@@ -397,9 +407,16 @@ def test_code_that_is_no_middleware_or_not_named_is_refused() -> None:
 
 
 def test_what_no_attribute_holds_must_be_passed() -> None:
-    text = dump_stack([PIIMiddleware("email")])
+    text = dump_stack([Closed(3)])
     with pytest.raises(ArgumentError, match="or None for the default"):
         load_stack(text)
+
+
+def test_a_built_in_of_plain_values_needs_no_code() -> None:
+    (loaded,) = load_stack(dump_stack([PIIMiddleware("email")]))
+    assert isinstance(loaded, PIIMiddleware)
+    (loaded,) = load_stack(dump_stack([PIIMiddleware("order", detector="A-[0-9]{8}")]))
+    assert loaded.detector("A-20251122")  # type: ignore[attr-defined]
 
 
 def test_the_command_writes_the_stack_of_an_agent(

@@ -406,6 +406,7 @@ class Traced(Trial):
         self.config = {**self.config, "callbacks": [self.handler]}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("mode", ["sync", "async"])

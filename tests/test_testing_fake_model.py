@@ -10,8 +10,15 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
-from agent_factory import create_agent
-from agent_factory.middleware import ModelRetryMiddleware
+from agent_factory import AgentMiddleware, create_agent
+from agent_factory.middleware import (
+    GuardMiddleware,
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    SummarizationMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ModelCallRecord, Reply, ScriptedChatModel, ScriptError
 from samples import Answer, User, add_tool
@@ -200,6 +207,7 @@ def test_every_request_is_recorded(say: Any) -> None:
     assert all(isinstance(record, ModelCallRecord) for record in model.requests)
     texts = [[message.text for message in record.messages] for record in model.requests]
     assert texts == [["first"], ["Be brief.", "second"]]
+    assert [record.system_prompt for record in model.requests] == [None, "Be brief."]
 
 
 def test_a_failed_request_is_recorded_too(say: Any) -> None:
@@ -390,11 +398,60 @@ def test_a_with_block_fails_if_steps_are_left() -> None:
 
 
 def test_a_request_beyond_the_script_counts_even_if_a_layer_caught_it() -> None:
+    class Catches(AgentMiddleware):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            try:
+                return handler(request)
+            except Exception:
+                return AIMessage("Sorry.")
+
     model = ScriptedChatModel([])
-    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
-    create_agent(model, middleware=[retry]).invoke({"messages": [("user", "Hi")]})
+    create_agent(model, middleware=[Catches()]).invoke({"messages": [("user", "Hi")]})
     with pytest.raises(ScriptError, match="the script has 0 steps, and this is request 1"):
         model.assert_done()
+
+
+CALLS_TOOL = [{"name": "tell", "args": {}}]
+
+STACKS: dict[str, Any] = {
+    "model retry": lambda out: ([], [ModelRetryMiddleware(retry_on=Exception, initial_delay=60)]),
+    "model fallback": lambda out: ([], [ModelFallbackMiddleware(ScriptedChatModel(["Hi."]))]),
+    "guard": lambda out: (["Hi."], [GuardMiddleware(out, on="answer", instructions="Stop lies.")]),
+    "summary": lambda out: (
+        ["Hi."],
+        [SummarizationMiddleware(out, trigger=("messages", 1), keep=("messages", 1))],
+    ),
+    "tool error": lambda out: ([CALLS_TOOL], [ToolErrorMiddleware(lambda *_: "No.")]),
+    "tool retry": lambda out: (
+        [CALLS_TOOL],
+        [ToolRetryMiddleware(retry_on=Exception, initial_delay=60)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_no_layer_answers_or_repeats_a_request_beyond_the_script(
+    name: str, sync_or_async: Any
+) -> None:
+    out = ScriptedChatModel()
+
+    def tell() -> str:
+        """Ask another model."""
+        return out.invoke("?").text
+
+    script, stack = STACKS[name](out)
+    agent = create_agent(ScriptedChatModel(script), [tell], middleware=stack)
+    with pytest.raises(ScriptError, match="the script has 0 steps, and this is request 1"):
+        sync_or_async.invoke(agent, {"messages": [("user", "Hi"), ("user", "Hello")]})
+
+
+def test_an_error_cuts_long_messages_and_steps() -> None:
+    with pytest.raises(
+        ScriptError, match=r"content='x{200,}\.\.\. and 9,\d\d\d more characters\.$"
+    ):
+        ScriptedChatModel().invoke("x" * 10_000)
+    with pytest.raises(ScriptError, match=r"'x{299}\.\.\. and 9,702 more characters\.$"):
+        ScriptedChatModel(["x" * 9_999 + "y"]).assert_done()
 
 
 def test_a_script_can_be_rewound() -> None:

@@ -49,6 +49,7 @@ def test_a_well_made_middleware_keeps_each_law(law: str) -> None:
     check_middleware(Good, laws=[law], max_examples=3)
 
 
+@pytest.mark.long
 def test_a_built_in_keeps_all_laws() -> None:
     check_middleware(TodoListMiddleware, max_examples=2)
 

@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
 from agent_factory import (
     AgentMiddleware,
@@ -25,10 +25,11 @@ from agent_factory import (
     create_agent,
     create_react_agent,
     hook_config,
+    review,
     tools_of,
     with_model,
 )
-from agent_factory.errors import ArgumentError
+from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.factory.agent import model_of
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
@@ -335,7 +336,7 @@ def reviewed(path: Path, decision: dict[str, Any], script: Any = None, **options
     return path
 
 
-@pytest.mark.parametrize(
+DECISIONS = pytest.mark.parametrize(
     "decision",
     [
         {"type": "approve"},
@@ -347,6 +348,10 @@ def reviewed(path: Path, decision: dict[str, Any], script: Any = None, **options
     ],
     ids=lambda decision: decision["type"],
 )
+
+
+@pytest.mark.long
+@DECISIONS
 def test_a_review_is_replayed_with_its_decision(
     tmp_path: Path, replay_one: Any, decision: dict[str, Any]
 ) -> None:
@@ -354,19 +359,158 @@ def test_a_review_is_replayed_with_its_decision(
     path = reviewed(tmp_path / "a.jsonl", decision, inputs=[ASK, resume])
     done = replay_one(reviewing, path)
     assert done.verdict is ReplayVerdict.PASSED, done.reason
-    # Without the review nobody is asked, and the decision is left out.
     without = replay_one(build, path)
-    if decision["type"] == "approve":
-        assert without.verdict is ReplayVerdict.PASSED, without.reason
-    else:  # no such call has run
-        assert without.reason.startswith("refund(order='A1', euros=90) was not recorded.")
+    assert without.verdict is ReplayVerdict.CHANGED
+    assert without.reason.startswith(f"{GONE} any more.")
+    if decision["type"] != "approve":  # no such call has run
+        assert "refund(order='A1', euros=90) was not recorded." in without.reason
     assert ran == []
 
 
-def test_a_review_without_a_decision_says_what_to_record(tmp_path: Path, replay_one: Any) -> None:
-    done = replay_one(reviewing, reviewed(tmp_path / "a.jsonl", {"type": "approve"}))
+GONE = "Nobody is asked about refund(order='A1', euros=90)"
+NEW = "A person is asked about refund(order='A1', euros=90) now, and was not before."
+
+
+@DECISIONS
+def test_a_decision_is_recorded_as_it_is_made(
+    tmp_path: Path, replay_one: Any, decision: dict[str, Any]
+) -> None:
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    path = tmp_path / "a.jsonl"
+    agent = record_agent(reviewing(ScriptedChatModel([*steps(), "Bye."])), path)
+    agent.invoke(ASK, thread)
+    with pytest.raises(ReviewError):
+        agent.invoke(Command(resume={"decisions": []}), thread)
+    review.decide(agent, thread, {review.pending(agent, thread).calls[0].id: decision})
+    agent.invoke({"messages": [("user", "Thanks.")]}, thread)
+    done = replay_one(reviewing, path)
+    assert (done.verdict, done.reason) == (ReplayVerdict.PASSED, "")
+    assert done.trajectory.steps[-1].text == "Bye."
+    assert done.recorded == done.replayed
+    assert replay_one(build, path).reason.startswith(f"{GONE} any more.")
+
+
+def test_a_run_that_matches_its_pattern_without_the_review_has_changed(tmp_path: Path) -> None:
+    path = reviewed(tmp_path / "a.jsonl", {"type": "approve"}, expect="refund -> ok < answer")
+    done = replay_recording(build, path)
+    assert (done.verdict, done.reason) == (ReplayVerdict.CHANGED, f"{GONE} any more.")
+
+
+def test_a_review_that_is_new_is_named(tmp_path: Path, replay_one: Any) -> None:
+    path = tmp_path / "a.jsonl"
+    record_agent(build(ScriptedChatModel(steps())), path).invoke(ASK)
+    done = replay_one(reviewing, path)
     assert done.verdict is ReplayVerdict.CHANGED
-    assert "The run waits for a person. Record what they decide" in done.reason
+    assert done.reason.startswith(f"{NEW} 1 of 3 recorded answers were not requested.")
+
+
+def test_a_run_that_waits_passes_while_it_waits(tmp_path: Path, replay_one: Any) -> None:
+    path = tmp_path / "a.jsonl"
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    agent = record_agent(reviewing(ScriptedChatModel(steps())), path, expect="review")
+    agent.invoke(ASK, thread)
+    done = replay_one(reviewing, path)
+    assert (done.verdict, done.reason) == (ReplayVerdict.PASSED, "")
+    assert done.recorded == done.replayed == ReplayUsage(2, 1, 300, 20)
+    done = replay_one(build, path)
+    assert done.verdict is ReplayVerdict.FAILED
+    assert f"{GONE} any more. refund(order='A1', euros=90) was not recorded." in done.reason
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_calls_of_one_turn_keep_their_decisions(tmp_path: Path, replay_one: Any, mode: Any) -> None:
+    def asking(*tools: str) -> Any:
+        def build_reviewed(model: Any) -> Any:
+            asks = HumanInTheLoopMiddleware(dict.fromkeys(tools, True), interrupt_mode=mode)
+            return build(model, asks, checkpointer=InMemorySaver())
+
+        return build_reviewed
+
+    script = [[*steps()[0].calls, *steps()[1].calls], "Done."]
+    path = tmp_path / "a.jsonl"
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    both = asking("refund", "find_order")
+    agent: Any = record_agent(both(ScriptedChatModel(script)), path)
+    agent.invoke(ASK, thread)
+    order, money = review.pending(agent, thread).calls
+    decisions = {order.id: {"type": "approve"}, money.id: {"type": "reject"}}
+    review.decide(agent, thread, decisions)
+    assert replay_one(both, path).verdict == "passed"
+    done = replay_one(asking("refund"), path)
+    assert done.verdict is ReplayVerdict.CHANGED
+    # The other call still has its decision.
+    assert done.reason == "Nobody is asked about find_order(order='A1') any more."
+    agent = record_agent(asking("refund")(ScriptedChatModel(script)), path)
+    agent.invoke(ASK, thread)
+    review.reject(agent, thread)
+    done = replay_one(both, path)
+    assert done.reason.startswith(
+        "A person is asked about find_order(order='A1') now, and was not before."
+    )
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_an_edit_is_recorded_with_the_call_that_ran(
+    tmp_path: Path, replay_one: Any, mode: Any
+) -> None:
+    def edited(model: Any) -> Any:
+        asks = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
+        return build(model, asks, checkpointer=InMemorySaver())
+
+    path = tmp_path / "a.jsonl"
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    agent = record_agent(edited(ScriptedChatModel(steps())), path, expect="refund(euros=45)")
+    agent.invoke(ASK, thread)
+    review.edit(agent, thread, {"order": "A1", "euros": 45})
+    assert replay_one(edited, path).verdict == "passed"
+    done = replay_one(build, path)
+    assert done.verdict is ReplayVerdict.FAILED
+    assert "Step 5: refund(order='A1', euros=45) -> ok was recorded" in done.reason
+
+
+def test_a_recording_without_what_was_asked_says_what_it_knows(
+    tmp_path: Path, replay_one: Any
+) -> None:
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    resume: Any = Command(resume={"decisions": [{"type": "approve"}]})
+    for name, inputs in {"with": [ASK, resume], "two": [ASK, resume.resume], "without": []}.items():
+        if name == "two":
+            inputs[1] = Command(resume={"decisions": [{"type": "approve"}] * 2})
+        model = record(ScriptedChatModel(steps()), tmp_path / f"{name}.jsonl", inputs=inputs)
+        agent = reviewing(model)
+        agent.invoke(ASK, thread)
+        agent.invoke(resume, thread)
+    assert replay_one(reviewing, tmp_path / "with.jsonl").verdict == "passed"
+    assert replay_one(build, tmp_path / "with.jsonl").reason == (
+        "Nobody is asked any more: nothing waits for the answer "
+        '{"decisions": [{"type": "approve"}]}.'
+    )
+    assert replay_one(reviewing, tmp_path / "two.jsonl").reason.startswith(
+        "2 calls were decided about, and 1 wait now: refund(order='A1', euros=90)."
+    )
+    done = replay_one(reviewing, tmp_path / "without.jsonl")
+    assert done.verdict is ReplayVerdict.CHANGED
+    assert "who is asked about refund(order='A1', euros=90)" in done.reason
+    assert 'Command(resume={"decisions": [{"type": "approve"}]})' in done.reason
+
+
+def test_what_a_tool_asks_is_recorded_with_its_answer(tmp_path: Path, replay_one: Any) -> None:
+    def refund(order: str, euros: int) -> str:
+        """Pay money back."""
+        return f"{interrupt('How much?')} euros were paid back."
+
+    def asking(model: Any) -> Any:
+        return create_agent(model, [find_order, refund], checkpointer=InMemorySaver())
+
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    path = tmp_path / "a.jsonl"
+    agent = record_agent(asking(ScriptedChatModel(steps())), path)
+    agent.invoke(ASK, thread)
+    agent.invoke(Command(resume=45), thread)
+    assert replay_recording(asking, path, run_tools=["refund"]).verdict == "passed"
+    # The result was recorded, so the tool does not ask.
+    done = replay_one(asking, path)
+    assert done.reason == "Nobody is asked about interrupt(value='How much?') any more."
 
 
 def test_inputs_are_what_the_agent_got_and_not_what_its_model_saw(
@@ -545,7 +689,7 @@ def test_a_recording_of_an_agent_is_replayed_as_any_other(tmp_path: Path) -> Non
     assert_trajectory(path, "find_order < refund")
     kinds = [next(iter(json.loads(line))) for line in path.read_text().splitlines()[1:]]
     assert kinds == ["answer", "tool", "answer", "tool", "answer"]
-    assert json.loads(path.read_text().splitlines()[0])["version"] == 2
+    assert json.loads(path.read_text().splitlines()[0])["version"] == 3
     ids = [json.loads(line).get("id") for line in path.read_text().splitlines()]
     assert ids == [None, None, "call_1_1", None, "call_2_1", None]
 
@@ -811,6 +955,7 @@ _CALLS = st.sampled_from(
 _TURNS = st.lists(st.lists(_CALLS, min_size=1, max_size=3), max_size=3)
 
 
+@pytest.mark.long
 @settings(settings.get_profile("costly"))
 @given(
     st.lists(_TURNS, min_size=1, max_size=3),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import permutations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -24,16 +24,22 @@ from agent_factory import (
     create_agent,
     create_react_agent,
     hook_config,
+    review,
     with_decisions,
 )
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
+    FlowGuardMiddleware,
     HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
     ModelRetryMiddleware,
     PIIMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
+from agent_factory.review.policy import Rule as PolicyRule
+from agent_factory.review.policy import ToolPolicy
+from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import (
     CassetteError,
     PatternError,
@@ -54,6 +60,7 @@ from agent_factory.testing.trajectory_patterns import (
     parse,
 )
 from agent_factory.testing.trajectory_steps import recorded_trajectory
+from samples import Answer
 
 ASK: Any = {"messages": [("user", "Please.")]}
 
@@ -425,6 +432,48 @@ def test_a_review_is_a_step_while_it_waits_and_afterwards(call: Any) -> None:
     done = call(agent, Command(resume={"decisions": [{"type": "approve"}]}), config)
     assert_trajectory(done, "model < review < refund -> ok < answer")
     assert "HumanInTheLoopMiddleware" in str(trajectory_of(done))
+
+
+@pytest.mark.parametrize("kind", ["batched", "per_call", "flow guard"])
+def test_a_step_has_the_arguments_that_a_person_has_edited(kind: str, call: Any) -> None:
+    if kind == "flow guard":
+        rule = PolicyRule("refund", "ask", allowed_decisions=["edit"])
+        guard: Any = FlowGuardMiddleware(ToolPolicy(rule))
+    else:
+        guard = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=cast("Any", kind))
+    model = ScriptedChatModel([calls("refund", euros=90), "Done."])
+    agent = create_agent(model, [refund], middleware=[guard], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    call(agent, {"messages": [("user", "Hi")]}, config)
+    done = review.edit(agent, config, {"euros": 45})
+    assert_trajectory(done, "refund(euros=45) -> ok < answer, never refund(euros=90)")
+
+
+@pytest.mark.parametrize("content", [None, "Here it is."])
+def test_a_structured_answer_is_the_answer(content: str | None, call: Any) -> None:
+    strategy = ToolStrategy(Answer, tool_message_content=content)
+    model = ScriptedChatModel([calls("refund"), Answer(number=5)])
+    log: list[Any] = []
+    options: Any = {"response_format": strategy, "decisions": log.append}
+    agent = create_agent(model, [refund], checkpointer=InMemorySaver(), **options)
+    config: Any = {"configurable": {"thread_id": "1"}}
+    done = call(agent, {"messages": [("user", "Hi")]}, config)
+    runs: list[Any] = [done, agent.get_state(config)]
+    for run in [*runs, *([] if content else [done["messages"]])]:
+        assert_trajectory(run, "refund -> ok < answer, model{2}")
+        assert_trajectory(run, "refund -> ok < Answer(number=5) -> ok, answer")
+    assert_trajectory(log, "refund -> ok < answer")
+
+
+def test_what_a_hook_or_a_client_writes_is_not_from_the_model(call: Any) -> None:
+    limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="end")
+    agent = create_agent(
+        ScriptedChatModel([calls("search", query="x")] * 3), [search], middleware=[limit]
+    )
+    history = [("user", "Hi"), ("ai", "Hello."), ("user", "Search.")]
+    done = call(agent, {"messages": history})
+    assert_trajectory(done, "model{2}, answer{2}")
+    assert "  2  answer: not from the model: Hello." in str(trajectory_of(done))
 
 
 def test_a_review_inside_of_layers_is_one_step(call: Any) -> None:

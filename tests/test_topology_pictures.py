@@ -29,6 +29,7 @@ from agent_factory import (
     plan_agent,
     topology_of,
 )
+from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import LimitUnit, ToolGuard, UsageLimit
 from agent_factory.topology import plan as plan_of
@@ -60,9 +61,13 @@ from agent_factory.topology.render.html import page
 from agent_factory.topology.render.layout import (
     Layout,
     Route,
+    area_of,
+    cross,
     crossed_titles,
     lay_out,
+    overlap,
     read_layout,
+    run_graphviz,
     to_dot,
 )
 from agent_factory.topology.render.svg import DAY, NIGHT, Theme, draw
@@ -306,13 +311,13 @@ def test_each_limit_stands_at_one_place() -> None:
     remarks = {
         box.name: [*box.remarks, *(r for f in box.frames for r in f.remarks)] for box in boxes
     }
-    assert remarks["tools"] == ["at most 1 tool calls a run"]
+    assert remarks["tools"] == ["at most 1 tool calls a run", "at most 7 jobs under way a run"]
     assert remarks["model"] == [
         "at most 0 model calls a run",
         "at most 2 tokens a run",
         "and 4 more",
     ]
-    assert sum(map(len, remarks.values())) == 4
+    assert sum(map(len, remarks.values())) == 5
 
 
 def test_remarks_are_few_and_short() -> None:
@@ -592,6 +597,34 @@ def test_no_arrow_crosses_the_title_of_a_group(stack: Any, tools: Any) -> None:
             points = [*route.points, route.tip]
             others = [x for x, y in points if abs(y - height) < LABEL_ROW / 2]
             assert not [x for x in others if start < x < end], (group.title, arrow)
+
+
+def test_no_label_stands_on_the_line_of_a_frame() -> None:
+    """Graphviz puts one there; the frame takes it in, and touches nothing else."""
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    stack = [HumanInTheLoopMiddleware({"find": True})]
+    figure = figure_of(plan_agent(tools=[find, show], middleware=stack))
+
+    def on_lines(layout: Layout) -> list[str]:
+        labels = {
+            " ".join(arrow.label): area_of(label, arrow.label_size)
+            for arrow in figure.arrows
+            if (label := layout.routes[arrow.key].label) is not None
+        }
+        return [
+            text
+            for text, area in labels.items()
+            if any(cross(area, group) for group in layout.groups)
+        ]
+
+    before = read_layout(run_graphviz(to_dot(figure), "json0").decode())
+    layout = lay_out(figure)
+    assert on_lines(before)
+    assert on_lines(layout) == []
+    for group, frame in zip(figure.groups, layout.groups, strict=True):
+        members = {box.key for box in group.boxes}
+        for box in (box for box in figure.boxes if box.key not in members):
+            assert not overlap(area_of(layout.boxes[box.key], box.size), frame)
 
 
 def test_the_arrow_to_the_tools_and_the_one_back_do_not_wind_around_each_other() -> None:

@@ -10,6 +10,7 @@ import pytest
 from agent_factory import AgentMiddleware, create_agent, load_topology, plan_agent, topology_of
 from agent_factory.middleware import (
     ModelChoice,
+    ModelRetryMiddleware,
     ModelRouterMiddleware,
     SummarizationMiddleware,
     ToolCallLimitMiddleware,
@@ -36,8 +37,8 @@ class Configured(AgentMiddleware):
         """Look."""
 
 
-def limited(behavior: Any = "continue", **options: Any) -> Any:
-    stack = [ToolCallLimitMiddleware(run_limit=3, exit_behavior=behavior)]
+def waiting(seconds: float = 1.0, **options: Any) -> Any:
+    stack = [ModelRetryMiddleware(initial_delay=seconds)]
     return plan_agent(tools=[find], middleware=stack, **options)
 
 
@@ -47,30 +48,30 @@ def shown(value: Any) -> str:
 
 
 def test_a_plan_holds_settings_on_request_only() -> None:
-    assert limited() == limited("end")
-    assert limited().settings == ()
-    assert limited(settings=True) != limited("end", settings=True)
-    assert "setting: ToolCallLimitMiddleware.run_limit = 3" in limited(settings=True).render()
+    assert waiting() == waiting(5)
+    assert waiting().settings == ()
+    assert waiting(settings=True) != waiting(5, settings=True)
+    assert "setting: ModelRetryMiddleware.initial_delay = 5" in waiting(5, settings=True).render()
 
 
 def test_a_built_agent_and_its_plan_have_the_same_settings() -> None:
-    stack = [ToolCallLimitMiddleware(run_limit=3)]
+    stack = [ModelRetryMiddleware()]
     agent = create_agent(ScriptedChatModel([]), [find], middleware=stack)
-    assert topology_of(agent, settings=True) == limited(settings=True)
+    assert topology_of(agent, settings=True) == waiting(settings=True)
     assert topology_of(agent).settings == ()
 
 
 def test_settings_survive_in_files() -> None:
-    plan = limited(settings=True)
+    plan = waiting(settings=True)
     assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
 
 
 def test_a_changed_setting_is_one_change_if_both_plans_hold_settings() -> None:
-    old, new = limited(settings=True), limited("end", settings=True)
-    name = "ToolCallLimitMiddleware.exit_behavior"
-    assert str(old.diff(new)) == f"changed setting {name}: 'continue' -> 'end'"
-    assert not limited().diff(new)
-    assert not old.diff(limited("end"))
+    old, new = waiting(1.5, settings=True), waiting(5, settings=True)
+    name = "ModelRetryMiddleware.initial_delay"
+    assert str(old.diff(new)) == f"changed setting {name}: 1.5 -> 5"
+    assert not waiting().diff(new)
+    assert not old.diff(waiting(5))
 
 
 def test_settings_of_an_added_middleware_are_not_separate_changes() -> None:

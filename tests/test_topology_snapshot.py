@@ -16,6 +16,7 @@ import pytest
 from agent_factory import create_agent, plan_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.hooks.decorators import before_model, wrap_model_call
+from agent_factory.middleware import HumanInTheLoopMiddleware, ModelCallLimitMiddleware
 from agent_factory.testing import (
     ScriptedChatModel,
     check_middleware,
@@ -75,6 +76,21 @@ def test_a_products_middleware_keeps_the_laws(name: str, monkeypatch: pytest.Mon
             del sys.modules[module]
 
 
+def test_changes_of_guards_and_limits_are_reported_first() -> None:
+    def refund(euros: int) -> str:
+        """Pay money back."""
+        return f"{euros} euros"
+
+    review = HumanInTheLoopMiddleware({"refund": True})
+    limits = [ModelCallLimitMiddleware(run_limit=most) for most in (5, 500)]
+    stacks: list[list[Any]] = [[review, limits[0]], [limits[1]]]
+    old, new = (plan_agent(tools=[refund], middleware=stack).to_snapshot() for stack in stacks)
+    _, first, second, *rest = TopologyExtension().diff_lines(new, old)
+    assert first.startswith("removed guard of refund by HumanInTheLoopMiddleware")
+    assert second.startswith("changed limit of model calls a run")
+    assert any(line.startswith("removed node") for line in rest)
+
+
 @pytest.mark.long
 def test_changes_are_reported_in_words_and_stored_on_request(product: Path, run: Pytest) -> None:
     folder = product / "tests" / "__snapshots__" / "test_desk_plans"
@@ -121,6 +137,32 @@ def test_the_plugin_imports_nothing_heavy() -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("COV")}
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert out.stdout.split() == ["agent_factory"], out.stderr
+
+
+@pytest.mark.long
+def test_a_script_is_not_missed_after_a_test_that_failed(product: Path, run: Pytest) -> None:
+    (product / "test_scripts.py").write_text(
+        """import pytest
+
+def test_failed(scripted_model):
+    scripted_model(["Hi."])
+    raise ValueError("mine")
+
+@pytest.fixture
+def broken(scripted_model):
+    scripted_model(["Hi."])
+    raise ValueError("mine")
+
+def test_not_built(broken):
+    pass
+
+def test_left(scripted_model):
+    scripted_model(["Hi."])
+"""
+    )
+    _, out = run("test_scripts.py")
+    assert "1 failed, 1 passed, 2 errors" in out, out
+    assert out.count("ERROR at teardown") == 1, out  # the summary names it as well
 
 
 def test_the_plugin_is_registered(pytestconfig: pytest.Config) -> None:

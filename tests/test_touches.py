@@ -179,6 +179,7 @@ def check_turn(turn: list[Any], options: dict[str, Any], *, asynchronous: bool) 
             assert place["end", f"t{earlier}"] < place["begin", f"t{later}"]
 
 
+@pytest.mark.long
 @given(TURNS, st.booleans(), st.booleans(), st.booleans())
 def test_a_turn_leaves_the_state_of_the_sequential_run(
     turn: list[Any], stored: bool, fused: bool, asynchronous: bool
@@ -187,6 +188,7 @@ def test_a_turn_leaves_the_state_of_the_sequential_run(
     check_turn(turn, options, asynchronous=asynchronous)
 
 
+@pytest.mark.long
 @given(TURNS, st.booleans(), st.booleans())
 def test_calls_that_wait_for_answers_leave_the_same_state_and_none_works_twice(
     turn: list[Any], fused: bool, asynchronous: bool
@@ -202,6 +204,7 @@ def test_calls_that_wait_for_answers_leave_the_same_state_and_none_works_twice(
     assert sorted(desk.events) == [(event, name) for event in ("begin", "end") for name in names]
 
 
+@pytest.mark.long
 @given(TURNS, st.data(), st.booleans())
 def test_a_failure_repeats_no_call_that_has_finished(
     turn: list[Any], data: Any, fused: bool

@@ -425,6 +425,7 @@ def _replaced(seen: list[Event], old: str, new: str) -> list[Event]:
     return changed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", [*ALONE, *TOGETHER, *REST], ids=str)
 def test_a_comparison_notices_what_differs(form: Form) -> None:
     expected, same = (_seen(form, "async", fused=False) for _ in range(2))

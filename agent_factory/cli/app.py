@@ -21,6 +21,7 @@ from agent_factory.cli import (
     replay,
     service,
     show,
+    skill,
     studio,
     upgrade,
 )
@@ -74,6 +75,7 @@ _add(app, check.check, epilog=check.EXAMPLES)
 _add(app, policy.policy, epilog=policy.EXAMPLES)
 _add(app, replay.replay, epilog=replay.EXAMPLES)
 _add(app, migrate.migrate, epilog=migrate.EXAMPLES)
+_add(app, skill.skill, epilog=skill.EXAMPLES)
 _add(app, demo.demo)
 _add(app, service.worker, epilog=service.EXAMPLES, rich_help_panel=SERVICE)
 _add(app, service.serve, rich_help_panel=SERVICE)

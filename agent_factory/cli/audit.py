@@ -20,6 +20,7 @@ from agent_factory.errors import ArgumentError
 def audit(
     service: Target,
     thread: Annotated[str | None, typer.Option(help="Only entries about this thread.")] = None,
+    who: Annotated[str | None, typer.Option(help="Only entries of this person.")] = None,
     tenant: Tenant = None,
     limit: Annotated[int, typer.Option(help="The most to show.")] = 50,
     verify: Annotated[
@@ -56,7 +57,7 @@ def audit(
         else:
             console.write(f"The audit is intact. Its head is {newest}")
         return
-    entries = loaded_service.inbox(tenant).audit(thread=thread, limit=limit)
+    entries = loaded_service.inbox(tenant).audit(thread=thread, who=who, limit=limit)
     if json:
         console.write_json([asdict(entry) for entry in entries])
         return

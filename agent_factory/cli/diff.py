@@ -9,7 +9,7 @@ import typer
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_reports import ShowTraceback
-from agent_factory.cli.loading import load
+from agent_factory.cli.loading import BuildFailed, load
 from agent_factory.topology.diff import ChangeKind
 from agent_factory.topology.stopping_points import Verdict
 
@@ -50,8 +50,21 @@ def diff(
 
     With --threads, show for each node and each tool at which a thread may wait whether the new
     agent can resume it. With --exit-code, exit with 1 if it cannot.
+
+    An agent whose own guarantee does not hold is compared, too. Then the guarantee is reported, and
+    the exit code is 2.
     """
-    before, after = load(old).plan, load(new).plan
+    plans, refused = [], []
+    for target in (old, new):
+        try:
+            plans.append(load(target).plan)
+        except BuildFailed as failed:
+            if failed.plan is None:
+                raise
+            # Its change is what broke the guarantee: it is shown first, and then the error.
+            plans.append(failed.plan)
+            refused.append(failed)
+    before, after = plans
     if threads:
         points = before.stopping_points(after)
         breaks = any(point.verdict is Verdict.BREAKS for point in points)
@@ -65,6 +78,8 @@ def diff(
                 console.show(console.indented(Text(point.effect)))
         else:
             console.write("\n".join(map(str, points)))
+        if refused:
+            raise refused[-1]
         if exit_code and breaks:
             raise typer.Exit(EXIT_DIFFERS)
         return
@@ -83,5 +98,7 @@ def diff(
                 console.show(console.indented(Text(change.detail)))
     else:
         console.write(str(difference))
+    if refused:
+        raise refused[-1]
     if exit_code and difference:
         raise typer.Exit(EXIT_DIFFERS)

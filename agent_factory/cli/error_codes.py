@@ -74,7 +74,8 @@ AF331 agent_factory.review.NothingPending
 AF332 agent_factory.review.UnknownCall
     Use an id that the message lists.
 AF333 agent_factory.review.DecisionNotAllowed
-    Use one that the message lists.
+    Make one that the message lists, or let a person decide whom it names. The rule of the call says
+    both: `Rule("refund", "ask", reviewers=["finance"], allowed_decisions=["approve", "reject"])`.
 AF334 agent_factory.review.DecideTogether
     Pass `decide` a decision for each call, or name no call.
 AF335 agent_factory.review.NoThread
@@ -138,7 +139,7 @@ AF367 agent_factory.service.DatabaseUnavailable
 AF368 agent_factory.service.AuditTampered
     Compare entry `.number` with a backup, and find out who could write to the database.
 AF369 agent_factory.service.DecisionForbidden
-    Let somebody decide to whom `may_decide` allows it.
+    Let somebody decide to whom `may_decide` allows it. Reviewers of a rule are AF333.
 AF370 agent_factory.service.NoWorker
     Start a worker that adds the agent: `agent-factory worker MODULE:SERVICE`.
 AF371 agent_factory.service.MessageHeld
@@ -148,7 +149,7 @@ AF373 agent_factory.service.ConfigNotAllowed
 AF374 agent_factory.service.DatabaseVersionError
     Run `agent-factory upgrade URL`, or install the newer version.
 AF378 agent_factory.service.AlreadyExists
-    Take another id, or change the assistant that is there.
+    Take another id, or change what is there.
 AF379 agent_factory.service.ReadOnly
     Create an assistant for the agent, and change that.
 """

@@ -171,6 +171,16 @@ class BuildFailed(CommandError):
         where = f" ({place})" if place else ""
         super().__init__(f"{target.text} cannot be built{where}. {error}", error)
 
+    @property
+    def plan(self) -> Topology | None:
+        """The plan that was refused, if nothing but its guarantees is wrong."""
+        from agent_factory.guarantees import GuaranteeError
+
+        errors = self.spec_error.errors
+        broken = [error.counterexample for error in errors if isinstance(error, GuaranteeError)]
+        plans = [each.plan for each in broken if isinstance(each.plan, Topology)]
+        return plans[0] if len(plans) == len(errors) else None
+
 
 def load(text: str) -> Loaded:
     """The plan of a target. What its code prints goes to the error output."""
@@ -312,24 +322,33 @@ def _agents_in(module: ModuleType) -> list[str]:
     return [name for name, value in public.items() if _as_agent(value)]
 
 
+def result_of(name: str, function: Any, what: str) -> Any:
+    """The result of a function without arguments, which stands for an agent or a service."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise CommandError(f"{name} is asynchronous. Use {what}, or a synchronous function.")
+    parameters = inspect.signature(function).parameters.values()
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
+    if required:
+        names = ", ".join(required)
+        raise CommandError(f"{name} must be callable without arguments, but needs {names}.")
+    value = function()
+    if inspect.isawaitable(value):
+        # Python warns when a coroutine that was never awaited is freed, unless it was closed.
+        getattr(value, "close", lambda: None)()
+        raise CommandError(
+            f"{name} was called, and its result is awaitable. Use {what}, or a synchronous "
+            "function."
+        )
+    return value
+
+
 def _loaded(name: str, value: object) -> Loaded:
     """The plan of a value, or of the result of a function without arguments."""
     prefix = name
     if inspect.isroutine(value):
-        if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
-            raise CommandError(f"{name} is asynchronous. Use an agent, or a synchronous function.")
-        parameters = inspect.signature(value).parameters.values()
-        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        required = [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
-        if required:
-            names = ", ".join(required)
-            raise CommandError(f"{name} must be callable without arguments, but needs {names}.")
-        value = value()
+        value = result_of(name, value, "an agent")
         prefix = f"{name} was called, and its result"
-        if inspect.isawaitable(value):
-            # Python warns when a coroutine that was never awaited is freed, unless it was closed.
-            getattr(value, "close", lambda: None)()
-            raise CommandError(f"{prefix} is awaitable. Use an agent, or a synchronous function.")
     if isinstance(value, list | tuple):
         from agent_factory.factory.agent import plan_agent
 

@@ -85,6 +85,11 @@ agent-factory migrate src --write
 
 agent-factory migrate desk.py --to create_agent"""
 
+NEXT = (
+    "Next: agent-factory check MODULE:AGENT lists what cannot be built here, and what is likely "
+    "wrong, such as a review without a checkpointer."
+)
+
 EXIT_LEFT = 1
 """The exit code if something is left to do."""
 
@@ -128,7 +133,9 @@ def migrate(
     to: Annotated[
         Factory,
         typer.Option(
-            metavar="NAME", help="create_react_agent or create_agent: the new name of calls."
+            metavar="NAME",
+            help="What calls of create_react_agent become: create_react_agent or create_agent. "
+            "Calls of create_agent stay what they are.",
         ),
     ] = Factory.REACT,
     json: AsJson = False,
@@ -161,6 +168,8 @@ def migrate(
         f"{counted(len(failures), 'file')} skipped",
         default="nothing to do",
     )
+    if write and changed:
+        summary += f"\n{NEXT}"
     if json:
         data = {
             "paths": list(map(str, paths)),

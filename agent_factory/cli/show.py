@@ -181,7 +181,7 @@ def show(
     result = load(target)
     plan = replace(result.plan, name=result.plan.name or target)
     if not settings:
-        plan = replace(plan, settings=())
+        plan = replace(plan, settings=tuple(s for s in plan.settings if s.guards))
     if form is None and console.is_terminal():
         console.show(plan_tree(target, plan))
         if result.findings:

@@ -58,7 +58,9 @@ def studio(
         file = db.resolve() if db else Path(str(folder), "studio.db")
         service = Service(f"sqlite:///{file}")
         for target in agents:
-            name, agent = load_agent(target)
+            variable, agent = load_agent(target)
+            # "LangGraph" is the name of a graph that nobody has named.
+            name = variable if agent.name in ("LangGraph", *service.agents) else agent.name
             try:
                 has_plan = bool(topology_of(agent))
             except ArgumentError:  # another library has built it: its nodes can be seen, not why

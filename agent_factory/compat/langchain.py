@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Protocol
@@ -72,6 +72,21 @@ def from_langchain_middleware(member: object) -> Any:
     return _adapter_class(type(member))(member)
 
 
+GUARD_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "FilesystemFileSearchMiddleware": ("root_path",),
+    "HumanInTheLoopMiddleware": ("interrupt_on",),
+    "ModelCallLimitMiddleware": ("thread_limit", "run_limit", "exit_behavior"),
+    "ModelRetryMiddleware": ("max_retries",),
+    "PIIMiddleware": (
+        *("pii_type", "strategy", "detector"),
+        *("apply_to_input", "apply_to_output", "apply_to_tool_results"),
+    ),
+    "ToolCallLimitMiddleware": ("tool_name", "thread_limit", "run_limit", "exit_behavior"),
+    "ToolRetryMiddleware": ("max_retries", "retry_on"),
+}
+"""Settings of LangChain's built-ins that guard or limit; they declare nothing else to a plan."""
+
+
 class LangChainAdapter(AgentMiddleware[Any, Any]):
     """Base class of adapters. Each LangChain middleware class gets a subclass of the same name."""
 
@@ -86,6 +101,9 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         self.tools = getattr(inner, "tools", None) or []
         self.transformers = getattr(inner, "transformers", None) or ()
         self.trace_policy = getattr(inner, "trace_policy", None)
+        bases = [base for base in type(inner).__mro__ if base.__module__.startswith("langchain.")]
+        names = [GUARD_SETTINGS[b.__name__] for b in bases if b.__name__ in GUARD_SETTINGS]
+        self.guard_settings = getattr(inner, "guard_settings", next(iter(names), ()))
 
     def adapted(self, name: str) -> Method:
         """Return a method of the inner middleware, adapted."""

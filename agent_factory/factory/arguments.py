@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, TypeVar
 from unicodedata import normalize
 
@@ -56,7 +57,7 @@ from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
 from agent_factory.structured_output.strategies import AutoStrategy, ResponseFormat, ToolStrategy
-from agent_factory.tools.background import BACKGROUND, without_middleware
+from agent_factory.tools.background import one_without_the_other
 from agent_factory.tools.error_handling import (
     DEFAULT_ERRORS,
     DEFAULT_HANDLER,
@@ -64,6 +65,7 @@ from agent_factory.tools.error_handling import (
     handler_for,
 )
 from agent_factory.tools.registry import Toolbox, sort_tools
+from agent_factory.topology.declarations import JOBS, with_shared_ledgers
 from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
 from agent_factory.topology.topology import Topology, plan
 from agent_factory.types import AgentState, NodePolicy
@@ -102,8 +104,8 @@ def make_spec(
     `nodes` are the arguments that name nodes: the interrupts and `node_policies`.
     """
     members, invalid = members_of(middleware)
-    mistakes = [*wrong_types(tools, system_prompt, nodes, name), *unknown_codes(ignore), *invalid]
-    mistakes += wrong_flags(sequential_tool_calls=sequential_tool_calls)
+    wrong = wrong_types(tools, system_prompt, nodes, name, sequential=sequential_tool_calls)
+    mistakes = [*wrong, *unknown_codes(ignore), *invalid]
     handler = _error_handler(handle_tool_errors, mistakes)
     log = None if decisions is None else _attempt(decision_log, decisions, mistakes)
     if mistakes:  # the checks below could not read these arguments
@@ -130,33 +132,33 @@ def make_spec(
         sequential_calls=sequential_tool_calls,
         **_declarations(members, toolbox),
     )
-    schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
+    merged = partial(_merged_schemas, members, state_schema, shape, checkpoints)
+    schemas, conflicts = merged(checkpointer)
     topology = plan(shape)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
-    if any(BACKGROUND in (tool.extras or ()) for tool in toolbox.client.values()):
-        mistakes += without_middleware(toolbox.client.values(), members)
+    if JOBS in {limit.unit for limit in shape.limits} or any(t.background for t in shape.tools):
+        mistakes += one_without_the_other(toolbox.client.values(), members, toolbox.owners)
     mistakes += plan_mistakes(shape, topology, nodes, name, guarantees)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
-        reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
-        mistakes += collect_warnings(members, topology, checkpointer, reports)
-    findings = _raise_errors(mistakes, strict, ignore)
-    chat_model, prompt = chat_model_of(model), system_prompt  # last: a string creates a model
+        mistakes += collect_warnings(members, topology, checkpointer, handler)
+    prompt = SystemMessage(system_prompt) if isinstance(system_prompt, str) else system_prompt
     return AgentSpec(
-        model=chat_model,
-        system_message=SystemMessage(prompt) if isinstance(prompt, str) else prompt,
+        warnings=_raise_errors(mistakes, strict, ignore),
+        model=chat_model_of(model),  # after the errors: a string creates a model
+        system_message=prompt,
         hooks=hooks,
         model_layers=around[Call.MODEL],
         tool_layers=around[Call.TOOL],
         toolbox=toolbox,
         response_format=format_,
         schemas=schemas,
+        merged=merged,
         topology=topology,
         handle_tool_errors=handler,
         name=name,
         middleware=members,
         rules=_rules(toolbox, outputs, sequential_calls=sequential_tool_calls),
         node_policies=nodes["node_policies"] or {},
-        warnings=findings,
         decisions=log,
         run_layers=around[Call.AGENT],
         strict=strict,
@@ -187,10 +189,13 @@ def _owned_tools(
 def _declarations(members: Sequence[Middleware], toolbox: Toolbox) -> dict[str, Any]:
     """Return what middleware declare, here and inside of tools, each once."""
     inside = toolbox.declarations_inside()
-    return {
+    declared: dict[str, Any] = {
         name: tuple(dict.fromkeys([*items, *inside.get(name, ())]))
         for name, items in declarations_of(members).items()
     }
+    if declared["ledgers"]:
+        declared["limits"] = with_shared_ledgers(declared["limits"], declared["ledgers"])
+    return declared
 
 
 def _merged_schemas(
@@ -287,7 +292,11 @@ def wrong_type(
 
 
 def wrong_types(
-    tools: object, system_prompt: object, nodes: Mapping[str, object], name: object
+    tools: object,
+    system_prompt: object,
+    nodes: Mapping[str, object],
+    name: object,
+    sequential: object = False,
 ) -> Iterator[SpecError]:
     """Find arguments of a wrong type."""
     if tools is not None and not _is_list(tools):
@@ -297,6 +306,9 @@ def wrong_types(
         yield wrong_type("system_prompt", expected, system_prompt, "Pass a string.")
     if not isinstance(name, str | None):
         yield wrong_type("name", "a string", name, "Pass a string.")
+    if not isinstance(sequential, bool):
+        hint = "Pass sequential_tool_calls=True, or leave it out."
+        yield wrong_type("sequential_tool_calls", "True or False", sequential, hint)
     for argument in ("interrupt_before", "interrupt_after"):
         if (names := nodes[argument]) not in (None, "*") and not _is_list(names):
             hint = f"Pass {argument}=['model'], for example."
@@ -310,13 +322,6 @@ def wrong_types(
         # A RetryPolicy is the usual slip: LangGraph's add_node takes it directly.
         if not isinstance(policy, NodePolicy):
             yield wrong_type(f"node_policies[{node!r}]", "a NodePolicy", policy, hint)
-
-
-def wrong_flags(**flags: object) -> Iterator[SpecError]:
-    """Find arguments that must be True or False and are not."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            yield wrong_type(name, "True or False", value, f"Pass {name}=True, or leave it out.")
 
 
 _OTHER_NAMES = {
@@ -642,11 +647,11 @@ def collect_warnings(
     members: Sequence[Middleware],
     topology: Topology,
     checkpointer: object,
-    reports_errors: bool,
+    handler: ErrorHandler | None,
 ) -> Iterator[SpecError]:
     """Find what can be built and is likely wrong, and what middleware declare about their order.
 
-    With `reports_errors`, exceptions of tools become messages before a layer sees them.
+    With a `handler`, exceptions of tools become messages before a layer sees them.
     """
     hooks = topology.hooks
     # check_order compares each pair of a stack, and most stacks declare nothing.
@@ -676,6 +681,7 @@ def collect_warnings(
     if topology.guards or topology.limits or any(tool.labels for tool in topology.tools):
         yield from default_findings(topology)
     yield from _tool_warnings(members, topology)
+    reports_errors = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
     for member in members:
         if reports_errors and "tool_errors" in member.ordering.reads:
             yield BuildWarning(

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from hashlib import sha256
+from operator import attrgetter
+from pathlib import PurePath
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
@@ -25,7 +27,18 @@ _LONGEST, _DEEPEST = 80, 8
 
 def settings_of(members: Iterable[Middleware]) -> tuple[Setting, ...]:
     """The settings of middleware: parameters of a constructor that are public attributes, too."""
-    return tuple(setting for member in members for setting in _settings(member))
+    settings: list[Setting] = []
+    for member in members:
+        source = member.inner if isinstance(member, LangChainAdapter) else member
+        guarding = getattr(member, "guard_settings", ())
+        attributes = dict(setting_names(source))
+        # A part of a setting, such as the judge of a policy.
+        attributes |= {p: p for p in guarding if "." in p and p not in attributes.values()}
+        for name, attribute in attributes.items():
+            value = _shown(setting_value(source, attribute), name)
+            guards = name in guarding or attribute in guarding
+            settings.append(Setting(member.name, name, value, guards))
+    return tuple(settings)
 
 
 def is_secret(name: str) -> bool:
@@ -35,13 +48,15 @@ def is_secret(name: str) -> bool:
 
 def setting_names(source: object) -> Iterator[tuple[str, str]]:
     """Yield the settings of a middleware, and the attributes that hold them."""
+    guarding = getattr(source, "guard_settings", ())
+    paths = {path.rpartition(".")[2]: path for path in guarding if "." in path}
     for name in inspect.signature(type(source).__init__).parameters:
         # The attribute `tools` holds the tools that a middleware adds. Built-ins that are for some
         # tools of the agent keep their names, in `tool_names` or `searchable_tool_names`.
         names_of_tools = f"{name.removesuffix('s')}_names"
-        attribute = names_of_tools if hasattr(source, names_of_tools) else name
+        attribute = names_of_tools if hasattr(source, names_of_tools) else paths.get(name, name)
         try:
-            value = getattr(source, attribute)
+            value = attrgetter(attribute)(source)
         except Exception:  # not an attribute, or a property that cannot be read
             continue
         is_own_method = getattr(value, "__self__", None) is source
@@ -49,10 +64,12 @@ def setting_names(source: object) -> Iterator[tuple[str, str]]:
             yield name, attribute
 
 
-def _settings(member: Middleware) -> Iterator[Setting]:
-    source = member.inner if isinstance(member, LangChainAdapter) else member
-    for name, attribute in setting_names(source):
-        yield Setting(member.name, name, _shown(getattr(source, attribute), name))
+def setting_value(source: object, attribute: str) -> object:
+    """What a middleware holds as a setting, or what it was given if that has another form."""
+    value = attrgetter(attribute)(source)
+    if isinstance(getattr(type(value), "argument", None), property):
+        return value.argument
+    return value
 
 
 def _shown(value: object, name: str = "", depth: int = 0) -> str:
@@ -61,9 +78,11 @@ def _shown(value: object, name: str = "", depth: int = 0) -> str:
     def inner(values: Iterable[object]) -> list[str]:
         return [_shown(item, name, depth + 1) for item in values]
 
-    # Before the names: a number such as `max_tokens` is not a secret.
+    # Before the names: a number such as `max_tokens`, or a function, is not a secret.
     if isinstance(value, bool | int | float | None):
         return repr(value)
+    if isinstance(value, type) or inspect.isroutine(value):
+        return str(value.__name__)
     if depth > _DEEPEST or (name and is_secret(name)):
         return type(value).__name__
     match value:
@@ -76,6 +95,9 @@ def _shown(value: object, name: str = "", depth: int = 0) -> str:
             return f"{start!r} ({len(value)} characters, sha256 {digest})"
         case str():
             return repr(value)
+        case PurePath():
+            # Its parents differ from machine to machine.
+            return f".../{value.name}" if value.name else str(value)
         case BaseTool():
             return f"tool {value.name!r}"
         case BaseChatModel():
@@ -96,6 +118,6 @@ def _shown(value: object, name: str = "", depth: int = 0) -> str:
         public = [f.name for f in fields(value) if f.init and not f.name.startswith("_")]
         public_fields = (f"{f}={_shown(getattr(value, f, None), f, depth + 1)}" for f in public)
         return f"{type(value).__name__}({', '.join(public_fields)})"
-    if isinstance(value, type) or inspect.isroutine(value):
-        return str(value.__name__)
-    return type(value).__name__
+    names = getattr(type(value), "guard_settings", ())
+    guarding = ", ".join(f"{n}={_shown(getattr(value, n), n, depth + 1)}" for n in names)
+    return f"{type(value).__name__}({guarding})" if names else type(value).__name__

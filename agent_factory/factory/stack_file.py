@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from agent_factory.compat.langchain import LangChainAdapter
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.factory.settings import is_secret, setting_names, settings_of
+from agent_factory.factory.settings import is_secret, setting_names, setting_value, settings_of
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import hooks_of, layers_of
 
@@ -78,7 +78,10 @@ def dump_stack(
         *map(_entry, middleware),
     ]
     for tool in tools:
-        lines = ["[[tools]]", f"name = {_text(_tool_name(tool))}"]
+        name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+        if isinstance(tool, Mapping):
+            name = tool.get("name") or tool.get("type")
+        lines = ["[[tools]]", f"name = {_text(str(name or describe(tool)))}"]
         function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool
         if where := _path(function):
             lines.append(f"function = {_text(where)}")
@@ -192,7 +195,7 @@ class _Writer:
         # What can be imported has the name it is imported by; a model, for example, cannot.
         key = _path(value) or f"{self.owner}.{path}"
         self.code[key] = value
-        return {"code": key} if key == _path(value) else {"code": key, "is": _kind(value)}
+        return {"code": key} if key == _path(value) else {"code": key, "is": type(value).__name__}
 
 
 def _entry(member: Middleware) -> str:
@@ -214,11 +217,9 @@ def _entry(member: Middleware) -> str:
         if attribute is None:
             unread[name] = f"{member.name}.{name}"
             continue
-        value = getattr(member, attribute)
+        value = setting_value(member, attribute)
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            value = list(value)
-        if isinstance(getattr(type(value), "argument", None), property):
-            value = value.argument  # what the constructor got, of which it keeps another form
+            value = list(value)  # type: ignore[call-overload]
         is_default = _is_same(value, parameter.default)
         is_plain = isinstance(value, bool | int | float | str) and not is_secret(name)
         if is_default and (not is_plain or (isinstance(value, str) and len(value) > _LONG)):
@@ -331,17 +332,6 @@ def _imported(module: str, name: str) -> object:
     for part in name.split("."):
         value = getattr(value, part)
     return value
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
-
-
-def _tool_name(tool: object) -> str:
-    label = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-    if isinstance(tool, Mapping):
-        label = tool.get("name") or tool.get("type")
-    return str(label or describe(tool))
 
 
 # Reading

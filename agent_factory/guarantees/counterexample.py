@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from agent_factory.errors import SpecError
+from agent_factory.errors import SpecError, sentence
 from agent_factory.topology.model import TopologyData, printable
 from agent_factory.topology.render.text import meaning, path_line
 from agent_factory.topology.transitions import Reason, Transition, TransitionReason
@@ -94,5 +94,5 @@ class GuaranteeError(SpecError):
     def __init__(self, counterexample: Counterexample) -> None:
         self.counterexample = counterexample
         way = ". ".join([counterexample.reason.removesuffix("."), *counterexample.way])
-        subject, reason = repr(counterexample.guarantee), f"does not hold. {way}"
+        subject, reason = repr(counterexample.guarantee), sentence(f"does not hold. {way}")
         super().__init__(subject, reason, counterexample.hint)

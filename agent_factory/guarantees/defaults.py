@@ -8,6 +8,7 @@ from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.guarantees.flows import trifecta_findings
 from agent_factory.guarantees.sentences import Guarantee, LoopPasses, ToolPasses
 from agent_factory.guarantees.verdicts import counterexamples
+from agent_factory.topology.declarations import JOBS
 from agent_factory.topology.model import Phase, TopologyData
 
 _LIMITED_LOOPS = Guarantee("every loop passes a limit", (LoopPasses(("a limit",)),))
@@ -20,41 +21,41 @@ def default_findings(plan: TopologyData) -> Iterator[SpecError]:
 
     Most plans have none of the declarations or jumps that these are about, so nothing is searched.
     """
-    # A guard in a layer is passed by each call, so there is nothing to search.
-    if any(guard.place == "after_model" for guard in plan.guards):
+    # A guard in a layer is passed by each call, and one in a hook unless another hook jumps to the
+    # tools, so there is nothing to search.
+    may_bypass = any("tools" in hook.can_jump_to for hook in plan.hooks)
+    if may_bypass and any(guard.place == "after_model" for guard in plan.guards):
         yield from _bypassed_guards(plan)
     yield from trifecta_findings(plan)
     # Only such a jump closes a loop without the model, which is what a limit counts.
     before_model = [hook for hook in plan.hooks if hook.phase is Phase.BEFORE_MODEL]
-    if plan.limits and any(hook.can_jump_to & _JUMPS_THAT_LOOP for hook in before_model):
-        yield from _loops_without_limit(plan)
+    limits = any(limit.unit != JOBS for limit in plan.limits)
+    if limits and any(hook.can_jump_to & _JUMPS_THAT_LOOP for hook in before_model):
+        for counterexample in counterexamples(plan, [_LIMITED_LOOPS]):
+            yield BuildWarning(
+                ", ".join(counterexample.opened_by) or "the loop",
+                f"may go around a loop that no limit ends. {'. '.join(counterexample.way)}",
+                counterexample.hint,
+                code="AF217",
+            )
 
 
 def _bypassed_guards(plan: TopologyData) -> Iterator[SpecError]:
+    bypassable: dict[Guarantee, tuple[str, list[str]]] = {}
     for guard in plan.guards:
-        if guard.place != "after_model" or "/" in guard.owner:
-            continue
-        tools = [tool.name for tool in plan.tools if guard.covers(tool.name)]
-        for tool in tools[:1]:  # the others are reached in the same way
-            guarantee = Guarantee(
-                f"tool {tool} passes {guard.owner}", (ToolPasses(tool, (guard.owner,)),)
-            )
-            for counterexample in counterexamples(plan, [guarantee]):
-                yield SpecError(
-                    guard.owner,
-                    f"decides about calls of {', '.join(tools)} in a hook that a jump bypasses. "
-                    f"{'. '.join(counterexample.way)}",
-                    counterexample.hint,
-                    code="AF129",
-                )
-
-
-def _loops_without_limit(plan: TopologyData) -> Iterator[SpecError]:
-    for counterexample in counterexamples(plan, [_LIMITED_LOOPS]):
-        opened = ", ".join(counterexample.opened_by)
-        yield BuildWarning(
-            opened or "the loop",
-            f"may go around a loop that no limit ends. {'. '.join(counterexample.way)}",
+        if guard.place == "after_model" and "/" not in guard.owner:
+            tools = [tool.name for tool in plan.tools if guard.covers(tool.name)]
+            for tool in tools[:1]:  # the others are reached in the same way
+                clause = ToolPasses(tool, (guard.owner,))
+                text = f"tool {tool} passes {guard.owner}"
+                bypassable.setdefault(Guarantee(text, (clause,)), (guard.owner, tools))
+    owners = {guarantee.text: owner for guarantee, owner in bypassable.items()}
+    for counterexample in counterexamples(plan, bypassable):
+        owner, tools = owners[counterexample.guarantee]
+        yield SpecError(
+            owner,
+            f"decides about calls of {', '.join(tools)} in a hook that a jump bypasses. "
+            f"{'. '.join(counterexample.way)}",
             counterexample.hint,
-            code="AF217",
+            code="AF129",
         )

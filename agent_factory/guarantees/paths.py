@@ -115,9 +115,8 @@ class PlanGraph:
         for layer in self.plan.layers:
             places = once if layer.call is Call.AGENT else each_turn
             places.setdefault(layer.owner, set()).add(nodes[layer.call])
-        declared = [guard.owner for guard in self.plan.guards if "/" not in guard.owner]
-        declared += [limit.owner for limit in self.plan.limits if "/" not in limit.owner]
-        declared += [access.owner for access in self.plan.accesses]
+        lists = (self.plan.guards, self.plan.limits, self.plan.accesses)
+        declared = [each.owner for items in lists for each in items if "/" not in each.owner]
         return {
             owner: Places(
                 frozenset(once.get(owner, ())),

@@ -7,7 +7,7 @@ every loop passes a limit
 no path from NODE to NODE skips MEMBER
 MEMBER sees tool_calls last
 tool NAME only after tool OTHER
-at most N model calls a run
+at most N model calls a run             or a thread, or a ledger; tokens, USD, ...
 ```
 
 `and` joins sentences, and `unless MEMBER` excuses the paths that pass a member. In the place of a
@@ -114,13 +114,10 @@ class Guarantee:
         return self.text
 
 
-def _at_most(number: str, unit: str, tool: str | None, scope: str | None) -> AtMost:
-    return AtMost(float(number), "tool calls" if tool else unit, scope or "run", tool or "")
-
-
 _NAME = r"([^\s,]+)"
 _MEMBER = rf"(a guard|a person|a limit|{_NAME[1:-1]})"
-_UNITS = "model calls|tool calls|input tokens|output tokens|tokens|USD|seconds"
+_UNITS = "model calls|tool calls|input tokens|output tokens|tokens|USD|seconds|jobs under way"
+_AMOUNT = rf"at most (\d+(?:\.\d+)?) ({_UNITS}|calls of {_NAME})(?: a (run|thread|ledger))?"
 _FORMS: tuple[tuple[re.Pattern[str], Callable[..., Clause]], ...] = (
     (
         re.compile(rf"tool {_NAME} passes {_MEMBER}"),
@@ -135,8 +132,10 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[..., Clause]], ...] = (
     (re.compile(rf"{_NAME} sees ({'|'.join(SEEN_LAST)}) last"), SeesLast),
     (re.compile(rf"tool {_NAME} only after tool {_NAME}"), OnlyAfter),
     (
-        re.compile(rf"at most (\d+(?:\.\d+)?) ({_UNITS}|calls of {_NAME})(?: a (run|thread))?"),
-        _at_most,
+        re.compile(_AMOUNT),
+        lambda number, unit, tool, scope: AtMost(
+            float(number), "tool calls" if tool else unit, scope or "run", tool or ""
+        ),
     ),
 )
 
@@ -147,9 +146,16 @@ FORMS = (
     "no path from NODE to NODE skips MEMBER",
     f"MEMBER sees {' or '.join(SEEN_LAST)} last",
     "tool NAME only after tool OTHER",
-    "at most N model calls a run",
+    "at most N UNIT a run",
 )
 """The forms of a sentence, for people."""
+
+_WORDS = (
+    "MEMBER is a middleware, 'a guard', 'a person' or 'a limit'. 'unless MEMBER' after a sentence "
+    "with passes or skips excuses paths, and 'and' joins sentences. UNIT is "
+    f"{', '.join(_UNITS.split('|'))} or calls of NAME; 'a run' may be 'a thread' or 'a ledger'."
+)
+"""What stands for the words in capitals."""
 
 
 def parse(text: str) -> Guarantee:
@@ -189,4 +195,6 @@ def _clause(text: str, part: str) -> Clause:
 
 def _syntax_error(text: str, reason: str) -> GuaranteeSyntaxError:
     forms = "; ".join(FORMS)
-    return GuaranteeSyntaxError(f"guarantee {text!r}", f"{reason}.", f"Write one of: {forms}.")
+    return GuaranteeSyntaxError(
+        f"guarantee {text!r}", f"{reason}.", f"Write one of: {forms}. {_WORDS}"
+    )

@@ -15,8 +15,10 @@ layer around it, may answer calls. A tool may end the run.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from importlib import import_module
 from itertools import pairwise
 from typing import NamedTuple, get_args
 
@@ -39,6 +41,7 @@ from agent_factory.guarantees.sentences import (
     parse,
 )
 from agent_factory.topology.declarations import (
+    JOBS,
     AccessKind,
     LimitUnit,
     ToolGuard,
@@ -55,7 +58,10 @@ from agent_factory.topology.model import (
     TopologyData,
 )
 
-_OF_THE_MODEL = frozenset(get_args(LimitUnit)) - {"tool calls"}
+_ALIKE = 0.8
+"""Least likeness of a misspelt name to the right one."""
+
+_OF_THE_MODEL = frozenset(get_args(LimitUnit)) - {"tool calls", JOBS}
 """What each call of the model uses. A refused tool call uses no tool call, so the loop goes on."""
 
 
@@ -125,21 +131,22 @@ def _counterexample(graph: PlanGraph, text: str, clause: Clause) -> Counterexamp
 
 
 def _tool_passes(graph: PlanGraph, clause: ToolPasses) -> _No | None:
+    members = clause.members
     for tool in _tools(graph.plan, clause.tool):
-        if (no := _call_passes(graph, tool, clause.members)) is not None:
-            return no
+        if tool.kind is ToolKind.PROVIDER:
+            return _run_by_provider(tool)
+        if tool.kind is ToolKind.INNER:
+            # The plan has the guards of an agent inside, and not its nodes: a layer is certain.
+            is_guarded = any(
+                guard.covers(tool.name) and guard.place == "around_tool"
+                for guard in graph.plan.guards
+                if any(_is_meant(guard, member, tool) for member in members)
+            )
+            if not is_guarded:
+                return _inside(graph, tool, " or ".join(members))
+        elif no := _around(graph, members, TOOLS, f"the tool {tool.name!r}", tool=tool.name):
+            return no._replace(tool=tool.name)
     return None
-
-
-def _call_passes(graph: PlanGraph, tool: Tool, members: Collection[str]) -> _No | None:
-    if tool.kind is ToolKind.PROVIDER:
-        return _run_by_provider(tool)
-    if tool.kind is ToolKind.INNER:
-        guards = [g for g in graph.plan.guards if any(_is_meant(g, each, tool) for each in members)]
-        return None if _guarded_inside(tool, guards) else _inside(graph, tool, " or ".join(members))
-    what = f"the tool {tool.name!r}"
-    no = _around(graph, members, TOOLS, what, tool=tool.name)
-    return None if no is None else no._replace(tool=tool.name)
 
 
 def _run_by_provider(tool: Tool) -> _No:
@@ -155,15 +162,12 @@ def _is_meant(guard: ToolGuard, member: str, tool: Tool) -> bool:
     return prefix == tool.name.rpartition("/")[0] and fnmatchcase(owner, member)
 
 
-def _guarded_inside(tool: Tool, guards: Iterable[ToolGuard]) -> bool:
-    # The plan has the guards of an agent inside of a tool, and not its nodes: a layer is certain.
-    return any(guard.covers(tool.name) and guard.place == "around_tool" for guard in guards)
-
-
 def _inside(graph: PlanGraph, tool: Tool, words: str) -> _No:
     prefix, _, name = tool.name.rpartition("/")
     reason = f"The agent inside of the tool {prefix!r} calls {name!r} without {words}."
     hint = f"Add {words} to the agent inside, or take {name!r} from it."
+    if words in (A_GUARD, A_PERSON) and (partial := _partial_guard(graph, tool.name, words)):
+        reason, hint = partial
     return _No(reason, hint, _to_tools(graph), tool.name)
 
 
@@ -190,7 +194,7 @@ def _around(
     names = _named(graph, members, tool)
     # A call that a layer refuses until another tool has run is not the first one of its run.
     waits = any(
-        guard.covers(tool) and guard.after and not guard.when and guard.place == "around_tool"
+        guard.after and not guard.when and guard.place == "around_tool" and guard.covers(tool)
         for guard in (_guards(graph) if tool else ())
     )
     path = _bypass(graph, union(_places(graph, members, tool)), target, first=not waits)
@@ -222,7 +226,7 @@ def _bypassed(
 ) -> _No:
     words = " or ".join(members)
     if not names:
-        return _No(*_missing(graph, words), path)
+        return _No(*_missing(graph, members, tool), path)
     if tool and not union(_places(graph, members, tool)).all:
         guarding = [n for n in names if any(guard.owner == n for guard in graph.plan.guards)]
         if guarding:
@@ -244,14 +248,39 @@ def _bypassed(
     return _No(reason, hint, path)
 
 
-def _missing(graph: PlanGraph, words: str) -> tuple[str, str]:
+def _missing(graph: PlanGraph, members: Collection[str], tool: str = "") -> tuple[str, str]:
     """The reason and the hint if a plan has no such middleware."""
+    words = " or ".join(members)
     if words in (A_GUARD, A_PERSON):
+        if tool and (partial := _partial_guard(graph, tool, words)):
+            return partial
         reason = f"No middleware declares that {words} decides about it."
         return reason, "Add HumanInTheLoopMiddleware, or declare `guards` in your middleware."
-    close = get_close_matches(words, graph.owners, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"Add {words} to `middleware`."
-    return f"{words} is not in the stack.", hint
+    reason = f"{words} is not in the stack."
+    instances = [owner for owner in graph.owners if owner.startswith(f"{words}[")]
+    # Dynamic: the middleware are built on the package that this module is a part of.
+    is_built_in = words in dir(import_module("agent_factory.middleware"))
+    if is_built_in and not instances:
+        return reason, f"Add {words}(...) to `middleware`."
+    # Nearly all names end with this word, which would make any two of them alike.
+    stems = {owner.removesuffix("Middleware"): owner for owner in graph.owners}
+    close = get_close_matches(words.removesuffix("Middleware"), stems, n=1, cutoff=_ALIKE)
+    similar = instances or [stems[stem] for stem in close]
+    hint = f"Did you mean {similar[0]}?" if similar else f"Add {words} to `middleware`."
+    return reason, hint
+
+
+def _partial_guard(graph: PlanGraph, tool: str, member: str) -> tuple[str, str] | None:
+    """The reason and the hint if a guard decides about some calls of a tool."""
+    for guard in graph.plan.guards:
+        if guard.when and guard.covers(tool) and _decides(replace(guard, when=""), tool, member):
+            name = guard.owner.rpartition("/")[2]
+            hint = (
+                f"Write 'tool {tool} passes {name}' if such calls are what you mean, or let it "
+                "decide about all calls."
+            )
+            return f"{name} decides about some calls only: {guard}.", hint
+    return None
 
 
 def _jump(graph: PlanGraph, node: str, following: str) -> str | None:
@@ -346,15 +375,15 @@ def _used_up(graph: PlanGraph, owners: Collection[str]) -> dict[str, tuple[str, 
 
 def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
     name = next((tool.name for tool in _tools(graph.plan, clause.tool)), "") if clause.tool else ""
-    of_tools = clause.unit == "tool calls"
+    of_tools = clause.unit in ("tool calls", JOBS)
     at = TOOLS if of_tools else graph.model
     is_called = graph.shortest_path(START, at) is not None
     again = graph.shortest_path(at, at)
     # Without a loop the model is called once, and what is never called needs no limit.
     if not is_called or (clause.unit == "model calls" and clause.most >= 1 and again is None):
         return None
-    # A run is a part of its thread, so a limit of the thread holds for it as well.
-    scopes = {"run", "thread"} if clause.scope == "run" else {clause.scope}
+    # A run is a part of its thread, and of what a ledger counts, so their limits hold for it, too.
+    scopes = {"run", "thread", "ledger"} if clause.scope == "run" else {clause.scope}
     # A limit of all tokens is one of those that are read, and of those that are written.
     units = {clause.unit, "tokens"} if clause.unit.endswith("put tokens") else {clause.unit}
     limits = [
@@ -366,12 +395,16 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
     ]
     what = f"calls of {clause.tool}" if clause.tool else clause.unit
     number = f"{clause.most:g}"
+    if not limits and clause.unit == JOBS:
+        return None  # without the middleware that limits them, no tool works in the background
     if not limits:
         reason = f"No middleware limits {what} a {clause.scope}."
         hint = f"Add BudgetMiddleware({clause.scope}=Limits(...))."
-        if clause.unit == "model calls":
+        if clause.unit == "model calls" and clause.scope != "ledger":
             hint = f"Add ModelCallLimitMiddleware({clause.scope}_limit={number})."
-        if of_tools:
+        if clause.scope == "ledger":
+            hint = "Add BudgetMiddleware(ledger=Ledger(Limits(...)))."
+        elif of_tools:
             tool = f"tool_name={clause.tool!r}, " if clause.tool else ""
             hint = f"Add ToolCallLimitMiddleware({tool}{clause.scope}_limit={number})."
         return _No(reason, hint, (), name)
@@ -470,17 +503,22 @@ def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> _No | None:
 
 
 def _sees_last(graph: PlanGraph, clause: SeesLast) -> _No | None:
-    members = _named(graph, [clause.member])
+    plan, members = graph.plan, _named(graph, [clause.member])
     what = clause.aspect.replace("_", " ")
-    views = _views(graph, clause.aspect)
+    # The nodes and the middleware that see an answer or a call there, in their order: a layer sees
+    # a response after those inside of it, and a tool call before them.
+    views = [(graph.model, layer.owner) for layer in reversed(plan.layers_around(Call.MODEL))]
+    views += [(hook.node, hook.owner) for hook in plan.run_order(Phase.AFTER_MODEL)]
+    if clause.aspect == "tool_calls":
+        views += [(TOOLS, layer.owner) for layer in plan.layers_around(Call.TOOL)]
     if not any(owner in members for _, owner in views):
         if not members:
-            return _No(*_missing(graph, clause.member))
+            return _No(*_missing(graph, [clause.member]))
         reason = f"{clause.member} sees no {what}."
         return _No(reason, "Give it a hook after the model, or a layer around the call.")
     writers = {
         access.owner
-        for access in graph.plan.accesses
+        for access in plan.accesses
         if access.kind is AccessKind.WRITES and clause.aspect in access.aspects
     }
     # Calls are over when tools run, and answers when the run ends.
@@ -506,17 +544,6 @@ def _sees_last(graph: PlanGraph, clause: SeesLast) -> _No | None:
                 reason, f"{hint}the list to its beginning, then the layers around tools.", path
             )
     return None
-
-
-def _views(graph: PlanGraph, aspect: str) -> list[tuple[str, str]]:
-    """The nodes and the middleware that see an answer or a call there, in their order."""
-    plan = graph.plan
-    # A layer sees a response after those inside of it, and a tool call before them.
-    views = [(graph.model, layer.owner) for layer in reversed(plan.layers_around(Call.MODEL))]
-    views += [(hook.node, hook.owner) for hook in plan.run_order(Phase.AFTER_MODEL)]
-    if aspect == "tool_calls":
-        views += [(TOOLS, layer.owner) for layer in plan.layers_around(Call.TOOL)]
-    return views
 
 
 # Names
@@ -559,7 +586,7 @@ def _named(graph: PlanGraph, members: Collection[str], tool: str = "") -> list[s
         if member in (A_GUARD, A_PERSON):
             names += [guard.owner for guard in _guards(graph) if _decides(guard, tool, member)]
         elif member == A_LIMIT:
-            names += [limit.owner for limit in _limits(graph)]
+            names += [limit.owner for limit in _limits(graph) if limit.unit != JOBS]
         else:
             names += graph.members(member)
     return list(dict.fromkeys(names))

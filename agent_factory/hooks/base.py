@@ -73,6 +73,9 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
             tool that none of them covers. None: it does not have to cover all.
         guards: Its decisions about tool calls before they run, as `ToolGuard`s. The plan shows
             them, and a build checks that no call bypasses them.
+        guard_settings: Names of its settings that say what it keeps out, lets run or limits, such
+            as the strategy of a redaction; "policy.judge" names an attribute of an attribute. Each
+            plan holds them; it holds others on request.
         limits: What a run, a thread or a ledger may use at most, as `UsageLimit`s.
         most_attempts: How often its layers call inward for one call at most, such as for retries.
             The bounds of a plan multiply by it.
@@ -105,6 +108,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     expected_tools: Collection[str] = ()
     covered_tools: Collection[str] | None = None
     guards: Sequence[ToolGuard] = ()
+    guard_settings: Collection[str] = ()
     limits: Sequence[UsageLimit] = ()
     most_attempts: int = 1
     needs_checkpointer: bool = False

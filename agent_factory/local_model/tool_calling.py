@@ -19,7 +19,7 @@ from langchain_core.messages.tool import tool_call
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agent_factory.local_model import requests
-from agent_factory.local_model.engine import Engine, LocalModelError, Reply
+from agent_factory.local_model.engine import Engine, Reply
 from agent_factory.local_model.messages import ASKED_FOR, Turn, one_line
 from agent_factory.local_model.slots import (
     REPLY,
@@ -29,6 +29,7 @@ from agent_factory.local_model.slots import (
     missing,
     required,
 )
+from agent_factory.local_model.weights import LocalModelError
 
 LONGEST_ROUTED = 240  # characters of a message that are scored; the request usually comes early
 LONGEST_READ = 1500  # characters of a message that arguments are taken from

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import START, StateGraph
 from langgraph.pregel import Pregel
-from pydantic import BaseModel, Field, PrivateAttr, TypeAdapter
+from langgraph.types import Send
+from pydantic import BaseModel, Field, PrivateAttr, TypeAdapter, create_model
+from typing_extensions import TypedDict
 
 from agent_factory.errors import ArgumentError, TurnError, describe
-from agent_factory.hooks.flows import then
+from agent_factory.hooks.flows import Flow, Invoke, arun, run
+
+RESUMED_THREAD: Final = "agent_factory_resumed_thread"
+"""Key of `configurable`: the thread of a call that is made again. Its subagent goes on with it."""
 
 
 class SubagentRequest(BaseModel):
@@ -24,30 +33,45 @@ class SubagentTool(StructuredTool):
     """A tool that calls an agent."""
 
     _agent: Any = PrivateAttr(None)
+    _max_requests: int = PrivateAttr(1)
 
     @property
     def agent(self) -> Any:
         """The compiled agent. The plan of an outer agent shows its tools, guards and limits."""
         return self._agent
 
+    @property
+    def max_requests(self) -> int:
+        """The most requests of one call."""
+        return self._max_requests
 
-def agent_tool(agent: object, *, name: str | None = None, description: str) -> BaseTool:
+
+def agent_tool(
+    agent: object, *, name: str | None = None, description: str, max_requests: int | None = None
+) -> BaseTool:
     """Make a subagent a tool: it gets the request as a message, and its final answer is the result.
 
     An interrupt inside of the subagent, such as a review, pauses the thread of the outer agent. It
     is answered there, with `Command(resume=...)` or `agent_factory.review`, and the subagent goes
     on where it was. Each call is a separate conversation, also if several run in parallel.
 
+    With `max_requests`, one call may have several requests. They run at once, up to
+    `max_concurrency` of the config, each in a conversation by itself. A request that fails costs
+    only itself: its place in the result has the error. If all fail, the call has failed.
+
     Args:
         agent: A compiled agent. It needs no checkpointer: the thread of the outer agent keeps its
             state, so `ignore=["AF211"]` is right for a subagent with reviews.
         name: The name of the tool; default: the name of the agent.
         description: What the outer model reads about the tool.
+        max_requests: The most requests of one call. The tool then has the argument `requests`, a
+            list.
 
     Returns:
         A tool with the argument `request`. Its result is the text of the subagent's last message,
-        or its structured response as JSON. The metadata of the subagent's run has its name, or
-        that of the tool, as `lc_agent_name`.
+        or its structured response as JSON; with `max_requests`, those of all requests in their
+        order, each under a heading. The metadata of the subagent's run has its name, or that of
+        the tool, as `lc_agent_name`.
 
     Raises:
         ArgumentError: An argument has the wrong type, or neither the tool nor the agent has a name.
@@ -60,6 +84,14 @@ def agent_tool(agent: object, *, name: str | None = None, description: str) -> B
     >>> agent = create_agent(model, [tool])
     >>> agent.invoke({"messages": "Pay the bill."})["messages"][2].text
     'It is paid.'
+    >>> clerk = create_agent(ScriptedChatModel(["It is paid."] * 2), name="clerk")
+    >>> tool = agent_tool(clerk, description="Pays bills.", max_requests=20)
+    >>> print(tool.invoke({"requests": ["Pay A.", "Pay B."]}))
+    Request 1 of 2:
+    It is paid.
+    <BLANKLINE>
+    Request 2 of 2:
+    It is paid.
     """
     if not isinstance(agent, Pregel):
         reason = f"must be a compiled agent, got {describe(agent)}."
@@ -73,38 +105,174 @@ def agent_tool(agent: object, *, name: str | None = None, description: str) -> B
         if not isinstance(value, str) or not value.strip():
             reason = f"must be a non-empty string, got {describe(value)}."
             raise ArgumentError(argument, reason, f"Pass {argument}='...'.")
+    # In Python, True is an int.
+    if max_requests is not None and (type(max_requests) is not int or max_requests < 1):
+        reason = f"must be a positive number of requests, got {describe(max_requests)}."
+        raise ArgumentError("max_requests", reason, "Pass max_requests=20, or leave it out.")
 
-    def final_answer(result: Any) -> str:
-        if "__interrupt__" in result:
-            raise TurnError(
-                str(name),
-                "was interrupted, and no outer agent can keep its state until it is answered.",
-                "Call the tool in an agent with a checkpointer.",
-            )
+    subagent = _Subagent(agent, str(name), own_name or str(name))
+    asked: _Subagent | _SubagentBatch = subagent
+    arguments: type[BaseModel] = SubagentRequest
+    if max_requests is not None:
+        asked = _SubagentBatch(subagent)
+        text = "What to do, one by one, each with everything that is needed to do it."
+        requests = Field(description=text, min_length=1, max_length=max_requests)
+        arguments = create_model("SubagentRequests", requests=(list[str], requests))
+
+    def ask(config: RunnableConfig, **values: Any) -> str:
+        return run(asked.answer(config, **values))
+
+    async def aask(config: RunnableConfig, **values: Any) -> str:
+        return await arun(asked.answer(config, **values))
+
+    tool = SubagentTool(
+        name=str(name),
+        description=description,
+        args_schema=arguments,
+        func=ask,
+        coroutine=aask,
+    )
+    tool._agent, tool._max_requests = agent, max_requests or 1
+    return tool
+
+
+@dataclass(frozen=True, slots=True)
+class _Subagent:
+    """An agent that answers a request.
+
+    Args:
+        agent: The compiled agent.
+        tool: The name of its tool.
+        name: The name of its runs.
+    """
+
+    agent: Pregel[Any, Any, Any, Any]
+    tool: str
+    name: str
+
+    def answer(self, config: RunnableConfig, request: str) -> Flow[str]:
+        named = _named(config, self.name)
+        asked = {"messages": [HumanMessage(request)]}
+        result = yield Invoke(self.agent, (yield from _input_of(self.agent, asked, config)), named)
+        _refuse_interrupt(result, self.tool)
         answer = result.get("structured_response")
         if answer is None:
             return str(result["messages"][-1].text)
         # An answer may be a pydantic model, a dataclass or a dict: this writes all of them.
         return TypeAdapter(Any).dump_json(answer).decode()
 
-    def run(invoke: Any, request: str, config: RunnableConfig) -> Any:
-        # The projection `subagents` of a stream shows the graphs that have this key.
-        metadata = {**config.get("metadata", {}), "lc_agent_name": own_name or name}
-        own_config = {**config, "run_name": own_name or name, "metadata": metadata}
-        return then(invoke({"messages": [HumanMessage(request)]}, own_config), final_answer)
 
-    def ask(request: str, config: RunnableConfig) -> object:
-        return run(agent.invoke, request, config)
+class _Answer(TypedDict):
+    """The answer to a request of several."""
 
-    async def aask(request: str, config: RunnableConfig) -> object:
-        return await run(agent.ainvoke, request, config)
+    place: int
+    text: str
+    is_error: bool
 
-    tool = SubagentTool(
-        name=str(name),
-        description=description,
-        args_schema=SubagentRequest,
-        func=ask,
-        coroutine=aask,
+
+class _Place(TypedDict):
+    """A request, and where it stands in the list."""
+
+    place: int
+    request: str
+
+
+class _Batch(TypedDict):
+    requests: list[str]
+    # With places, and not a dict by them: savers may turn the keys of a dict into text.
+    answers: Annotated[list[_Answer], operator.add]
+
+
+class _SubagentBatch:
+    """An agent that answers several requests at once, in a graph with a task for each.
+
+    LangGraph names the checkpoints of a task by its place, so that each request goes on where it
+    was, whichever of them waits for a person.
+    """
+
+    def __init__(self, subagent: _Subagent) -> None:
+        self._subagent = subagent
+
+        def ask(send: _Place, config: RunnableConfig) -> dict[str, Any]:
+            return run(self._attempt(send, config))
+
+        async def aask(send: _Place, config: RunnableConfig) -> dict[str, Any]:
+            return await arun(self._attempt(send, config))
+
+        def sends(state: _Batch) -> list[Send]:
+            places = enumerate(state["requests"])
+            return [Send("ask", _Place(place=place, request=request)) for place, request in places]
+
+        graph = StateGraph(_Batch)
+        graph.add_node("ask", RunnableLambda(ask, aask), input_schema=_Place)
+        graph.add_conditional_edges(START, sends, ["ask"])
+        # In a run of an outer agent, LangGraph takes that one's saver for both.
+        self._graph = graph.compile(checkpointer=subagent.agent.checkpointer, name=subagent.tool)
+
+    def answer(self, config: RunnableConfig, requests: list[str]) -> Flow[str]:
+        named = _named(config, self._subagent.tool)
+        asked = {"requests": requests, "answers": []}
+        result = yield Invoke(
+            self._graph, (yield from _input_of(self._graph, asked, config)), named
+        )
+        _refuse_interrupt(result, self._subagent.tool)
+        # A handoff is a command to the graph of this call, which has no such node. LangGraph passes
+        # it over, and its task has no answer.
+        by_place = {answer["place"]: answer for answer in result["answers"]}
+        answers = [by_place.get(place, _HANDED_OVER) for place in range(len(requests))]
+        if all(answer["is_error"] for answer in answers):
+            reason = f"failed for each request. The first: {answers[0]['text']}"
+            raise TurnError(self._subagent.tool, reason, "Pass handle_tool_errors=True.")
+        return "\n\n".join(
+            f"Request {number} of {len(answers)}{' failed' if answer['is_error'] else ''}:\n"
+            f"{answer['text']}"
+            for number, answer in enumerate(answers, 1)
+        )
+
+    def _attempt(self, send: _Place, config: RunnableConfig) -> Flow[dict[str, Any]]:
+        is_error = False
+        try:
+            text = yield from self._subagent.answer(config, send["request"])
+        # Interrupts and handoffs are exceptions as well, but they close a flow, and it sees none of
+        # them.
+        except Exception as error:
+            text, is_error = f"{type(error).__name__}: {error}", True
+        return {"answers": [_Answer(place=send["place"], text=text, is_error=is_error)]}
+
+
+_HANDED_OVER = _Answer(
+    place=-1, text="It handed over to another agent, which one of several cannot.", is_error=True
+)
+
+
+def _input_of(graph: Any, asked: dict[str, Any], config: RunnableConfig) -> Flow[Any]:
+    """What a graph gets: None if it goes on with the thread of a call that is made again."""
+    keys, saver = config.get("configurable", {}), graph.checkpointer
+    # A graph inside of another one has the same thread, and LangGraph resumes it by itself.
+    is_outer = RESUMED_THREAD in keys and not keys.get("checkpoint_ns")
+    if not is_outer or keys[RESUMED_THREAD] != keys.get("thread_id"):
+        return asked
+    if not isinstance(saver, BaseCheckpointSaver):
+        return asked
+    # Functions of a place: it would pass the config by name to a method that has one.
+    read = RunnableLambda(
+        lambda place: saver.get_tuple(place), lambda place: saver.aget_tuple(place)
     )
-    tool._agent = agent
-    return tool
+    return asked if (yield Invoke(read, config)) is None else None
+
+
+def _named(config: RunnableConfig, name: str) -> RunnableConfig:
+    """A config for a run of this name."""
+    # The projection `subagents` of a stream shows the graphs that have this key.
+    metadata = {**config.get("metadata", {}), "lc_agent_name": name}
+    return {**config, "run_name": name, "metadata": metadata}
+
+
+def _refuse_interrupt(result: Any, tool: str) -> None:
+    """Raise TurnError for the result of a run that was interrupted and that nobody can resume."""
+    if "__interrupt__" in result:
+        raise TurnError(
+            tool,
+            "was interrupted, and no outer agent can keep its state until it is answered.",
+            "Call the tool in an agent with a checkpointer.",
+        )

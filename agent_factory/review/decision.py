@@ -42,6 +42,7 @@ _INTENDED = {
 """Parts that people write, and what they are called here."""
 
 _HINTS = {
+    "review": " `allowed_decisions` of its rule, or of one before it in the policy, allow more.",
     "question": " Its own code asks: respond() answers it, add_input() continues without it.",
     "client": " The client runs this call: respond() sends its result.",
     "result": " The call has run: respond() changes the result that the model reads.",

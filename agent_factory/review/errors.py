@@ -7,7 +7,10 @@ from agent_factory.errors import ReviewError
 
 
 class DecisionNotAllowed(ReviewError, ValueError):
-    """This decision may not be made about this call. It can be made again."""
+    """This decision may not be made about this call, or not by this person. It can be made again.
+
+    The `allowed_decisions` of a `Rule` say what may be decided, and its `reviewers` by whom.
+    """
 
     code = "AF333"
 

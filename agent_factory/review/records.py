@@ -6,6 +6,9 @@ that a model returns.
 - `REVIEWED`: by the name of the reviewer, the ids of the calls that were decided about, each with
   the digest of the call that may run.
 - `EDITED`: the calls as the model made them, by id, where a reviewer replaced them.
+
+The result of a call has `RAN`: the name and the arguments of the call that ran, where that is not
+the one in the message.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from langgraph.types import Command, Overwrite
 
 from agent_factory.state.history import DECIDED as DECIDED
 from agent_factory.state.history import EDITED as EDITED
+from agent_factory.state.history import RAN as RAN
 from agent_factory.state.history import RECORDS
 from agent_factory.state.history import REVIEWED as REVIEWED
 from agent_factory.state.history import with_valid_calls as with_valid_calls
@@ -36,6 +40,7 @@ MARKS = RECORDS | {
     "failure",
     "offloaded",
     "progress_guard",
+    RAN,
     "refusals",
     "tool_call_limit",
     "tool_call_limits",
@@ -245,23 +250,34 @@ def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:
     return re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], template)
 
 
-def with_notice(result: object, call_id: str | None, notice: str) -> Any:
-    """The result of a call with a notice appended: a message, a command, or a list of them."""
+def with_edit(result: object, call: ToolCall, ran: ToolCall, notice: str) -> Any:
+    """The result of a call that was edited: a message, a command, or a list of them.
+
+    Args:
+        result: The result.
+        call: The call in the message of the model.
+        ran: The call that ran.
+        notice: A text that is appended; empty for none.
+    """
     if isinstance(result, list):
-        return [with_notice(item, call_id, notice) for item in result]
-    if isinstance(result, ToolMessage) and result.tool_call_id == call_id:
+        return [with_edit(item, call, ran, notice) for item in result]
+    if isinstance(result, ToolMessage) and result.tool_call_id == call["id"]:
         content: Any = result.content
-        if not isinstance(content, str):
+        if notice and not isinstance(content, str):
             content = [*content, {"type": "text", "text": notice}]
-        else:
+        elif notice:
             content = f"{content}\n\n{notice}" if content else notice
-        return result.model_copy(update={"content": content})
+        update: dict[str, Any] = {"content": content}
+        if (ran["name"], ran["args"]) != (call["name"], call["args"]):
+            record = {RAN: {"name": ran["name"], "args": ran["args"]}}
+            update["response_metadata"] = {**result.response_metadata, **record}
+        return result.model_copy(update=update)
     if isinstance(result, Command) and result.update:
         # LangGraph also takes an update as a list of pairs.
         pairs = result.update.items() if isinstance(result.update, Mapping) else result.update
-        update = [
-            (key, with_notice(value, call_id, notice) if key == "messages" else value)
+        changed_pairs = [
+            (key, with_edit(value, call, ran, notice) if key == "messages" else value)
             for key, value in pairs
         ]
-        return replace(result, update=update)
+        return replace(result, update=changed_pairs)
     return result

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from typing_extensions import TypedDict
@@ -116,12 +116,22 @@ def thread_labels(request: ToolCallRequest) -> Seen | None:
 def labels_seen(request: ToolCallRequest) -> Seen | None:
     """Return what the thread of a call has seen, for a rule about the call; None if nobody knows.
 
-    A call of an agent counts as having seen what the tools of that agent bring.
+    A call of an agent counts as having seen what the tools of that agent bring. A call with an
+    effect outside counts as having seen the private data that its tool brings itself, and, after
+    text of others, that which another call of its turn may leave where this one finds it.
     """
     sources = thread_labels(request)
     if sources is None:
         return None
     inside = labels_inside(request.tool)
+    if "outside" in (own := flow_labels(request.tool)) and "private" not in sources:
+        answers = (m for m in reversed(request.state["messages"]) if isinstance(m, AIMessage))
+        answer = next(answers, None) if "untrusted" in sources else None
+        tools = {tool.name: tool for tool in getattr(request.runtime, "tools", None) or ()}
+        turn = [tools.get(call["name"]) for call in answer.tool_calls] if answer else []
+        for labels in (own, *map(flow_labels, turn)):
+            if "private" in labels:
+                inside.setdefault("private", labels["private"])
     return {
         **{label: LabelSource(tool=tool, call=None) for label, tool in inside.items()},
         **sources,

@@ -6,7 +6,7 @@ A planner turns decisions into a step, a value; `apply` writes it and invokes th
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, cast
 
@@ -331,22 +331,26 @@ def _apply(
             raise missing_thread(config["configurable"])
         if not pending:
             raise nothing_pending()
+        if is_earlier and not pending.unanswered:
+            # What the model answered there is of the branch that is left.
+            pending = replace(pending, finished=False)
         return pending, planner(pending, topology, judge_of(agent, lambda: snapshot.values))
 
-    pending, step = yield from plan(config)
-    checkpoint_id = config["configurable"].get("checkpoint_id")
-    if pending.asks and checkpoint_id is not None:
+    checkpoint_id, is_earlier = config["configurable"].get("checkpoint_id"), False
+    if checkpoint_id is not None:
         newest = yield get_state(_latest(config))
-        if newest.config["configurable"]["checkpoint_id"] != checkpoint_id:
-            # LangGraph stores an answer with its interrupt, and would ignore a second answer at
-            # this checkpoint. So copy the checkpoint, which copies no answers, and let the copy
-            # run up to the interrupt.
-            yield update_state(config, None, COPY_BRANCH)
-            config = _latest(config)
-            # Nobody reads this run, so the options about the parts of a stream are left out.
-            of_run = {k: v for k, v in options.items() if not streams or k not in _STREAM_OPTIONS}
-            yield invoke(None, config, **of_run)
-            _, step = yield from plan(config)
+        is_earlier = newest.config["configurable"].get("checkpoint_id") != checkpoint_id
+    pending, step = yield from plan(config)
+    if pending.asks and is_earlier:
+        # LangGraph stores an answer with its interrupt, and would ignore a second answer at this
+        # checkpoint. So copy the checkpoint, which copies no answers, and let the copy run up to
+        # the interrupt.
+        yield update_state(config, None, COPY_BRANCH)
+        config = _latest(config)
+        # Nobody reads this run, so the options about the parts of a stream are left out.
+        of_run = {k: v for k, v in options.items() if not streams or k not in _STREAM_OPTIONS}
+        yield invoke(None, config, **of_run)
+        _, step = yield from plan(config)
     place = config
     for update, node in step.writes:
         place = yield update_state(place, update, node)

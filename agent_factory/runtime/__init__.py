@@ -2,3 +2,14 @@
 
 Its modules are private.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_factory import lazy_names
+
+if TYPE_CHECKING:
+    from agent_factory.runtime.composition import calling_layer as calling_layer
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, {".composition": "calling_layer"})

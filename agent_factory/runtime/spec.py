@@ -53,4 +53,5 @@ class AgentSpec:
     warnings: tuple[SpecError, ...] = ()
     decisions: DecisionLog | None = None
     run_layers: tuple[Bound[Layer], ...] = ()  # around a whole run, outermost first
+    merged: Callable[[object], tuple[Schemas, object]] | None = None  # its schemas with a saver
     strict: bool = False  # look for writes that have no effect

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from difflib import get_close_matches
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -12,7 +13,14 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
 
-_WORDS = {str: "string", dict: "object", int: "number", float: "number", Any: "value"}
+_WORDS = {
+    str: "string",
+    dict: "object",
+    int: "number",
+    float: "number",
+    datetime: "time",
+    Any: "value",
+}
 
 
 def explained(error: ValidationError, kind: type[BaseModel], body: object) -> str:
@@ -31,6 +39,8 @@ def explained(error: ValidationError, kind: type[BaseModel], body: object) -> st
         in_part = any(isinstance(part, int) for part in loc[len(path) :])
         if reason == "value_error":
             sentence = str(mistake["ctx"]["error"])
+        elif reason == "too_long":
+            sentence = f"{place} must have at most {mistake['ctx']['max_length']} items."
         elif reason == "missing":
             sentence = f"{place} is missing."
         elif reason == "extra_forbidden":

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from agent_factory.serve.client_tools import is_client_call
 from agent_factory.serve.json_response import time_text, to_json
 from agent_factory.service import Run, Service, Wait
-from agent_factory.service.inbox import is_reviewer
 
 
 def open_waits(service: Service, run: Run) -> list[Wait]:
@@ -24,7 +23,7 @@ def open_waits(service: Service, run: Run) -> list[Wait]:
 def may_decide_about(request: Request, wait: Wait) -> bool:
     """Return True if the one who makes a request may decide about a wait, if it is not claimed."""
     principal, may_decide = request.state.principal, request.state.may_decide
-    is_theirs = is_reviewer(wait.reviewers, principal.name, principal.roles)
+    is_theirs = wait.is_for(principal.name, principal.roles)
     return is_theirs and (may_decide is None or may_decide(wait))
 
 

@@ -58,6 +58,8 @@ def description(described: Sequence[Route]) -> dict[str, Any]:
     _, schemas = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
     for route in described:
+        if not route.include_in_schema:
+            continue
         path = _PARAMETER.sub(r"{\1}", route.path)
         # Starlette adds HEAD to each GET.
         for method in sorted((route.methods or set()) - {"HEAD"}):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agent_factory.service.backend import Busy as Busy
     from agent_factory.service.crons import Cron as Cron
     from agent_factory.service.crons import Crons as Crons
+    from agent_factory.service.deliveries import UndeliverableError as UndeliverableError
     from agent_factory.service.errors import AlreadyDecided as AlreadyDecided
     from agent_factory.service.errors import AlreadyExists as AlreadyExists
     from agent_factory.service.errors import AuditTampered as AuditTampered
@@ -42,11 +43,13 @@ if TYPE_CHECKING:
     from agent_factory.service.migrations import Upgrade as Upgrade
     from agent_factory.service.run import Run as Run
     from agent_factory.service.run import RunInfo as RunInfo
+    from agent_factory.service.run_list import RunList as RunList
+    from agent_factory.service.run_list import RunSummary as RunSummary
     from agent_factory.service.service import Service as Service
     from agent_factory.service.service_threads import ServiceThreads as ServiceThreads
     from agent_factory.service.steering import can_be_steered as can_be_steered
+    from agent_factory.service.steps import Step as Step
     from agent_factory.service.threads import ThreadInfo as ThreadInfo
-    from agent_factory.service.webhooks import UndeliverableError as UndeliverableError
     from agent_factory.service.webhooks import Webhook as Webhook
     from agent_factory.service.webhooks import WebhookQueue as WebhookQueue
 
@@ -55,6 +58,7 @@ _HOME = {
     ".audit": "AuditEntry",
     ".crons": "Cron Crons",
     ".backend": "Busy",
+    ".deliveries": "UndeliverableError",
     ".errors": (
         "AlreadyDecided AlreadyExists AuditTampered ClaimedByOther ConfigNotAllowed "
         "DatabaseUnavailable DatabaseVersionError DecisionForbidden MessageHeld NotFound NoWorker "
@@ -66,11 +70,13 @@ _HOME = {
     ".messages": "HeldMessage",
     ".migrations": "Upgrade",
     ".run": "Run RunInfo",
+    ".run_list": "RunList RunSummary",
     ".service": "Service",
     ".service_threads": "ServiceThreads",
     ".steering": "can_be_steered",
+    ".steps": "Step",
     ".threads": "ThreadInfo",
-    ".webhooks": "UndeliverableError Webhook WebhookQueue",
+    ".webhooks": "Webhook WebhookQueue",
 }
 
 require("service", __name__)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import bindparam, select
+from sqlalchemy import Row, bindparam, select
 
 from agent_factory.errors import ArgumentError
-from agent_factory.factory import middleware_of
+from agent_factory.factory import middleware_of, with_checkpoints_of
 from agent_factory.middleware.once import OnceMiddleware
 from agent_factory.review import topology_or_none
+from agent_factory.service.attachments import Attachment
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
+from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.metrics import Metrics
-from agent_factory.service.public_state import INTERRUPT, PublicState
+from agent_factory.service.public_state import PublicState
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.schedules import Schedules
 from agent_factory.service.signals import Signals
@@ -27,6 +30,7 @@ from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.types import Graph
+from agent_factory.upstream import INTERRUPT, RUN_ID
 
 T = TypeVar("T")
 
@@ -70,6 +74,8 @@ class RegisteredAgent:
     asynchronous: bool
     decisions: bool
     configurable: frozenset[str]
+    attachments: frozenset[Attachment]
+    notices: bool = False
 
     @cached_property
     def plan(self) -> str | None:
@@ -79,9 +85,11 @@ class RegisteredAgent:
 
     def stored_in(self, saver: FencedSaver, store: TenantStore | None = None) -> Graph:
         """The agent, with the checkpointer of the service, and with a store if it has none."""
+        # `graph.copy` checks all nodes again, which takes as long as several steps of a run.
+        graph = copy(self.graph)
         # The agent's own store comes first, as `Service.add` says.
-        agent_store = self.graph.store or store
-        return self.graph.copy(update={"checkpointer": saver, "store": agent_store})
+        graph.checkpointer, graph.store = saver, self.graph.store or store
+        return graph
 
     @cached_property
     def public(self) -> PublicState:
@@ -98,6 +106,31 @@ class RegisteredAgent:
         return [member for member in members if isinstance(member, OnceMiddleware) and member.undo]
 
 
+def config_of(run: Row[Any], trace: str | None) -> RunnableConfig:
+    """The config of a run, without its callbacks.
+
+    Args:
+        run: The row of the run. The settings of the message that it began with hold to its end.
+        trace: The `traceparent` of who submitted what it does, if there is one.
+    """
+    message = read_job(run.payload)
+    # A run that `reindex` has found has no message.
+    config = message.config if isinstance(message, MessageJob) else RunnableConfig()
+    return {
+        **config,
+        "configurable": {**config.get("configurable", {}), "thread_id": run.thread_id},
+        "metadata": {
+            # First, so that metadata of a client cannot replace the keys below. With a known run
+            # id, LangGraph would drop the input, and pass a pause (see `upstream.RUN_ID`).
+            **{key: value for key, value in run.metadata.items() if key != RUN_ID},
+            RUN_KEY: run.run_id,
+            AGENT_KEY: run.agent,
+            TENANT_KEY: run.tenant,
+            **({"traceparent": trace} if trace else {}),
+        },
+    }
+
+
 class Backend:
     """The database, the queue, the events and the agents of a service, in one process."""
 
@@ -109,6 +142,18 @@ class Backend:
         self.schedules = Schedules(database)
         self.metrics = Metrics(database)
         self.agents: dict[str, RegisteredAgent] = {}
+
+    def add(self, agent: RegisteredAgent) -> None:
+        """Register an agent, with checkpoints in the form for the service's saver.
+
+        Raises:
+            ArgumentError: The name is taken.
+        """
+        if agent.name in self.agents:
+            reason = f"{agent.name!r} is taken."
+            raise ArgumentError("name", reason, "Give each agent its own name.")
+        graph = with_checkpoints_of(agent.graph, FencedSaver(self.database))
+        self.agents[agent.name] = replace(agent, graph=graph)
 
     def call(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, repeated for some seconds while there is no database."""

@@ -2,6 +2,9 @@
 
 Each has a row from its begin to its end. The row is deleted in the transaction that sends its
 message, so there is one message for each job: its result, or that it is lost with its worker.
+
+A job that may be repeated is begun again by another worker. Its row has the number of the attempt,
+and what an earlier attempt does comes too late: it may still work, if its worker was only slow.
 """
 
 from __future__ import annotations
@@ -10,21 +13,36 @@ import hashlib
 import logging
 import math
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, Literal
 
 from langchain_core.messages import HumanMessage
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select
+from langgraph.channels import UntrackedValue
+from langgraph.runtime import Runtime
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
-from agent_factory.service.backend import Backend
+from agent_factory import background_on_loss
+from agent_factory.errors import ArgumentError
+from agent_factory.factory import tools_of
+from agent_factory.middleware.background import BackgroundCall, lost_message, repeat_job
+from agent_factory.service.backend import Backend, RegisteredAgent, config_of
 from agent_factory.service.events import dump, load
 from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.steering import STEER, can_be_steered
+from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import background_jobs, runs, workers
 from agent_factory.service.thread_queue import BUSY, lock_thread
+from agent_factory.upstream import coerced_context
 
 logger = logging.getLogger("agent_factory.service")
+
+
+MOST_ATTEMPTS = 3
+"""How many workers may die with a job, before it is reported as lost. Stops do not count."""
 
 
 class SharedJobs:
@@ -33,11 +51,11 @@ class SharedJobs:
     Args:
         backend: The parts of the service.
         lease: The lease of the run's thread.
-        run: The id of the run.
+        run: The row of the run.
         worker: The id of the worker that does the work.
     """
 
-    def __init__(self, backend: Backend, lease: Lease, run: str, worker: str) -> None:
+    def __init__(self, backend: Backend, lease: Lease, run: Row[Any], worker: str) -> None:
         self._backend, self._lease, self._run, self._worker = backend, lease, run, worker
 
     @property
@@ -45,44 +63,73 @@ class SharedJobs:
         """The id of the run's thread."""
         return self._lease.thread_id
 
-    def begin(self, id: str, lost: HumanMessage, most: int) -> bool:
-        """Keep a job whose work begins now; False if the thread has as many as it may have.
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        id: str = self._run.run_id
+        return id
+
+    def begin(
+        self, id: str, lost: HumanMessage, most: int, call: BackgroundCall | None
+    ) -> Literal["begun", "known", "full"]:
+        """Keep a job whose work begins now, unless a worker has begun it for this run before.
 
         Args:
             id: The id of the job.
             lost: The message to send if the worker ends before the job does.
             most: How many jobs the thread may have.
+            call: The call from which another worker may begin the job again; None if none may.
 
         Raises:
+            ArgumentError: The call cannot be stored, so no other worker could begin it again.
             LeaseLost: The run has lost its thread, so the work must not begin.
         """
         of_thread = background_jobs.c.thread_id == self.thread
-        values = {"run": self._run, "worker": self._worker, "lost": dump(lost)}
+        row: dict[str, object] = {"id": self._id(id), "thread_id": self.thread, "run": self.run}
+        row |= {"worker": self._worker, "lost": dump(lost)}
+        if call is not None:
+            channels = self._backend.agents[self._run.agent].graph.channels
+            row["call"] = _dumped(call, channels)
+            seconds = call["job"]["deadline"] - call["job"]["started"]
+            row["deadline"] = self._backend.database.now + seconds
         with aborting(), self._backend.database.begin() as connection:
             # Calls of one turn begin at once, and each counts those before it.
             lock_thread(connection, self.thread)
             self._lease.check(connection)
-            count = select(func.count()).select_from(background_jobs).where(of_thread)
-            if connection.execute(count).scalar_one() >= most:
-                return False
-            row = {"id": self._id(id), "thread_id": self.thread, **values}
+            jobs = select(background_jobs.c.id, background_jobs.c.worker, background_jobs.c.attempt)
+            others = {job.id: job for job in connection.execute(jobs.where(of_thread))}
+            if (job := others.get(self._id(id))) is not None:
+                # A commit may have no answer: then the row is there, and the work has not begun.
+                return "begun" if (job.worker, job.attempt) == (self._worker, 1) else "known"
+            of_message = runs.c.run_id == _message_run(self._id(id))
+            if connection.execute(select(runs.c.run_id).where(of_message)).first() is not None:
+                return "known"
+            if len(others) >= most:
+                return "full"
             connection.execute(insert(background_jobs).values(row))
-        return True
+        return "begun"
 
-    def keeps(self, id: str) -> bool:
-        """Return False if a job has ended or was dropped: it must have no more effects."""
+    def keeps(self, id: str, attempt: int | None = None) -> bool:
+        """Return False if a job has ended or was dropped: it must have no more effects.
+
+        Args:
+            id: The id of the job.
+            attempt: Who asks. An attempt is over, too, when another worker has begun the job again.
+        """
         query = select(background_jobs.c.id).where(background_jobs.c.id == self._id(id))
+        if attempt is not None:
+            query = query.where(background_jobs.c.attempt == attempt)
         with aborting(), self._backend.database.read() as connection:
             return connection.execute(query).first() is not None
 
-    def end(self, id: str, message: HumanMessage) -> None:
-        """Send the message of a job that has ended, unless the job was dropped."""
-        send = partial(_send, self._backend, self._id(id), self.thread, message)
+    def end(self, id: str, message: HumanMessage, attempt: int) -> None:
+        """Send the message of an attempt that has ended, unless `keeps` says that it is over."""
+        send = partial(_send, self._backend, self._id(id), self.thread, message, attempt)
         try:
             # As long as it takes: nobody else has the result.
             self._backend.database.retried(send, seconds=math.inf)
         except Exception:
-            # It is reported as lost when this worker has ended.
+            # It is reported as lost, or begun again, when this worker has ended.
             logger.exception("The result of job %s of thread %s is not sent.", id, self.thread)
 
     def drop(self, id: str) -> bool:
@@ -95,30 +142,206 @@ class SharedJobs:
         return f"{self.thread}/{id}"
 
 
+def _dumped(call: BackgroundCall, channels: Mapping[str, object]) -> bytes:
+    """Serialize the call of a job.
+
+    Args:
+        call: The call.
+        channels: The channels of the agent's state.
+
+    Raises:
+        ArgumentError: A value cannot be stored.
+    """
+    states = {
+        # A thread that is resumed has no untracked values either: they are kept out of databases.
+        name: {k: v for k, v in state.items() if not isinstance(channels.get(k), UntrackedValue)}
+        for name, (state, _) in call["runtimes"].items()
+    }
+    runtimes = {name: (states[name], info) for name, (_, info) in call["runtimes"].items()}
+    try:
+        return dump({**call, "runtimes": runtimes})
+    except Exception as error:  # of a value, whatever it is
+        parts = {f"`{name}`": value for name, value in {**call["call"]["args"], **states}.items()}
+        for name, value in [*parts.items()]:
+            if isinstance(value, Mapping):
+                parts |= {f"{name}, key {key!r}": part for key, part in value.items()}
+        place = "the call"
+        for name, value in parts.items():
+            try:
+                dump(value)
+            except Exception:
+                place = name  # a key comes after its argument
+        raise ArgumentError(
+            f"background tool {call['job']['tool']!r}",
+            f"gets what another worker cannot get: {place} cannot be stored: {error}.",
+            'Take only what it needs from the state, InjectedState("key"), or write '
+            'background(tool, on_loss="report").',
+        ) from error
+
+
 def drop_jobs(connection: Connection, those: ColumnElement[bool]) -> bool:
     """Forget background jobs, which have no more effects; False if there were none."""
     statement = delete(background_jobs).where(those).returning(background_jobs.c.id)
     return connection.execute(statement).first() is not None
 
 
+@dataclass(frozen=True, slots=True)
+class LostJob:
+    """A job whose worker has ended, and that this worker begins again.
+
+    Args:
+        backend: The parts of the service.
+        jobs: The store of its thread, which gets its result.
+        call: Its call.
+        run: The row of the run that has begun it.
+        attempt: How often it was begun, this time included.
+        seconds: The rest of its time.
+    """
+
+    backend: Backend
+    jobs: SharedJobs
+    call: BackgroundCall
+    run: Row[Any]
+    attempt: int
+    seconds: float
+
+    @property
+    def agent(self) -> RegisteredAgent:
+        """The agent that has the tool."""
+        return self.backend.agents[self.run.agent]
+
+    def begin(self) -> None:
+        """Begin the work: as a task of the running event loop if the agent is async."""
+        backend, graph, message = self.backend, self.agent.graph, read_job(self.run.payload)
+        # A run that `reindex` has found has no message.
+        context = message.context if isinstance(message, MessageJob) else None
+        config = config_of(self.run, None if message is None else message.trace)
+        store = graph.store or TenantStore(backend.database, self.run.tenant, in_run=True)
+        try:
+            repeat_job(
+                graph,
+                self.jobs,
+                self.call,
+                attempt=self.attempt,
+                timeout=self.seconds,
+                config={**config, "callbacks": [*backend.callbacks]},
+                runtime=Runtime(
+                    context=coerced_context(context, graph.context_schema), store=store
+                ),
+                asynchronous=self.agent.asynchronous,
+            )
+        except Exception:
+            # The row has a worker that lives, so nobody else would report the job.
+            logger.exception("Job %s does not begin again.", self.call["id"])
+            lost = lost_message(self.call, self.attempt)
+            # In a thread, because the database may make it wait.
+            backend.database.threads.submit(self.jobs.end, self.call["id"], lost, self.attempt)
+
+
+def take_lost_jobs(backend: Backend, worker: str, most: int) -> list[LostJob]:
+    """Take jobs of workers that have ended, to begin them again: those that may be repeated.
+
+    A job whose thread is locked comes later, as in `ThreadQueue.take_over`, and one whose agent or
+    tool is missing here is left to a worker that has it.
+
+    Args:
+        backend: The parts of the service.
+        worker: The worker that takes them.
+        most: How many it takes at most.
+    """
+    of_job = background_jobs.c.run == runs.c.run_id
+    query = select(background_jobs.c.id, background_jobs.c.thread_id, background_jobs.c.attempt)
+    query = query.join(runs, of_job).where(runs.c.agent.in_([*backend.agents]))
+    query = query.where(_IS_LOST, _may_be_repeated(backend)).order_by(background_jobs.c.deadline)
+    with backend.database.read() as connection:
+        rows: Sequence[Any] = connection.execute(query).all()
+    # One by one, so that other workers get some of them.
+    taken = (_take(backend, worker, row) for row in rows)
+    return [*islice(filter(None, taken), most)]
+
+
+def _take(backend: Backend, worker: str, row: Row[Any]) -> LostJob | None:
+    """Make a worker the one that does a job; None if somebody else was first."""
+    of_attempt = background_jobs.c.id == row.id, background_jobs.c.attempt == row.attempt
+    seconds = (background_jobs.c.deadline - backend.database.now).label("seconds")
+    is_alive = select(workers.c.id).where(workers.c.id == worker)
+    with backend.database.begin() as connection:
+        thread = lock_thread(connection, row.thread_id, skip_locked=True)
+        job = connection.execute(select(background_jobs, seconds).where(*of_attempt)).first()
+        # A worker without a row is one that has ended: others would take the job from it.
+        if thread is None or job is None or connection.execute(is_alive).first() is None:
+            return None
+        changed = update(background_jobs).where(*of_attempt)
+        try:
+            call: BackgroundCall = load(job.call)
+        except Exception:
+            # Of a class that is not there any more. It is reported as lost.
+            logger.exception("The call of job %s cannot be read.", row.id)
+            connection.execute(changed.values(call=None))
+            return None
+        run = connection.execute(select(runs).where(runs.c.run_id == job.run)).first()
+        if run is None:
+            return None
+        tool = tools_of(backend.agents[run.agent].graph).get(call["call"]["name"])
+        if background_on_loss(tool) != "repeat":
+            return None
+        attempt = row.attempt + 1
+        values = {"worker": worker, "attempt": attempt, "lost": dump(lost_message(call, attempt))}
+        # The row may have gone since: `drop` does not lock the thread.
+        if connection.execute(changed.values(values).returning(background_jobs.c.id)).first():
+            jobs = SharedJobs(backend, Lease(row.thread_id, thread.epoch), run, worker)
+            return LostJob(backend, jobs, call, run, attempt, job.seconds)
+    return None
+
+
+def hand_over(connection: Connection, worker: str) -> None:
+    """Let others begin the jobs of a worker that is stopped, without the loss of an attempt."""
+    # A row that is locked belongs to a job that ends now. To wait for it could be a deadlock.
+    jobs = select(background_jobs.c.id).where(background_jobs.c.worker == worker)
+    free = background_jobs.c.id.in_(jobs.with_for_update(skip_locked=True))
+    more = background_jobs.c.handovers + 1
+    connection.execute(update(background_jobs).where(free).values(handovers=more))
+
+
 def report_lost_jobs(backend: Backend) -> int:
     """Send, for each background job whose worker has ended, that it is lost; return how many.
 
-    A job whose thread is locked comes later, as in `ThreadQueue.take_over`.
+    Jobs that may be repeated are left to `take_lost_jobs`. A job whose thread is locked comes
+    later, as in `ThreadQueue.take_over`.
     """
-    lost = background_jobs.c.worker.not_in(select(workers.c.id))
+    lost = select(background_jobs).where(_IS_LOST, ~_may_be_repeated(backend))
     with backend.database.read() as connection:
-        rows = connection.execute(select(background_jobs).where(lost)).all()
+        rows = connection.execute(lost).all()
     number = 0
     for row in rows:
-        number += _send(backend, row.id, row.thread_id, load(row.lost), skip_locked=True)
+        message = load(row.lost)
+        number += _send(backend, row.id, row.thread_id, message, row.attempt, skip_locked=True)
     return number
 
 
+_IS_LOST = background_jobs.c.worker.not_in(select(workers.c.id))
+
+
+def _may_be_repeated(backend: Backend) -> ColumnElement[bool]:
+    """Whether a lost job may begin once more; never null."""
+    has_time = func.coalesce(background_jobs.c.deadline, 0.0) > backend.database.now
+    has_attempts = background_jobs.c.attempt - background_jobs.c.handovers < MOST_ATTEMPTS
+    return background_jobs.c.call.is_not(None) & has_attempts & has_time
+
+
 def _send(
-    backend: Backend, id: str, thread: str, message: HumanMessage, *, skip_locked: bool = False
+    backend: Backend,
+    id: str,
+    thread: str,
+    message: HumanMessage,
+    attempt: int,
+    *,
+    skip_locked: bool = False,
 ) -> bool:
-    """Send the message of a job to its thread; False if the job was dropped or has sent one."""
+    """Send the message of a job to its thread.
+
+    False if the job was dropped, has sent one, or was begun again after this attempt.
+    """
     # In one transaction, so that a job whose worker is killed here is not lost and sent, too.
     with backend.database.begin() as connection:
         # First the thread, as all do that write to it: two orders of locks are a deadlock.
@@ -127,7 +350,7 @@ def _send(
             return False
         taken = (
             delete(background_jobs)
-            .where(background_jobs.c.id == id)
+            .where(background_jobs.c.id == id, background_jobs.c.attempt == attempt)
             .returning(background_jobs.c.run)
         )
         run_id = connection.execute(taken).scalar()
@@ -138,13 +361,18 @@ def _send(
         # A worker may report jobs of an agent that it does not have.
         agent = backend.agents.get(run.agent)
         busy = STEER if agent is not None and can_be_steered(agent.graph) else "queue"
-        # Ids of runs are parts of URLs, and those of threads may have slashes.
-        job = _message_job(run, hashlib.sha256(id.encode()).hexdigest()[:32], message, busy)
+        job = _message_job(run, _message_run(id), message, busy)
         backend.queue.add_run(connection, job, metadata=run.metadata)
         # On a busy thread it is queued when the run before it ends, if that has not read it.
         if row.status not in BUSY:
             backend.queue.queue(connection, job)
     return True
+
+
+def _message_run(id: str) -> str:
+    """The id of the run that has the message of a job."""
+    # Ids of runs are parts of URLs, and those of threads may have slashes.
+    return hashlib.sha256(id.encode()).hexdigest()[:32]
 
 
 def _message_job(run: Row[Any], id: str, message: HumanMessage, busy: str) -> MessageJob:

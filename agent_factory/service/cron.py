@@ -21,7 +21,8 @@ def zone_of(name: str | None) -> tzinfo:
     """
     try:
         return UTC if name is None else ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
+    # OSError: of files, where the name is that of a folder, or too long for one.
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ArgumentError(
             f"the time zone {name!r}", "is not known.", "Take 'Europe/Berlin', for example."
         ) from None

@@ -65,6 +65,9 @@ _PASSING = ("locked", "busy", "disk I/O", "disk is full")
 
 _WRONG_VALUES = {"builtins.OverflowError", "builtins.UnicodeEncodeError", "psycopg.DataError"}
 
+_TOO_MUCH = ("number of parameters must be", "too many SQL variables")
+"""Words of errors about a statement with more values than the database takes."""
+
 # A transaction that reads first and writes later could find its snapshot outdated.
 _WRITES = {"agent_factory_begins": "BEGIN IMMEDIATE"}
 _READS = {"agent_factory_begins": "BEGIN"}
@@ -405,7 +408,8 @@ class _SharedTransaction:
 def explained() -> Iterator[None]:
     """Raise DatabaseUnavailable for errors that say so, in the classes of each driver.
 
-    Raise ArgumentError for values that a database cannot store: NUL in a text, or huge numbers.
+    Raise ArgumentError for values that a database cannot store: NUL in a text, or huge numbers, or
+    more than it takes.
     """
     try:
         yield
@@ -414,7 +418,11 @@ def explained() -> Iterator[None]:
         cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
         # By name, since psycopg need not be installed.
         kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
-        if not kinds.isdisjoint(_WRONG_VALUES):
+        # 54: a limit of Postgres, such as that of a key. Psycopg has one class for that and for a
+        # database that is away.
+        exceeds = str(getattr(cause, "sqlstate", "")).startswith("54")
+        exceeds = exceeds or any(words in str(cause) for words in _TOO_MUCH)
+        if exceeds or not kinds.isdisjoint(_WRONG_VALUES):
             raise ArgumentError("a value", f"cannot be stored: {cause}.") from error
         # SQLite has one class for a database that is busy and for a wrong statement.
         if isinstance(cause, sqlite3.OperationalError):
@@ -426,6 +434,16 @@ def explained() -> Iterator[None]:
         raise DatabaseUnavailable("the database", f"is not available: {error}") from error
 
 
+class _Attempts(Retrying):
+    """Attempts that several threads take in turn, as those at an async run."""
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Counts of these attempts. tenacity 9 keeps them by thread, and fails in another one."""
+        counts: dict[str, Any] = vars(self).setdefault("counts", {})
+        return counts
+
+
 def attempts(seconds: float, sleep: Callable[[float], None] = time.sleep) -> Retrying:
     """Attempts at work while the database is not available, with waits from 0.1 to 5 seconds.
 
@@ -433,7 +451,7 @@ def attempts(seconds: float, sleep: Callable[[float], None] = time.sleep) -> Ret
         seconds: How long after the first one another is made.
         sleep: Waits between two of them.
     """
-    return Retrying(
+    return _Attempts(
         # Within a run, `aborting` has made a DatabaseLost of the first.
         retry=retry_if_exception_type((DatabaseUnavailable, DatabaseLost)),
         stop=stop_after_delay(seconds),

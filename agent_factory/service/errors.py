@@ -69,7 +69,7 @@ class AuditTampered(ServiceError):
 
 
 class DecisionForbidden(ServiceError, PermissionError):
-    """This person may not decide about the wait."""
+    """The `may_decide` of an inbox does not let this person decide about the wait."""
 
     code = "AF369"
 
@@ -115,7 +115,7 @@ class DatabaseVersionError(ServiceError):
 
 
 class AlreadyExists(ServiceError):
-    """There is an assistant with this id."""
+    """There is an assistant or a thread with this id."""
 
     code = "AF378"
 

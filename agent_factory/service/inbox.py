@@ -106,22 +106,15 @@ class Wait:
     reviewers: tuple[str, ...] = ()
     remember: float | None = None
 
+    def is_for(self, name: str, roles: Collection[str]) -> bool:
+        """True if a person is one of the reviewers, by name or by role."""
+        # Marked, since a person may have chosen the name of a role.
+        marks = {f"@{name}", *(role for role in roles if not role.startswith("@"))}
+        return not self.reviewers or not marks.isdisjoint(self.reviewers)
+
 
 _FOR_PEOPLE = waits.c.kind != "client"
 """Waits about which people decide."""
-
-
-def is_reviewer(reviewers: Collection[str], name: str, roles: Collection[str]) -> bool:
-    """Return True if a person may decide about a wait for these reviewers, by name or by role.
-
-    >>> is_reviewer(["finance"], "ann", ["finance"]), is_reviewer(["@ann"], "ann", [])
-    (True, True)
-    >>> is_reviewer(["finance"], "finance", []), is_reviewer(["@ann"], "bob", ["@ann"])
-    (False, False)
-    """
-    # Marked, since a person may have chosen the name of a role.
-    marks = {f"@{name}", *(role for role in roles if not role.startswith("@"))}
-    return not reviewers or not marks.isdisjoint(reviewers)
 
 
 class Inbox:
@@ -145,8 +138,10 @@ class Inbox:
         agent: str | None = None,
         tool: str | None = None,
         thread: str | None = None,
+        run: str | None = None,
         claimed_by: str | None = None,
         text: str | None = None,
+        decided: bool = False,
         limit: int = 50,
         offset: int = 0,
     ) -> list[Wait]:
@@ -158,13 +153,18 @@ class Inbox:
             agent: Only those of this agent.
             tool: Only those of this tool.
             thread: Only those of this thread.
+            run: Only those of this run.
             claimed_by: Only those that this person has claimed.
             text: Only those whose arguments, thread id or thread's title contain it.
+            decided: Whether those that were decided are listed, too.
             limit: The most to return.
             offset: How many to leave out before them.
         """
-        filters = {"agent": agent, "tool": tool, "thread_id": thread, "claimed_by": claimed_by}
-        query = select(waits).where(waits.c.decided_at.is_(None), *self._own())
+        filters = {"agent": agent, "tool": tool, "thread_id": thread, "run": run}
+        filters["claimed_by"] = claimed_by
+        query = select(waits).where(*self._own())
+        if not decided:
+            query = query.where(waits.c.decided_at.is_(None))
         if thread is None:
             query = query.where(_FOR_PEOPLE)
         for column, value in filters.items():
@@ -185,6 +185,34 @@ class Inbox:
             now = connection.execute(select(self._database.now)).scalar_one()
             rows = connection.execute(query.limit(limit).offset(offset)).all()
         return [_read(row, now) for row in rows]
+
+    def find(
+        self,
+        *,
+        ids: Collection[str] | None = None,
+        threads: Collection[str] | None = None,
+        undecided: bool = False,
+        limit: int = 500,
+    ) -> list[Wait]:
+        """Waits by their ids or by their threads, decided ones too, the newest first.
+
+        Args:
+            ids: Only these.
+            threads: Only those of these threads.
+            undecided: Only those that nobody has decided.
+            limit: The most to return.
+        """
+        query = select(waits).where(*self._own())
+        for column, values in ((waits.c.wait_id, ids), (waits.c.thread_id, threads)):
+            if values is not None:
+                query = query.where(column.in_(values))
+        if undecided:
+            query = query.where(waits.c.decided_at.is_(None))
+        query = query.order_by(waits.c.created_at.desc(), waits.c.wait_id).limit(limit)
+        with self._database.read() as connection:
+            # The time comes with each row: claims expire by the clock of the database.
+            rows = connection.execute(query.add_columns(self._database.now.label("now"))).all()
+        return [_read(row, row.now) for row in rows]
 
     def count(self) -> int:
         """Count the undecided waits, without calls that a client runs."""
@@ -395,7 +423,7 @@ class Inbox:
             graph = agent.stored_in(FencedSaver(self._database))
             judge_one = judge_of(graph, lambda: graph.get_state(place).values)
         try:
-            if not is_reviewer(wait.reviewers, by, roles):
+            if not wait.is_for(by, roles):
                 raise DecisionNotAllowed(
                     wait.tool,
                     f"{by!r} may not decide about this call.",
@@ -516,14 +544,27 @@ class Inbox:
                     self._queue.end_run(connection, row, SYSTEM)
         return number
 
-    def audit(self, *, thread: str | None = None, limit: int = 100) -> list[AuditEntry]:
+    def audit(
+        self,
+        *,
+        thread: str | None = None,
+        who: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[AuditEntry]:
         """Entries of the audit, the newest first.
 
         Args:
             thread: Only entries about this thread.
+            who: Only entries of this person.
+            before: Only entries that are older than the one with this number.
             limit: The most to return.
         """
         query = select(audit).order_by(audit.c.id.desc()).limit(limit)
+        if who is not None:
+            query = query.where(audit.c.who == who)
+        if before is not None:
+            query = query.where(audit.c.id < before)
         if self._tenant is not None:
             query = query.where(audit.c.tenant == self._tenant)
         if thread is not None:

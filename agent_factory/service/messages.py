@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
-from langchain_core.messages import convert_to_messages
+from langchain_core.messages import HumanMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, func, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import without_marks
@@ -155,6 +157,43 @@ def submit(
             backend.queue.record(connection, row, arrival.by, STEER, sent)
 
 
+def retry(backend: Backend, run: str, by: str) -> str:
+    """Go on where a run has failed, with the settings of its message; return the id of the new run.
+
+    Asked again, it is the same new run.
+
+    Raises:
+        NotFound: There is no such run.
+        ThreadBusy: The run has not failed, or its thread has gone on since.
+    """
+    of_run = select(runs, threads.c.run.label("last"), threads.c.status.label("of_thread"))
+    of_run = of_run.join(threads, threads.c.thread_id == runs.c.thread_id)
+    with backend.database.read() as connection:
+        row = connection.execute(of_run.where(runs.c.run_id == run)).first()
+    if row is None:
+        raise NotFound(f"run {run!r}", "does not exist.")
+    # As JSON, so that it is not the id of a message that a client has chosen.
+    place = json.dumps(["retry", run])
+    new = hashlib.sha256(place.encode()).hexdigest()[:32]
+    # Somebody has asked before; the thread has gone on since, but with this.
+    if row.last == new:
+        return new
+    job = read_job(row.payload)
+    if row.status != "failed" or not isinstance(job, MessageJob):
+        hint = "Try again a run that has failed."
+        raise ThreadBusy(f"run {run!r}", f"is {row.status}, and has not failed.", hint)
+    if row.last != run or row.of_thread != "failed":
+        hint = "Send a message, or go on from a checkpoint of the thread."
+        raise ThreadBusy(f"thread {row.thread_id!r}", "has gone on since the run failed.", hint)
+    job = replace(
+        job, run=new, input=as_text(None), checkpoint=None, begins_at=None, before=(), rollback=None
+    )
+    metadata = {**row.metadata, "retry_of": run}
+    # If a message has come meanwhile, the thread is busy: the run has lost its turn.
+    submit(backend, job, Arrival("reject", "reject", by), metadata, None, None)
+    return new
+
+
 def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[HeldMessage]:
     """The messages that are held until a thread is decided about, in their order.
 
@@ -179,6 +218,31 @@ def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[Hel
         text = "\n".join(message.text for message in input["messages"])
         messages.append(HeldMessage(run.run_id, text, job.checkpoint, run.created_at))
     return messages
+
+
+def last_words(backend: Backend, ids: Collection[str], tenant: str | None) -> dict[str, str]:
+    """The last message that was submitted to each of some threads, as text, by their ids.
+
+    A thread whose last run was submitted without a message is left out.
+    """
+    # One query for all: a list must not ask for each of its rows.
+    newest = select(func.max(runs.c.seq)).where(runs.c.thread_id.in_(ids))
+    query = select(runs.c.thread_id, runs.c.payload)
+    query = query.where(runs.c.seq.in_(newest.group_by(runs.c.thread_id)))
+    # Not of the inner query: SQLite would look for its rows by tenant, and read all of them.
+    if tenant is not None:
+        query = query.where(runs.c.tenant == tenant)
+    with backend.database.read() as connection:
+        rows = connection.execute(query).all()
+    words = {}
+    for row in rows:
+        job = read_job(row.payload)
+        inputs = load(b64decode(job.input)) if isinstance(job, MessageJob) else None
+        messages = [] if inputs is None else inputs["messages"]
+        texts = [str(message.text) for message in messages if isinstance(message, HumanMessage)]
+        if texts and texts[-1].strip():
+            words[row.thread_id] = texts[-1]
+    return words
 
 
 def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:

@@ -11,9 +11,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from pydantic import BaseModel
 
 from agent_factory.types import Graph
-
-INTERRUPT = "__interrupt__"
-"""Key under which LangGraph returns what a run waits for."""
+from agent_factory.upstream import INTERRUPT
 
 _ANSWER = frozenset({"messages", "structured_response"})
 """What is shown of an agent that a tool runs: LangGraph does not know that agent's schema."""

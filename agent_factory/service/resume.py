@@ -1,4 +1,4 @@
-"""Decisions in a value for `Command(resume=...)` about the calls that a thread waits for."""
+"""Decisions as callers pass them: in parts, or in a value for `Command(resume=...)`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,22 @@ from typing import Any
 
 from agent_factory.errors import ArgumentError
 from agent_factory.review import Judgement, Pending, PendingCall, judge_answer
+
+
+def whole_decision(decision: object, **parts: object) -> Any:
+    """A decision with the parts that were passed as arguments.
+
+    Raises:
+        ArgumentError: The decision has one of the parts, too.
+    """
+    whole = {"type": decision} if isinstance(decision, str) else decision
+    present = {name: part for name, part in parts.items() if part is not None}
+    if not isinstance(whole, Mapping):
+        return whole
+    if twice := sorted(present.keys() & whole.keys()):
+        reason = f"has {', '.join(twice)}, and an argument names it again."
+        raise ArgumentError("decision", reason, "Pass each part once.")
+    return {**whole, **present}
 
 
 def decisions_of(pending: Pending, value: object) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from sqlalchemy import Row, delete, select, update
@@ -21,22 +21,15 @@ from agent_factory.service.errors import MessageHeld, NotFound, NoWorker, RunCan
 from agent_factory.service.events import load
 from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, take_lease
+from agent_factory.service.messages import retry
 from agent_factory.service.progress import Progress, what_is_missing
+from agent_factory.service.run_list import RunSummary, Status, run_summary
 from agent_factory.service.signals import LOOK_SECONDS, Moment
 from agent_factory.service.steering import run_row
+from agent_factory.service.steps import Step, read_steps
 from agent_factory.service.tables import background_jobs, effects, events, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.threads import roll_back_thread
-
-Status = Literal["queued", "held", "running", "waiting", "done", "failed", "cancelled"]
-"""State of a run.
-
-- "queued": no worker has begun with it.
-- "held": its thread waits for a review; the message follows the decision.
-- "running": a worker works on it.
-- "waiting": it is paused and waits for decisions.
-- "done", "failed", "cancelled": it has ended.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +112,24 @@ class Run:
             usage=row.usage,
             reader=row.reader,
         )
+
+    @property
+    def summary(self) -> RunSummary:
+        """What the run was asked, and what it has cost, as in `ServiceThreads.search_runs`."""
+        with self._backend.database.read() as connection:
+            summary = run_summary(connection, self.id)
+        if summary is None:
+            raise NotFound(f"run {self.id!r}", "does not exist.")
+        return summary
+
+    @property
+    def steps(self) -> list[Step]:
+        """Model calls, tool calls and decisions of hooks, in the order in which they began.
+
+        They grow when the run pauses or ends. Decisions are those of agents that the service adds
+        with `decisions=True`, without those that changed nothing.
+        """
+        return read_steps(self._look().steps)
 
     @property
     def missing(self) -> NoWorker | MessageHeld | None:
@@ -385,6 +396,23 @@ class Run:
     ) -> None:
         """Async variant of `cancel`."""
         await asyncio.to_thread(self.cancel, by=by, undo=undo, roll_back=roll_back)
+
+    def retry(self, *, by: str = "api") -> Run:
+        """Go on where the run has failed: another run of the thread, without a message.
+
+        It begins at the last checkpoint. Calls of tools that have a result do not run again. What
+        failed runs again, and calls that people had decided about are reviewed again. The new run
+        has the context and the settings of this one, and `retry_of` in its metadata. To ask twice
+        begins one run.
+
+        Args:
+            by: Who asks for it.
+
+        Raises:
+            ThreadBusy: The run has not failed, or its thread has gone on since.
+        """
+        id = self._backend.call(partial(retry, self._backend, self.id, by))
+        return Run(self._backend, id, self.thread_id)
 
     def delete(self, *, by: str = "api") -> None:
         """Delete the run: its record, events, reviews and effects. One that works is cancelled.

@@ -40,12 +40,11 @@ from agent_factory.review import (
 )
 from agent_factory.service.approvals import SharedApprovals
 from agent_factory.service.backend import (
-    AGENT_KEY,
     JOB_KEY,
     RUN_KEY,
-    TENANT_KEY,
     Backend,
     RegisteredAgent,
+    config_of,
 )
 from agent_factory.service.background import SharedJobs
 from agent_factory.service.database import RETRY_SECONDS, Database, attempts
@@ -54,7 +53,6 @@ from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.events import dump, dump_part, load
 from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.leases import Fence, take_lease
-from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.store import TenantStore
@@ -62,7 +60,7 @@ from agent_factory.service.tables import questions, runs, threads, waits
 from agent_factory.service.thread_queue import Claim, lock_thread
 from agent_factory.service.usage import UsageHandler
 from agent_factory.state import storable_text
-from agent_factory.upstream import COPY_BRANCH, RUN_ID
+from agent_factory.upstream import COPY_BRANCH, INTERRUPT
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -182,32 +180,23 @@ class Runner:
             self._log.add(claim.job, {"type": "resumed", "ns": (), "data": data})
         if parts is not None:
             yield _Following(self._backend, claim, attempt, parts, self._worker())
-        return self._finish(claim, work, attempt, usage.added_to(claim.run.usage))
+        return self._finish(claim, work, attempt)
 
-    def _finish(
-        self, claim: Claim, work: ThreadJob, attempt: _Attempt, usage: list[dict[str, object]]
-    ) -> str:
+    def _finish(self, claim: Claim, work: ThreadJob, attempt: _Attempt) -> str:
         # Before the transaction: it reads the thread through other connections.
         waiting_for = attempt.pending() if attempt.is_paused else None
-        latest, plan = attempt.saver.latest, attempt.agent.plan
-        place = {"checkpoint_id": latest}
+        plan, spent = attempt.agent.plan, attempt.usage.columns_of(claim.run)
+        place = {"checkpoint_id": attempt.saver.latest}
         status = "waiting" if waiting_for else "done"
         with self._ending(claim, {"status": status, **place}, attempt.last_parts) as connection:
             attempt.lease.check(connection)
             attempt.saver.flush_in(connection)
             if waiting_for:
-                stop = {"job": claim.job, **place, "usage": usage, "plan": plan}
+                stop = {"job": claim.job, **place, **spent, "plan": plan}
                 write_waits(connection, self._database, attempt.agent, work, waiting_for, stop)
             else:
-                self._queue.settle(
-                    connection,
-                    work.thread,
-                    work.run,
-                    "done",
-                    plan,
-                    checkpoint_id=latest,
-                    usage=usage,
-                )
+                of_run = {**place, **spent}
+                self._queue.settle(connection, work.thread, work.run, "done", plan, **of_run)
         return status
 
     @contextmanager
@@ -244,10 +233,8 @@ class Runner:
         run = claim.run
         with self._ending(claim, {"status": "failed", "error": text}) as connection:
             self._take_from_attempt(connection, claim)
-            lines = usage.added_to(run.usage)
-            self._queue.settle(
-                connection, run.thread_id, run.run_id, "failed", error=text, usage=lines
-            )
+            of_run = {"error": text, **usage.columns_of(run)}
+            self._queue.settle(connection, run.thread_id, run.run_id, "failed", None, **of_run)
         return "failed"
 
     def _take_back(self, what: str, claim: Claim, text: str, _: int) -> Steps[str]:
@@ -346,7 +333,7 @@ class _Following:
                 effects_of_run(effects, run.run_id),
                 approvals_of_run(approvals),
                 mailbox_of_run(self.attempt.mailbox),
-                jobs_of_run(SharedJobs(backend, lease, run.run_id, self.worker)),
+                jobs_of_run(SharedJobs(backend, lease, run, self.worker)),
             ):
                 yield
         except Exception:
@@ -358,6 +345,8 @@ class _Following:
 
     def _note(self, part: Any) -> None:
         attempt = self.attempt
+        if part["type"] == "custom":
+            attempt.usage.add_decision(part["data"])
         is_question = part["type"] == "updates" and INTERRUPT in part["data"]
         # LangGraph reports an interrupt of an agent inside at the top, too.
         if is_question and not part["ns"]:
@@ -418,8 +407,9 @@ class _Attempt:
             agent: The agent.
             claim: The job. The settings of the message that its run began with hold to the end.
             work: What the job does: a message or decisions.
-            usage: Counts the model calls.
+            usage: Counts the model calls, and notes the steps.
         """
+        self.usage = usage
         job, lease, run = claim.job, claim.lease, claim.run
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
         self._database = backend.database
@@ -434,37 +424,28 @@ class _Attempt:
         self.studio_modes = {"custom", "messages", "updates"} if agent.decisions else set()
         self._context = message.context
         self.mailbox = SharedMailbox(backend.database, backend.signals, lease, message)
-        self.saver = FencedSaver(backend.database, lease, job, backend.log.soon, self.mailbox)
+        soon, is_agent = backend.log.soon, agent.plan is not None
+        self.saver = FencedSaver(backend.database, lease, job, soon, self.mailbox, is_agent)
         self.is_paused = self.continues = False
         self.last_parts: list[Mapping[str, object]] = []  # written with the outcome
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work.tenant, in_run=True)
-        stops: dict[str, str | list[str]] = {}
-        for name in ("interrupt_before", "interrupt_after"):
-            agent_nodes, run_nodes = (
-                getattr(agent.graph, f"{name}_nodes"),
-                getattr(message, name) or (),
-            )
-            # A run adds pauses to those of the agent, which may be reviews, and removes none.
-            everywhere = "*" in (agent_nodes, run_nodes)
-            stops[f"{name}_nodes"] = (
-                "*" if everywhere else [*dict.fromkeys([*agent_nodes, *run_nodes])]
-            )
-        self._graph = agent.stored_in(self.saver, store).copy(update=stops)
-        config = message.config
+        self._graph = agent.stored_in(self.saver, store)
+        if message.interrupt_before or message.interrupt_after:
+            stops: dict[str, str | list[str]] = {}
+            for name in ("interrupt_before", "interrupt_after"):
+                agent_nodes = getattr(agent.graph, f"{name}_nodes")
+                run_nodes = getattr(message, name) or ()
+                # A run adds pauses to those of the agent, which may be reviews, and removes none.
+                everywhere = "*" in (agent_nodes, run_nodes)
+                stops[f"{name}_nodes"] = (
+                    "*" if everywhere else [*dict.fromkeys([*agent_nodes, *run_nodes])]
+                )
+            self._graph = self._graph.copy(update=stops)
+        config = config_of(run, work.trace)
         self._config: RunnableConfig = {
             **config,
-            "configurable": {**config.get("configurable", {}), "thread_id": work.thread},
-            "metadata": {
-                # First, so that metadata of a client cannot replace the keys below. With a known
-                # run id, LangGraph would drop the input, and pass a pause (see `upstream.RUN_ID`).
-                **{key: value for key, value in run.metadata.items() if key != RUN_ID},
-                RUN_KEY: work.run,
-                JOB_KEY: job,
-                AGENT_KEY: agent.name,
-                TENANT_KEY: work.tenant,
-                **({"traceparent": work.trace} if work.trace else {}),
-            },
+            "metadata": {**config["metadata"], JOB_KEY: job},
             "callbacks": [Fence(backend.database, lease), usage, *backend.callbacks],
         }
 
@@ -509,10 +490,11 @@ class _Attempt:
         # From the newest back, so that the oldest message is the first.
         for earlier in reversed(unread):
             inputs = {**earlier, **inputs, "messages": [*earlier["messages"], *inputs["messages"]]}
-        snapshot = self._graph.get_state(self._place())
-        # A run that failed or was cancelled leaves a thread in the middle of a turn.
-        if snapshot.tasks and START not in snapshot.next:
-            return self._reviewed(add_input, aadd_input, inputs, options)
+        if latest is not None:
+            snapshot = self._graph.get_state(self._place())
+            # A run that failed or was cancelled leaves a thread in the middle of a turn.
+            if snapshot.tasks and START not in snapshot.next:
+                return self._reviewed(add_input, aadd_input, inputs, options)
         return self._stream(inputs, options)
 
     def _unused(self, decisions: Mapping[str, object]) -> dict[str, object]:
@@ -665,7 +647,7 @@ def write_waits(
         work: The job that has led there, or one in its place.
         waiting_for: What the thread waits for.
         place: The `job` that has led there, and the `checkpoint_id`; of a run that pauses now,
-            its `usage` and the agent's `plan`, too.
+            its `usage`, its `steps` and the agent's `plan`, too.
     """
     calls: list[dict[str, object]] = [
         {
@@ -704,10 +686,12 @@ def write_waits(
             deadline=None if within is None else now + within,
             late=agent.late,
             checkpoint_id=place["checkpoint_id"],
+            # Nobody decides about a call that the client of the thread runs.
+            notice_due=now if agent.notices and call["kind"] != "client" else None,
         )
         connection.execute(row.on_conflict_do_nothing())
     of_thread = {key: place[key] for key in ("plan",) if key in place}
-    of_run = {key: place[key] for key in ("checkpoint_id", "usage") if key in place}
+    of_run = {key: place[key] for key in ("checkpoint_id", "usage", "steps") if key in place}
     connection.execute(
         update(threads)
         .where(threads.c.thread_id == work.thread)

@@ -21,6 +21,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
 )
+from langgraph.constants import START
 from langgraph.types import Interrupt
 from sqlalchemy import Connection, delete
 
@@ -28,9 +29,9 @@ from agent_factory.middleware.steering import STEERING_READ
 from agent_factory.service.database import Database, driver_connection
 from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.message_serializer import MessageSerializer
-from agent_factory.service.public_state import INTERRUPT
 from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.tables import questions
+from agent_factory.upstream import INTERRUPT
 
 T = TypeVar("T")
 
@@ -55,6 +56,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
             follows at once, and the state is read once.
         mailbox: Messages that the run reads while it works: those that a checkpoint has are taken
             out of it in the same transaction.
+        is_agent: Whether `create_agent` has built the graph, whose first node calls no tool before
+            the next checkpoint.
     """
 
     def __init__(
@@ -64,9 +67,10 @@ class FencedSaver(BaseCheckpointSaver[str]):
         job: str | None = None,
         soon: Callable[[Callable[[], None]], None] | None = None,
         mailbox: SharedMailbox | None = None,
+        is_agent: bool = False,
     ) -> None:
         super().__init__(serde=MessageSerializer())
-        self._mailbox = mailbox
+        self._mailbox, self._is_agent = mailbox, is_agent
         self._database, self._lease, self._job, self._soon = database, lease, job, soon
         self._order = RLock()
         self._gathered: list[Write] = []
@@ -162,8 +166,12 @@ class FencedSaver(BaseCheckpointSaver[str]):
         # Agents inside the agent store their checkpoints in namespaces.
         if not namespace:
             self.latest = checkpoint["id"]
-        # A run that is cut short before the next one begins again, with the same input.
-        self._write(write, may_wait=metadata.get("source") == "input")
+        # A run that is cut short before the next one begins again, with the same input. LangGraph
+        # takes a step, and stores a checkpoint, to hand it to the first nodes: START runs alone,
+        # since `Runner` gives no input to a thread in the middle of a turn. The tasks after it get
+        # other ids then, by which a graph of another library may know its effects.
+        waits = START in new_versions and (self._is_agent or metadata.get("source") == "input")
+        self._write(write, may_wait=waits)
         stored = {"checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
         return {"configurable": {"thread_id": place["thread_id"], **stored}}
 

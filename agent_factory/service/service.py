@@ -31,6 +31,7 @@ from agent_factory.service.arguments import (
     seconds_of,
 )
 from agent_factory.service.assistants import Assistants
+from agent_factory.service.attachments import Attachment, attachments_of
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.crons import Crons
@@ -48,8 +49,9 @@ from agent_factory.service.messages import (
 )
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.migrations import Upgrade
+from agent_factory.service.notices import NoticeQueue, OnWait, sender
 from agent_factory.service.request_rates import RequestRates
-from agent_factory.service.resume import decisions_of
+from agent_factory.service.resume import decisions_of, whole_decision
 from agent_factory.service.run import Run
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.schedules import Schedule
@@ -80,6 +82,8 @@ class Service:
         connections: The most connections to the database that this process holds.
         direct_url: The URL of Postgres itself, if `url` is that of PgBouncer.
         callbacks: Callback handlers of all runs, such as `agent_factory.telemetry.Telemetry()`.
+        on_wait: A function, or an async one, that a worker calls with the `Wait` when a thread
+            begins to wait for a person: once, and again if it raises or the worker dies.
 
     Raises:
         ArgumentError: The URL names no database that is supported.
@@ -102,11 +106,13 @@ class Service:
         connections: int = 16,
         direct_url: str | None = None,
         callbacks: Sequence[BaseCallbackHandler] = (),
+        on_wait: OnWait | None = None,
     ) -> None:
         database = Database(url, connections=connections, direct_url=direct_url)
         self._backend = Backend(database, callbacks)
         self._request_rates = RequestRates(database)
         self._worker: Worker | None = None
+        self._on_wait, self._notices = on_wait, NoticeQueue(self._backend)
         self.threads = ServiceThreads(self._backend)
         """The threads: their metadata, states and runs."""
         self.webhooks = WebhookQueue(self._backend)
@@ -128,6 +134,7 @@ class Service:
         asynchronous: bool | None = None,
         decisions: bool = False,
         configurable: Collection[str] = (),
+        attachments: Collection[Attachment] | None = None,
     ) -> None:
         """Let the service run an agent. Workers need it before they start.
 
@@ -154,19 +161,15 @@ class Service:
             configurable: The keys of `config["configurable"]` that clients may set over HTTP. They
                 choose the values, so an agent must not trust them. Python may set all keys but
                 those of LangGraph.
+            attachments: The files that the studio lets people attach: "image", "pdf" and "text".
+                None takes what the profile of the agent's model says, or none without a profile.
 
         Raises:
             ArgumentError: An argument cannot be used, or the name is taken.
         """
-        if name in self._backend.agents:
-            raise ArgumentError("name", f"{name!r} is taken.", "Give each agent its own name.")
         if not isinstance(agent, CompiledStateGraph):
-            raise ArgumentError(
-                "agent",
-                f"must be a compiled agent, got {describe(agent)}.",
-                "Pass what create_agent(...) returns.",
-            )
-        keys = keys_of(configurable)
+            reason = f"must be a compiled agent, got {describe(agent)}."
+            raise ArgumentError("agent", reason, "Pass what create_agent(...) returns.")
         check_choice("late", late, get_args(Late))
         check_busy(busy, name, agent)
         check_choice("waiting", waiting, get_args(Waiting))
@@ -174,7 +177,7 @@ class Service:
         if asynchronous is not None and path == ("sync" if asynchronous else "async"):
             reason = f"is {asynchronous}, and this agent can only run {path}."
             raise ArgumentError("asynchronous", reason, "Leave it out.")
-        self._backend.agents[name] = RegisteredAgent(
+        registered = RegisteredAgent(
             name=name,
             graph=with_decisions(agent) if decisions else agent,
             description=description,
@@ -185,8 +188,11 @@ class Service:
             stream=modes_of(stream),
             asynchronous=path == "async" if asynchronous is None else asynchronous,
             decisions=decisions,
-            configurable=keys,
+            configurable=keys_of(configurable),
+            attachments=attachments_of(agent, attachments),
+            notices=self._on_wait is not None,
         )
+        self._backend.add(registered)
 
     @property
     def agents(self) -> dict[str, Graph]:
@@ -207,9 +213,6 @@ class Service:
     def description(self, agent: str) -> str:
         """Description of an agent, as `add` has it.
 
-        Args:
-            agent: The name of the agent.
-
         Raises:
             NotFound: There is no such agent.
         """
@@ -217,9 +220,6 @@ class Service:
 
     def busy(self, agent: str) -> Busy:
         """Behaviour of a message to a thread that is busy, unless `submit` says otherwise.
-
-        Args:
-            agent: The name of the agent.
 
         Raises:
             NotFound: There is no such agent.
@@ -229,13 +229,18 @@ class Service:
     def waiting(self, agent: str) -> Waiting:
         """Behaviour of a message to a thread that waits, unless `submit` says otherwise.
 
-        Args:
-            agent: The name of the agent.
-
         Raises:
             NotFound: There is no such agent.
         """
         return self._backend.agent(agent).waiting
+
+    def attachments(self, agent: str) -> Collection[Attachment]:
+        """Kinds of files that the studio lets people attach to messages.
+
+        Raises:
+            NotFound: There is no such agent.
+        """
+        return self._backend.agent(agent).attachments
 
     def limit(
         self, tenant: str, *, concurrency: int | None = None, per_minute: int | None = None
@@ -444,19 +449,10 @@ class Service:
                 the call is another than that of the digest.
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
-        whole: Any = {"type": decision} if isinstance(decision, str) else decision
-        parts: dict[str, object] = {
-            "edited_action": None if args is None else {"args": args},
-            "message": message,
-            "digest": digest,
-            "remember": remember,
-        }
-        parts = {name: part for name, part in parts.items() if part is not None}
-        if isinstance(whole, Mapping):
-            if twice := sorted(parts.keys() & whole.keys()):
-                reason = f"has {', '.join(twice)}, and an argument names it again."
-                raise ArgumentError("decision", reason, "Pass each part once.")
-            whole = {**whole, **parts}
+        edited = None if args is None else {"args": args}
+        whole = whole_decision(
+            decision, edited_action=edited, message=message, digest=digest, remember=remember
+        )
         work = partial(inbox.decide, wait_id, whole, by=by, roles=roles, undo=undo, via=via)
         return self.run(self._backend.call(work))
 
@@ -645,6 +641,8 @@ class Service:
         worker = Worker(self._backend, messages.submit_due, slots=slots, dead_after=dead_after)
         worker.start()
         self._worker = worker
+        if self._on_wait is not None:
+            self._notices.start(sender(self._on_wait))
 
     def stop(self, *, seconds: float = 30.0) -> bool:
         """Take no more jobs in this process, and wait for those that run.
@@ -659,6 +657,7 @@ class Service:
         if self._worker is None:
             return True
         try:
+            self._notices.stop()
             return self._worker.stop(seconds)
         finally:
             self._worker = None

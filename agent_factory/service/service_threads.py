@@ -12,16 +12,21 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot, StateUpdate
 from sqlalchemy import ColumnElement, func, select
 
+from agent_factory.errors import ArgumentError
 from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend
-from agent_factory.service.errors import NotFound
-from agent_factory.service.messages import HeldMessage, held_messages
+from agent_factory.service.branches import branches_of
+from agent_factory.service.errors import AlreadyExists, NotFound
+from agent_factory.service.leases import first_number
+from agent_factory.service.messages import HeldMessage, held_messages, last_words
 from agent_factory.service.public_state import nodes_of
 from agent_factory.service.run import Run
+from agent_factory.service.run_list import RunList, run_list
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.steering import STATUS
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.threads import (
+    LONGEST_TITLE,
     ThreadInfo,
     ThreadSort,
     change_metadata,
@@ -62,17 +67,21 @@ class ServiceThreads:
         metadata: Mapping[str, object] | None = None,
         tenant: str = "",
         agent: str | None = None,
+        exist_ok: bool = True,
     ) -> ThreadInfo:
         """Create a thread before its first message; `Service.submit` does it by itself, too.
 
         Args:
-            thread: Its id; None for a new one. A thread that exists stays as it is.
+            thread: Its id; None for a new one.
             metadata: What is noted about it, as JSON.
             tenant: Whose it is.
             agent: The agent that its state is for: `update_state` can write before a message comes.
+            exist_ok: Whether a thread that exists is returned as it is. Of several callers with
+                False at once, one creates the thread.
 
         Raises:
             NotFound: The thread belongs to another tenant, or there is no such agent.
+            AlreadyExists: The thread exists, and `exist_ok` is False.
         """
         name = thread or str(uuid4())
         if agent is not None:
@@ -80,10 +89,14 @@ class ServiceThreads:
         check_json("thread", name)
         check_json("tenant", tenant)
         check_json("metadata", dict(metadata or {}))
+        epoch = first_number()
         with self._backend.database.begin() as connection:
             row = insert_thread(
-                connection, self._backend, name, tenant, metadata, agent=agent or ""
+                connection, self._backend, name, tenant, metadata, agent=agent or "", epoch=epoch
             )
+        # Random, so a thread with another one was there before.
+        if not exist_ok and row.epoch != epoch:
+            raise AlreadyExists(f"thread {name!r}", "exists already.")
         return ThreadInfo.of(row)
 
     def get(self, thread: str, *, tenant: str | None = None) -> ThreadInfo:
@@ -108,6 +121,7 @@ class ServiceThreads:
         agent: str | None = None,
         metadata: Mapping[str, object] | None = None,
         text: str | None = None,
+        archived: bool | None = None,
         sort_by: ThreadSort = "updated_at",
         descending: bool = True,
         limit: int = 50,
@@ -123,6 +137,7 @@ class ServiceThreads:
             metadata: Only those whose metadata contain this, as JSON: an object contains one with
                 some of its keys, and a list one with some of its items.
             text: Only those whose title contains it, or whose id begins with it.
+            archived: Only those that are archived, or only those that are not; None takes all.
             sort_by: What they are sorted by.
             descending: Whether the highest value comes first.
             limit: The most to return.
@@ -134,7 +149,7 @@ class ServiceThreads:
         sorted_by = threads.c[sort_by]
         order = sorted_by.desc() if descending else sorted_by
         with self._backend.database.read() as connection:
-            query = found_threads(connection, filters, metadata or {}, text)
+            query = found_threads(connection, filters, metadata or {}, text, archived)
             query = query.order_by(order, threads.c.thread_id)
             rows = connection.execute(query.limit(limit).offset(offset)).all()
         return [ThreadInfo.of(row) for row in rows]
@@ -148,12 +163,13 @@ class ServiceThreads:
         agent: str | None = None,
         metadata: Mapping[str, object] | None = None,
         text: str | None = None,
+        archived: bool | None = None,
     ) -> int:
         """Count the threads that `search` finds with these arguments and no limit."""
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
         check_json("metadata", metadata)
         with self._backend.database.read() as connection:
-            query = found_threads(connection, filters, metadata or {}, text)
+            query = found_threads(connection, filters, metadata or {}, text, archived)
             query = select(func.count()).select_from(query.subquery())
             return int(connection.execute(query).scalar_one())
 
@@ -161,27 +177,51 @@ class ServiceThreads:
         self,
         thread: str,
         *,
-        metadata: Mapping[str, object],
+        metadata: Mapping[str, object] | None = None,
+        title: str | None = None,
+        archived: bool | None = None,
         tenant: str | None = None,
         agent: str | None = None,
     ) -> ThreadInfo:
-        """Change keys of a thread's metadata; the others stay.
+        """Change keys of a thread's metadata, its title, or whether it is archived.
 
         Args:
             thread: The thread.
-            metadata: The keys and their values, as JSON.
+            metadata: The keys and their values, as JSON; the others stay.
+            title: Its new title, with at most 200 characters; None keeps the one that it has.
+            archived: Whether it is archived, which its metadata say under the key `archived`. It
+                works as before; lists that people look at leave it out.
             tenant: The tenant of the one who changes it.
             agent: The agent of a thread that has none yet.
 
         Raises:
             NotFound: There is no such thread, it belongs to another tenant, or there is no such
                 agent.
-            ArgumentError: The thread has another agent.
+            ArgumentError: The thread has another agent, or the title is empty or too long.
+
+        >>> from tempfile import mkdtemp
+        >>> from agent_factory.service import Service
+        >>> threads = Service(f"sqlite:///{mkdtemp()}/desk.db").threads
+        >>> thread = threads.create("t-1")
+        >>> threads.change("t-1", title="The broken lamp", archived=True).title
+        'The broken lamp'
+        >>> threads.search(archived=False)
+        []
         """
         if agent is not None:
             self._backend.agent(agent)
-        check_json("metadata", dict(metadata))
-        return change_metadata(self._backend, thread, metadata, tenant, agent)
+        if title is not None:
+            check_json("title", title)
+            title = " ".join(title.split())
+            if not 0 < len(title) <= LONGEST_TITLE:
+                raise ArgumentError(
+                    "title",
+                    f"must have 1 to {LONGEST_TITLE} characters, got {len(title)}.",
+                    "Leave it out to keep the title that the thread has.",
+                )
+        changes = dict(metadata or {}) | ({} if archived is None else {"archived": archived})
+        check_json("metadata", changes)
+        return change_metadata(self._backend, thread, changes, tenant, agent, title)
 
     def delete(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
         """Delete a thread as a whole. A run that works on it is ended.
@@ -257,6 +297,49 @@ class ServiceThreads:
         with self._backend.database.read() as connection:
             return int(connection.execute(query).scalar_one())
 
+    def search_runs(
+        self,
+        *,
+        tenant: str | None = None,
+        agent: str | None = None,
+        status: Collection[str] | None = None,
+        since: float | None = None,
+        text: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> RunList:
+        """Runs of all threads with what each was asked and has cost, the newest first.
+
+        One search looks at 5,000 runs at most. If it has found fewer than `limit` among them,
+        `RunList.before` says where to look further.
+
+        Args:
+            tenant: Only those of this tenant.
+            agent: Only those of this agent.
+            status: Only those in one of these states, as `Run.status`.
+            since: Only those that were submitted since then, in seconds since 1970.
+            text: Only those whose thread has a title that contains it, and those whose id, or that
+                of the thread, begins with it.
+            before: The `before` of the list so far; None begins with the newest.
+            limit: The most to return.
+
+        >>> from tempfile import mkdtemp
+        >>> from agent_factory.service import Service
+        >>> Service(f"sqlite:///{mkdtemp()}/desk.db").threads.search_runs(status=["failed"]).runs
+        []
+        """
+        with self._backend.database.read() as connection:
+            return run_list(
+                connection,
+                tenant=tenant,
+                agent=agent,
+                status=status,
+                since=since,
+                text=text,
+                before=before,
+                limit=limit,
+            )
+
     def held(self, thread: str, *, tenant: str | None = None) -> list[HeldMessage]:
         """Messages and forks that are held until the thread is decided about, in their order.
 
@@ -268,6 +351,17 @@ class ServiceThreads:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
         return held_messages(self._backend, thread, tenant)
+
+    def last_words(self, ids: Collection[str], *, tenant: str | None = None) -> dict[str, str]:
+        """The last message that was submitted to each of some threads, as text, by their ids.
+
+        A thread without a message, or whose last run was submitted without one, is left out.
+
+        Args:
+            ids: The threads.
+            tenant: Only threads of this tenant.
+        """
+        return last_words(self._backend, ids, tenant) if ids else {}
 
     def usage(self, thread: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
         """Usage of the model calls of all runs of a thread, as `RunInfo.usage`.
@@ -354,6 +448,25 @@ class ServiceThreads:
         """
         return history_of(self._backend, thread, tenant, before=before, limit=limit)
 
+    def branches(
+        self, thread: str, *, tenant: str | None = None, limit: int = 50
+    ) -> list[list[str]]:
+        """The branches of a thread, the newest first: the ids of their checkpoints, each end first.
+
+        The thread goes on from the end of the first branch. A message with another checkpoint of
+        the thread begins a branch; `state` shows each of them.
+
+        Args:
+            thread: The thread.
+            tenant: The tenant of the one who reads.
+            limit: The most to return.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self.get(thread, tenant=tenant)
+        return branches_of(self._backend, thread, limit)
+
     def update_state(
         self,
         thread: str,
@@ -397,6 +510,7 @@ class ServiceThreads:
         checkpoint: str | None = None,
         tenant: str | None = None,
         by: str = "api",
+        public: bool = False,
     ) -> RunnableConfig:
         """Write several states of a thread, as the agent's `bulk_update_state` does.
 
@@ -406,6 +520,7 @@ class ServiceThreads:
             checkpoint: The id of a checkpoint: the first state is based on it.
             tenant: The tenant of the one who writes.
             by: Who writes, for the audit.
+            public: Whether only keys may be written that `state` shows, as by a client.
 
         Returns:
             The config of the last checkpoint.
@@ -413,11 +528,19 @@ class ServiceThreads:
         Raises:
             NotFound: As in `state`.
             ThreadBusy: As in `update_state`.
-            ArgumentError: As in `update_state`.
+            ArgumentError: As in `update_state`, or a key is private.
         """
+        agent = self._backend.agent_of(thread, tenant) if public else None
         for number, writes in enumerate(supersteps):
             for write in writes:
                 check_storable(f"supersteps[{number}].values", write.values)
+                if agent is None:
+                    continue
+                updates = write.values if isinstance(write.values, list) else [write.values or {}]
+                keys = {key for update in updates for key in update}
+                if private := sorted(key for key in keys if key not in agent.public):
+                    text = f"{', '.join(private)} is not in the output of {agent.name!r}."
+                    raise ArgumentError("values", text)
         return change_state(self._backend, thread, supersteps, checkpoint, tenant, by)
 
 

@@ -20,9 +20,9 @@ from threading import Condition, Event, Lock, Thread
 from typing import Literal, get_args
 from uuid import uuid4
 
-from sqlalchemy import Connection, func, make_url, select
+from sqlalchemy import Connection, make_url
 
-from agent_factory.service.database import Database
+from agent_factory.service.database import Database, driver_connection
 
 Topic = Literal["jobs", "events", "ends"]
 """What a signal is about: a job that may begin, events of runs, or the end of one."""
@@ -31,6 +31,8 @@ LOOK_SECONDS = 1.0
 """How often those who wait look by themselves."""
 
 _CHANNELS: dict[str, Topic] = {f"agent_factory_{topic}": topic for topic in get_args(Topic)}
+# For the driver itself: each transaction of a run sends signals, and SQLAlchemy takes longer.
+_NOTIFY = "SELECT pg_notify(topic, text) FROM unnest(%s::text[], %s::text[]) AS news(topic, text)"
 _VERSION_SECONDS = 0.05
 _OWN_COMMITS = 4  # looks until those among which another process may have committed are reported
 _PLACES = 1024  # more runs than that share places
@@ -81,12 +83,11 @@ class Signals:
         self._database.after_commit(partial(self.tell, news))
         if self._database.is_sqlite:
             return
-        notices = []
-        for topic, about in news.items():
-            # Postgres limits a payload to 8,000 bytes: several are sent as all.
-            named = about[0] if len(about) == 1 else ""
-            notices.append(func.pg_notify(f"agent_factory_{topic}", f"{self._sender} {named}"))
-        connection.execute(select(*notices))
+        channels = [f"agent_factory_{topic}" for topic in news]
+        # Postgres limits a payload to 8,000 bytes: several are sent as all.
+        named = [about[0] if len(about) == 1 else "" for about in news.values()]
+        payloads = [f"{self._sender} {name}" for name in named]
+        driver_connection(connection).execute(_NOTIFY, (channels, payloads))
 
     def tell(self, news: News) -> None:
         """Wake those who wait in this process."""

@@ -116,8 +116,16 @@ waits = Table(
     Column("decided_by", String),
     Column("decision", Text),  # JSON
     Column("checkpoint_id", String),
+    Column("notice_due", Float),  # when `on_wait` is called next; none if it has been
+    Column("notice_attempts", Integer, nullable=False, server_default="0"),
 )
 Index("service_waits_thread", waits.c.thread_id)
+Index(
+    "service_waits_notice",
+    waits.c.notice_due,
+    postgresql_where=waits.c.notice_due.is_not(None),
+    sqlite_where=waits.c.notice_due.is_not(None),
+)
 Index(
     # Without the decided ones, which are kept and grow in number.
     "service_waits_open",
@@ -156,7 +164,9 @@ runs = Table(
     Column("decision", Text),  # the DecisionJob that its newest job is, as JSON
     Column("started_at", Float),  # when a worker has first taken it
     Column("reader", String),  # the run under way that has read its message: see `steering`
+    Column("steps", Text),  # JSON: see `steps`
     Index("service_runs_started", "tenant", "started_at"),
+    Index("service_runs_newest", "tenant", "seq"),  # the list of runs begins with the newest
 )
 
 approvals = Table(  # the fields of a StandingApproval, and the thread in which it was given
@@ -333,6 +343,11 @@ background_jobs = Table(  # what a worker does in the background for a thread
     Column("run", String, nullable=False),  # the run that has begun it
     Column("worker", String, nullable=False),
     Column("lost", LargeBinary, nullable=False),  # the message if it is lost
+    Column("call", LargeBinary),  # from which it begins again; none if it is reported as lost
+    Column("attempt", Integer, nullable=False, server_default="1"),
+    Column("deadline", Float),  # of all attempts
+    # The attempts whose worker was stopped: they do not count, as its death does.
+    Column("handovers", Integer, nullable=False, server_default="0"),
 )
 
 workers = Table(

@@ -19,9 +19,13 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
+    Text,
+    cast,
     delete,
+    false,
     func,
     insert,
+    not_,
     select,
     true,
     update,
@@ -52,6 +56,12 @@ from agent_factory.service.thread_queue import BUSY, lock_thread
 
 _LONGEST_ID = 255  # an index of Postgres takes 2,700 bytes
 
+ARCHIVED = {"archived": True}
+"""The metadata of a thread that is archived."""
+
+LONGEST_TITLE = 200
+"""Characters of a title that a thread is given."""
+
 ThreadSort = Literal["updated_at", "created_at", "status", "thread_id"]
 """What threads are sorted by."""
 
@@ -68,8 +78,8 @@ class ThreadInfo:
         status: "idle", "queued", "running", "waiting" (for a decision) or "failed".
         run: The id of the run that works on it, or did last.
         error: Why the last run has failed.
-        title: The beginning of its first message, if it had one.
-        metadata: What the product has noted about it.
+        title: The name that it was given, or the beginning of its first message, if it had one.
+        metadata: What the product has noted about it; `{"archived": True}` if it is archived.
         created_at: When it was created, in seconds since 1970, by the database's clock.
         updated_at: When it changed.
     """
@@ -107,6 +117,7 @@ def found_threads(
     filters: Mapping[str, str | Collection[str] | None],
     metadata: Mapping[str, object],
     text: str | None = None,
+    archived: bool | None = None,
 ) -> Select[Any]:
     """A query for threads.
 
@@ -115,19 +126,31 @@ def found_threads(
         filters: The value that a column has, or several; None takes all.
         metadata: What the metadata of the threads contain.
         text: What the title contains, or the id begins with.
+        archived: Whether they are archived; None takes all.
     """
     query = select(threads)
-    for column, choice in filters.items():
+    by_id = filters.get("thread_id") is not None
+    for name, choice in filters.items():
+        column: ColumnElement[Any] = threads.c[name]
+        if by_id and name != "thread_id":
+            # With a plain column, SQLite takes its index, and reads all threads of a tenant.
+            column = func.coalesce(column, column)
         if isinstance(choice, str):
-            query = query.where(threads.c[column] == choice)
+            query = query.where(column == choice)
         elif choice is not None:
-            query = query.where(threads.c[column].in_(choice))
+            query = query.where(column.in_(choice))
     if text:
         # Escaped: a user who writes "%" or "_" looks for that sign.
         has_text = threads.c.title.icontains(text, autoescape=True)
         query = query.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
     if metadata:
         query = query.where(has_metadata(connection, threads.c.metadata, metadata))
+    if archived is not None:
+        # Most metadata do not have the word: to read each as JSON takes longer.
+        has_word = cast(threads.c.metadata, Text).contains('"archived"')
+        is_true = has_metadata(connection, threads.c.metadata, ARCHIVED)
+        is_archived = has_word & func.coalesce(is_true, false())
+        query = query.where(is_archived if archived else not_(is_archived))
     return query
 
 
@@ -147,8 +170,11 @@ def insert_thread(
     metadata: Mapping[str, object] | None = None,
     title: str | None = None,
     agent: str = "",
+    epoch: int | None = None,
 ) -> Row[Any]:
     """The row of a thread, locked; a thread that does not exist is created.
+
+    Only a thread that is created has what the arguments say.
 
     Raises:
         NotFound: The thread belongs to another tenant.
@@ -162,7 +188,7 @@ def insert_thread(
         "thread_id": thread,
         "tenant": tenant,
         "agent": agent,
-        "epoch": first_number(),
+        "epoch": first_number() if epoch is None else epoch,
         "jobs": first_number(),
         "title": title,
         "metadata": dict(metadata or {}),
@@ -214,8 +240,9 @@ def change_metadata(
     metadata: Mapping[str, object],
     tenant: str | None,
     agent: str | None,
+    title: str | None,
 ) -> ThreadInfo:
-    """Change keys of a thread's metadata; the others stay. A thread without an agent gets one."""
+    """Change keys of a thread's metadata, or its title. A thread without an agent gets one."""
     with backend.database.begin() as connection:
         row = locked_thread(connection, thread, tenant)
         if agent is not None and row.agent not in ("", agent):
@@ -230,6 +257,7 @@ def change_metadata(
             .values(
                 metadata={**row.metadata, **metadata},
                 agent=agent or row.agent,
+                title=title or row.title,
                 updated_at=backend.database.now,
             )
             .returning(threads)
@@ -283,8 +311,12 @@ def change_state(
         ]
         try:
             changed = graph.bulk_update_state(config, safe)
-        # ValueError: nothing is to be written.
-        except (InvalidUpdateError, ValueError) as error:
+        # ValueError: nothing is to be written. The others are of reducers: what they raise depends
+        # on what is wrong with a value.
+        except (
+            *(InvalidUpdateError, ValueError, TypeError, LookupError),
+            *(AttributeError, NotImplementedError),
+        ) as error:
             raise ArgumentError("values", f"cannot be written: {error}.") from error
         if row.status == "waiting":
             waiting_for = pending(graph, {"configurable": {"thread_id": thread}})

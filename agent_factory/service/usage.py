@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.constants import TAG_NOSTREAM
+from langgraph.errors import GraphBubbleUp
+from sqlalchemy import Row
 
 from agent_factory.middleware.budget import ModelName, Prices
-from agent_factory.runtime.composition import calling_layer
+from agent_factory.runtime import calling_layer
 from agent_factory.service.backend import AGENT_KEY
+from agent_factory.service.steps import Step, error_text, step_of_decision, steps_text
 
 COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "usd")
 """What is counted of each part of an agent."""
@@ -24,7 +28,7 @@ _LABELS = ("agent", "part", "model")
 
 
 class UsageHandler(BaseCallbackHandler):
-    """Callback handler that counts the model calls of a run.
+    """Callback handler that counts the model calls of a run, and notes its steps with their times.
 
     A call that reports no tokens counts as a call. Prices are those of genai-prices, where that is
     installed; the price of a model that it does not know counts as 0.
@@ -36,8 +40,9 @@ class UsageHandler(BaseCallbackHandler):
     def __init__(self) -> None:
         self._lock = Lock()
         self._prices = Prices(None, needed=False)
-        self._models: dict[object, ModelName] = {}
+        self._begun: dict[object, tuple[ModelName, float, str]] = {}
         self._lines: list[dict[str, object]] = []
+        self._steps: list[Step] = []
 
     def on_chat_model_start(
         self,
@@ -48,22 +53,24 @@ class UsageHandler(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: object,
     ) -> None:
-        """Remember which model is called."""
+        """Remember which model is called, and when."""
         details, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
         # LangChain's models name themselves in the metadata for tracers.
         model = ModelName(details.get("ls_model_name") or name, details.get("ls_provider"))
-        self._models[run_id] = model
+        self._begun[run_id] = model, time.time(), ""
 
     def on_llm_end(self, response: LLMResult, *, run_id: object, **_: object) -> None:
         """Count a call."""
-        model = self._models.pop(run_id, ModelName("", None))
+        model = self._begun.get(run_id, (ModelName("", None),))[0]
         agent, part = spender(records=True)
+        # One call may have several generations, with the tokens of each.
+        lines = []
         for generation in (choice for choices in response.generations for choice in choices):
             message = generation.message if isinstance(generation, ChatGeneration) else None
             if not isinstance(message, AIMessage):
                 continue
             tokens = message.usage_metadata
-            line: dict[str, object] = {"agent": agent, "part": part, "model": model.name}
+            line: dict[str, Any] = {"agent": agent, "part": part, "model": model.name}
             line |= dict.fromkeys(COUNTS, 0) | {"calls": 1, "usd": 0.0}
             if tokens is not None:
                 line["input_tokens"] = tokens["input_tokens"]
@@ -72,17 +79,67 @@ class UsageHandler(BaseCallbackHandler):
                 line["cached_tokens"] = details.get("cache_read") or 0
                 metadata = message.response_metadata
                 line["usd"] = self._prices.cost_of_response(metadata, model, tokens)
-            with self._lock:
-                self._lines.append(line)
+            lines.append(line)
+        with self._lock:
+            self._lines += lines
+        amounts = ("input_tokens", "output_tokens", "usd")
+        self._end("model", run_id, **{name: sum(line[name] for line in lines) for name in amounts})
 
     def on_llm_error(self, error: BaseException, *, run_id: object, **_: object) -> None:
-        """Forget a call that failed."""
-        self._models.pop(run_id, None)
+        """Note a call that failed, which is not counted."""
+        self._end("model", run_id, error=error_text(error))
 
-    def added_to(self, previous: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-        """Return the counts of this run, added to earlier ones."""
+    def on_tool_start(
+        self,
+        serialized: dict[str, Any],
+        input_str: str,
+        *,
+        run_id: object,
+        tool_call_id: str | None = None,
+        **_: object,
+    ) -> None:
+        """Remember which tool is called, and when."""
+        name = ModelName((serialized or {}).get("name") or "a tool", None)
+        self._begun[run_id] = name, time.time(), tool_call_id or ""
+
+    def on_tool_end(self, output: Any, *, run_id: object, **_: object) -> None:
+        """Note a call of a tool."""
+        is_error = isinstance(output, ToolMessage) and output.status == "error"
+        self._end("tool", run_id, error=str(output.text) if is_error else "")
+
+    def on_tool_error(self, error: BaseException, *, run_id: object, **_: object) -> None:
+        """Note a call of a tool that raised. An interrupt is not an error: the tool asks."""
+        if isinstance(error, GraphBubbleUp):
+            self._end("tool", run_id, detail="asked, and waits for the answer")
+        else:
+            self._end("tool", run_id, error=error_text(error))
+
+    def add_decision(self, data: object) -> None:
+        """Note a decision from the custom stream, if it is one that a timeline shows."""
+        if (step := step_of_decision(data)) is not None:
+            with self._lock:
+                self._steps.append(step)
+
+    def columns_of(self, run: Row[Any]) -> dict[str, object]:
+        """Columns of a run's row, with what this job has added."""
         with self._lock:
-            return total([*previous, *self._lines])
+            steps = sorted(self._steps, key=lambda step: step.at)
+            lines = total([*run.usage, *self._lines])
+        return {"usage": lines, "steps": steps_text(run.steps, steps)}
+
+    def _end(self, kind: Literal["model", "tool"], run_id: object, **values: Any) -> None:
+        """Note the step that has begun with a start."""
+        # A start that another handler has swallowed leaves an end without one.
+        if (begun := self._begun.pop(run_id, None)) is None:
+            return
+        (agent, part), (name, at, call_id) = spender(records=True), begun
+        seconds = time.time() - at
+        step = Step(
+            kind=kind, name=name.name, at=at, seconds=seconds, agent=agent, part=part,
+            call_id=call_id, **values,
+        )  # fmt: skip
+        with self._lock:
+            self._steps.append(step)
 
 
 def total(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from uuid import uuid4
 from sqlalchemy import delete, insert, select, update
 
 from agent_factory.service.backend import Backend
-from agent_factory.service.background import report_lost_jobs
+from agent_factory.service.background import hand_over, report_lost_jobs, take_lost_jobs
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
@@ -153,6 +153,7 @@ class Worker:
     def leave(self, worker: str) -> None:
         """Delete the row of an id: others take over what it still runs."""
         with self._backend.database.begin() as connection:
+            hand_over(connection, worker)
             connection.execute(delete(workers).where(workers.c.id == worker))
 
     @property
@@ -296,8 +297,15 @@ class Worker:
         if jobs := queue.take_over(dead):
             logger.warning("Took over %d runs of workers that have died.", jobs)
             self._backend.metrics.taken_over(jobs)
-        if jobs := report_lost_jobs(self._backend):
-            logger.warning("%d background jobs of workers that have ended are lost.", jobs)
+        is_leaving = self._stop.is_set() or self._drain.is_set()
+        for job in [] if is_leaving else take_lost_jobs(self._backend, self.id, self._slots):
+            logger.warning("Job %s of a worker that has ended begins again.", job.call["id"])
+            if job.agent.asynchronous:
+                self._loop.call_soon_threadsafe(job.begin)
+            else:
+                job.begin()
+        if number := report_lost_jobs(self._backend):
+            logger.warning("%d background jobs of workers that have ended are lost.", number)
         expire_reservations(database, skip_locked=True)
         self._submit_due()
         agents = self._backend.agents.values()

@@ -247,6 +247,14 @@ def fold_messages(state: Any, writes: Sequence[object]) -> list[AnyMessage]:
     return reduce(IndexedReducer(_derived_id), writes, state)
 
 
+_MOST_FULL_COPIES = 8
+"""Size of all full copies of a long thread over its own size, about.
+
+At 2, a turn of a service with 1,000 messages took 23.6 ms of CPU on SQLite, and at 8 it took 18.5:
+what was written since the last copy is read from a row each.
+"""
+
+
 class DeltaMessages(DeltaChannel[Any]):
     """Channel of the messages of a thread, of which a checkpoint stores only what was written.
 
@@ -257,9 +265,9 @@ class DeltaMessages(DeltaChannel[Any]):
         reducer: Internal: LangGraph passes it when it copies the channel.
         typ: Type of the value.
         snapshot_frequency: Number of writes after which the messages are stored in full once, so
-            that reading a thread need not start at its beginning. In a thread of more than twice
-            as many messages it is half their number, so the size of what is stored grows with
-            the thread and not with its square.
+            that reading a thread need not start at its beginning. In a thread of more than eight
+            times as many messages it is an eighth of their number, so the size of what is stored
+            grows with the thread and not with its square.
 
     Raises:
         ValueError: `snapshot_frequency` is not positive.
@@ -287,7 +295,7 @@ class DeltaMessages(DeltaChannel[Any]):
         canary in tests/test_upstream.py.
         """
         length = len(self.value) if isinstance(self.value, list) else 0
-        return max(self._least, length // 2)
+        return max(self._least, length // _MOST_FULL_COPIES)
 
     @snapshot_frequency.setter
     def snapshot_frequency(self, least: int) -> None:

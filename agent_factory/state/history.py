@@ -36,6 +36,9 @@ REVIEWED, EDITED, DECIDED = "reviewed_calls", "edited_calls", "review"
 Only middleware and `agent_factory.review` write them: those that a model returns are dropped.
 """
 
+RAN = "ran_call"
+"""Key in the response metadata of a result: the call that ran, where a person edited it late."""
+
 RECORDS = frozenset((REVIEWED, EDITED, DECIDED))
 """All of these keys."""
 

@@ -187,6 +187,7 @@ class StateView:
         )
         ephemeral = {key for key in state if key in channels and channels[key].is_ephemeral}
         persistent = {key: value for key, value in state.items() if key not in ephemeral}
+        self._stored_keys = frozenset(persistent)
         # The state so far. Set it to a preview to accept that.
         self.now = Preview(persistent, {key: state[key] for key in ephemeral}, {}, {}, order)
 
@@ -242,8 +243,10 @@ class StateView:
                 persistent[key], updates[key] = merged, [*now.updates.get(key, ()), *values]
             else:
                 value = outcomes[key] if key in outcomes else self._value(key, values)
-                # A step takes one Overwrite of a key, and no other write of it.
-                persistent[key], updates[key] = value, [Overwrite(value)]
+                # A step takes one Overwrite of a key, and no other write of it. Where there is no
+                # value yet, LangGraph stores the write as it is.
+                first = key not in self._stored_keys
+                persistent[key], updates[key] = value, [value if first else Overwrite(value)]
         # Only a new key is out of order: a value that is replaced keeps its place in a dict.
         if len(persistent) > len(now.persistent):
             persistent = _in_order(persistent, order)

@@ -38,6 +38,10 @@ EXPLANATION = "structured_output"
 
 EXPLANATION_KWARGS = {"lc_source": EXPLANATION}
 
+STRUCTURED_RESULT = "Returning structured response: "
+"""Beginning of the result of the call that is a structured answer, unless the strategy has another
+text."""
+
 HandleErrors = (
     bool | str | type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], str]
 )
@@ -148,7 +152,7 @@ class ToolStrategy(Generic[SchemaT]):
                 )
                 for call in calls
             ], None
-        content = self.tool_message_content or f"Returning structured response: {value}"
+        content = self.tool_message_content or f"{STRUCTURED_RESULT}{value}"
         return [ToolMessage(content, tool_call_id=calls[0]["id"], name=name)], value
 
 

@@ -19,7 +19,7 @@ from agent_factory.errors import AgentFactoryWarning, ArgumentError
 from agent_factory.factory.agent import create_agent
 from agent_factory.guarantees import Counterexample, Guarantee, counterexamples, parse
 from agent_factory.guarantees.paths import Path, PlanGraph
-from agent_factory.guarantees.sentences import AtMost, Clause
+from agent_factory.guarantees.sentences import AtMost
 from agent_factory.hooks.base import AgentMiddleware, Middleware, hook_config
 from agent_factory.hooks.flows import Flow
 from agent_factory.testing.fake_model import ScriptedChatModel, tool_call
@@ -134,7 +134,9 @@ def replay_counterexample(counterexample: Counterexample) -> CounterexampleRepla
     for step in path:
         if not {*_BY_DEFAULT, *_BY_STAND_INS} & {reason.why for reason in step.reasons}:
             raise _refusal(f"goes the way {step.name}, for which a stand-in has no answer.")
-    tool = counterexample.tool or _any_tool(plan)
+    names = [tool.name for tool in plan.tools if tool.kind is ToolKind.CLIENT]
+    # The layers around tools see calls of any name.
+    tool = counterexample.tool or next(iter(names), "any")
     walk = _Walk(plan, path, tool.partition("/")[0])
     model = _Model(steps=list(_answers(walk)))
     model._walk = walk
@@ -157,27 +159,18 @@ def _nodes(graph: PlanGraph, counterexample: Counterexample) -> Path:
     """The nodes of the run, as far as it matters where it goes."""
     plan, path = graph.plan, counterexample.path
     nodes = (path[0].source, *(step.target for step in path)) if path else ()
-    clause = _clause(counterexample)
-    if isinstance(clause, AtMost):
-        return _exceeding(graph, clause, nodes)
+    text = counterexample.guarantee
+    for clause in parse(text).clauses:
+        # Of the parts of a sentence, the one that does not hold.
+        if counterexample in counterexamples(plan, [Guarantee(text, (clause,))]):
+            if isinstance(clause, AtMost):
+                return _exceeding(graph, clause, nodes)
+            break
     kinds = {tool.name: tool.kind for tool in plan.tools}
     if kinds.get(counterexample.tool) is ToolKind.PROVIDER:
         raise _refusal(f"is about {counterexample.tool!r}, which the provider of the model runs.")
     to_model = graph.shortest_path(START, MODEL) or (START,)
     return nodes or (*to_model, *(graph.shortest_path(MODEL, TOOLS) or ())[1:])
-
-
-def _clause(counterexample: Counterexample) -> Clause | None:
-    """The part of the sentence that does not hold."""
-    text = counterexample.guarantee
-    return next(
-        (
-            clause
-            for clause in parse(text).clauses
-            if counterexample in counterexamples(counterexample.plan, [Guarantee(text, (clause,))])
-        ),
-        None,
-    )
 
 
 def _exceeding(graph: PlanGraph, clause: AtMost, nodes: Path) -> Path:
@@ -195,11 +188,6 @@ def _exceeding(graph: PlanGraph, clause: AtMost, nodes: Path) -> Path:
     while around and whole.count(at) <= clause.most:
         whole += around[1:]
     return tuple(whole)
-
-
-def _any_tool(plan: TopologyData) -> str:
-    names = [tool.name for tool in plan.tools if tool.kind is ToolKind.CLIENT]
-    return names[0] if names else "any"  # the layers around tools see calls of any name
 
 
 class _Walk:
@@ -342,7 +330,10 @@ def _hook(hook: Hook, walk: _Walk) -> Callable[..., Any]:
 
     def act(self: Any, state: Any, runtime: Any) -> dict[str, Any] | None:
         walk.enter(hook.node)
-        step, calls = walk.step_from(hook.node), _pending(state["messages"])
+        step, messages = walk.step_from(hook.node), state["messages"]
+        results = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+        answer = next((m for m in reversed(messages) if isinstance(m, AIMessage)), AIMessage(""))
+        calls = [call for call in answer.tool_calls if call["id"] not in results]
         if step is None or _by_default(step):
             return None
         if _by_answer(step):
@@ -358,15 +349,6 @@ def _hook(hook: Hook, walk: _Walk) -> Callable[..., Any]:
 
     act.__name__ = str(hook.phase)
     return act
-
-
-def _pending(messages: list[Any]) -> list[Any]:
-    """The calls of the last answer that have no result."""
-    results = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-    answers = [m for m in messages if isinstance(m, AIMessage)]
-    return [
-        call for call in (answers[-1].tool_calls if answers else []) if call["id"] not in results
-    ]
 
 
 def _result(call: Any) -> ToolMessage:

@@ -14,11 +14,18 @@ from uuid import uuid4
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    SystemMessage,
+    ToolCall,
+)
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field, PrivateAttr
 
 Step = str | AIMessage | Sequence[Any] | Exception | BaseModel | Callable[[list[BaseMessage]], Any]
@@ -30,8 +37,12 @@ RunManager = CallbackManagerForLLMRun | None
 AsyncRunManager = AsyncCallbackManagerForLLMRun | None
 
 
-class ScriptError(AssertionError):
-    """The model was called more often than its script has steps, or less often."""
+# LangGraph and flows pass on a GraphBubbleUp: no retry repeats it, and no layer answers it.
+class ScriptError(AssertionError, GraphBubbleUp):
+    """The model was called more often than its script has steps, or less often.
+
+    It ends the run: no retry, fallback or error handler of a flow answers it.
+    """
 
 
 @dataclass(frozen=True)
@@ -155,7 +166,7 @@ def fake_response(
     raise ScriptError(
         f"step {number} must be a str, a Reply, an AIMessage, a list of tool calls such as "
         "{'name': ..., 'args': {...}}, a structured answer, an exception, or a function that "
-        f"returns one of these, got {step!r}."
+        f"returns one of these, got {_short(step)}."
     )
 
 
@@ -270,6 +281,12 @@ class ModelCallRecord:
     tools: list[str] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def system_prompt(self) -> str | None:
+        """The text of the system message, which is the first of `messages`; None without one."""
+        first = self.messages[0] if self.messages else None
+        return first.text if isinstance(first, SystemMessage) else None
+
 
 class ScriptedChatModel(FakeChatModel):
     """Chat model that answers by a script, in order.
@@ -322,7 +339,7 @@ class ScriptedChatModel(FakeChatModel):
     def assert_done(self) -> None:
         """Fail if steps of the script were not requested, or if a request went beyond them.
 
-        A retrying layer may have caught the error of a request beyond the script; it counts here.
+        A layer may have caught the error of a request beyond the script; it counts here.
 
         Raises:
             ScriptError: Steps are left, or there were too few.
@@ -333,7 +350,7 @@ class ScriptedChatModel(FakeChatModel):
         if left:
             raise ScriptError(
                 f"the script has {_steps(len(self.steps))}, and {self._position} were requested; "
-                f"the next is {left[0]!r}."
+                f"the next is {_short(left[0])}."
             )
 
     def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
@@ -345,16 +362,26 @@ class ScriptedChatModel(FakeChatModel):
             # A copy, because the caller may go on with the same list.
             self._requests.append(ModelCallRecord(list(messages), tools, rest))
             if self._position >= len(self.steps):
-                last = messages[-1] if messages else None
+                last = _short(messages[-1] if messages else None)
                 self._beyond_script.append(
                     f"the script has {_steps(len(self.steps))}, and this is request "
-                    f"{len(self._requests)}; the last message was {last!r}."
+                    f"{len(self._requests)}; the last message was {last}."
                 )
                 raise ScriptError(self._beyond_script[-1])
             step = self.steps[self._position]
             self._position += 1
             number = self._position
         return fake_response(step, messages, tools, number)
+
+
+_MOST_CHARACTERS = 300
+"""Characters of a message or a step that an error shows."""
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    more = len(text) - _MOST_CHARACTERS
+    return text if more <= 0 else f"{text[:_MOST_CHARACTERS]}... and {more:,} more characters"
 
 
 def _steps(number: int) -> str:

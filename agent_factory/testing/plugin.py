@@ -9,7 +9,7 @@ Fixtures:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,8 +57,24 @@ def agent_stack(request: pytest.FixtureRequest) -> list[object]:
     return list(stack() if callable(stack) else stack)
 
 
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note that a test has failed, for the fixtures that end after it."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
 @pytest.fixture
-def scripted_model() -> Iterator[Callable[..., ScriptedChatModel]]:
+def scripted_model(
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[..., ScriptedChatModel]]:
     """Makes a `ScriptedChatModel`; the test fails if a step of its script was not used."""
     from agent_factory.testing.fake_model import ScriptedChatModel
 
@@ -69,5 +85,8 @@ def scripted_model() -> Iterator[Callable[..., ScriptedChatModel]]:
         return models[-1]
 
     yield make
+    # A test that has failed says more than the steps that are left because of it.
+    if request.node.stash.get(_FAILED, False):
+        return
     for model in models:
         model.assert_done()

@@ -21,7 +21,9 @@ from agent_factory.factory.agent import model_of, rewired, topology_of, with_mod
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import Flow
 from agent_factory.hooks.introspection import layers_of
+from agent_factory.runtime.run_layers.pauses import with_handler
 from agent_factory.testing.harness import Middleware
+from agent_factory.testing.recorded_reviews import PauseRecorder
 from agent_factory.testing.recordings import (
     Cassette,
     RecordingChatModel,
@@ -50,6 +52,8 @@ def record_agent(
 ) -> Graph:
     """Return a copy of an agent whose runs are recorded: answers of its model, results of tools.
 
+    What its runs wait for is recorded, too, and what people decide.
+
     `replay_folder` and `replay_recording` replay the file, and `replay` takes the answers from it.
     A recording of `record` lacks the results of tools, so that replays have to take them from the
     requests, where layers may have changed them.
@@ -61,7 +65,7 @@ def record_agent(
         model: The model that the function gets.
         inputs: What the agent will get, run by run of one thread: states, or
             `Command(resume=...)`. Without any, replays begin with what users write in the
-            requests.
+            requests, and go on with the decisions that were recorded.
         expect: The pattern that the run is to match: see `assert_trajectory`.
         redact: A function that rewrites every text that is written; replays need the same one.
         redact_keys: Patterns of further keys whose values are not written.
@@ -104,7 +108,9 @@ def record_agent(
     recording.keep_results()
     copy = build(recording)
     topology_of(copy)  # raises for what create_agent did not build
-    return with_innermost(copy, _ToolRecorder(recording))
+    copy = with_innermost(copy, _ToolRecorder(recording))
+    copy.config = with_handler(None, copy.config, PauseRecorder(recording))
+    return copy
 
 
 def with_innermost(agent: Graph, layer: Middleware, **options: Any) -> Graph:

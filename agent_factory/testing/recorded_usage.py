@@ -26,11 +26,12 @@ def usage_of_runs(path: Path, price: Price) -> list[dict[str, float]]:
         FileNotFoundError: The file does not exist.
         CassetteError: The file is not a recording.
     """
-    header, entries, _ = read_cassette(path)
+    header, entries, results, _ = read_cassette(path)
     inputs = [item for item in header.get("inputs", ()) if "resume" not in item]
     # An input that resumes a run does not begin one.
     runs = [entries] if len(inputs) == 1 else list(_runs(entries))
-    return [_usage(run, str(header.get("model_name") or ""), price) for run in runs if run]
+    name = str(header.get("model_name") or "")
+    return [_usage(run, results, name, price) for run in runs if run]
 
 
 def _runs(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -51,8 +52,13 @@ def _runs(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     yield run
 
 
-def _usage(entries: Sequence[Mapping[str, Any]], model: str, price: Price) -> dict[str, float]:
-    steps = recorded_trajectory(entries).steps
+def _usage(
+    entries: Sequence[Mapping[str, Any]],
+    results: Sequence[Mapping[str, Any]],
+    model: str,
+    price: Price,
+) -> dict[str, float]:
+    steps = recorded_trajectory(entries, results).steps
     calls = [s.name for s in steps if s.kind is StepKind.TOOL and s.outcome != "pending"]
     usage: dict[str, float] = {"model calls": len(entries), "tool calls": len(calls)}
     usage |= {f"calls of {name}": number for name, number in Counter(calls).items()}

@@ -26,6 +26,7 @@ from langchain_core.messages import AIMessage, ToolMessage, convert_to_messages
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBinding
+from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 from pydantic import PrivateAttr, SecretStr
 
@@ -45,8 +46,9 @@ from agent_factory.testing.harness import Middleware
 from agent_factory.testing.redaction import Redact, Redaction
 
 FORMAT = "agent_factory.cassette"
-VERSION = 2
-"""The version of the format. A cassette without results of tools is written in version 1."""
+VERSION = 3
+"""The version of the format. A cassette without results of tools is written in version 1, and one
+of version 2 lacks pauses."""
 
 # Providers also put ids, times, fingerprints and headers there, which change with each call.
 _RECORDED_METADATA = ("finish_reason", "stop_reason", "model_name", "model", "model_provider")
@@ -60,8 +62,11 @@ class CassetteError(ValueError):
     """A file is not a cassette that this version can read."""
 
 
-class CassetteMismatch(AssertionError):
-    """A model got a request that is not in its cassette, or not all requests that are."""
+class CassetteMismatch(AssertionError, GraphBubbleUp):
+    """A model got a request that is not in its cassette, or not all requests that are.
+
+    As a `ScriptError`, it ends the run.
+    """
 
 
 class ReplayedError(RuntimeError):
@@ -223,7 +228,7 @@ class RecordingChatModel(BaseChatModel):
     _redaction: Redaction = PrivateAttr(default_factory=Redaction)
     _redacted_by: str = PrivateAttr(default="")
     _more: dict[str, object] = PrivateAttr(default_factory=dict)
-    _records_tools: bool = PrivateAttr(default=False)
+    _records_agent: bool = PrivateAttr(default=False)
     _is_new: bool = PrivateAttr(default=True)
     _count: int = PrivateAttr(default=0)
     _ids: dict[str, str] = PrivateAttr(default_factory=dict)
@@ -334,8 +339,13 @@ class RecordingChatModel(BaseChatModel):
             self._append({"answer": self._redaction(data), "request": request})
 
     def keep_results(self) -> None:
-        """Write a file for results of tools, too."""
-        self._records_tools = True
+        """Write a file for results of tools and for pauses, too."""
+        self._records_agent = True
+
+    @property
+    def request_count(self) -> int:
+        """The number of requests that were written."""
+        return self._count
 
     def write_result(self, call: Mapping[str, Any], result: object) -> None:
         """Append the result of a tool call: a message, an exception, or None if it is neither."""
@@ -352,12 +362,18 @@ class RecordingChatModel(BaseChatModel):
             # By way of JSON: redaction reads plain data only.
             self._append(self._redaction(json.loads(_json_line(line, sort_keys=False))))
 
+    def write_pause(self, line: Mapping[str, object]) -> None:
+        """Append what a run waits for, or how it was answered."""
+        with self._lock, _nesting_reported(f"{self.path}: a question or its answer"):
+            data = {"pause": normalize({"at": self._count, **line})}
+            self._append(self._redaction(json.loads(_json_line(data, sort_keys=False))))
+
     def _append(self, line: dict[str, object]) -> None:
         """Append a line to the file, which the first one replaces with its header."""
         if self._is_new:
             header = {
                 "format": FORMAT,
-                "version": VERSION if self._records_tools else 1,
+                "version": VERSION if self._records_agent else 1,
                 "model": type(self.inner).__name__,
                 "redacted_keys": list(self._redaction.keys),
                 "redacted_by": self._redacted_by,
@@ -396,11 +412,12 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
 
 
 class Cassette(NamedTuple):
-    """Content of a file: the header, the requests with their answers, and results of tools."""
+    """Content of a file: the header, the requests with their answers, results of tools, pauses."""
 
     header: dict[str, Any]
     entries: list[dict[str, Any]]
     results: list[dict[str, Any]]
+    pauses: list[dict[str, Any]]
 
 
 def read_cassette(path: Path) -> Cassette:
@@ -440,15 +457,18 @@ def read_cassette(path: Path) -> Cassette:
         )
     keys = header.get("redacted_keys", ())
     results = [line for line in rest if "tool" in line]
+    pauses = [line["pause"] for line in rest if "pause" in line]
+    entries = []
     for number, line in enumerate(rest, 2):
-        if "tool" in line:
+        if "tool" in line or "pause" in line:
             continue
         if not all(isinstance(line.get(key), dict) for key in ("request", "answer")):
             raise CassetteError(f"{path}:{number}: lacks a request or its answer. {_HINT}")
         with _nesting_reported(f"{path}:{number}:"):
             # A version that knew fewer forms of secrets may have written one.
             line["request"] = _without_metadata(Redaction(keys)(line["request"]))
-    return Cassette(header, [line for line in rest if "tool" not in line], results)
+        entries.append(line)
+    return Cassette(header, entries, results, pauses)
 
 
 def recorded_error(data: Mapping[str, Any]) -> Exception:
@@ -487,6 +507,11 @@ class ReplayChatModel(FakeChatModel):
     def mismatch(self) -> str:
         """Difference of the first request that is not in the cassette; empty if there was none."""
         return self._mismatch
+
+    @property
+    def redacted(self) -> Redaction:
+        """Function that rewrites data as the cassette has it."""
+        return self._redaction
 
     def load(self, path: Path, redact: Redact | None = None) -> Cassette:
         """Answer from a cassette from now on; errors as in `replay`."""

@@ -8,13 +8,13 @@ be compared as well.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import takewhile, zip_longest
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
 
 from langchain_core.messages import (
     HumanMessage,
@@ -22,17 +22,23 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 from langchain_core.messages.ai import UsageMetadata
-from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import PrivateAttr
 
-from agent_factory.errors import ArgumentError, NothingPending, describe, require
+from agent_factory.errors import ArgumentError, describe, require
 from agent_factory.factory.agent import topology_of, with_model
 from agent_factory.hooks.flows import Flow, Invoke, adrive, drive
 from agent_factory.state.history import is_explanation
+from agent_factory.testing.recorded_reviews import (
+    Question,
+    RecordedAnswer,
+    asked_in,
+    changed_questions,
+    waiting_questions,
+)
 from agent_factory.testing.recorded_tools import EndOfReplay, RecordedTools, with_innermost
 from agent_factory.testing.recordings import Cassette, CassetteError, ReplayChatModel
 from agent_factory.testing.redaction import Redact
@@ -56,7 +62,6 @@ from agent_factory.types import Graph
 
 if TYPE_CHECKING:
     import pytest
-    from langchain_core.runnables import RunnableConfig
 
 SUFFIX = ".jsonl"
 """The suffix of recordings in a folder."""
@@ -257,7 +262,7 @@ class _Options:
 class _RecordedModel(ReplayChatModel):
     """Model that answers a request which was not recorded with the next recorded answer."""
 
-    _cassette: Cassette = PrivateAttr(default=Cassette({}, [], []))
+    _cassette: Cassette = PrivateAttr(default=Cassette({}, [], [], []))
     _scales: dict[int, float] = PrivateAttr(default_factory=dict)
     _first: int | None = PrivateAttr(default=None)
 
@@ -292,17 +297,28 @@ class _RecordedModel(ReplayChatModel):
         return str(self._cassette.header.get("expect", ""))
 
     def inputs(self) -> Iterator[object]:
-        """Inputs of the agent, run by run."""
-        header, entries, _ = self._cassette
-        for item in header.get("inputs", ()):
+        """Inputs of the agent, run by run: states, and answers."""
+        header, entries, _, pauses = self._cassette
+        answers, asked = [], None
+        for pause in pauses:
+            asked = pause.get("asked", asked)
+            if "answers" in pause:
+                by_number = {str(number): item for number, item in enumerate(asked or ())}
+                answers.append(RecordedAnswer(None, pause["at"], by_number, pause["answers"]))
+        inputs = header.get("inputs", ())
+        if len(answers) != sum("resume" in item for item in inputs) and inputs:
+            answers = []  # the agent was not run with its inputs
+        for item in inputs:
             if "resume" in item:
-                yield Command(resume=item["resume"])
+                yield answers.pop(0) if answers else RecordedAnswer(item["resume"])
             else:
                 yield {**item, "messages": convert_to_messages(item.get("messages", ()))}
         if "inputs" in header:
             return
         answer = None
-        for entry in entries:
+        for number, entry in enumerate(entries):
+            while answers and answers[0].at is not None and answers[0].at <= number:
+                yield answers.pop(0)
             if bool(entry["request"].get("tools")) != bool(entries[0]["request"].get("tools")):
                 continue  # of a middleware's own call, such as for a summary
             messages = convert_to_messages(entry["request"].get("messages", ()))
@@ -316,6 +332,7 @@ class _RecordedModel(ReplayChatModel):
                 if new and not any(map(is_explanation, new)):
                     yield {"messages": new}
             answer = entry["answer"]
+        yield from answers
 
     def usage(self, *, now: bool, tool_calls: int, price: Price | None) -> ReplayUsage:
         """Usage of all recorded answers, or of those that are requested now."""
@@ -393,43 +410,85 @@ class _Replayer:
             tools.load(model.load(path, self.options.redact), self.options.redact)
         except (CassetteError, FileNotFoundError) as error:
             return ReplayedRun(name, ReplayVerdict.ERROR, str(error))
-        config: dict[str, Any] = dict(self.options.config or {})
         thread = str(path)
+        config: Any = {**(self.options.config or {})}
         config["configurable"] = {**config.get("configurable", {}), "thread_id": thread}
+        failed, waiting, reviews, later = yield from self._run(config)
+        values = self.agent.get_state(config).values
+        # One agent replays all recordings of a folder, so nothing of this one may be left in it.
+        self.saver.delete_thread(thread)
+        state = {"messages": [], **values, "__interrupt__": waiting}
+        trajectory = trajectory_of(state) if state["messages"] else NO_STEPS
+        _, entries, results, pauses = model._cassette
+        before = recorded_trajectory(entries, results, pauses)
+        calls = {step.call: step.outcome for _, step in _calls(trajectory)}
+        version, questions = (
+            model._cassette.header["version"],
+            waiting_questions(waiting, model.redacted),
+        )
+        if version > 2 and not reviews:
+            # A run that ended has not come to its next review.
+            asked = later if later is not None else asked_in(pauses, len(entries))
+            reviews = changed_questions(asked, questions, calls)
+        # A call that waits for a person has not run. A recording without results does not say
+        # whether its last calls have run: they have if they do not wait now.
+        counts = [
+            sum(
+                step.outcome != "pending"
+                or (version < 2 and steps is before and calls.get(step.call) != "pending")
+                for _, step in _calls(steps)
+            )
+            for steps in (before, trajectory)
+        ]
+        run = ReplayedRun(
+            name,
+            ReplayVerdict.PASSED,
+            request=model._first,
+            recorded=model.usage(now=False, tool_calls=counts[0], price=price),
+            replayed=model.usage(now=True, tool_calls=counts[1], price=price),
+            seconds=perf_counter() - start,
+            trajectory=trajectory,
+        )
+        return _judged(run, model, tools, before, failed, reviews, questions)
+
+    def _run(self, config: Any) -> Flow[_Ending]:
+        """Run the agent with the inputs of the recording, as far as the recording goes."""
+        inputs, waiting, reviews = self.model.inputs(), (), []
         failed: Exception | None = None
-        waiting: object = ()
         try:
-            for item in model.inputs():
+            for item in inputs:
+                if isinstance(item, RecordedAnswer):
+                    at_node = not waiting and self.agent.get_state(config).next
+                    resume, changes = item.fit(waiting_questions(waiting, self.model.redacted))
+                    # A run that `interrupt_before` has stopped takes any answer.
+                    if at_node:
+                        resume, changes = item.resume, []
+                    reviews += changes
+                    if not waiting and not at_node:
+                        continue
+                    if resume is None and not at_node:  # nobody has decided about what waits now
+                        break
+                    item = Command(resume=resume)
+                waiting = ()
                 bound = self.agent.bind(context=self.options.context)
-                try:
-                    result = yield Invoke(bound, item, config)
-                except NothingPending:  # the agent has no such review any more
-                    continue
+                result = yield Invoke(bound, item, config)
                 waiting = result.get("__interrupt__", ())
         # The reason is in `model.mismatch` or `tools.missing`.
         except EndOfReplay:
             pass
         except Exception as raised:
             failed = raised
-        messages = self.agent.get_state(cast("RunnableConfig", config)).values.get("messages") or []
-        # One agent replays all recordings of a folder, so nothing of this one may be left in it.
-        self.saver.delete_thread(thread)
-        state = {"messages": messages, "__interrupt__": waiting}
-        trajectory = trajectory_of(state) if messages else NO_STEPS
-        before = recorded_trajectory(model._cassette.entries)
-        calls = [step for step in trajectory.steps if step.kind is StepKind.TOOL]
-        # A call that waits for a person has not run.
-        call_count = sum(step.outcome != "pending" for step in calls)
-        run = ReplayedRun(
-            name,
-            ReplayVerdict.PASSED,
-            request=model._first,
-            recorded=model.usage(now=False, tool_calls=len(_calls(before)), price=price),
-            replayed=model.usage(now=True, tool_calls=call_count, price=price),
-            seconds=perf_counter() - start,
-            trajectory=trajectory,
-        )
-        return _judged(run, model, tools, before, failed, waiting)
+        later = (item.questions for item in inputs if isinstance(item, RecordedAnswer))
+        return _Ending(failed, waiting, reviews, next(later, None))
+
+
+class _Ending(NamedTuple):
+    """What ended a replay: an error, what waits, what has changed of reviews, the next review."""
+
+    error: Exception | None
+    waiting: Sequence[Any]
+    reviews: list[str]
+    later: list[Question] | None
 
 
 def _judged(
@@ -438,17 +497,19 @@ def _judged(
     tools: RecordedTools,
     before: Trajectory,
     error: Exception | None,
-    waiting: object,
+    reviews: Sequence[str],
+    waiting: Sequence[Question],
 ) -> ReplayedRun:
     """The run with its verdict and the reason for it."""
     entries = model._cassette.entries
-    reasons = [reason for reason in (model.mismatch, tools.missing) if reason]
+    reasons = [reason for reason in (*reviews, model.mismatch, tools.missing) if reason]
     if model._left and not tools.missing:
         reasons.append(f"{len(model._left)} of {len(entries)} recorded answers were not requested.")
-        if waiting:
+        if waiting and not reviews:
             reasons.append(
-                "The run waits for a person. Record what they decide: "
-                "record_agent(..., inputs=[..., Command(resume=...)])."
+                f"The run waits for a person, who is asked about {waiting[0].text}. Record what "
+                "they decide: record_agent(agent, path) notes it, and record(model, path) takes "
+                'inputs=[..., Command(resume={"decisions": [{"type": "approve"}]})].'
             )
     if reasons:
         run, difference = _compared(run, before)

@@ -14,6 +14,9 @@ from agent_factory.factory.agent import topology_of
 from agent_factory.topology.load import TopologyFileError, load_topology
 from agent_factory.topology.topology import Topology
 
+_FIRST = ("guard", "limit")
+"""Parts whose changes come first in a report."""
+
 
 class TopologyExtension(SingleFileSnapshotExtension):
     """Stores each plan in a `.topology` file, as `Topology.to_snapshot` writes it."""
@@ -53,7 +56,10 @@ class TopologyExtension(SingleFileSnapshotExtension):
         except TopologyFileError as error:
             yield str(error)
         else:
-            yield from str(before.diff(now)).split("\n")
+            difference = before.diff(now)
+            # First what people must not miss: pytest cuts after some lines.
+            changes = sorted(difference.changes, key=lambda change: change.part not in _FIRST)
+            yield from map(str, changes) if changes else [str(difference)]
 
 
 def plan_of(value: object, *, settings: bool = False) -> Topology:

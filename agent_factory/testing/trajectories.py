@@ -59,8 +59,8 @@ def assert_trajectory(run: object, pattern: str, *, agent: object = None) -> Non
       `=`, `!=`, `<`, `<=`, `>`, `>=`, and `~` for a part of a text.
     - `search -> error < search -> ok`: it is called twice, and only the first call fails.
       `search -> "not found"`: the result contains the text. `pending`: there is no result.
-    - `model{,4}`, `answer`, `user`, `review`: answers of the model, those of them without calls,
-      messages of the user, and waiting for a person.
+    - `model{,4}`, `answer`, `user`, `review`: messages of the model; answers, with those that a
+      hook has written and structured ones; messages of the user; and waiting for a person.
     - `Guard.after_model -> jumped`: in a decision log, a hook or a layer and its outcome. It is a
       step if it did anything.
 

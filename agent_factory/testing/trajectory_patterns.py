@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from agent_factory.decisions.log import Outcome
-from agent_factory.testing.trajectory_steps import StepKind, TrajectoryStep
+from agent_factory.testing.trajectory_steps import NOT_FROM_MODEL, StepKind, TrajectoryStep
 
 MOST_STEPS: Final = 1000
 """The most steps that one rule may name, with each repetition that is written as a number."""
@@ -127,7 +127,8 @@ class StepPattern:
     def sees(self, step: TrajectoryStep) -> bool:
         """Return True if a step has its name."""
         if self.kind is StepKind.MODEL:
-            return step.kind in (StepKind.MODEL, StepKind.ANSWER)
+            of_model = step.kind in (StepKind.MODEL, StepKind.ANSWER)
+            return of_model and step.outcome != NOT_FROM_MODEL
         return step.kind is self.kind and self.name in ("", step.name)
 
     def problem(self, step: TrajectoryStep) -> str:

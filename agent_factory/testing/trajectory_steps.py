@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -21,7 +22,8 @@ from langgraph.types import StateSnapshot
 
 from agent_factory.decisions.log import Decision, Outcome
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.state.history import EDITED, REVIEWED
+from agent_factory.state.history import EDITED, RAN, REVIEWED
+from agent_factory.structured_output.strategies import STRUCTURED_RESULT
 from agent_factory.testing.recordings import CassetteError, read_cassette
 from agent_factory.topology.transitions import TransitionReason
 
@@ -34,9 +36,9 @@ class StepKind(StrEnum):
     TOOL = "tool"
     """The model called a tool."""
     MODEL = "model"
-    """The model answered, and called tools."""
+    """The model answered, and called tools that are not its answer."""
     ANSWER = "answer"
-    """The model answered, and called no tools."""
+    """The model answered, and called no tools, or only those of a structured answer."""
     USER = "user"
     """The user wrote a message."""
     REVIEW = "review"
@@ -53,9 +55,9 @@ class TrajectoryStep:
         kind: What happened.
         name: The tool; `Middleware.hook` of a hook or layer; of the others their kind.
         turn: The number of the turn. The calls of one turn are made in parallel.
-        args: The arguments of a call; None if they are not known.
+        args: The arguments with which a call ran; None if they are not known.
         outcome: Of a call "ok", "error" or "pending"; of a hook or layer its outcome in the
-            decision log.
+            decision log; "not from the model" of an answer that a hook or a client has written.
         text: The result of a call, the text of a message, the detail of a decision.
     """
 
@@ -168,8 +170,10 @@ def trajectory_of(run: object) -> Trajectory:
     if isinstance(run, StateSnapshot):
         run = {**run.values, "__interrupt__": run.interrupts}
     interrupts: Sequence[object] = ()
+    is_structured = False
     if isinstance(run, Mapping) and "messages" in run:
         interrupts = run.get("__interrupt__", ())
+        is_structured = run.get("structured_response") is not None
         run = run["messages"]
     if isinstance(run, Sequence) and run:
         if all(isinstance(item, Decision) for item in run):
@@ -179,7 +183,8 @@ def trajectory_of(run: object) -> Trajectory:
         except (NotImplementedError, TypeError, ValueError):
             pass
         else:
-            return Trajectory(tuple(_of_messages(messages, interrupts)), "messages")
+            steps = _of_messages(messages, interrupts, is_structured=is_structured)
+            return Trajectory(tuple(steps), "messages")
     raise ArgumentError(
         "run",
         "must be the result of a run, a list of messages or decisions, or the path of a file of "
@@ -188,10 +193,19 @@ def trajectory_of(run: object) -> Trajectory:
     )
 
 
+NOT_FROM_MODEL = "not from the model"
+"""Outcome of an answer, or of a message with calls, that a hook or a client has written."""
+
+
 def _of_messages(
-    messages: Sequence[BaseMessage], interrupts: Sequence[object] = ()
+    messages: Sequence[BaseMessage],
+    interrupts: Sequence[object] = (),
+    *,
+    is_structured: bool = False,
 ) -> Iterator[TrajectoryStep]:
+    """The steps of a conversation; with `is_structured`, its last calls are the answer."""
     results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
+    last = next((m for m in reversed(messages) if not isinstance(m, ToolMessage)), None)
     turn = 0
     for message in messages:
         turn += 1
@@ -199,12 +213,20 @@ def _of_messages(
             yield TrajectoryStep(StepKind.USER, "user", turn, text=message.text)
         if not isinstance(message, AIMessage):
             continue
+        # LangChain gives each answer of a model an id that is not of this form; LangGraph gives
+        # such an id to a message without one.
+        is_written = _WRITTEN_ID.fullmatch(message.id or "") and not message.usage_metadata
+        source = NOT_FROM_MODEL if is_written else ""
         calls = [*message.tool_calls, *message.invalid_tool_calls]
         if not calls:
-            yield TrajectoryStep(StepKind.ANSWER, "answer", turn, text=message.text)
+            yield TrajectoryStep(StepKind.ANSWER, "answer", turn, outcome=source, text=message.text)
             continue
+        texts = [results[c["id"]].text if c["id"] in results else "" for c in calls]
+        is_answer = all(text.startswith(STRUCTURED_RESULT) for text in texts)
+        is_answer = is_answer or (is_structured and message is last)
+        kind = StepKind.ANSWER if is_answer else StepKind.MODEL
         summary = f"calls {', '.join(str(call['name']) for call in calls)}"
-        yield TrajectoryStep(StepKind.MODEL, "model", turn, text=summary)
+        yield TrajectoryStep(kind, str(kind), turn, outcome=source, text=summary)
         if REVIEWED in message.response_metadata:
             turn += 1
             outcome = "edited" if message.response_metadata.get(EDITED) else "decided"
@@ -214,14 +236,19 @@ def _of_messages(
         for call in calls:
             result = results.get(call["id"] or "")
             outcome = "pending" if result is None else "ok" if result.status != "error" else "error"
+            # A person may have edited the call when it was about to run.
+            ran = result.response_metadata.get(RAN, call) if result else call
             # The arguments of an invalid call are a text that is not JSON.
-            args = call["args"] if isinstance(call["args"], dict) else {}
+            args = ran["args"] if isinstance(ran["args"], dict) else {}
             text = result.text if result else ""
-            yield TrajectoryStep(StepKind.TOOL, str(call["name"]), turn, args, outcome, text)
+            yield TrajectoryStep(StepKind.TOOL, str(ran["name"]), turn, args, outcome, text)
     for interrupt in interrupts:
         value = getattr(interrupt, "value", interrupt)
         text = value if isinstance(value, str) else json.dumps(value, default=str)
         yield TrajectoryStep(StepKind.REVIEW, "review", turn + 1, outcome="pending", text=text)
+
+
+_WRITTEN_ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 _TURN_ENDS = {
@@ -259,7 +286,9 @@ def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
         if decision.calls:
             model = StepKind.MODEL
         elif not who and decision.outcome is Outcome.ROUTED:
-            model = _TURN_ENDS.get(decision.reason)  # type: ignore[call-overload]  # a str enum
+            # A structured answer is followed by the name of its schema.
+            why = decision.reason.partition(":")[0]
+            model = _TURN_ENDS.get(why)  # type: ignore[call-overload]  # a str enum
         elif decision.hook == "after_model" and decision.outcome is Outcome.JUMPED:
             model = StepKind.MODEL
         if model is not None and (not steps or steps[-1].kind is not StepKind.MODEL):
@@ -303,7 +332,8 @@ def _of_file(path: Path) -> Trajectory:
     except ValueError:
         first = None
     if not isinstance(first, dict) or "outcome" not in first:
-        return recorded_trajectory(read_cassette(path).entries)
+        cassette = read_cassette(path)
+        return recorded_trajectory(*cassette[1:])
     # A log of a newer version may have more fields.
     names = {field.name for field in fields(Decision)}
     decisions = []
@@ -320,10 +350,32 @@ def _of_file(path: Path) -> Trajectory:
     return Trajectory(tuple(_of_decisions(decisions)), "decisions")
 
 
-def recorded_trajectory(entries: Sequence[Mapping[str, Any]]) -> Trajectory:
-    """The steps of the requests and answers of a recording."""
+def recorded_trajectory(
+    entries: Sequence[Mapping[str, Any]],
+    results: Sequence[Mapping[str, Any]] = (),
+    pauses: Sequence[Mapping[str, Any]] = (),
+) -> Trajectory:
+    """The steps of a recording: of its requests and answers, results of tools, and edits."""
     tool_names = frozenset(name for entry in entries for name in entry["request"].get("tools", ()))
-    return Trajectory(tuple(_of_messages(recorded_messages(entries))), "recording", tool_names)
+    messages = recorded_messages(entries)
+    # No request has the results of the last turn.
+    answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+    last_results = {line["id"]: line["result"] for line in results}
+    for call in _calls_of(messages):
+        result = last_results.get(call["id"], {"error": ""})
+        # A layer may have answered an error, and a command holds its message.
+        if call["id"] not in answered_ids and "error" not in (result or {}):
+            messages.append(ToolMessage(**(result or {"content": ""}), tool_call_id=call["id"]))
+    answers = [answer for pause in pauses for answer in pause.get("answers", {}).values()]
+    # An answer to one question may have decisions about several calls.
+    decisions = [answer for answer in answers if isinstance(answer, dict)]
+    decisions += [item for answer in decisions for item in answer.get("decisions", ())]
+    edits = [decision["edited_action"] for decision in decisions if "edited_action" in decision]
+    ran = {line["id"]: {"name": line["tool"], "args": line["args"]} for line in results}
+    for message in messages:
+        if isinstance(message, ToolMessage) and (call := ran.get(message.tool_call_id)) in edits:
+            message.response_metadata[RAN] = call
+    return Trajectory(tuple(_of_messages(messages)), "recording", tool_names)
 
 
 def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from typing import Any, Final, get_args
 
 from langchain_core.tools import BaseTool
 
-from agent_factory.errors import ArgumentError, SpecError, describe
+from agent_factory.errors import ArgumentError, BuildWarning, SpecError, describe
 from agent_factory.tools.client_tool import ClientTool
-from agent_factory.tools.registry import as_tool
+from agent_factory.tools.registry import BACKGROUND, as_tool
+from agent_factory.topology.model import OnLoss
 
-BACKGROUND = "background"
-"""Key of `BaseTool.extras`, of which integrations send the keys that they know."""
-
-_OWNER = "BackgroundMiddleware"
+_OWNER: Final = "BackgroundMiddleware"
 
 _REMARK = (
     "It works in the background: a call returns an id at once, and its result arrives later as a "
@@ -24,7 +22,9 @@ _REMARK = (
 """What the model reads after the description of the tool."""
 
 
-def background(tool: BaseTool | Callable[..., Any], *, timeout: float = 600.0) -> BaseTool:
+def background(
+    tool: BaseTool | Callable[..., Any], *, timeout: float = 600.0, on_loss: OnLoss = "report"
+) -> BaseTool:
     """Return a tool whose calls return at once, and whose result arrives as a message.
 
     The agent needs `BackgroundMiddleware`, which does the work in this process. Name, arguments and
@@ -35,9 +35,15 @@ def background(tool: BaseTool | Callable[..., Any], *, timeout: float = 600.0) -
         tool: A function with a docstring, or a tool.
         timeout: The longest time of one call, in seconds. What has not ended by then is reported
             to the model as an error.
+        on_loss: What a service does with a call whose worker has died or was stopped. "report": the
+            model reads that the call is lost, and nobody knows what it has done. "repeat": another
+            worker makes the call again, within the same `timeout`, until three workers have died
+            with it. The work may be done twice then, so the tool must be one that may be. Without a
+            service, lost calls are reported.
 
     Raises:
-        ArgumentError: The tool cannot work in the background, or `timeout` is not positive.
+        ArgumentError: The tool cannot work in the background, `timeout` is not positive, or
+            `on_loss` is neither "report" nor "repeat".
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.middleware import BackgroundMiddleware
@@ -71,11 +77,15 @@ def background(tool: BaseTool | Callable[..., Any], *, timeout: float = 600.0) -
     if not is_number or not math.isfinite(timeout) or timeout <= 0:
         reason = f"timeout must be a positive number of seconds, got {describe(timeout)}."
         raise ArgumentError(subject, reason, "Write background(tool, timeout=600).")
+    if on_loss not in get_args(OnLoss):
+        reason = f'on_loss must be "report" or "repeat", got {describe(on_loss)}.'
+        raise ArgumentError(subject, reason, 'Write background(tool, on_loss="repeat").')
     if background_timeout(entry) is not None:
         raise ArgumentError(subject, "is a background tool already.", "Wrap the tool once.")
+    settings = {"timeout": float(timeout), "on_loss": on_loss}
     update = {
         "description": f"{entry.description}\n\n{_REMARK}",
-        "extras": {**(entry.extras or {}), BACKGROUND: {"timeout": float(timeout)}},
+        "extras": {**(entry.extras or {}), BACKGROUND: settings},
     }
     return entry.model_copy(update=update)
 
@@ -87,17 +97,48 @@ def background_timeout(tool: object) -> float | None:
     5.0
     >>> background_timeout(print)
     """
-    extras = tool.extras if isinstance(tool, BaseTool) else None
-    seconds: float | None = (extras or {}).get(BACKGROUND, {}).get("timeout")
+    seconds: float | None = _settings(tool).get("timeout")
     return seconds
 
 
-def without_middleware(tools: Iterable[BaseTool], members: Iterable[object]) -> Iterator[SpecError]:
-    """Find background tools of an agent without the middleware that does their work."""
-    if any(base.__name__ == _OWNER for member in members for base in type(member).__mro__):
-        return
-    for tool in tools:
-        if background_timeout(tool) is not None:
+def background_on_loss(tool: object) -> OnLoss | None:
+    """Return what happens to a call of a background tool that is lost; None for any other tool.
+
+    >>> background_on_loss(background(print, on_loss="repeat"))
+    'repeat'
+    >>> background_on_loss(print)
+    """
+    on_loss: OnLoss | None = _settings(tool).get("on_loss")
+    return on_loss
+
+
+def _settings(tool: object) -> dict[str, Any]:
+    extras = tool.extras if isinstance(tool, BaseTool) else None
+    return (extras or {}).get(BACKGROUND) or {}
+
+
+def one_without_the_other(
+    tools: Collection[BaseTool], members: Iterable[Any], owners: Container[str]
+) -> Iterator[SpecError]:
+    """Find background tools without the middleware that does their work, and the reverse.
+
+    Args:
+        tools: The tools of an agent.
+        members: Its middleware.
+        owners: The names of the tools that middleware bring.
+    """
+    workers = [m for m in members if any(base.__name__ == _OWNER for base in type(m).__mro__)]
+    late = [tool for tool in tools if background_timeout(tool) is not None]
+    # Without a tool of the agent, this is the plan of a stack, and its tools are not known.
+    if workers and not late and any(tool.name not in owners for tool in tools):
+        yield BuildWarning(
+            workers[0].name,
+            "does nothing: the agent has no background tool.",
+            "Wrap a tool, background(tool, timeout=600), or remove it from the stack.",
+            code="AF212",
+        )
+    for tool in late:
+        if not workers:
             reason = f"works in the background, which {_OWNER} does, and it is not in the stack."
             hint = f"Add {_OWNER}() to `middleware`."
             yield SpecError(tool.name, reason, hint, code="AF118")

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from inspect import signature
 from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
@@ -19,8 +19,12 @@ from agent_factory.errors import ArgumentError, SpecError, describe, example_of
 from agent_factory.tools.injection import validate_tool
 from agent_factory.tools.labels import labels_of
 from agent_factory.tools.touches import Touches, check_touches, touches_of
+from agent_factory.topology.declarations import AccessKind
 from agent_factory.topology.model import Tool, ToolKind, TopologyData
 from agent_factory.types import FunctionTool
+
+BACKGROUND = "background"
+"""Key of `BaseTool.extras` of a background tool, of which integrations send the keys they know."""
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
 
@@ -75,12 +79,19 @@ class Toolbox:
     def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
         """Return the tools in the form of a plan."""
         touches = self.touches
+        settings = {
+            name: (tool.extras or {}).get(BACKGROUND) or {} for name, tool in self.client.items()
+        }
+        # `max_requests` of other tools may mean anything, such as a limit of rate.
         tools = [
             Tool(
                 name,
                 return_direct=tool.return_direct,
                 owner=self.owners.get(name, ""),
                 labels=labels_of(tool),
+                max_requests=getattr(tool, "max_requests", 1) if plan_inside(tool) else 1,
+                background=settings[name].get("timeout"),
+                on_loss=settings[name].get("on_loss", "report"),
                 **(touches[name].texts() if name in touches else {}),
             )
             for name, tool in self.client.items()
@@ -89,20 +100,35 @@ class Toolbox:
         tools += (Tool(name, ToolKind.OUTPUT) for name in outputs)
         for name, plan in self.plans_inside.items():
             tools += (
-                Tool(f"{name}/{inner.name}", ToolKind.INNER, labels=inner.labels)
+                Tool(
+                    f"{name}/{inner.name}",
+                    ToolKind.INNER,
+                    labels=inner.labels,
+                    max_requests=inner.max_requests,
+                    background=inner.background,
+                    on_loss=inner.on_loss,
+                )
                 for inner in plan.tools
                 if inner.kind in (ToolKind.CLIENT, ToolKind.INNER)
             )
         return tuple(tools)
 
     @property
+    def specs_inside(self) -> dict[str, Any]:
+        """The specs of the agents inside of tools, by the names of the tools."""
+        return {
+            name: cast("Any", tool).agent.builder.spec
+            for name, tool in self.client.items()
+            if plan_inside(tool) is not None
+        }
+
+    @property
     def plans_inside(self) -> dict[str, TopologyData]:
         """The plans of the agents inside of tools, by the names of the tools."""
-        plans = {name: plan_inside(tool) for name, tool in self.client.items()}
-        return {name: plan for name, plan in plans.items() if plan is not None}
+        return {name: spec.topology for name, spec in self.specs_inside.items()}
 
     def declarations_inside(self) -> dict[str, list[Any]]:
-        """What the agents inside of tools guard and limit, by the names of tool and middleware."""
+        """What the agents inside of tools guard, limit and clean, under the names of the tools."""
         plans = self.plans_inside.items()
         guards = [
             replace(
@@ -120,7 +146,14 @@ class Toolbox:
             for name, plan in plans
             for limit in plan.limits
         ]
-        return {"guards": guards, "limits": limits}
+        cleaned = [
+            replace(access, owner=f"{name}/{access.owner}")
+            for name, plan in plans
+            for access in plan.accesses
+            if access.kind is AccessKind.SANITIZES
+        ]
+        ledgers = [(f"{name}/{owner}", id) for name, plan in plans for owner, id in plan.ledgers]
+        return {"guards": guards, "limits": limits, "accesses": cleaned, "ledgers": ledgers}
 
 
 def plan_inside(tool: BaseTool) -> TopologyData | None:

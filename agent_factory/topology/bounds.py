@@ -6,11 +6,12 @@ They are bounds, never prophecy: what no limit bounds has none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import prod
+from dataclasses import asdict, dataclass, replace
+from math import inf, prod
 from typing import Protocol, get_args
 
 from agent_factory.topology.declarations import (
+    JOBS,
     AccessKind,
     LimitUnit,
     UsageLimit,
@@ -129,7 +130,7 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
     rows, totals = list(own), {row.what: [row] for row in own}
     inside = _agents_inside(plan)
     for agent in inside:
-        calls = _calls_of(agent, rows)
+        calls = _runs_of(agent, plan, rows)
         of_ledger = {row.what: row for row in _own(plan, agent, prices or {}, is_ledger=True)}
         for row in _own(plan, agent, prices or {}, is_ledger=False):
             # A ledger counts all runs of the agent inside together, other limits one run each.
@@ -140,7 +141,11 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
             if total.by or row.what in _CALLS or row.what.startswith("calls of "):
                 rows.append(total)
     if inside:
-        rows += [_sum(what, totals[what]) for what in get_args(LimitUnit) if what != "seconds"]
+        rows += [
+            _sum(what, totals[what], plan.limits)
+            for what in get_args(LimitUnit)
+            if what not in ("seconds", JOBS)
+        ]
     return Bounds(tuple(rows))
 
 
@@ -246,9 +251,9 @@ class _Calls:
         counting = {limit.owner for limit in self.limits if limit.unit == unit}
         jumps_back = any("model" in hook.can_jump_to for hook in self.plan.hooks)
         for layer in outside:
-            # A failed model call ends the loop, unless a hook sends the run back.
-            is_open = jumps_back and layer.attempts > 1 if unit == "model calls" else True
-            if is_open and layer.owner not in counting:
+            # A failed model call ends the loop, unless a hook sends the run back after a layer has
+            # made an answer of it, as a retry does that may make one attempt.
+            if (jumps_back or unit != "model calls") and layer.owner not in counting:
                 yield layer.owner
 
 
@@ -276,31 +281,22 @@ def _bound(
         of = "of each agent that shares it " if lowest[0].scope == "ledger" else ""
         notes.append(f"The last call {of}may go over it, because its use is known afterwards.")
     if unit not in ("seconds", "tool calls") and not agent:
-        notes += _not_counted(plan, lowest) if unit in _AFTERWARDS else []
-        notes += _own_calls(plan)
-    return Bound(what, most, _words(lowest), notes=tuple(notes), agent=agent)
-
-
-def _not_counted(plan: TopologyData, limits: Iterable[UsageLimit]) -> Iterator[str]:
-    """A note about layers further in, which may discard answers that a limit does not see."""
-    layers = plan.layers_around(Call.MODEL)
-    for limit in limits:
+        layers = plan.layers_around(Call.MODEL)
         owners = [layer.owner for layer in layers]
-        start = owners.index(limit.owner) if limit.owner in owners else 0
-        inside = dict.fromkeys(layer.owner for layer in layers[start:] if layer.attempts > 1)
-        if inside:
-            yield (
-                f"Answers that {', '.join(inside)} discard come on top. Put {limit.owner} after "
-                "them in the list."
-            )
-
-
-def _own_calls(plan: TopologyData) -> Iterator[str]:
-    """A note about the middleware that call a model themselves, which no limit counts."""
-    kinds = (AccessKind.SENDS_TO_MODEL,)
-    owners = dict.fromkeys(access.owner for access in plan.accesses if access.kind in kinds)
-    if owners:
-        yield f"Calls that {', '.join(owners)} make of a model themselves come on top."
+        for limit in lowest if unit in _AFTERWARDS else ():
+            # Layers further in may discard answers that the limit does not see.
+            start = owners.index(limit.owner) if limit.owner in owners else 0
+            if inside := dict.fromkeys(x.owner for x in layers[start:] if x.attempts > 1):
+                notes.append(
+                    f"Answers that {', '.join(inside)} discard come on top. Put {limit.owner} "
+                    "after them in the list."
+                )
+        # No limit counts the calls that middleware make themselves.
+        kind = AccessKind.SENDS_TO_MODEL
+        if calling := dict.fromkeys(a.owner for a in plan.accesses if a.kind is kind):
+            notes.append(f"Calls that {', '.join(calling)} make of a model themselves come on top.")
+    by = tuple(dict.fromkeys(f"{limit.owner}: {limit}" for limit in lowest))
+    return Bound(what, most, by, notes=tuple(notes), agent=agent)
 
 
 def _tokens(plan: TopologyData, limits: Sequence[UsageLimit], agent: str) -> dict[LimitUnit, Bound]:
@@ -371,12 +367,14 @@ def _agents_inside(plan: TopologyData) -> list[str]:
     return sorted(agents, key=lambda agent: agent.count("/"))
 
 
-def _calls_of(agent: str, rows: Sequence[Bound]) -> Bound:
-    """The bound of the runs of an agent inside: attempts of its tool start one each."""
+def _runs_of(agent: str, plan: TopologyData, rows: Sequence[Bound]) -> Bound:
+    """The bound of the runs of an agent inside: an attempt of its tool starts one a request."""
     tool, outer = agent.rpartition("/")[2], _agent_of(agent)
+    requests = max((each.max_requests for each in plan.tools if each.name == agent), default=1)
     for row in rows:
         if (row.what, row.agent) == (f"calls of {tool}", outer):
-            return Bound(row.what, row.attempts, row.by, notes=row.notes, agent=outer)
+            most = None if row.attempts is None else row.attempts * requests
+            return Bound(row.what, most, row.by, notes=row.notes, agent=outer)
     advice = f"Add ToolCallLimitMiddleware(tool_name={tool!r}, run_limit=...)."
     return Bound(f"calls of {tool}", None, notes=(advice,), agent=outer)
 
@@ -394,17 +392,28 @@ def _times(row: Bound, calls: Bound, agent: str) -> Bound:
     return Bound(row.what, row.most * calls.most, by, notes=(note, *row.notes), agent=agent)
 
 
-def _sum(what: str, rows: Sequence[Bound]) -> Bound:
-    """The bound of all agents together."""
+def _sum(what: str, rows: Sequence[Bound], limits: Iterable[UsageLimit]) -> Bound:
+    """The bound of all agents together; those of one ledger cannot use more than it has."""
     numbers = [row.most for row in rows if row.most is not None]
     # A sum with an unknown part is unknown.
     if len(numbers) < len(rows):
         names = ", ".join(row.agent or "the agent itself" for row in rows if row.most is None)
         return Bound(what, None, notes=(f"Without a bound: {names}.",), agent="all")
     by = tuple(dict.fromkeys(text for row in rows for text in row.by))
-    notes = tuple(dict.fromkeys(note for row in rows for note in row.notes))
-    return Bound(what, sum(numbers), by, notes=notes, agent="all")
-
-
-def _words(limits: Iterable[UsageLimit]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f"{limit.owner}: {limit}" for limit in limits))
+    notes = list(dict.fromkeys(note for row in rows for note in row.notes))
+    units = (what, "tokens") if what.endswith("put tokens") else (what,)
+    shared = [x for x in limits if x.ledger and x.unit in units and not x.tool]
+    parts: dict[UsageLimit | str, list[float]] = {}
+    for row, number in zip(rows, numbers, strict=True):
+        own = [limit for limit in shared if _agent_of(limit.owner) == row.agent]
+        least = min(own, key=lambda limit: limit.most, default=None)
+        # All limits of one ledger are the same limit, whichever middleware has it.
+        key = replace(least, owner="") if least is not None else row.agent
+        parts.setdefault(key, []).append(number)
+    total = 0.0
+    for ledger, uses in parts.items():
+        most = inf if isinstance(ledger, str) else ledger.most
+        total += min(sum(uses), most)
+        if sum(uses) > most:
+            notes.append(f"Together {ledger}, counted once.")
+    return Bound(what, total, by, notes=tuple(notes), agent="all")

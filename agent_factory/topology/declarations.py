@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from math import inf
@@ -24,6 +26,9 @@ Label = Literal["untrusted", "private", "outside"]
 GuardPlace = Literal["around_tool", "after_model"]
 """Where a guard decides: in a layer around the call, or in a hook that a jump may bypass."""
 
+GuardFallback = Literal["ask", "deny"]
+"""What happens to a call that a judge does not find harmless."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolGuard:
@@ -38,12 +43,20 @@ class ToolGuard:
         place: Where the middleware decides: "around_tool", a layer that no call bypasses, or
             "after_model", a hook that a jump may bypass.
         owner: The middleware's name; a plan fills it in.
+        reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
+        decisions: What they may decide: "approve", "edit", ...; empty for all decisions.
+        remember: The longest time in seconds for which later calls may be approved as well; None
+            if each call is asked about.
+        otherwise: For "judge": what happens to a call that the model does not find harmless, "ask"
+            or "deny".
 
     Raises:
         ValueError: An argument has another value.
 
     >>> print(ToolGuard("refund", "ask", when="euros > 50"))
     a person decides about refund when euros > 50
+    >>> print(ToolGuard("refund", "ask", reviewers=("finance", "@ann"), decisions=("approve",)))
+    finance or @ann decides about refund (approve)
     """
 
     tool: str
@@ -53,6 +66,10 @@ class ToolGuard:
     after: str = ""
     place: GuardPlace = "around_tool"
     owner: str = ""
+    reviewers: tuple[str, ...] = ()
+    decisions: tuple[str, ...] = ()
+    remember: float | None = None
+    otherwise: GuardFallback = "ask"
 
     def __post_init__(self) -> None:
         if not isinstance(self.tool, str) or not self.tool:
@@ -62,6 +79,11 @@ class ToolGuard:
             )
         _check_choice("ToolGuard.action", GuardAction, self.action)
         _check_choice("ToolGuard.place", GuardPlace, self.place)
+        _check_choice("ToolGuard.otherwise", GuardFallback, self.otherwise)
+        for name in ("reviewers", "decisions"):
+            # A string has letters, and each of them would be a reviewer.
+            if not isinstance(value := getattr(self, name), tuple):
+                raise ValueError(f"ToolGuard.{name} must be a tuple of strings, got {value!r}.")
 
     def covers(self, tool: str) -> bool:
         """Return True if it decides about calls of a tool; `when` says about which.
@@ -79,13 +101,42 @@ class ToolGuard:
         when = f" when {self.when}" if self.when else ""
         when += f" unless {self.after} has run" if self.after else ""
         where = "" if self.place == "around_tool" else f", in {self.place}"
-        return f"{_ACTION_PHRASES[self.action]} {self.tool}{without}{when}{where}"
+        people, phrase = " or ".join(self.reviewers), _ACTION_PHRASES[self.action]
+        if people and self.action == "ask":
+            phrase = f"{people} decides about"
+        notes = [f"else {people}"] if people and self.action == "judge" else []
+        notes += ["else it is denied"] if self.otherwise == "deny" else []
+        notes += [", ".join(self.decisions)] if self.decisions else []
+        notes += [f"approvals hold up to {_time(self.remember)}"] if self.remember else []
+        more = f" ({'; '.join(notes)})" if notes else ""
+        return f"{phrase} {self.tool}{without}{when}{where}{more}"
+
+
+def _time(seconds: float) -> str:
+    """A time in the largest unit of which it is a whole number.
+
+    >>> _time(604_800), _time(5_400), _time(1.5)
+    ('7 days', '90 minutes', '1.5 seconds')
+    """
+    units = {"day": 86_400, "hour": 3_600, "minute": 60}
+    unit, size = next(((u, s) for u, s in units.items() if seconds % s == 0), ("second", 1))
+    return f"{seconds / size:g} {unit}{'' if seconds == size else 's'}"
 
 
 LimitUnit = Literal[
-    "model calls", "tool calls", "tokens", "input tokens", "output tokens", "USD", "seconds"
+    "model calls",
+    "tool calls",
+    "tokens",
+    "input tokens",
+    "output tokens",
+    "USD",
+    "seconds",
+    "jobs under way",
 ]
 """What a limit counts."""
+
+JOBS: LimitUnit = "jobs under way"
+"""Unit of what runs at a time in the background. Such a limit ends no run, and bounds none."""
 
 LimitScope = Literal["run", "thread", "ledger"]
 """What a limit is the limit of; a ledger is shared by several agents."""
@@ -102,6 +153,8 @@ class UsageLimit:
         tool: For tool calls: the tool whose calls are counted; empty for all tools together.
         owner: The middleware's name; a plan fills it in.
         raisable: People may raise it while a run waits for them.
+        ledger: The number of the ledger, if several middleware of a plan share it, by the order in
+            which the plan has them; a plan fills it in.
 
     Raises:
         ValueError: An argument has another value.
@@ -116,6 +169,7 @@ class UsageLimit:
     tool: str = ""
     owner: str = ""
     raisable: bool = False
+    ledger: int = 0
 
     def __post_init__(self) -> None:
         # NaN is not equal to itself, and would be no limit.
@@ -135,7 +189,31 @@ class UsageLimit:
 
     def __str__(self) -> str:
         raisable = ", which people may raise" if self.raisable else ""
-        return f"at most {self.most} {self.what}{raisable}"
+        shared = f" (shared ledger {self.ledger})" if self.ledger else ""
+        return f"at most {self.most} {self.what}{raisable}{shared}"
+
+
+Ledgers = tuple[tuple[str, int], ...]
+"""Names of middleware, each with the `id` of its ledger: equal if they have the same one."""
+
+
+def with_shared_ledgers(limits: Iterable[UsageLimit], ledgers: Ledgers) -> tuple[UsageLimit, ...]:
+    """Limits with the numbers of the ledgers that several middleware share.
+
+    >>> limits = [UsageLimit(9, "tokens", "ledger", owner=name) for name in ("A", "clerk/A", "B")]
+    >>> [x.ledger for x in with_shared_ledgers(limits, (("A", 7), ("clerk/A", 7), ("B", 8)))]
+    [1, 1, 0]
+    """
+    limits, of = tuple(limits), dict(ledgers)
+    owners = Counter(of.values())
+    # Numbers, since an `id` is another one in each process.
+    seen = dict.fromkeys(of[x.owner] for x in limits if x.scope == "ledger" and x.owner in of)
+    shared = [ledger for ledger in seen if owners[ledger] > 1]
+    numbers = {ledger: number for number, ledger in enumerate(shared, 1)}
+    return tuple(
+        replace(x, ledger=numbers.get(of.get(x.owner, -1), 0) if x.scope == "ledger" else 0)
+        for x in limits
+    )
 
 
 class AccessKind(StrEnum):

@@ -132,8 +132,7 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
         changes.append(Change(ChangeKind.MOVED, "tool", name, detail))
     for part in ("guard", "limit", "access"):
         changes += _declared(part, *(_declarations(plan, part) for plan in (old, new)))
-    if old.settings and new.settings:
-        changes += _settings(old, new)
+    changes += _settings(old, new)
     was_moved, now_moved = ({move.old: move.new for move in plan.moved} for plan in (old, new))
     for name in dict.fromkeys([*was_moved, *now_moved]):
         owners = [moves[name] for moves in (was_moved, now_moved) if name in moves]
@@ -278,8 +277,15 @@ def _declared(part: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iter
 
 
 def _settings(old: TopologyData, new: TopologyData) -> Iterator[Change]:
-    """The settings that changed, except those of middleware that are added or removed."""
-    was, now = ({(s.owner, s.name): s.value for s in plan.settings} for plan in (old, new))
+    """The settings that changed, except those of middleware that are added or removed.
+
+    Of a plan whose settings were not requested, those that guard are compared.
+    """
+    all_of_them = all(any(not s.guards for s in plan.settings) for plan in (old, new))
+    was, now = (
+        {(s.owner, s.name): s.value for s in plan.settings if s.guards or all_of_them}
+        for plan in (old, new)
+    )
     owners = [_owners(plan) for plan in (old, new)]
     for owner, name in dict.fromkeys([*was, *now]):
         before, after = (values.get((owner, name)) for values in (was, now))

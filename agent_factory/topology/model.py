@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
-from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
+from agent_factory.topology.declarations import Access, Ledgers, ToolGuard, UsageLimit
 
 START, END, MODEL, TOOLS = "__start__", "__end__", "model", "tools"
 AGENT = "agent"
@@ -149,6 +150,10 @@ class ToolKind(StrEnum):
     """An agent inside of a tool. The name has both: "clerk/refund"."""
 
 
+OnLoss = Literal["report", "repeat"]
+"""What a service does with work in the background whose worker has died."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A tool that the model may be offered.
@@ -161,6 +166,10 @@ class Tool:
         labels: What it brings and takes: "untrusted" results, "private" data, an effect "outside".
         reads: Names of what it reads, such as "file:{path}" with a parameter in it.
         writes: Names of what it writes.
+        max_requests: The most runs that a call of it starts of the agent inside; 1 without a list.
+        background: The most seconds that a call may work in the background; None if the run waits
+            for its result.
+        on_loss: What a service does with a call in the background whose worker has died.
     """
 
     name: str
@@ -170,6 +179,9 @@ class Tool:
     labels: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    max_requests: int = 1
+    background: float | None = None
+    on_loss: OnLoss = "report"
 
     @property
     def notes(self) -> list[str]:
@@ -180,6 +192,10 @@ class Tool:
         """
         notes = [] if self.kind is ToolKind.CLIENT else [str(self.kind)]
         notes += ["return_direct"] if self.return_direct else []
+        notes += [f"up to {self.max_requests} requests a call"] if self.max_requests > 1 else []
+        if self.background is not None:
+            notes.append(f"in the background, at most {self.background:g} s")
+        notes += ["repeated if lost"] if self.on_loss == "repeat" else []
         notes += [*self.labels, *self.touches]
         return [*notes, f"by {self.owner}"] if self.owner else notes
 
@@ -201,11 +217,13 @@ class Setting:
         owner: The middleware's name.
         name: The parameter of its constructor.
         value: The value as text.
+        guards: It says what the middleware keeps out or lets run, so each plan holds it.
     """
 
     owner: str
     name: str
     value: str
+    guards: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +256,7 @@ class Shape:
         limits: What may be used at most.
         accesses: What middleware read, write, send to a model and sanitize.
         sequential_calls: Each tool call of a turn waits for those before it.
+        ledgers: The ledgers of middleware, by which an agent around this one knows them.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -252,6 +271,7 @@ class Shape:
     limits: tuple[UsageLimit, ...] = ()
     accesses: tuple[Access, ...] = ()
     sequential_calls: bool = False
+    ledgers: Ledgers = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +312,8 @@ class TopologyData:
     sequential_calls: bool = False
     # Plans are compared by what an agent does, so agents that differ only in their name are equal.
     name: str = field(default="", compare=False)
+    # For the plan of an agent around this one, in the same process.
+    ledgers: Ledgers = field(default=(), compare=False, repr=False)
 
     @property
     def title(self) -> str:

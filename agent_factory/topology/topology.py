@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import astuple, fields
+from dataclasses import asdict, fields
 from hashlib import sha256
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.topology.bounds import Bounds, TokenPrice, bounds
+from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
 from agent_factory.topology.diff import TopologyDiff, diff
 from agent_factory.topology.model import Shape, TopologyData
 from agent_factory.topology.planner import decide, former_nodes
-from agent_factory.topology.render.json_format import to_json, to_snapshot
+from agent_factory.topology.render.json_format import DEFAULTS, to_json, to_snapshot
 from agent_factory.topology.render.mermaid import to_mermaid
 from agent_factory.topology.render.text import explain, explain_transition, render
 from agent_factory.topology.stopping_points import StoppingPoint, stopping_points
@@ -42,6 +43,7 @@ class Topology(TopologyData):
         accesses: What middleware read, write, send to a model and sanitize.
         sequential_calls: Each tool call of a turn waits for those before it.
         name: The agent's name, for headings. It is not compared and not stored.
+        ledgers: The ledgers of middleware, for the plan of an agent around this one; as `name`.
     """
 
     # Without it, each plan would have a dict in addition to the slots.
@@ -52,11 +54,12 @@ class Topology(TopologyData):
         """A short text that names what stored threads depend on, equal in every process.
 
         That are the nodes and their order, the edges with their routes, the layers by their names,
-        the tools by name and kind, whether they return directly, their labels and what they touch;
-        whether calls run one after the other; and what middleware declare: guards, limits and
-        accesses. Not part of it are the name of the agent, settings, the order of tools and of
-        layers, and `moved`. Of two agents with the same digest, each can resume the threads of the
-        other one, under the same rules.
+        the tools by name and kind, whether they return directly, their labels, what they touch, how
+        many requests a call may have, how long one may work in the background and whether it is
+        repeated if it is lost; whether calls run one after the other; and what middleware declare:
+        guards, limits and accesses. Not part of it are the name of the agent, settings, the order
+        of tools and of layers, and `moved`. Of two agents with the same digest, each can resume the
+        threads of the other one, under the same rules.
 
         >>> plan(Shape()).digest
         '862173550bde716c'
@@ -68,11 +71,17 @@ class Topology(TopologyData):
         parts: list[object] = [self.style, self.nodes, edges, layers, tools]
         # An agent without them has the digest it had before there were any.
         for declared in (self.guards, self.limits, self.accesses):
-            parts += [sorted(map(astuple, declared))] if declared else []
+            parts += [sorted(map(_digested, declared))] if declared else []
         if any(tool.labels for tool in self.tools):
             parts.append(sorted((tool.name, tool.labels) for tool in self.tools))
         if touching := sorted((t.name, t.reads, t.writes) for t in self.tools if t.touches):
             parts.append(touching)
+        if several := sorted((t.name, t.max_requests) for t in self.tools if t.max_requests > 1):
+            parts.append(several)
+        if late := sorted((t.name, t.background) for t in self.tools if t.background is not None):
+            parts.append(["background", late])
+        if again := sorted(tool.name for tool in self.tools if tool.on_loss == "repeat"):
+            parts.append(["repeated if lost", again])
         parts += ["sequential_calls"] if self.sequential_calls else []
         return sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -248,6 +257,15 @@ class Topology(TopologyData):
         if source is None or target is None:
             raise TypeError("explain() takes no node or two nodes, got one.")
         return explain_transition(self, source, target)
+
+
+def _digested(declared: ToolGuard | UsageLimit | Access) -> tuple[object, ...]:
+    """The values of a declaration; of later fields, those that are not the usual ones, by name."""
+    values = asdict(declared)
+    # Without these, it has the digest that it had before there were such fields.
+    usual = {**DEFAULTS["guards"], "ledger": 0}
+    late = [(name, values.pop(name)) for name in usual if name in values]
+    return *values.values(), *(pair for pair in late if pair[1] != usual[pair[0]])
 
 
 def plan(shape: Shape) -> Topology:

@@ -1,11 +1,13 @@
-"""Make the pictures of the studio and the inbox: `python docs/pictures/make_pages.py`.
+"""Make the pictures of the studio and the inbox: `python docs/pictures/make_pages.py [NAME ...]`.
 
-A service with a worker answers in this process, and Chromium looks at it.
+A service with a worker answers in this process, and Chromium looks at it. With names, only these
+pictures are made.
 """
 
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -53,6 +55,18 @@ RULES = ToolPolicy(
     ),
     Rule("refund", "allow"),
 )
+TABLE = """Three orders are open:
+
+| order | item | euros |
+|---|---|--:|
+| A-1001 | lamp | 120.50 |
+| B-2007 | chair | 89.00 |
+| C-3110 | desk | 310.00 |
+
+```python
+total = sum(order.euros for order in orders)  # 519.50
+```
+"""
 TOKENS: Any = {"input_tokens": 1430, "output_tokens": 96, "total_tokens": 1526}
 TOKENS["input_token_details"] = {"cache_read": 1120}
 
@@ -67,6 +81,27 @@ def refund(order_id: str, euros: float, reason: str = "") -> str:
     return f"Refunded {euros:g} euros for {order_id}."
 
 
+def book_courier(order_id: str) -> str:
+    """Book a courier."""
+    time.sleep(0.6)
+    return "Booked for Thursday."
+
+
+def print_label(order_id: str) -> str:
+    """Print a label."""
+    time.sleep(0.4)
+    raise ConnectionError("no answer from printer-2.example.com:9100")
+
+
+def ship(messages: Sequence[BaseMessage]) -> AIMessage:
+    """Book a courier, and print a label."""
+    time.sleep(0.5)
+    args = {"order_id": "C-3110"}
+    names = ("book_courier", "print_label")
+    calls = [{"name": name, "args": args, "id": uuid4().hex} for name in names]
+    return AIMessage("", tool_calls=calls, usage_metadata=TOKENS)
+
+
 def answer(messages: Sequence[BaseMessage]) -> AIMessage:
     """Look for the order, refund it, and say so."""
     last = messages[-1]
@@ -75,6 +110,8 @@ def answer(messages: Sequence[BaseMessage]) -> AIMessage:
         calls = [{"name": name, "args": args, "id": uuid4().hex}]
         return AIMessage(text, tool_calls=calls, usage_metadata=TOKENS)
 
+    if isinstance(last, HumanMessage) and "table" in last.text:
+        return AIMessage(TABLE, usage_metadata=TOKENS)
     if isinstance(last, HumanMessage):
         return call("search_orders", "Let me look at your orders.", customer="Ann Lee")
     if isinstance(last, ToolMessage) and last.name == "search_orders":
@@ -82,6 +119,19 @@ def answer(messages: Sequence[BaseMessage]) -> AIMessage:
         return call("refund", order_id="A-1001", euros=120.5, reason=reason)
     text = "I have paid **120.50 euros** back for order `A-1001`. You see them within three days."
     return AIMessage(text, usage_metadata=TOKENS)
+
+
+def add_versions(service: Service, thread: str) -> None:
+    """Make a thread with two versions of a message, and with a call that has run."""
+    service.submit("desk", thread=thread, message="What is open?").result(30)
+    wait = service.inbox().waits(thread=thread)[0]
+    first = service.threads.branches(thread)[0][-1]
+    service.decide(wait.id, "reject", by="ann").result(30)
+    table = "Show me the open orders as a table."
+    service.submit("desk", thread=thread, message=table, checkpoint=first).result(30)
+    service.submit("desk", thread=thread, message="Pay the lamp back, please.").result(30)
+    wait = service.inbox().waits(thread=thread)[0]
+    service.decide(wait.id, "approve", by="ann").result(30)
 
 
 @contextmanager
@@ -103,7 +153,9 @@ def desk() -> Iterator[str]:
         checkpointer=InMemorySaver(),
     )
     with TemporaryDirectory() as folder, Service(f"sqlite:///{folder}/desk.db") as service:
-        service.add("desk", agent, decisions=True, review_within="4h")
+        service.add("desk", agent, decisions=True, review_within="4h", attachments=["image"])
+        shipping = create_agent(ScriptedChatModel([ship] * 10), [book_courier, print_label])
+        service.add("shipping", shipping)
         with socket.socket() as place:
             place.bind(("127.0.0.1", 0))
             port = place.getsockname()[1]
@@ -119,8 +171,20 @@ def desk() -> Iterator[str]:
         changed = service.inbox().waits(thread="t-1039")[0]
         args = {**changed.args, "euros": 60.0}
         service.decide(changed.id, "edit", args=args, by="ann", via="page").result(30)
+        # Two branches: what if the user had written something else?
+        moments = service.threads.history("t-1039")
+        begun = next(state for state in moments if len(state.values.get("messages", ())) == 1)
+        place = begun.config["configurable"]["checkpoint_id"]
+        instead = "Please send order C-3110 to another address."
+        service.submit("desk", thread="t-1039", message=instead, checkpoint=place).result(30)
+        again = service.inbox().waits(thread="t-1039")[0]
+        service.decide(again.id, "reject", by="bob", message="Nobody asked for it.").result(30)
         wait_for_it = "Wait, I found the bill: it was 60 euros."
         service.submit("desk", thread="t-1041", message=wait_for_it, waiting="queue")
+        # Archived, so that the pictures of threads are about the desk alone.
+        service.threads.create("t-1037", metadata={"archived": True})
+        service.submit("shipping", thread="t-1037", message="Send order C-3110 to Ann Lee.")
+        add_versions(service, "t-1038")
         while not server.started:
             time.sleep(0.01)
         yield f"http://127.0.0.1:{port}"
@@ -128,7 +192,8 @@ def desk() -> Iterator[str]:
 
 
 def main() -> None:
-    """Take the pictures."""
+    """Take the pictures that are named, or all."""
+    names = sys.argv[1:]
     with desk() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium",
@@ -136,11 +201,16 @@ def main() -> None:
         )
 
         def photograph(name: str, path: str, width: int, height: int, *, dark: bool) -> None:
+            if names and name not in names:
+                return
             scheme: Any = "dark" if dark else "light"
             size: Any = {"width": width, "height": height}
             page = browser.new_page(viewport=size, color_scheme=scheme)
             page.goto(address + path)
             page.wait_for_timeout(1500)  # until the last run has lit the plan
+            if name in ("run", "run_failed"):
+                page.locator(".run-list a").first.click()
+                page.wait_for_timeout(500)
             if name == "inbox":
                 page.locator(".row a").first.click()
                 page.wait_for_timeout(500)
@@ -154,20 +224,31 @@ def main() -> None:
             if name == "inbox_several":
                 page.get_by_role("button", name="Approve").click()
                 page.wait_for_timeout(500)
+            if name == "history":
+                page.locator("input[name=from]").nth(2).check()
+                page.get_by_role("button", name="Compare").click()
+                page.wait_for_timeout(500)
+            if name == "studio_chat":
+                page.get_by_label("Regenerate this answer").click()
             page.screenshot(path=HERE / f"{name}.png")
             page.close()
 
         photograph("studio", "/studio/threads/t-1041", 1440, 900, dark=False)
         photograph("studio_done", "/studio/threads/t-1040", 1440, 900, dark=True)
         photograph("studio_phone", "/studio/threads/t-1042", 390, 800, dark=False)
+        photograph("studio_chat", "/studio/threads/t-1038", 1440, 1150, dark=False)
         photograph("inbox_list", "/inbox", 1080, 420, dark=False)
         photograph("inbox", "/inbox?text=t-1042", 1440, 900, dark=False)
         photograph("inbox_changes", "/inbox?text=t-1042", 1080, 760, dark=False)
         photograph("inbox_several", "/inbox", 1080, 620, dark=False)
         photograph("approvals", "/inbox/approvals", 1080, 220, dark=False)
-        photograph("audit", "/inbox/audit", 1080, 310, dark=False)
+        photograph("audit", "/inbox/audit", 1080, 400, dark=False)
+        photograph("history", "/studio/threads/t-1039/history", 1080, 1240, dark=False)
         photograph("policy", "/studio/agents/desk/policy", 1080, 360, dark=False)
         photograph("studio_plan", "/studio/agents/desk", 1440, 900, dark=True)
+        photograph("runs", "/studio/runs", 1240, 440, dark=False)
+        photograph("run", "/studio/runs?text=t-1040", 1240, 620, dark=True)
+        photograph("run_failed", "/studio/runs?status=failed", 1240, 640, dark=False)
         browser.close()
 
 

@@ -10,6 +10,8 @@ from starlette.requests import Request
 from agent_factory.serve import Principal
 
 _KEY = os.environ["SHOP_API_KEY"]
+if not _KEY:
+    raise ValueError("SHOP_API_KEY is empty: a request without a key would have it.")
 
 
 def who(request: Request) -> Principal | None:

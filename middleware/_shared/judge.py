@@ -120,6 +120,8 @@ class RiskJudge:
     0.5
     """
 
+    guard_settings = ("classifier", "instructions", "criteria", "threshold")
+
     def __init__(
         self,
         classifier: str | BaseChatModel | BaseDecisionModel,

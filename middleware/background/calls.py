@@ -5,26 +5,34 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 from uuid import uuid4
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from langgraph.prebuilt import ToolRuntime
-from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from agent_factory import Flow, Invoke, ToolCallRequest, arun, background_timeout, run
+from agent_factory import (
+    Flow,
+    Invoke,
+    ToolCallRequest,
+    arun,
+    background_on_loss,
+    background_timeout,
+    run,
+)
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import Mailbox
 from agent_factory.middleware._shared.messages import error_result
-from agent_factory.types import detached, graph_namespace, saver_of
+from agent_factory.types import graph_namespace, saver_of
 
-from .jobs import SOURCE, BackgroundJob, message_of, this_process
-from .store import store_of
-from .work import Attempt, Stop, Work, begin, discard
+from .jobs import BackgroundJob, message_of, this_process
+from .repetition import stored_call
+from .store import JobStore, store_of
+from .work import Work, attempt_of, begin, discard, under_way
 
 JOBS_KEY: Final = "background_jobs"
 
@@ -85,8 +93,10 @@ class _Start:
 
     def _start(self, call: Mapping[str, Any], *, asynchronous: bool) -> Flow[Any]:
         runtime, asked = self.request.runtime, self.request.tool_call
+        store = store_of(runtime.config)
+        id = uuid4().hex if store is None else _id_of_call(self.request, store)
         # Short, because the model has to repeat it; a thread has few jobs at a time.
-        id, now, timeout = uuid4().hex[:8], time.time(), background_timeout(self.tool) or 0.0
+        id, now, timeout = id[:8], time.time(), background_timeout(self.tool) or 0.0
         job = BackgroundJob(
             tool=asked["name"],
             arguments=_short(asked["args"]),
@@ -97,36 +107,46 @@ class _Start:
         thread = runtime.config.get("configurable", {}).get("thread_id")
         # An agent inside of another one, which has the same thread, counts its jobs apart.
         place = (thread or self.owner, namespace_of(runtime.config))
-        store = store_of(runtime.config)
         work = Work(id, job, place, mailbox_of(runtime.config) if store is None else store)
+        attempt = attempt_of(work, self.tool, call, runtime.config, runtime, timeout)
+        message = ToolMessage(_STARTED.format(id=id), name=asked["name"], tool_call_id=asked["id"])
+        handle: Command[Any] = Command(update={"messages": [message], JOBS_KEY: {id: job}})
         refusal = error_result(asked, _TOO_MANY.format(most=self.most))
+        if store is not None:
+            # Before the work begins: nobody would miss it if the worker died first.
+            work.is_repeated = background_on_loss(self.tool) == "repeat"
+            kept_call = stored_call(work, call) if work.is_repeated else None
+            lost = message_of(id, job, "lost")
+            beginning = yield Invoke(Called(store.begin), (id, lost, self.most, kept_call))
+            if beginning == "full":
+                return refusal
+            # The run was cut short before it has stored the handle, and makes the call again.
+            if beginning == "known" or (beginning == "begun" and under_way(id) is not None):
+                return handle
         if not begin(work, self.most):
-            return refusal
-        # The streams of the run end with it, so what the tool writes is kept as progress.
-        inner = Runtime(context=runtime.context, store=runtime.store, stream_writer=work.write)
-        config = detached(runtime.config, f"{thread or SOURCE}:{id}", inner)
-        callbacks: Any = config["callbacks"]
-        callbacks.add_handler(Stop(work))
-        args = {
-            name: replace(value, config=config, stream_writer=work.write)
-            if isinstance(value, ToolRuntime)
-            else value
-            for name, value in call["args"].items()
-        }
-        attempt = Attempt(self.tool, {**call, "args": args}, config, timeout)
-        try:
             if store is not None:
-                # Before the work begins: nobody would miss it if the worker died first.
-                lost = message_of(id, job, "lost")
-                if not (yield Invoke(Called(store.begin), (id, lost, self.most))):
-                    discard(work)
-                    return refusal
+                yield Invoke(Called(store.drop), (id,))
+            return refusal
+        try:
             work.start(attempt, asynchronous=asynchronous)
         except BaseException:
             discard(work)
             raise
-        message = ToolMessage(_STARTED.format(id=id), name=asked["name"], tool_call_id=asked["id"])
-        return Command(update={"messages": [message], JOBS_KEY: {id: job}})
+        return handle
+
+
+def _id_of_call(request: ToolCallRequest, store: JobStore) -> str:
+    """Return the id of a job that a store keeps: the same if its run makes the call again."""
+    call = request.tool_call
+    # Models give ids of calls again. The nearest message with the call is the one that made it.
+    sources = (
+        message.id
+        for message in reversed(request.state["messages"])
+        if isinstance(message, AIMessage)
+        and any(earlier_call["id"] == call["id"] for earlier_call in message.tool_calls)
+    )
+    parts = [store.run, next(sources, None) or uuid4().hex, call["id"], call["name"], call["args"]]
+    return sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()
 
 
 def _short(args: Mapping[str, Any]) -> str:

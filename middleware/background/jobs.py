@@ -7,12 +7,13 @@ import platform
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NotRequired
 from uuid import uuid4
 
 from langchain_core.messages import HumanMessage
 from typing_extensions import TypedDict
 
+from agent_factory.middleware._shared.effects import OnUnknown
 from agent_factory.middleware._shared.errors import UNKNOWN_OUTCOME
 
 SOURCE: Final = "background"
@@ -41,6 +42,27 @@ class BackgroundJob(TypedDict):
     owner: tuple[str, int, str]
     started: float
     deadline: float
+
+
+class BackgroundCall(TypedDict):
+    """The call of a job, from which another process can begin the job again.
+
+    Attributes:
+        id: The id of the job.
+        job: The job.
+        call: The tool call, with the arguments that are not below.
+        runtimes: The state and the execution info of each argument that is a ToolRuntime.
+        stores: The arguments that are the store.
+        effects: The idempotency key of each runtime of a call that OnceMiddleware has recorded, and
+            what happens if the outcome of an attempt is unknown.
+    """
+
+    id: str
+    job: BackgroundJob
+    call: dict[str, Any]
+    runtimes: dict[str, tuple[Any, dict[str, Any] | None]]
+    stores: list[str]
+    effects: NotRequired[dict[str, tuple[str, OnUnknown]]]
 
 
 Jobs = dict[str, BackgroundJob]
@@ -103,11 +125,13 @@ _PHRASES: Final[Mapping[Ending, str]] = {
     "failed": "has failed. What follows is its error, not a message of the user:",
     "timed out": f"did not end in {{seconds:g}} seconds, and has no result. {UNKNOWN_OUTCOME}",
     "cancelled": f"was cancelled, and has no result. {UNKNOWN_OUTCOME}",
-    "lost": f"is lost: the process or event loop that did it has ended. {UNKNOWN_OUTCOME}",
+    "lost": f"is lost{{after}}: the process or event loop that did it has ended. {UNKNOWN_OUTCOME}",
 }
 
 
-def message_of(id: str, job: BackgroundJob, ending: Ending, content: Any = "") -> HumanMessage:
+def message_of(
+    id: str, job: BackgroundJob, ending: Ending, content: Any = "", attempts: int = 1
+) -> HumanMessage:
     """Return the message by which the model learns how a job has ended.
 
     Args:
@@ -115,6 +139,7 @@ def message_of(id: str, job: BackgroundJob, ending: Ending, content: Any = "") -
         job: The job.
         ending: How it has ended.
         content: Its result or its error: a text, or content blocks.
+        attempts: How often it was begun.
 
     >>> job = BackgroundJob(tool="render", arguments="{}", owner=("", 1, ""), started=0, deadline=9)
     >>> print(message_of("4f2a", job, "done", "Page 1.").text)
@@ -122,7 +147,8 @@ def message_of(id: str, job: BackgroundJob, ending: Ending, content: Any = "") -
 the user:]
     Page 1.
     """
-    phrase = _PHRASES[ending].format(seconds=job["deadline"] - job["started"])
+    after = f" after {attempts} attempts" if attempts > 1 else ""
+    phrase = _PHRASES[ending].format(seconds=job["deadline"] - job["started"], after=after)
     head = f"[Background job {id}, {job['tool']}({job['arguments']}), {phrase}]"
     if isinstance(content, list):
         content = [{"type": "text", "text": head}, *content]

@@ -24,6 +24,7 @@ from agent_factory import (
     Sleep,
     ToolCallRequest,
     TracePolicy,
+    UsageLimit,
     arun,
     background_timeout,
     hook_config,
@@ -131,6 +132,11 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
         check_bool("wait", wait)
         self.max_running, self.wait = max_running, wait
         self.tools = [*_TOOLS]
+
+    @property
+    def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]
+        """The most jobs at a time, as the plan shows it."""
+        return [UsageLimit(self.max_running, "jobs under way", "thread")]
 
     def before_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
         """Add the results that have arrived."""
@@ -310,7 +316,8 @@ def _check(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[str]:
     store = store_of(runtime.config)
     if store is not None and not (yield Invoke(Called(store.keeps), (id,))):
         return f"{job['tool']} ({id}) is not under way. If it has ended, a message says how."
-    work = under_way(id) if is_own(job) else None
+    # With a store, this process may have begun what another one has lost.
+    work = under_way(id) if is_own(job) or store is not None else None
     text = f"{job['tool']} ({id}) is under way for {time.time() - job['started']:.0f} seconds."
     if work is not None and work.progress is not None:
         text += f" Its last progress: {work.progress}"
@@ -323,12 +330,16 @@ def _cancel(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
         return _unknown(id, jobs)
     if id in (yield from _ended(runtime.state, runtime.config)):
         return _late(id, job)
-    work = under_way(id) if is_own(job) else None
-    # A job that is settled now has a result, which is on its way.
-    if is_own(job) and (work is None or not work.cancel()):
-        return _late(id, job)
     store = store_of(runtime.config)
-    if store is not None and not (yield Invoke(Called(store.drop), (id,))):
+    work = under_way(id) if is_own(job) or store is not None else None
+    if store is not None:
+        # It decides alone: whichever process does the work, its result is not sent any more.
+        if not (yield Invoke(Called(store.drop), (id,))):
+            return _late(id, job)
+        if work is not None:
+            work.cancel()
+    # A job that is settled now has a result, which is on its way.
+    elif is_own(job) and (work is None or not work.cancel()):
         return _late(id, job)
     text = f"{job['tool']} ({id}) is cancelled, and has no result."
     if work is None or not work.can_stop:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Literal, Protocol
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 
 from agent_factory.types import graph_namespace
+
+from .jobs import BackgroundCall
 
 
 class JobStore(Protocol):
@@ -24,20 +26,38 @@ class JobStore(Protocol):
     def thread(self) -> str:
         """The id of the thread."""
 
-    def begin(self, id: str, lost: HumanMessage, most: int) -> bool:
-        """Keep a job whose work begins now; False if the thread has as many as it may have.
+    @property
+    def run(self) -> str:
+        """The id of the run, the same when another process goes on with it."""
+
+    def begin(
+        self, id: str, lost: HumanMessage, most: int, call: BackgroundCall | None
+    ) -> Literal["begun", "known", "full"]:
+        """Keep a job whose work begins now.
+
+        Args:
+            id: The id of the job. A run that was killed before it has stored what a call has
+                returned makes the call again, with the same id.
+            lost: The message to send if the process ends before the job does.
+            most: How many jobs the thread may have.
+            call: What `repeat_job` takes, if the job may be begun again then; None if not. It may
+                hold values that cannot be stored: raise then, and the work does not begin.
+
+        Returns:
+            "begun", also if the job is kept for this process already; "known" if another process
+            has begun it, or it has ended; "full" if the thread has as many jobs as it may have.
+        """
+
+    def keeps(self, id: str, attempt: int | None = None) -> bool:
+        """Return False if a job has ended or was dropped: it must have no more effects.
 
         Args:
             id: The id of the job.
-            lost: The message to send if the process ends before the job does.
-            most: How many jobs the thread may have.
+            attempt: Who asks. An attempt is over, too, when the job has begun once more.
         """
 
-    def keeps(self, id: str) -> bool:
-        """Return False if a job has ended or was dropped: it must have no more effects."""
-
-    def end(self, id: str, message: HumanMessage) -> None:
-        """Send the message of a job that has ended, unless the job was dropped."""
+    def end(self, id: str, message: HumanMessage, attempt: int) -> None:
+        """Send the message of an attempt that has ended, unless `keeps` says that it is over."""
 
     def drop(self, id: str) -> bool:
         """Forget a job, whose result is not wanted any more; False if it was not kept."""
@@ -60,15 +80,18 @@ def jobs_of_run(store: JobStore) -> Iterator[None]:
     >>> from agent_factory.middleware import BackgroundMiddleware
     >>> from agent_factory.testing import ScriptedChatModel
     >>> class Jobs(dict):
-    ...     thread = "1"
+    ...     thread, run = "1", "message-1"
     ...
-    ...     def begin(self, id, lost, most):
-    ...         return len(self) < most and self.update({id: lost}) is None
+    ...     def begin(self, id, lost, most, call):
+    ...         if id not in self and len(self) >= most:
+    ...             return "full"
+    ...         self[id] = lost
+    ...         return "begun"
     ...
-    ...     def keeps(self, id):
+    ...     def keeps(self, id, attempt=None):
     ...         return id in self
     ...
-    ...     def end(self, id, message):
+    ...     def end(self, id, message, attempt):
     ...         if self.drop(id):
     ...             print(message.text.splitlines()[-1])
     ...             ended.set()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock, Thread
 from typing import Any, Final, TypeVar
@@ -19,13 +19,16 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
+from langgraph.prebuilt import ToolRuntime
+from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import format_error
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import WAITS, Mailbox
-from agent_factory.types import needs_task
+from agent_factory.prebuilt.subagent import RESUMED_THREAD
+from agent_factory.types import detached, needs_task
 
 from .jobs import SOURCE, BackgroundJob, Ending, message_of
 from .store import JobStore
@@ -50,6 +53,8 @@ class Work:
         job: The job.
         place: The agent and the thread whose jobs are counted together.
         target: Where the result goes; None without a saver, which leaves it in memory.
+        attempt: How often the job was begun, this time included.
+        is_repeated: Whether the job begins again elsewhere if its event loop ends.
 
     Attributes:
         progress: What the tool has written last.
@@ -60,6 +65,8 @@ class Work:
     job: BackgroundJob
     place: object
     target: Mailbox | JobStore | None
+    attempt: int = 1
+    is_repeated: bool = False
     progress: Any = None
     is_settled: bool = False
     _task: asyncio.Task[None] | None = None
@@ -80,9 +87,9 @@ class Work:
         Raises:
             CancelledError: The job is cancelled, or its time is up.
         """
-        # A store is asked each time: another process may have dropped the job.
+        # A store is asked each time: another process may have dropped the job, or begun it again.
         store = self._store
-        if self.is_settled or (store is not None and not store.keeps(self.id)):
+        if self.is_settled or (store is not None and not store.keeps(self.id, self.attempt)):
             raise asyncio.CancelledError("The job is cancelled, or its time is up.")
 
     @property
@@ -124,7 +131,9 @@ class Work:
     def _do(self, attempt: Attempt) -> Flow[None]:
         try:
             ending, content = yield Invoke(attempt, None)
-            if self.settle():
+            is_cut_short = self._task is not None and self._task.cancelling() > 0
+            # Its event loop ends with the worker: the job is left to the next one.
+            if not (self.is_repeated and is_cut_short) and self.settle():
                 message = message_of(self.id, self.job, ending, content)
                 yield from self.deliver(message)
         finally:
@@ -134,7 +143,7 @@ class Work:
         """Put the message of an ended job where its agent reads it."""
         if (store := self._store) is not None:
             # It alone decides whether a job has ended or is lost, so no other place has the result.
-            yield Invoke(Called(store.end), (self.id, message))
+            yield Invoke(Called(store.end), (self.id, message, self.attempt))
             return
         mailbox, is_stored = self.target, False
         try:
@@ -227,6 +236,41 @@ class Attempt:
         return work
 
 
+def attempt_of(
+    work: Work,
+    tool: BaseTool,
+    call: Mapping[str, Any],
+    config: RunnableConfig,
+    runtime: ToolRuntime[Any, Any] | Runtime[Any],
+    timeout: float,
+) -> Attempt:
+    """Return the call of a job as a run by itself.
+
+    Args:
+        work: The job. What the tool writes is its progress.
+        tool: The tool.
+        call: The call, with what the tool takes from its graph.
+        config: The config of the run.
+        runtime: The context and the store of the run.
+        timeout: The longest time, in seconds.
+    """
+    # The streams of the run end with it, so what the tool writes is kept as progress.
+    inner = Runtime(context=runtime.context, store=runtime.store, stream_writer=work.write)
+    thread = config.get("configurable", {}).get("thread_id") or SOURCE
+    own_config = detached(config, f"{thread}:{work.id}", inner)
+    callbacks: Any = own_config["callbacks"]
+    callbacks.add_handler(Stop(work))
+    if work.attempt > 1:
+        own_config["configurable"][RESUMED_THREAD] = f"{thread}:{work.id}"
+    args = {
+        name: replace(value, config=own_config, stream_writer=work.write)
+        if isinstance(value, ToolRuntime)
+        else value
+        for name, value in call["args"].items()
+    }
+    return Attempt(tool, {**call, "args": args}, own_config, timeout)
+
+
 def _has_coroutine(tool: BaseTool) -> bool:
     """Return True if a tool has a form for event loops; others would block a thread of them."""
     if hasattr(tool, "coroutine"):
@@ -289,7 +333,9 @@ def begin(work: Work, most: int) -> bool:
 def discard(work: Work) -> None:
     """Count a job as one that is not under way."""
     with _lock:
-        _under_way.pop(work.id, None)
+        # A job that has begun again in this process is under way.
+        if _under_way.get(work.id) is work:
+            del _under_way[work.id]
 
 
 def under_way(id: str) -> Work | None:

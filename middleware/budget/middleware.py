@@ -193,6 +193,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     keyed_by_name = ("budget_run", "budget_thread")
     unused: Collection[str] = ()
     kept_flows = ("around_model", "around_tool")
+    guard_settings = ("ledger", "exit_behavior", "prices", "cap_output")
 
     run = Setting[Limits]()
     thread = Setting[Limits]()

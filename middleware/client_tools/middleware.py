@@ -72,6 +72,7 @@ args_schema={'type': 'object', 'properties': {}})}
     ordering = Ordering(after=("HumanInTheLoopMiddleware",), extends=("tools",))
     needs_checkpointer = True
     trace_policy = TracePolicy(process_inputs=omit_payload)
+    guard_settings = ("max_tools",)
 
     def __init__(self, *, max_tools: int = 64, name: str | None = None) -> None:
         super().__init__(name=name)

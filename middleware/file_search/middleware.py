@@ -106,6 +106,8 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
     >>> folder.cleanup()
     """
 
+    guard_settings = ("root_path",)
+
     def __init__(
         self,
         *,

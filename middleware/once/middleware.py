@@ -131,6 +131,7 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
     needs_checkpointer = True
     unused: Collection[str] = ()
     kept_flows = ("around_tool",)
+    guard_settings = ("effects", "store", "default")
 
     ordering = Ordering(
         after=(

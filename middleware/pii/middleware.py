@@ -88,6 +88,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     state_schema = PIIState
     keyed_by_name = ("pii_looked_at",)
     kept_flows = ("around_model", "around_tool")
+    guard_settings = ("pii_type", "strategy", "rule.detector")
     unused: Collection[str] = ()
     message_guard: ThreadGuard
 
@@ -155,6 +156,11 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     def strategy(self) -> Strategy:
         """Strategy for the data that it finds."""
         return self.rule.strategy
+
+    @property
+    def hash_key(self) -> bytes | str | None:
+        """The secret key for "hash", if there is one."""
+        return self.rule.hash_key
 
     def detector(self, content: str) -> list[PIIMatch]:
         """Return the matches in a text, in order and without overlap."""

@@ -151,6 +151,10 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
 
     trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = ProgressGuardState
+    guard_settings = (
+        *("withhold_after", "answer_after", "error_after", "polling_tools", "ignore_tools"),
+        *("ignore_arguments", "result_key", "exit_behavior"),
+    )
 
     ordering = Ordering(
         after=("ContextEditingMiddleware", "SummarizationMiddleware"),

@@ -109,6 +109,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
 
     state_schema = ShellState
     keyed_by_name = ("shell_sessions",)
+    guard_settings = ("workspace_root", "execution_policy", "redaction_rules", "shell_command")
 
     def __init__(
         self,
@@ -130,7 +131,6 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
                 "ShellToolMiddleware needs Linux, macOS or another POSIX system. On Windows run "
                 "your program in WSL or in a container."
             )
-        self.workspace_root = workspace_root
         self.startup_commands = copied(startup_commands)
         self.shutdown_commands = copied(shutdown_commands)
         self.redaction_rules = copied(redaction_rules)
@@ -145,6 +145,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
             self.shutdown_commands,
             self.redaction_rules,
         )
+        self.workspace_root = None if workspace_root is None else Path(workspace_root)
         policy = settings.policy
         check_text("tool_name", tool_name)
         if tool_description is None:

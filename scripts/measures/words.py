@@ -10,13 +10,16 @@ from measures.source import ROOT, Source
 _PRIVATE = re.compile(
     r"\b(?:mend\w*|heal(?:s|ed|ing)?|told|tells? (?:of|the model)|colours?|aloud|silenced?"
     r"|heard|hears|dear|anew"  # but `when=\"beside\"`, a value of GuardMiddleware
-    r"|(?<!\x22)beside(?!\x22)|unsaid|lead(?:s|ing)? past|kin|worth its while|whoever"
+    r"|(?<![\x22\x27])beside(?![\x22\x27])|unsaid|lead(?:s|ing)? past|kin|worth its while|whoever"
     r"|whomever|in vain|as ever|of its own|hand(?:s|ed)? on|ends? with words|comes? of|purse"
     r"|(?<!there )(?:is|are) no (?!longer|more|need)\w+|wants? to be)\b",
     re.IGNORECASE,
 )
 
-_PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "examples/**/*.py", "scripts/**/*.py")
+_PAGES = (
+    *("README.md", "CONTRIBUTING.md", "docs/**/*.md", "agent_factory/.agents/**/*.md"),
+    *("examples/**/*.py", "scripts/**/*.py"),
+)
 
 
 def pages() -> list[Source]:

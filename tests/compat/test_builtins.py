@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
+from agent_factory import plan_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
 from samples import broken, call_of
@@ -217,3 +218,59 @@ def test_many_at_once(alike: Any) -> None:
 
     steps = [ValueError("once"), [call_of("add", 1, a=1, b=1), call_of("add", 2, a=2, b=2)], "4"]
     alike(stack, steps, tools=[add])
+
+
+SLIPS: dict[str, tuple[Any, Any, str]] = {
+    "a tool without a review": (
+        lambda: theirs.HumanInTheLoopMiddleware({"add": True, "broken": True}),
+        lambda: theirs.HumanInTheLoopMiddleware({"add": True}),
+        "changed setting HumanInTheLoopMiddleware.interrupt_on: {'add': {'allowed_decisions':",
+    ),
+    "a higher limit": (
+        lambda: theirs.ModelCallLimitMiddleware(run_limit=5),
+        lambda: theirs.ModelCallLimitMiddleware(run_limit=500),
+        "changed setting ModelCallLimitMiddleware.run_limit: 5 -> 500",
+    ),
+    "a higher limit of tools": (
+        lambda: theirs.ToolCallLimitMiddleware(run_limit=5),
+        lambda: theirs.ToolCallLimitMiddleware(run_limit=500),
+        "changed setting ToolCallLimitMiddleware.run_limit: 5 -> 500",
+    ),
+    "data that is not blocked": (
+        lambda: theirs.PIIMiddleware("email", strategy="block"),
+        lambda: theirs.PIIMiddleware("email"),
+        "changed setting PIIMiddleware[email].strategy: 'block' -> 'redact'",
+    ),
+    "more attempts": (
+        lambda: theirs.ToolRetryMiddleware(max_retries=1),
+        lambda: theirs.ToolRetryMiddleware(max_retries=9),
+        "changed setting ToolRetryMiddleware.max_retries: 1 -> 9",
+    ),
+    "more attempts of the model": (
+        lambda: theirs.ModelRetryMiddleware(max_retries=1),
+        lambda: theirs.ModelRetryMiddleware(max_retries=9),
+        "changed setting ModelRetryMiddleware.max_retries: 1 -> 9",
+    ),
+    "a wider folder": (
+        lambda: theirs.FilesystemFileSearchMiddleware(root_path=str(Path(__file__).parent)),
+        lambda: theirs.FilesystemFileSearchMiddleware(root_path=str(Path(__file__).parents[1])),
+        "changed setting FilesystemFileSearchMiddleware.root_path: .../compat -> .../tests",
+    ),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_weaker_guard_or_limit_of_theirs_is_red_with_a_line_that_names_it(slip: str) -> None:
+    strict, weak, line = SLIPS[slip]
+    plans = [plan_agent(tools=[add, broken], middleware=[make()]) for make in (strict, weak)]
+    (change,) = str(plans[0].diff(plans[1])).splitlines()
+    assert change.startswith(line)
+    assert plans[0].to_snapshot() != plans[1].to_snapshot()
+
+
+def test_a_subclass_of_theirs_has_the_settings_of_its_base() -> None:
+    class Limit(theirs.ModelCallLimitMiddleware):  # type: ignore[misc, name-defined]
+        """Their limit under another name."""
+
+    plan = plan_agent(tools=[add], middleware=[Limit(run_limit=5)])
+    assert ("Limit", "run_limit", "5") in [(s.owner, s.name, s.value) for s in plan.settings]

@@ -58,6 +58,7 @@ def test_the_same_errors_are_retried_by_default(module: str, error: BaseExceptio
     assert ours(error) is theirs(error)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("on_failure", ["error", lambda error: f"Sorry: {error}."])
 def test_a_model_is_called_as_often(same: Any, settings: Any, on_failure: Any) -> None:

@@ -14,17 +14,11 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from foreign.stories import Library, calls
+from foreign.stories import Library, calls, lookup
 
 NOTES = "/notes.txt"
 WRITE = calls(("write_file", {"file_path": NOTES, "content": "Mail ada@example.com."}))
 READ = calls(("read_file", {"file_path": NOTES}))
-
-
-@tool
-def lookup(topic: str = "tea") -> str:
-    """Look a topic up."""
-    return f"All about {topic}."
 
 
 class Flaky:
@@ -173,7 +167,9 @@ BUILTINS: dict[str, Any] = {
 def test_files_next_to_a_builtin(alike: Any, builtin: Any, first: bool) -> None:
     def build(library: Library, script: Any) -> Any:
         stack = [builtin(library), files()] if first else [files(), builtin(library)]
-        call: Any = ("fetch" if builtin is BUILTINS["retries"] else "lookup", {})
+        call: Any = ("lookup", {"topic": "tea"})
+        if builtin is BUILTINS["retries"]:
+            call = ("fetch", {})
         model = script(WRITE, READ, calls(call), WRITE, "Done.")
         return library.create_agent(
             model, [lookup, Flaky().tool()], middleware=stack, checkpointer=InMemorySaver()

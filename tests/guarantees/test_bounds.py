@@ -19,6 +19,7 @@ from langgraph.errors import GraphRecursionError
 
 from agent_factory import (
     AgentMiddleware,
+    Topology,
     agent_tool,
     create_agent,
     hook_config,
@@ -70,9 +71,9 @@ def bounds_of(*middleware: Any, tools: Sequence[Any] = (find,), **options: Any) 
     return plan_agent(tools=tools, middleware=middleware).bounds(**options)
 
 
-def clerk(*middleware: Any, tools: Sequence[Any] = (find,)) -> BaseTool:
-    agent = create_agent(ScriptedChatModel([]), tools, name="clerk", middleware=middleware)
-    return agent_tool(agent, description="Finds things.")
+def clerk(*middleware: Any, tools: Sequence[Any] = (find,), **options: Any) -> BaseTool:
+    agent = create_agent(ScriptedChatModel([]), tools, middleware=middleware)
+    return agent_tool(agent, **{"name": "clerk", "description": "Finds things.", **options})
 
 
 # Each derivation
@@ -199,6 +200,18 @@ def test_failures_that_nothing_counts_leave_attempts_without_a_bound() -> None:
     assert bounds_of(ModelRetryMiddleware(), budget).of("model calls").attempts == 15
 
 
+def test_a_layer_that_goes_on_after_one_attempt_leaves_attempts_without_a_bound() -> None:
+    class Again(AgentMiddleware[Any, Any]):
+        @hook_config(can_jump_to=["model"])
+        def after_model(self, state: Any, runtime: Any) -> None:
+            """Send the run back."""
+
+    once = ModelRetryMiddleware(max_retries=0, on_failure="continue")
+    limit = ModelCallLimitMiddleware(run_limit=5)
+    assert bounds_of(once, limit).of("model calls").attempts == 5
+    assert bounds_of(once, limit, Again()).of("model calls").attempts is None
+
+
 def test_what_no_limit_counts_is_named() -> None:
     budget, guard = BudgetMiddleware(run=Limits(total_tokens=100)), AnswerGuardMiddleware()
     summaries = SummarizationMiddleware(ScriptedChatModel([]), trigger=("messages", 50))
@@ -233,6 +246,18 @@ def test_an_agent_inside_has_its_bound_in_each_run_of_its_tool() -> None:
     assert rows.of("model calls", "clerk").notes[0] == "4 in each of 4 runs."
 
 
+def test_a_call_with_several_requests_counts_as_several_runs_of_the_agent_inside() -> None:
+    inner = clerk(ModelCallLimitMiddleware(run_limit=4), max_requests=5)
+    rows = bounds_of(
+        ModelCallLimitMiddleware(run_limit=5),
+        ToolCallLimitMiddleware(tool_name="clerk", run_limit=2),
+        tools=(inner,),
+    )
+    bound = rows.of("model calls", "clerk")
+    assert bound.most == 4 * 2 * 5
+    assert bound.notes[0] == "4 in each of 10 runs."
+
+
 def test_an_agent_inside_whose_runs_have_no_bound_has_none() -> None:
     bound = bounds_of(tools=(clerk(ModelCallLimitMiddleware(run_limit=4)),)).of(
         "model calls", "clerk"
@@ -244,6 +269,47 @@ def test_an_agent_inside_whose_runs_have_no_bound_has_none() -> None:
 def test_a_ledger_bounds_all_runs_of_an_agent_inside() -> None:
     budget = BudgetMiddleware(ledger=Ledger(Limits(total_tokens=100)))
     assert bounds_of(tools=(clerk(budget),)).of("tokens", "clerk").most == 100
+
+
+def test_a_ledger_that_agents_share_counts_once() -> None:
+    def plan_of(*ledgers: Ledger) -> Topology:
+        stacks: list[list[Any]] = [
+            [ModelRetryMiddleware(max_retries=2), BudgetMiddleware(ledger=ledger)]
+            for ledger in ledgers
+        ]
+        inner = []
+        for name, stack in zip(("research", "write"), stacks[1:], strict=True):
+            part = create_agent(ScriptedChatModel([]), [find], middleware=stack, name=name)
+            inner.append(agent_tool(part, description="Does a part."))
+        return plan_agent(tools=inner, middleware=stacks[0])
+
+    one, two, three, again = (Ledger(Limits(turns=30)) for _ in range(4))
+    shared, apart, mixed = plan_of(one, one, one), plan_of(one, two, three), plan_of(one, two, two)
+    bounds = [each.bounds().of("model calls", "all") for each in (shared, apart, mixed)]
+    assert [bound.most for bound in bounds] == [30, 90, 60]
+    note = "Together at most 30 model calls a ledger (shared ledger 1), counted once."
+    assert [note in bound.notes for bound in bounds] == [True, False, True]
+    assert [limit.ledger for limit in shared.limits] == [1, 1, 1]
+    assert [limit.ledger for limit in mixed.limits] == [0, 1, 1]
+    assert '"ledger": ' not in apart.to_json()
+    # Another process has other ledgers, and the same numbers.
+    assert plan_of(again, again, again).to_snapshot() == shared.to_snapshot()
+    assert shared.digest != apart.digest
+    assert "(shared ledger 1), now at most 30 model calls a ledger" in str(shared.diff(apart))
+    assert load_topology(shared.to_json()) == shared
+    assert load_topology(shared.to_json()).bounds() == shared.bounds()
+
+
+def test_a_ledger_is_known_two_agents_further_in() -> None:
+    ledger = Ledger(Limits(total_tokens=100))
+    inner = clerk(BudgetMiddleware(ledger=ledger))
+    middle = create_agent(ScriptedChatModel([]), [inner], name="desk")
+    outer = agent_tool(middle, description="Asks.")
+    plan = plan_agent(tools=[outer], middleware=[BudgetMiddleware(ledger=ledger)])
+    assert [(limit.owner, limit.ledger) for limit in plan.limits] == [
+        ("BudgetMiddleware", 1),
+        ("desk/clerk/BudgetMiddleware", 1),
+    ]
 
 
 def test_a_plan_from_a_file_has_the_same_bounds() -> None:
@@ -284,6 +350,7 @@ class RandomModel(BaseChatModel):
     draw: Any
     tools: tuple[str, ...] = ()
     fails: bool = True
+    max_requests: int | None = None
     requests: list[str] = []  # noqa: RUF012  # pydantic copies it
     usages: list[dict[str, int]] = []  # noqa: RUF012
 
@@ -312,8 +379,10 @@ class RandomModel(BaseChatModel):
         calls = []
         if offered and draw.random() < 0.85:
             names = draw.choices(offered, k=draw.randint(1, 4))
+            many = {"requests": ["x"] * draw.randint(1, self.max_requests or 1)}
+            request = {"request": "x"} if self.max_requests is None else many
             calls = [
-                {"name": name, "args": {"request": "x"} if name == "clerk" else {}, "id": f"{id_}"}
+                {"name": name, "args": request if name == "clerk" else {}, "id": f"{id_}"}
                 for name, id_ in zip(names, draw.sample(range(10**9), len(names)), strict=True)
             ]
         usage: Any = {"input_tokens": draw.randint(1, 60), "output_tokens": draw.randint(1, 60)}
@@ -345,7 +414,9 @@ class RandomAgent:
                 middleware=self.limits(inner=True),
                 ignore=["AF211"],
             )
-            self.tools.append(agent_tool(inner, description="Works."))
+            most = self.draw.choice((None, 1, 3))
+            self.model.max_requests = self.fallback.max_requests = most
+            self.tools.append(agent_tool(inner, description="Works.", max_requests=most))
         self.agent = create_agent(
             self.model, self.tools, middleware=self.stack(), checkpointer=InMemorySaver()
         )
@@ -415,6 +486,8 @@ class RandomAgent:
                 turns, answers = turns + 1, len(self.model.usages)
 
         config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 100}
+        # In threads, runs of the clerk would draw numbers in any order.
+        config |= {} if is_async else {"max_concurrency": 1}
 
         async def consume() -> None:
             async for event in self.agent.astream({"messages": "Go"}, config):

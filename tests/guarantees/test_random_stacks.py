@@ -55,6 +55,7 @@ SEEDS = [*range(56), 67, 141, 243, 1598]
 LONG = (pytest.param(part, marks=pytest.mark.long) for part in (2, 3))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", [0, 1, *LONG])
 def test_verdicts_are_what_all_runs_show(part: int) -> None:
     for seed in SEEDS[part::4]:
@@ -84,6 +85,7 @@ def test_verdicts_about_a_thousand_stacks_are_what_all_runs_show_and_each_no_rep
             check_replay(spec, *paths[index])
 
 
+@pytest.mark.long
 def test_the_stacks_have_every_verdict() -> None:
     """Each form of a sentence holds for some of the stacks and not for others."""
     verdicts: dict[str, set[bool]] = {}
@@ -98,3 +100,19 @@ def test_the_stacks_have_every_verdict() -> None:
         "Alast", "atcalls", "noA", "nomodel",
     }  # fmt: skip
     assert {form for form, both in verdicts.items() if len(both) == 2} >= forms
+
+
+@pytest.mark.long
+def test_only_a_jump_to_the_tools_bypasses_a_guard_in_a_hook() -> None:
+    """A build searches for nothing else."""
+    bypassed = 0
+    for seed in range(300):
+        plan = topology_of(agent_of(draw_stack(Random(seed)), Stage()))
+        jumps = {jump for hook in plan.hooks for jump in hook.can_jump_to}
+        for guard in plan.guards:
+            tools = [tool.name for tool in plan.tools if guard.covers(tool.name)]
+            if guard.place == "after_model" and tools:
+                noes = counterexamples(plan, [f"tool {tools[0]} passes {guard.owner}"])
+                assert "tools" in jumps or not noes, (seed, *map(str, noes))
+                bypassed += bool(noes)
+    assert bypassed > 5

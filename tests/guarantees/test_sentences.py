@@ -40,6 +40,8 @@ from agent_factory.guarantees.sentences import (
         ("at most 5 model calls", AtMost(5, "model calls", "run")),
         ("at most 5 model calls a thread", AtMost(5, "model calls", "thread")),
         ("at most 0.5 USD a run", AtMost(0.5, "USD", "run")),
+        ("at most 30 model calls a ledger", AtMost(30, "model calls", "ledger")),
+        ("at most 3 jobs under way a thread", AtMost(3, "jobs under way", "thread")),
         ("at most 3 tool calls", AtMost(3, "tool calls", "run")),
         ("at most 3 calls of search", AtMost(3, "tool calls", "run", "search")),
         ("at most 900 input tokens a thread", AtMost(900, "input tokens", "thread")),
@@ -91,6 +93,16 @@ def test_what_is_not_a_sentence_is_refused_with_the_forms(text: str) -> None:
     with pytest.raises(GuaranteeSyntaxError) as caught:
         parse(text)
     assert all(form in caught.value.hint for form in FORMS)
+    words = (
+        "'a person'",
+        "'a guard'",
+        "'unless MEMBER'",
+        "'and'",
+        "USD",
+        "'a thread'",
+        "'a ledger'",
+    )
+    assert all(word in caught.value.hint for word in words)
     assert caught.value.code == "AF128"
     assert isinstance(caught.value, SpecError)
 

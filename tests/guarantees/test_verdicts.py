@@ -10,7 +10,7 @@ import pytest
 
 from agent_factory import AgentMiddleware, agent_tool, create_agent, plan_agent, topology_of
 from agent_factory.errors import SpecError
-from agent_factory.guarantees import Counterexample, counterexamples
+from agent_factory.guarantees import Counterexample, GuaranteeError, counterexamples
 from agent_factory.middleware import (
     BudgetMiddleware,
     HumanInTheLoopMiddleware,
@@ -172,8 +172,13 @@ def test_a_guard_decides_about_all_calls_of_a_tool() -> None:
     checked = plan(layer("Review", "tool"), guard("Review", "refund", "ask", when="euros > 50"))
     assert holds(checked, "tool refund passes Review")
     counterexample = no(checked, "tool refund passes a guard")
-    assert counterexample.reason == "No middleware declares that a guard decides about it."
-    assert "HumanInTheLoopMiddleware" in counterexample.hint
+    assert counterexample.reason == (
+        "Review decides about some calls only: a person decides about refund when euros > 50."
+    )
+    assert counterexample.hint == (
+        "Write 'tool refund passes Review' if such calls are what you mean, or let it decide about "
+        "all calls."
+    )
 
 
 def test_a_person_is_a_guard_that_asks() -> None:
@@ -537,6 +542,53 @@ def test_a_misspelt_member_is_a_no_that_names_the_closest(sentence: str) -> None
     assert counterexample.reason == "Reviw is not in the stack."
     assert counterexample.hint == "Did you mean Review?"
     assert no(plan(*REVIEW), "model passes Budget").hint == "Add Budget to `middleware`."
+
+
+def test_a_built_in_that_is_missing_is_to_be_added_and_never_another_one() -> None:
+    checked = plan(layer("ToolErrorMiddleware", "tool"), layer("PIIMiddleware[email]", "model"))
+    gone = no(checked, "tool refund passes HumanInTheLoopMiddleware")
+    assert gone.hint == "Add HumanInTheLoopMiddleware(...) to `middleware`."
+    own = no(checked, "tool refund passes ToolEventMiddleware")
+    assert own.hint == "Add ToolEventMiddleware to `middleware`."
+    misspelt = no(checked, "tool refund passes ToolErorMiddleware")
+    assert misspelt.hint == "Did you mean ToolErrorMiddleware?"
+    instance = no(checked, "model passes PIIMiddleware")
+    assert instance.hint == "Did you mean PIIMiddleware[email]?"
+
+
+def test_a_guard_of_some_calls_is_named_with_its_condition() -> None:
+    review = guard("Review", "refund", "ask", when="euros > 50", reviewers=("finance",))
+    counterexample = no(plan(layer("Review", "tool"), review), "tool refund passes a person")
+    assert counterexample.reason == (
+        "Review decides about some calls only: finance decides about refund when euros > 50."
+    )
+    assert "Write 'tool refund passes Review' if such calls are what you" in counterexample.hint
+    judge = guard("Judge", "refund", "judge", when="euros > 50")
+    counterexample = no(plan(layer("Judge", "tool"), judge), "tool refund passes a person")
+    assert counterexample.reason == "No middleware declares that a person decides about it."
+    inside = guard("clerk/Review", "clerk/refund", "ask", when="euros > 50")
+    tools = [Tool("clerk"), Tool("clerk/refund", ToolKind.INNER)]
+    counterexample = no(plan(inside, tools=tools), "tool clerk/refund passes a person")
+    assert "Review decides about some calls only" in counterexample.reason
+
+
+def test_the_error_of_a_build_ends_each_sentence_with_a_full_stop() -> None:
+    (counterexample,) = counterexamples(plan(), ["tool refund passes HumanInTheLoopMiddleware"])
+    error = GuaranteeError(counterexample)
+    assert error.reason.endswith("Path: __start__ -> model -> tools.")
+    assert "tools. Add HumanInTheLoopMiddleware(...)" in str(error)
+
+
+def test_a_limit_of_a_ledger_holds_for_each_run() -> None:
+    ledger = limit("Budget", 30, scope="ledger")
+    checked = plan(hook("Budget", "before_model", "end"), layer("Budget", "model"), ledger)
+    assert holds(checked, "at most 30 model calls")
+    assert holds(checked, "at most 30 model calls a ledger")
+    assert no(checked, "at most 29 model calls a ledger").hint == "Lower it to 29."
+    # Another process has another ledger, and may continue the thread.
+    assert no(checked, "at most 30 model calls a thread")
+    hint = no(plan(), "at most 30 tool calls a ledger").hint
+    assert hint == "Add BudgetMiddleware(ledger=Ledger(Limits(...)))."
 
 
 # Agents of create_react_agent

@@ -396,6 +396,7 @@ def test_arguments_that_cannot_be_used(arguments: dict[str, Any], error: str) ->
 # Laws
 
 
+@pytest.mark.long
 def test_it_keeps_the_laws_of_middleware() -> None:
     check_middleware(AnswerGuardMiddleware)
 
@@ -409,6 +410,7 @@ def steps() -> st.SearchStrategy[list[Any]]:
     )
 
 
+@pytest.mark.long
 @settings.get_profile("costly")
 @given(
     script=steps(),

@@ -308,6 +308,7 @@ def decisions(question: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @settings.get_profile("costly")
 @given(

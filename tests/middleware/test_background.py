@@ -35,7 +35,8 @@ from agent_factory import (
     tool_labels,
     topology_of,
 )
-from agent_factory.errors import ArgumentError, SpecError
+from agent_factory.errors import AgentFactoryWarning, ArgumentError, SpecError
+from agent_factory.guarantees import counterexamples
 from agent_factory.middleware import (
     BackgroundMiddleware,
     BudgetMiddleware,
@@ -287,6 +288,7 @@ def test_a_result_that_the_saver_does_not_take_is_read_in_this_process(call: Cal
     assert results(call(agent, HELLO, ONE)) == [("done", "worked")]
 
 
+@pytest.mark.long
 def test_a_thread_that_is_deleted_meanwhile_keeps_nothing(over: Event) -> None:
     saver = InMemorySaver()
 
@@ -762,7 +764,9 @@ def lost_job(owner: Any, deadline: float = 4e9) -> dict[str, Any]:
     }
 
 
-def test_jobs_of_a_process_that_has_ended_are_reported_once_by_name() -> None:
+@pytest.mark.parametrize("on_loss", ["report", "repeat"])
+def test_jobs_of_a_process_that_has_ended_are_reported_once_by_name(on_loss: Any) -> None:
+    """Whatever the tool says: without a service, none of them begins again."""
     host, number, token = this_process()
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -776,9 +780,10 @@ def test_jobs_of_a_process_that_has_ended_are_reported_once_by_name() -> None:
 
     def work() -> str:
         """Work."""
-        return ""
+        raise AssertionError
 
-    agent = agent_with(["Hello.", "One.", "Two.", "Three."], work, settings={"wait": False})
+    tool_ = background(work, on_loss=on_loss)
+    agent = agent_with(["Hello.", "One.", "Two.", "Three."], tool_, settings={"wait": False})
     agent.invoke(HELLO, ONE)
     jobs = {id: lost_job(owner) for id, owner in owners.items()}
     agent.update_state(ONE, {"background_jobs": jobs})
@@ -862,6 +867,7 @@ else:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_process_ends_while_work_is_under_way(mode: str) -> None:
     command = [sys.executable, "-W", "error", "-c", ENDLESS, mode]
@@ -1000,6 +1006,26 @@ def test_a_background_tool_without_the_middleware_is_refused() -> None:
     plan_agent(tools=[background(work_tool())], middleware=[Own()], checkpointer=InMemorySaver())
 
 
+def test_the_middleware_without_a_background_tool_is_a_warning() -> None:
+    with pytest.warns(AgentFactoryWarning, match=r"^\[AF212\] BackgroundMiddleware: does nothing"):
+        plan_agent(tools=[work_tool()], middleware=[BackgroundMiddleware()], ignore=["AF211"])
+    # The plan of a stack: its tools are not known.
+    plan_agent(middleware=[BackgroundMiddleware()], ignore=["AF211"])
+
+
+def test_jobs_under_way_bound_no_run_and_are_limited_in_a_sentence() -> None:
+    tools, stack = [background(work_tool())], [BackgroundMiddleware(max_running=3)]
+    plan = plan_agent(tools=tools, middleware=stack, checkpointer=InMemorySaver())
+    assert all(bound.most is None for bound in plan.bounds().rows)
+    assert not counterexamples(plan, ["at most 3 jobs under way a thread"])
+    few, loop = counterexamples(plan, ["at most 2 jobs under way", "every loop passes a limit"])
+    assert few.reason == "The limit of BackgroundMiddleware is 3."
+    assert "without a limit" in loop.reason
+    assert counterexamples(plan, ["model passes a limit"])
+    plain = plan_agent(tools=[work_tool()])
+    assert not counterexamples(plain, ["at most 2 jobs under way"])
+
+
 def test_tools_that_cannot_work_in_the_background_are_refused() -> None:
     direct = StructuredTool.from_function(
         lambda: "", name="direct", description="D.", return_direct=True
@@ -1043,5 +1069,6 @@ def test_a_plan_shows_the_subagent_inside() -> None:
     assert "clerk/inside" in [each.name for each in topology_of(agent).tools]
 
 
+@pytest.mark.long
 def test_it_follows_the_laws_of_middleware() -> None:
     check_middleware(BackgroundMiddleware)

@@ -114,6 +114,7 @@ def check(children: list[Child], limit: int | None, exit_behavior: str, mode: st
         assert endings == expected
 
 
+@pytest.mark.long
 @pytest.mark.law
 @settings(settings.get_profile("costly"))
 @given(
@@ -128,6 +129,7 @@ def test_subagents_never_pass_their_budget_and_each_costs_its_own(
     check(children, limit, exit_behavior, mode)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("limit", [None, 150])
 def test_a_hundred_subagents_never_pass_their_budget(mode: str, limit: int | None) -> None:

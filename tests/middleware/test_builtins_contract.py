@@ -112,7 +112,6 @@ def test_no_built_in_waits_for_files_in_an_event_loop(
 
 
 NOT_SETTINGS: dict[str, set[str]] = {
-    "PIIMiddleware": {"hash_key"},  # a secret
     # Deprecated names of `trigger` and `keep`, which hold their values.
     "SummarizationMiddleware": {"max_tokens_before_summary", "messages_to_keep", "summary_prefix"},
 }

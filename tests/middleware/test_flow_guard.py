@@ -16,7 +16,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, agent_tool, create_agent, tool_labels
+from agent_factory import AgentMiddleware, agent_tool, create_agent, review, tool_labels
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -89,6 +89,12 @@ class Desk:
             self.sent.append(to)
             return f"sent to {to}"
 
+        @tool_labels("private", "outside")
+        def forward_invoice(to: str) -> str:
+            """Send an invoice on."""
+            self.sent.append(to)
+            return f"sent to {to}"
+
         async def search(query: str) -> str:
             return injection
 
@@ -104,7 +110,8 @@ class Desk:
         self.store.put(("memory",), "ada", {"text": injection})
         self.saver = InMemorySaver()
         self.tools: list[Any] = [
-            *(fetch_page, read_file, recall_memory, list_customers, count, send_mail, from_mcp)
+            *(fetch_page, read_file, recall_memory, list_customers, count, send_mail, from_mcp),
+            forward_invoice,
         ]
 
     def agent(self, script: Sequence[Any], *middleware: Any, tools: Sequence[Any] = ()) -> Any:
@@ -144,6 +151,7 @@ SEARCH = ("search", {"query": "news"})
 CUSTOMERS: tuple[str, dict[str, Any]] = ("list_customers", {})
 COUNT = ("count", {"text": "a b"})
 SEND = ("send_mail", {"to": "mallory"})
+FORWARD = ("forward_invoice", {"to": "mallory"})
 CLERK = ("clerk", {"request": "Go on."})
 PUT_IN = {"messages": "What is new?"}
 
@@ -228,6 +236,17 @@ CASES = {
         ),
         sink=CLERK,
     ),
+    "sink with private data": Case(
+        FETCH,
+        sources=("fetch_page", "forward_invoice, which this call may use"),
+        sink=FORWARD,
+    ),
+    # What the first call writes to a file, the second may send.
+    "private data in the same turn": Case(
+        FETCH,
+        sources=("fetch_page", "list_customers, which this call may use"),
+        sink=[CUSTOMERS, SEND],
+    ),
     "changed call": Case(
         FETCH, CUSTOMERS, stack=lambda: [Renames()], sink=("count", {"text": "leak"})
     ),
@@ -299,6 +318,10 @@ BENIGN: list[Case] = [
     *(Case(FETCH_DOWN, *rest, stack=lambda: [ToolErrorMiddleware()]) for rest in ((), (SEND,))),
     Case(SEND, FETCH, CUSTOMERS),
     Case([SEND, FETCH, CUSTOMERS]),
+    Case([CUSTOMERS, FETCH, SEND]),
+    Case([CUSTOMERS, SEND], FETCH),
+    Case(FORWARD, COUNT),
+    Case(FORWARD, FETCH),
     Case(FETCH, CUSTOMERS, COUNT),
     Case(FETCH, FETCH, READ, SEARCH, SEND),
     Case(CUSTOMERS, CUSTOMERS, COUNT, SEND),
@@ -310,6 +333,7 @@ BENIGN: list[Case] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["one run", "two runs"])
 def test_benign_runs_are_asked_one_needless_question_at_most(call: Ask, mode: str) -> None:
     assert len(BENIGN) >= 40
@@ -376,6 +400,22 @@ def test_a_review_may_depend_on_what_the_thread_has_seen(call: Ask, mode: Any, t
     question = waiting.value if mode == "per_call" else waiting.value["action_requests"][0]
     assert "private data: the result of list_customers (call_" in question["description"]
     assert desk.sent == ["mallory"]
+
+
+def test_an_edit_is_refused_unless_a_rule_of_the_author_allows_it(thread: str) -> None:
+    rule = Rule("send_mail", "ask", when={"seen": ["untrusted", "private"]})
+    steps = [FETCH, CUSTOMERS, SEND]
+    desk, config, other = Desk(), config_of(thread), config_of(f"{thread}-edited")
+    agent = desk.agent(steps)
+    agent.invoke(PUT_IN, config)
+    with pytest.raises(
+        review.DecisionNotAllowed, match=r"respond\. `allowed_decisions` of its rule"
+    ):
+        review.edit(agent, config, {"to": "ada"})
+    agent = desk.agent(steps, FlowGuardMiddleware(ToolPolicy(rule)))
+    agent.invoke(PUT_IN, other)
+    review.edit(agent, other, {"to": "ada"})
+    assert desk.sent == ["ada"]
 
 
 def test_a_rule_about_what_was_seen_needs_the_guard_in_the_stack() -> None:
@@ -471,6 +511,7 @@ def test_an_argument_that_would_guard_nothing_is_refused(
         FlowGuardMiddleware(**arguments)
 
 
+@pytest.mark.long
 @pytest.mark.law
 def test_it_keeps_the_laws_of_middleware() -> None:
     check_middleware(FlowGuardMiddleware)

@@ -421,6 +421,7 @@ def agent_of(
     )
 
 
+@pytest.mark.long
 @settings.get_profile("costly")
 @given(turns=conversations(), size=sizes, clear=clears)
 def test_the_model_sees_the_same_whether_the_thread_is_kept_or_not(
@@ -447,6 +448,7 @@ def test_the_model_sees_the_same_whether_the_thread_is_kept_or_not(
     assert shown[0] == shown[1]
 
 
+@pytest.mark.long
 @settings.get_profile("costly")
 @given(turns=conversations(), size=sizes, clear=clears)
 def test_requests_continue_each_other_until_something_is_summarized_or_cleared(
@@ -541,6 +543,7 @@ def gist_unless(fails: bool) -> Callable[[list[AnyMessage]], str]:
     return summarizer
 
 
+@pytest.mark.long
 @settings.get_profile("costly")
 @given(
     story=stories(),

@@ -12,6 +12,7 @@ from collections import Counter
 from threading import Lock
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
@@ -166,6 +167,7 @@ def live(agent: Any, world: World, store: InMemoryEffects, mode: str) -> None:
 numbers = st.sets(st.integers(1, 60), max_size=8)
 
 
+@pytest.mark.long
 @settings.get_profile("costly")
 @given(
     script=st.lists(
@@ -204,6 +206,7 @@ def test_no_effect_is_doubled_or_lost(
         assert number == 1 or tools[key] == "rerun"
 
 
+@pytest.mark.long
 @settings.get_profile("costly")
 @given(
     script=st.lists(st.sampled_from(POLICIES), min_size=1, max_size=4),

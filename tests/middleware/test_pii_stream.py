@@ -114,6 +114,7 @@ class RecordingHandler(BaseCallbackHandler):
         self.events.append((args, kwargs))
 
 
+@pytest.mark.long
 @settings(max_examples=15)  # each is a run
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
 def test_no_event_of_a_run_shows_the_data(sizes: list[int]) -> None:

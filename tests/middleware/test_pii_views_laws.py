@@ -427,6 +427,7 @@ def leaks(case: Case) -> Mapping[str, Sequence[str]]:
     return {place: where for place, where in leaks.items() if where}
 
 
+@pytest.mark.long
 @settings.get_profile("costly")
 @given(cases())
 def test_what_a_guard_removes_is_in_no_view_of_a_run(case: Case) -> None:

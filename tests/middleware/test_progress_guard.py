@@ -511,6 +511,7 @@ def test_a_build_warns_of_tools_that_do_not_exist() -> None:
 # Laws
 
 
+@pytest.mark.long
 def test_it_keeps_the_laws_of_middleware() -> None:
     check_middleware(lambda: ProgressGuardMiddleware(remark_after=1, error_after=1))
 
@@ -574,6 +575,7 @@ def test_what_counts_as_progress_repeats_nothing(turns: Any) -> None:
             assert comparison.repetition(read, lambda: {"search", "read"}) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("exit_behavior", ["answer", "end"])
 @settings.get_profile("costly")
 @given(turns=repeated_turns(), steps=st.lists(st.integers(1, 5), min_size=3, max_size=3))

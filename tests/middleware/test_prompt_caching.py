@@ -360,6 +360,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.long
 @settings.get_profile("costly")
 @given(STEPS)
 def test_each_request_reads_all_that_the_one_before_it_sent(steps: list[Any]) -> None:
@@ -398,6 +399,7 @@ def test_what_changes_in_the_last_message_costs_no_more_than_that_message(steps:
         sent.append(len(blocks) - 1)
 
 
+@pytest.mark.long
 def test_it_keeps_the_laws_of_middleware() -> None:
     check_middleware(lambda: PromptCachingMiddleware(min_tokens=0, provider="anthropic"))
     check_middleware(lambda: PromptCachingMiddleware(openai_cache_key=True, provider="openai"))

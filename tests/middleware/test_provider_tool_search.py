@@ -176,6 +176,7 @@ def test_a_bound_model_is_recognised(call: Run) -> None:
     assert model.bound.bound[0][-1] == OPENAI
 
 
+@pytest.mark.long
 def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     tools: list[Any] = []
 

@@ -136,6 +136,7 @@ HARMLESS = [
 ]
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(st.lists(st.sampled_from(HARMLESS), max_size=12))
 def test_a_session_prints_what_plain_bash_prints(commands: list[str]) -> None:
@@ -160,6 +161,7 @@ def _folder(parent: str) -> Path:
     return folder
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(st.binary(max_size=200))
 def test_no_bytes_make_a_session_hang(data: bytes) -> None:

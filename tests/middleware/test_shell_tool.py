@@ -219,9 +219,10 @@ def test_a_background_process_does_not_delay_a_command_and_ends_with_the_run(run
 @pytest.mark.parametrize("end", [":", "exit", "kill -9 0", "sleep 9", "exec sleep 0.1"])
 def test_a_daemon_ends_with_the_session_however_it_ends(run: Run, end: str) -> None:
     """In its own session, with another parent and without a variable that shows its origin."""
-    shell = ShellToolMiddleware(execution_policy=short_limits(command_timeout=0.5))
-    daemons = "env -i setsid -f sleep 98.6; (env -i setsid sh -c 'sleep 98.6 & exit' &); sleep 0.1"
-    outputs = run(shell, f"{daemons}; pgrep -cf '^sleep 98.6'; {end}", "echo on")
+    shell = ShellToolMiddleware(execution_policy=short_limits(command_timeout=3))
+    daemons = "env -i setsid -f sleep 98.6; (env -i setsid sh -c 'sleep 98.6 & exit' &)"
+    both = "until [ $(pgrep -cf '^sleep 98.6') = 2 ]; do sleep 0.05; done; echo 2"
+    outputs = run(shell, f"{daemons}; {both}; {end}", "echo on")
     assert outputs[0].text.startswith("2\n")
     assert outputs[1].text.endswith("on\n[exit code 0]")
     assert not running("^sleep 98.6")
@@ -712,6 +713,7 @@ MANY_PROCESSES = (
 """Doubles as a fork bomb does, and stops at 511: a test that fails must not take the machine."""
 
 
+@pytest.mark.long
 def test_a_fork_bomb_is_stopped(run: Run) -> None:
     """As root, too, for whom the system's own limit does not hold."""
     shell = ShellToolMiddleware(execution_policy=short_limits(max_processes=30))

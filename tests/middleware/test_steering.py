@@ -584,6 +584,7 @@ def test_an_agent_that_is_a_node_is_steered_through_the_graph_around_it() -> Non
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_it_follows_the_laws_of_middleware() -> None:
     check_middleware(SteeringMiddleware)
 
@@ -599,6 +600,7 @@ def test_an_agent_that_would_not_read_is_refused() -> None:
             send()
 
 
+@pytest.mark.long
 def test_a_thread_that_does_not_exist_is_refused() -> None:
     office: Office = Office(["one"])
     for send in (lambda: office.steer("A"), lambda: office.follow_up("F"), office.cancel):

@@ -105,6 +105,7 @@ def check(talk: Talk, messages: list[Any], senders: list[list[str]]) -> None:
             assert isinstance(after, AIMessage)
 
 
+@pytest.mark.long
 @pytest.mark.law
 @settings(deadline=None)
 @given(
@@ -120,6 +121,7 @@ def test_messages_of_threads_are_read_once_in_order_at_the_next_call(
     check(talk, talk.run(asynchronous=asynchronous, durability=durability), senders)
 
 
+@pytest.mark.long
 @pytest.mark.law
 @settings(deadline=None)
 @given(

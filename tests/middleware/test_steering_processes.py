@@ -149,6 +149,7 @@ class Processes:
 LONG = (pytest.mark.long, pytest.mark.timeout(600))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("durability", "count", "pause", "kills"),
     [

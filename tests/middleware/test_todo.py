@@ -269,6 +269,7 @@ STATUS = st.sampled_from(["pending", "in_progress", "completed", "done", None])
 ITEM = st.one_of(st.fixed_dictionaries({"content": st.text(), "status": STATUS}), st.text())
 
 
+@pytest.mark.long
 @settings(max_examples=20)  # each builds and runs an agent
 @given(st.lists(st.lists(st.lists(ITEM, max_size=2), min_size=1, max_size=2), max_size=2))
 def test_each_call_has_one_result_and_the_first_valid_list_is_written(

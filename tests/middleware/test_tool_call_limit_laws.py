@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
@@ -129,6 +130,7 @@ def has_one_answer_each(messages: list[Any]) -> bool:
     return set(answers) <= calls and set(answers.values()) <= {1}
 
 
+@pytest.mark.long
 @settings.get_profile("costly")
 @given(
     st.integers(0, 3),

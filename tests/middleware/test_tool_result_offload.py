@@ -524,6 +524,7 @@ def test_what_removes_messages_that_could_be_recalled_is_reported() -> None:
         assert codes(ToolResultOffloadMiddleware(), other) == ["AF208"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["thread", "store"])
 def test_it_keeps_the_laws_of_middleware(place: Any) -> None:
     check_middleware(

@@ -616,6 +616,7 @@ def waiting(*seconds: float, tool: Any = wait, **settings: Any) -> Any:
     return create_agent(model, [tool], middleware=stack, checkpointer=InMemorySaver())
 
 
+@pytest.mark.long
 def test_a_tool_that_takes_too_long_is_abandoned_and_its_outcome_is_unknown(both: Any) -> None:
     slow, fast = tool_results(both(waiting(2, 0.001, timeout=1), GO, ONE))
     assert slow[0].startswith("wait failed after 1 attempt with TimeoutError: no result after 1 ")

@@ -163,13 +163,17 @@ def end_of(events: list[StreamResponse]) -> str:
 # Cards
 
 
+@pytest.mark.long
 async def test_the_card_of_an_agent(url: str) -> None:
     async with httpx.AsyncClient(trust_env=False) as http:
         card = await A2ACardResolver(http, f"{url}/a2a/described").get_agent_card()
     assert (card.name, card.description) == ("described", "Pays.")
     assert card.capabilities.streaming
     assert {interface.url for interface in card.supported_interfaces} == {f"{url}/a2a/described"}
-    answer = httpx.get(f"{url}/a2a/echo/.well-known/agent-card.json").json()
+    response = httpx.get(f"{url}/a2a/echo/.well-known/agent-card.json")
+    # A2A wants cards to be kept; by the client alone, since the server may ask who they are.
+    assert response.headers["cache-control"] == "private, max-age=60"
+    answer = response.json()
     assert "'echo'" in answer["description"]
     assert answer["url"] == f"{url}/a2a/echo"  # where clients of version 0.3 look
     refused = httpx.get(f"{url}/a2a/ech/.well-known/agent-card.json")
@@ -177,6 +181,7 @@ async def test_the_card_of_an_agent(url: str) -> None:
     assert "There is no agent 'ech'." in refused.json()["detail"]
 
 
+@pytest.mark.long
 def test_a_host_with_one_agent_has_its_card(url: str, tmp_path: Any) -> None:
     refused = httpx.get(f"{url}/.well-known/agent-card.json")
     assert refused.status_code == 404

@@ -299,6 +299,7 @@ def test_answers_that_decide_nothing(url: str) -> None:
     assert refused(url, "desk", unknown)[0] == 404
 
 
+@pytest.mark.long
 def test_a_client_that_goes_away(url: str, service: Service) -> None:
     for query, statuses in (("", {"cancelled"}), ("?on_disconnect=continue", {"done"})):
         given = body(user("slow"))
@@ -316,6 +317,7 @@ def test_a_client_that_goes_away(url: str, service: Service) -> None:
     assert service.threads.get(waiting["threadId"]).status == "waiting"
 
 
+@pytest.mark.long
 def test_a_cancelled_run_is_neither_done_nor_failed(url: str, service: Service) -> None:
     given = body(user("slow"))
     with httpx.stream("POST", f"{url}/ag-ui/echo", json=given, timeout=30) as response:

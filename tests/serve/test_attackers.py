@@ -306,6 +306,7 @@ def test_messages_of_a_client_claim_no_review(desk: Desk, agent: str) -> None:
 WRITTEN = ["batched", "before", "custom", "graph", "inside"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("agent", combinations(WRITTEN, every=4, first=1))
 def test_a_written_state_claims_no_review(desk: Desk, agent: str) -> None:
     nodes = [None, "__input__", "__copy__", *desk.service.agents[agent].nodes]
@@ -335,6 +336,7 @@ def test_a_record_of_a_review_is_not_written_by_clients(desk: Desk) -> None:
         assert last.response_metadata.keys().isdisjoint(CLAIMS)
 
 
+@pytest.mark.long
 @each_agent(first=0)
 def test_a_step_that_is_skipped_by_a_write_is_taken(desk: Desk, agent: str) -> None:
     for node in desk.service.agents[agent].nodes:

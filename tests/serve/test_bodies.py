@@ -108,6 +108,11 @@ WRONG_REQUESTS: list[tuple[str, Any, str]] = [
     ("/store/items/search", {"filter": {"k": {"$in": 1}}}, "filter.k: must be one of $eq"),
     ("/store/items/search", {"filter": {f"k{n}": n for n in range(101)}}, "at most 100 conditions"),
     ("/threads/t/state", {"values": {"messages": None}}, "has no graph yet"),
+    ("/threads/search", {"ids": ["t"] * 1001}, "ids must have at most 1000 items."),
+    ("/threads/prune", {"thread_ids": ["t"] * 1001}, "thread_ids must have at most 1000 items."),
+    ("/runs/cancel", {"run_ids": ["r"] * 1001}, "run_ids must have at most 1000 items."),
+    ("/runs/batch", [{"assistant_id": "a"}] * 1001, "The body must have at most 1000 items."),
+    ("/threads", {"supersteps": [{"updates": []}] * 1001}, "supersteps must have at most 1000"),
 ]
 
 

@@ -55,6 +55,7 @@ def after(asked: dict[str, Any], events: list[dict[str, Any]], *messages: Any) -
     return {**asked, "runId": uuid4().hex, "messages": [*snapshot(events), *messages]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("more", "text"),
     [
@@ -200,6 +201,7 @@ def _read_messages(*messages: Any) -> Any:
     ).messages
 
 
+@pytest.mark.long
 def test_the_tools_of_the_newest_request_hold(url: str, service: Service) -> None:
     calls = [[{"name": "title", "id": id}] for id in ("a", "b")]
     model = ScriptedChatModel([*calls, [{"name": "scroll", "id": "c"}], "Done.", "Hello."])

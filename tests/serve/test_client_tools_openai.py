@@ -379,6 +379,7 @@ def test_the_usage_is_that_of_the_request(client: openai.OpenAI, service: Servic
     assert [made.usage and made.usage.total_tokens for made in (first, second)] == [15, 23]
 
 
+@pytest.mark.long
 def test_a_result_that_comes_through_langgraphs_routes(url: str, service: Service) -> None:
     thread = uuid4().hex
     with openai.OpenAI(base_url=f"{url}/v1", api_key="ann@acme") as client:

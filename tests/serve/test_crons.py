@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 
 from agent_factory.service import Cron, Service
@@ -47,6 +48,7 @@ def threads_of(service: Service, cron: str) -> list[str]:
     return [thread.id for thread in threads if thread.agent]
 
 
+@pytest.mark.long
 def test_a_cron_runs_with_the_settings_of_its_assistant(client: Any, service: Service) -> None:
     assistant = client.assistants.create(
         "settings", {"configurable": {"tier": "gold"}}, context={"shop": "tea"}
@@ -79,6 +81,7 @@ def test_a_cron_runs_with_the_settings_of_its_assistant(client: Any, service: Se
         client.crons.delete(made["cron_id"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keep", [True, False])
 def test_threads_of_earlier_runs(client: Any, service: Service, keep: bool) -> None:
     cron = client.crons.create(
@@ -159,6 +162,8 @@ def test_search_and_count(client: Any, url: str) -> None:
             {"schedule": NIGHT, "timezone": "Mars/Olympus"},
             "is not known",
         ),
+        ({"schedule": NIGHT, "timezone": "x" * 300}, "is not known"),
+        ({"schedule": NIGHT, "timezone": "Europe"}, "is not known"),
         ({"schedule": NIGHT, "input": {"mesages": []}}, "Did you mean 'messages'"),
         ({"schedule": NIGHT, "config": {"configurable": {"x": 1}}}, "a client may not set 'x'"),
         ({"schedule": NIGHT, "webhook": "https://example.com"}, "webhook: this server sends none"),
@@ -177,6 +182,31 @@ def test_bad_crons(client: Any, options: Any, text: str) -> None:
         client.crons.create_for_thread("nowhere", "echo", schedule=NIGHT, input=HI)
     with pytest.raises(REFUSED, match="assistant 'nobody'"):
         client.crons.create("nobody", schedule=NIGHT, input=HI)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        # In UTC, these are in another year than Python has, the last one when it is rounded.
+        "0001-01-01T00:00:00+01:00",
+        "9999-12-31T23:00:00-02:00",
+        "9999-12-31T23:59:59.999999Z",
+        1e300,
+        "soon",
+    ],
+)
+def test_an_end_that_cannot_be_shown_is_refused(client: Any, url: str, end: object) -> None:
+    body = {"assistant_id": "echo", "input": HI, "schedule": NIGHT}
+    id = client.crons.create("echo", schedule=NIGHT, input=HI)["cron_id"]
+    answers = [
+        httpx.post(f"{url}/runs/crons", json={**body, "end_time": end}),
+        httpx.patch(f"{url}/runs/crons/{id}", json={"end_time": end}),
+    ]
+    for answer in answers:
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["detail"].startswith("end_time must be a time")
+    client.crons.delete(id)
+    assert client.crons.search() is not None
 
 
 def ended(service: Service, cron: Cron) -> None:

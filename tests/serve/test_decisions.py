@@ -400,6 +400,7 @@ def decisions_in(way: Way) -> list[Any]:
     return [entry for entry in reversed(entries) if isinstance(entry.detail, dict)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("way", "mode"), combinations(WAYS, MODES, every=2), indirect=["way"])
 def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(way: Way) -> None:
     way.ask()

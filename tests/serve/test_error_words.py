@@ -101,6 +101,7 @@ def api_examples(http: TestClient) -> Iterator[tuple[str, str, Any]]:
             yield method, path, body.body if isinstance(body, Sent) else body
 
 
+@pytest.mark.long
 def test_what_is_not_there(http: TestClient) -> None:
     errors = 0
     for method, path, body in api_examples(http):
@@ -111,6 +112,7 @@ def test_what_is_not_there(http: TestClient) -> None:
     assert errors > 25
 
 
+@pytest.mark.long
 def test_what_is_wrong(http: TestClient, ids: dict[str, str]) -> None:
     errors = 0
     paths = {(method, path) for method, path, body in api_examples(http) if method != "GET"}
@@ -122,6 +124,7 @@ def test_what_is_wrong(http: TestClient, ids: dict[str, str]) -> None:
     assert errors > 200
 
 
+@pytest.mark.long
 def test_decisions(http: TestClient, service: Service) -> None:
     errors = 0
     for mistake in MISTAKES:

@@ -278,6 +278,23 @@ def test_a_client_that_goes_away_cancels(client: Any, url: str, service: Service
         assert service.threads.runs(thread)[0].status == "cancelled", way
 
 
+@pytest.mark.parametrize("way", ["stream", "wait"])
+@pytest.mark.parametrize("does", ["cancel", "continue"])
+def test_a_client_that_goes_away_leaves_no_thread_of_its_run(
+    url: str, service: Service, way: str, does: str
+) -> None:
+    before = service.threads.count()
+    slow = {"messages": [{"role": "user", "content": "slow"}]}
+    body = {"assistant_id": "echo", "input": slow, "on_disconnect": does}
+    with httpx.stream("POST", f"{url}/runs/{way}", json=body) as response:
+        assert response.status_code == 200
+        assert service.threads.count() == before + 1
+    end = time.monotonic() + 10
+    while service.threads.count() != before:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 # Reviews
 
 
@@ -363,6 +380,7 @@ def test_only_this_machine_is_served_without_authentication(url: str) -> None:
     assert "the server needs --authenticate" in strange.json()["detail"]
 
 
+@pytest.mark.long
 def test_tenants_do_not_see_each_other(service: Service) -> None:
     with ExitStack() as stack:
         url = stack.enter_context(served(service, authenticate=who))

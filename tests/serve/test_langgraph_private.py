@@ -110,6 +110,7 @@ def first_events(client: httpx.Client, method: str, path: str, headers: Any, bod
     return text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("agent", ["plain", "delegates", "graph"])
 def test_a_secret_leaves_by_no_route_and_no_stream(service: Service, agent: str) -> None:
     principal = Principal(tenant=TENANT, name="ann")

@@ -163,6 +163,7 @@ def test_a_run_goes_on_without_input(client: Any, thread: str) -> None:
         client.runs.wait(thread, "desk")
 
 
+@pytest.mark.long
 def test_a_run_begins_after_some_seconds(client: Any, thread: str) -> None:
     client.runs.wait(thread, "echo", input=HI, after_seconds=0.3)
     later = client.runs.create(thread, "echo", input=HI, after_seconds=1000)
@@ -223,6 +224,7 @@ def test_a_cancelled_run_is_rolled_back(client: Any, thread: str) -> None:
         client.runs.cancel(thread, client.runs.list(thread)[0]["run_id"], action="forget")
 
 
+@pytest.mark.long
 def test_a_cut_stream_goes_on_where_it_says(client: Any, url: str, thread: str) -> None:
     body = {"assistant_id": "echo", "input": SLOW, "stream_mode": ["messages", "values"]}
     parts: list[Any] = []

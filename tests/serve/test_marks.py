@@ -56,6 +56,7 @@ OF_PROVIDERS = {
 FIELDS = ("response_metadata", "additional_kwargs")
 
 
+@pytest.mark.long
 def test_each_mark_of_ours_is_listed() -> None:
     keys = {key for path in SOURCES for key in keys_of(ast.parse(path.read_text()), path)}
     assert {"offloaded", "progress_guard", "reviewed_calls", "lc_source", "context_editing"} <= keys

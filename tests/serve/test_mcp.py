@@ -216,6 +216,7 @@ async def test_who_does_not_answer_is_asked_once_and_the_thread_waits(
     assert text(await call(url, "desk", thread=thread, answer=ann)) == "Done: Paid 5."
 
 
+@pytest.mark.long
 async def test_a_client_without_forms_reads_where_to_decide(url: str, service: Service) -> None:
     for mode, answer in (("auto", None), (LEGACY, Person(decision="approve"))):
         result = await call(url, "desk", message="Pay", mode=mode, answer=answer)
@@ -387,6 +388,7 @@ def test_limits_hold(service: Service) -> None:
     assert statuses == [200, 413, 429]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "begins", "status"),
     [("auto", True, "cancelled"), (LEGACY, True, "done"), ("auto", False, "done")],

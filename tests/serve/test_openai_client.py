@@ -276,6 +276,7 @@ def test_who_asks(url: str, client: openai.OpenAI, service: Service) -> None:
         assert answer(other, "echo", user("Theirs"), **key) == "You said: Theirs"
 
 
+@pytest.mark.long
 def test_a_client_that_goes_away_ends_the_run(url: str, service: Service) -> None:
     for stream in (True, False):
         thread = uuid4().hex

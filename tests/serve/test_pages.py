@@ -21,9 +21,11 @@ from agent_factory.middleware import (
     ToolPolicy,
 )
 from agent_factory.serve import Principal, create_app
+from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.service import Service
 from agent_factory.service.inbox import Wait
 from agent_factory.testing import ScriptedChatModel
+from serve.forms import send
 
 ARGS: dict[str, Any] = {"order": "A1", "euros": 40, "parts": ["lid"], "note": "x\ny", "free": False}
 EDIT = {
@@ -125,12 +127,6 @@ def asks(service: Service) -> Callable[..., Wait]:
     return start
 
 
-def send(client: TestClient, path: str, page: str = "/studio", **fields: Any) -> Any:
-    """Send a form of a page, with its token."""
-    (token, *_) = re.findall(r'name="csrf_token" value="([^"]+)"', client.get(page).text)
-    return client.post(path, data={"csrf_token": token, **fields})
-
-
 def result_of(service: Service, wait: Wait) -> str:
     """What the tool has returned, once the run has ended."""
     service.run(wait.run, tenant="acme").result(timeout=30)
@@ -192,6 +188,7 @@ def test_decisions_that_cannot_be_made(client: TestClient, asks: Callable[..., W
     answer = send(client, path, decision="shrug")
     assert answer.status_code == 422
     assert "decision must be one of approve, edit, reject, respond." in answer.text
+    assert f'<a href="{path.rpartition("/")[0]}">Back</a>' in answer.text
     answer = send(client, "/inbox/decisions", decision="respond")
     assert "decision must be approve or reject." in answer.text
     answer = send(client, "/inbox/decisions", decision="approve")
@@ -200,7 +197,8 @@ def test_decisions_that_cannot_be_made(client: TestClient, asks: Callable[..., W
     assert "decision must be approve or reject." in answer.text
     answer = client.get("/inbox/nothing")
     assert answer.status_code == 404
-    assert "This could not be done" in answer.text
+    assert "Not found" in answer.text
+    assert "Back" not in answer.text
 
 
 def test_later_calls_are_approved_and_revoked(
@@ -330,6 +328,7 @@ def test_the_list_shows_what_the_user_has_said(
     assert wait.id in client.get("/inbox/rows?text=refund+it").text
 
 
+@pytest.mark.long
 def test_who_decided_what_is_shown_at_the_call_and_in_the_audit(
     service: Service, client: TestClient, asks: Callable[..., Wait]
 ) -> None:
@@ -348,7 +347,10 @@ def test_who_decided_what_is_shown_at_the_call_and_in_the_audit(
     assert f'<a href="/inbox/{wait.id}">changed <code>refund</code></a>' in audit
     assert '<td class="long">euros 40 → 10, count: 1' in audit
     assert decided("approve")[1] == "approved by ann"
-    assert decided("reject", message="Too much")[1] == "rejected by ann: Too much"
+    wait, line = decided("reject", message="Too much")
+    assert line == "rejected by ann: Too much"
+    audit = unescape(client.get(f"/inbox/audit?thread={wait.thread_id}").text)
+    assert f'Too much <span class="meta">asked: {in_one_line(ARGS)}</span>' in audit
     assert decided("respond", message="Paid by hand")[1] == "answered by ann: Paid by hand"
     (newest, *_) = service.inbox("acme").audit()
     assert newest.detail["via"] == "page"
@@ -497,7 +499,7 @@ def test_a_page_says_that_no_worker_runs(
     run = with_no_worker.submit("desk", message="Are you there?", tenant="acme")
     client, page = client_of(with_no_worker), f"/studio/threads/{run.thread_id}"
     assert "waits for a worker: none runs." not in client.get(f"{page}/missing").text
-    monkeypatch.setattr("agent_factory.serve.pages.studio.SAY_AFTER", 0.0)
+    monkeypatch.setattr("agent_factory.serve.pages.studio._BEGINS_WITHIN", 0.0)
     for path in (page, f"{page}/missing", f"{page}/parts?only=head"):
         assert "waits for a worker: none runs." in client.get(path).text
     with_no_worker.close()
@@ -517,3 +519,79 @@ def test_the_page_of_approvals_says_which_arguments_are_free(
         assert ("other arguments as they come" in text) is is_free
         for approval in service.approvals(tenant="acme"):
             service.revoke(approval.id, by="ann")
+
+
+def rows_of(client: TestClient, query: str) -> list[str]:
+    """The rows of threads as text, one line for each part."""
+    html = client.get(f"/studio/threads?{query}").text
+    rows = re.findall(r"<li><a href.*?</li>", html, re.DOTALL)
+    return [" ".join(unescape(re.sub("<[^>]+>", " ", row)).split()) for row in rows]
+
+
+def test_a_row_says_what_the_user_wrote_last_and_who_waits_for_what(
+    service: Service, client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    wait = asks("office")
+    (row,) = rows_of(client, f"text={wait.thread_id}")
+    assert "waiting for office · just now" in row
+    assert "office · refund order='A1', euros=40" in row
+    assert "began" not in row
+    wait = asks()
+    service.submit("desk", thread=wait.thread_id, message="And\nquick", tenant="acme")
+    (row,) = rows_of(client, f"text={wait.thread_id}")
+    assert row.startswith("Refund it And quick waiting for a decision")
+    service.inbox("acme").claim(wait.id, by="bob")
+    (row,) = rows_of(client, f"text={wait.thread_id}")
+    assert "waiting for bob" in row
+    shown = client.get(f"/inbox?text={wait.thread_id}").text
+    assert '<q class="said">And quick</q>' in shown
+    assert "began with <q>Refund it</q>" in shown
+
+
+def test_threads_of_one_title_are_told_apart(service: Service, client: TestClient) -> None:
+    title = "How do I send it back?"
+    runs = [service.submit("desk", message=title, tenant="acme") for _ in range(3)]
+    rows = rows_of(client, f"text={title}")
+    ids = {run.thread_id[:8] for run in runs}
+    assert {row.rpartition(" · ")[2] for row in rows} == ids
+    assert all(re.search(r"began [\d-]+ [\d:]+ UTC", row) for row in rows)
+
+
+def test_times_are_in_utc_for_a_browser_without_scripts(
+    client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    send(client, f"/inbox/{asks().id}/claim")
+    pattern = r'<time datetime="[^"]+\+00:00" title="([^"]+) UTC" data-local>([^<]+) UTC</time>'
+    times = re.findall(pattern, client.get("/inbox/audit").text)
+    assert times
+    assert all(title == text for title, text in times)
+
+
+def test_the_audit_says_of_claims_and_approvals_which_calls_they_were_about(
+    service: Service, client: TestClient, asks: Callable[..., Wait]
+) -> None:
+    wait = asks()
+    send(client, f"/inbox/{wait.id}/claim")
+    fields = {"decision": "remember", "seconds": "90", "calls": "any", "digest": wait.digest}
+    send(client, f"/inbox/{wait.id}/decision", **fields)
+    result_of(service, wait)
+    (approval,) = service.approvals(tenant="acme")
+    send(client, f"/inbox/approvals/{approval.id}/revoke", page="/inbox/approvals")
+    html = client.get(f"/inbox/audit?thread={wait.thread_id}").text
+    rows = re.findall(r"<tr>\n<td>.*?</tr>", html, re.DOTALL)
+    folded = r"<details>.*?</details>"
+    shown = [
+        " ".join(unescape(re.sub("<[^>]+>", " ", re.sub(folded, "", row, flags=re.DOTALL))).split())
+        for row in rows
+    ]
+    assert [re.sub(r"^\S+ \S+ UTC ann ", "", row).removesuffix(" Refund it") for row in shown] == [
+        "revoked the approval of later calls of refund any arguments",
+        "approved later calls of refund any arguments, for 1 min",
+        f"approved refund {in_one_line(ARGS)}",
+        f"claimed a call of refund {in_one_line(ARGS)}",
+    ]
+    assert len(re.findall(r"<dt>Digest</dt><dd>[0-9a-f]{32}</dd>", html)) == 1
+    assert "<dt>By way of</dt><dd>page</dd>" in html
+    page = client.get("/inbox/approvals?ended=1").text
+    assert "revoked by ann" in page
+    assert "any arguments" in re.sub(folded, "", page, flags=re.DOTALL)

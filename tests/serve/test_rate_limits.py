@@ -67,6 +67,7 @@ def statuses(clients: list[TestClient], number: int, **options: Any) -> list[int
     ]
 
 
+@pytest.mark.long
 def test_a_principal_who_asks_too_often(instances: Callable[..., TestClient]) -> None:
     clients = [instances(rate_limit=RateLimit(principal=3)) for _ in range(2)]
     assert statuses(clients, 6) == [404, 404, 404, 429, 429, 429]
@@ -93,6 +94,7 @@ def test_addresses_of_one_network_count_as_one(instances: Callable[..., TestClie
     assert network_of("::ffff:192.0.2.7") == "192.0.2.7"
 
 
+@pytest.mark.long
 def test_a_large_limit_holds_too(instances: Callable[..., TestClient]) -> None:
     """Each instance takes blocks of 4, and single ones near the limit."""
     clients = [instances(rate_limit=RateLimit(address=240)) for _ in range(3)]
@@ -185,6 +187,7 @@ def test_a_limit_holds_for_any_minute(
             assert number <= per_minute + (end - start) * per_minute / 60 + 0.01
 
 
+@pytest.mark.long
 @given(st.integers(1, 40), st.integers(1, 5), st.floats(1, 1e9))
 def test_a_whole_minute_may_come_at_once(
     law_rates: RequestRates, blocks: int, size: int, now: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
@@ -68,6 +69,7 @@ def test_a_run_does_not_say_what_code_has_put_in(service: Service, client: Any) 
     assert shown["kwargs"]["config"]["configurable"] == {"tier": "gold"}
 
 
+@pytest.mark.long
 def test_a_run_says_when_it_has_changed(client: Any, thread: str) -> None:
     created = client.runs.create(thread, "echo", input=HI, after_seconds=0.3)
     client.runs.join(thread, created["run_id"])
@@ -184,8 +186,13 @@ def test_lists_by_query(client: Any, url: str, thread: str) -> None:
         ("limit=x", "limit must be a number from 1 to 1000"),
         ("metadata={", "metadata is not JSON"),
         ("offest=1", "Did you mean 'offset'"),
+        (f"offset={10**19}", "offset must be a number of at most 64 bits"),
+        ("ids=a%00b", "ids.0 must not have the character U+0000"),
+        (f'metadata={{"n":{10**19}}}', "metadata.n must be a number of at most 64 bits"),
+        (f"/{thread}/runs?status=done", "status must be one of"),
     ):
-        answer = httpx.get(f"{url}/threads?{query}")
+        place = query if query.startswith("/") else f"?{query}"
+        answer = httpx.get(f"{url}/threads{place}")
         assert (answer.status_code, text in answer.json()["detail"]) == (422, True), answer.text
 
 
@@ -277,3 +284,23 @@ def test_states_that_cannot_be_written_create_no_thread(
     with pytest.raises(REFUSED, match=text):
         client.threads.create(**options)
     assert client.threads.count() == before
+
+
+def test_of_requests_at_once_for_one_thread_one_creates_it(client: Any) -> None:
+    seed = {"values": {"messages": [{"role": "user", "content": "One"}]}, "as_node": "model"}
+    body = {"supersteps": [{"updates": [seed]}], "metadata": {"graph_id": "echo"}}
+
+    def at_once(**more: Any) -> list[int]:
+        def create(_: int) -> int:
+            return http.post("/threads", json={**body, **more}).status_code
+
+        with ThreadPoolExecutor(8) as pool:
+            return sorted(pool.map(create, range(8)))
+
+    with httpx.Client(base_url=client.http.client.base_url) as http:
+        for number in range(5):
+            assert at_once(thread_id=f"raise-{number}") == [200] + [409] * 7
+            assert at_once(thread_id=f"same-{number}", if_exists="do_nothing") == [200] * 8
+            # Who does not create the thread neither writes to it nor deletes it.
+            for name in ("raise", "same"):
+                assert said(client.threads.get_state(f"{name}-{number}")["values"]) == ["One"]

@@ -67,6 +67,7 @@ def test_a_stream_says_that_no_worker_runs(
     assert "waits for" not in "".join(rest)
 
 
+@pytest.mark.long
 def test_a_page_does_not_show_that_a_run_has_begun_which_waits_for_a_worker(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_page_does_not_show_that_a_run_has_begun_which_waits_for_a_worker(
     assert events == ["event: status", "event: message", "event: settled"]
 
 
+@pytest.mark.long
 def test_a_message_of_a_client_of_langgraph_is_answered_while_its_thread_waits(
     tmp_path: Path,
 ) -> None:

@@ -27,7 +27,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.serve import Webhooks, create_app
 from agent_factory.serve import webhooks as serving
 from agent_factory.service import Service
-from agent_factory.service import webhooks as delivery
+from agent_factory.service import deliveries as delivery
 from agent_factory.service.tables import webhooks as table
 from serve.langgraph_desk import HI, running_service, said
 
@@ -70,7 +70,7 @@ def receiver() -> Iterator[Receiver]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     receiver.url = f"{LOCAL}:{server.server_port}"
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield receiver
     server.shutdown()
     server.server_close()
@@ -221,6 +221,7 @@ def test_nothing_is_sent_about_a_run_that_works_or_was_deleted(service: Service)
     assert left(service) == 1
 
 
+@pytest.mark.long
 def test_a_cron_sends_the_outcome_of_its_runs(service: Service, receiver: Receiver) -> None:
     client = client_of(service, receiver.url)
     body = {"assistant_id": "echo", "input": HI, "schedule": "0 3 * * *", "webhook": receiver.url}

@@ -231,6 +231,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         yield Desk(service)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 # The worker draws its own random waits, in its threads, while examples are drawn.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")

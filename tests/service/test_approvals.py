@@ -165,6 +165,7 @@ def test_a_standing_approval_lets_later_calls_run(service: Service, ran: list[An
     assert service.inbox("other").audit() == []
 
 
+@pytest.mark.long
 def test_a_standing_approval_ends_in_time_and_with_the_tool(url: str, ran: list[Any]) -> None:
     rules = [Rule("pay", "ask", remember=WEEK)]
     with Service(url) as service:

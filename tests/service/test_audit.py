@@ -61,6 +61,20 @@ def test_the_head_is_that_of_the_newest_entry(service: Service, backend: Backend
     assert service.verify_audit(head=EMPTY) == f"3:{last.hash}"
 
 
+def test_entries_of_a_person_are_read_part_by_part(service: Service, backend: Backend) -> None:
+    record(backend, 5)
+    with backend.database.begin() as connection:
+        row: Any = ROWS[0]
+        backend.queue.record(connection, row, "bob", "claim", None)
+    inbox = service.inbox()
+    first = inbox.audit(who="ann", limit=2)
+    assert [entry.number for entry in first] == [5, 4]
+    rest = inbox.audit(who="ann", before=first[-1].number)
+    assert [entry.number for entry in rest] == [3, 2, 1]
+    assert [entry.number for entry in inbox.audit(who="bob")] == [6]
+    assert inbox.audit(who="ann", before=1) == []
+
+
 @pytest.mark.parametrize("head", ["", "x", "3", "3:abc", f"-1:{'0' * 64}", f"x:{'0' * 64}"])
 def test_what_is_not_a_head(sqlite_url: str, head: str) -> None:
     with pytest.raises(ArgumentError, match="must be the number of an entry and its hash"):

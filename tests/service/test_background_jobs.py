@@ -4,63 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from threading import Event
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, update
 
 from agent_factory import agent_tool, background, create_agent
 from agent_factory.middleware import BackgroundMiddleware, SteeringMiddleware
 from agent_factory.service import Service
 from agent_factory.service.background import report_lost_jobs
 from agent_factory.service.tables import background_jobs
-from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from agent_factory.testing import ScriptedChatModel
+from service.studio import WAIT, Studio, rows, say, start, texts
 
 Until = Callable[..., None]
-WAIT = 30.0
-
-
-class Studio:
-    """An agent that renders pages in the background, as soon as the test lets it."""
-
-    def __init__(self) -> None:
-        self.begun, self.goes_on, self.asked = Event(), Event(), Event()
-        self.answers, self.rendered = Event(), list[int]()
-        self.answers.set()
-
-    def render(self, page: int) -> str:
-        """Render a page."""
-        self.begun.set()
-        assert self.goes_on.wait(WAIT)
-        self.rendered.append(page)
-        return f"Page {page} is rendered."
-
-    def answer(self, messages: list[BaseMessage]) -> AIMessage:
-        last = messages[-1]
-        if last.type == "human" and last.text.startswith("Render"):
-            calls: Any = [
-                {"name": "render", "args": {"page": int(page)}, "id": f"{len(messages)}-{page}"}
-                for page in last.text.split()[1:]
-            ]
-            return AIMessage("", tool_calls=calls)
-        if last.type == "human" and last.text.startswith("Cancel"):
-            id = next(m.text for m in messages if m.type == "tool").split(" as ")[1].split(".")[0]
-            call: Any = {"name": "cancel_background", "args": {"id": id}, "id": "cancel"}
-            return AIMessage("", tool_calls=[call])
-        self.asked.set()
-        assert self.answers.wait(WAIT)
-        return AIMessage(f"Read: {last.text.splitlines()[-1]}")
-
-    def agent(self, *middleware: Any, **options: Any) -> Any:
-        return create_agent(
-            ScriptedChatModel([self.answer] * 1000),
-            [background(self.render)],
-            middleware=[*middleware, BackgroundMiddleware(**options)],
-            checkpointer=InMemorySaver(),
-        )
 
 
 @pytest.fixture
@@ -69,27 +28,6 @@ def studio() -> Any:
     yield new_studio
     new_studio.goes_on.set()
     new_studio.answers.set()
-
-
-def start(service: Service, agent: Any, asynchronous: bool = False) -> None:
-    service.add("studio", agent, asynchronous=asynchronous)
-    service.start()
-
-
-def say(service: Service, text: str, **options: Any) -> Any:
-    return service.submit("studio", thread="t", message=text, **options)
-
-
-def texts(service: Service) -> list[str]:
-    """The last lines of the messages of people and of jobs."""
-    messages = service.threads.state("t").values["messages"]
-    assert_valid_history(messages)
-    return [m.text.splitlines()[-1] for m in messages if isinstance(m, HumanMessage)]
-
-
-def rows(service: Service) -> list[Any]:
-    with service._backend.database.read() as connection:
-        return [*connection.execute(select(background_jobs)).all()]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -121,6 +59,7 @@ def test_the_run_under_way_reads_a_result(service: Service, studio: Studio, unti
     assert texts(service) == ["Render 1", "Page 1 is rendered."]
 
 
+@pytest.mark.long
 def test_jobs_of_a_worker_that_has_ended_are_lost_by_name_once(
     service: Service, studio: Studio, until: Until
 ) -> None:
@@ -198,6 +137,7 @@ def test_work_that_was_dropped_elsewhere_calls_no_tool_any_more(
     assert texts(service) == ["Go."]
 
 
+@pytest.mark.long
 def test_what_cannot_be_sent_is_not_read_elsewhere_and_lost_with_the_worker(
     service: Service, studio: Studio, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:

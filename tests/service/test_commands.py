@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -23,8 +24,11 @@ from langgraph_sdk import get_sync_client
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
+from agent_factory import create_agent
 from agent_factory.cli.app import app
+from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.service import Service
+from agent_factory.testing import ScriptedChatModel
 
 Until = Callable[..., None]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "service"
@@ -121,6 +125,72 @@ def test_a_target_that_is_not_a_service(folder: Path, target: str, text: str) ->
     assert text in fails("inbox", target)
 
 
+BUILDERS = """
+from agent_factory.service import Service
+from shop.agent import desk_agent
+
+services = []
+
+
+def build_service(url={url!r}):
+    services.append(Service(url))
+    services[-1].add("desk", desk_agent)
+    return services[-1]
+
+
+def of(url): ...
+def nothing(): ...
+async def later(): ...
+def without_langchain(): raise ImportError("Install langchain.")
+"""
+
+
+def test_a_function_may_build_the_service(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLE)
+    file = folder / "builders.py"
+    file.write_text(BUILDERS.format(url=f"sqlite:///{folder}/desk.db"))
+    assert run("inbox", f"{file}:build_service") == "Nothing waits for a decision.\n"
+    module = sys.modules["builders"]
+    assert run("audit", "builders:build_service") == "The audit has no entries.\n"
+    assert len(module.services) == 2
+    assert "of must be callable without arguments, but needs url." in fails("inbox", "builders:of")
+    assert "later is asynchronous. Use a service, or" in fails("inbox", "builders:later")
+    assert "nothing is not a Service, but NoneType." in fails("inbox", "builders:nothing")
+    text = fails("inbox", "builders:without_langchain")
+    assert text.endswith("builders:without_langchain cannot be loaded: Install langchain.")
+    for service in sys.modules.pop("builders").services:
+        service.close()
+
+
+def test_the_inbox_shows_the_reviewers_if_a_call_has_some(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    policy = ToolPolicy(Rule("refund", "ask", reviewers=["finance", "@ann"]))
+    pay = [{"name": "refund", "args": {"order": "A1"}}]
+
+    def refund(order: str) -> str:
+        """Refund an order."""
+        return order
+
+    def agent_with(rules: Any) -> Any:
+        layers = [HumanInTheLoopMiddleware(rules)]
+        model = ScriptedChatModel([pay])
+        return create_agent(model, [refund], middleware=layers, ignore=["AF211"])
+
+    run("inbox", SHOP)
+    service = sys.modules["shop.service"].service
+    service.add("free", agent_with({"refund": True}))
+    service.add("finance", agent_with(policy))
+    with service:
+        service.submit("free", message="Refund A1", thread="t-1").result(timeout=30)
+        assert "reviewers" not in run("inbox", SHOP)
+        service.submit("finance", message="Refund A1", thread="t-2").result(timeout=30)
+    header, *rows = run("inbox", SHOP).splitlines()
+    assert header.split()[-3:] == ["reviewers", "claimed", "by"]
+    assert {row.split()[1]: "@ann, finance" in row for row in rows} == {"t-1": False, "t-2": True}
+
+
 def test_a_service_by_the_path_of_its_file(folder: Path) -> None:
     assert run("inbox", "shop/service.py:service") == "Nothing waits for a decision.\n"
 
@@ -134,6 +204,9 @@ def test_the_audit(folder: Path) -> None:
     service.threads.delete("t-17", by="ann")
     lines = run("audit", SHOP, "--thread", "t-17").splitlines()
     assert re.search(r"^ 2 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +t-17 +ann +delete +$", lines[1])
+    of_ann = json.loads(run("audit", SHOP, "--who", "ann", "--json"))
+    assert [entry["what"] for entry in of_ann] == ["delete", "cancel"]
+    assert json.loads(run("audit", SHOP, "--who", "bob", "--json")) == []
     newest, oldest = json.loads(run("audit", SHOP, "--json"))
     assert (oldest["what"], newest["what"]) == ("cancel", "delete")
     head = f"2:{newest['hash']}"
@@ -168,11 +241,14 @@ def test_a_service_is_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
         asked.append(answer.json()["name"])
         asked.append(answer.headers.get("access-control-allow-origin"))
         asked.append(options["port"])
+        # What the service has loaded is left out of garbage collections while it is served.
+        asked.append(gc.get_freeze_count() > 10_000)
 
     monkeypatch.setattr(uvicorn, "run", run_server)
     text = run("serve", SHOP, "--port", "3000", "--origin", "http://localhost:3000")
     assert text == "Serving desk at http://127.0.0.1:3000. Ctrl-C stops it.\n"
-    assert asked == ["desk", "http://localhost:3000", 3000]
+    assert asked == ["desk", "http://localhost:3000", 3000, True]
+    assert gc.get_freeze_count() == 0
     text = run("serve", SHOP, "--no-worker", "--host", "0.0.0.0")
     assert "Only requests from this machine are served. --authenticate lets others in." in text
     assert "must be a list of origins" in fails("serve", SHOP, "--origin", "localhost")
@@ -249,14 +325,27 @@ def test_the_studio_of_an_agent(agent: str, seen: list[str]) -> None:
     assert "a graph without a plan" in seen[0]
 
 
+def test_the_studio_calls_an_agent_by_its_name_and_not_by_that_of_a_variable(
+    agent: str, seen: list[str]
+) -> None:
+    with open(agent, "a") as file:
+        file.write("agent = other = create_agent(ScriptedChatModel(['Hi.']), name='clerk')\n")
+    run("studio", f"{agent}:agent", f"{agent}:other", "--no-open")
+    assert "<option>clerk</option>" in seen[0]
+    assert "<option>agent</option>" not in seen[0]
+    assert "<option>other</option>" in seen[0]  # two agents cannot have one name
+
+
+@pytest.mark.long
 def test_the_studio_keeps_its_threads(
     agent: str, seen: list[str], tmp_path: Path, until: Until
 ) -> None:
     seen.append("desk")
     database = ["--db", f"{tmp_path}/s.db"]
     assert "Threads end" not in run("studio", f"{agent}:desk", *database)
-    until(lambda: seen[-1].startswith("http"))  # a thread opens the browser
-    assert "No threads yet." in seen[0]
+    # A thread opens the browser, before or after the page is read.
+    until(lambda: any(page.startswith("http") for page in seen))
+    assert any("No threads yet." in page for page in seen)
     seen.clear()
     run("studio", f"{agent}:desk", *database, "--no-open")
     assert "Hello" in seen[0]
@@ -381,13 +470,14 @@ service.add("slow", create_agent(ScriptedChatModel([answer] * 9), [wait]))
 
 @pytest.mark.long
 @pytest.mark.parametrize("command", ["worker", "serve"])
+@pytest.mark.parametrize("grace", [0, 600])
 def test_a_process_ends_after_its_grace_whatever_its_tools_do(
-    tmp_path: Path, command: str, until: Until
+    tmp_path: Path, command: str, grace: int, until: Until
 ) -> None:
-    """Its runs are not marked as failed: another worker goes on."""
+    """Its runs are not marked as failed: another worker goes on. Another signal ends the grace."""
     (tmp_path / "slow.py").write_text(SLOW)
     arguments = [sys.executable, "-m", "agent_factory.cli", command, "slow:service"]
-    arguments += ["--grace", "0"] + (["--port", "0"] if command == "serve" else [])
+    arguments += ["--grace", str(grace)] + (["--port", "0"] if command == "serve" else [])
     process = subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -398,6 +488,10 @@ def test_a_process_ends_after_its_grace_whatever_its_tools_do(
             subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
             until(lambda: (tmp_path / "begun").exists())
             process.terminate()
+            if grace:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(timeout=3)
+                process.terminate()
             assert process.wait(timeout=60) == 0
             assert service.workers() == []
             assert service.threads.get("t").status == "queued"

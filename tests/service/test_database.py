@@ -17,8 +17,13 @@ from sqlalchemy import Connection, event, insert, select
 
 from agent_factory.service import Service
 from agent_factory.service import database as module
-from agent_factory.service.database import Database, SharedTransactions, driver_connection
-from agent_factory.service.errors import DatabaseUnavailable, LeaseLost
+from agent_factory.service.database import (
+    Database,
+    SharedTransactions,
+    attempts,
+    driver_connection,
+)
+from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
 from agent_factory.service.leases import Fence, Lease, take_lease
 from agent_factory.service.tables import threads
 
@@ -246,6 +251,7 @@ def test_a_file_that_is_read_only_is_not_waited_for(
         module.set_up_sqlite(reader, None)
 
 
+@pytest.mark.long
 def test_a_worker_that_never_ends_its_tables_is_not_waited_for_without_end(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,3 +300,15 @@ def test_a_connection_that_comes_back_after_the_end_is_closed(url: str) -> None:
             driver.execute("select 1")
     else:
         assert driver.closed
+
+
+def test_attempts_are_taken_by_several_threads_in_turn() -> None:
+    """As those at an async run, whose steps are taken by the threads of a pool."""
+    pauses: list[float] = []
+    tries = iter(attempts(30, pauses.append))
+    attempt = next(tries)
+    with attempt:
+        raise DatabaseLost("the database is restarting")
+    with ThreadPoolExecutor(1) as executor:
+        assert executor.submit(next, tries).result() is not None
+    assert len(pauses) == 1

@@ -220,6 +220,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         yield Desk(service)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @settings(settings.get_profile("costly"))

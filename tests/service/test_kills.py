@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from sqlalchemy import func, select
 
 from agent_factory.middleware import SteeringMiddleware
 from agent_factory.service import Run, Service
+from agent_factory.service.background import MOST_ATTEMPTS
 from agent_factory.service.tables import background_jobs
 from agent_factory.testing import assert_valid_history
 from service.databases import new_postgres, new_server
@@ -143,21 +144,28 @@ def test_workers_are_killed_while_their_runs_are_steered(url: str, tmp_path: Pat
 def test_workers_are_killed_while_they_work_in_the_background(
     url: str, tmp_path: Path, until: Until
 ) -> None:
-    """There is one message for each job: its result, or that it is lost."""
+    """There is one job for each call, and one message for each job.
+
+    That is its result, or that it is lost; a job that may be begun again has its result.
+    """
     journal, chance, threads = Journal(tmp_path / "journal"), random.Random(KILLS), 4
     service = Service(url)
     service.add("studio", make_studio(journal), busy="steer")
     workers = [StudioProcess(url, tmp_path / "journal", seconds=0.3) for _ in range(2)]
-    pages: list[str] = []
+    verbs: dict[str, str] = {}  # by their pages
     try:
-        for _ in range(KILLS):
+        for number in range(KILLS):
             position = chance.randrange(2)
             workers[position].wait_until_ready()
             for _ in range(8):
-                thread, page = f"t-{chance.randrange(threads)}", f"p-{len(pages):04}"
-                service.submit("studio", thread=thread, message=f"Render {page}")
-                pages.append(page)
+                thread, page = f"t-{chance.randrange(threads)}", f"p-{len(verbs):05}"
+                verb = chance.choice(["Render", "Print"])
+                service.submit("studio", thread=thread, message=f"{verb} {page}")
+                verbs[page] = verb
                 time.sleep(chance.uniform(0.0, 0.1))
+            if number % 5 == 4:
+                workers[position].send(signal.SIGTERM)
+                workers[position].process.wait(60)
             workers[position].kill()
             workers[position] = StudioProcess(url, tmp_path / "journal", seconds=0.3)
 
@@ -167,23 +175,91 @@ def test_workers_are_killed_while_they_work_in_the_background(
         # Twice: what a job sends makes its thread busy once more.
         until(lambda: is_idle() and not jobs_under_way(service) and is_idle(), 900)
         states = [service.threads.state(f"t-{at}").values["messages"] for at in range(threads)]
-        rendered, endings = journal.times("rendered"), Counter[str]()
+        rendered, endings = journal.times("rendered"), Counter[tuple[str, str]]()
         for messages in states:
             assert_valid_history(messages)
             handles = [m.text.split(" as ")[1][:8] for m in messages if m.type == "tool"]
             marks = [m.additional_kwargs.get("background") for m in messages if m.type == "human"]
             ended = {mark["id"]: mark["ending"] for mark in filter(None, marks)}
             assert len(ended) == len([*filter(None, marks)])
-            assert {*handles} <= {*ended}
-            endings.update(ended.values())
-        assert {*endings} == {"done", "lost"}
-        assert endings["done"] <= sum(rendered.values())
+            assert sorted(handles) == sorted(ended)
+            endings.update((mark["tool"], mark["ending"]) for mark in filter(None, marks))
+        kinds = [("render", "done"), ("render", "lost"), ("print_page", "done")]
+        assert {*endings} == {*kinds}
+        assert endings["render", "done"] <= sum(rendered.values())
+        printed, begun = journal.times("printed"), journal.times("begun")
+        # Also where a worker was killed before it had stored the handle: the call is made again.
+        assert len(printed) == endings["print_page", "done"] <= sum(printed.values())
+        assert endings.total() == len(verbs)
+        assert sum(begun.values()) > endings["print_page", "done"]  # some have begun again
+        assert [*sorted(printed)] == [page for page, verb in verbs.items() if verb == "Print"]
         asked = [m.tool_call_id for messages in states for m in messages if m.type == "tool"]
-        assert sorted(asked) == pages
+        assert sorted(asked) == [*verbs]
     finally:
         for worker in workers:
             worker.end()
         service.close()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+def test_a_job_that_kills_each_worker_is_lost_after_its_attempts(
+    url: str, tmp_path: Path, seconds: float
+) -> None:
+    """Before its handle is stored, or after it."""
+    journal, deaths = Journal(tmp_path / "journal"), 0
+    service = Service(url)
+    service.add("studio", make_studio(journal), busy="steer")
+    service.submit("studio", thread="t", message="Crash p")
+    worker = StudioProcess(url, tmp_path / "journal", seconds=seconds, attempts=MOST_ATTEMPTS)
+    try:
+        end = time.monotonic() + 100
+        while time.monotonic() < end and not (messages := outcomes(service, "t")):
+            if worker.process.poll() is not None:
+                worker.kill()
+                deaths += 1
+                options = {"seconds": seconds, "attempts": MOST_ATTEMPTS}
+                worker = StudioProcess(url, tmp_path / "journal", **options)
+            time.sleep(0.05)
+        (message,) = messages
+        assert "is lost after 3 attempts: the process or event loop" in message.text
+        assert journal.times("crashed") == {"p": 3} == {"p": deaths}
+    finally:
+        worker.end()
+        service.close()
+
+
+def test_a_deployment_hands_a_job_from_each_worker_to_the_next(
+    url: str, tmp_path: Path, until: Until
+) -> None:
+    """More workers stop than may die."""
+    journal = Journal(tmp_path / "journal")
+    service = Service(url)
+    service.add("studio", make_studio(journal), busy="steer")
+    service.submit("studio", thread="t", message="Print p")
+    try:
+        for number in range(1, MOST_ATTEMPTS + 3):
+            seconds = 60 if number < MOST_ATTEMPTS + 2 else 0
+            options = {"seconds": seconds, "attempts": MOST_ATTEMPTS}
+            with StudioProcess(url, tmp_path / "journal", **options) as worker:
+                until(lambda n=number: len(journal.lines("begun")) == n)
+                if seconds:
+                    # A job that has begun, and whose handle its run has stored.
+                    until(lambda: service.threads.get("t").status == "idle")
+                    worker.send(signal.SIGTERM)
+                    assert worker.process.wait(30) == 0
+                else:
+                    until(lambda: outcomes(service, "t"))
+        (message,) = outcomes(service, "t")
+        assert message.text.endswith("Page p is printed.")
+        assert journal.times("printed") == {"p": 1}
+    finally:
+        service.close()
+
+
+def outcomes(service: Service, thread: str) -> list[BaseMessage]:
+    """The messages of the jobs of a thread that have ended."""
+    messages = service.threads.state(thread).values.get("messages", ())
+    return [message for message in messages if message.name == "background"]
 
 
 def jobs_under_way(service: Service) -> int:

@@ -12,11 +12,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from sqlalchemy import Connection, inspect, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from agent_factory.service import DatabaseVersionError, Service, ServiceError
 from agent_factory.service.database import Database
+from agent_factory.service.events import dump
 from agent_factory.service.migrations import MIGRATIONS, Migration, Report
 from agent_factory.service.migrations import upgrade as upgrade_module
 from agent_factory.service.migrations.dbos import pending_jobs, stored_schedules
@@ -142,6 +144,52 @@ def test_an_upgraded_database_has_the_tables_of_a_new_one(
     may_be_null = [isinstance(kind, tuple) and kind[1] for kind in left.values()]
     assert all(may_be_null), left
     assert {key: upgraded.get(key) for key in created} == created
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", [3, 5])
+def test_background_jobs_of_workers_of_earlier_versions_are_kept_and_reported(
+    url: str, until: Until, version: int
+) -> None:
+    """The workers write the row as they did, also when the table has the new columns."""
+    old = "INSERT INTO service_background_jobs (id, thread_id, run, worker, lost) VALUES "
+    lost = dump(HumanMessage("A job is lost.", name="background"))
+
+    def begin(job: str) -> None:
+        values = {"id": f"t/{job}", "run": run.id, "lost": lost}
+        with service._backend.database.begin() as connection:
+            connection.execute(text(f"{old} (:id, 't', :run, 'dead', :lost)"), values)
+
+    with closing(Service(url)) as service:
+        service.add("desk", traffic.desk())
+        service.start()
+        run = service.submit("desk", thread="t", message="Hello")
+        run.result(WAIT)
+        service.stop()
+        with service._backend.database.begin() as connection:
+            created = shape(connection)
+            columns = {3: ("call", "attempt", "deadline", "handovers"), 5: ("handovers",)}
+            for column in columns[version]:
+                table = "ALTER TABLE service_background_jobs"
+                connection.execute(text(f"{table} DROP COLUMN {column}"))
+            connection.execute(text(f"UPDATE service_schema SET version = {version}"))
+        begin("1")
+    with closing(Service(url)) as service:
+        service.add("desk", traffic.desk())
+        assert [*service.upgrade().steps] == [step.version for step in MIGRATIONS[version:]]
+        with service._backend.database.begin() as connection:
+            assert shape(connection) == created
+        begin("2")
+        service.start()
+        until(lambda: service.threads.get("t").status == "idle" and not jobs(service))
+        messages = service.threads.state("t").values["messages"]
+        texts = [message.text for message in messages if message.name == "background"]
+        assert texts == ["A job is lost."] * 2
+
+
+def jobs(service: Service) -> list[str]:
+    with service._backend.database.begin() as connection:
+        return [*connection.execute(text("SELECT id FROM service_background_jobs")).scalars()]
 
 
 def test_an_upgraded_service_goes_on_where_the_old_one_was(

@@ -59,6 +59,7 @@ def stays_queued(service: Service, run: Run) -> bool:
     )
 
 
+@pytest.mark.long
 def test_messages_decisions_and_undoing_wait_for_a_worker_with_the_agent(
     service: Service, journal: Path, until: Until
 ) -> None:
@@ -121,6 +122,7 @@ def test_old_and_new_workers_side_by_side(service: Service, url: str, journal: P
         assert all("__interrupt__" in run.result(WAIT) for run in runs)
 
 
+@pytest.mark.long
 def test_limits_of_a_tenant_hold_for_jobs_that_wait_for_their_worker(
     service: Service, journal: Path
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_tenant_is_limited_and_an_agent_is_added_while_a_worker_runs(service: 
     assert "plain" in worker["agents"]
 
 
+@pytest.mark.long
 def test_a_schedule_of_an_agent_that_its_worker_lacks(
     service: Service, journal: Path, until: Until
 ) -> None:

@@ -115,6 +115,7 @@ def astream(run: Run) -> Any:
 WAYS: list[Callable[[Run], Any]] = [result, aresult, stream, astream]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("case", "way"), combinations(CASES, WAYS, every=3))
 def test_the_log_and_the_error_name_what_is_missing(
     service: Service, caplog: pytest.LogCaptureFixture, case: Case, way: Callable[[Run], Any]

@@ -104,6 +104,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", but_the_first_are_long(SETTINGS), ids=str)
 def test_a_worker_that_dies_during_a_message(
     sqlite_url: str, tmp_path: Path, options: Mapping[str, Any]
@@ -125,6 +126,7 @@ def test_a_worker_that_dies_during_a_message(
     assert min(journal.times("pay").values()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", but_the_first_are_long(SETTINGS), ids=str)
 def test_a_worker_that_dies_while_its_run_is_steered(
     sqlite_url: str, options: Mapping[str, Any]
@@ -183,6 +185,7 @@ DECISIONS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", but_the_first_are_long(SETTINGS[:3]), ids=str)
 @pytest.mark.parametrize("asks", but_the_first_are_long(["middleware", "interrupt_before"]))
 @pytest.mark.parametrize("decision", but_the_first_are_long(DECISIONS), ids=lambda d: d["decision"])
@@ -237,6 +240,7 @@ MODES: list[list[Any]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("modes", but_the_first_are_long(MODES), ids="-".join)
 def test_a_worker_that_dies_during_the_decisions_about_two_calls(
     sqlite_url: str, modes: list[Any]

@@ -705,8 +705,11 @@ def test_a_run_begins_at_a_checkpoint(service: Service, thread: str) -> None:
     service.submit("echo", thread=thread, checkpoint=again).result(WAIT)
     assert texts(service, thread)[2:] == ["human: Three", "ai: You said: Three"]
     assert len({*texts(service, thread)}) == 4
+    # What the model has answered there is of the other branch.
+    service.submit("echo", thread=thread, message="Four", checkpoint=again).result(WAIT)
+    assert texts(service, thread)[2:] == ["human: Three", "human: Four", "ai: You said: Four"]
     with pytest.raises(NotFound, match="checkpoint 'gone': is not one of this thread"):
-        service.submit("echo", thread=thread, message="Four", checkpoint="gone")
+        service.submit("echo", thread=thread, message="Five", checkpoint="gone")
 
 
 def test_a_run_begins_in_the_middle_of_a_turn(service: Service, thread: str) -> None:

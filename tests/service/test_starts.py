@@ -33,6 +33,7 @@ def starts(url: str) -> None:
         assert service.worker_id in [worker["id"] for worker in service.workers()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("thread", ["jobs", "beat", "upkeep", "async"])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_start_that_fails_leaves_nothing(

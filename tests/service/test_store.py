@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,7 @@ from langgraph.store.base import BaseStore, GetOp, PutOp
 from langgraph.store.memory import InMemoryStore
 
 from agent_factory import ToolRuntime, create_agent
+from agent_factory.errors import ArgumentError
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 
@@ -69,6 +71,20 @@ def test_agents_and_clients_of_a_tenant_share_a_store(service: Service) -> None:
     item = acme.get(("likes",), "food")
     assert item is not None
     assert item.value == {"name": "rice"}
+
+
+def test_what_does_not_fit_into_the_database_is_refused(service: Service) -> None:
+    """It is not taken for a database that is not available: a run would try it without end."""
+    key = secrets.token_hex(10_000)
+    if service._backend.database.is_sqlite:  # its keys have no longest length
+        service.store("acme").put(("a",), key, {})
+    else:
+        with pytest.raises(ArgumentError, match="cannot be stored: index row"):
+            service.store("acme").put(("a",), key, {})
+    database = service._backend.database
+    places = ",".join(["?" if database.is_sqlite else "%s"] * 300_000)
+    with pytest.raises(ArgumentError, match="cannot be stored"), database.read() as connection:
+        connection.exec_driver_sql(f"select 1 where 1 in ({places})", (1,) * 300_000)
 
 
 def test_searching_and_listing(service: Service) -> None:

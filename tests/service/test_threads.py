@@ -106,6 +106,11 @@ def test_a_write_says_what_is_wrong(service: Service, thread: str) -> None:
     service.submit("desk", thread=thread, message="Hi").result(WAIT)
     with pytest.raises(ArgumentError, match="values: cannot be written"):
         service.threads.update_state(thread, {"messages": []}, as_node="nobody")
+    # What a reducer raises depends on what is wrong with a value.
+    wrong: list[Any] = [3, [{}], [["user"]], [[]], [None], [{"role": {}, "content": ""}]]
+    for messages in wrong:
+        with pytest.raises(ArgumentError, match="values: cannot be written"):
+            service.threads.update_state(thread, {"messages": messages})
     service.submit("desk", thread=thread, message="slow")
     with pytest.raises(ThreadBusy, match=r"is (queued|running)"):
         service.threads.update_state(thread, {"messages": []})
@@ -188,6 +193,7 @@ def test_a_run_pauses_at_a_node(service: Service, thread: str) -> None:
         service.submit("free", thread=thread, message="Hi", interrupt_before=["nobody"])
 
 
+@pytest.mark.long
 def test_a_run_begins_later(service: Service, thread: str) -> None:
     run = service.submit("free", thread=thread, message="Hi", delay=0.4)
     after = service.submit("free", thread=thread, message="Two")

@@ -50,6 +50,7 @@ def echo(messages: list[BaseMessage]) -> AIMessage:
 # Deadlines
 
 
+@pytest.mark.long
 def test_a_review_that_nobody_decides_is_rejected(
     service: Service, tmp_path: Path, until: Until
 ) -> None:
@@ -190,6 +191,7 @@ def test_a_worker_that_was_given_up_continues_under_a_new_id(
 # Tables
 
 
+@pytest.mark.long
 def test_the_tables_are_written_again(service: Service) -> None:
     service.start()
     wait = waiting(service, "t-1")
@@ -229,6 +231,7 @@ def test_waits_that_are_in_no_checkpoint_are_removed(service: Service) -> None:
     assert service.threads.get("t").status == "idle"
 
 
+@pytest.mark.long
 def test_old_threads_are_forgotten(service: Service) -> None:
     service.start()
     for name in ("old", "old/2", "new"):

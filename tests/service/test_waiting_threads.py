@@ -239,6 +239,7 @@ class FailsOnce(Database):
                 raise DatabaseUnavailable("the database", "is not available.")
 
 
+@pytest.mark.long
 def test_a_message_is_submitted_while_the_database_restarts(service: Service, thread: str) -> None:
     other = Service(service._backend.database.url)
     other.add("desk", desk())
@@ -258,3 +259,29 @@ def test_wrong_arguments(service: Service, options: dict[str, Any], text: str) -
         service.submit("desk", message="Hi", **options)
     with pytest.raises(ArgumentError, match="waiting: must be one of"):
         service.add("other", desk(), waiting="rollback")  # type: ignore[arg-type]
+
+
+def test_the_last_words_of_a_thread_are_those_of_its_last_message(service: Service) -> None:
+    ask(service, "words")
+    service.submit("desk", thread="words", message="and then?", waiting="queue")
+    service.submit("desk", thread="other words", message="Hi").result(WAIT)
+    service.threads.create("no words")
+    ids = ["words", "other words", "no words", "none"]
+    words = {"words": "and then?", "other words": "Hi"}
+    assert service.threads.last_words(ids) == words
+    assert service.threads.last_words(ids, tenant="acme") == {}
+    assert service.threads.last_words([]) == {}
+
+
+def test_waits_are_found_by_their_ids_and_threads_also_once_they_are_decided(
+    service: Service,
+) -> None:
+    first, second = ask(service, "find-1"), ask(service, "find-2")
+    service.decide(first.id, "reject", by="ann").result(WAIT)
+    inbox, ids = service.inbox(), [first.id, second.id]
+    assert [wait.id for wait in inbox.find(ids=ids)] == [second.id, first.id]
+    assert [wait.id for wait in inbox.find(ids=ids, undecided=True)] == [second.id]
+    (wait,) = inbox.find(threads=["find-1"])
+    assert (wait.decided_by, wait.checkpoint_id) == ("ann", first.checkpoint_id)
+    assert service.inbox("acme").find(ids=ids) == []
+    assert len(inbox.find(ids=ids, limit=1)) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from serve.protocol_desk import protocol_service
 
 from agent_factory.service import Service
@@ -29,6 +29,9 @@ OPTIONS = [
     "--disable-sync",
 ]
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+
+# As long as other waits: five seconds are short where the browser shares its cores.
+expect.set_options(timeout=15_000)
 
 
 class Desk:

@@ -26,7 +26,7 @@ def test_later_calls_are_approved_and_revoked(desk: Desk, new_page: NewPage) -> 
     row = page.locator("tbody tr")
     expect(row).to_contain_text("any arguments")
     expect(row).to_contain_text("in 23 h")
-    expect(row.locator("td").nth(5)).to_have_text("1")
+    expect(row.locator("td").nth(5)).to_have_text("1 time")
     page.get_by_role("button", name="Revoke the approval of refund by local").click()
     expect(page.get_by_text("There are none.")).to_be_visible()
     page.get_by_role("link", name="Ended ones, too").click()

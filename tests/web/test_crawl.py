@@ -87,6 +87,11 @@ def approvals(desk: Desk) -> Made:
     return Made("/inbox/approvals", [])
 
 
+def run(desk: Desk) -> Made:
+    wait = desk.service.inbox().get(desk.waiting(new_thread()))
+    return Made(f"/studio/runs/{wait.run}", [wait.id])
+
+
 PAGES: dict[str, Callable[[Desk], Made]] = {
     "studio": one("/studio"),
     "a review in the studio": one("/studio/threads/{thread}"),
@@ -108,6 +113,10 @@ PAGES: dict[str, Callable[[Desk], Made]] = {
     "rejecting several": some("/inbox/decisions?decision=reject&{chosen}"),
     "the audit": one("/inbox/audit"),
     "standing approvals": approvals,
+    "the runs": some("/studio/runs?text={mark}"),
+    "a run": run,
+    "the settings of a thread": one("/studio/threads/{thread}/settings"),
+    "the end of a thread": one("/studio/threads/{thread}/delete"),
     "a plan": one("/studio/agents/desk"),
     "rules": one("/studio/agents/desk/policy"),
 }

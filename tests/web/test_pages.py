@@ -20,17 +20,31 @@ def paths(desk: Desk) -> list[str]:
     desk.service.submit("desk", thread="seen-1", message="Wait, do not refund", waiting="queue")
     desk.service.inbox().claim(second, by="ann")
     desk.service.submit("desk", thread="seen-3", message="fail")
+    archived = desk.service.threads.create("seen-5")
+    desk.service.threads.change(archived.id, title="An old one", archived=True)
     done = desk.waiting("seen-4")
     desk.service.decide(done, "reject", by="ann", message="No.").result(30)
     at = [
         one.config["configurable"]["checkpoint_id"]
         for one in desk.service.threads.history("seen-4")
     ]
+    runs = {
+        name: desk.service.threads.runs(f"seen-{number}")[-1].id
+        for number, name in ((1, "waits"), (3, "failed"), (4, "done"))
+    }
     return [
         "/studio",
+        "/studio?archived=1",
+        "/studio/runs",
+        "/studio/runs?text=nothing+has+this",
+        *(f"/studio/runs/{run}" for run in runs.values()),
+        "/studio/threads/seen-1/settings",
+        "/studio/threads/seen-1/delete",
         "/studio/threads/seen-1",
         "/studio/threads/seen-3",
         f"/studio/threads/seen-4?at={at[3]}",
+        "/studio/threads/seen-4/history",
+        f"/studio/threads/seen-4/history?from={at[4]}&to={at[0]}",
         "/studio/agents/desk",
         "/inbox",
         f"/inbox/decisions?decision=approve&wait={first}&wait={second}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import suppress
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +14,6 @@ from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.errors import GraphDrained
 from langgraph.runtime import ExecutionInfo, RunControl, Runtime, get_runtime
 from langgraph.types import Command
-from pydantic import BaseModel
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import BadReturn, UnknownStateKey, describe
@@ -38,7 +37,7 @@ from agent_factory.runtime.watching import CUSTOM
 from agent_factory.state.channels import ViewedChannel, is_known, is_messages, with_ids
 from agent_factory.state.schema import ENGINE_KEYS
 from agent_factory.state.updates import StateView, check_keys, overwrites, pairs_of
-from agent_factory.upstream import run_identity
+from agent_factory.upstream import coerced_context, run_identity
 
 AGENT_RUN: Final = object()
 """Marker that `LayeredRun.steps` yields where the agent runs. All else is a plain call."""
@@ -187,13 +186,9 @@ class LayeredRun:
         """Return what a flow may take by name."""
         thread, around = self._thread, ensure_config(merge_configs(self._agent.config, self.config))
         outer = get_runtime() if thread.is_nested else None
-        context, schema = self.options.get("context"), self._agent.context_schema
+        context = coerced_context(self.options.get("context"), self._agent.context_schema)
         if context is None and outer:
             context = outer.context
-        elif isinstance(context, dict) and isinstance(schema, type):
-            # LangGraph does the same for nodes.
-            makes = is_dataclass(schema) or issubclass(schema, BaseModel)
-            context = schema(**context) if makes else context
         namespace = thread.place.get("checkpoint_ns")
         info = ExecutionInfo(
             checkpoint_id=thread.place.get("checkpoint_id") or "",

@@ -60,4 +60,6 @@ def routes(service: Service) -> list[Route]:
         Route(CARD_PATH, card),
         Route(f"/a2a/{{agent}}{CARD_PATH}", card),
         Route("/a2a/{agent}", call, methods=["POST"]),
+        # Some clients put a slash behind the URL of a card, and follow no redirect.
+        Route("/a2a/{agent}/", call, methods=["POST"], include_in_schema=False),
     ]

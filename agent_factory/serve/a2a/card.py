@@ -49,4 +49,6 @@ async def card_response(service: Service, request: Request, agent: str) -> Respo
     """`GET /a2a/{agent}/.well-known/agent-card.json`."""
     (route,) = create_agent_card_routes(card_of(service, str(request.base_url), agent))
     response: Response = await route.endpoint(request)
+    # Private, since it may depend on who asks.
+    response.headers["Cache-Control"] = "private, max-age=60"
     return response

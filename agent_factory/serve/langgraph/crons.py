@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -189,10 +189,7 @@ class CronRoutes:
 
 
 def _seconds(time: datetime | None) -> float | None:
-    if time is None:
-        return None
-    # A time without a zone is one of UTC, as LangGraph's clients write it.
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    return None if time is None else time.timestamp()
 
 
 def _shown(cron: Cron) -> dict[str, Any]:

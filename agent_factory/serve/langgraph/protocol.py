@@ -10,7 +10,7 @@ from langchain_core.messages import ToolMessage
 
 from agent_factory.serve.langgraph.content_blocks import MessageStreams
 from agent_factory.serve.langgraph.tool_calls import ToolCalls, ToolStep
-from agent_factory.service.public_state import INTERRUPT
+from agent_factory.upstream import INTERRUPT
 
 RECORDED = frozenset({"checkpoints", "updates", "messages", "custom", "tasks"})
 """The modes of LangGraph's streams from which the events are made."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, RootModel, ValidationError, model_validator
@@ -10,9 +10,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from agent_factory.serve.body import Keeps, RequestPart, StrictBody, json_value, several
+from agent_factory.serve.json_response import time_text
 from agent_factory.serve.mistakes import explained
+from agent_factory.state import json_fault, place_of
 
 Query = TypeVar("Query", bound=BaseModel)
+
+_MOST = 1000
+"""The most threads, runs or states that one request names."""
+
+Ids = Annotated[list[str], Field(max_length=_MOST)]
 
 
 def read_query(request: Request, kind: type[Query]) -> Query:
@@ -33,9 +40,13 @@ def read_query(request: Request, kind: type[Query]) -> Query:
         else:
             values[name] = text
     try:
-        return kind.model_validate(values)
+        query = kind.model_validate(values)
     except ValidationError as error:
         raise HTTPException(422, explained(error, kind, values)) from error
+    if (fault := json_fault(query.model_dump(mode="json"))) is not None:
+        path, reason = fault
+        raise HTTPException(422, f"{place_of(path)} {reason}")
+    return query
 
 
 StreamMode = Literal[
@@ -58,17 +69,11 @@ class StateWrite(StrictBody):
     values: dict[str, object] | list[dict[str, object]] | None = None
     as_node: str | None = None
 
-    @property
-    def keys(self) -> set[str]:
-        """The keys of the state that are written."""
-        updates = self.values if isinstance(self.values, list) else [self.values or {}]
-        return {key for update in updates for key in update}
-
 
 class SuperStep(StrictBody):
     """What nodes write to the state of a thread in one step."""
 
-    updates: list[StateWrite]
+    updates: list[StateWrite] = Field(max_length=_MOST)
 
 
 class NewThread(StrictBody):
@@ -77,7 +82,7 @@ class NewThread(StrictBody):
     thread_id: str | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     if_exists: Literal["raise", "do_nothing"] = "raise"
-    supersteps: list[SuperStep] = Field(default_factory=list)
+    supersteps: list[SuperStep] = Field(default_factory=list, max_length=_MOST)
 
 
 class ThreadChange(StrictBody):
@@ -89,7 +94,7 @@ class ThreadChange(StrictBody):
 class ThreadSearch(StrictBody):
     """Search for threads."""
 
-    ids: Annotated[list[str] | None, Keeps([])] = None  # an empty list names no thread
+    ids: Annotated[Ids | None, Keeps([])] = None  # an empty list names no thread
     metadata: dict[str, Any] = Field(default_factory=dict)
     status: Literal["idle", "busy", "interrupted", "error"] | None = None
     limit: int = Field(10, ge=1, le=1000)
@@ -104,7 +109,7 @@ class ThreadSearch(StrictBody):
 class ThreadPrune(StrictBody):
     """Threads to delete."""
 
-    thread_ids: list[str]
+    thread_ids: Ids
     strategy: Literal["delete"] = "delete"
 
 
@@ -264,12 +269,26 @@ def _five_fields(schedule: str) -> str:
 CronExpression = Annotated[str, AfterValidator(_five_fields)]
 
 
+def _within_years(time: datetime) -> datetime:
+    # A time without a zone is one of UTC, as LangGraph's clients write it.
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    try:
+        # As it is stored and shown: seconds are rounded, and the year may be another one in UTC.
+        time_text(time.timestamp())
+    except (ValueError, OverflowError) as error:
+        raise ValueError("end_time must be a time of the years 1 to 9999 in UTC.") from error
+    return time
+
+
+EndTime = Annotated[datetime, AfterValidator(_within_years)]
+
+
 class NewCron(RunSettings):
     """A run that begins at the times of a cron expression."""
 
     schedule: CronExpression
     timezone: str | None = None
-    end_time: datetime | None = None
+    end_time: EndTime | None = None
     enabled: bool = True
     on_run_completed: Literal["delete", "keep"] = "delete"
 
@@ -280,7 +299,7 @@ class CronChange(StrictBody):
     schedule: CronExpression | None = None
     timezone: str | None = None
     # Null takes the end away.
-    end_time: Annotated[datetime | None, Keeps(None)] = None
+    end_time: Annotated[EndTime | None, Keeps(None)] = None
     enabled: bool | None = None
     on_run_completed: Literal["delete", "keep"] | None = None
     input: dict[str, object] | None = None
@@ -332,7 +351,7 @@ class RunOfBatch(NewRun):
     assistantId: str | None = None
 
 
-class Batch(RootModel[list[RunOfBatch]]):
+class Batch(RootModel[Annotated[list[RunOfBatch], Field(max_length=_MOST)]]):
     """Several messages."""
 
 
@@ -340,7 +359,7 @@ class Cancelled(StrictBody):
     """Selection of runs to cancel."""
 
     thread_id: str | None = None
-    run_ids: list[str] | None = None
+    run_ids: Ids | None = None
     status: Literal["pending", "running", "all"] | None = None
 
 

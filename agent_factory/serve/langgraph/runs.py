@@ -41,7 +41,7 @@ from agent_factory.service import (
     Webhook,
     assistant_id,
 )
-from agent_factory.service.public_state import INTERRUPT
+from agent_factory.upstream import INTERRUPT
 
 _STATUS = {
     "queued": "pending",
@@ -62,6 +62,8 @@ class Runs:
 
     def __init__(self, service: Service, assistants: Assistants, webhooks: Webhooks) -> None:
         self._service, self._assistants, self._webhooks = service, assistants, webhooks
+        # Event loops forget tasks that nobody holds.
+        self._tidying: set[asyncio.Task[None]] = set()
 
     # New runs
 
@@ -163,18 +165,29 @@ class Runs:
             return None
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
-        """Delete the thread that was made for one run, once that has ended."""
+        """Delete the thread that was made for one run, once that has ended.
+
+        A client that goes away does not end it: the server then waits in the client's place.
+        """
         if "thread" in request.path_params or body.on_completion == "keep":
             return
 
-        def work() -> None:
-            # Somebody may have deleted it meanwhile.
-            with suppress(NotFound):
+        async def work() -> None:
+            with suppress(NotFound):  # somebody has deleted it meanwhile
+                status = await run_in_threadpool(lambda: run.status)
+                if status in ("queued", "running"):
+                    with suppress(RunFailed, RunCancelled):
+                        await run.aresult()
+                    status = await run_in_threadpool(lambda: run.status)
                 # A run that waits goes on in it.
-                if run.status in _ENDED:
-                    self._service.threads.delete(run.thread_id)
+                if status in _ENDED:
+                    await run_in_threadpool(self._service.threads.delete, run.thread_id)
 
-        await run_in_threadpool(work)
+        # Another task than that of the request, which ends as soon as the client has gone.
+        task = asyncio.create_task(work())
+        self._tidying.add(task)
+        task.add_done_callback(self._tidying.discard)
+        await asyncio.shield(task)
 
     # Known runs
 
@@ -182,6 +195,10 @@ class Runs:
         """List the runs of a thread, the newest first."""
         limit, offset = number(request, "limit", 10), number(request, "offset", 0)
         status = request.query_params.get("status")
+        statuses = sorted({*_STATUS.values(), "timeout"})
+        if status is not None and status not in statuses:
+            expected = ", ".join(map(repr, statuses))
+            raise HTTPException(422, f"status must be one of {expected}, got {status!r:.100}.")
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
 
         def work() -> list[dict[str, object]]:

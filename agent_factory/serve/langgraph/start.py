@@ -20,9 +20,8 @@ from agent_factory.serve.langgraph.requests import NewRun, RunSettings
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.security import logger
 from agent_factory.service import Run, Service, ThreadBusy, ThreadInfo, Wait, can_be_steered
-from agent_factory.service.public_state import INTERRUPT
 from agent_factory.types import Graph
-from agent_factory.upstream import is_resumed
+from agent_factory.upstream import INTERRUPT, is_resumed
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 

@@ -26,7 +26,7 @@ from starlette.requests import Request
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.langgraph.run_events import RunEvents
 from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service
-from agent_factory.service.public_state import INTERRUPT
+from agent_factory.upstream import INTERRUPT
 
 PING_SECONDS = 15
 """How often a stream without news says that it is alive."""

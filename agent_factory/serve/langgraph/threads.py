@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
+from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot, StateUpdate
@@ -37,8 +38,7 @@ from agent_factory.serve.langgraph.requests import (
 )
 from agent_factory.serve.langgraph.stream import PING_SECONDS, follow_thread, last_event_id
 from agent_factory.serve.principal import Principal
-from agent_factory.service import NotFound, Service, ThreadInfo, assistant_id
-from agent_factory.service.public_state import PublicState
+from agent_factory.service import AlreadyExists, Service, ThreadInfo, assistant_id
 
 _STATUS = {
     "idle": "idle",
@@ -66,18 +66,15 @@ class Threads:
                 raise HTTPException(
                     422, "supersteps need the graph that they are for. Send metadata.graph_id."
                 )
-            if body.thread_id is not None:
-                try:
-                    info = self._service.threads.get(body.thread_id, tenant=tenant)
-                except NotFound:
-                    pass
-                else:
-                    if body.if_exists == "raise":
-                        raise HTTPException(409, f"The thread {body.thread_id!r} exists.")
-                    return self._with_values(info)
-            info = self._service.threads.create(
-                body.thread_id, metadata=metadata, tenant=tenant, agent=agent
-            )
+            thread = body.thread_id or str(uuid4())
+            try:
+                info = self._service.threads.create(
+                    thread, metadata=metadata, tenant=tenant, agent=agent, exist_ok=False
+                )
+            except AlreadyExists:
+                if body.if_exists == "raise":
+                    raise
+                return self._with_values(self._service.threads.get(thread, tenant=tenant))
             if body.supersteps:
                 try:
                     self._write(info, body.supersteps, None, principal)
@@ -259,14 +256,6 @@ class Threads:
                 f"The thread {info.id!r} has no graph yet. Send a message first, or its graph as "
                 "metadata.graph_id of the thread.",
             )
-        agent = self._service.agents.get(info.agent)
-        writes = [write for step in steps for write in step.updates]
-        # Keys that no state shows cannot be written either.
-        keys = {key for write in writes for key in write.keys}
-        private = agent and {key for key in keys if key not in PublicState(agent)}
-        if private:
-            names = ", ".join(sorted(private))
-            raise HTTPException(422, f"values: {names} is not in the output of {info.agent!r}.")
         supersteps = [
             [StateUpdate(cast("dict[str, Any] | None", w.values), w.as_node) for w in step.updates]
             for step in steps
@@ -277,6 +266,8 @@ class Threads:
             checkpoint=checkpoint,
             tenant=principal.tenant,
             by=principal.name,
+            # Keys that no state shows cannot be written either.
+            public=True,
         )
         return _place(changed)
 

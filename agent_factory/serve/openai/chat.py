@@ -39,7 +39,7 @@ from agent_factory.serve.openai.requests import (
 )
 from agent_factory.serve.principal import Principal
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
-from agent_factory.service.public_state import INTERRUPT
+from agent_factory.upstream import INTERRUPT
 
 CODES: dict[type[Exception], str] = {RunFailed: "run_failed", RunCancelled: "run_cancelled"}
 """Codes of the errors of runs."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -9,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_factory.errors import ArgumentError
 from agent_factory.review import PolicyRow, policy_table
+from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.rendering import page, with_error_page
 from agent_factory.serve.security import read_form
 from agent_factory.service import Service
@@ -24,10 +28,22 @@ class ApprovalPages:
     async def approvals(self, request: Request) -> Response:
         """`GET /inbox/approvals`: standing approvals, and a way to end each."""
         tenant, inactive = request.state.principal.tenant, request.query_params.get("ended") == "1"
-        approvals = await run_in_threadpool(
-            lambda: self._service.approvals(tenant=tenant, active=not inactive)
-        )
-        return page(request, "approvals.html", approvals=approvals, ended=inactive)
+
+        def work() -> dict[str, Any]:
+            approvals = self._service.approvals(tenant=tenant, active=not inactive)
+            # An approval may hold in all threads, and its thread may be deleted.
+            ids = {approval.thread for approval in approvals if approval.thread}
+            threads = self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids) or 1)
+            return {
+                "approvals": [
+                    (approval, in_one_line(approval.args), asdict(approval))
+                    for approval in approvals
+                ],
+                "titles": {thread.id: thread.title for thread in threads},
+                "ended": inactive,
+            }
+
+        return page(request, "approvals.html", **await run_in_threadpool(work))
 
     @with_error_page
     async def revoke(self, request: Request) -> Response:

@@ -17,6 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from agent_factory.serve.pages.attachments import File
 from agent_factory.serve.pages.rendering import pretty
 
 LONGEST = 4000
@@ -25,7 +26,7 @@ LONGEST = 4000
 RECENT_MESSAGES = 100
 """Messages that are shown at first."""
 
-_FILES = ("image", "audio", "video", "file")
+_FILES = ("image", "audio", "video", "file", "text-plain")
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ class Entry:
     reasoning: str = ""
     calls: list[Call] = field(default_factory=list)
     note: str = ""
-    files: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
 
 
 def in_one_line(args: Mapping[str, object]) -> str:
@@ -128,7 +129,7 @@ def entry_of(message: BaseMessage, number: int = 0) -> Entry:
     source = message.additional_kwargs.get("lc_source")
     entry = Entry(message.id or f"message-{number}", "other", message.text)
     blocks = message.content_blocks
-    entry.files = tuple(block["type"] for block in blocks if block["type"] in _FILES)
+    entry.files = tuple(File.of(block) for block in blocks if block["type"] in _FILES)
     if isinstance(message, AIMessage):
         entry.kind = "ai"
         thoughts = (block.get("reasoning", "") for block in blocks if block["type"] == "reasoning")

@@ -12,13 +12,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_factory.review import ReviewError
+from agent_factory.serve.body import number
 from agent_factory.serve.errors import status_of
 from agent_factory.serve.pages.conversation import entries_of
 from agent_factory.serve.pages.forms import Field, FormError, has_args, read_args
 from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
-from agent_factory.serve.pages.verdicts import AUDIT, deed_of, verdicts
+from agent_factory.serve.pages.verdicts import AUDIT, deeds_of, verdicts
 from agent_factory.serve.pages.waits import (
     decide,
     found_waits,
@@ -32,6 +33,9 @@ from agent_factory.service import AlreadyDecided, ClaimedByOther, Service, Wait
 
 EVIDENCE = 12
 """Messages that are shown with a wait."""
+
+ENTRIES = 200
+"""Entries of the audit on a page."""
 
 DECISIONS = ("approve", "edit", "reject", "respond")
 
@@ -107,7 +111,7 @@ class InboxPages:
                 "entries": entries[-EVIDENCE:],
                 "hidden": max(0, len(entries) - EVIDENCE),
                 "thread": self._service.threads.get(wait.thread_id, tenant=tenant),
-                "audit": [deed_of(entry) for entry in audit[:20]],
+                "audit": deeds_of(self._service, audit[:20], tenant),
                 "picture": picture,
                 "now": now,
             }
@@ -188,21 +192,25 @@ class InboxPages:
     @with_error_page
     async def audit(self, request: Request) -> Response:
         """`GET /inbox/audit`: who did what."""
-        thread, tenant = request.query_params.get("thread") or None, request.state.principal.tenant
+        query, tenant = request.query_params, request.state.principal.tenant
+        filters: Any = {name: query.get(name) or None for name in ("thread", "who")}
+        before = number(request, "before", 0) or None
 
         def work() -> dict[str, Any]:
-            deeds = [
-                deed_of(entry)
-                for entry in self._service.inbox(tenant).audit(thread=thread, limit=200)
-            ]
+            inbox = self._service.inbox(tenant)
+            # One more than is shown tells whether there are older ones.
+            entries = inbox.audit(**filters, before=before, limit=ENTRIES + 1)
+            older = entries[ENTRIES - 1].number if len(entries) > ENTRIES else None
+            deeds = deeds_of(self._service, entries[:ENTRIES], tenant)
             ids = {action.entry.thread_id for action in deeds}
             threads = (
                 self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
             )
-            return {"deeds": deeds, "titles": {thread.id: thread.title for thread in threads}}
+            titles = {thread.id: thread.title for thread in threads}
+            return {"deeds": deeds, "titles": titles, "older": older}
 
         values = await run_in_threadpool(work)
-        return page(request, "audit.html", thread=thread, **values)
+        return page(request, "audit.html", before=before, **filters, **values)
 
     def _wait(self, request: Request) -> Wait:
         tenant = request.state.principal.tenant

@@ -12,11 +12,12 @@ from starlette.concurrency import run_in_threadpool
 
 from agent_factory.errors import ArgumentError
 from agent_factory.serve.json_response import to_json
+from agent_factory.serve.pages.branches import fork_of
 from agent_factory.serve.pages.conversation import Result, entry_of
 from agent_factory.serve.pages.picture import Picture
 from agent_factory.serve.pages.rendering import render
 from agent_factory.service import NotFound, Run, RunCancelled, Service
-from agent_factory.service.public_state import INTERRUPT
+from agent_factory.upstream import INTERRUPT
 
 LOOK_SECONDS = 0.5
 """How often a page looks for threads and waits that have changed."""
@@ -74,10 +75,12 @@ class ThreadEvents:
                 return
             now = (thread.status, thread.updated_at, thread.run)
             if now != last and thread.run is not None:
+                run = self._service.run(thread.run, tenant=self._tenant)
                 # A page that was just loaded knows the status of a thread at rest.
                 if last is not None or thread.status in AT_WORK:
-                    yield _event("status", {"status": thread.status})
-                run = self._service.run(thread.run, tenant=self._tenant)
+                    # A branch has other messages than those that the page shows.
+                    forks = await run_in_threadpool(fork_of, run) is not None
+                    yield _event("status", {"status": thread.status, "forks": forks})
                 if thread.status in AT_WORK:  # no node of the agent writes what the user says
                     for message in await run_in_threadpool(submitted_with, run):
                         yield _event("message", _message(message))
@@ -172,7 +175,8 @@ def _messages_of(update: object) -> Iterator[tuple[str, dict[str, object]]]:
 
 def _message(message: BaseMessage) -> dict[str, object]:
     entry = entry_of(message)
-    return {"id": entry.id, "html": render("message.html", entry=entry)}
+    calls = [call.name for call in entry.calls]
+    return {"id": entry.id, "html": render("message.html", entry=entry), "calls": calls}
 
 
 def _event(kind: str, data: Mapping[str, object], id: str | None = None) -> ServerSentEvent:

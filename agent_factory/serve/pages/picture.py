@@ -12,11 +12,7 @@ from markupsafe import Markup
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import topology_of
 from agent_factory.topology import TOOLS
-from agent_factory.topology.render.details import details_of
-from agent_factory.topology.render.figure import figure_of
-from agent_factory.topology.render.html import body
-from agent_factory.topology.render.layout import lay_out
-from agent_factory.topology.render.svg import draw
+from agent_factory.topology.render import body, details_of, draw, figure_of, lay_out
 from agent_factory.types import Graph
 
 

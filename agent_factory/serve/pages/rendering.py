@@ -13,25 +13,24 @@ from pathlib import Path
 from typing import TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markdown_it import MarkdownIt
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from agent_factory.serve.errors import status_of
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve.errors import status_of, text_of
+from agent_factory.serve.pages.attachments import LIMIT
+from agent_factory.serve.pages.markdown import markdown
 from agent_factory.serve.security import csrf_token, logged_failure
-from agent_factory.topology.render.html import page_css, script, themes
-from agent_factory.topology.render.svg import style
+from agent_factory.topology.render import page_css, script, style, themes
 
 Pages = TypeVar("Pages")
 Endpoint = Callable[[Pages, Request], Awaitable[Response]]
 
 _FOLDER = Path(str(files("agent_factory.serve.pages")))
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-# No HTML, and no images: a model could name an address that learns of the conversation.
-_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
 
 
 def static_files() -> Route:
@@ -87,11 +86,16 @@ def with_error_page(endpoint: Endpoint[Pages]) -> Endpoint[Pages]:
         except ClientDisconnect:
             raise
         except Exception as error:
-            status, text = status_of(error), str(error)
+            status = status_of(error)
+            text = text_of(error) if isinstance(error, AgentFactoryError) else str(error)
             if status >= 500:
                 status, text = logged_failure(request, error)
         template = "error_part.html" if is_partial(request) else "error.html"
-        return page(request, template, status=status, text=text, back=request.url.path)
+        path, is_missing = request.url.path, status == 404
+        # A form is sent to a place below its page, which has no page itself.
+        back = path if request.method == "GET" else path.rpartition("/")[0]
+        context = {"text": text, "is_missing": is_missing, "back": back}
+        return page(request, template, status=status, **context)
 
     return serve
 
@@ -110,15 +114,16 @@ def _environment() -> Environment:
     environment.filters |= {
         "ago": ago,
         "clock": clock,
-        "duration": _duration,
+        "duration": duration,
+        "exact": exact,
         "iso": lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds"),
         "left": left,
         "json": pretty,
-        "markdown": lambda text: Markup(_MARKDOWN.render(text)),
+        "markdown": markdown,
         "number": lambda amount: f"{amount:,}",
         "usd": usd,
     }
-    environment.globals["asset"] = _asset
+    environment.globals |= {"asset": _asset, "file_limit": LIMIT}
     return environment
 
 
@@ -144,20 +149,43 @@ def _content(name: str) -> bytes | None:
 def ago(seconds: float) -> str:
     """Time since a moment, in words; the moment is in seconds since 1970."""
     past = max(0, int(time.time() - seconds))
-    return "just now" if past < 5 else f"{_duration(past)} ago"
+    return "just now" if past < 5 else f"{duration(past)} ago"
 
 
 def left(seconds: float) -> str:
     """Time until a moment, in words; the moment is in seconds since 1970."""
     ahead = int(seconds - time.time())
-    return f"in {_duration(ahead)}" if ahead > 0 else "overdue"
+    return f"in {exact(ahead)}" if ahead > 0 else "overdue"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time span in its largest unit.
+
+    >>> duration(7 * 86400)
+    '7 d'
+    """
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
     return f"{int(seconds)} s"
+
+
+def exact(seconds: float) -> str:
+    """A duration with as many digits as mean something.
+
+    >>> [exact(seconds) for seconds in (0.0, 0.0042, 0.38, 4.25, 75, 7380, 180000)]
+    ['under 1 ms', '4 ms', '380 ms', '4.2 s', '1 min 15 s', '2 h 3 min', '2 d 2 h']
+    """
+    if seconds < 0.001:
+        return "under 1 ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{int(seconds)} s"
+    for size, unit, part, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} {int(seconds % size // part)} {small}"
+    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
 
 
 def clock(seconds: float) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from langgraph.checkpoint.base import CheckpointMetadata
 from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -16,7 +14,11 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_factory.factory import topology_of
 from agent_factory.serve.body import number
+from agent_factory.serve.pages.activity import activity_of
+from agent_factory.serve.pages.attachments import accepted_types, message_of
+from agent_factory.serve.pages.chat import chat_of
 from agent_factory.serve.pages.conversation import RECENT_MESSAGES, entries_of
+from agent_factory.serve.pages.history import state_at
 from agent_factory.serve.pages.live import (
     AT_WORK,
     PING_SECONDS,
@@ -24,46 +26,23 @@ from agent_factory.serve.pages.live import (
     changes,
     submitted_with,
 )
+from agent_factory.serve.pages.moments import time_of
 from agent_factory.serve.pages.picture import picture_of
+from agent_factory.serve.pages.queue import queue_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
+from agent_factory.serve.pages.thread_rows import thread_rows
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
 from agent_factory.serve.security import read_form
-from agent_factory.service import HeldMessage, NotFound, Service, ThreadInfo, can_be_steered
-from agent_factory.service.progress import SAY_AFTER
+from agent_factory.service import Service, ThreadInfo, can_be_steered
 
 PAGE = 50
 """Threads that are loaded at once."""
 
+_BEGINS_WITHIN = 2.0
+"""Seconds after which a page says that a run lacks a worker."""
+
 STATUSES = ("idle", "queued", "running", "waiting", "failed")
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A checkpoint as a page shows it."""
-
-    id: str
-    at: str
-    step: int
-    source: str
-    next: tuple[str, ...]
-    messages: int
-    is_on_path: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """A message behind the run that works on its thread.
-
-    Args:
-        text: What it says.
-        checkpoint: The id of the checkpoint at which it begins, if it is a fork.
-        note: What it waits for.
-    """
-
-    text: str
-    checkpoint: str | None
-    note: str
 
 
 class StudioPages:
@@ -100,12 +79,13 @@ class StudioPages:
         filters: Any = {name: query.get(name) or None for name in ("status", "agent", "text")}
         if filters["status"] not in (None, *STATUSES):
             raise HTTPException(422, f"status must be one of {', '.join(STATUSES)}.")
+        filters["archived"] = query.get("archived") == "1"
         offset, tenant = number(request, "offset", 0), request.state.principal.tenant
         threads = self._service.threads.search(
             tenant=tenant, **filters, limit=PAGE + 1, offset=offset
         )
         return {
-            "found": threads[:PAGE],
+            "found": thread_rows(self._service, threads[:PAGE], tenant),
             "more": offset + PAGE if len(threads) > PAGE else None,
             "wanted": filters,
             "statuses": STATUSES,
@@ -115,7 +95,14 @@ class StudioPages:
 
     def _agents(self) -> list[dict[str, object]]:
         agents = self._service.agents
-        return [{"name": name, "picture": picture_of(agent)} for name, agent in agents.items()]
+        return [
+            {"name": name, "picture": picture_of(agent), "attachments": self._accepted(name)}
+            for name, agent in agents.items()
+        ]
+
+    def _accepted(self, agent: str) -> list[str]:
+        """The media types of files that people may attach to messages to an agent."""
+        return accepted_types(self._service.attachments(agent))
 
     @with_error_page
     async def agent(self, request: Request) -> Response:
@@ -160,12 +147,12 @@ class StudioPages:
         """Values for the page of a thread."""
         info, checkpoint = self._info(request), request.query_params.get("at")
         agent = self._service.agents.get(info.agent)
-        state = (
-            None if agent is None else self._service.threads.state(info.id, checkpoint=checkpoint)
-        )
-        # LangGraph returns an empty state for a checkpoint that does not exist.
-        if state is not None and checkpoint is not None and state.created_at is None:
-            raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
+        state = None if agent is None else state_at(self._service, info, checkpoint)
+        queue = [] if checkpoint else queue_of(self._service, info, state)
+        forks = {message.run: message.checkpoint for message in queue if message.checkpoint}
+        if info.run in forks:
+            # The run goes on from there, and has written nothing yet.
+            state = self._service.threads.state(info.id, checkpoint=forks[info.run])
         values = {} if state is None else state.values
         messages = [*(values.get("messages") or [])]
         if info.run and info.status in AT_WORK and not checkpoint:
@@ -178,22 +165,25 @@ class StudioPages:
         audit = inbox.audit(thread=info.id, limit=AUDIT)
         entries = entries_of(messages, verdicts(audit))
         first = max(0, number(request, "from", len(entries) - RECENT_MESSAGES))
-        held_messages: list[HeldMessage] = []
+        held_messages = queue if info.status == "waiting" else []
         waits = [] if checkpoint else inbox.waits(thread=info.id)
-        if info.status == "waiting" and not checkpoint:
-            held_messages = self._service.threads.held(info.id, tenant=tenant)
+        chat = chat_of(self._service, info, messages, entries, checkpoint)
         return {
             "thread": info,
             "at": checkpoint,
+            "at_time": time_of(state) if checkpoint and state is not None else None,
+            "is_forked": bool(forks),
             "entries": entries[first:],
+            "chat": chat,
+            "activity": activity_of(info, waits),
+            "attachments": [] if agent is None else self._accepted(info.agent),
             "first": first,
             "earlier": max(0, first - RECENT_MESSAGES),
-            "values": {name: value for name, value in values.items() if name != "messages"},
             "next": () if state is None else state.next,
             "waits": [
                 shown_wait(self._service, wait, request, held=held_messages) for wait in waits
             ],
-            "held": held_messages or ([] if checkpoint else self._behind(info)),
+            "held": [message for message in queue if message.run != info.run],
             "waiting": None if agent is None else self._service.waiting(info.agent),
             "busy": None if agent is None else self._service.busy(info.agent),
             "steers": agent is not None and can_be_steered(agent),
@@ -209,29 +199,9 @@ class StudioPages:
         """`GET /studio/threads/{thread}/held`: messages that wait for a decision, or for a run."""
         info = await run_in_threadpool(self._info, request)
 
-        def work() -> Sequence[HeldMessage | Behind]:
-            held_messages = self._service.threads.held(info.id, tenant=info.tenant)
-            return held_messages or self._behind(info)
-
-        messages = await run_in_threadpool(work)
+        queue = await run_in_threadpool(queue_of, self._service, info)
+        messages = [message for message in queue if message.run != info.run]
         return page(request, "held.html", held=messages, thread_id=info.id)
-
-    def _behind(self, info: ThreadInfo) -> list[Behind]:
-        """The messages behind the run that works on a thread, in their order."""
-        if info.status not in AT_WORK:
-            return []
-        queued = self._service.threads.runs(info.id, status=["queued"], limit=PAGE)
-        messages = []
-        for run in reversed(queued):
-            if run.id == info.run or run.info.reader is not None:
-                continue
-            text = "\n".join(str(message.text) for message in run.messages)
-            asked = run.request
-            note = "waits for its turn"
-            if asked.get("busy") == "steer":
-                note = "is read at the next step of the run"
-            messages.append(Behind(text, asked.get("checkpoint"), note))
-        return messages
 
     @with_error_page
     async def missing(self, request: Request) -> Response:
@@ -242,49 +212,10 @@ class StudioPages:
 
     def _missing(self, info: ThreadInfo) -> str:
         """Name the worker or decision that a run lacks, once it has had the time to begin."""
-        is_new = time.time() - info.updated_at < SAY_AFTER
+        is_new = time.time() - info.updated_at < _BEGINS_WITHIN
         if info.run is None or info.status not in AT_WORK or is_new:
             return ""
         return str(self._service.run(info.run).missing or "")
-
-    @with_error_page
-    async def history(self, request: Request) -> Response:
-        """`GET /studio/threads/{thread}/history`: the checkpoints."""
-        info = await run_in_threadpool(self._info, request)
-        before = request.query_params.get("before")
-
-        def work() -> list[Moment]:
-            if info.agent not in self._service.agents:
-                return []
-            moments: list[Moment] = []
-            path: str | None = None
-            # One more than is shown tells whether there is another page.
-            for state in self._service.threads.history(info.id, before=before, limit=PAGE + 1):
-                id = state.config["configurable"]["checkpoint_id"]
-                is_on_path = not moments or id == path
-                if is_on_path:
-                    # The path goes from the newest back to each parent; the rest was forked away.
-                    parent = state.parent_config
-                    path = None if parent is None else parent["configurable"]["checkpoint_id"]
-                metadata: CheckpointMetadata = state.metadata or {}
-                moment = Moment(
-                    id=id,
-                    at=state.created_at or "",
-                    step=metadata.get("step", 0),
-                    source=str(metadata.get("source", "")),
-                    # Without nodes of LangGraph, such as `__start__`.
-                    next=tuple(name for name in state.next if not name.startswith("__")),
-                    messages=len(state.values.get("messages") or ()),
-                    is_on_path=is_on_path,
-                )
-                moments.append(moment)
-            return moments
-
-        moments = await run_in_threadpool(work)
-        more = moments[PAGE - 1].id if len(moments) > PAGE else None
-        at = request.query_params.get("at")
-        context: dict[str, Any] = {"moments": moments[:PAGE], "more": more, "at": at}
-        return page(request, "history.html", thread=info, **context)
 
     async def thread_events(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/events`: what happens on a thread, as it happens."""
@@ -310,7 +241,9 @@ class StudioPages:
     async def _submit(self, request: Request, agent: str, thread: str | None) -> Response:
         form, tenant = await read_form(request), request.state.principal.tenant
         text, checkpoint = str(form.get("text", "")), str(form.get("checkpoint", "")) or None
-        if not text.strip() and checkpoint is None:
+        message = await run_in_threadpool(message_of, form, text, self._service.attachments(agent))
+        has_message = not isinstance(message, str) or bool(message.strip())
+        if not has_message and checkpoint is None:
             raise HTTPException(422, "The message is empty.")
         busy, waiting = (str(form.get(name, "")) or None for name in ("busy", "waiting"))
         if busy is not None and waiting is None:
@@ -318,8 +251,10 @@ class StudioPages:
             waiting = self._service.waiting(agent)
         arguments: Mapping[str, Any] = {
             "thread": thread,
-            "message": text if text.strip() else None,
+            "message": message if has_message else None,
             "checkpoint": checkpoint,
+            "interrupt_before": form.getlist("interrupt_before") or None,
+            "interrupt_after": form.getlist("interrupt_after") or None,
             "tenant": tenant,
             "waiting": waiting,
             "busy": busy,

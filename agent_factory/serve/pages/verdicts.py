@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agent_factory.review import StandingApproval
 from agent_factory.serve.pages.conversation import in_one_line, shortened
-from agent_factory.service import AuditEntry
+from agent_factory.serve.pages.rendering import duration
+from agent_factory.service import AuditEntry, Service, Wait
 
 AUDIT = 500
 """Entries of the audit of a thread that are read for its conversation."""
@@ -18,13 +20,13 @@ _PAST = {
     "reject": "rejected",
     "respond": "answered",
     "cancel": "cancelled the run",
-    "claim": "claimed a call",
-    "release": "released a call",
-    "escalate": "made a call urgent",
+    "claim": "claimed a call of",
+    "release": "released a call of",
+    "escalate": "made urgent a call of",
     "withdraw": "withdrew the question about",
     "remember": "approved later calls of",
     "allow": "had approved, by a standing approval,",
-    "revoke": "revoked a standing approval",
+    "revoke": "revoked the approval of later calls of",
     "write": "wrote to the thread",
     "steer": "sent a message to the run",
     "copy": "copied the thread",
@@ -45,12 +47,14 @@ class Deed:
         what: What was done, such as "changed".
         tool: The tool of the call, if it is known.
         change: What it was done with: the arguments, or what has become of them, or the reason.
+        args: The arguments that were asked about, if `change` is something else.
     """
 
     entry: AuditEntry
     what: str
     tool: str = ""
     change: str = ""
+    args: str = ""
 
 
 def changes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
@@ -70,26 +74,55 @@ def changes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
     return ", ".join(parts)
 
 
-def deed_of(entry: AuditEntry) -> Deed:
-    """An entry of the audit, in words."""
+def deed_of(
+    entry: AuditEntry, wait: Wait | None = None, approval: StandingApproval | None = None
+) -> Deed:
+    """An entry of the audit, in words.
+
+    Args:
+        entry: The entry.
+        wait: The wait that it is about, if it is still there.
+        approval: The standing approval that it is about, if it is still there.
+    """
     what, detail = _PAST.get(entry.what, entry.what), entry.detail
-    if not isinstance(detail, Mapping):
-        return Deed(entry, what)
+    detail = detail if isinstance(detail, Mapping) else {}
     call = detail.get("call")
     if not isinstance(call, Mapping):
-        args = detail.get("args")
-        line = in_one_line(args) if isinstance(args, Mapping) else ""
-        return Deed(entry, what, str(detail.get("tool", "")), line)
+        tool, args = str(detail.get("tool", "")), detail.get("args")
+        how = in_one_line(args) if isinstance(args, Mapping) else ""
+        if entry.what == "remember":
+            how = f"{detail.get('when', '')}, for {duration(detail.get('seconds', 0))}"
+        elif approval is not None and not tool:
+            tool, how = approval.tool, approval.condition
+        elif wait is not None and not tool:
+            tool, how = wait.tool, in_one_line(wait.args)
+        # The tool is not known once the thread is deleted.
+        return Deed(entry, what if tool else what.removesuffix(" of"), tool, how)
     decision, runs = detail.get("decision") or {}, detail.get("runs")
-    tool = str(call["name"])
+    tool, args = str(call["name"]), in_one_line(call["args"])
     if entry.what == "edit" and isinstance(runs, Mapping):
         if runs["name"] != tool:
             tool = f"{tool} into {runs['name']}"
-        return Deed(entry, what, tool, changes(call["args"], runs["args"]) or "nothing")
+        return Deed(entry, what, tool, changes(call["args"], runs["args"]) or "nothing", args)
     if entry.what == "approve":
-        return Deed(entry, what, tool, in_one_line(call["args"]))
+        return Deed(entry, what, tool, args)
     message = decision.get("message")
-    return Deed(entry, what, tool, "" if message is None else str(message))
+    return Deed(entry, what, tool, "" if message is None else str(message), args)
+
+
+def deeds_of(service: Service, entries: Sequence[AuditEntry], tenant: str) -> list[Deed]:
+    """Entries of the audit of a tenant in words, with two queries for all of them."""
+    waits = {entry.wait_id for entry in entries if entry.wait_id}
+    by_id = {wait.id: wait for wait in service.inbox(tenant).find(ids=waits)} if waits else {}
+    # The entry of a revocation has the id of the approval alone.
+    is_revoked = any(entry.what == "revoke" for entry in entries)
+    approvals = service.approvals(tenant=tenant, active=False) if is_revoked else ()
+    standing = {approval.id: approval for approval in approvals}
+
+    def approval_of(entry: AuditEntry) -> StandingApproval | None:
+        return standing.get(entry.detail["approval"]) if entry.what == "revoke" else None
+
+    return [deed_of(entry, by_id.get(entry.wait_id or ""), approval_of(entry)) for entry in entries]
 
 
 def verdicts(entries: Iterable[AuditEntry]) -> dict[str, list[str]]:

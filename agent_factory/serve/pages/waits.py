@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -13,15 +13,19 @@ from agent_factory.factory import tools_of
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.forms import Field, fields_of
+from agent_factory.serve.pages.queue import QueuedMessage, held_messages
+from agent_factory.serve.pages.thread_rows import decider_of, in_a_row
 from agent_factory.serve.pages.verdicts import changes
-from agent_factory.service import HeldMessage, NotFound, Service, Wait
-from agent_factory.service.inbox import is_reviewer
+from agent_factory.service import NotFound, Service, Wait
 
 PAGE = 50
 """Waits on a page."""
 
 SPANS = {3600: "an hour", 86400: "a day", 7 * 86400: "seven days", 30 * 86400: "30 days"}
 """For how long people can approve later calls, in seconds."""
+
+PREFIX = "Tool execution requires approval"
+"""What a review says where the agent says nothing else."""
 
 KINDS = {
     "review": "wants to call",
@@ -45,6 +49,7 @@ class ShownWait:
         may_decide: Whether the person who looks at it may decide about it.
         title: The words with which the user has begun the thread.
         held: What the user has written meanwhile.
+        words: What the user has written last.
     """
 
     wait: Wait
@@ -53,7 +58,18 @@ class ShownWait:
     question: str
     may_decide: bool = True
     title: str = ""
-    held: tuple[HeldMessage, ...] = ()
+    held: tuple[QueuedMessage, ...] = ()
+    words: str = ""
+
+    @property
+    def decider(self) -> str:
+        """Who is to decide, in words."""
+        return decider_of(self.wait)
+
+    @property
+    def has_other_words(self) -> bool:
+        """True if the user has written something else since the thread began."""
+        return bool(self.title and in_a_row(self.words, self.title))
 
     @property
     def does(self) -> str:
@@ -105,7 +121,7 @@ def found_waits(service: Service, request: Request) -> dict[str, Any]:
     """The list of waits that a request asks for, with what its page needs besides."""
     query, principal = request.query_params, request.state.principal
     inbox, offset = service.inbox(principal.tenant), number(request, "offset", 0)
-    filters = {name: query.get(name) or None for name in ("agent", "tool", "text")}
+    filters: Any = {name: query.get(name) or None for name in ("agent", "tool", "text")}
     mine = query.get("mine") == "1"
     claimed_by = principal.name if mine else None
     # One more than is shown tells whether there is another page.
@@ -129,17 +145,19 @@ def shown_waits(service: Service, waits: Sequence[Wait], request: Request) -> li
     tenant = request.state.principal.tenant
     threads = service.threads.search(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
     titles = {thread.id: thread.title or "" for thread in threads}
-    return [
+    words = service.threads.last_words(ids, tenant=tenant)
+    shown = [
         shown_wait(service, wait, request, title=titles.get(wait.thread_id, "")) for wait in waits
     ]
+    return [replace(row, words=in_a_row(words.get(row.wait.thread_id, ""), "")) for row in shown]
 
 
-def held_with(service: Service, wait: Wait) -> tuple[HeldMessage, ...]:
+def held_with(service: Service, wait: Wait) -> tuple[QueuedMessage, ...]:
     """Messages of the user since a wait came up; none once it is decided."""
     if wait.decided_at is not None:
         return ()
     try:
-        return tuple(service.threads.held(wait.thread_id, tenant=wait.tenant))
+        return tuple(held_messages(service, wait.thread_id, wait.tenant))
     except NotFound:  # the thread was deleted
         return ()
 
@@ -151,7 +169,7 @@ def shown_wait(
     *,
     fields: list[Field] | None = None,
     title: str = "",
-    held: Sequence[HeldMessage] = (),
+    held: Sequence[QueuedMessage] = (),
 ) -> ShownWait:
     """A wait as pages show it.
 
@@ -173,9 +191,10 @@ def shown_wait(
     if wait.kind == "review":  # what a description says by default is on the page already
         prefix, _, rest = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")
         # The arguments are one line; why the call is asked about follows.
-        question = "\n".join(filter(None, (prefix, rest.partition("\n")[2])))
+        parts = ("" if prefix == PREFIX else prefix, rest.partition("\n")[2])
+        question = "\n".join(filter(None, parts))
     principal, may_decide = request.state.principal, request.state.may_decide
-    is_theirs = is_reviewer(wait.reviewers, principal.name, principal.roles)
+    is_theirs = wait.is_for(principal.name, principal.roles)
     # As in the inbox: the result of a call that the client runs is not a decision.
     is_theirs = is_theirs and (may_decide is None or wait.kind == "client" or may_decide(wait))
     return ShownWait(wait, description, tuple(fields), question, is_theirs, title, tuple(held))

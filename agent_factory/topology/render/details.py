@@ -185,6 +185,10 @@ def _tool(plan: TopologyData, box: Box, tool: Tool) -> Item:
     notes += ["its result ends the run (return_direct)"] if tool.return_direct else []
     notes += [f"added by {tool.owner}"] if tool.owner else []
     notes += [_LABELS.get(label, label) for label in tool.labels]
+    notes += [f"up to {tool.max_requests} requests a call"] if tool.max_requests > 1 else []
+    if tool.background is not None:
+        notes.append(f"works in the background, at most {tool.background:g} s")
+    notes += ["a service repeats a call that is lost"] if tool.on_loss == "repeat" else []
     notes += tool.touches
     notes += [f"{guard} ({guard.owner})" for guard in box.guards if guard.covers(tool.name)]
     notes += [f"{x} ({x.owner})" for x in plan.limits if x.tool == tool.name]

@@ -7,7 +7,7 @@ from operator import add
 from textwrap import wrap
 from unicodedata import east_asian_width
 
-from agent_factory.topology.declarations import GuardAction, ToolGuard, UsageLimit
+from agent_factory.topology.declarations import JOBS, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
     END,
     MODEL,
@@ -123,6 +123,9 @@ class Box:
         """The words that mark one of its tools: its kind, labels, touches, and who decides."""
         marks = [KIND_MARKS[tool.kind]] if tool.kind in KIND_MARKS else []
         marks += ["return_direct"] if tool.return_direct else []
+        marks += [f"up to {tool.max_requests} a call"] if tool.max_requests > 1 else []
+        marks += ["in the background"] if tool.background is not None else []
+        marks += ["repeated if lost"] if tool.on_loss == "repeat" else []
         marks += [*tool.labels, *tool.touches]
         guards = [guard for guard in self.guards if guard.covers(tool.name)]
         always = {guard.action for guard in guards if not guard.when}
@@ -250,12 +253,14 @@ def remarks_of(plan: TopologyData, part: Hook | Layer) -> tuple[str, ...]:
     """
     guards = guards_at(plan, part)
     always = {(guard.action, guard.tool) for guard in guards if not guard.when}
-    tools: dict[GuardAction, list[str]] = {}
+    tools: dict[str, list[str]] = {}
     for guard in guards:
         name = "all tools" if guard.tool == "*" else guard.tool
         times = "" if (guard.action, guard.tool) in always else " (at times)"
-        tools.setdefault(guard.action, []).append(f"{name}{times}")
-    lines = [f"{_REMARKS[action]} {', '.join(dict.fromkeys(tools[action]))}" for action in tools]
+        who = f"asks {' or '.join(guard.reviewers)} about" if guard.reviewers else ""
+        verb = who if guard.action == "ask" and who else _REMARKS[guard.action]
+        tools.setdefault(verb, []).append(f"{name}{times}")
+    lines = [f"{verb} {', '.join(dict.fromkeys(tools[verb]))}" for verb in tools]
     lines += map(str, limits_at(plan, part))
     if len(lines) > MOST_REMARKS:
         lines[MOST_REMARKS - 1 :] = [f"and {len(lines) - MOST_REMARKS + 1} more"]
@@ -275,7 +280,8 @@ def limits_at(plan: TopologyData, part: Hook | Layer) -> list[UsageLimit]:
     own = [other for other in parts if other.owner == part.owner]
 
     def place(limit: UsageLimit) -> Hook | Layer:
-        call = Call.TOOL if limit.unit == "tool calls" else Call.MODEL
+        of_tools = limit.unit in ("tool calls", JOBS)
+        call = Call.TOOL if of_tools else Call.MODEL
         around = [other for other in own if isinstance(other, Layer) and other.call is call]
         return (around or own)[0]
 

@@ -95,8 +95,17 @@ OPTIONAL = ("moved", "guards", "limits", "accesses", "sequential_calls")
 
 DEFAULTS: dict[str, dict[str, object]] = {
     "layers": {"attempts": 1},
-    "tools": {"labels": (), "reads": (), "writes": ()},
-    "limits": {"raisable": False},
+    "tools": {
+        "labels": (),
+        "reads": (),
+        "writes": (),
+        "max_requests": 1,
+        "background": None,
+        "on_loss": "report",
+    },
+    "guards": {"reviewers": (), "decisions": (), "remember": None, "otherwise": "ask"},
+    "settings": {"guards": False},
+    "limits": {"raisable": False, "ledger": 0},
 }
 """Fields of records that a file lacks where they have these values, for the same reason."""
 

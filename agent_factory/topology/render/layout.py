@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import pairwise
 from threading import Lock
@@ -16,6 +16,8 @@ from agent_factory.topology.render.figure import Arrow, Box, Figure, Group
 from agent_factory.topology.transitions import TransitionReason
 
 Point = tuple[float, float]
+Area = tuple[float, float, float, float]
+"""Left, top, right and bottom."""
 
 _INCH = 72
 """Pixels per inch. Graphviz takes sizes in inches; its positions are pixels from the bottom."""
@@ -23,6 +25,9 @@ _INCH = 72
 _MANY = 130
 """The most arrows for which Graphviz also shortens long ones, which gives neat lanes. For 180 that
 took 13 seconds instead of 2; twelve middleware that all jump everywhere have 120 arrows."""
+
+_GAP = 3
+"""Pixels between a label and the frame that takes it in."""
 
 _LOCK = Lock()
 """Graphviz is a C library with global state: it must not run in two threads at once."""
@@ -47,13 +52,14 @@ class Layout:
     size: Point
     boxes: Mapping[str, Point]
     routes: Mapping[str, Route]
-    groups: tuple[tuple[float, float, float, float], ...]
+    groups: tuple[Area, ...]
 
 
 def lay_out(figure: Figure) -> Layout:
     """Let Graphviz compute the positions."""
     # json0 holds positions alone; json would add drawing operations.
-    return read_layout(run_graphviz(to_dot(figure), "json0").decode())
+    layout = read_layout(run_graphviz(to_dot(figure), "json0").decode())
+    return with_wide_groups(figure, layout)
 
 
 def run_graphviz(source: str, form: str) -> bytes:
@@ -155,6 +161,59 @@ def crossed_titles(figure: Figure, layout: Layout) -> list[str]:
                 and max(x, x2) > left
             ]
     return titles
+
+
+def with_wide_groups(figure: Figure, layout: Layout) -> Layout:
+    """Let the frames of groups take in labels that stand on their lines, where there is room.
+
+    Graphviz keeps labels from boxes and from each other, and not from the frames of groups.
+    """
+    labels = [
+        area_of(place, arrow.label_size)
+        for arrow in figure.arrows
+        if (place := layout.routes[arrow.key].label) is not None
+    ]
+    groups = list(layout.groups)
+    for index, group in enumerate(figure.groups):
+        members = {box.key for box in group.boxes}
+        others = [
+            area_of(layout.boxes[box.key], box.size)
+            for box in figure.boxes
+            if box.key not in members
+        ]
+        others += [area for place, area in enumerate(groups) if place != index]
+        for label in labels:
+            left, top, right, bottom = groups[index]
+            if not cross(label, groups[index]):
+                continue
+            wide = (
+                min(left, label[0] - _GAP),
+                min(top, label[1] - _GAP),
+                max(right, label[2] + _GAP),
+                max(bottom, label[3] + _GAP),
+            )
+            # A box in a frame of another group would be wrong; a label on a line is only ugly.
+            if not any(overlap(wide, other) for other in others):
+                groups[index] = wide
+    return replace(layout, groups=tuple(groups))
+
+
+def area_of(centre: Point, size: Point) -> Area:
+    """Left, top, right and bottom of a rectangle."""
+    (x, y), (width, height) = centre, size
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def overlap(one: Area, other: Area) -> bool:
+    """Return True if two rectangles have a point in common."""
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def cross(area: Area, frame: Area) -> bool:
+    """Return True if a rectangle stands on the line of a frame: partly inside, partly outside."""
+    left, top, right, bottom = frame
+    is_inside = left < area[0] and area[2] < right and top < area[1] and area[3] < bottom
+    return overlap(area, frame) and not is_inside
 
 
 def _numbers(text: str) -> list[float]:

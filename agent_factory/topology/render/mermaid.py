@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from agent_factory.topology.model import TopologyData, printable
-from agent_factory.topology.render.figure import Box, figure_of
+from agent_factory.topology.render.figure import figure_of
 
 # Mermaid writes entities with # where HTML has &.
 _ESCAPES = str.maketrans({'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;"})
@@ -16,7 +14,16 @@ def to_mermaid(plan: TopologyData) -> str:
     figure = figure_of(plan)
     lines = ["flowchart TD"]
     for box in figure.boxes:
-        content = "<br/>".join(text.translate(_ESCAPES) for text in _texts(box))
+        texts = [box.title if box.kind == "terminal" else box.name]
+        if box.frames:
+            texts.append(f"in {' > '.join(frame.layer.name for frame in box.frames)}")
+        for frame in box.frames:
+            texts += (f"{frame.layer.owner}: {remark}" for remark in frame.remarks)
+        texts += box.remarks
+        for tool in box.tools:
+            mark = box.mark_of(tool)
+            texts.append(f"{tool.name} ({mark})" if mark else tool.name)
+        content = "<br/>".join(text.translate(_ESCAPES) for text in texts)
         corners = ('(["', '"])') if box.kind == "terminal" else ('["', '"]')
         lines.append(f"    {box.key}{content.join(corners)}")
     for arrow in figure.arrows:
@@ -24,16 +31,3 @@ def to_mermaid(plan: TopologyData) -> str:
         line = f'-->|"{label}"|' if label else "-->"
         lines.append(f"    {arrow.source.key} {line} {arrow.target.key}")
     return "\n".join(map(printable, lines))
-
-
-def _texts(box: Box) -> Iterator[str]:
-    """The lines of a box."""
-    yield box.title if box.kind == "terminal" else box.name
-    if box.frames:
-        yield f"in {' > '.join(frame.layer.name for frame in box.frames)}"
-    for frame in box.frames:
-        yield from (f"{frame.layer.owner}: {remark}" for remark in frame.remarks)
-    yield from box.remarks
-    for tool in box.tools:
-        mark = box.mark_of(tool)
-        yield f"{tool.name} ({mark})" if mark else tool.name

@@ -10,7 +10,11 @@
     const open = () => {
       source = new EventSource(address);
       for (const [name, listener] of Object.entries(listeners)) {
-        source.addEventListener(name, (event) => listener(JSON.parse(event.data)));
+        source.addEventListener(name, (event) => {
+          const detail = JSON.parse(event.data);
+          listener(detail);
+          document.body.dispatchEvent(new CustomEvent(`run:${name}`, { detail }));
+        });
       }
     };
     document.addEventListener("visibilitychange", () => {
@@ -32,7 +36,7 @@
 
   const themes = ["", "day", "night"], names = { "": "auto", day: "light", night: "dark" };
   const button = byId("theme-button");
-  const named = () => { button.textContent = `Theme: ${names[root.dataset.theme || ""]}`; };
+  const named = () => { byId("theme-name").textContent = names[root.dataset.theme || ""]; };
   button.hidden = false;
   named();
   button.addEventListener("click", () => {
@@ -56,7 +60,7 @@
     if (event.target.matches("textarea") && event.key === "Enter" && !event.isComposing &&
         (event.ctrlKey || event.metaKey || event.target.rows === 1) && !event.shiftKey) {
       const form = event.target.form;
-      if (form?.matches(".write, .decide, .confirm")) { event.preventDefault(); form.requestSubmit(); }
+      if (form?.matches(".write, .decide, .confirm, .fork form")) { event.preventDefault(); form.requestSubmit(); }
       return;
     }
     const typing = event.target.matches("input:not([type=checkbox]), textarea, select");
@@ -67,9 +71,10 @@
       rows[Math.min(Math.max(at, 0), rows.length - 1)]?.focus();
       return;
     }
-    // Of several reviews, that with the focus.
-    const having = `[data-key="${CSS.escape(event.key)}"]`;
-    const part = event.target.closest?.(".wait")?.querySelector(having) || document.querySelector(having);
+    // The keys of a review are for the one with the focus.
+    const card = event.target.closest?.(".wait");
+    const part = [...document.querySelectorAll(`[data-key="${CSS.escape(event.key)}"]`)]
+      .find((part) => [null, card].includes(part.closest(".wait")));
     if (!part) return;
     event.preventDefault();
     if (part.matches("details")) part.open = true;
@@ -81,7 +86,7 @@
 
   // A list that is replaced keeps what was chosen in it, and the row that has the focus. One that is
   // scrolled is replaced once it is back at its top.
-  let chosen = new Set(), focused = null;
+  let chosen = new Set(), focused = null, isDecision = false;
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     const { target, requestConfig } = event.detail;
     if (target === requestConfig.elt && target.matches(".rows") && target.scrollTop > 0) {
@@ -93,11 +98,16 @@
     chosen = new Set([...boxes].map((box) => box.value));
     const active = document.activeElement;
     focused = target.contains?.(active) ? active.getAttribute("href") : null;
+    isDecision = target.matches?.(".wait") && target.contains(active);
   });
   document.body.addEventListener("htmx:afterSwap", (event) => {
     for (const box of event.detail.target.querySelectorAll?.("input[name=wait]") || []) {
       box.checked = chosen.has(box.value) && !box.disabled;
     }
+    // After a decision comes the next review, or the one that was decided.
+    const decided = isDecision && byId(event.detail.target.id);
+    if (decided) (document.querySelector("#waits .wait.open") || decided).focus();
+    isDecision = false;
     if (focused === null) return;
     event.detail.target.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   });
@@ -116,13 +126,26 @@
     plan.querySelector(`#${CSS.escape(plan.dataset.now || "none")}`)?.classList.add("waits");
   }
 
+  // Its keys work at once.
+  document.querySelector(".wait.open")?.focus();
+
   // The page of a thread.
   const thread = document.querySelector("[data-thread]");
   if (!thread) return;
   const place = thread.dataset.thread, scroll = byId("scroll"), plan = byId("plan");
   const talk = byId("conversation"), log = byId("decisions");
-  const atEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
-  const toEnd = () => { scroll.scrollTop = scroll.scrollHeight; };
+  // On narrow pages, the whole page scrolls.
+  const main = byId("main"), isNarrow = () => getComputedStyle(scroll).overflowY === "visible";
+  const atEnd = () => Math.abs(isNarrow() ? main.getBoundingClientRect().bottom - innerHeight
+    : scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight) < 80;
+  const toEnd = () => {
+    if (isNarrow()) main.scrollIntoView({ block: "end" }); else scroll.scrollTop = scroll.scrollHeight;
+  };
+  // The end stays in view while what is around the conversation grows.
+  let follows = true;
+  document.addEventListener("scroll", () => { follows = atEnd(); }, { capture: true, passive: true });
+  const resizes = new ResizeObserver(() => { if (follows) toEnd(); });
+  for (const part of [scroll, document.querySelector(".foot")]) resizes.observe(part);
   const keeping = (change) => {
     const follows = atEnd();
     byId("nothing")?.remove();
@@ -136,15 +159,24 @@
   };
   const part = (key) => key && plan?.querySelector(`#${CSS.escape(key)}`);
   const cards = () => [...document.querySelectorAll("#waits .wait.open")];
+  // A long review is read from its head.
+  const show = (card) => {
+    const height = isNarrow() ? innerHeight : scroll.clientHeight;
+    card.scrollIntoView({ block: card.offsetHeight > height ? "start" : "nearest" });
+  };
   toEnd();
-  cards()[0]?.scrollIntoView({ block: "nearest" });
+  if (cards()[0]) show(cards()[0]);
 
-  // A review that opens takes the focus, unless somebody is writing: its keys are no letters then.
+  // A review that opens takes the focus, unless somebody is writing: what is typed for a message
+  // must not decide.
+  let typed = false;
+  byId("text").addEventListener("input", () => { typed = true; });
   function focusNew(before) {
     const [card] = cards().filter(({ id }) => !before.includes(id)), text = byId("text");
     const { activeElement } = document;
-    if (!card || text.value || ![document.body, text].includes(activeElement)) return;
-    card.focus();
+    if (!card || typed || text.value || ![document.body, text, talk].includes(activeElement)) return;
+    card.focus({ preventScroll: true });
+    show(card);
   }
 
   // One after the other: an earlier answer must not replace a later one.
@@ -153,6 +185,17 @@
     last = last.then(() => htmx.ajax("GET", `${place}/parts${query}`, { swap: "none" }));
     return last;
   }
+
+  // A review that goes leaves the focus at the conversation, whose keys decide nothing and type nothing.
+  let leaves = false;
+  const hasFocus = () => byId("waits").contains(document.activeElement);
+  const keepFocus = () => { if (leaves && !hasFocus()) talk.focus({ preventScroll: true }); };
+  document.body.addEventListener("htmx:oobBeforeSwap", ({ detail: { target } }) => {
+    if (target.id === "waits") leaves = hasFocus();
+  });
+  document.body.addEventListener("htmx:oobAfterSwap", ({ detail: { target } }) => {
+    if (target.id === "waits") keepFocus();
+  });
 
   function darken() {
     for (const one of plan?.querySelectorAll(".lit, .now, .waits") || []) {
@@ -187,12 +230,14 @@
   }
 
   follow(`${place}/events`, {
-    status: ({ status }) => {
+    status: ({ status, forks }) => {
       if (status === "queued" || status === "running") {
         darken();
         log.replaceChildren();
+        leaves = hasFocus();
         for (const card of cards()) card.remove();  // decided, or withdrawn
-        refresh("?only=head");
+        keepFocus();
+        refresh(forks ? "" : "?only=head");
       }
     },
     begun: () => refresh("?only=head"),
@@ -243,7 +288,7 @@
       log.append(line);
     },
     settled: ({ status, at }) => {
-      for (const one of plan?.querySelectorAll(".now") || []) one.classList.remove("now");
+      for (const box of plan?.querySelectorAll(".now, .waits") || []) box.classList.remove("now", "waits");
       for (const key of status === "waiting" ? at : []) part(key)?.classList.add("waits");
       const follows = atEnd(), before = cards().map(({ id }) => id);
       refresh("").then(() => {
@@ -257,6 +302,7 @@
   document.body.addEventListener("written", () => {
     const text = byId("text");
     text.value = "";
+    typed = false;
     text.focus();
     toEnd();
   });

@@ -77,8 +77,11 @@
     }
     const parts = [...tools].map(([tool, number]) => `${number} of ${tool}`);
     if (parts.length) parts[0] = parts[0].replace(" of", parts[0].startsWith("1 ") ? " call of" : " calls of");
+    // A button with the names of many tools covers the list; the next page has them all.
+    const number = [...tools.values()].reduce((sum, count) => sum + count, 0);
+    const what = parts.length > 2 ? `${number} calls of ${parts.length} tools` : parts.join(", ");
     for (const button of bulk.querySelectorAll("[data-verb]")) {
-      button.textContent = `${button.dataset.verb} ${parts.join(", ") || "chosen"} …`;
+      button.textContent = `${button.dataset.verb} ${what || "chosen"} …`;
       button.disabled = !parts.length;
     }
   }

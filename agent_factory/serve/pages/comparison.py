@@ -1,0 +1,131 @@
+"""Comparison: what is different between two states of a thread."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from agent_factory.serve.pages.conversation import in_one_line
+from agent_factory.serve.pages.moments import by_id
+from agent_factory.serve.pages.rendering import pretty
+
+LONGEST = 20_000
+"""Characters of two texts up to which their words are compared."""
+
+Part = tuple[str, str]
+"""A part of a text: "" if both have it, "del" or "ins", and the part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A message or a value of the state that is different.
+
+    Args:
+        kind: "added", "removed" or "changed".
+        name: What it is, such as "User" or the name of a key.
+        parts: What both texts have, and what only one has.
+    """
+
+    kind: str
+    name: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What is different between two states.
+
+    Args:
+        messages: Messages that were added, removed or changed, in the order of the conversation.
+        values: Values of the state that are different.
+        same: How many messages both have.
+    """
+
+    messages: tuple[Difference, ...]
+    values: tuple[Difference, ...]
+    same: int
+
+
+def compare(before: Mapping[str, Any], after: Mapping[str, Any], agent: str) -> Comparison:
+    """Compare two states.
+
+    >>> from langchain_core.messages import HumanMessage
+    >>> before = {"messages": [HumanMessage("Hi", id="1")], "tone": "calm"}
+    >>> after = {"messages": [HumanMessage("Hi there", id="1")], "tone": "brief"}
+    >>> compare(before, after, "desk").messages
+    (Difference(kind='changed', name='User', parts=(('', 'Hi'), ('ins', ' there'))),)
+    >>> [part for difference in compare(before, after, "desk").values for part in difference.parts]
+    [('', '"'), ('del', 'calm'), ('ins', 'brief'), ('', '"')]
+
+    Args:
+        before: The values of one state.
+        after: The values of the other.
+        agent: The name of the agent.
+    """
+    old, new = (by_id(values.get("messages") or ()) for values in (before, after))
+    differences: list[Difference] = []
+    # Messages that are gone come first: the others keep their places in the conversation.
+    for key, message in {**old, **new}.items():
+        name = name_of(message, agent)
+        if key not in new:
+            differences.append(Difference("removed", name, (("del", text_of(message)),)))
+        elif key not in old:
+            differences.append(Difference("added", name, (("ins", text_of(message)),)))
+        elif (first := text_of(old[key])) != (second := text_of(message)):
+            differences.append(Difference("changed", name, tuple(parts_of(first, second))))
+    changed: list[Difference] = []
+    for name in sorted({*before, *after} - {"messages"}):
+        if name not in after:
+            changed.append(Difference("removed", name, (("del", pretty(before[name])),)))
+        elif name not in before:
+            changed.append(Difference("added", name, (("ins", pretty(after[name])),)))
+        elif before[name] != after[name]:
+            parts = parts_of(pretty(before[name]), pretty(after[name]))
+            changed.append(Difference("changed", name, tuple(parts)))
+    same = len(old.keys() & new.keys()) - sum(part.kind == "changed" for part in differences)
+    return Comparison(tuple(differences), tuple(changed), same)
+
+
+def name_of(message: BaseMessage, agent: str) -> str:
+    """What a message is, as a person calls it."""
+    if isinstance(message, HumanMessage):
+        return str(message.additional_kwargs.get("lc_source") or "User")
+    if isinstance(message, ToolMessage):
+        return f"Result of {message.name or 'a tool'}"
+    return agent if isinstance(message, AIMessage) else message.type.capitalize()
+
+
+def text_of(message: BaseMessage) -> str:
+    """A message as text: what it says, and a line for each call."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    lines = (f"calls {call['name']}: {in_one_line(call['args'])}" for call in calls)
+    return "\n".join(filter(None, [message.text, *lines])) or "(empty)"
+
+
+def parts_of(before: str, after: str) -> Iterator[Part]:
+    """Compare two texts word by word.
+
+    >>> list(parts_of("pay 40 euros", "pay 10 euros"))
+    [('', 'pay '), ('del', '40'), ('ins', '10'), ('', ' euros')]
+    """
+    # The time that it takes grows with the square of the length.
+    if len(before) + len(after) > LONGEST:
+        yield from (("del", before), ("ins", after))
+        return
+    # Words and what is between them, so that the parts together are the texts.
+    old, new = (re.findall(r"\w+|\s+|[^\w\s]", text) for text in (before, after))
+    for kind, start, end, new_start, new_end in SequenceMatcher(
+        None, old, new, autojunk=False
+    ).get_opcodes():
+        if kind == "equal":
+            yield "", "".join(old[start:end])
+            continue
+        if start < end:
+            yield "del", "".join(old[start:end])
+        if new_start < new_end:
+            yield "ins", "".join(new[new_start:new_end])

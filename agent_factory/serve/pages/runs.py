@@ -1,0 +1,206 @@
+"""Runs: the list of runs, and the page of one with its timeline."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from agent_factory.errors import AgentFactoryError
+from agent_factory.serve.body import number
+from agent_factory.serve.pages.failure import failure_of
+from agent_factory.serve.pages.live import AT_WORK
+from agent_factory.serve.pages.rendering import page, with_error_page
+from agent_factory.serve.pages.timeline import Span, timeline_of
+from agent_factory.serve.security import read_form
+from agent_factory.service import NotFound, Service
+
+PAGE = 50
+"""Runs on one page."""
+
+STATUSES = {
+    "queued": "queued",
+    "held": "held until decided",
+    "running": "running",
+    "waiting": "waits for a person",
+    "done": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+"""States of runs, in words."""
+
+TIMES = {
+    "1h": ("the last hour", 3_600),
+    "1d": ("the last day", 86_400),
+    "7d": ("the last week", 7 * 86_400),
+    "30d": ("the last 30 days", 30 * 86_400),
+}
+"""Choices of the filter by time, with their seconds."""
+
+_MOMENTS = 25
+_WAITS = 200
+
+
+class RunPages:
+    """Answers requests for pages about runs."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @with_error_page
+    async def runs(self, request: Request) -> Response:
+        """`GET /studio/runs`: the list, with its filters."""
+        return page(request, "runs.html", **await run_in_threadpool(self._list, request))
+
+    @with_error_page
+    async def rows(self, request: Request) -> Response:
+        """`GET /studio/runs/rows`: the list alone."""
+        return page(request, "run_rows.html", **await run_in_threadpool(self._list, request))
+
+    def _list(self, request: Request) -> dict[str, Any]:
+        """The runs that a request asks for."""
+        query = request.query_params
+        wanted = {name: query.get(name, "") for name in ("status", "agent", "text", "within")}
+        for name, choices in (("status", STATUSES), ("within", TIMES)):
+            if wanted[name] and wanted[name] not in choices:
+                raise HTTPException(422, f"{name} must be one of {', '.join(choices)}.")
+        within = TIMES.get(wanted["within"])
+        runs = self._service.threads.search_runs(
+            tenant=request.state.principal.tenant,
+            agent=wanted["agent"] or None,
+            status=[wanted["status"]] if wanted["status"] else None,
+            since=None if within is None else time.time() - within[1],
+            text=wanted["text"] or None,
+            before=number(request, "before", 0) or None,
+            limit=PAGE,
+        )
+        filters = {name: value for name, value in wanted.items() if value}
+        return {
+            "list": runs,
+            "wanted": wanted,
+            "filters": filters,
+            "is_first": not query.get("before"),
+            "older": None if runs.before is None else {**filters, "before": runs.before},
+            "statuses": STATUSES,
+            "times": {name: words for name, (words, _) in TIMES.items()},
+            "agent_names": [*self._service.agents],
+            "now": time.time(),
+        }
+
+    @with_error_page
+    async def run(self, request: Request) -> Response:
+        """`GET /studio/runs/{run}`: one run, with its timeline."""
+        return page(request, "run.html", **await run_in_threadpool(self._shown, request))
+
+    @with_error_page
+    async def parts(self, request: Request) -> Response:
+        """`GET /studio/runs/{run}/parts`: what changes while it works."""
+        return page(request, "run_parts.html", **await run_in_threadpool(self._shown, request))
+
+    def _shown(self, request: Request) -> dict[str, Any]:
+        """Values for the page of a run."""
+        tenant, now = request.state.principal.tenant, time.time()
+        run = self._service.run(request.path_params["run"], tenant=tenant)
+        summary, info = run.summary, self._service.threads.get(run.thread_id, tenant=tenant)
+        reader = run.info.reader
+        steps, is_last = run.steps, info.run == run.id
+        inbox = self._service.inbox(tenant)
+        waits = inbox.waits(thread=info.id, run=run.id, decided=True, limit=_WAITS)
+        # One whose message was read by another has no steps: that one has them.
+        is_at_work = summary.status in AT_WORK and reader is None
+        nodes: list[Span] = []
+        # Steps are written at the end of a job, so those of one under way are only in checkpoints.
+        if is_last and (is_at_work or summary.status == "cancelled") and summary.started_at:
+            since = max([summary.started_at, *(step.at + step.seconds for step in steps)])
+            since = max([since, *(wait.decided_at for wait in waits if wait.decided_at)])
+            nodes = node_spans(self._service, info.id, since, is_at_work=is_at_work)
+        failure, can_retry = None, False
+        if summary.status == "failed":
+            can_retry = is_last and info.status == "failed"
+            failed = failed_nodes(self._service, info.id) if can_retry else []
+            failure = failure_of(summary.error or "", steps, failed)
+        return {
+            "run": summary,
+            "thread": info,
+            "reader": reader,
+            "words": STATUSES[summary.status],
+            "timeline": timeline_of(summary, steps, waits, nodes, now),
+            "has_steps": bool(steps),
+            "failure": failure,
+            "can_retry": can_retry,
+            "is_at_work": is_at_work,
+            "can_cancel": summary.status in ("queued", "held", "running", "waiting"),
+            "retry_of": run.info.metadata.get("retry_of"),
+            "missing": str(run.missing or "") if is_at_work and not summary.started_at else "",
+            "agents": [*self._service.agents],
+            "now": now,
+        }
+
+    # What can be done
+
+    @with_error_page
+    async def cancel(self, request: Request) -> Response:
+        """`POST /studio/runs/{run}/cancel`: end a run."""
+        await read_form(request)
+        principal, id = request.state.principal, request.path_params["run"]
+
+        def work() -> None:
+            self._service.run(id, tenant=principal.tenant).cancel(by=principal.name)
+
+        await run_in_threadpool(work)
+        return RedirectResponse(f"/studio/runs/{id}", status_code=303)
+
+    @with_error_page
+    async def retry(self, request: Request) -> Response:
+        """`POST /studio/runs/{run}/retry`: go on where a run has failed."""
+        await read_form(request)
+        principal, id = request.state.principal, request.path_params["run"]
+
+        def work() -> str:
+            return self._service.run(id, tenant=principal.tenant).retry(by=principal.name).id
+
+        new = await run_in_threadpool(work)
+        return RedirectResponse(f"/studio/runs/{new}", status_code=303)
+
+
+def node_spans(service: Service, thread: str, since: float, *, is_at_work: bool) -> list[Span]:
+    """Steps of an agent after some moment, from the times of its checkpoints.
+
+    Args:
+        service: The service.
+        thread: The thread.
+        since: The moment, in seconds since 1970.
+        is_at_work: Whether the last step has not ended.
+    """
+    spans: list[Span] = []
+    after: float | None = None
+    try:
+        for state in service.threads.history(thread, limit=_MOMENTS):
+            at = datetime.fromisoformat(state.created_at or "").timestamp()
+            # Without nodes of LangGraph, such as `__start__`.
+            names = [name for name in state.next if not name.startswith("__")]
+            if names and (after is not None or is_at_work):
+                begun = max(at, since)
+                spans.append(Span("node", ", ".join(dict.fromkeys(names)), begun, after))
+            if at < since:
+                break
+            after = at
+    # The agent is not in this process, or the thread was deleted meanwhile.
+    except NotFound:
+        return []
+    return spans
+
+
+def failed_nodes(service: Service, thread: str) -> list[str]:
+    """The nodes at which the last run of a thread has failed, if its agent is here."""
+    try:
+        tasks = service.threads.state(thread).tasks
+    # The agent is not in this process, or has changed since.
+    except AgentFactoryError:
+        return []
+    return [task.name for task in tasks if task.error]

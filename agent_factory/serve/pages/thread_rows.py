@@ -1,0 +1,112 @@
+"""Thread rows: threads as a list shows them, with the user's last words and what they wait for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from agent_factory.serve.pages.conversation import in_one_line
+from agent_factory.service import Service, ThreadInfo, Wait
+
+SHORT_ID = 8
+"""Characters of a long id that tell two threads apart."""
+
+
+_NOBODY = {
+    "question": "an answer",
+    "client": "its client",
+    "pause": "somebody to let it go on",
+}
+"""What a thread waits for where nobody is named, by the kind of the wait; else for a decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRow:
+    """A thread, with what its row shows.
+
+    Args:
+        thread: The thread.
+        words: What the user has written last; "" if that is the title.
+        waits: What it waits for, the oldest first.
+        has_namesake: Whether another thread of the list has its title.
+    """
+
+    thread: ThreadInfo
+    words: str = ""
+    waits: Sequence[Wait] = ()
+    has_namesake: bool = False
+
+    @property
+    def short_id(self) -> str:
+        """The id, or the beginning of a long one."""
+        id = self.thread.id
+        return id if len(id) <= 2 * SHORT_ID else id[:SHORT_ID]
+
+    @property
+    def decider(self) -> str:
+        """Who is to decide, or to answer, about the oldest wait."""
+        return decider_of(self.waits[0])
+
+    @property
+    def question(self) -> str:
+        """How many other waits there are, and the arguments of the oldest."""
+        wait, *others = self.waits
+        more = f"and {len(others)} more: " if others else ""
+        return f"{more}{in_one_line(wait.args)}"
+
+
+def decider_of(wait: Wait) -> str:
+    """Who is to decide about a wait, in words.
+
+    >>> from types import SimpleNamespace
+    >>> wait = SimpleNamespace(kind="review", claimed_by=None, reviewers=("finance", "@ann"))
+    >>> decider_of(wait)
+    'finance or ann'
+    """
+    if wait.claimed_by:
+        return wait.claimed_by
+    people = " or ".join(name.removeprefix("@") for name in wait.reviewers)
+    return people or _NOBODY.get(wait.kind, "a decision")
+
+
+def thread_rows(service: Service, threads: Sequence[ThreadInfo], tenant: str) -> list[ThreadRow]:
+    """Threads as a list shows them, with two queries for all of them."""
+    ids = [thread.id for thread in threads]
+    words = service.threads.last_words(ids, tenant=tenant)
+    waiting = [thread.id for thread in threads if thread.status == "waiting"]
+    waits = open_waits(service, waiting, tenant)
+    # Of the rows at hand: to look for others with a title would read all threads.
+    titles = Counter(thread.title for thread in threads)
+    return [
+        ThreadRow(
+            thread,
+            in_a_row(words.get(thread.id, ""), thread.title or ""),
+            waits.get(thread.id, ()),
+            titles[thread.title] > 1,
+        )
+        for thread in threads
+    ]
+
+
+def open_waits(service: Service, ids: Collection[str], tenant: str) -> dict[str, list[Wait]]:
+    """What threads wait for, by their ids, the oldest first."""
+    waits: dict[str, list[Wait]] = {}
+    # Without threads, no query is needed.
+    for wait in service.inbox(tenant).find(threads=ids, undecided=True) if ids else ():
+        waits.setdefault(wait.thread_id, []).insert(0, wait)
+    return waits
+
+
+def in_a_row(words: str, title: str) -> str:
+    """Words in one line, a long one cut; "" if they are the title, which may be cut.
+
+    >>> in_a_row("Where is\\nmy order?", "Hello")
+    'Where is my order?'
+    >>> in_a_row("Where is my order?", "Where is my…")
+    ''
+    """
+    line = " ".join(words.split())
+    if line.startswith(title.removesuffix("…")) and title:
+        return ""
+    return line if len(line) <= 200 else f"{line[:199]}…"

@@ -1,0 +1,222 @@
+"""Timeline: what a run did and what it waited for, on one axis of time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from agent_factory.serve.pages.conversation import in_one_line, shortened
+from agent_factory.serve.pages.verdicts import changes
+from agent_factory.service import RunSummary, Step, Wait
+
+WIDTH = 1000.0
+"""Units from the beginning of the axis to its end."""
+
+_LEAST = 5.0  # units of a bar, so that a short one is seen
+_WAIT_SHARE = 0.35  # the most that one wait takes, of the time in which the run worked
+
+KINDS = {
+    "queue": "Queue",
+    "model": "Model call",
+    "tool": "Tool",
+    "hook": "Middleware",
+    "wait": "Wait",
+    "node": "Step",
+}
+"""Kinds of rows, in words."""
+
+_DECIDED = {
+    "approve": "approved",
+    "edit": "changed",
+    "reject": "rejected",
+    "respond": "answered",
+    "cancel": "withdrawn",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Part of a run, before it has a place on the axis.
+
+    Args:
+        kind: A key of `KINDS`.
+        name: What worked, or what is waited for.
+        at: When it began, in seconds since 1970.
+        until: When it ended; None if it has not.
+        detail: More about it, in words.
+        error: The type and the text of its error, or "".
+        link: The address of its page, or "".
+        step: The step that it shows, with its tokens and its cost.
+    """
+
+    kind: str
+    name: str
+    at: float
+    until: float | None
+    detail: str = ""
+    error: str = ""
+    link: str = ""
+    step: Step | None = None
+
+    @property
+    def is_wait(self) -> bool:
+        """True if the run did nothing meanwhile."""
+        return self.kind in ("queue", "wait")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A span on the axis.
+
+    Args:
+        span: The span.
+        x: Where the bar begins, from 0 to `WIDTH`.
+        width: How long it is.
+        offset: Seconds from the beginning of the run to that of the span.
+        seconds: How long it took, or has taken so far.
+    """
+
+    span: Span
+    x: float
+    width: float
+    offset: float
+    seconds: float
+
+    @property
+    def kind(self) -> str:
+        """The kind in words."""
+        return KINDS[self.span.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Spans of a run on one axis, in the order in which they began.
+
+    Args:
+        bars: The spans with their places.
+        seconds: How long the run took, or has taken so far.
+        is_cut: Whether waits are drawn shorter than they were.
+    """
+
+    bars: list[Bar]
+    seconds: float
+    is_cut: bool
+
+
+class Axis:
+    """Places of moments: waits take no more room than a share of the time in which the run worked.
+
+    Args:
+        begin: The first moment.
+        end: The last one.
+        waits: Beginnings and ends of waits.
+
+    >>> axis = Axis(0.0, 102.0, [(1.0, 101.0)])
+    >>> [round(axis.place(moment)) for moment in (0.0, 1.0, 101.0, 102.0)], axis.is_cut
+    ([0, 370, 630, 1000], True)
+    """
+
+    def __init__(self, begin: float, end: float, waits: Iterable[tuple[float, float]]) -> None:
+        # Calls that run at once wait at once: the time that they share counts once.
+        merged: list[list[float]] = []
+        for start, stop in sorted(waits):
+            if merged and start <= merged[-1][1]:
+                merged[-1][1] = max(stop, merged[-1][1])
+            else:
+                merged.append([start, stop])
+        active = (end - begin) - sum(stop - start for start, stop in merged)
+        # A run that has only waited has no other scale.
+        most = active * _WAIT_SHARE if active > 0 else end - begin
+        self._moments, self._places, drawn = [begin], [0.0], 0.0
+        self.is_cut = False
+        for start, stop in merged:
+            drawn += max(0.0, start - self._moments[-1])
+            self._moments.append(start)
+            self._places.append(drawn)
+            self.is_cut = self.is_cut or stop - start > most
+            drawn += min(stop - start, most)
+            self._moments.append(stop)
+            self._places.append(drawn)
+        drawn += max(0.0, end - self._moments[-1])
+        self._moments.append(max(end, self._moments[-1]))
+        self._places.append(drawn)
+        self._scale = WIDTH / drawn if drawn > 0 else 0.0
+
+    def place(self, moment: float) -> float:
+        """The place of a moment, from 0 to `WIDTH`."""
+        number = bisect_right(self._moments, moment)
+        if number == 0:
+            return 0.0
+        if number == len(self._moments):
+            return WIDTH
+        before, after = self._moments[number - 1], self._moments[number]
+        low, high = self._places[number - 1], self._places[number]
+        return (low + (high - low) * (moment - before) / (after - before)) * self._scale
+
+
+def timeline_of(
+    run: RunSummary,
+    steps: Sequence[Step],
+    waits: Sequence[Wait],
+    nodes: Sequence[Span],
+    now: float,
+) -> Timeline:
+    """The timeline of a run.
+
+    Args:
+        run: The run.
+        steps: What it has recorded.
+        waits: What it waited for.
+        nodes: Steps of the agent since then, from its checkpoints.
+        now: The time, in seconds since 1970.
+    """
+    # A step of a worker whose clock is ahead may end later than now.
+    end = run.ended_at or max([now, *(step.at + step.seconds for step in steps)])
+    queue = Span(
+        "queue", "Waits for a worker", run.created_at, run.started_at or run.ended_at, link=""
+    )
+    spans = [queue, *map(span_of_step, steps), *map(span_of_wait, waits), *nodes]
+    spans.sort(key=lambda span: span.at)
+
+    def bounds(span: Span) -> tuple[float, float]:
+        # Workers and databases have clocks of their own.
+        at = min(max(span.at, run.created_at), end)
+        return at, min(max(span.until or end, at), end)
+
+    axis = Axis(run.created_at, end, (bounds(span) for span in spans if span.is_wait))
+    bars = []
+    for span in spans:
+        at, until = bounds(span)
+        # A bar at the end of the axis needs room to be seen, too.
+        x = min(axis.place(at), WIDTH - _LEAST)
+        width = max(axis.place(until) - x, _LEAST)
+        bars.append(Bar(span, round(x, 1), round(width, 1), at - run.created_at, until - at))
+    return Timeline(bars, end - run.created_at, axis.is_cut)
+
+
+def span_of_step(step: Step) -> Span:
+    """A step as a span."""
+    detail = step.detail
+    # Most model calls are those of the agent's model; that of a middleware, such as a summary, is
+    # named.
+    if step.kind == "model" and step.part != "model":
+        detail = f"called by {step.part}"
+    return Span(
+        step.kind, step.name, step.at, step.at + step.seconds, detail, step.error, step=step
+    )
+
+
+def span_of_wait(wait: Wait) -> Span:
+    """A wait as a span, with who has decided what."""
+    whom = "its client" if wait.kind == "client" else "a person"
+    detail = in_one_line(wait.args) or (shortened(wait.question) if wait.question else "")
+    name = f"{wait.tool} waits for {whom}"
+    if wait.decision is not None:
+        verdict = _DECIDED.get(str(wait.decision.get("type")), "decided")
+        if (action := wait.decision.get("edited_action")) is not None:
+            detail = changes(wait.args, action["args"])
+        elif wait.decision.get("message"):
+            detail = shortened(wait.decision["message"])
+        detail = f"{verdict} by {wait.decided_by}{f': {detail}' if detail else ''}"
+    return Span("wait", name, wait.created_at, wait.decided_at, detail, link=f"/inbox/{wait.id}")

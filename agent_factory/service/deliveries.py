@@ -1,0 +1,128 @@
+"""Deliveries: what a process sends to others at least once, again after an error or a crash."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from agent_factory.service.backend import Backend
+from agent_factory.service.errors import DatabaseUnavailable
+
+WAITS = (5.0, 30.0, 120.0, 600.0)
+"""Seconds between the attempts to deliver."""
+
+CLAIM_SECONDS = 60.0
+"""How long no other process sends what one has claimed: if it dies, it is due again then."""
+
+AT_ONCE = 100
+"""The most deliveries that a process claims at once."""
+
+_LOOK_SECONDS = 1.0
+_THREADS = 4
+
+logger = logging.getLogger("agent_factory.service")
+
+
+class UndeliverableError(Exception):
+    """A delivery that is not made again."""
+
+
+class Attempt(Protocol):
+    """Attempt to deliver something."""
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+
+
+Item = TypeVar("Item", bound=Attempt)
+
+
+class DeliveryQueue(ABC, Generic[Item]):
+    """Deliveries in the database, which the thread of a process makes.
+
+    Args:
+        backend: The parts of the service.
+    """
+
+    name: ClassVar[str]
+    """What it delivers: the name of its thread."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend, self._database = backend, backend.database
+        self._stop = Event()
+        self._thread: Thread | None = None
+        self._send: Callable[[Item], None] | None = None
+
+    def start(self, send: Callable[[Item], None]) -> None:
+        """Deliver in a thread of this process, until `stop`.
+
+        Args:
+            send: Makes a delivery. An error means that it is made again later, and
+                UndeliverableError that it is not.
+        """
+        self._send = send  # the newest, where several applications serve one service
+        if self._thread is None:
+            # A service may be started again after its stop.
+            self._stop.clear()
+            self._thread = Thread(target=self._run, name=f"agent-factory-{self.name}", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Deliver no more, and wait for what is being delivered."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix=f"agent-factory-{self.name}") as pool:
+            while not self._stop.wait(_LOOK_SECONDS):
+                try:
+                    # To the end, so that the next look claims no more than can be sent.
+                    list(pool.map(self._deliver, self.claim_due()))
+                except DatabaseUnavailable as error:
+                    logger.warning("%s", error)
+                except Exception:
+                    # The thread goes on: a fault of one look must not end all deliveries.
+                    logger.exception("%s could not be sent.", self.name.capitalize())
+
+    def _deliver(self, item: Item) -> None:
+        """Make a delivery, and note whether it has to be made again."""
+        assert self._send is not None
+        try:
+            self._send(item)
+        except Exception as error:
+            is_last = item.attempt > len(WAITS) or isinstance(error, UndeliverableError)
+            logger.log(
+                logging.ERROR if is_last else logging.WARNING,
+                "%s, attempt %d, failed: %s. %s",
+                self.describe(item),
+                item.attempt,
+                error,
+                "It is not sent again." if is_last else "It is sent again later.",
+            )
+            if not is_last:
+                self.repeat(item, WAITS[item.attempt - 1])
+                return
+        self.finish(item)
+
+    @abstractmethod
+    def claim_due(self) -> Sequence[Item]:
+        """What is due: no other process sends it for a minute."""
+
+    @abstractmethod
+    def describe(self, item: Item) -> str:
+        """Name a delivery for the log."""
+
+    @abstractmethod
+    def repeat(self, item: Item, seconds: float) -> None:
+        """Make it due again in some seconds."""
+
+    @abstractmethod
+    def finish(self, item: Item) -> None:
+        """Note that it is not sent again."""

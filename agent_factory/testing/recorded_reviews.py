@@ -1,0 +1,205 @@
+"""Reviews in recordings: what runs wait for and how people answer, and what of it has changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.callbacks import GraphInterruptEvent
+from langgraph.errors import is_invalid_resume
+from langgraph.types import Command, Interrupt
+
+from agent_factory.review.pending_calls import read_request
+from agent_factory.runtime.run_layers.pauses import PauseHandler
+from agent_factory.testing.comparison import normalize
+from agent_factory.testing.recordings import RecordingChatModel
+from agent_factory.testing.trajectory_steps import StepKind, TrajectoryStep
+from agent_factory.tools.client_tool import CLIENT_CALL
+from agent_factory.upstream import named_interrupts
+
+
+class PauseRecorder(PauseHandler):
+    """Writes what the runs of an agent wait for, and what they are resumed with."""
+
+    raise_error = True  # LangChain would log it
+
+    def __init__(self, model: RecordingChatModel) -> None:
+        super().__init__()
+        self.model = model
+        self._answer: dict[str, object] = {}
+        self._position = 0  # the number of requests before the answer
+
+    def on_chain_start(self, serialized: object, inputs: object, **_: object) -> None:
+        """Take the answer that a run is resumed with."""
+        if isinstance(inputs, Command) and inputs.resume is not None:
+            self._position = self.model.request_count
+            ids = [interrupt.id for interrupt in self.interrupts or ()]
+            answers: Any = inputs.resume
+            if not named_interrupts(answers):
+                # LangGraph takes an answer without an id for that to the only interrupt.
+                answers = {ids[0]: answers} if len(ids) == 1 else {}
+            # The ids are others in a replay.
+            numbered = {str(ids.index(id_)): value for id_, value in answers.items() if id_ in ids}
+            # Without interrupts, a run goes on from the node before which it was stopped.
+            self._answer = {"answers": numbered} if numbered else {}
+
+    def on_interrupt(self, event: GraphInterruptEvent) -> None:
+        """Write what a run waits for."""
+        self.on_chain_end()
+        super().on_interrupt(event)
+        if event.interrupts:  # none before or after a node
+            self.model.write_pause({"asked": [_data_of(item) for item in event.interrupts]})
+
+    def on_chain_end(self, *_: object, **__: object) -> None:
+        """Write the answer that the run was resumed with."""
+        if self._answer:
+            self.model.write_pause({**self._answer, "at": self._position})
+        self._answer = {}
+
+    def on_chain_error(self, error: BaseException, **_: object) -> None:
+        """Write the answer as well, unless it was refused, so that it can be given again."""
+        if is_invalid_resume(error):
+            self._answer = {}
+        self.on_chain_end()
+
+
+def _data_of(interrupt: Interrupt) -> dict[str, Any]:
+    """What an interrupt asks about, as plain data: calls, or a value."""
+    value = interrupt.value
+    if request := read_request(value, interrupt.response_schema):
+        calls = [{"name": part["name"], "args": part["args"]} for part, _ in request.parts]
+        return {"calls": calls, "batched": request.batched}
+    if isinstance(value, Mapping) and value.get("type") == CLIENT_CALL:
+        return {"calls": [{"name": value["name"], "args": value["args"]}], "batched": False}
+    return {"value": normalize(value)}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A call, or another question, that waits for a person.
+
+    Args:
+        text: The call with its arguments, or the question.
+        key: What makes it equal to another one.
+        place: The id of its interrupt; in a recording its number.
+        batched: Whether the interrupt asks about all calls of a turn together.
+    """
+
+    text: str
+    key: str
+    place: str
+    batched: bool
+
+
+def _questions(items: Mapping[str, Mapping[str, Any]]) -> Iterator[Question]:
+    """The questions of interrupts, by their ids or numbers."""
+    for place, item in items.items():
+        for call in item.get("calls", ()):
+            text = TrajectoryStep(StepKind.TOOL, call["name"], 0, call["args"]).call
+            yield Question(text, json.dumps(call, sort_keys=True), place, item["batched"])
+        if "calls" not in item:
+            text = TrajectoryStep(StepKind.TOOL, "interrupt", 0, {"value": item["value"]}).call
+            yield Question(text, json.dumps(item, sort_keys=True), place, batched=False)
+
+
+def waiting_questions(
+    interrupts: Sequence[Interrupt], redact: Callable[[Any], Any]
+) -> list[Question]:
+    """The questions that a run waits with, as a recording would have them."""
+    data = {item.id: json.dumps(_data_of(item), default=str) for item in interrupts}
+    return list(_questions({place: redact(json.loads(text)) for place, text in data.items()}))
+
+
+def asked_in(pauses: Sequence[Mapping[str, Any]], requests: int) -> list[Question]:
+    """The questions that a recording ends with; `requests` is the number of its requests."""
+    if not pauses or "asked" not in pauses[-1] or pauses[-1]["at"] != requests:
+        return []
+    return list(_questions({str(n): item for n, item in enumerate(pauses[-1]["asked"])}))
+
+
+def changed_questions(
+    asked: Sequence[Question], waiting: Sequence[Question], calls: Collection[str]
+) -> list[str]:
+    """The questions that are not asked any more, of those about calls that are made, and new ones.
+
+    Args:
+        asked: What the recorded run waits for.
+        waiting: What the run waits for now.
+        calls: The calls that it makes now. It may have ended before the others.
+    """
+    texts, texts_now = ([question.text for question in items] for items in (asked, waiting))
+    gone = [text for text in texts if text in calls and text not in texts_now]
+    new = [text for text in texts_now if text not in texts]
+    return [*map(_GONE.format, gone), *map(_NEW.format, new)]
+
+
+_GONE = "Nobody is asked about {} any more."
+_NEW = "A person is asked about {} now, and was not before."
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAnswer:
+    """What a recorded run was resumed with.
+
+    Args:
+        resume: The value, if it is known for a whole run; None if `answers` are.
+        at: The number of requests before it; None if it is not known.
+        asked: The interrupts of the recorded run, by their numbers.
+        answers: The answers to them.
+    """
+
+    resume: Any = None
+    at: int | None = None
+    asked: Mapping[str, Mapping[str, Any]] | None = None
+    answers: Mapping[str, Any] | None = None
+
+    @property
+    def questions(self) -> list[Question]:
+        """What was asked, if it is known."""
+        return list(_questions(self.asked or {}))
+
+    def fit(self, waiting: Sequence[Question]) -> tuple[object, list[str]]:
+        """The answer to what waits now, and what has changed; None if it was not answered."""
+        if self.asked is None or self.answers is None:
+            return self._fit_value(waiting)
+        decisions: list[tuple[Question, Any]] = []
+        left = self.questions
+        for place, item in self.asked.items():
+            if place not in self.answers:
+                continue
+            questions = [question for question in left if question.place == place]
+            answer = self.answers[place]
+            answers = answer["decisions"] if item.get("batched") else [answer]
+            decisions += zip(questions, answers, strict=False)
+        resume: dict[str, Any] = {}
+        changes = []
+        for question in waiting:
+            previous = next((other for other in left if other.key == question.key), None)
+            if previous is None:
+                changes.append(_NEW.format(question.text))
+                continue
+            left.remove(previous)
+            for other, decision in decisions:
+                if other is not previous:
+                    continue
+                if question.batched:
+                    batch = resume.setdefault(question.place, {"decisions": []})
+                    batch["decisions"].append(decision)
+                else:
+                    resume[question.place] = decision
+        gone = [_GONE.format(question.text) for question in left]
+        return (None if changes else resume or None), [*gone, *changes]
+
+    def _fit_value(self, waiting: Sequence[Question]) -> tuple[object, list[str]]:
+        """`fit` for an answer of which the recording does not say what it was about."""
+        given = self.resume.get("decisions") if isinstance(self.resume, dict) else None
+        if not waiting:
+            text = json.dumps(self.resume, ensure_ascii=False, default=str)
+            return self.resume, [f"Nobody is asked any more: nothing waits for the answer {text}."]
+        if isinstance(given, list) and len(given) != len(waiting):
+            texts = ", ".join(question.text for question in waiting)
+            change = f"{len(given)} calls were decided about, and {len(waiting)} wait now: {texts}."
+            return None, [change]
+        return self.resume, []

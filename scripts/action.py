@@ -1,0 +1,200 @@
+"""Report on agents in a pull request, as Markdown: what is wrong, what changed, what replays say.
+
+Run by action.yml. The report goes to the summary of the job (`$GITHUB_STEP_SUMMARY`), and with
+`--comment` to the pull request, too, where it replaces the one before. The exit code is that of
+the worst command: 1 for errors of a check and for runs that changed, 2 for what cannot be loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+MARK = "<!-- agent-factory -->"
+"""First line of the comment, by which the next run finds it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the report; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--targets", required=True, help="agents, with spaces between them")
+    parser.add_argument("--check", default="", help="more arguments of check, such as --strict")
+    parser.add_argument("--base", default="", help="a commit, or a saved plan, to compare with")
+    parser.add_argument("--recordings", default="", help="a folder of recorded runs to replay")
+    parser.add_argument("--replay", default="", help="more arguments of replay")
+    parser.add_argument("--comment", default="", help="number of the pull request")
+    options = parser.parse_args(arguments)
+    targets = options.targets.split()
+    codes, sections = [], [MARK]
+    for code, section in (
+        checks(targets, options.check.split()),
+        *differences(targets, options.base),
+        *replays(targets, options.recordings, options.replay.split()),
+    ):
+        codes.append(code)
+        sections.append(section)
+    text = "\n\n".join(sections) + "\n"
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        print(text)
+    if options.comment:
+        comment(options.comment, text)
+    return max(codes)
+
+
+def command(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `agent-factory`, as it is installed with this Python."""
+    module = [sys.executable, "-m", "agent_factory.cli"]
+    return subprocess.run([*module, *map(str, words)], cwd=cwd, capture_output=True, text=True)
+
+
+def checks(targets: list[str], arguments: list[str]) -> tuple[int, str]:
+    """The exit code of `check`, and its findings; they are annotations of the files, too."""
+    print(command("check", *targets, *arguments, "--github").stdout)
+    done = command("check", *targets, *arguments, "--json")
+    title = "## Check\n\n"
+    if not done.stdout.startswith("{"):
+        return done.returncode, title + block(done.stderr)
+    report = json.loads(done.stdout)
+    rows = [
+        (
+            finding["severity"],
+            finding["code"],
+            finding["target"],
+            f"{finding['subject']}: {finding['reason']}",
+        )
+        for finding in report["findings"]
+    ]
+    rows += [
+        ("failure", "", failure["target"], failure["message"]) for failure in report["failures"]
+    ]
+    if not rows:
+        return done.returncode, f"{title}No problems in {len(targets)} targets."
+    return done.returncode, title + table(("", "code", "target", "problem"), rows)
+
+
+def differences(targets: list[str], base: str) -> Iterator[tuple[int, str]]:
+    """What changed in the plan of each target since a commit, or against a saved plan."""
+    if not base:
+        return
+    with TemporaryDirectory(prefix="agent-factory-") as folder, before(base, Path(folder)) as place:
+        for index, target in enumerate(targets):
+            title = f"## Plan of {code(target)}\n\n"
+            old = place
+            if place.is_dir():
+                # In the folder of the base: imports of `shop.desk:agent` begin there.
+                plan = command("show", target, "--settings", "--json", cwd=place)
+                if plan.returncode:
+                    yield 0, f"{title}It cannot be loaded on the base, so all of it is new."
+                    continue
+                old = Path(folder, f"{index}.json")
+                old.write_text(plan.stdout, encoding="utf-8")
+            done = command("diff", old, target, "--json")
+            if done.returncode:
+                yield done.returncode, title + block(done.stderr)
+                continue
+            changes = json.loads(done.stdout)["changes"]
+            rows = [
+                tuple(change[key] for key in ("kind", "part", "name", "detail"))
+                for change in changes
+            ]
+            yield (
+                0,
+                title + (table(("", "part", "name", "detail"), rows) if rows else "No changes."),
+            )
+
+
+@contextmanager
+def before(base: str, folder: Path) -> Iterator[Path]:
+    """The saved plan, or a folder with the files of the commit that corresponds to this one."""
+    if Path(base).is_file():
+        yield Path(base)
+        return
+    if git("cat-file", "-e", f"{base}^{{commit}}").returncode:
+        git("fetch", "--quiet", "--depth", "1", "origin", base)
+    tree = folder / "base"
+    done = git("worktree", "add", "--quiet", "--detach", str(tree), base)
+    if done.returncode:
+        sys.exit(f"action: base must be a saved plan or a commit, got {base!r}. {done.stderr}")
+    try:
+        yield tree / git("rev-parse", "--show-prefix").stdout.strip()
+    finally:
+        git("worktree", "remove", "--force", str(tree))
+
+
+def git(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run git."""
+    return subprocess.run(["git", *words], capture_output=True, text=True)
+
+
+def replays(targets: list[str], folder: str, arguments: list[str]) -> Iterator[tuple[int, str]]:
+    """What recorded runs do with the first target."""
+    if not folder:
+        return
+    done = command("replay", targets[0], folder, *arguments, "--json")
+    title = f"## Replays of {code(folder)}\n\n"
+    if not done.stdout.startswith("{"):
+        yield done.returncode, title + block(done.stderr)
+        return
+    report = json.loads(done.stdout)
+    keys = ("passed", "changed", "failed", "error")
+    counts = ", ".join(f"{report[key]} {key}" for key in keys if report[key])
+    rows = [(run["name"], run["verdict"], run["reason"]) for run in report["runs"]]
+    yield done.returncode, f"{title}{counts}\n\n{table(('run', 'verdict', 'reason'), rows)}"
+
+
+def comment(number: str, text: str) -> None:
+    """Write a comment to the pull request, in place of the one of the run before.
+
+    A failure is a warning: in pull requests of forks, the token may not write.
+    """
+    repository = os.environ["GITHUB_REPOSITORY"]
+    comments = f"repos/{repository}/issues/{number}/comments"
+    own = f'.[] | select(.body | startswith("{MARK}")) | .id'
+    try:
+        previous = github("--paginate", comments, "--jq", own).split()
+        place = ["POST", comments]
+        if previous:
+            place = ["PATCH", f"repos/{repository}/issues/comments/{previous[0]}"]
+        github("--method", *place, "--field", "body=@-", text=text)
+    except (OSError, subprocess.CalledProcessError) as error:
+        reason = " ".join(str(getattr(error, "stderr", error)).split())
+        hint = "It needs gh, and `permissions: {pull-requests: write}`."
+        print(f"::warning title=agent-factory::The comment was not written: {reason}. {hint}")
+
+
+def github(*words: str, text: str = "") -> str:
+    """The answer of GitHub's API."""
+    command = ["gh", "api", *words]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ["---"] * len(head), *([code(str(cell)) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def code(text: str) -> str:
+    """A text as code, which forges show as it is: a name may hold Markdown or HTML."""
+    plain = " ".join(text.split()).replace("`", "'").replace("|", "\\|")
+    return f"`{plain}`" if plain else ""
+
+
+def block(text: str) -> str:
+    """A text of several lines as code."""
+    return f"~~~~text\n{text.replace('~~~~', '~ ~ ~ ~').strip()}\n~~~~"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

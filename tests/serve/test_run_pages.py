@@ -1,0 +1,399 @@
+"""Pages of runs, and those that rename, archive and delete a thread, as plain HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from starlette.requests import Request
+from starlette.testclient import TestClient
+
+from agent_factory import create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.serve import Principal, create_app
+from agent_factory.serve.pages.failure import failure_of
+from agent_factory.serve.pages.timeline import WIDTH, Axis, timeline_of
+from agent_factory.service import NotFound, RunFailed, Service, Step, Wait
+from agent_factory.testing import ScriptedChatModel
+from samples import call_of, new_thread, pay
+from serve.accounts import GATE, add_gated
+from serve.forms import send
+
+WAIT = 30
+TOKENS: Any = {"input_tokens": 1200, "output_tokens": 80, "total_tokens": 1280}
+OFF: list[bool] = []
+"""Whether the printer is off."""
+
+
+def label(order: str) -> str:
+    """Print a label."""
+    if OFF:
+        raise ConnectionError(f"{OFF.pop()} <b>off</b>")
+    return "printed"
+
+
+def answer(messages: list[BaseMessage]) -> AIMessage:
+    text = messages[-1].text
+    if not isinstance(messages[-1], HumanMessage) or "talk" in text:
+        return AIMessage("Done.", usage_metadata=TOKENS)
+    call = call_of("label", order="A") if "label" in text else call_of("pay", euros=5)
+    return AIMessage("", tool_calls=[call], usage_metadata=TOKENS)
+
+
+def who(request: Request) -> Principal:
+    name = request.headers["x-user"]
+    return Principal("other" if name == "eve" else "acme", name)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(f"sqlite:///{tmp_path_factory.mktemp('runs')}/desk.db") as made:
+        asks = [HumanInTheLoopMiddleware({"pay": True})]
+        model = ScriptedChatModel([answer] * 1000)
+        agent = create_agent(model, [pay, label], middleware=asks, checkpointer=InMemorySaver())
+        made.add("desk", agent)
+        add_gated(made)
+        yield made
+
+
+@pytest.fixture
+def client(service: Service) -> TestClient:
+    return TestClient(create_app(service, who), headers={"x-user": "ann"})
+
+
+# The other one of this folder is for clients of LangGraph.
+thread = pytest.fixture(name="thread")(new_thread)
+
+
+@pytest.fixture
+def eve(service: Service) -> TestClient:
+    """Somebody of another tenant."""
+    return TestClient(create_app(service, who), headers={"x-user": "eve"})
+
+
+def start(service: Service, message: str, thread: str, agent: str = "desk") -> Any:
+    return service.submit(agent, message=message, thread=thread, tenant="acme")
+
+
+def failed(service: Service, thread: str) -> Any:
+    """A run whose printer is off."""
+    OFF.append(True)
+    run = start(service, "Print the label", thread)
+    with pytest.raises(RunFailed):
+        run.result(WAIT)
+    return run
+
+
+def words(text: str) -> str:
+    """The words of a page, without its tags."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+# The list
+
+
+def test_the_list_has_what_was_asked_by_whom_and_how_it_went(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    start(service, "talk to <Ann>", thread).result(WAIT)
+    shown = client.get(f"/studio/runs?text={thread}").text
+    assert "talk to &lt;Ann&gt;" in shown
+    row = words(shown.partition("<tbody")[2].partition("</tbody")[0])
+    assert re.search(r"desk done \d{4}-\d\d-\d\d .* UTC \d+ ms 1,200 in 80 out \S$", row), row
+    moment = re.search(r'<time datetime="[^"]+" title="[^"]+ UTC" data-local>', shown)
+    assert moment is not None
+
+
+def test_filters_are_in_the_address_and_in_the_form(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    start(service, "talk", thread).result(WAIT)
+    run = failed(service, f"{thread}-bad")
+    query = f"status=failed&agent=desk&within=1h&text={thread}"
+    shown = client.get(f"/studio/runs?{query}").text
+    assert re.findall(r'href="/studio/runs/(\w{32})"', shown) == [run.id]
+    for choice in ('value="failed" selected', "<option selected>desk", 'value="1h" selected'):
+        assert choice in shown
+    assert f'name="text" value="{thread}"' in shown
+    assert "No runs match." in client.get(f"/studio/runs?status=done&text={thread}-bad").text
+    for query in ("status=strange", "within=2h"):
+        assert client.get(f"/studio/runs?{query}").status_code == 422
+
+
+def test_the_list_has_pages(
+    service: Service, client: TestClient, thread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_factory.serve.pages.runs.PAGE", 2)
+    runs = [start(service, "talk", thread) for _ in range(3)]
+    runs[-1].result(WAIT)
+    first = client.get(f"/studio/runs?text={thread}").text
+    (older,) = re.findall(r'href="(/studio/runs\?[^"]*before=\d+)"', first)
+    second = client.get(unescape(older)).text
+    ids = [re.findall(r'href="/studio/runs/(\w{32})"', shown) for shown in (first, second)]
+    assert ids == [[runs[2].id, runs[1].id], [runs[0].id]]
+    assert "The newest" in second
+    assert "Older runs" not in second
+
+
+def test_another_tenant_sees_and_changes_nothing(
+    service: Service, eve: TestClient, thread: str
+) -> None:
+    run = failed(service, thread)
+    assert run.id not in eve.get("/studio/runs").text
+    for path in (f"/studio/runs/{run.id}", f"/studio/threads/{thread}/settings"):
+        assert eve.get(path).status_code == 404
+    assert eve.get(f"/studio/threads/{thread}/delete").status_code == 404
+    places = [f"/studio/runs/{run.id}/{verb}" for verb in ("retry", "cancel")]
+    places += [f"/studio/threads/{thread}/{verb}" for verb in ("rename", "archive", "delete")]
+    for place in places:
+        assert send(eve, place, title="Mine", archived="1").status_code == 404
+    info = service.threads.get(thread)
+    assert (info.title, info.metadata, info.status) == ("Print the label", {}, "failed")
+
+
+def test_a_form_without_its_token_changes_nothing(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    run = failed(service, thread)
+    for place in (
+        f"/studio/runs/{run.id}/retry",
+        f"/studio/runs/{run.id}/cancel",
+        f"/studio/threads/{thread}/rename",
+        f"/studio/threads/{thread}/archive",
+        f"/studio/threads/{thread}/delete",
+    ):
+        assert client.post(place, data={"title": "x", "archived": "1"}).status_code == 403
+    assert service.threads.get(thread).title == "Print the label"
+    assert service.threads.count_runs(thread) == 1
+
+
+# One run
+
+
+def test_a_timeline_is_a_table_with_calls_waits_and_tokens(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    run = start(service, "Pay it", thread)
+    run.result(WAIT)
+    (wait,) = service.inbox("acme").waits(run=run.id)
+    shown = words(client.get(f"/studio/runs/{run.id}").text)
+    assert "Wait pay waits for a person euros=5" in shown
+    assert "so far" in shown
+    service.decide(wait.id, "approve", by="bob").result(WAIT)
+    page = client.get(f"/studio/runs/{run.id}").text
+    shown = words(page)
+    rows = re.findall(r"(Queue|Model call|Tool|Wait) (\S+)", shown.partition("Cost Queue")[0])
+    assert rows == []
+    table = shown.partition("Took Tokens Cost Queue")[2]
+    assert "1,200 in 80 out Wait pay waits for a person approved by bob: euros=5" in table
+    assert table.index("Model call") < table.index("Wait pay") < table.index("Tool pay")
+    assert f'href="/inbox/{wait.id}"' in page
+    assert page.count("<svg") == page.count('aria-hidden="true" focusable="false"')
+    assert " style=" not in page  # the policy of pages allows none
+
+
+def test_a_timeline_says_what_a_person_has_changed_and_why_a_call_was_rejected(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    decisions: list[tuple[str, dict[str, Any], str]] = [
+        ("edit", {"args": {"euros": 3}}, "changed by bob: euros 5 → 3"),
+        ("reject", {"message": "Not now."}, "rejected by bob: 'Not now.'"),
+    ]
+    for kind, options, text in decisions:
+        run = start(service, "Pay it", thread)
+        run.result(WAIT)
+        (wait,) = service.inbox("acme").waits(run=run.id)
+        service.decide(wait.id, kind, by="bob", **options).result(WAIT)
+        assert text in words(client.get(f"/studio/runs/{run.id}").text)
+
+
+def test_a_run_that_failed_says_where_and_why_and_what_helps(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    run = failed(service, thread)
+    shown = words(client.get(f"/studio/runs/{run.id}").text)
+    assert "It failed at a call of the tool label A server could not be reached." in shown
+    assert "ConnectionError True <b>off</b>" in shown
+    assert "What helps: Check that it runs" in shown
+    assert "Calls of tools that have a result do not run again." in shown
+    assert "Cancel the run" not in shown
+    thread_page = client.get(f"/studio/threads/{thread}").text
+    assert f'<a href="/studio/runs/{run.id}">What helps, and try again</a>' in thread_page
+
+
+def test_a_run_is_tried_again_by_its_page(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    run, place = failed(service, thread), "/studio/runs/{}"
+    answer = send(client, f"/studio/runs/{run.id}/retry", place.format(run.id))
+    assert answer.status_code == 200
+    new = answer.url.path.rpartition("/")[2]
+    assert new != run.id
+    service.run(new).result(WAIT)
+    shown = client.get(f"/studio/runs/{new}").text
+    assert f'href="/studio/runs/{run.id}">an earlier run</a>' in shown
+    assert send(client, f"/studio/runs/{run.id}/retry").url.path == f"/studio/runs/{new}"
+    old = client.get(f"/studio/runs/{run.id}").text
+    assert "Try again from here" not in old
+    assert "The thread has gone on since." in old
+    start(service, "talk", thread).result(WAIT)
+    assert send(client, f"/studio/runs/{run.id}/retry").status_code == 409
+
+
+def test_a_run_under_way_shows_its_step_and_is_cancelled(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    GATE.clear()
+    run = start(service, "Hello", thread, "gated")
+    while run.status != "running":
+        run.status  # noqa: B018  until a worker has taken it
+    try:
+        while "Step model" not in (shown := words(client.get(f"/studio/runs/{run.id}").text)):
+            assert run.status == "running"
+        assert "running" in shown
+        assert "until then, the steps of the agent are" in shown
+        answer = send(client, f"/studio/runs/{run.id}/cancel", f"/studio/runs/{run.id}")
+        assert "cancelled" in words(answer.text)
+        assert "Cancel the run" not in answer.text
+        (entry, *_) = service.inbox("acme").audit(thread=thread)
+        assert (entry.what, entry.who) == ("cancel", "ann")
+    finally:
+        GATE.set()
+
+
+def test_a_message_that_another_run_has_read_leads_there(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    from sqlalchemy import update
+
+    from agent_factory.service.tables import runs
+
+    first, second = start(service, "talk", thread), start(service, "talk more", thread)
+    second.result(WAIT)
+    with service._backend.database.begin() as connection:
+        of_second = update(runs).where(runs.c.run_id == second.id)
+        connection.execute(of_second.values(reader=first.id))
+    shown = client.get(f"/studio/runs/{second.id}").text
+    assert f'href="/studio/runs/{first.id}">the run that worked then</a>' in shown
+    assert "Timeline" not in shown
+
+
+@pytest.mark.parametrize(
+    ("error", "where", "sentence", "code"),
+    [
+        ("APITimeoutError: slow", "a step that is not recorded", "Something did not answer", ""),
+        ("RateLimitError", "a step that is not recorded", "The provider has refused more", ""),
+        ("[AF360] thread 't': is odd.", "a step that is not recorded", "", "AF360"),
+        ("TurnError: [AF301] x: y", "a step that is not recorded", "", "AF301"),
+        ("a text: of a person", "a step that is not recorded", "", ""),
+    ],
+)
+def test_errors_are_explained(error: str, where: str, sentence: str, code: str) -> None:
+    failure = failure_of(error, [], [])
+    assert (failure.where, failure.code) == (where, code)
+    assert failure.sentence.startswith(sentence)
+    assert bool(failure.hint) == bool(sentence)
+    assert error.endswith(failure.text)
+
+
+def test_the_step_whose_error_ended_the_run_is_named() -> None:
+    def step(kind: Any, name: str, error: str) -> Step:
+        return Step(kind=kind, name=name, at=1.0, seconds=1.0, error=error)
+
+    steps = [step("tool", "first", "ValueError: a"), step("model", "gpt", "ValueError: b")]
+    assert failure_of("ValueError: b", steps, ["model"]).where == "a call of the model gpt"
+    assert failure_of("ValueError: c", steps, ["Guard.before_model"]).where == (
+        "the step Guard.before_model"
+    )
+
+
+# The axis
+
+
+def test_waits_take_a_part_of_the_axis() -> None:
+    axis = Axis(0.0, 110.0, [(0.0, 5.0), (50.0, 100.0), (60.0, 105.0)])
+    places = [axis.place(moment) for moment in (-1.0, 0.0, 5.0, 50.0, 105.0, 110.0, 200.0)]
+    assert places == sorted(places)
+    assert (places[0], places[-1]) == (0.0, WIDTH)
+    assert places[4] - places[3] == pytest.approx(WIDTH * 17.5 / (5 + 45 + 17.5 + 5))
+    assert axis.is_cut
+    assert not Axis(0.0, 10.0, [(0.0, 1.0)]).is_cut
+
+
+def test_a_run_that_only_waits_fills_the_axis() -> None:
+    axis = Axis(0.0, 10.0, [(0.0, 10.0)])
+    assert (axis.place(5.0), axis.is_cut) == (WIDTH / 2, False)
+    assert Axis(3.0, 3.0, []).place(3.0) in (0.0, WIDTH)
+
+
+def test_bars_stay_on_the_axis_if_clocks_differ(service: Service, thread: str) -> None:
+    run = start(service, "talk", thread)
+    run.result(WAIT)
+    summary = run.summary
+    steps = [
+        Step(kind="model", name="early", at=summary.created_at - 50, seconds=1.0),
+        Step(kind="tool", name="late", at=summary.created_at + 50, seconds=1e9),
+    ]
+    no_waits: list[Wait] = []
+    for bar in timeline_of(summary, steps, no_waits, [], summary.created_at).bars:
+        assert 0 <= bar.x < bar.x + bar.width <= WIDTH + 5
+        assert bar.offset >= 0
+        assert bar.seconds >= 0
+
+
+# Threads
+
+
+def test_a_thread_is_renamed(service: Service, client: TestClient, thread: str) -> None:
+    start(service, "talk", thread).result(WAIT)
+    place = f"/studio/threads/{thread}"
+    answer = send(client, f"{place}/rename", f"{place}/settings", title="The <lamp>")
+    assert service.threads.get(thread).title == "The <lamp>"
+    assert 'value="The &lt;lamp&gt;"' in answer.text
+    answer = send(client, f"{place}/rename", f"{place}/settings", title=" ")
+    assert answer.status_code == 422
+    assert "The title must have 1 to 200 characters" in answer.text
+    assert service.threads.get(thread).title == "The <lamp>"
+
+
+def test_an_archived_thread_leaves_the_list(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    start(service, "talk", thread).result(WAIT)
+    place = f"/studio/threads/{thread}"
+    link = f'href="{place}"'
+    assert link in client.get(f"/studio?text={thread}").text
+    answer = send(client, f"{place}/archive", f"{place}/settings", archived="1")
+    assert "Put it back into the list" in answer.text
+    assert link not in client.get(f"/studio?text={thread}").text
+    assert link in client.get(f"/studio?text={thread}&archived=1").text
+    # It works as before.
+    start(service, "talk", thread).result(WAIT)
+    assert client.get(place).status_code == 200
+    send(client, f"{place}/archive", f"{place}/settings", archived="0")
+    assert link in client.get(f"/studio?text={thread}").text
+
+
+def test_a_thread_is_deleted_after_a_second_question(
+    service: Service, client: TestClient, thread: str
+) -> None:
+    run = start(service, "Pay it", thread)
+    run.result(WAIT)
+    place = f"/studio/threads/{thread}"
+    shown = words(client.get(f"{place}/delete").text)
+    assert "This cannot be undone." in shown
+    assert "its run, with the timeline and the cost" in shown
+    assert "It is cancelled, and what waits for a decision is withdrawn." in shown
+    assert service.threads.get(thread).status == "waiting"
+    answer = send(client, f"{place}/delete", f"{place}/delete")
+    assert answer.url.path == "/studio"
+    with pytest.raises(NotFound):
+        service.threads.get(thread)
+    assert client.get(f"/studio/runs/{run.id}").status_code == 404
+    entry = service.inbox("acme").audit(thread=thread)[0]
+    assert (entry.what, entry.who) == ("delete", "ann")

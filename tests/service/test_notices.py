@@ -1,0 +1,245 @@
+"""`on_wait`: somebody learns of each wait, once, also after an error or a crash."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import ModuleType
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from receivers import receiving
+from sqlalchemy import update
+from test_docs import ROOT, blocks, run_block
+
+from agent_factory import client_tool, create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.service import Service, UndeliverableError, Wait
+from agent_factory.service import deliveries as delivery
+from agent_factory.service.notices import NoticeQueue, OnWait
+from agent_factory.service.tables import waits
+from agent_factory.testing import ScriptedChatModel
+from samples import call_of, pay
+
+WAIT = 30.0
+
+
+TITLE = client_tool("title", "The title of the page.")
+
+
+def answer(messages: list[BaseMessage]) -> AIMessage:
+    if not isinstance(messages[-1], HumanMessage):
+        return AIMessage("Done.")
+    call = call_of("title") if "open" in messages[-1].text else call_of("pay", euros=5)
+    return AIMessage("", tool_calls=[call])
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(delivery, "WAITS", (0.02, 0.02))
+
+
+@contextmanager
+def noticing(url: str, on_wait: OnWait | None) -> Iterator[Service]:
+    service = Service(url, on_wait=on_wait)
+    try:
+        asks = [HumanInTheLoopMiddleware({"pay": True})]
+        model = ScriptedChatModel([answer] * 100)
+        agent = create_agent(model, [pay, TITLE], middleware=asks, checkpointer=InMemorySaver())
+        service.add("desk", agent)
+        yield service
+    finally:
+        service.close()
+
+
+def ask(service: Service, thread: str, message: str = "Pay it") -> Any:
+    """A run that waits."""
+    run = service.submit("desk", thread=thread, message=message)
+    run.result(WAIT)
+    return run
+
+
+def due(service: Service) -> list[str]:
+    """The waits that still have a notice to send."""
+    query = waits.select().where(waits.c.notice_due.is_not(None))
+    with service._backend.database.read() as connection:
+        return [row.wait_id for row in connection.execute(query)]
+
+
+def test_each_wait_has_one_notice(url: str, thread: str, until: Callable[..., None]) -> None:
+    notices: list[Wait] = []
+    with noticing(url, notices.append) as service:
+        service.start()
+        ask(service, thread)
+        until(lambda: notices and not due(service))
+        (wait,) = service.inbox().waits(thread=thread)
+        assert [(notice.id, notice.tool, notice.args) for notice in notices] == [
+            (wait.id, "pay", {"euros": 5})
+        ]
+        service.decide(wait.id, "approve", by="ann").result(WAIT)
+        ask(service, thread)
+        until(lambda: len(notices) == 2 and not due(service))
+        assert len({notice.id for notice in notices}) == 2
+
+
+def test_a_coroutine_function_is_called_too(
+    sqlite_url: str, thread: str, until: Callable[..., None]
+) -> None:
+    notices: list[Wait] = []
+
+    async def note(wait: Wait) -> None:
+        notices.append(wait)
+
+    with noticing(sqlite_url, note) as service:
+        service.start()
+        ask(service, thread)
+        until(lambda: notices)
+
+
+def test_a_notice_that_fails_is_sent_again_within_a_limit(
+    sqlite_url: str, thread: str, until: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts: list[str] = []
+
+    def fail(wait: Wait) -> None:
+        attempts.append(wait.id)
+        raise ConnectionError("the mail server is off")
+
+    with caplog.at_level(logging.WARNING, "agent_factory.service"), noticing(sqlite_url, fail) as s:
+        s.start()
+        run = ask(s, thread)
+        until(lambda: attempts and not due(s))
+        assert run.status == "waiting"
+    assert len(attempts) == 3
+    lines = [record.getMessage() for record in caplog.records if "Notice" in record.getMessage()]
+    assert [line.endswith("It is sent again later.") for line in lines] == [True, True, False]
+    assert (
+        f"Notice of wait {attempts[0]} of thread {thread}, attempt 3, failed: the mail" in lines[2]
+    )
+
+
+def test_a_notice_that_cannot_be_sent_is_not_repeated(
+    sqlite_url: str, thread: str, until: Callable[..., None]
+) -> None:
+    attempts: list[str] = []
+
+    def refuse(wait: Wait) -> None:
+        attempts.append(wait.id)
+        raise UndeliverableError("nobody reads this address")
+
+    with noticing(sqlite_url, refuse) as service:
+        service.start()
+        ask(service, thread)
+        until(lambda: attempts and not due(service))
+    assert len(attempts) == 1
+
+
+def test_a_notice_that_takes_long_keeps_no_run_waiting(
+    sqlite_url: str, thread: str, until: Callable[..., None]
+) -> None:
+    begun, end = Event(), Event()
+
+    def slow(_: Wait) -> None:
+        begun.set()
+        assert end.wait(WAIT)
+
+    with noticing(sqlite_url, slow) as service:
+        service.start()
+        run = ask(service, thread)
+        assert begun.wait(WAIT)
+        (wait,) = service.inbox().waits(thread=thread)
+        service.decide(wait.id, "approve", by="ann")
+        assert run.result(WAIT)["messages"][-1].text == "Done."
+        end.set()
+
+
+def test_a_process_that_dies_while_it_sends_leaves_the_notice_to_others(
+    url: str, thread: str, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first service only claims: it stands for a process that was killed before it sent."""
+    notices: list[Wait] = []
+    with noticing(url, notices.append) as service:
+        worker = service._backend
+        monkeypatch.setattr(service._notices, "start", lambda _: None)
+        service.start()
+        ask(service, thread)
+        (claimed,) = NoticeQueue(worker).claim_due()
+        assert NoticeQueue(worker).claim_due() == []
+        with worker.database.begin() as connection:  # a minute later
+            connection.execute(update(waits).values(notice_due=worker.database.now - 1))
+    with noticing(url, notices.append) as service:
+        service.start()
+        until(lambda: notices and not due(service))
+    assert [notice.id for notice in notices] == [claimed.wait.id]
+
+
+def test_a_wait_that_was_decided_before_has_no_notice(
+    sqlite_url: str, thread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with noticing(sqlite_url, lambda _: None) as service:
+        monkeypatch.setattr(service._notices, "start", lambda _: None)
+        service.start()
+        ask(service, thread)
+        (wait,) = service.inbox().waits(thread=thread)
+        service.decide(wait.id, "approve", by="ann").result(WAIT)
+        assert NoticeQueue(service._backend).claim_due() == []
+        assert due(service) == []
+
+
+def test_nobody_is_called_for_what_a_client_runs(
+    sqlite_url: str, thread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with noticing(sqlite_url, lambda _: None) as service:
+        monkeypatch.setattr(service._notices, "start", lambda _: None)
+        service.start()
+        ask(service, thread, "open it")
+        assert [wait.kind for wait in service.inbox().waits(thread=thread)] == ["client"]
+        assert due(service) == []
+
+
+def test_a_service_without_on_wait_has_no_notices(sqlite_url: str, thread: str) -> None:
+    with noticing(sqlite_url, None) as service:
+        service.start()
+        ask(service, thread)
+        assert due(service) == []
+
+
+@pytest.mark.long
+def test_the_recipes_of_the_page_send_a_line_and_a_mail(
+    sqlite_url: str, thread: str, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs/service/inbox.md"
+    recipes = ModuleType("recipes")
+    for block in blocks(page):
+        if block.info == "python":
+            run_block(block, page, recipes)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("DESK_URL", "https://desk.example.com")
+    monkeypatch.setenv("MAIL_FROM", "desk@example.com")
+    monkeypatch.setenv("MAIL_TO", "office@example.com")
+
+    def both(wait: Wait) -> None:
+        recipes.post_to_channel(wait)
+        recipes.send_mail(wait)
+
+    with receiving() as received, noticing(sqlite_url, both) as service:
+        monkeypatch.setenv("CHANNEL_WEBHOOK", received.url)
+        monkeypatch.setenv("SMTP_SERVER", received.smtp)
+        service.start()
+        ask(service, thread)
+        until(lambda: received.mails and not due(service))
+        (wait,) = service.inbox().waits(thread=thread)
+    place = f"https://desk.example.com/inbox/{wait.id}"
+    (post,) = received.posts
+    assert json.loads(post) == {"text": f"desk asks whether pay may run: {place}"}
+    (mail,) = received.mails
+    assert (mail["To"], mail["Subject"]) == ("office@example.com", "desk: decide about pay")
+    text = str(mail.get_payload())
+    assert "euros: 5" in text
+    assert place in text

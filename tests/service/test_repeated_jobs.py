@@ -1,0 +1,726 @@
+"""Background jobs whose worker has died, and that another worker begins again."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from threading import Event, Lock
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.channels import UntrackedValue
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import InjectedState, InjectedStore
+from langgraph.store.base import BaseStore
+from sqlalchemy import delete, insert, select, update
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    PrivateStateAttr,
+    ToolRuntime,
+    background,
+    create_agent,
+)
+from agent_factory.middleware import BackgroundMiddleware, OnceMiddleware, idempotency_key
+from agent_factory.middleware.background import repetition
+from agent_factory.middleware.background.work import under_way
+from agent_factory.service import RunFailed, Service
+from agent_factory.service import background as module
+from agent_factory.service import worker as worker_module
+from agent_factory.service.background import LostJob, report_lost_jobs, take_lost_jobs
+from agent_factory.service.errors import DatabaseLost
+from agent_factory.service.tables import background_jobs, workers
+from agent_factory.testing import ScriptedChatModel
+from service.studio import WAIT, Studio, agent_of, rows, say, start, texts
+
+Until = Callable[..., None]
+
+
+class Press:
+    """A background tool whose attempts end when the test lets them, each with its own result."""
+
+    def __init__(self) -> None:
+        self.begun = [Event() for _ in range(4)]
+        self.goes_on = [Event() for _ in range(4)]
+        self.ended: list[int] = []
+        self.looks = True  # whether it writes progress at its end
+        self._lock, self._attempts = Lock(), 0
+
+    def render(self, page: int, runtime: ToolRuntime) -> str:
+        """Render a page."""
+        with self._lock:
+            attempt, self._attempts = self._attempts, self._attempts + 1
+        self.begun[attempt].set()
+        runtime.stream_writer(f"attempt {attempt + 1}")
+        assert self.goes_on[attempt].wait(WAIT)
+        if self.looks:
+            runtime.stream_writer("nearly done")
+        self.ended.append(attempt + 1)
+        return f"Page {page} of attempt {attempt + 1}."
+
+    def agent(self, on_loss: Any = "repeat", **options: Any) -> Any:
+        return agent_of(Studio().answer, background(self.render, on_loss=on_loss), **options)
+
+    def end(self, attempt: int) -> None:
+        """Let an attempt go on to its end."""
+        self.goes_on[attempt - 1].set()
+
+
+@pytest.fixture
+def press() -> Iterator[Press]:
+    new_press = Press()
+    yield new_press
+    for event in new_press.goes_on:
+        event.set()
+
+
+def begin(service: Service, press: Press) -> None:
+    """Begin a job, whose worker ends then; its work goes on, as that of one that was slow."""
+    start(service, press.agent())
+    say(service, "Render 1").result(WAIT)
+    assert press.begun[0].wait(WAIT)
+    service.stop()
+
+
+def enter(service: Service, worker: str = "other") -> None:
+    """Add a worker that does nothing by itself."""
+    with service._backend.database.begin() as connection:
+        values = {"id": worker, "beat": service._backend.database.now, "draining": False}
+        connection.execute(insert(workers).values(**values, detail="{}"))
+
+
+def only_worker(service: Service) -> str:
+    with service._backend.database.read() as connection:
+        id: str = connection.execute(select(workers.c.id)).scalar_one()
+    return id
+
+
+def take(service: Service, worker: str = "other", most: int = 8) -> list[LostJob]:
+    return take_lost_jobs(service._backend, worker, most)
+
+
+def begin_again(service: Service, worker: str = "other") -> LostJob:
+    (job,) = take(service, worker)
+    job.begin()
+    return job
+
+
+def change(service: Service, **values: Any) -> None:
+    """Change all jobs."""
+    with service._backend.database.begin() as connection:
+        connection.execute(update(background_jobs).values(**values))
+
+
+def leave(service: Service, worker: str = "other") -> None:
+    with service._backend.database.begin() as connection:
+        connection.execute(delete(workers).where(workers.c.id == worker))
+
+
+def read(service: Service, until: Until) -> list[str]:
+    """What the thread has when nothing is under way any more."""
+    service.start()
+    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+    say(service, "And?").result(WAIT)
+    service.stop()
+    return [text for text in texts(service) if text not in ("Render 1", "And?")]
+
+
+def messages_of(service: Service) -> list[BaseMessage]:
+    messages: list[BaseMessage] = service.threads.state("t").values["messages"]
+    return messages
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_job_of_a_dead_worker_begins_again_and_its_result_arrives_once(
+    service: Service, press: Press, until: Until, asynchronous: bool
+) -> None:
+    start(service, press.agent(), asynchronous, dead_after=1.0)
+    say(service, "Render 1").result(WAIT)
+    assert press.begun[0].wait(WAIT)
+    change(service, worker="dead")
+    assert press.begun[1].wait(WAIT)
+    (row,) = rows(service)
+    assert (row.attempt, row.worker) == (2, only_worker(service))
+    press.end(2)
+    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+    press.end(1)
+    say(service, "Thanks").result(WAIT)
+    assert texts(service) == ["Render 1", "Page 1 of attempt 2.", "Thanks"]
+
+
+def background_threads() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name == "background"}
+
+
+@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize("process", ["same", "other"])
+@pytest.mark.parametrize("looks", [True, False])
+def test_of_a_slow_worker_and_the_next_one_the_later_attempt_sends_its_result(
+    service: Service,
+    press: Press,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
+    first: int,
+    process: str,
+    looks: bool,
+) -> None:
+    """Whichever ends first: the row belongs to the second attempt from its begin."""
+    press.looks = looks
+    others = background_threads()
+    begin(service, press)
+    of_attempts = [background_threads() - others]
+    if process == "other":
+        monkeypatch.setattr(repetition, "under_way", lambda _: None)
+    enter(service)
+    job = begin_again(service)
+    assert press.begun[1].wait(WAIT)
+    of_attempts.append(background_threads() - others - of_attempts[0])
+    for attempt in (first, 3 - first):
+        press.end(attempt)
+        for thread in of_attempts[attempt - 1]:
+            thread.join(WAIT)
+        goes_on = attempt == first == 1
+        assert len(rows(service)) == goes_on
+        assert (under_way(job.call["id"]) is not None) == goes_on
+    assert read(service, until) == ["Page 1 of attempt 2."]
+    # One that writes its progress notices that it is over.
+    assert press.ended == ([2] if looks else [first, 3 - first])
+
+
+def test_a_job_that_has_ended_before_it_is_taken_sends_its_result(
+    service: Service, press: Press, until: Until
+) -> None:
+    begin(service, press)
+    enter(service)
+    press.end(1)
+    until(lambda: not rows(service))
+    assert take(service) == []
+    assert read(service, until) == ["Page 1 of attempt 1."]
+
+
+@pytest.mark.parametrize("way", ["result", "drop", "thread", "run", "other worker", "own end"])
+def test_what_has_happened_to_a_job_since_it_was_looked_for_comes_first(
+    service: Service,
+    press: Press,
+    until: Until,
+    way: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin(service, press)
+    enter(service)
+    enter(service, "third")
+
+    def first(backend: Any, worker: str, row: Any) -> Any:
+        if worker == "third":
+            return take_row(backend, worker, row)
+        if way == "result":
+            press.end(1)
+            until(lambda: not rows(service))
+        elif way == "drop":
+            with backend.database.begin() as connection:
+                connection.execute(delete(background_jobs))
+        elif way == "thread":
+            service.threads.delete("t")
+        elif way == "run":
+            service.run(row_run(service)).delete()
+        elif way == "other worker":
+            assert len(take(service, "third")) == 1
+        else:
+            leave(service)
+        return take_row(backend, worker, row)
+
+    take_row = module._take
+    monkeypatch.setattr(module, "_take", first)
+    assert take(service) == []
+    if way == "other worker":
+        (row,) = rows(service)
+        assert (row.attempt, row.worker) == (2, "third")
+
+
+def row_run(service: Service) -> str:
+    (row,) = rows(service)
+    run: str = row.run
+    return run
+
+
+@pytest.mark.parametrize("way", ["run", "tool", "thread"])
+def test_a_job_that_was_dropped_does_not_begin_again(
+    service: Service, press: Press, until: Until, way: str
+) -> None:
+    start(service, press.agent())
+    run = say(service, "Render 1")
+    if way == "run":
+        assert press.begun[0].wait(WAIT)
+        run.cancel()
+    else:
+        run.result(WAIT)
+    if way == "tool":
+        say(service, "Cancel").result(WAIT)
+    if way == "thread":
+        service.threads.delete("t")
+    service.stop()
+    enter(service)
+    assert (take(service), rows(service)) == ([], [])
+    assert not press.begun[1].is_set()
+
+
+class Shift(AgentState):
+    shift: str
+
+
+class Shifts(AgentMiddleware[Shift, Any]):
+    """A key of the state, which an input sets."""
+
+    state_schema = Shift
+
+
+@dataclass
+class Order:
+    """The context of a run."""
+
+    customer: str
+
+
+def test_the_tool_gets_what_it_got_before(service: Service, until: Until) -> None:
+    calls, ends = list[dict[str, Any]](), Event()
+
+    def render(
+        page: int,
+        shift: Annotated[str, InjectedState("shift")],
+        store: Annotated[BaseStore, InjectedStore],
+        runtime: ToolRuntime[Order, Any],
+    ) -> str:
+        """Render a page."""
+        item = store.get(("pages",), "size")
+        keys = runtime.config["configurable"]
+        calls.append(
+            {
+                "args": (page, shift, item.value if item else None),
+                "state": {**runtime.state},
+                "context": runtime.context,
+                "call": runtime.tool_call_id,
+                "store": runtime.store is store,
+                "info": replace(runtime.execution_info) if runtime.execution_info else None,
+                "tools": [each.name for each in runtime.tools],
+                "keys": (keys["thread_id"], keys["user"]),
+                "metadata": {
+                    key: value
+                    for key, value in runtime.config["metadata"].items()
+                    if key in ("ticket", "agent_factory_run", "agent_factory_tenant")
+                },
+                "tags": [each for each in runtime.config["tags"] if not each.startswith("seq:")],
+            }
+        )
+        ends.wait(WAIT)
+        return f"Page {page} is rendered."
+
+    agent = agent_of(
+        Studio().answer,
+        background(render, on_loss="repeat"),
+        Shifts(),
+        context_schema=Order,
+    )
+    service.add("studio", agent, configurable=["user"])
+    service.store("acme").put(("pages",), "size", {"inches": 8})
+    service.start()
+    run = service.submit(
+        "studio",
+        thread="t",
+        message={"messages": "Render 1", "shift": "night"},
+        tenant="acme",
+        context={"customer": "ann"},
+        config={"configurable": {"user": "bob"}, "tags": ["urgent"]},
+        metadata={"ticket": "7"},
+    )
+    run.result(WAIT)
+    until(lambda: calls)
+    service.stop()
+    enter(service)
+    begin_again(service)
+    until(lambda: len(calls) == 2)
+    first, second = calls
+    assert second == first
+    assert first["args"] == (1, "night", {"inches": 8})
+    assert (first["context"], first["keys"][1]) == (Order("ann"), "bob")
+    assert first["state"]["messages"][0].text == "Render 1"
+    ends.set()
+
+
+def test_a_tool_has_the_same_idempotency_key_in_each_attempt(
+    service: Service, until: Until
+) -> None:
+    keys, ends = list[str](), Event()
+
+    def render(page: int, runtime: ToolRuntime) -> str:
+        """Render a page."""
+        keys.append(idempotency_key(runtime))
+        ends.wait(WAIT)
+        return f"Page {page} is rendered."
+
+    agent = create_agent(
+        ScriptedChatModel([Studio().answer] * 10),
+        [background(render, on_loss="repeat")],
+        middleware=[BackgroundMiddleware(), OnceMiddleware({"render": "rerun"})],
+        checkpointer=InMemorySaver(),
+    )
+    start(service, agent)
+    say(service, "Render 1").result(WAIT)
+    until(lambda: keys)
+    service.stop()
+    enter(service)
+    begin_again(service)
+    until(lambda: len(keys) == 2 or not rows(service))
+    ends.set()
+    assert keys == [keys[0]] * 2
+    assert read(service, until) == ["Page 1 is rendered."]
+
+
+def test_a_job_is_lost_by_name_after_its_attempts(
+    service: Service, press: Press, until: Until
+) -> None:
+    begin(service, press)
+    for attempt in (2, 3, 4):
+        enter(service, f"worker {attempt}")
+        assert report_lost_jobs(service._backend) == 0
+        begin_again(service, f"worker {attempt}")
+        assert press.begun[attempt - 1].wait(WAIT)
+        leave(service, f"worker {attempt}")
+    enter(service)
+    assert take(service) == []
+    assert report_lost_jobs(service._backend) == 1
+    press.end(4)
+    (lost,) = read(service, until)
+    # The first worker was stopped, and three have died.
+    assert 'render({"page": 1}), is lost after 4 attempts: the process' in lost
+    assert press.ended == []
+
+
+@pytest.mark.long
+def test_a_worker_that_is_stopped_uses_up_no_attempt(
+    service: Service, press: Press, until: Until
+) -> None:
+    """A deployment stops one worker after the other, and each hands its jobs over."""
+    begin(service, press)
+    for attempt in (2, 3, 4):
+        service.start()
+        assert press.begun[attempt - 1].wait(WAIT)
+        (row,) = rows(service)
+        assert (row.attempt, row.handovers) == (attempt, attempt - 1)
+        if attempt < 4:
+            service.stop()
+    press.end(4)
+    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+    assert texts(service) == ["Render 1", "Page 1 of attempt 4."]
+
+
+@pytest.mark.long
+def test_the_time_of_a_job_counts_over_all_attempts(
+    service: Service, press: Press, until: Until
+) -> None:
+    begin(service, press)
+    enter(service)
+    change(service, deadline=service._backend.database.now + 0.5)
+    begin_again(service)
+    assert press.begun[1].wait(WAIT)
+    (text,) = read(service, until)
+    assert "did not end in 600 seconds" in text
+
+
+def test_a_job_whose_time_is_up_is_lost_and_does_not_begin_again(
+    service: Service, press: Press, until: Until
+) -> None:
+    begin(service, press)
+    enter(service)
+    change(service, deadline=service._backend.database.now - 1)
+    assert take(service) == []
+    assert report_lost_jobs(service._backend) == 1
+    (text,) = read(service, until)
+    assert "is lost: the process" in text
+
+
+def test_a_job_waits_for_a_worker_with_its_agent_until_its_time_is_up(
+    service: Service, press: Press, until: Until
+) -> None:
+    begin(service, press)
+    enter(service)
+    with closing(Service(service._backend.database.url)) as other:
+        other.add("other", Press().agent())
+        assert (take(other), report_lost_jobs(other._backend)) == ([], 0)
+        other.add("studio", Press().agent(on_loss="report"))  # its tool is not to be repeated
+        assert (take(other), report_lost_jobs(other._backend)) == ([], 0)
+        assert len(rows(service)) == 1
+        begin_again(service)
+        leave(service)
+        change(service, deadline=0.0)
+        assert report_lost_jobs(other._backend) == 1
+    assert ["is lost after 2 attempts" in text for text in read(service, until)] == [True]
+
+
+def test_a_worker_takes_so_many_jobs_at_once_and_others_take_the_rest(service: Service) -> None:
+    press = Press()
+    start(service, press.agent())
+    say(service, "Render 1 2 3").result(WAIT)
+    service.stop()
+    enter(service)
+    enter(service, "third")
+    assert [len(take(service, most=2)), len(take(service, "third"))] == [2, 1]
+    assert Counter(row.worker for row in rows(service)) == {"other": 2, "third": 1}
+    for event in press.goes_on:
+        event.set()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("on_loss", ["report", "repeat"])
+@pytest.mark.parametrize("begun_by", ["this worker", "another one", "one that has ended"])
+def test_a_call_that_its_run_makes_again_has_one_job(
+    service: Service,
+    press: Press,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
+    begun_by: str,
+    on_loss: str,
+    asynchronous: bool,
+) -> None:
+    """Its run was cut short when the job was stored, and its handle was not."""
+    keep, calls = module.SharedJobs.begin, list[str]()
+
+    def cut_short(jobs: Any, id: str, *args: Any) -> str:
+        outcome = keep(jobs, id, *args)
+        calls.append(outcome)
+        if len(calls) > 1:
+            return outcome
+        if begun_by != "this worker":
+            enter(service)
+            change(service, worker="other")
+        if begun_by == "one that has ended":
+            leave(service)
+            report_lost_jobs(service._backend)
+        raise DatabaseLost("the commit has no answer")
+
+    monkeypatch.setattr(module.SharedJobs, "begin", cut_short)
+    # It looks for lost jobs only when the run has ended.
+    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 3.0)
+    start(service, press.agent(on_loss), asynchronous)
+    say(service, "Render 1").result(WAIT)
+    assert calls == ["begun", "begun" if begun_by == "this worker" else "known"]
+    assert len([m for m in messages_of(service) if m.type == "tool"]) == 1
+    if begun_by == "this worker":
+        assert press.begun[0].wait(WAIT)
+    elif begun_by == "another one":
+        assert (press.begun[0].is_set(), len(rows(service))) == (False, 1)
+        leave(service)
+    press.end(1)
+    is_lost = begun_by != "this worker" and on_loss == "report"
+    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+    say(service, "And?").result(WAIT)
+    (text,) = [text for text in texts(service) if text not in ("Render 1", "And?")]
+    assert ("is lost: the process" if is_lost else "Page 1 of attempt 1.") in text
+
+
+@pytest.mark.law
+def test_each_job_is_taken_once_however_many_workers_look(service: Service, until: Until) -> None:
+    ends = Event()
+
+    def render(page: int) -> str:
+        """Render a page."""
+        ends.wait(WAIT)
+        return f"Page {page}."
+
+    tool = background(render, on_loss="repeat")
+    start(service, agent_of(Studio().answer, tool, max_running=100))
+    pages = range(8)
+    for thread in ("t", "u", "v"):
+        text = "Render " + " ".join(map(str, pages))
+        service.submit("studio", thread=thread, message=text).result(WAIT)
+    service.stop()
+    names = [f"worker {number}" for number in range(4)]
+    for name in names:
+        enter(service, name)
+
+    def look(name: str) -> list[LostJob]:
+        jobs: list[LostJob] = []
+        while any(row.attempt == 1 for row in rows(service)):
+            jobs += take(service, name, 3)
+        return jobs
+
+    with ThreadPoolExecutor(4) as executor:
+        jobs = [job for taken in executor.map(look, names) for job in taken]
+    assert len(jobs) == len({(job.jobs.thread, job.call["id"]) for job in jobs}) == 24
+    assert {row.attempt for row in rows(service)} == {2}
+    ends.set()
+
+
+def test_a_worker_that_was_given_up_takes_nothing(service: Service, press: Press) -> None:
+    """It would take the job again and again, since its own row is missing."""
+    begin(service, press)
+    assert take(service) == []
+
+
+class Desk(AgentState):
+    lock: Annotated[Any, PrivateStateAttr, UntrackedValue]
+
+
+class Locks(AgentMiddleware[Desk, Any]):
+    """A key of the state that no checkpoint has."""
+
+    state_schema = Desk
+
+    def before_agent(self, state: Desk, runtime: Any) -> dict[str, Any]:
+        return {"lock": Lock()}
+
+
+def test_what_no_checkpoint_has_is_not_stored_with_a_job(service: Service, until: Until) -> None:
+    """As in a thread that is resumed."""
+    states, ends = list[set[str]](), Event()
+
+    def render(page: int, runtime: ToolRuntime) -> str:
+        """Render a page."""
+        states.append({*runtime.state})
+        ends.wait(WAIT)
+        return f"Page {page} is rendered."
+
+    start(service, agent_of(Studio().answer, background(render, on_loss="repeat"), Locks()))
+    say(service, "Render 1").result(WAIT)
+    until(lambda: states)
+    service.stop()
+    enter(service)
+    begin_again(service)
+    until(lambda: len(states) == 2)
+    assert states[0] - states[1] == {"lock"}
+    ends.set()
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_call_that_cannot_be_stored_is_refused_by_name(service: Service, reported: bool) -> None:
+    """Otherwise it would be noticed only when a worker has died."""
+    begun = Event()
+
+    def render(page: int, desk: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Render a page."""
+        begun.set()
+        return f"Page {page} is rendered."
+
+    tool = background(render, on_loss="repeat")
+    start(service, agent_of(Studio().answer, tool, Locks(), handle_tool_errors=reported))
+    run = say(service, "Render 1")
+    if reported:
+        run.result(WAIT)
+        (error,) = [str(m.text) for m in messages_of(service) if m.type == "tool"]
+    else:
+        with pytest.raises(RunFailed) as failure:
+            run.result(WAIT)
+        error = str(failure.value)
+    for part in ("background tool", "`desk`, key", "lock", "report", 'InjectedState("key")'):
+        assert part in error
+    assert (begun.is_set(), rows(service)) == (False, [])
+
+
+def test_a_call_that_cannot_be_read_is_reported_as_lost(
+    service: Service, press: Press, until: Until
+) -> None:
+    begin(service, press)
+    enter(service)
+    change(service, call=b"msgpack \xc1")
+    assert take(service) == []
+    assert report_lost_jobs(service._backend) == 1
+    assert ["is lost: the process" in text for text in read(service, until)] == [True]
+
+
+def test_work_that_does_not_begin_is_reported_as_lost(
+    service: Service, press: Press, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    begin(service, press)
+    enter(service)
+    with monkeypatch.context() as patch:
+        patch.setattr("agent_factory.middleware.background.work.in_thread", refuse)
+        begin_again(service)
+    until(lambda: not rows(service))
+    assert ["is lost after 2 attempts" in text for text in read(service, until)] == [True]
+
+
+def test_a_job_that_may_not_be_repeated_keeps_no_call(
+    service: Service, press: Press, until: Until
+) -> None:
+    start(service, press.agent(on_loss="report"))
+    say(service, "Render 1").result(WAIT)
+    service.stop()
+    (row,) = rows(service)
+    assert (row.call, row.deadline, row.attempt) == (None, None, 1)
+    enter(service)
+    assert take(service) == []
+    assert report_lost_jobs(service._backend) == 1
+
+
+@pytest.mark.long
+def test_async_work_of_a_worker_that_stops_is_left_to_the_next_one(url: str, until: Until) -> None:
+    """Its event loop cancels the task, which is not a result."""
+    begun, ends = [Event(), Event()], Event()
+    calls: list[int] = []
+
+    async def render(page: int) -> str:
+        """Render a page."""
+        import asyncio
+
+        begun[len(calls)].set()
+        calls.append(page)
+        while not ends.is_set():
+            await asyncio.sleep(0.01)
+        return f"Page {page} is rendered."
+
+    agent = agent_of(Studio().answer, background(render, on_loss="repeat"))
+    with closing(Service(url)) as first:
+        start(first, agent, asynchronous=True)
+        say(first, "Render 1").result(WAIT)
+        assert begun[0].wait(WAIT)
+    with closing(Service(url)) as second:
+        start(second, agent, asynchronous=True)
+        assert begun[1].wait(WAIT)
+        assert (len(rows(second)), texts(second)) == (1, ["Render 1"])
+        ends.set()
+        until(lambda: not rows(second) and second.threads.get("t").status == "idle")
+        assert texts(second) == ["Render 1", "Page 1 is rendered."]
+
+
+def test_the_model_looks_at_and_cancels_a_job_that_has_begun_again(
+    service: Service, press: Press, until: Until
+) -> None:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        text = messages[-1].text
+        if text.startswith("Check"):
+            id = next(m.text for m in messages if m.type == "tool").split(" as ")[1].split(".")[0]
+            call: Any = {"name": "check_background", "args": {"id": id}, "id": "check"}
+            return AIMessage("", tool_calls=[call])
+        return Studio().answer(messages)
+
+    start(service, agent_of(answer, background(press.render, on_loss="repeat")), dead_after=1.0)
+    say(service, "Render 1").result(WAIT)
+    assert press.begun[0].wait(WAIT)
+    change(service, worker="dead")
+    assert press.begun[1].wait(WAIT)
+    until(lambda: (work := under_way(job_of(service))) is not None and work.progress is not None)
+    say(service, "Check").result(WAIT)
+    say(service, "Cancel").result(WAIT)
+    tools = [m.text for m in messages_of(service) if m.type == "tool"]
+    assert tools[1].endswith("Its last progress: attempt 2")
+    assert "is cancelled, and has no result" in tools[2]
+    assert rows(service) == []
+    press.end(2)
+    press.end(1)
+    say(service, "Thanks").result(WAIT)
+    assert texts(service) == ["Render 1", "Check", "Cancel", "Thanks"]
+    assert press.ended == []
+
+
+def job_of(service: Service) -> str:
+    (row,) = rows(service)
+    id: str = row.id.rpartition("/")[2]
+    return id

@@ -1,0 +1,383 @@
+"""What a run records of its steps, the list of runs, and how a failed run is tried again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import event, update
+
+from agent_factory import AgentMiddleware, Jump, create_agent, hook_config
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.service import NotFound, RunFailed, Service, ThreadBusy
+from agent_factory.service import run_list as list_module
+from agent_factory.service.steps import MOST_STEPS, Step, read_steps, steps_text
+from agent_factory.service.tables import runs
+from agent_factory.testing import ScriptedChatModel
+from samples import call_of, new_thread
+from service.databases import new_postgres
+
+WAIT = 30.0
+TOKENS: Any = {"input_tokens": 70, "output_tokens": 7, "total_tokens": 77}
+
+
+class Parcels:
+    """Tools that have effects; the printer fails as often as a test says."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.failures = 0
+
+    def send(self, order: str) -> str:
+        """Send a parcel."""
+        self.log.append(f"send {order}")
+        return "sent"
+
+    def label(self, order: str) -> str:
+        """Print a label."""
+        self.log.append(f"label {order}")
+        if self.failures > 0:
+            self.failures -= 1
+            # LangGraph drops the result of a task that ends while the error of another one ends the
+            # step, and its caller cannot know when that of `send` is stored.
+            time.sleep(0.3)
+            raise ConnectionError("the printer is off")
+        return "printed"
+
+
+def answer(messages: list[BaseMessage]) -> AIMessage:
+    if not isinstance(messages[-1], HumanMessage):
+        return AIMessage("Done.", usage_metadata=TOKENS)
+    if "talk" in messages[-1].text:
+        return AIMessage("Hello.", usage_metadata=TOKENS)
+    calls = [call_of("send", 1, order="A"), call_of("label", 2, order="A")]
+    return AIMessage("", tool_calls=calls, usage_metadata=TOKENS)
+
+
+class Closing(AgentMiddleware[Any, Any]):
+    """A shop that is closed for some."""
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Any) -> Jump | None:
+        time.sleep(0.06)
+        if "closed" in state["messages"][-1].text:
+            return Jump("end", reason="the shop is closed")
+        return None
+
+
+@pytest.fixture
+def parcels() -> Parcels:
+    return Parcels()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def service(request: pytest.FixtureRequest, tmp_path: Any, parcels: Parcels) -> Iterator[Service]:
+    url = f"sqlite:///{tmp_path}/service.db"
+    if request.param == "postgres":
+        url = new_postgres(request.getfixturevalue("postgres_server"))
+
+    def agent(*middleware: Any) -> Any:
+        model, tools = ScriptedChatModel([answer] * 100), [parcels.send, parcels.label]
+        return create_agent(
+            model, tools, middleware=middleware, checkpointer=InMemorySaver(), name="shop"
+        )
+
+    with Service(url) as made:
+        made.add("shop", agent())
+        made.add("asks", agent(HumanInTheLoopMiddleware({"label": True})))
+        made.add("hours", agent(Closing()), decisions=True)
+        yield made
+
+
+def failed(service: Service, thread: str, agent: str = "shop") -> Any:
+    """A run that has failed."""
+    run = service.submit(agent, thread=thread, message="Send it.")
+    with pytest.raises(RunFailed):
+        run.result(WAIT)
+    return run
+
+
+# Steps
+
+
+def test_a_run_has_its_calls_with_their_times_and_tokens(service: Service, thread: str) -> None:
+    run = service.submit("shop", thread=thread, message="Send it.")
+    run.result(WAIT)
+    steps = run.steps
+    assert [step.kind for step in steps] == ["model", "tool", "tool", "model"]
+    assert {step.name for step in steps[1:3]} == {"send", "label"}
+    assert {step.call_id for step in steps[1:3]} == {"call_1", "call_2"}
+    assert [step.input_tokens for step in steps if step.kind == "model"] == [70, 70]
+    info = run.info
+    for step in steps:
+        assert info.created_at - 1 <= step.at <= step.at + step.seconds <= info.updated_at + 1
+    assert [step.at for step in steps] == sorted(step.at for step in steps)
+
+
+def test_steps_of_a_run_go_on_after_a_decision(service: Service, thread: str) -> None:
+    run = service.submit("asks", thread=thread, message="Send it.")
+    run.result(WAIT)
+    before = run.steps
+    assert before[0].kind == "model"
+    (wait,) = service.inbox().waits(run=run.id)
+    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    assert run.steps[: len(before)] == before
+    assert "label" in [step.name for step in run.steps[len(before) :]]
+    assert service.inbox().waits(run=run.id) == []
+    (decided,) = service.inbox().waits(run=run.id, decided=True)
+    assert decided.decided_by == "ann"
+
+
+def test_a_failed_run_has_the_step_that_failed(
+    service: Service, thread: str, parcels: Parcels
+) -> None:
+    parcels.failures = 1
+    run = failed(service, thread)
+    errors = {step.name: step.error for step in run.steps if step.kind == "tool"}
+    assert errors == {"send": "", "label": "ConnectionError: the printer is off"}
+
+
+def test_decisions_of_hooks_are_steps_if_they_changed_the_run_or_were_slow(
+    service: Service, thread: str
+) -> None:
+    run = service.submit("hours", thread=thread, message="closed")
+    run.result(WAIT)
+    (step,) = run.steps
+    assert (step.kind, step.name) == ("hook", "Closing.before_model")
+    assert step.detail == "jumped end: the shop is closed"
+    assert step.seconds >= 0.06
+    slow = service.submit("hours", thread=thread, message="talk")
+    slow.result(WAIT)
+    assert [step.kind for step in slow.steps] == ["hook", "model"]
+
+
+def test_custom_parts_of_a_tool_are_not_taken_for_decisions() -> None:
+    from agent_factory.service.steps import step_of_decision
+
+    for data in ({"decision": "yes"}, {"decision": {"hook": "x"}}, "decision", None):
+        assert step_of_decision(data) is None
+
+
+def test_only_the_last_steps_are_kept() -> None:
+    steps = [Step(kind="tool", name=str(n), at=float(n), seconds=0.0) for n in range(MOST_STEPS)]
+    more = Step(kind="tool", name="last", at=0.0, seconds=0.0)
+    kept = read_steps(steps_text(steps_text(None, steps), [more]))
+    assert len(kept) == MOST_STEPS
+    assert (kept[0].name, kept[-1].name) == ("1", "last")
+
+
+def test_a_step_costs_no_transaction(service: Service, thread: str) -> None:
+    """They are written in the statement that ends the run."""
+    service.submit("shop", thread=thread, message="talk").result(WAIT)
+    writes: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("UPDATE") and "steps=" in statement:
+            writes.append(statement)
+
+    engine = service._backend.database.engine
+    event.listen(engine, "before_cursor_execute", note)
+    service.submit("shop", thread=thread, message="talk").result(WAIT)
+    event.remove(engine, "before_cursor_execute", note)
+    (statement,) = writes
+    assert "status=" in statement  # the one that ends the run
+
+
+# The list
+
+
+def test_the_list_says_what_was_asked_and_what_it_has_cost(service: Service, thread: str) -> None:
+    messages: Any = [("user", "Hello"), ("ai", "Yes?"), ("user", "talk to me")]
+    service.submit("shop", thread=thread, message=messages, tenant="acme").result(WAIT)
+    (run,) = service.threads.search_runs(tenant="acme").runs
+    assert (run.question, run.title, run.agent) == ("talk to me", "Hello", "shop")
+    assert (run.status, run.input_tokens, run.output_tokens) == ("done", 70, 7)
+    assert run.created_at <= (run.started_at or 0) <= (run.ended_at or 0)
+    assert service.run(run.id).summary == run
+
+
+def test_runs_are_found_by_each_filter(service: Service, thread: str, parcels: Parcels) -> None:
+    parcels.failures = 1
+    bad = failed(service, thread)
+    waits = service.submit("asks", thread=f"{thread}-asks", message="Send it.", tenant="acme")
+    waits.result(WAIT)
+    held = service.submit("asks", thread=f"{thread}-asks", message="Wait!", tenant="acme")
+    good = service.submit("shop", thread=f"{thread}-talk", message="talk 100%")
+    good.result(WAIT)
+
+    def ids(**filters: Any) -> list[str]:
+        return [run.id for run in service.threads.search_runs(**filters).runs]
+
+    assert ids() == [good.id, held.id, waits.id, bad.id]
+    assert ids(tenant="acme") == [held.id, waits.id]
+    assert ids(agent="shop") == [good.id, bad.id]
+    assert ids(status=["failed"]) == [bad.id]
+    assert ids(status=["held"]) == [held.id]
+    assert ids(status=["queued"]) == []
+    assert ids(status=["waiting", "done"]) == [good.id, waits.id]
+    assert ids(text="100%") == ids(text=f"{thread}-talk") == ids(text=good.id[:9]) == [good.id]
+    assert ids(since=time.time() + 60) == []
+    with service._backend.database.begin() as connection:
+        connection.execute(update(runs).where(runs.c.run_id == bad.id).values(created_at=5.0))
+    assert ids(since=time.time() - 600) == [good.id, held.id, waits.id]
+
+
+def test_the_list_has_parts(service: Service, thread: str) -> None:
+    made = [service.submit("shop", thread=thread, message="talk") for _ in range(5)]
+    made[-1].result(WAIT)
+    first = service.threads.search_runs(limit=2)
+    assert [run.id for run in first.runs] == [made[4].id, made[3].id]
+    assert first.is_full
+    second = service.threads.search_runs(limit=3, before=first.before)
+    assert [run.id for run in second.runs] == [run.id for run in reversed(made[:3])]
+    assert (second.before, second.is_full) == (None, False)
+
+
+def test_a_search_reads_a_part_of_the_runs(
+    service: Service, thread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does not find among the newest is looked for when somebody asks to go further."""
+    monkeypatch.setattr(list_module, "LOOK_BACK", 3)
+    old = service.submit("shop", thread=f"{thread}-old", message="talk, old")
+    old.result(WAIT)
+    for number in range(4):
+        service.submit("shop", thread=f"{thread}-{number}", message="talk").result(WAIT)
+    found = service.threads.search_runs(text="old")
+    assert (found.runs, found.is_full) == ([], False)
+    assert found.before is not None
+    found = service.threads.search_runs(text="old", before=found.before)
+    assert [run.id for run in found.runs] == [old.id]
+    assert found.before is None
+
+
+# Trying again
+
+
+def test_what_has_a_result_does_not_run_again(
+    service: Service, thread: str, parcels: Parcels
+) -> None:
+    parcels.failures = 1
+    run = failed(service, thread)
+    again = run.retry(by="ann")
+    assert again.result(WAIT)["messages"][-1].text == "Done."
+    assert sorted(parcels.log) == ["label A", "label A", "send A"]
+    assert again.info.metadata == {"retry_of": run.id}
+    assert (run.status, again.status) == ("failed", "done")
+
+
+def test_to_ask_twice_begins_one_run(service: Service, thread: str, parcels: Parcels) -> None:
+    parcels.failures = 1
+    run = failed(service, thread)
+    first = run.retry(by="ann")
+    assert run.retry(by="bob").id == first.id
+    first.result(WAIT)
+    assert run.retry(by="bob").id == first.id
+    assert service.threads.count_runs(thread) == 2
+
+
+def test_a_second_failure_can_be_tried_again(
+    service: Service, thread: str, parcels: Parcels
+) -> None:
+    parcels.failures = 2
+    second = failed(service, thread).retry()
+    with pytest.raises(RunFailed):
+        second.result(WAIT)
+    assert second.retry().result(WAIT)["messages"][-1].text == "Done."
+    assert parcels.log.count("send A") == 1
+
+
+def test_a_decision_does_not_hold_for_another_try(
+    service: Service, thread: str, parcels: Parcels
+) -> None:
+    parcels.failures = 1
+    run = service.submit("asks", thread=thread, message="Send it.")
+    run.result(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    with pytest.raises(RunFailed):
+        service.decide(wait.id, "approve", by="ann").result(WAIT)
+    assert "__interrupt__" in run.retry().result(WAIT)
+    assert parcels.log.count("label A") == 1
+
+
+def test_only_the_newest_run_of_a_thread_is_tried_again(
+    service: Service, thread: str, parcels: Parcels
+) -> None:
+    good = service.submit("shop", thread=thread, message="talk")
+    good.result(WAIT)
+    with pytest.raises(ThreadBusy, match="is done, and has not failed"):
+        good.retry()
+    parcels.failures = 1
+    bad = failed(service, thread)
+    service.submit("shop", thread=thread, message="talk").result(WAIT)
+    with pytest.raises(ThreadBusy, match="has gone on since the run failed"):
+        bad.retry()
+    service.threads.delete(thread)
+    with pytest.raises(NotFound):
+        bad.retry()
+
+
+# Titles and the archive
+
+
+def test_a_title_is_given(service: Service, thread: str) -> None:
+    service.threads.create(thread)
+    renamed = service.threads.change(thread, title="  The broken\n lamp ")
+    assert renamed.title == "The broken lamp"
+    service.submit("shop", thread=thread, message="talk").result(WAIT)
+    assert service.threads.get(thread).title == "The broken lamp"
+    assert [found.id for found in service.threads.search(text="broken")] == [thread]
+
+
+@pytest.mark.parametrize("title", ["", "  ", "x" * 201, "a\0b"])
+def test_a_title_that_cannot_be_shown_is_refused(service: Service, thread: str, title: str) -> None:
+    service.threads.create(thread)
+    with pytest.raises(ArgumentError):
+        service.threads.change(thread, title=title)
+    assert service.threads.get(thread).title is None
+
+
+@pytest.mark.parametrize(
+    ("metadata", "is_archived"),
+    [
+        ({}, False),
+        ({"archived": True}, True),
+        ({"archived": False}, False),
+        ({"archived": "yes"}, False),
+        ({"archived": None}, False),
+        ({"note": '"archived"'}, False),
+        ({"inner": {"archived": True}}, False),
+    ],
+)
+def test_a_thread_is_archived_by_its_metadata(
+    service: Service, metadata: dict[str, Any], is_archived: bool
+) -> None:
+    thread = new_thread()
+    service.threads.create(thread, metadata=metadata)
+
+    def ids(archived: bool | None) -> list[str]:
+        return [found.id for found in service.threads.search(archived=archived)]
+
+    assert (ids(None), ids(is_archived), ids(not is_archived)) == ([thread], [thread], [])
+    assert service.threads.count(archived=is_archived) == 1
+    service.threads.change(thread, archived=not is_archived)
+    assert ids(is_archived) == []
+    others = {name: value for name, value in metadata.items() if name != "archived"}
+    assert service.threads.get(thread).metadata == {**others, "archived": not is_archived}
+
+
+def test_a_run_keeps_its_settings_when_it_is_tried_again(
+    service: Service, thread: str, parcels: Parcels, until: Callable[..., None]
+) -> None:
+    parcels.failures = 1
+    options: Any = {"config": {"recursion_limit": 17}, "metadata": {"order": "A"}, "priority": 3}
+    run = service.submit("shop", thread=thread, message="Send it.", **options)
+    until(lambda: run.status == "failed")
+    again = run.retry()
+    again.result(WAIT)
+    assert again.request["config"]["recursion_limit"] == 17
+    assert again.info.metadata == {"order": "A", "retry_of": run.id}

@@ -1,0 +1,139 @@
+"""The pages of runs in a browser: found by filters, seen as they go, tried again, cancelled."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from playwright.sync_api import expect
+
+from web.conftest import Desk, NewPage
+
+
+def test_runs_are_found_and_the_address_says_how(
+    desk: Desk, thread: str, new_page: NewPage
+) -> None:
+    desk.service.submit("desk", thread=thread, message=f"talk {thread}").result(30)
+    desk.waiting(f"{thread}-waits", f"{thread} is broken")
+    page = new_page("/studio/runs")
+    page.keyboard.press("/")
+    page.keyboard.type(thread)
+    rows = page.locator("#runs tbody tr")
+    expect(rows).to_have_count(2)
+    page.get_by_label("Status").select_option("waits for a person")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text(f"{thread} is broken")
+    page.wait_for_url(f"**/studio/runs?text={thread}&status=waiting")
+    page.reload()
+    expect(rows).to_have_count(1)
+    expect(page.get_by_label("Status")).to_have_value("waiting")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/studio/runs/[0-9a-f]{32}$"))
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"{thread} is broken")
+
+
+def test_the_list_follows_what_happens(desk: Desk, thread: str, new_page: NewPage) -> None:
+    page = new_page(f"/studio/runs?text={thread}")
+    expect(page.locator("#runs .empty")).to_have_text("No runs match.")
+    desk.service.submit("desk", thread=thread, message=f"talk {thread}").result(30)
+    expect(page.locator("#runs tbody tr")).to_have_count(1)
+    expect(page.locator("#runs .status")).to_have_text("done")
+
+
+def test_times_are_those_of_the_reader(desk: Desk, thread: str, new_page: NewPage) -> None:
+    run = desk.service.submit("desk", thread=thread, message="talk")
+    run.result(30)
+    page = new_page(f"/studio/runs/{run.id}", timezone_id="Asia/Tokyo", locale="de-DE")
+    time = page.locator(".facts time")
+    moment = datetime.fromisoformat(time.get_attribute("datetime") or "")
+    assert moment.tzinfo == UTC
+    assert time.get_attribute("title") == moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+    hour = (moment.hour + 9) % 24
+    expect(time).to_contain_text(f"{hour:02d}:{moment:%M:%S}")
+
+
+_OUTSIDE = """table => [...table.querySelectorAll("svg")].flatMap(svg => {
+    const frame = svg.getBoundingClientRect();
+    const boxes = [...svg.querySelectorAll("rect")].map(rect => rect.getBoundingClientRect());
+    if (boxes.length === 0) return ["a row without a bar"];
+    return boxes.filter(box => box.left < frame.left - 1 || box.right > frame.right + 1);
+})"""
+
+
+def test_the_timeline_is_a_table_for_those_who_do_not_see_it(
+    desk: Desk, thread: str, new_page: NewPage
+) -> None:
+    wait = desk.service.inbox().get(desk.waiting(thread))
+    desk.service.decide(wait.id, "approve", by="ann").result(30)
+    for width in (1440, 360):
+        page = new_page(f"/studio/runs/{wait.run}", width=width)
+        table = page.get_by_role("table", name="Timeline")
+        names = table.get_by_role("rowheader").all_inner_texts()
+        kinds = [re.split(r"\s{1,}", name.strip())[0] for name in names]
+        # A hook that took long is shown as well.
+        kinds = [kind for kind in kinds if kind != "Middleware"]
+        assert kinds == ["Queue", "Model", "Tool", "Model", "Wait", "Tool", "Model"]
+        row = table.get_by_role("row", name="refund waits for a person")
+        expect(row).to_contain_text("approved by ann")
+        expect(row.get_by_role("link")).to_have_attribute("href", f"/inbox/{wait.id}")
+        # In one call, since the page may replace the table.
+        assert table.evaluate(_OUTSIDE) == []
+
+
+def test_a_run_is_seen_as_it_ends(desk: Desk, thread: str, new_page: NewPage) -> None:
+    run = desk.service.submit("desk", thread=thread, message="talk very slowly")
+    page = new_page(f"/studio/runs/{run.id}")
+    expect(page.locator(".facts .status")).to_have_text("running")
+    # A hook that took long is a step as well.
+    expect(page.locator(".timeline .node").last).to_contain_text("model")
+    expect(page.locator(".facts .status")).to_have_text("done")
+    expect(page.locator(".timeline .model")).to_have_count(1)
+    expect(page.locator(".timeline .node")).to_have_count(0)
+
+
+def test_a_failed_run_is_tried_again(desk: Desk, thread: str, new_page: NewPage) -> None:
+    run = desk.service.submit("desk", thread=thread, message="fail")
+    page = new_page(f"/studio/runs/{run.id}")
+    expect(page.get_by_role("heading", name="It failed at")).to_have_text(
+        "It failed at a call of the model ScriptedChatModel"
+    )
+    expect(page.locator(".failure")).to_contain_text("the model is out of order")
+    page.get_by_role("button", name="Try again from here").click()
+    page.wait_for_url(lambda url: not url.endswith(run.id))
+    expect(page.get_by_role("link", name="an earlier run")).to_have_attribute(
+        "href", f"/studio/runs/{run.id}"
+    )
+    assert desk.service.threads.count_runs(thread) == 2
+
+
+def test_a_run_is_cancelled_on_its_page(desk: Desk, thread: str, new_page: NewPage) -> None:
+    wait = desk.service.inbox().get(desk.waiting(thread))
+    page = new_page(f"/studio/runs/{wait.run}")
+    page.get_by_role("button", name="Cancel the run").click()
+    expect(page.locator(".facts .status")).to_have_text("cancelled")
+    expect(page.locator(".timeline .wait")).to_contain_text("withdrawn by local")
+    assert desk.service.threads.get(thread).status == "idle"
+
+
+def test_a_thread_is_renamed_archived_and_deleted(
+    desk: Desk, thread: str, new_page: NewPage
+) -> None:
+    desk.service.submit("desk", thread=thread, message="talk").result(30)
+    page = new_page(f"/studio/threads/{thread}")
+    page.get_by_role("link", name="rename, archive, delete").click()
+    page.get_by_label("Title").fill(f"Lamp {thread}")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Title")).to_have_value(f"Lamp {thread}")
+    page.get_by_role("button", name="Archive").click()
+    expect(page.get_by_role("heading", name="Archived")).to_be_visible()
+    page.goto(f"{desk.url}/studio?text={thread}")
+    expect(page.locator("#threads .empty")).to_be_visible()
+    page.get_by_label("archived threads").check()
+    expect(page.locator("#threads .title")).to_have_text(f"Lamp {thread}")
+    page.goto(f"{desk.url}/studio/threads/{thread}/settings")
+    page.get_by_role("link", name="Delete").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Delete “Lamp {thread}”?")
+    page.get_by_role("button", name="Delete the thread").click()
+    page.wait_for_url("**/studio")
+    assert desk.service.threads.search(text=thread) == []
