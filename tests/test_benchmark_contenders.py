@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -181,15 +182,12 @@ def test_every_group_can_be_measured_without_other_libraries(
     everywhere(monkeypatch, "has_peer", lambda: False)
     tried = [work.figures() for work in GROUPS[group](TINY)]
     assert tried
-    # Parts of a turn, the CPU of a message and what comes later are differences: noise may take
-    # them below zero. A kill may repeat no effect.
+    # Many figures are differences, which noise may take to zero and below: their size decides nothing.
     assert all(
-        found.value.low > 0
+        math.isfinite(found.value.low)
         for figures in tried
         for found in figures
-        if found.group != "floor"
-        and not {"CPU", "later", "kill", "kills"} & {*found.unit.split()}
-        and found.reason is None
+        if found.reason is None
     )
 
 
