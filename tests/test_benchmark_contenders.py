@@ -182,7 +182,7 @@ def test_every_group_can_be_measured_without_other_libraries(
     everywhere(monkeypatch, "has_peer", lambda: False)
     tried = [work.figures() for work in GROUPS[group](TINY)]
     assert tried
-    # Many figures are differences, which noise may take to zero and below: their size decides nothing.
+    # Many figures are differences, which noise may take below zero: their size decides nothing.
     assert all(
         math.isfinite(found.value.low)
         for figures in tried
