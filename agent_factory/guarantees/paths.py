@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
     END,
     MODEL,
@@ -20,8 +21,8 @@ from agent_factory.topology.model import (
     Route,
     TopologyData,
 )
-from agent_factory.topology.planner import jump_targets
-from agent_factory.topology.transitions import Transition, transition
+from agent_factory.topology.planner import jumps_of
+from agent_factory.topology.transitions import Transition, transitions_of
 
 Path = tuple[str, ...]
 """Nodes, from the first to the last."""
@@ -41,19 +42,21 @@ class Places(NamedTuple):
     once: frozenset[str] = frozenset()
     each_turn: frozenset[str] = frozenset()
 
+    @classmethod
+    def in_each_turn(cls, *nodes: str | None) -> Places:
+        """Nodes that a run may enter in each turn; None is a node that does not exist."""
+        return cls(each_turn=frozenset(filter(None, nodes)))
+
     @property
     def all(self) -> frozenset[str]:
         """All of them."""
         return self.once | self.each_turn
 
 
-NOWHERE = Places()
-
-
 def union(places: Iterable[Places]) -> Places:
     """The places of several middleware."""
-    several = [NOWHERE, *places]
-    return Places(*(frozenset().union(*column) for column in zip(*several, strict=True)))
+    columns = zip(Places(), *places, strict=True)
+    return Places(*(frozenset().union(*column) for column in columns))
 
 
 def shortest_path(
@@ -64,22 +67,25 @@ def shortest_path(
     >>> shortest_path({"a": ("b", "c"), "b": ("c",)}, "a", "c", without=["b"])
     ('a', 'c')
     """
+    previous = _walk(edges, source, without)
+    if target not in previous:
+        return None
+    path = [target]
+    while (step := previous[path[-1]]) != source:
+        path.append(step)
+    return (source, *reversed(path))
+
+
+def _walk(edges: Edges, source: str, without: Collection[str] = ()) -> dict[str, str]:
+    """The nodes that a walk enters, nearest first, each with the one from which it comes there."""
     previous: dict[str, str] = {}
     waiting = deque([source])
     while waiting:
         node = waiting.popleft()
-        for following in edges.get(node, ()):
-            # The nodes that are left out are not entered, the target included.
-            if following in previous or following in without:
-                continue
-            previous[following] = node
-            if following == target:
-                path = [target]
-                while (step := previous[path[-1]]) != source:
-                    path.append(step)
-                return (source, *reversed(path))
-            waiting.append(following)
-    return None
+        new = [n for n in edges.get(node, ()) if n not in previous and n not in without]
+        previous |= dict.fromkeys(new, node)
+        waiting += new
+    return previous
 
 
 class PlanGraph:
@@ -104,25 +110,30 @@ class PlanGraph:
         return {hook.node: hook for hook in self.plan.hooks}
 
     @cached_property
+    def guards(self) -> list[ToolGuard]:
+        """The guards of the agent itself, without those of agents inside of tools."""
+        return [guard for guard in self.plan.guards if "/" not in guard.owner]
+
+    @cached_property
+    def limits(self) -> list[UsageLimit]:
+        """The limits of the agent itself, without those of agents inside of tools."""
+        return [limit for limit in self.plan.limits if "/" not in limit.owner]
+
+    @cached_property
     def owners(self) -> dict[str, Places]:
         """The middleware of the plan, with the places at which a run passes each."""
-        once: dict[str, set[str]] = {}
-        each_turn: dict[str, set[str]] = {}
-        for node, hook in self.hooks.items():
-            places = once if hook.phase is Phase.BEFORE_AGENT else each_turn
-            places.setdefault(hook.owner, set()).add(node)
         nodes = {Call.AGENT: START, Call.MODEL: self.model, Call.TOOL: TOOLS}
-        for layer in self.plan.layers:
-            places = once if layer.call is Call.AGENT else each_turn
-            places.setdefault(layer.owner, set()).add(nodes[layer.call])
-        lists = (self.plan.guards, self.plan.limits, self.plan.accesses)
-        declared = [each.owner for items in lists for each in items if "/" not in each.owner]
+        places = [(h.owner, n, h.phase is Phase.BEFORE_AGENT) for n, h in self.hooks.items()]
+        places += [(x.owner, nodes[x.call], x.call is Call.AGENT) for x in self.plan.layers]
+        declared: list[ToolGuard | UsageLimit | Access] = [*self.guards, *self.limits]
+        declared += [access for access in self.plan.accesses if "/" not in access.owner]
+        owners = [*(owner for owner, _, _ in places), *(each.owner for each in declared)]
         return {
-            owner: Places(
-                frozenset(once.get(owner, ())),
-                frozenset(each_turn.get(owner, ())),
+            name: Places(
+                frozenset(node for owner, node, is_once in places if owner == name and is_once),
+                frozenset(node for owner, node, is_once in places if owner == name and not is_once),
             )
-            for owner in dict.fromkeys([*once, *each_turn, *declared])
+            for name in dict.fromkeys(owners)
         }
 
     def members(self, pattern: str) -> list[str]:
@@ -158,26 +169,15 @@ class PlanGraph:
             without: Nodes that it does not enter.
         """
         # A run reaches a loop from outside, so a node of it has two edges that lead there.
-        targets = Counter(target for node in self._reachable for target in self.edges.get(node, ()))
+        nodes = {START, *_walk(self.edges, START)}
+        targets = Counter(target for node in nodes for target in self.edges.get(node, ()))
         doors = [node for node, number in targets.items() if number > 1 and node not in without]
         cycles = [shortest_path(edges, node, node, without) for node in sorted(doors)]
         return min(filter(None, cycles), key=len, default=None)
 
-    @cached_property
-    def _reachable(self) -> set[str]:
-        nodes, waiting = {START}, [START]
-        while waiting:
-            following = set(self.edges.get(waiting.pop(), ())) - nodes
-            nodes |= following
-            waiting += following
-        return nodes
-
-    def jumps_to(self, node: str) -> frozenset[str]:
-        """The nodes to which the hook at a node may jump."""
-        if (hook := self.hooks.get(node)) is None:
-            return frozenset()
-        targets = jump_targets(self.plan, leaving=hook.phase is Phase.AFTER_AGENT)
-        return frozenset(targets[jump] for jump in hook.can_jump_to)
+    def jumps_from(self, node: str) -> dict[str, str]:
+        """The jumps of the hook at a node, each with the node that it leads to."""
+        return jumps_of(self.plan, self.hooks[node]) if node in self.hooks else {}
 
     @cached_property
     def without_calls(self) -> dict[str, tuple[str, ...]]:
@@ -186,14 +186,11 @@ class PlanGraph:
         left = dict(self.edges)
         for edge in self.plan.edges:
             if edge.route is Route.AFTER_MODEL:
-                targets = {self.plan.exit, *self.jumps_to(edge.source)}
+                targets = {self.plan.exit, *self.jumps_from(edge.source).values()}
                 left[edge.source] = tuple(t for t in edge.targets if t in targets)
         return left
 
     def steps(self, path: Path) -> tuple[Transition, ...]:
         """The edges along a path, with their reasons."""
-        edges = {edge.source: edge for edge in self.plan.edges}
-        return tuple(
-            transition(self.plan, edges[node], following, self.hooks.get(node))
-            for node, following in pairwise(path)
-        )
+        transitions = {(step.source, step.target): step for step in transitions_of(self.plan)}
+        return tuple(transitions[step] for step in pairwise(path))

@@ -58,6 +58,8 @@ from agent_factory.topology.model import (
     TopologyData,
 )
 
+_GUARDS = (A_GUARD, A_PERSON)
+
 _ALIKE = 0.8
 """Least likeness of a misspelt name to the right one."""
 
@@ -136,14 +138,8 @@ def _tool_passes(graph: PlanGraph, clause: ToolPasses) -> _No | None:
         if tool.kind is ToolKind.PROVIDER:
             return _run_by_provider(tool)
         if tool.kind is ToolKind.INNER:
-            # The plan has the guards of an agent inside, and not its nodes: a layer is certain.
-            is_guarded = any(
-                guard.covers(tool.name) and guard.place == "around_tool"
-                for guard in graph.plan.guards
-                if any(_is_meant(guard, member, tool) for member in members)
-            )
-            if not is_guarded:
-                return _inside(graph, tool, " or ".join(members))
+            if no := _inside(graph, members, tool):
+                return no
         elif no := _around(graph, members, TOOLS, f"the tool {tool.name!r}", tool=tool.name):
             return no._replace(tool=tool.name)
     return None
@@ -154,20 +150,21 @@ def _run_by_provider(tool: Tool) -> _No:
     return _No(reason, "Give the agent a tool that runs here instead.", (), tool.name)
 
 
-def _is_meant(guard: ToolGuard, member: str, tool: Tool) -> bool:
-    """Return True if a sentence about a tool of an agent inside means the owner of a guard."""
-    prefix, _, owner = guard.owner.rpartition("/")
-    if member in (A_GUARD, A_PERSON):
-        return _decides(guard, tool.name, member)
-    return prefix == tool.name.rpartition("/")[0] and fnmatchcase(owner, member)
-
-
-def _inside(graph: PlanGraph, tool: Tool, words: str) -> _No:
+def _inside(graph: PlanGraph, members: Collection[str], tool: Tool) -> _No | None:
+    """The call of a tool by an agent inside, unless one of its guards is meant and decides."""
     prefix, _, name = tool.name.rpartition("/")
+    for guard in graph.plan.guards:
+        agent, _, owner = guard.owner.rpartition("/")
+        # The plan has the guards of an agent inside, and not its nodes: a layer is certain.
+        if guard.place == "around_tool" and guard.covers(tool.name):
+            for member in members:
+                is_named = agent == prefix and fnmatchcase(owner, member)
+                if _decides(guard, member) if member in _GUARDS else is_named:
+                    return None
+    words = " or ".join(members)
     reason = f"The agent inside of the tool {prefix!r} calls {name!r} without {words}."
     hint = f"Add {words} to the agent inside, or take {name!r} from it."
-    if words in (A_GUARD, A_PERSON) and (partial := _partial_guard(graph, tool.name, words)):
-        reason, hint = partial
+    reason, hint = _partial_guard(graph, tool.name, words) or (reason, hint)
     return _No(reason, hint, _to_tools(graph), tool.name)
 
 
@@ -195,9 +192,9 @@ def _around(
     # A call that a layer refuses until another tool has run is not the first one of its run.
     waits = any(
         guard.after and not guard.when and guard.place == "around_tool" and guard.covers(tool)
-        for guard in (_guards(graph) if tool else ())
+        for guard in (graph.guards if tool else ())
     )
-    path = _bypass(graph, union(_places(graph, members, tool)), target, first=not waits)
+    path = _bypass(graph, _places(graph, members, tool), target, first=not waits)
     return None if path is None else _bypassed(graph, path, what, members, names, tool)
 
 
@@ -227,33 +224,29 @@ def _bypassed(
     words = " or ".join(members)
     if not names:
         return _No(*_missing(graph, members, tool), path)
-    if tool and not union(_places(graph, members, tool)).all:
+    if tool and not _places(graph, members, tool).all:
         guarding = [n for n in names if any(guard.owner == n for guard in graph.plan.guards)]
         if guarding:
             reason = f"{' or '.join(guarding)} does not decide about {tool!r}."
             return _No(reason, f"Add {tool!r} to the tools that it guards.", path)
-    opened = [
-        (node, jump)
-        for node, following in pairwise(path)
-        if (jump := _jump(graph, node, following))
-    ]
-    reason = f"A run can reach {what} without {words}."
     hint = f"Let {words} wrap the call in a layer, which no path bypasses."
-    if opened:
-        node, jump = opened[-1]
-        hint = (
-            f"Remove {jump!r} from can_jump_to of {node}, or let {words} wrap the call in a "
-            "layer, which no jump bypasses."
-        )
-    return _No(reason, hint, path)
+    for node, following in pairwise(path):
+        # The first target of an edge is its default: a run goes there without a jump, too.
+        jumps = {} if graph.edges[node][0] == following else graph.jumps_from(node)
+        if jump := next((jump for jump, target in jumps.items() if target == following), None):
+            hint = (
+                f"Remove {jump!r} from can_jump_to of {node}, or let {words} wrap the call in a "
+                "layer, which no jump bypasses."
+            )
+    return _No(f"A run can reach {what} without {words}.", hint, path)
 
 
 def _missing(graph: PlanGraph, members: Collection[str], tool: str = "") -> tuple[str, str]:
     """The reason and the hint if a plan has no such middleware."""
     words = " or ".join(members)
-    if words in (A_GUARD, A_PERSON):
-        if tool and (partial := _partial_guard(graph, tool, words)):
-            return partial
+    if tool and (partial := _partial_guard(graph, tool, words)):
+        return partial
+    if words in _GUARDS:
         reason = f"No middleware declares that {words} decides about it."
         return reason, "Add HumanInTheLoopMiddleware, or declare `guards` in your middleware."
     reason = f"{words} is not in the stack."
@@ -270,10 +263,10 @@ def _missing(graph: PlanGraph, members: Collection[str], tool: str = "") -> tupl
     return reason, hint
 
 
-def _partial_guard(graph: PlanGraph, tool: str, member: str) -> tuple[str, str] | None:
-    """The reason and the hint if a guard decides about some calls of a tool."""
-    for guard in graph.plan.guards:
-        if guard.when and guard.covers(tool) and _decides(replace(guard, when=""), tool, member):
+def _partial_guard(graph: PlanGraph, tool: str, words: str) -> tuple[str, str] | None:
+    """The reason and the hint if a guard or a person decides about some calls of a tool."""
+    for guard in graph.plan.guards if words in _GUARDS else ():
+        if guard.when and guard.covers(tool) and _decides(replace(guard, when=""), words):
             name = guard.owner.rpartition("/")[2]
             hint = (
                 f"Write 'tool {tool} passes {name}' if such calls are what you mean, or let it "
@@ -283,24 +276,12 @@ def _partial_guard(graph: PlanGraph, tool: str, member: str) -> tuple[str, str] 
     return None
 
 
-def _jump(graph: PlanGraph, node: str, following: str) -> str | None:
-    """The jump by which a hook opens a step; None if a run takes it without a jump, too."""
-    hook = graph.hooks.get(node)
-    # The first target of an edge is its default: a run goes there without a jump, too.
-    if hook is None or graph.edges[node][0] == following:
-        return None
-    targets = {"tools": TOOLS, "model": graph.plan.loop_entry, "end": graph.plan.exit}
-    if hook.phase is Phase.AFTER_AGENT:
-        targets["end"] = END
-    return next((jump for jump in sorted(hook.can_jump_to) if targets[jump] == following), None)
-
-
 def _path_passes(graph: PlanGraph, clause: PathPasses) -> _No | None:
     source, target = (_node(graph, name) for name in (clause.source, clause.target))
     names = _named(graph, clause.members)
     # A member may be a node: "model", "tools".
     nodes = {node for name in clause.members if (node := graph.node_named(name))}
-    avoided = union(_places(graph, clause.members)).all | nodes
+    avoided = _places(graph, clause.members).all | nodes
     before = (START,) if source == START else graph.shortest_path(START, source)
     # A run at the member has passed it, and no run comes to a node that nothing leads to.
     if source in avoided or before is None:
@@ -317,11 +298,11 @@ def _path_passes(graph: PlanGraph, clause: PathPasses) -> _No | None:
 
 def _loop_passes(graph: PlanGraph, clause: LoopPasses) -> _No | None:
     members = [member for member in clause.members if member != A_LIMIT]
-    places = union(_places(graph, members)).all
+    places = _places(graph, members).all
     cycle = graph.shortest_cycle(graph.edges, places)
     limits: list[UsageLimit] = []
     if A_LIMIT in clause.members and cycle is not None:
-        limits = [limit for limit in _limits(graph) if limit.unit in _OF_THE_MODEL]
+        limits = [limit for limit in graph.limits if limit.unit in _OF_THE_MODEL]
         # A loop without the model uses nothing. One that is left when all is used up never ends.
         cycles = [
             graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else cycle,
@@ -341,11 +322,6 @@ def _loop_passes(graph: PlanGraph, clause: LoopPasses) -> _No | None:
             hint = f"Let {owners} jump to the end in a hook before the model."
     path = _joined(graph.shortest_path(START, cycle[0]), cycle)
     return _No(f"A run can go around a loop without {words}.", hint, path)
-
-
-def _limits(graph: PlanGraph) -> list[UsageLimit]:
-    """The limits of the agent itself, without those of agents inside of tools."""
-    return [limit for limit in graph.plan.limits if "/" not in limit.owner]
 
 
 def _used_up(graph: PlanGraph, owners: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -388,7 +364,7 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
     units = {clause.unit, "tokens"} if clause.unit.endswith("put tokens") else {clause.unit}
     limits = [
         limit
-        for limit in _limits(graph)
+        for limit in graph.limits
         if limit.unit in units and limit.scope in scopes
         # A limit of all tools together is one of each tool.
         if limit.tool in ("", clause.tool)
@@ -432,9 +408,8 @@ def _beyond(graph: PlanGraph, limit: UsageLimit, at: str) -> Path | None:
     owner, model = limit.owner, graph.model
     after = graph.node_of(owner, Phase.AFTER_MODEL)
     if at == TOOLS:
-        layer = {TOOLS} if graph.has_layer(owner, Call.TOOL) else set()
-        places = frozenset({*layer, *([after] if after else [])})
-        return _bypass(graph, Places(each_turn=places), at)
+        layer = TOOLS if graph.has_layer(owner, Call.TOOL) else None
+        return _bypass(graph, Places.in_each_turn(layer, after), at)
     # No run reaches the model around a hook before it: the last of them leads there.
     if graph.has_layer(owner, Call.MODEL) or graph.node_of(owner, Phase.BEFORE_MODEL):
         return None
@@ -486,13 +461,12 @@ def _called_first(graph: PlanGraph, tool: Tool, guards: Collection[ToolGuard]) -
 def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> _No | None:
     """A jump to the tools, around a guard after the model or with a call that it has not seen."""
     node = graph.node_of(guard.owner, Phase.AFTER_MODEL)
-    places = Places(each_turn=frozenset([node] if node else []))
-    if (path := _bypass(graph, places, TOOLS)) is not None:
+    if (path := _bypass(graph, Places.in_each_turn(node), TOOLS)) is not None:
         return _No(f"A run can reach the tool {tool.name!r} without {guard.owner}.", "", path)
     if node is None:
         return None
     for other in graph.hooks:
-        if other == node or TOOLS not in graph.jumps_to(other):
+        if other == node or "tools" not in graph.hooks[other].can_jump_to:
             continue
         # On the way from the guard to the jump, no tools run: they would end the turn.
         between = graph.shortest_path(node, other, [TOOLS])
@@ -583,40 +557,41 @@ def _named(graph: PlanGraph, members: Collection[str], tool: str = "") -> list[s
     """The middleware that a sentence means; those that decide about a tool, for "a guard"."""
     names: list[str] = []
     for member in members:
-        if member in (A_GUARD, A_PERSON):
-            names += [guard.owner for guard in _guards(graph) if _decides(guard, tool, member)]
+        if member in _GUARDS:
+            names += [guard.owner for guard in _deciding(graph, member, tool)]
         elif member == A_LIMIT:
-            names += [limit.owner for limit in _limits(graph) if limit.unit != JOBS]
+            names += [limit.owner for limit in graph.limits if limit.unit != JOBS]
         else:
             names += graph.members(member)
     return list(dict.fromkeys(names))
 
 
-def _places(graph: PlanGraph, members: Collection[str], tool: str = "") -> Iterator[Places]:
+def _places(graph: PlanGraph, members: Collection[str], tool: str = "") -> Places:
     """The places at which a run passes what a sentence means, before a tool if it is about one."""
+    places: list[Places] = []
     for member in members:
-        for name in _named(graph, [member], tool):
-            guards = [guard for guard in _guards(graph) if guard.owner == name]
-            if member in (A_GUARD, A_PERSON):
-                guards = [guard for guard in guards if _decides(guard, tool, member)]
+        if member in _GUARDS:
+            guards = _deciding(graph, member, tool)
+        else:
+            names = _named(graph, [member])
+            guards = [guard for guard in graph.guards if tool and guard.owner in names]
             # A member that guards nothing is passed at each of its nodes.
-            elif not tool or not guards:
-                yield graph.owners[name]
-                continue
-            for guard in guards:
-                if tool and not guard.covers(tool):
-                    continue
-                node = graph.node_of(name, Phase.AFTER_MODEL)
-                node = TOOLS if guard.place == "around_tool" else node
-                yield Places(each_turn=frozenset([node] if node else []))
+            guarding = {guard.owner for guard in guards}
+            places += [graph.owners[name] for name in names if name not in guarding]
+            guards = [guard for guard in guards if guard.covers(tool)]
+        for guard in guards:
+            node = graph.node_of(guard.owner, Phase.AFTER_MODEL)
+            node = TOOLS if guard.place == "around_tool" else node
+            places.append(Places.in_each_turn(node))
+    return union(places)
 
 
-def _guards(graph: PlanGraph) -> list[ToolGuard]:
-    """The guards of the agent itself, without those of agents inside of tools."""
-    return [guard for guard in graph.plan.guards if "/" not in guard.owner]
+def _deciding(graph: PlanGraph, member: str, tool: str) -> list[ToolGuard]:
+    """The guards that decide about all calls of a tool, or of any tool if none is named."""
+    guards = [guard for guard in graph.guards if not tool or guard.covers(tool)]
+    return [guard for guard in guards if _decides(guard, member)]
 
 
-def _decides(guard: ToolGuard, tool: str, member: str) -> bool:
-    """Return True if a guard decides about all calls of a tool, or of any tool if none is named."""
-    is_person = guard.action == "ask"
-    return (not tool or guard.covers(tool)) and not guard.when and (is_person or member != A_PERSON)
+def _decides(guard: ToolGuard, member: str) -> bool:
+    """Return True if a guard decides about all calls of its tools, or a person if that is meant."""
+    return not guard.when and (guard.action == "ask" or member != A_PERSON)

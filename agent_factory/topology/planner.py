@@ -79,10 +79,8 @@ def _step(plan: TopologyData, hook: Hook | None, source: str, default: str) -> E
     """The edge to the next node, and to the nodes that the hook in `source` may jump to."""
     if hook is None or not hook.can_jump_to:
         return Edge(source, (default,))
-    targets = jump_targets(plan, leaving=hook.phase is Phase.AFTER_AGENT)
-    jumps = [targets[jump] for jump in JUMPS if jump in hook.can_jump_to]
     # A jump from the loop's entry to itself is left out: routing treats it as the default.
-    jumps = [target for target in jumps if target != source]
+    jumps = [target for target in jumps_of(plan, hook).values() if target != source]
     # The default is the first target, and a jump to it adds none.
     return Edge(source, tuple(dict.fromkeys((default, *jumps))), Route.JUMP)
 
@@ -97,6 +95,12 @@ def jump_targets(plan: TopologyData, *, leaving: bool) -> Mapping[str, str]:
     """
     end = END if leaving else plan.exit
     return {"end": end, "tools": TOOLS, "model": plan.loop_entry}
+
+
+def jumps_of(plan: TopologyData, hook: Hook) -> dict[str, str]:
+    """The jumps that a hook declares, each with the node that it leads to."""
+    targets = jump_targets(plan, leaving=hook.phase is Phase.AFTER_AGENT)
+    return {jump: targets[jump] for jump in JUMPS if jump in hook.can_jump_to}
 
 
 def former_nodes(plan: TopologyData) -> dict[str, str]:

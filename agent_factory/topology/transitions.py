@@ -18,7 +18,7 @@ from agent_factory.topology.model import (
     ToolKind,
     TopologyData,
 )
-from agent_factory.topology.planner import jump_targets
+from agent_factory.topology.planner import jumps_of
 
 
 class TransitionReason(StrEnum):
@@ -99,22 +99,10 @@ def transitions_of(plan: TopologyData) -> tuple[Transition, ...]:
     """Every edge of a plan to every target, with its reasons, in the order of the edges."""
     hooks = {hook.node: hook for hook in plan.hooks}
     return tuple(
-        transition(plan, edge, target, hooks.get(edge.source))
+        Transition(edge.source, target, tuple(_reasons(plan, edge, target, hooks.get(edge.source))))
         for edge in plan.edges
         for target in edge.targets
     )
-
-
-def transition(plan: TopologyData, edge: Edge, target: str, hook: Hook | None) -> Transition:
-    """An edge of a plan to one of its targets, with its reasons.
-
-    Args:
-        plan: The plan.
-        edge: The edge.
-        target: The target.
-        hook: The hook that runs in the node which the edge leaves, if there is one.
-    """
-    return Transition(edge.source, target, tuple(_reasons(plan, edge, target, hook)))
 
 
 def paths_between(plan: TopologyData, source: str, target: str) -> Iterator[tuple[Transition, ...]]:
@@ -164,11 +152,9 @@ def _reasons(plan: TopologyData, edge: Edge, target: str, hook: Hook | None) -> 
             yield Reason(TransitionReason.RETRY if again else TransitionReason.STRUCTURED)
         case _ if target == edge.targets[0]:
             yield Reason(TransitionReason.NEXT)
-    if hook is not None:
-        targets = jump_targets(plan, leaving=hook.phase is Phase.AFTER_AGENT)
-        # A jump may lead where the route leads anyway: then it is one more reason.
-        if target in {targets[jump] for jump in hook.can_jump_to}:
-            yield Reason(TransitionReason.JUMP, (hook.owner,))
+    # A jump may lead where the route leads anyway: then it is one more reason.
+    if hook is not None and target in jumps_of(plan, hook).values():
+        yield Reason(TransitionReason.JUMP, (hook.owner,))
 
 
 def _after_model(plan: TopologyData, target: str) -> Iterator[Reason]:
