@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.guarantees.flows import trifecta_findings
-from agent_factory.guarantees.sentences import Guarantee, LoopPasses, ToolPasses
+from agent_factory.guarantees.sentences import Guarantee, ToolPasses
 from agent_factory.guarantees.verdicts import counterexamples
 from agent_factory.topology.declarations import JOBS
-from agent_factory.topology.model import Phase, TopologyData
+from agent_factory.topology.model import Phase, ToolKind, TopologyData
 
-_LIMITED_LOOPS = Guarantee("every loop passes a limit", (LoopPasses(("a limit",)),))
 _JUMPS_THAT_LOOP = {"tools", "model"}
 
 
@@ -31,7 +30,7 @@ def default_findings(plan: TopologyData) -> Iterator[SpecError]:
     before_model = [hook for hook in plan.hooks if hook.phase is Phase.BEFORE_MODEL]
     limits = any(limit.unit != JOBS for limit in plan.limits)
     if limits and any(hook.can_jump_to & _JUMPS_THAT_LOOP for hook in before_model):
-        for counterexample in counterexamples(plan, [_LIMITED_LOOPS]):
+        for counterexample in counterexamples(plan, ["every loop passes a limit"]):
             yield BuildWarning(
                 ", ".join(counterexample.opened_by) or "the loop",
                 f"may go around a loop that no limit ends. {'. '.join(counterexample.way)}",
@@ -41,17 +40,20 @@ def default_findings(plan: TopologyData) -> Iterator[SpecError]:
 
 
 def _bypassed_guards(plan: TopologyData) -> Iterator[SpecError]:
-    bypassable: dict[Guarantee, tuple[str, list[str]]] = {}
+    # A call of an output tool is the structured answer, and nothing runs.
+    runnable = [tool.name for tool in plan.tools if tool.kind is not ToolKind.OUTPUT]
+    guarded: dict[str, tuple[str, list[str]]] = {}
     for guard in plan.guards:
-        if guard.place == "after_model" and "/" not in guard.owner:
-            tools = [tool.name for tool in plan.tools if guard.covers(tool.name)]
-            for tool in tools[:1]:  # the others are reached in the same way
-                clause = ToolPasses(tool, (guard.owner,))
-                text = f"tool {tool} passes {guard.owner}"
-                bypassable.setdefault(Guarantee(text, (clause,)), (guard.owner, tools))
-    owners = {guarantee.text: owner for guarantee, owner in bypassable.items()}
-    for counterexample in counterexamples(plan, bypassable):
-        owner, tools = owners[counterexample.guarantee]
+        tools = [tool for tool in runnable if guard.covers(tool)]
+        if guard.place == "after_model" and "/" not in guard.owner and tools:
+            guarded.setdefault(f"tool {tools[0]} passes {guard.owner}", (guard.owner, tools))
+    # The first tool of each: the others are reached in the same way.
+    guarantees = [
+        Guarantee(text, (ToolPasses(tools[0], (owner,)),))
+        for text, (owner, tools) in guarded.items()
+    ]
+    for counterexample in counterexamples(plan, guarantees):
+        owner, tools = guarded[counterexample.guarantee]
         yield SpecError(
             owner,
             f"decides about calls of {', '.join(tools)} in a hook that a jump bypasses. "

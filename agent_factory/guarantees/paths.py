@@ -22,7 +22,7 @@ from agent_factory.topology.model import (
     TopologyData,
 )
 from agent_factory.topology.planner import jumps_of
-from agent_factory.topology.transitions import Transition, transitions_of
+from agent_factory.topology.transitions import Transition, transition
 
 Path = tuple[str, ...]
 """Nodes, from the first to the last."""
@@ -82,9 +82,10 @@ def _walk(edges: Edges, source: str, without: Collection[str] = ()) -> dict[str,
     waiting = deque([source])
     while waiting:
         node = waiting.popleft()
-        new = [n for n in edges.get(node, ()) if n not in previous and n not in without]
-        previous |= dict.fromkeys(new, node)
-        waiting += new
+        for following in edges.get(node, ()):
+            if following not in previous and following not in without:
+                previous[following] = node
+                waiting.append(following)
     return previous
 
 
@@ -192,5 +193,8 @@ class PlanGraph:
 
     def steps(self, path: Path) -> tuple[Transition, ...]:
         """The edges along a path, with their reasons."""
-        transitions = {(step.source, step.target): step for step in transitions_of(self.plan)}
-        return tuple(transitions[step] for step in pairwise(path))
+        edges = {edge.source: edge for edge in self.plan.edges}
+        return tuple(
+            transition(self.plan, edges[node], following, self.hooks.get(node))
+            for node, following in pairwise(path)
+        )

@@ -40,13 +40,7 @@ from agent_factory.guarantees.sentences import (
     ToolPasses,
     parse,
 )
-from agent_factory.topology.declarations import (
-    JOBS,
-    AccessKind,
-    LimitUnit,
-    ToolGuard,
-    UsageLimit,
-)
+from agent_factory.topology.declarations import JOBS, AccessKind, LimitUnit, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
     END,
     START,
@@ -133,15 +127,15 @@ def _counterexample(graph: PlanGraph, text: str, clause: Clause) -> Counterexamp
 
 
 def _tool_passes(graph: PlanGraph, clause: ToolPasses) -> _No | None:
-    members = clause.members
     for tool in _tools(graph.plan, clause.tool):
         if tool.kind is ToolKind.PROVIDER:
             return _run_by_provider(tool)
         if tool.kind is ToolKind.INNER:
-            if no := _inside(graph, members, tool):
-                return no
-        elif no := _around(graph, members, TOOLS, f"the tool {tool.name!r}", tool=tool.name):
-            return no._replace(tool=tool.name)
+            no = _inside(graph, clause.members, tool)
+        else:
+            no = _around(graph, clause.members, TOOLS, f"the tool {tool.name!r}", tool.name)
+        if no is not None:
+            return no
     return None
 
 
@@ -223,12 +217,12 @@ def _bypassed(
 ) -> _No:
     words = " or ".join(members)
     if not names:
-        return _No(*_missing(graph, members, tool), path)
+        return _No(*_missing(graph, members, tool), path, tool)
     if tool and not _places(graph, members, tool).all:
         guarding = [n for n in names if any(guard.owner == n for guard in graph.plan.guards)]
         if guarding:
             reason = f"{' or '.join(guarding)} does not decide about {tool!r}."
-            return _No(reason, f"Add {tool!r} to the tools that it guards.", path)
+            return _No(reason, f"Add {tool!r} to the tools that it guards.", path, tool)
     hint = f"Let {words} wrap the call in a layer, which no path bypasses."
     for node, following in pairwise(path):
         # The first target of an edge is its default: a run goes there without a jump, too.
@@ -238,7 +232,7 @@ def _bypassed(
                 f"Remove {jump!r} from can_jump_to of {node}, or let {words} wrap the call in a "
                 "layer, which no jump bypasses."
             )
-    return _No(f"A run can reach {what} without {words}.", hint, path)
+    return _No(f"A run can reach {what} without {words}.", hint, path, tool)
 
 
 def _missing(graph: PlanGraph, members: Collection[str], tool: str = "") -> tuple[str, str]:
@@ -353,10 +347,10 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
     name = next((tool.name for tool in _tools(graph.plan, clause.tool)), "") if clause.tool else ""
     of_tools = clause.unit in ("tool calls", JOBS)
     at = TOOLS if of_tools else graph.model
-    is_called = graph.shortest_path(START, at) is not None
-    again = graph.shortest_path(at, at)
-    # Without a loop the model is called once, and what is never called needs no limit.
-    if not is_called or (clause.unit == "model calls" and clause.most >= 1 and again is None):
+    # What is never called needs no limit, and without a loop the model is called once.
+    if graph.shortest_path(START, at) is None:
+        return None
+    if clause.unit == "model calls" and clause.most >= 1 and not graph.shortest_path(at, at):
         return None
     # A run is a part of its thread, and of what a ledger counts, so their limits hold for it, too.
     scopes = {"run", "thread", "ledger"} if clause.scope == "run" else {clause.scope}
@@ -369,11 +363,11 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
         # A limit of all tools together is one of each tool.
         if limit.tool in ("", clause.tool)
     ]
-    what = f"calls of {clause.tool}" if clause.tool else clause.unit
     number = f"{clause.most:g}"
     if not limits and clause.unit == JOBS:
         return None  # without the middleware that limits them, no tool works in the background
     if not limits:
+        what = f"calls of {clause.tool}" if clause.tool else clause.unit
         reason = f"No middleware limits {what} a {clause.scope}."
         hint = f"Add BudgetMiddleware({clause.scope}=Limits(...))."
         if clause.unit == "model calls" and clause.scope != "ledger":
@@ -384,16 +378,15 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
             tool = f"tool_name={clause.tool!r}, " if clause.tool else ""
             hint = f"Add ToolCallLimitMiddleware({tool}{clause.scope}_limit={number})."
         return _No(reason, hint, (), name)
-    fixed = [limit for limit in limits if not limit.raisable]
-    least = min(fixed or limits, key=lambda limit: limit.most)
+    fixed = sorted((x for x in limits if not x.raisable), key=lambda limit: limit.most)
+    least = fixed[0] if fixed else min(limits, key=lambda limit: limit.most)
     if not fixed:
         reason = f"People may raise the limit of {least.owner}."
         return _No(reason, "Add a limit that nobody can raise.", (), name)
     if least.most > clause.most:
         reason = f"The limit of {least.owner} is {least.most:g}."
         return _No(reason, f"Lower it to {number}.", (), name)
-    low = sorted((m for m in fixed if m.most <= clause.most), key=lambda limit: limit.most)
-    paths = [_beyond(graph, limit, at) for limit in low]
+    paths = [_beyond(graph, limit, at) for limit in fixed if limit.most <= clause.most]
     # One limit that no path bypasses is enough.
     if None in paths:
         return None
@@ -434,13 +427,12 @@ def _only_after(graph: PlanGraph, clause: OnlyAfter) -> _No | None:
             if guard.covers(tool.name) and guard.after and not guard.when
             if _is_named(guard.after, clause.other)
         ]
-        if (no := _called_first(graph, tool, guards)) is None:
-            continue
-        hint = (
-            f"Refuse it in a layer, and declare ToolGuard({tool.name!r}, 'check', "
-            f"after={clause.other!r}) in its `guards`."
-        )
-        return no._replace(hint=no.hint or hint, tool=tool.name)
+        if no := _called_first(graph, tool, guards):
+            hint = (
+                f"Refuse it in a layer, and declare ToolGuard({tool.name!r}, 'check', "
+                f"after={clause.other!r}) in its `guards`."
+            )
+            return no._replace(hint=no.hint or hint, tool=tool.name)
     return None
 
 

@@ -99,10 +99,22 @@ def transitions_of(plan: TopologyData) -> tuple[Transition, ...]:
     """Every edge of a plan to every target, with its reasons, in the order of the edges."""
     hooks = {hook.node: hook for hook in plan.hooks}
     return tuple(
-        Transition(edge.source, target, tuple(_reasons(plan, edge, target, hooks.get(edge.source))))
+        transition(plan, edge, target, hooks.get(edge.source))
         for edge in plan.edges
         for target in edge.targets
     )
+
+
+def transition(plan: TopologyData, edge: Edge, target: str, hook: Hook | None) -> Transition:
+    """An edge of a plan to one of its targets, with its reasons.
+
+    Args:
+        plan: The plan.
+        edge: The edge.
+        target: The target.
+        hook: The hook that runs in the node which the edge leaves, if there is one.
+    """
+    return Transition(edge.source, target, tuple(_reasons(plan, edge, target, hook)))
 
 
 def paths_between(plan: TopologyData, source: str, target: str) -> Iterator[tuple[Transition, ...]]:

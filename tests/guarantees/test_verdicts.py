@@ -10,7 +10,7 @@ import pytest
 
 from agent_factory import AgentMiddleware, agent_tool, create_agent, plan_agent, topology_of
 from agent_factory.errors import SpecError
-from agent_factory.guarantees import Counterexample, GuaranteeError, counterexamples
+from agent_factory.guarantees import Counterexample, GuaranteeError, counterexamples, default_findings
 from agent_factory.middleware import (
     BudgetMiddleware,
     HumanInTheLoopMiddleware,
@@ -608,6 +608,19 @@ def test_agents_of_create_react_agent_have_verdicts() -> None:
         == "pre_model_hook agent tools pre_model_hook"
     )
     assert no(checked, "tool refund passes a person").path
+
+
+# At each build
+
+
+def test_a_build_does_not_search_for_calls_of_an_output_tool() -> None:
+    """Such a call is the structured answer, which nothing can bypass."""
+    others = guard("Review", "*", place="after_model", exclude=("refund",))
+    answer = Tool("Answer", ToolKind.OUTPUT)
+    stack = (SHORTCUT, hook("Review", "after_model"), others)
+    assert not list(default_findings(plan(*stack, tools=["refund", answer])))
+    (finding,) = default_findings(plan(*stack, tools=["refund", "search", answer]))
+    assert finding.reason.startswith("decides about calls of search in a hook")
 
 
 # Cost
