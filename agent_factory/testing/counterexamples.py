@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from itertools import pairwise
@@ -35,7 +35,7 @@ from agent_factory.topology.model import (
     ToolKind,
     TopologyData,
 )
-from agent_factory.topology.planner import jump_targets
+from agent_factory.topology.planner import jumps_of
 from agent_factory.topology.transitions import Transition, TransitionReason
 from agent_factory.types import ModelResponse
 
@@ -140,7 +140,7 @@ def replay_counterexample(counterexample: Counterexample) -> CounterexampleRepla
     walk = _Walk(plan, path, tool.partition("/")[0])
     model = _Model(steps=list(_answers(walk)))
     model._walk = walk
-    agent = _build(model, plan, walk, tool)
+    agent = _build(model, walk, names, tool)
     return CounterexampleReplay(counterexample, path, model, agent, (HumanMessage("Go"),), walk)
 
 
@@ -195,7 +195,7 @@ class _Walk:
 
     def __init__(self, plan: TopologyData, path: tuple[Transition, ...], tool: str) -> None:
         self.plan, self.path, self.tool = plan, path, tool
-        self.has_layer = {call for call in Call if plan.layers_around(call)}
+        self.layers = {call: plan.layers_around(call) for call in Call}
         self.begin()
 
     def begin(self) -> None:
@@ -210,6 +210,15 @@ class _Walk:
         left = self.path[self.position :]
         if left and left[0].target == node:
             self.position += 1
+
+    def enter_layers(self, owner: str, call: Call) -> bool:
+        """Note the layers of a middleware around a call; return True if it has the outermost."""
+        # The outermost layer notes the node: those inside of it may not be entered.
+        is_outermost = self.layers[call][0].owner == owner
+        if is_outermost and call is not Call.AGENT:
+            self.enter(MODEL if call is Call.MODEL else TOOLS)
+        self.visits += [layer.name for layer in self.layers[call] if layer.owner == owner]
+        return is_outermost
 
     def step_from(self, node: str) -> Transition | None:
         """The step that the path takes from the node at which the run is."""
@@ -262,7 +271,7 @@ class _Model(ScriptedChatModel):
     _walk: _Walk = PrivateAttr()
 
     def _respond(self, messages: list[Any], stop: Any, kwargs: dict[str, Any]) -> Any:
-        if Call.MODEL not in self._walk.has_layer:
+        if not self._walk.layers[Call.MODEL]:
             self._walk.enter(MODEL)
         return super()._respond(messages, stop, kwargs)
 
@@ -270,15 +279,12 @@ class _Model(ScriptedChatModel):
 # Stand-ins
 
 
-def _build(model: ScriptedChatModel, plan: TopologyData, walk: _Walk, tool: str) -> Any:
+def _build(model: ScriptedChatModel, walk: _Walk, names: Iterable[str], tool: str) -> Any:
     # "clerk/refund": the stand-in of "clerk" is an agent with that tool.
     outer, _, inner = tool.partition("/")
     tools = [
-        _inner_agent(each.name, inner, walk)
-        if inner and each.name == outer
-        else _tool(each.name, each.name, walk)
-        for each in plan.tools
-        if each.kind is ToolKind.CLIENT
+        _inner_agent(name, inner, walk) if inner and name == outer else _tool(name, name, walk)
+        for name in names
     ]
     with warnings.catch_warnings():
         # The stack has been built before, with what its warnings are about.
@@ -286,12 +292,12 @@ def _build(model: ScriptedChatModel, plan: TopologyData, walk: _Walk, tool: str)
         return create_agent(
             model,
             tools,
-            middleware=[_stand_in(plan, owner, walk) for owner in _owners(plan)],
+            middleware=[_stand_in(owner, walk) for owner in _owners(walk.plan)],
             ignore=["AF125"],
         )
 
 
-def _owners(plan: TopologyData) -> Iterator[str]:
+def _owners(plan: TopologyData) -> Iterable[str]:
     """The middleware in an order of their list, which the plan has by phase and by call."""
     # Each phase and each call has a part of the list, in the order of the list.
     order = TopologicalSorter[str]()
@@ -302,32 +308,43 @@ def _owners(plan: TopologyData) -> Iterator[str]:
             order.add(owner)
         for first, second in pairwise(owners):
             order.add(second, first)
-    return iter(tuple(order.static_order()))
+    return order.static_order()
 
 
-def _stand_in(plan: TopologyData, owner: str, walk: _Walk) -> Middleware:
+def _stand_in(owner: str, walk: _Walk) -> Middleware:
+    """A middleware with the hooks and the layers of its owner."""
+
+    def around_agent(self: Any, state: Any) -> Flow[None]:
+        walk.enter_layers(owner, Call.AGENT)
+        yield state
+
+    def around_model(self: Any, request: Any) -> Flow[Any]:
+        is_outermost = walk.enter_layers(owner, Call.MODEL)
+        response = yield request
+        if is_outermost and _by_answer(walk.step_from(MODEL)):
+            message = response.result[0]
+            results = [_result(call) for call in message.tool_calls]
+            return ModelResponse(result=[message, *results])
+        return response
+
+    def around_tool(self: Any, request: Any) -> Flow[Any]:
+        is_outermost = walk.enter_layers(owner, Call.TOOL)
+        result = yield request
+        return _ending(walk, request.tool_call, result) if is_outermost else result
+
     methods: dict[str, Any] = {
         str(hook.phase): hook_config(can_jump_to=sorted(hook.can_jump_to))(_hook(hook, walk))  # type: ignore[arg-type]
-        for hook in plan.hooks
+        for hook in walk.plan.hooks
         if hook.owner == owner
     }
-    flows: dict[Call, Callable[..., Any]] = {
-        Call.AGENT: _around_agent,
-        Call.MODEL: _around_model,
-        Call.TOOL: _around_tool,
-    }
-    for call, flow in flows.items():
-        names = [layer.name for layer in plan.layers_around(call) if layer.owner == owner]
-        if names:
-            # The outermost layer notes the node: those inside of it may not be entered.
-            is_outermost = plan.layers_around(call)[0].owner == owner
-            methods[f"around_{call}"] = flow(walk, names, is_outermost)
+    flows = {Call.AGENT: around_agent, Call.MODEL: around_model, Call.TOOL: around_tool}
+    for layer in walk.plan.layers:
+        if layer.owner == owner:
+            methods[f"around_{layer.call}"] = flows[layer.call]
     return type("StandIn", (AgentMiddleware,), methods)(name=owner)  # type: ignore[no-any-return]
 
 
 def _hook(hook: Hook, walk: _Walk) -> Callable[..., Any]:
-    targets = jump_targets(walk.plan, leaving=hook.phase is Phase.AFTER_AGENT)
-
     def act(self: Any, state: Any, runtime: Any) -> dict[str, Any] | None:
         walk.enter(hook.node)
         step, messages = walk.step_from(hook.node), state["messages"]
@@ -339,7 +356,8 @@ def _hook(hook: Hook, walk: _Walk) -> Callable[..., Any]:
         if _by_answer(step):
             return {"messages": [_result(call) for call in calls]}
         # Two jumps may lead to one node: "end" and "model" to the first hook of a run.
-        jump = next(j for j in sorted(hook.can_jump_to) if targets[j] == step.target)
+        jumps = jumps_of(walk.plan, hook).items()
+        jump = next(jump for jump, target in jumps if target == step.target)
         if jump == "tools" and not calls:
             message = AIMessage("", tool_calls=[tool_call(_call(walk.tool))])
             return {"messages": [message], "jump_to": jump}
@@ -355,40 +373,6 @@ def _result(call: Any) -> ToolMessage:
     return ToolMessage("Done.", tool_call_id=call["id"], name=call["name"])
 
 
-def _around_agent(walk: _Walk, names: list[str], is_outermost: bool) -> Any:
-    def around_agent(self: Any, state: Any) -> Flow[None]:
-        walk.visits += names
-        yield state
-
-    return around_agent
-
-
-def _around_model(walk: _Walk, names: list[str], is_outermost: bool) -> Any:
-    def around_model(self: Any, request: Any) -> Flow[Any]:
-        if is_outermost:
-            walk.enter(MODEL)
-        walk.visits += names
-        response = yield request
-        if is_outermost and _by_answer(walk.step_from(MODEL)):
-            message = response.result[0]
-            results = [_result(call) for call in message.tool_calls]
-            return ModelResponse(result=[message, *results])
-        return response
-
-    return around_model
-
-
-def _around_tool(walk: _Walk, names: list[str], is_outermost: bool) -> Any:
-    def around_tool(self: Any, request: Any) -> Flow[Any]:
-        if is_outermost:
-            walk.enter(TOOLS)
-        walk.visits += names
-        result = yield request
-        return _ending(walk, request.tool_call, result) if is_outermost else result
-
-    return around_tool
-
-
 def _ending(walk: _Walk, call: Any, result: Any) -> Any:
     """The result of a tool, which ends the run where the path leaves the loop."""
     step = walk.step_from(TOOLS)
@@ -398,15 +382,14 @@ def _ending(walk: _Walk, call: Any, result: Any) -> Any:
 
 
 def _tool(name: str, full_name: str, walk: _Walk) -> BaseTool:
-    is_inner = name != full_name
+    # A layer around the tools notes the node, and ends the run.
+    is_alone = name == full_name and not walk.layers[Call.TOOL]
 
     def record(call_id: Annotated[str, InjectedToolCallId], request: str = "") -> Any:
-        if not is_inner and Call.TOOL not in walk.has_layer:
+        if is_alone:
             walk.enter(TOOLS)
         walk.tools.append(full_name)
-        if is_inner or Call.TOOL in walk.has_layer:
-            return "Done."
-        return _ending(walk, {"id": call_id, "name": name}, "Done.")
+        return _ending(walk, {"id": call_id, "name": name}, "Done.") if is_alone else "Done."
 
     return StructuredTool.from_function(record, name=name, description="Record the call.")
 
@@ -419,7 +402,7 @@ def _inner_agent(name: str, path: str, walk: _Walk, prefix: str = "") -> BaseToo
     calls = [tool_call(_call(own))]
 
     def answer(messages: list[Any]) -> Any:
-        if not prefix.count("/") > 1 and Call.TOOL not in walk.has_layer and len(messages) == 1:
+        if prefix.count("/") == 1 and not walk.layers[Call.TOOL] and len(messages) == 1:
             walk.enter(TOOLS)
         return calls if len(messages) == 1 else "Done."
 
