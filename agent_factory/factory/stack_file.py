@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import product
+from operator import attrgetter
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_factory.compat.langchain import LangChainAdapter
 from agent_factory.errors import ArgumentError, describe
@@ -32,13 +33,12 @@ VERSION: Final = 1
 
 _BUILT_INS = "agent_factory.middleware"
 
-_VALUES: Final = {
-    **dict.fromkeys(("ClearToolUsesEdit", "Limits", "ModelChoice", "Price"), _BUILT_INS),
-    **dict.fromkeys(("Rule", "ToolPolicy"), _BUILT_INS),
-    **dict.fromkeys(("RedactionRule", "HostExecutionPolicy", "DockerExecutionPolicy"), _BUILT_INS),
-    **dict.fromkeys(("BubblewrapExecutionPolicy", "CodexSandboxExecutionPolicy"), _BUILT_INS),
-}
-"""The dataclasses that a file may hold, and their modules. Nothing else is called."""
+_VALUES: Final = (
+    *("BubblewrapExecutionPolicy", "ClearToolUsesEdit", "CodexSandboxExecutionPolicy"),
+    *("DockerExecutionPolicy", "HostExecutionPolicy", "Limits", "ModelChoice", "Price"),
+    *("RedactionRule", "Rule", "ToolPolicy"),
+)
+"""The dataclasses of the built-ins that a file may hold. Nothing else is called."""
 
 _MARKS: Final = frozenset({"class", "code", "dict", "none", "path", "tuple"})
 """Keys of tables that stand for what TOML has no form for."""
@@ -156,7 +156,7 @@ class _Writer:
         """A value as data: tables stand for what TOML has no form for."""
         if value is None:
             return {"none": True}
-        if isinstance(value, bool | int | float) and type(value) in (bool, int, float):
+        if type(value) in (bool, int, float):
             return value
         if name and is_secret(name):
             return self.reference(value, path)
@@ -193,9 +193,10 @@ class _Writer:
     def reference(self, value: object, path: str) -> dict[str, str]:
         """The name of code, and what it is."""
         # What can be imported has the name it is imported by; a model, for example, cannot.
-        key = _path(value) or f"{self.owner}.{path}"
+        where = _path(value)
+        key = where or f"{self.owner}.{path}"
         self.code[key] = value
-        return {"code": key} if key == _path(value) else {"code": key, "is": type(value).__name__}
+        return {"code": key} if where else {"code": key, "is": type(value).__name__}
 
 
 def _entry(member: Middleware) -> str:
@@ -207,17 +208,16 @@ def _entry(member: Middleware) -> str:
     settings: dict[str, object] = {}
     empty: set[str] = set()
     unread: dict[str, str] = {}
+    attributes = dict(setting_names(member))
     for name, parameter in inspect.signature(kind.__init__).parameters.items():
-        if name in ("self", "name") or name in _FORMER:
-            continue
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        is_options = parameter.kind is inspect.Parameter.VAR_KEYWORD
+        if name in ("self", "name") or name in _FORMER or is_options:
             continue
         # A constructor need not keep what it was given.
-        attribute = dict(setting_names(member)).get(name)
-        if attribute is None:
+        if name not in attributes:
             unread[name] = f"{member.name}.{name}"
             continue
-        value = setting_value(member, attribute)
+        value = setting_value(member, attributes[name])
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             value = list(value)  # type: ignore[call-overload]
         is_default = _is_same(value, parameter.default)
@@ -232,8 +232,7 @@ def _entry(member: Middleware) -> str:
     least = {name: value for name, value in settings.items() if name not in empty}
     # The shortest form that builds an equal middleware is written.
     for values, names in product((least, settings), ({}, {"name": member.name})):
-        entry = {"class": where, **names, **({"unread": unread} if unread else {})}
-        entry["settings"] = values
+        entry = {"class": where, **names, "unread": unread, "settings": values}
         try:
             again = _Reader("", code).member(1, entry)
         except Exception:  # its constructor takes other values than its attributes hold
@@ -262,7 +261,7 @@ def _table(entry: Mapping[str, Any]) -> str:
     lines = ["[[middleware]]", f"class = {_text(entry['class'])}"]
     if "name" in entry:
         lines.append(f"name = {_text(entry['name'])}")
-    if "unread" in entry:
+    if entry["unread"]:
         lines += ["# Not in this file; pass them in code:", f"unread = {_toml(entry['unread'])}"]
     if entry["settings"]:
         lines.append("[middleware.settings]")
@@ -322,16 +321,9 @@ def _path(value: Any) -> str:
         public = getattr(import_module(_BUILT_INS), name, None)
         module = _BUILT_INS if public is value else module
     try:
-        return f"{module}:{name}" if _imported(module, name) is value else ""
+        return f"{module}:{name}" if attrgetter(name)(import_module(module)) is value else ""
     except (ImportError, AttributeError):
         return ""
-
-
-def _imported(module: str, name: str) -> object:
-    value: Any = import_module(module)
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 # Reading
@@ -379,14 +371,13 @@ class _Reader:
                 values[name] = value
         if entry.get("name") and "name" in parameters:
             values["name"] = entry["name"]
-        result: AgentMiddleware[Any, Any] = self.built(cls, values, "")
-        return result
+        return cast("AgentMiddleware[Any, Any]", self.built(cls, values, ""))
 
     def middleware_class(self, path: str) -> Any:
         """The class of a path, if it is one of middleware."""
         module, _, name = path.partition(":")
         try:
-            cls = _imported(module, name)
+            cls = attrgetter(name)(import_module(module))
         except (ImportError, AttributeError, ValueError) as error:
             raise self.error(f"cannot be imported: {error}.", "Correct its class.") from None
         if not inspect.isclass(cls) or not issubclass(cls, AgentMiddleware):
@@ -418,8 +409,7 @@ class _Reader:
         """A dataclass of the library."""
         name = data["class"]
         if not isinstance(name, str) or name not in _VALUES:
-            options = ", ".join(sorted(_VALUES))
-            raise self.error(f"has {name!r} as {path}.", f"A file may hold {options}.")
+            raise self.error(f"has {name!r} as {path}.", f"A file may hold {', '.join(_VALUES)}.")
         values = {k: self.value(v, f"{path}.{k}") for k, v in data.items() if k != "class"}
         return self.built(_value_class(name), values, f" {path}")
 
@@ -427,10 +417,9 @@ class _Reader:
         """An instance of a class."""
         args: list[Any] = []
         parameters = inspect.signature(cls).parameters
-        for name, parameter in parameters.items():
+        for index, (name, parameter) in enumerate(parameters.items()):
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL and name in values:
-                before = list(parameters.values())[: list(parameters).index(name)]
-                for other in before:
+                for other in list(parameters.values())[:index]:
                     args.append(values.pop(other.name, other.default))
                     if args[-1] is other.empty:
                         raise self.error(f"lacks the setting {other.name!r}.", "Write it.")
@@ -453,4 +442,4 @@ class _Reader:
 
 
 def _value_class(name: str) -> Any:
-    return getattr(import_module(_VALUES[name]), name)
+    return getattr(import_module(_BUILT_INS), name)
