@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copyreg
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from inspect import signature
@@ -604,10 +604,27 @@ def example_of(kind: type[object]) -> str:
     return f"{kind.__name__}()"
 
 
-def unknown_argument(name: str, owner: str, parameters: Sequence[str]) -> ArgumentError:
-    """Return the error for a keyword that is not among the parameters of a function or a class."""
+def did_you_mean(
+    name: str, names: Iterable[str], otherwise: str, form: Callable[[str], str] = str
+) -> str:
+    """Return the hint for a name that does not exist.
+
+    Args:
+        name: The name.
+        names: Those that exist.
+        otherwise: The hint if none of them is similar.
+        form: How a similar one is written; `repr` quotes it.
+
+    >>> did_you_mean("serach", ["search", "refund"], "Leave it out.", repr)
+    "Did you mean 'search'?"
+    """
     from difflib import get_close_matches  # only for errors: it loads slowly
 
-    close = get_close_matches(name, parameters, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(parameters)}."
+    close = get_close_matches(name, list(names), n=1)
+    return f"Did you mean {form(close[0])}?" if close else otherwise
+
+
+def unknown_argument(name: str, owner: str, parameters: Sequence[str]) -> ArgumentError:
+    """Return the error for a keyword that is not among the parameters of a function or a class."""
+    hint = did_you_mean(name, parameters, f"It takes {', '.join(parameters)}.")
     return ArgumentError(name, f"is not an argument of {owner}.", hint)

@@ -12,9 +12,8 @@ A member is selected by its name, by the name of its class, or by the class.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
-from agent_factory.errors import SpecError
+from agent_factory.errors import SpecError, did_you_mean
 from agent_factory.hooks.base import Middleware
 
 Member = Middleware
@@ -88,7 +87,5 @@ def _index(stack: Sequence[Member], which: Which) -> int:
     if found:
         matches = ", ".join(names[i] for i in found)
         raise UnknownMember(name, "selects several members.", f"Use one of their names: {matches}.")
-    similar = get_close_matches(name, names, n=1)
     members = f"The members are {', '.join(names)}." if names else "The stack is empty."
-    hint = f"Did you mean {similar[0]}?" if similar else members
-    raise UnknownMember(name, "is not in the stack.", hint)
+    raise UnknownMember(name, "is not in the stack.", did_you_mean(name, names, members))

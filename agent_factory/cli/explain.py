@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from difflib import get_close_matches
 from importlib import import_module
 from inspect import getdoc
 from itertools import islice
@@ -23,7 +22,7 @@ from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_codes import ERROR_CODES
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
-from agent_factory.errors import BUILD_CODES, BuildCode, BuildWarning, TurnError
+from agent_factory.errors import BUILD_CODES, BuildCode, BuildWarning, TurnError, did_you_mean
 from agent_factory.topology.model import END, START
 from agent_factory.topology.render.text import MOST_PATHS, meaning, ordered_parts, path_line
 from agent_factory.topology.topology import Topology
@@ -205,8 +204,7 @@ def _node(plan: Topology, name: str) -> str:
     node = name if name in names else {"start": START, "end": END}.get(name, name)
     if node in names:
         return node
-    close = get_close_matches(name, names, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"Its nodes are {', '.join(names)}."
+    hint = did_you_mean(name, names, f"Its nodes are {', '.join(names)}.")
     raise CommandError(f"This agent does not have a node {name!r}. {hint}")
 
 

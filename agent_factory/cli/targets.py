@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_factory.cli.error_reports import CommandError
+from agent_factory.errors import did_you_mean
 
 PLANS = (".json", ".topology")
 """The suffixes of files that hold a plan instead of code."""
@@ -92,8 +93,7 @@ def target_of(text: str) -> Target:
         raise CommandError(f"{target.place} has several graphs. Write {names}.")
     name = target.attribute or next(iter(graphs))
     if name not in graphs:
-        close = get_close_matches(name, graphs, n=1)
-        hint = f"Did you mean {close[0]}?" if close else f"Its graphs are {', '.join(graphs)}."
+        hint = did_you_mean(name, graphs, f"Its graphs are {', '.join(graphs)}.")
         raise CommandError(f"{target.place} does not have a graph {name!r}. {hint}")
     entry = graphs[name]
     where = entry.get("path") if isinstance(entry, dict) else entry

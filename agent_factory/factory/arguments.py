@@ -36,6 +36,7 @@ from agent_factory.errors import (
     DuplicateMiddleware,
     SpecError,
     describe,
+    did_you_mean,
     example_of,
     raise_all,
     unknown_argument,
@@ -493,9 +494,8 @@ def moves_of(
             path.add(new)
             new = moved[new]
         if new not in names:
-            close = get_close_matches(str(new), names, n=1)
             remedy = f"Its middleware are {', '.join(names) or 'none'}."
-            remedy = f"Did you mean {close[0]!r}?" if close else remedy
+            remedy = did_you_mean(str(new), names, remedy, repr)
             reason = f"leads to {new!r}, which is not in the stack."
             mistakes.append(SpecError(subject, reason, remedy, code="AF122"))
         moves.append(Move(old, new))
@@ -771,13 +771,11 @@ def _tool_warnings(members: Sequence[Middleware], topology: Topology) -> Iterato
                 )
             if right or _WILDCARDS.intersection(name):  # a pattern need not match any tool
                 continue
-            close = get_close_matches(name, tool_names, n=1)
+            otherwise = f"Its tools are: {', '.join(sorted(tool_names)) or 'none'}."
             yield BuildWarning(
                 member.name,
                 f"is configured for the tool {name!r}, but the agent has no such tool.{late}",
-                f"Did you mean {close[0]!r}?"
-                if close
-                else f"Its tools are: {', '.join(sorted(tool_names)) or 'none'}.",
+                did_you_mean(name, tool_names, otherwise, repr),
                 code="AF210",
             )
         if (patterns := member.covered_tools) is None:

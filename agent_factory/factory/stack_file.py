@@ -12,7 +12,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
 from itertools import product
 from operator import attrgetter
@@ -20,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
 from agent_factory.compat.langchain import LangChainAdapter
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, describe, did_you_mean
 from agent_factory.factory.settings import is_secret, setting_names, setting_value, settings_of
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import hooks_of, layers_of
@@ -133,8 +132,7 @@ def load_stack(
     stack = [reader.member(n, entry) for n, entry in enumerate(entries, 1)]
     # A key that nobody asks for is a misspelt one: its setting would have the default.
     if unknown := reader.code.keys() - reader.keys:
-        close = get_close_matches(min(unknown), reader.keys, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else "Leave it out."
+        hint = did_you_mean(min(unknown), reader.keys, "Leave it out.", repr)
         raise ArgumentError(f"code[{min(unknown)!r}]", f"is not named in {source}.", hint)
     return stack
 
@@ -362,8 +360,7 @@ class _Reader:
         settings = entry.get("settings", {})
         for name in settings:
             if name not in parameters or name == "self":
-                close = get_close_matches(name, parameters, n=1)
-                hint = f"Did you mean {close[0]}?" if close else f"It has {', '.join(parameters)}."
+                hint = did_you_mean(name, parameters, f"It has {', '.join(parameters)}.")
                 raise self.error(f"does not have a setting {name!r}.", hint)
         values = {name: self.value(value, name) for name, value in settings.items()}
         for name, key in entry.get("unread", {}).items():

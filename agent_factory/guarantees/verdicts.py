@@ -22,7 +22,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import NamedTuple, get_args
 
-from agent_factory.errors import SpecError
+from agent_factory.errors import SpecError, did_you_mean
 from agent_factory.guarantees.counterexample import Counterexample
 from agent_factory.guarantees.paths import Path, Places, PlanGraph, shortest_path, union
 from agent_factory.guarantees.sentences import (
@@ -522,10 +522,7 @@ def _tools(plan: TopologyData, pattern: str) -> Iterator[Tool]:
     names = [tool.name for tool in runnable]
     tools = [tool for tool in runnable if _is_named(tool.name, pattern)]
     if not tools and not set(pattern) & set("*?["):
-        close = get_close_matches(pattern, names, n=1)
-        hint = (
-            f"Did you mean {close[0]!r}?" if close else f"Its tools: {', '.join(names) or 'none'}."
-        )
+        hint = did_you_mean(pattern, names, f"Its tools: {', '.join(names) or 'none'}.", repr)
         raise SpecError(f"tool {pattern}", "is not a tool of this agent.", hint, code="AF128")
     yield from tools
 
@@ -539,8 +536,7 @@ def _node(graph: PlanGraph, name: str) -> str:
     node = graph.node_named(name)
     if node is None:
         names = ["start", *graph.plan.nodes, "end"]
-        close = get_close_matches(name, names, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Its nodes: {', '.join(names)}."
+        hint = did_you_mean(name, names, f"Its nodes: {', '.join(names)}.", repr)
         raise SpecError(name, "is not a node of this agent.", hint, code="AF128")
     return node
 

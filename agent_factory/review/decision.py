@@ -18,7 +18,7 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 
-from agent_factory.errors import describe
+from agent_factory.errors import describe, did_you_mean
 from agent_factory.review.approvals import remember_error
 from agent_factory.review.errors import DecisionNotAllowed, InvalidAnswer, InvalidDecision
 from agent_factory.review.pending_calls import VALUE_KINDS, PendingCall
@@ -270,8 +270,7 @@ def _edit_of(call: PendingCall, action: Any, tools: Mapping[str, BaseTool], rule
     tool = tools.get(name)
     # A tool that the agent does not have may belong to an agent inside, or to a layer.
     if tool is None and name != call.name and call.name in tools:
-        close = get_close_matches(name, tools, 1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Tools: {', '.join(sorted(tools))}."
+        hint = did_you_mean(name, tools, f"Tools: {', '.join(sorted(tools))}.", repr)
         raise InvalidDecision(call.name, f"there is no tool {name!r} to run instead.", hint)
     if tool is not None and (problems := argument_errors(tool, args)):
         example = f" This call has {_json(dict(call.args))}." if name == call.name else ""

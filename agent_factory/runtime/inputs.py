@@ -22,6 +22,7 @@ from agent_factory.errors import (
     UnknownCall,
     UnknownInput,
     describe,
+    did_you_mean,
 )
 from agent_factory.upstream import named_interrupts, open_interrupts, waiting_nodes
 
@@ -37,8 +38,8 @@ def unknown_mode(modes: Collection[object]) -> ArgumentError:
     """Return the error for stream modes of which one does not exist."""
     mode = next(mode for mode in modes if mode not in STREAM_MODES)
     names = sorted(STREAM_MODES)
-    close = get_close_matches(str(mode), names, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else "Pass stream_mode='values', for example."
+    otherwise = "Pass stream_mode='values', for example."
+    hint = did_you_mean(str(mode), names, otherwise, repr)
     reason = f"must be one of {', '.join(names)}, got {describe(mode)}."
     return ArgumentError("stream_mode", reason, hint)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import takewhile, zip_longest
 from pathlib import Path
 from time import perf_counter
@@ -28,7 +27,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import PrivateAttr
 
-from agent_factory.errors import ArgumentError, describe, require
+from agent_factory.errors import ArgumentError, describe, did_you_mean, require
 from agent_factory.factory.agent import topology_of, with_model
 from agent_factory.hooks.flows import Flow, Invoke, adrive, drive
 from agent_factory.state.history import is_explanation
@@ -386,9 +385,8 @@ class _Replayer:
             names = {tool.name for tool in plan.tools}
             for name in options.run_tools:
                 if name not in names:
-                    close = get_close_matches(name, names, n=1)
-                    hint = f"Did you mean {close[0]}?" if close else ""
-                    hint = hint or f"It has {', '.join(sorted(names)) or 'none'}."
+                    otherwise = f"It has {', '.join(sorted(names)) or 'none'}."
+                    hint = did_you_mean(name, names, otherwise)
                     raise ArgumentError("run_tools", f"the agent has no tool {name!r}.", hint)
             run |= set(options.run_tools)
         self.tools = RecordedTools(run)

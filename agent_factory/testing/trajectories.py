@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from agent_factory.decisions.log import Outcome
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, describe, did_you_mean
 from agent_factory.factory.agent import tools_of, topology_of
 from agent_factory.testing.trajectory_patterns import Break, PatternError, Rule, parse
 from agent_factory.testing.trajectory_steps import StepKind, Trajectory, trajectory_of
@@ -157,10 +157,9 @@ def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, ag
         if any(step.name == atom.name for step in trajectory.steps):
             continue  # a layer may have offered it at run time
         if names:
-            close = get_close_matches(atom.name, names, n=1)
             noun = "tool" if atom.kind is StepKind.TOOL else "hook or layer"
             reason = f"the agent has no {noun} {atom.name!r}."
-            hint = f"Did you mean {close[0]}?" if close else f"It has {', '.join(sorted(names))}."
+            hint = did_you_mean(atom.name, names, f"It has {', '.join(sorted(names))}.")
             raise PatternError(pattern, atom.column, reason, hint)
         # Without an agent, nothing says which names there are, except for those in the run.
         steps = {step.name for step in trajectory.steps if step.kind is atom.kind}

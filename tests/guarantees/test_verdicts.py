@@ -10,7 +10,12 @@ import pytest
 
 from agent_factory import AgentMiddleware, agent_tool, create_agent, plan_agent, topology_of
 from agent_factory.errors import SpecError
-from agent_factory.guarantees import Counterexample, GuaranteeError, counterexamples, default_findings
+from agent_factory.guarantees import (
+    Counterexample,
+    GuaranteeError,
+    counterexamples,
+    default_findings,
+)
 from agent_factory.middleware import (
     BudgetMiddleware,
     HumanInTheLoopMiddleware,
