@@ -421,40 +421,36 @@ def _only_after(graph: PlanGraph, clause: OnlyAfter) -> _No | None:
     for tool in _tools(graph.plan, clause.tool):
         if _is_named(tool.name, clause.other) and tool.name != clause.tool:
             continue  # a pattern of many tools, among them the one that has to be first
+        if tool.kind is ToolKind.PROVIDER:
+            return _run_by_provider(tool)
         guards = [
             guard
             for guard in graph.plan.guards
             if guard.covers(tool.name) and guard.after and not guard.when
             if _is_named(guard.after, clause.other)
         ]
-        if no := _called_first(graph, tool, guards):
+        if any(guard.place == "around_tool" for guard in guards):
+            continue
+        # A guard in a hook sees the calls of an answer, and not those that a later hook writes.
+        ways = [_unseen_call(graph, guard, tool) for guard in guards]
+        if not guards or tool.kind is ToolKind.INNER:
+            reason = f"The model may call {tool.name!r} first, and nothing stops the call."
+            ways = [(reason, _to_tools(graph))]
+        if (way := ways[0]) and None not in ways:
+            reason, path = way
             hint = (
                 f"Refuse it in a layer, and declare ToolGuard({tool.name!r}, 'check', "
                 f"after={clause.other!r}) in its `guards`."
             )
-            return no._replace(hint=no.hint or hint, tool=tool.name)
+            return _No(reason, hint, path, tool.name)
     return None
 
 
-def _called_first(graph: PlanGraph, tool: Tool, guards: Collection[ToolGuard]) -> _No | None:
-    """A way in which a tool is called, and no guard refuses the call."""
-    if tool.kind is ToolKind.PROVIDER:
-        return _run_by_provider(tool)
-    if any(guard.place == "around_tool" for guard in guards):
-        return None
-    reason = f"The model may call {tool.name!r} first, and nothing stops the call."
-    if not guards or tool.kind is ToolKind.INNER:
-        return _No(reason, "", _to_tools(graph))
-    # A guard in a hook sees the calls of an answer, and not those that a later hook writes.
-    nos = [_unseen_call(graph, guard, tool) for guard in guards]
-    return None if None in nos else nos[0]
-
-
-def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> _No | None:
+def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> tuple[str, Path] | None:
     """A jump to the tools, around a guard after the model or with a call that it has not seen."""
     node = graph.node_of(guard.owner, Phase.AFTER_MODEL)
     if (path := _bypass(graph, Places.in_each_turn(node), TOOLS)) is not None:
-        return _No(f"A run can reach the tool {tool.name!r} without {guard.owner}.", "", path)
+        return f"A run can reach the tool {tool.name!r} without {guard.owner}.", path
     if node is None:
         return None
     for other in graph.hooks:
@@ -464,7 +460,7 @@ def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> _No | None:
         between = graph.shortest_path(node, other, [TOOLS])
         if path := _joined(graph.shortest_path(START, node), between, (other, TOOLS)):
             reason = f"{other} may jump to the tools with a call that {guard.owner} has not seen."
-            return _No(reason, "", path)
+            return reason, path
     return None
 
 

@@ -34,8 +34,14 @@ class Order:
         [[], [], [0]]
         """
         touches = [self._touches(call) for call in calls]
+        # A call that runs no tool meets none.
         return [
-            frozenset(n for n, earlier in enumerate(touches[:number]) if self._meet(earlier, later))
+            frozenset(
+                n
+                for n, earlier in enumerate(touches[:number])
+                if earlier is not None and later is not None
+                if self.sequential or earlier.meets(later)
+            )
             for number, later in enumerate(touches)
         ]
 
@@ -50,8 +56,3 @@ class Order:
         # A tool without a declaration meets no other, as before there were any.
         touches = self.touches.get(call["name"])
         return CallTouches() if touches is None else touches.of(call["args"])
-
-    def _meet(self, first: CallTouches | None, second: CallTouches | None) -> bool:
-        if first is None or second is None:
-            return False
-        return self.sequential or first.meets(second)

@@ -82,7 +82,10 @@ def create_app(
     >>> {"/threads", "/ag-ui/{agent}", "/inbox"} <= {route.path for route in app.routes}
     True
     """
-    _check_origins(origins)
+    # A string would be taken for the list of its letters.
+    if isinstance(origins, str) or not all(map(_ORIGIN.fullmatch, origins)):
+        reason = f"must be a list of origins, got {origins!r}."
+        raise ArgumentError("origins", reason, "Pass origins=['https://chat.example.com'].")
     hooks = webhooks if isinstance(webhooks, Webhooks) else Webhooks(webhooks)
     if hooks.origins:
         service.webhooks.start(hooks.sender(langgraph.outcome))
@@ -161,16 +164,6 @@ def _middleware(
         ),
         Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),
     ]
-
-
-def _check_origins(origins: Collection[str]) -> None:
-    # A string would be taken for the list of its letters.
-    if isinstance(origins, str) or not all(map(_ORIGIN.fullmatch, origins)):
-        raise ArgumentError(
-            "origins",
-            f"must be a list of origins, got {origins!r}.",
-            "Pass origins=['https://chat.example.com'].",
-        )
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -137,10 +137,20 @@ def replay_counterexample(counterexample: Counterexample) -> CounterexampleRepla
     names = [tool.name for tool in plan.tools if tool.kind is ToolKind.CLIENT]
     # The layers around tools see calls of any name.
     tool = counterexample.tool or next(iter(names), "any")
-    walk = _Walk(plan, path, tool.partition("/")[0])
+    # "clerk/refund": the stand-in of "clerk" is an agent with that tool.
+    outer, _, inner = tool.partition("/")
+    walk = _Walk(plan, path, outer)
     model = _Model(steps=list(_answers(walk)))
     model._walk = walk
-    agent = _build(model, walk, names, tool)
+    tools = [
+        _inner_agent(name, inner, walk) if inner and name == outer else _tool(name, name, walk)
+        for name in names
+    ]
+    middleware = [_stand_in(owner, walk) for owner in _owners(plan)]
+    with warnings.catch_warnings():
+        # The stack has been built before, with what its warnings are about.
+        warnings.simplefilter("ignore", AgentFactoryWarning)
+        agent = create_agent(model, tools, middleware=middleware, ignore=["AF125"])
     return CounterexampleReplay(counterexample, path, model, agent, (HumanMessage("Go"),), walk)
 
 
@@ -277,24 +287,6 @@ class _Model(ScriptedChatModel):
 
 
 # Stand-ins
-
-
-def _build(model: ScriptedChatModel, walk: _Walk, names: Iterable[str], tool: str) -> Any:
-    # "clerk/refund": the stand-in of "clerk" is an agent with that tool.
-    outer, _, inner = tool.partition("/")
-    tools = [
-        _inner_agent(name, inner, walk) if inner and name == outer else _tool(name, name, walk)
-        for name in names
-    ]
-    with warnings.catch_warnings():
-        # The stack has been built before, with what its warnings are about.
-        warnings.simplefilter("ignore", AgentFactoryWarning)
-        return create_agent(
-            model,
-            tools,
-            middleware=[_stand_in(owner, walk) for owner in _owners(walk.plan)],
-            ignore=["AF125"],
-        )
 
 
 def _owners(plan: TopologyData) -> Iterable[str]:

@@ -131,8 +131,11 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
 
     rows = one_run("")
     totals = {row.what: [row] for row in rows}
-    inside = _agents_inside(plan)
-    for agent in inside:
+    names = [tool.name for tool in plan.tools if tool.kind is ToolKind.INNER]
+    names += [limit.owner for limit in plan.limits]
+    inside = _unique(agent for name in names if (agent := _agent_of(name)))
+    # The runs of an agent further in follow from those of the agent around it.
+    for agent in sorted(inside, key=lambda agent: agent.count("/")):
         calls = _runs_of(agent, plan, rows)
         # A ledger counts all runs of the agent inside together, other limits one run each.
         each_run, all_runs = one_run(agent, ("run", "thread")), one_run(agent, ("ledger",))
@@ -324,14 +327,6 @@ def _together(what: str, bounds: Sequence[Bound]) -> Bound:
 def _agent_of(name: str) -> str:
     """The agent that has a member or a tool: "clerk" for "clerk/refund"."""
     return name.rpartition("/")[0]
-
-
-def _agents_inside(plan: TopologyData) -> list[str]:
-    """The agents inside of tools that the plan shows, outer ones first."""
-    names = [tool.name for tool in plan.tools if tool.kind is ToolKind.INNER]
-    names += [limit.owner for limit in plan.limits]
-    agents = dict.fromkeys(agent for name in names if (agent := _agent_of(name)))
-    return sorted(agents, key=lambda agent: agent.count("/"))
 
 
 def _runs_of(agent: str, plan: TopologyData, rows: Iterable[Bound]) -> Bound:

@@ -97,9 +97,12 @@ class _Start:
         id = uuid4().hex if store is None else _id_of_call(self.request, store)
         # Short, because the model has to repeat it; a thread has few jobs at a time.
         id, now, timeout = id[:8], time.time(), background_timeout(self.tool) or 0.0
+        arguments = json.dumps(asked["args"], default=str, ensure_ascii=False)
+        if len(arguments) > _MOST_CHARACTERS:
+            arguments = f"{arguments[:_MOST_CHARACTERS]}..."
         job = BackgroundJob(
             tool=asked["name"],
-            arguments=_short(asked["args"]),
+            arguments=arguments,
             owner=this_process(),
             started=now,
             deadline=now + timeout,
@@ -147,8 +150,3 @@ def _id_of_call(request: ToolCallRequest, store: JobStore) -> str:
     )
     parts = [store.run, next(sources, None) or uuid4().hex, call["id"], call["name"], call["args"]]
     return sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()
-
-
-def _short(args: Mapping[str, Any]) -> str:
-    text = json.dumps(args, default=str, ensure_ascii=False)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
