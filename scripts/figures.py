@@ -100,7 +100,7 @@ def of_source(files: list[Source]) -> Iterator[Figure]:
     upward = len(list((ROOT / "agent_factory").glob("*.py"))) - 1
     yield Figure("modules in the root of agent_factory", upward, 4)
     yield Figure("import circles", len(source.circles()), 0)
-    yield Figure("private functions used once, %", share(len(single), functions, 100), 33, 34)
+    yield Figure("private functions used once, %", share(len(single), functions, 100), 33)
     yield Figure("`Any` per 1,000 lines of code", any_share(files), 50)
     participles = sum(map(words.is_participle, names))
     yield Figure("participles per 1,000 names", share(participles, len(names), 1000), 15)

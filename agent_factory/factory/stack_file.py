@@ -243,7 +243,7 @@ def _entry(member: Middleware) -> str:
 def _whole(member: Middleware) -> str:
     """A middleware that is code as a whole."""
     inner = member.inner if isinstance(member, LangChainAdapter) else member
-    return f"[[middleware]]\ncode = {_text(member.name)}\nis = {_text(type(inner).__name__)}"
+    return _table({"code": member.name, "is": type(inner).__name__})
 
 
 def _likeness(member: Middleware) -> object:
@@ -256,14 +256,14 @@ def _likeness(member: Middleware) -> object:
 
 
 def _table(entry: Mapping[str, Any]) -> str:
-    lines = ["[[middleware]]", f"class = {_text(entry['class'])}"]
-    if "name" in entry:
-        lines.append(f"name = {_text(entry['name'])}")
-    if entry["unread"]:
-        lines += ["# Not in this file; pass them in code:", f"unread = {_toml(entry['unread'])}"]
-    if entry["settings"]:
+    """An entry of the file as TOML."""
+    keys = ("class", "code", "is", "name")
+    lines = ["[[middleware]]", *(f"{key} = {_text(entry[key])}" for key in keys if key in entry)]
+    if unread := entry.get("unread"):
+        lines += ["# Not in this file; pass them in code:", f"unread = {_toml(unread)}"]
+    if settings := entry.get("settings"):
         lines.append("[middleware.settings]")
-    lines += (f"{_key(name)} = {_toml(value, 0)}" for name, value in entry["settings"].items())
+        lines += (f"{_key(name)} = {_toml(value, 0)}" for name, value in settings.items())
     return "\n".join(lines)
 
 

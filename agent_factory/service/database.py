@@ -26,7 +26,6 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import ArgumentError as UrlError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql import ColumnElement
 from tenacity import (
     Retrying,
@@ -289,7 +288,7 @@ class Database:
         """Close all connections."""
         self.threads.shutdown(wait=False)
         # A run that did not end in time gives its connection back later, to a pool without a user.
-        event.listen(self.engine.pool, "checkin", _close_returned)
+        event.listen(self.engine.pool, "checkin", lambda _, record: record.invalidate())
         self.engine.dispose()
 
 
@@ -459,10 +458,6 @@ def attempts(seconds: float, sleep: Callable[[float], None] = time.sleep) -> Ret
         sleep=sleep,
         reraise=True,
     )
-
-
-def _close_returned(_: object, record: ConnectionPoolEntry) -> None:
-    record.invalidate()
 
 
 def _checked(url: str) -> str:

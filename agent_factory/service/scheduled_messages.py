@@ -51,7 +51,12 @@ class ScheduledMessages:
                         self._backend.schedules.delete(name)
                     return
                 self._tidy(cron)
-                what |= self._settings_of(cron, what)
+                # With the settings that its assistant has now.
+                assistant = Assistants(self._backend, cron.tenant).get(cron.assistant)
+                what |= assistant.settings_of(what)
+                # A client has chosen them: checked each time, as those of a run.
+                allowed = self._backend.agent(what["agent"]).configurable
+                what["config"] = as_config(what["config"], allowed)
             webhook = what.pop("webhook", None)
             thread = what.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
             # Two workers that fire a schedule at once submit one message.
@@ -65,14 +70,6 @@ class ScheduledMessages:
         except (ServiceError, ArgumentError) as error:
             # The thread may be busy, or the assistant deleted. The next time may go well.
             logger.error("Schedule %s was not carried out: %s", name, error)
-
-    def _settings_of(self, cron: Cron, what: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a cron's run, with those that its assistant has now."""
-        settings = Assistants(self._backend, cron.tenant).get(cron.assistant).settings_of(what)
-        # A client has chosen it: checked each time, as that of a run.
-        allowed = self._backend.agent(what["agent"]).configurable
-        settings["config"] = as_config(settings["config"], allowed)
-        return settings
 
     def _tidy(self, cron: Cron) -> None:
         """Delete the threads of a cron's earlier runs, if they are not kept."""

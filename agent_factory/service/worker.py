@@ -223,22 +223,20 @@ class Worker:
             claims = queue.claim(self.id, agents, room)
             self._may_be_due = len(claims) == room
             for claim in claims:
-                self._begin(claim)
+                with self._change:
+                    self._held[claim.lease.thread_id] = claim
+                if agents[claim.run.agent].asynchronous:
+                    asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop)
+                    continue
+                # Not one of a pool, whose threads Python waits for at its end, however long a tool
+                # takes.
+                Thread(target=self._carry_out, args=(claim,), name=claim.job, daemon=True).start()
         except BaseException:
             # The transaction may have committed all the same.
             self._lost_track = True
             raise
         # None, though one is due: its tenant has as many as it may have.
         return 0.0 if claims else LOOK_SECONDS
-
-    def _begin(self, claim: Claim) -> None:
-        with self._change:
-            self._held[claim.lease.thread_id] = claim
-        if self._backend.agents[claim.run.agent].asynchronous:
-            asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop)
-            return
-        # Not one of a pool, whose threads Python waits for at its end, however long a tool takes.
-        Thread(target=self._carry_out, args=(claim,), name=claim.job, daemon=True).start()
 
     def _carry_out(self, claim: Claim) -> None:
         with self._held_until_its_end(claim):

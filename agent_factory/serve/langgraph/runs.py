@@ -36,7 +36,6 @@ from agent_factory.service import (
     RunCancelled,
     RunFailed,
     Service,
-    ThreadInfo,
     Wait,
     Webhook,
     assistant_id,
@@ -118,6 +117,9 @@ class Runs:
             thread: The thread; None for a new one.
             principal: Who asks.
             may_decide: Says whether they may decide about a wait; None if about each.
+
+        Raises:
+            NotFound: There is no such thread, and the run needs one that exists.
         """
         tenant = principal.tenant
         if body.webhook is not None:
@@ -132,8 +134,14 @@ class Runs:
                 # A thread that waits is not busy: its run is ended, and its messages stay.
                 if any(run.status == "waiting" for run in earlier):
                     earlier = []
-        # Read once, for all that depends on it.
-        info = self._thread(thread, tenant, body)
+        # Read once, for all that depends on it; None if the run creates the thread.
+        info = None
+        if thread is not None:
+            try:
+                info = self._service.threads.get(thread, tenant=tenant)
+            except NotFound:
+                if body.if_not_exists == "reject" or body.command is not None:
+                    raise
         run = start_run(self._service, assistant.agent, thread, info, body, principal, may_decide)
         for other in earlier:
             # As on LangGraph's own server: what was rolled back is not listed.
@@ -148,21 +156,6 @@ class Runs:
             with suppress(NotFound):  # somebody has deleted it meanwhile
                 self._service.threads.change(run.thread_id, metadata={"assistant_id": assistant.id})
         return run
-
-    def _thread(self, thread: str | None, tenant: str, body: NewRun) -> ThreadInfo | None:
-        """The thread of a new run; None if the run creates it.
-
-        Raises:
-            NotFound: There is no such thread, and the run needs one that exists.
-        """
-        if thread is None:
-            return None
-        try:
-            return self._service.threads.get(thread, tenant=tenant)
-        except NotFound:
-            if body.if_not_exists == "reject" or body.command is not None:
-                raise
-            return None
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
         """Delete the thread that was made for one run, once that has ended.
