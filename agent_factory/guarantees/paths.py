@@ -18,7 +18,6 @@ from agent_factory.topology.model import (
     Call,
     Hook,
     Phase,
-    Route,
     TopologyData,
 )
 from agent_factory.topology.planner import jumps_of
@@ -179,17 +178,6 @@ class PlanGraph:
     def jumps_from(self, node: str) -> dict[str, str]:
         """The jumps of the hook at a node, each with the node that it leads to."""
         return jumps_of(self.plan, self.hooks[node]) if node in self.hooks else {}
-
-    @cached_property
-    def without_calls(self) -> dict[str, tuple[str, ...]]:
-        """The edges that are left if no answer of the model calls a tool."""
-        # Without calls, the end of a turn leads out of the loop, or where a hook jumps.
-        left = dict(self.edges)
-        for edge in self.plan.edges:
-            if edge.route is Route.AFTER_MODEL:
-                targets = {self.plan.exit, *self.jumps_from(edge.source).values()}
-                left[edge.source] = tuple(t for t in edge.targets if t in targets)
-        return left
 
     def steps(self, path: Path) -> tuple[Transition, ...]:
         """The edges along a path, with their reasons."""

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from agent_factory.errors import SpecError
 
@@ -114,30 +114,23 @@ class Guarantee:
         return self.text
 
 
-_NAME = r"([^\s,]+)"
-_MEMBER = rf"(a guard|a person|a limit|{_NAME[1:-1]})"
+_NAME = r"[^\s,]+"
+_MEMBER = rf"a guard|a person|a limit|{_NAME}"
 _UNITS = "model calls|tool calls|input tokens|output tokens|tokens|USD|seconds|jobs under way"
-_AMOUNT = rf"at most (\d+(?:\.\d+)?) ({_UNITS}|calls of {_NAME})(?: a (run|thread|ledger))?"
-_FORMS: tuple[tuple[re.Pattern[str], Callable[..., Clause]], ...] = (
+_AMOUNT = rf"(?P<most>\d+(\.\d+)?) (?P<unit>{_UNITS}|calls of (?P<tool>{_NAME}))"
+_PATTERNS: tuple[tuple[Callable[..., Clause], str], ...] = (
+    (ToolPasses, rf"tool (?P<tool>{_NAME}) passes (?P<members>{_MEMBER})"),
+    (ModelPasses, rf"model passes (?P<members>{_MEMBER})"),
+    (LoopPasses, rf"every loop passes (?P<members>{_MEMBER})"),
     (
-        re.compile(rf"tool {_NAME} passes {_MEMBER}"),
-        lambda tool, member: ToolPasses(tool, (member,)),
+        PathPasses,
+        rf"no path from (?P<source>{_NAME}) to (?P<target>{_NAME}) skips (?P<members>{_MEMBER})",
     ),
-    (re.compile(rf"model passes {_MEMBER}"), lambda member: ModelPasses((member,))),
-    (re.compile(rf"every loop passes {_MEMBER}"), lambda member: LoopPasses((member,))),
-    (
-        re.compile(rf"no path from {_NAME} to {_NAME} skips {_MEMBER}"),
-        lambda source, target, member: PathPasses(source, target, (member,)),
-    ),
-    (re.compile(rf"{_NAME} sees ({'|'.join(SEEN_LAST)}) last"), SeesLast),
-    (re.compile(rf"tool {_NAME} only after tool {_NAME}"), OnlyAfter),
-    (
-        re.compile(_AMOUNT),
-        lambda number, unit, tool, scope: AtMost(
-            float(number), "tool calls" if tool else unit, scope or "run", tool or ""
-        ),
-    ),
+    (SeesLast, rf"(?P<member>{_NAME}) sees (?P<aspect>{'|'.join(SEEN_LAST)}) last"),
+    (OnlyAfter, rf"tool (?P<tool>{_NAME}) only after tool (?P<other>{_NAME})"),
+    (AtMost, rf"at most {_AMOUNT}(?: a (?P<scope>run|thread|ledger))?"),
 )
+"""What a sentence is read into, with the fields as groups."""
 
 FORMS = (
     "tool NAME passes MEMBER",
@@ -176,21 +169,23 @@ def parse(text: str) -> Guarantee:
 def _clause(text: str, part: str) -> Clause:
     # Names of middleware have no spaces, so the words between them cannot be a part of one.
     sentence, *excuses = part.split(" unless ")
-    for pattern, make in _FORMS:
-        if match := pattern.fullmatch(sentence):
-            clause = make(*match.groups())
-            break
-    else:
+    matches = ((kind, re.fullmatch(pattern, sentence)) for kind, pattern in _PATTERNS)
+    kind, match = next((pair for pair in matches if pair[1]), (None, None))
+    if kind is None or match is None:
         raise _syntax_error(text, f"has a part that is not a sentence: {part!r}")
-    if not excuses:
-        return clause
-    if isinstance(clause, SeesLast | OnlyAfter | AtMost):
+    fields: dict[str, Any] = match.groupdict()
+    if excuses and "members" not in fields:
         raise _syntax_error(text, f"has `unless` in a sentence that is not about paths: {part!r}")
     members = [member for excuse in excuses for member in excuse.split(" or ")]
     for member in members:
         if not re.fullmatch(_MEMBER, member):
             raise _syntax_error(text, f"does not name a member after `unless`: {member!r}")
-    return replace(clause, members=(*clause.members, *members))
+    if "members" in fields:
+        fields["members"] = (fields["members"], *members)
+    if kind is AtMost:
+        unit = "tool calls" if fields["tool"] else fields["unit"]
+        return AtMost(float(fields["most"]), unit, fields["scope"] or "run", fields["tool"] or "")
+    return kind(**fields)
 
 
 def _syntax_error(text: str, reason: str) -> GuaranteeSyntaxError:

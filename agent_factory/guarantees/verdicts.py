@@ -47,6 +47,7 @@ from agent_factory.topology.model import (
     TOOLS,
     Call,
     Phase,
+    Route,
     Tool,
     ToolKind,
     TopologyData,
@@ -322,24 +323,19 @@ def _used_up(graph: PlanGraph, owners: Collection[str]) -> dict[str, tuple[str, 
     """The edges that are left when the limits of some middleware are used up."""
     edges = dict(graph.edges)
     for owner in owners:
-        hooks = {
-            phase: node
-            for phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
-            if (node := graph.node_of(owner, phase))
-        }
-        jumping = [node for node in hooks.values() if "end" in graph.hooks[node].can_jump_to]
-        before = hooks.get(Phase.BEFORE_MODEL)
-        if before in jumping:
-            edges[before] = (graph.plan.exit,)
-        elif graph.has_layer(owner, Call.MODEL):
-            exit_node = graph.plan.loop_exit
-            edges[exit_node] = tuple(
-                node for node in edges[exit_node] if node in graph.without_calls[exit_node]
-            )
-        elif jumping:
+        before = graph.node_of(owner, Phase.BEFORE_MODEL)
+        hooks = [node for node in (before, graph.node_of(owner, Phase.AFTER_MODEL)) if node]
+        jumping = [node for node in hooks if "end" in graph.hooks[node].can_jump_to]
+        has_layer = graph.has_layer(owner, Call.MODEL)
+        if jumping and (before in jumping or not has_layer):
             edges[jumping[0]] = (graph.plan.exit,)
-        elif hooks:
-            edges[next(iter(hooks.values()))] = ()  # all it can do is to raise
+        elif has_layer and graph.plan.edge_from(graph.plan.loop_exit).route is Route.AFTER_MODEL:
+            # Without calls, the end of a turn leads out of the loop, or where a hook jumps.
+            last = graph.plan.loop_exit
+            targets = {graph.plan.exit, *graph.jumps_from(last).values()}
+            edges[last] = tuple(node for node in edges[last] if node in targets)
+        elif hooks and not has_layer:
+            edges[hooks[0]] = ()  # all it can do is to raise
     return edges
 
 
@@ -370,10 +366,10 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
         what = f"calls of {clause.tool}" if clause.tool else clause.unit
         reason = f"No middleware limits {what} a {clause.scope}."
         hint = f"Add BudgetMiddleware({clause.scope}=Limits(...))."
-        if clause.unit == "model calls" and clause.scope != "ledger":
-            hint = f"Add ModelCallLimitMiddleware({clause.scope}_limit={number})."
         if clause.scope == "ledger":
             hint = "Add BudgetMiddleware(ledger=Ledger(Limits(...)))."
+        elif clause.unit == "model calls":
+            hint = f"Add ModelCallLimitMiddleware({clause.scope}_limit={number})."
         elif of_tools:
             tool = f"tool_name={clause.tool!r}, " if clause.tool else ""
             hint = f"Add ToolCallLimitMiddleware({tool}{clause.scope}_limit={number})."
