@@ -16,6 +16,7 @@ from agent_factory.topology.render.json_format import (
     DEFAULTS,
     FORMAT,
     OPTIONAL,
+    UNCHANGED,
     VERSION,
     PlanRecord,
 )
@@ -138,16 +139,6 @@ def _plan_of(record: PlanRecord) -> Topology:
     return Topology(
         nodes=tuple(node.name for node in record.nodes),
         **asdict(record.corners),
-        edges=record.edges,
-        layers=record.layers,
         hooks=tuple(hooks),
-        tools=record.tools,
-        retries_output=record.retries_output,
-        style=record.style,
-        settings=record.settings,
-        moved=record.moved,
-        guards=record.guards,
-        limits=record.limits,
-        accesses=record.accesses,
-        sequential_calls=record.sequential_calls,
+        **{name: getattr(record, name) for name in UNCHANGED},
     )

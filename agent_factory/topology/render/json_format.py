@@ -93,6 +93,9 @@ class PlanRecord:
 OPTIONAL = ("moved", "guards", "limits", "accesses", "sequential_calls")
 """Fields that a file lacks where a plan has none, as files did before there were any."""
 
+UNCHANGED = ("style", "edges", "layers", "tools", "retries_output", "settings", *OPTIONAL)
+"""Fields that a file holds as a plan has them."""
+
 DEFAULTS: dict[str, dict[str, object]] = {
     "layers": {"attempts": 1},
     "tools": {
@@ -121,25 +124,15 @@ def to_json(plan: TopologyData) -> str:
     record = PlanRecord(
         format=FORMAT,
         version=VERSION,
-        style=plan.style,
         corners=CornerNodes(plan.entry, plan.loop_entry, plan.loop_exit, plan.exit),
         nodes=tuple(map(node, plan.nodes)),
-        edges=plan.edges,
         transitions=transitions_of(plan),
         hooks=tuple(
             # Sorted: the order of a set of strings differs between processes.
             HookRecord(h.owner, h.phase, h.node, tuple(sorted(h.can_jump_to)))  # type: ignore[arg-type]  # names of JUMPS
             for h in plan.hooks
         ),
-        layers=plan.layers,
-        tools=plan.tools,
-        retries_output=plan.retries_output,
-        settings=plan.settings,
-        moved=plan.moved,
-        guards=plan.guards,
-        limits=plan.limits,
-        accesses=plan.accesses,
-        sequential_calls=plan.sequential_calls,
+        **{name: getattr(plan, name) for name in UNCHANGED},
     )
     dump = partial(json.dumps, ensure_ascii=False)
     parts = []
