@@ -58,17 +58,15 @@ def union(places: Iterable[Places]) -> Places:
     return Places(*(frozenset().union(*column) for column in columns))
 
 
-def shortest_path(
-    edges: Edges, source: str, target: str, without: Collection[str] = ()
-) -> Path | None:
-    """The shortest path of at least one step that enters none of some nodes; None if there is none.
+def shortest_path(edges: Edges, source: str, target: str, without: Collection[str] = ()) -> Path:
+    """The shortest path of at least one step that enters none of some nodes; empty without one.
 
     >>> shortest_path({"a": ("b", "c"), "b": ("c",)}, "a", "c", without=["b"])
     ('a', 'c')
     """
     previous = _walk(edges, source, without)
     if target not in previous:
-        return None
+        return ()
     path = [target]
     while (step := previous[path[-1]]) != source:
         path.append(step)
@@ -157,11 +155,11 @@ class PlanGraph:
         """Return True if a middleware has a layer around a kind of call."""
         return any(layer.owner == owner and layer.call is call for layer in self.plan.layers)
 
-    def shortest_path(self, source: str, target: str, without: Collection[str] = ()) -> Path | None:
+    def shortest_path(self, source: str, target: str, without: Collection[str] = ()) -> Path:
         """The shortest path from one node to another, along the edges of the plan."""
         return shortest_path(self.edges, source, target, without)
 
-    def shortest_cycle(self, edges: Edges, without: Collection[str] = ()) -> Path | None:
+    def shortest_cycle(self, edges: Edges, without: Collection[str] = ()) -> Path:
         """A shortest way around a loop that a run can reach.
 
         Args:
@@ -173,7 +171,7 @@ class PlanGraph:
         targets = Counter(target for node in nodes for target in self.edges.get(node, ()))
         doors = [node for node, number in targets.items() if number > 1 and node not in without]
         cycles = [shortest_path(edges, node, node, without) for node in sorted(doors)]
-        return min(filter(None, cycles), key=len, default=None)
+        return min(filter(None, cycles), key=len, default=())
 
     def jumps_from(self, node: str) -> dict[str, str]:
         """The jumps of the hook at a node, each with the node that it leads to."""

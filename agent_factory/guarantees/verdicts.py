@@ -19,7 +19,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib import import_module
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple, get_args
 
 from agent_factory.errors import SpecError, did_you_mean
@@ -168,15 +168,11 @@ def _to_tools(graph: PlanGraph) -> Path:
     return _joined(graph.shortest_path(START, graph.model), graph.shortest_path(graph.model, TOOLS))
 
 
-def _joined(*paths: Path | None) -> Path:
+def _joined(first: Path, *others: Path) -> Path:
     """Paths one after the other; empty if one of them is missing."""
     # Each path begins with the node at which the one before it ends.
-    whole: Path = ()
-    for path in paths:
-        if path is None:
-            return ()
-        whole = (*whole, *path[1:]) if whole else path
-    return whole
+    steps = chain(first, *(path[1:] for path in others))
+    return tuple(steps) if all((first, *others)) else ()
 
 
 def _around(
@@ -190,22 +186,22 @@ def _around(
         for guard in (graph.guards if tool else ())
     )
     path = _bypass(graph, _places(graph, members, tool), target, first=not waits)
-    return None if path is None else _bypassed(graph, path, what, members, names, tool)
+    return _bypassed(graph, path, what, members, names, tool) if path else None
 
 
-def _bypass(graph: PlanGraph, places: Places, target: str, *, first: bool = True) -> Path | None:
+def _bypass(graph: PlanGraph, places: Places, target: str, *, first: bool = True) -> Path:
     """A path that passes none of some places before a node, at the first visit or at a later one.
 
     Without `first`, what happens at the first visit does not count.
     """
     # A layer around the run is passed before all else, and covers each path.
     if START in places.once:
-        return None
-    if first and (start := graph.shortest_path(START, target, places.all)) is not None:
+        return ()
+    if first and (start := graph.shortest_path(START, target, places.all)):
         return start
     # Up to the first visit, only what is passed once counts; from there on, what each turn passes.
     before = graph.shortest_path(START, target, places.once)
-    return _joined(before, graph.shortest_path(target, target, places.all)) or None
+    return _joined(before, graph.shortest_path(target, target, places.all))
 
 
 def _bypassed(
@@ -278,14 +274,11 @@ def _path_passes(graph: PlanGraph, clause: PathPasses) -> _No | None:
     nodes = {node for name in clause.members if (node := graph.node_named(name))}
     avoided = _places(graph, clause.members).all | nodes
     before = (START,) if source == START else graph.shortest_path(START, source)
+    path = _joined(before, graph.shortest_path(source, target, avoided))
     # A run at the member has passed it, and no run comes to a node that nothing leads to.
-    if source in avoided or before is None:
+    if source in avoided or not path:
         return None
-    path = graph.shortest_path(source, target, avoided)
-    if path is None:
-        return None
-    whole = _joined(before, path)
-    return _bypassed(graph, whole, target, clause.members, [*names, *nodes])
+    return _bypassed(graph, path, target, clause.members, [*names, *nodes])
 
 
 # Loops and limits
@@ -296,15 +289,13 @@ def _loop_passes(graph: PlanGraph, clause: LoopPasses) -> _No | None:
     places = _places(graph, members).all
     cycle = graph.shortest_cycle(graph.edges, places)
     limits: list[UsageLimit] = []
-    if A_LIMIT in clause.members and cycle is not None:
+    if A_LIMIT in clause.members and cycle:
         limits = [limit for limit in graph.limits if limit.unit in _OF_THE_MODEL]
         # A loop without the model uses nothing. One that is left when all is used up never ends.
-        cycles = [
-            graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else cycle,
-            graph.shortest_cycle(_used_up(graph, {limit.owner for limit in limits}), places),
-        ]
-        cycle = next(filter(None, cycles), None)
-    if cycle is None:
+        left = _used_up(graph, {limit.owner for limit in limits})
+        cycle = graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else cycle
+        cycle = cycle or graph.shortest_cycle(left, places)
+    if not cycle:
         return None
     words = " or ".join(clause.members)
     hint = f"Add {words} to a part of the loop that each turn passes."
@@ -344,7 +335,7 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
     of_tools = clause.unit in ("tool calls", JOBS)
     at = TOOLS if of_tools else graph.model
     # What is never called needs no limit, and without a loop the model is called once.
-    if graph.shortest_path(START, at) is None:
+    if not graph.shortest_path(START, at):
         return None
     if clause.unit == "model calls" and clause.most >= 1 and not graph.shortest_path(at, at):
         return None
@@ -384,16 +375,15 @@ def _at_most(graph: PlanGraph, clause: AtMost) -> _No | None:
         return _No(reason, f"Lower it to {number}.", (), name)
     paths = [_beyond(graph, limit, at) for limit in fixed if limit.most <= clause.most]
     # One limit that no path bypasses is enough.
-    if None in paths:
+    if () in paths:
         return None
-    path = paths[0] or ()
     reason = f"A run can reach the {at} without {least.owner}."
     where = "a layer around the tools" if of_tools else "a layer around the model"
-    return _No(reason, f"Let {least.owner} count and stop the calls in {where}.", path, name)
+    return _No(reason, f"Let {least.owner} count and stop the calls in {where}.", paths[0], name)
 
 
-def _beyond(graph: PlanGraph, limit: UsageLimit, at: str) -> Path | None:
-    """A path on which a call is made that a limit does not allow."""
+def _beyond(graph: PlanGraph, limit: UsageLimit, at: str) -> Path:
+    """A path on which a call is made that a limit does not allow; empty if there is none."""
     owner, model = limit.owner, graph.model
     after = graph.node_of(owner, Phase.AFTER_MODEL)
     if at == TOOLS:
@@ -401,12 +391,12 @@ def _beyond(graph: PlanGraph, limit: UsageLimit, at: str) -> Path | None:
         return _bypass(graph, Places.in_each_turn(layer, after), at)
     # No run reaches the model around a hook before it: the last of them leads there.
     if graph.has_layer(owner, Call.MODEL) or graph.node_of(owner, Phase.BEFORE_MODEL):
-        return None
+        return ()
     start = graph.shortest_path(START, model)
     # With a limit of 0 the first call is one too many already.
     if limit.most < 1:
         return start
-    return _joined(start, shortest_path(_used_up(graph, [owner]), model, model)) or None
+    return _joined(start, shortest_path(_used_up(graph, [owner]), model, model))
 
 
 # Order
@@ -445,7 +435,7 @@ def _only_after(graph: PlanGraph, clause: OnlyAfter) -> _No | None:
 def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> tuple[str, Path] | None:
     """A jump to the tools, around a guard after the model or with a call that it has not seen."""
     node = graph.node_of(guard.owner, Phase.AFTER_MODEL)
-    if (path := _bypass(graph, Places.in_each_turn(node), TOOLS)) is not None:
+    if path := _bypass(graph, Places.in_each_turn(node), TOOLS):
         return f"A run can reach the tool {tool.name!r} without {guard.owner}.", path
     if node is None:
         return None

@@ -180,7 +180,7 @@ def _nodes(graph: PlanGraph, counterexample: Counterexample) -> Path:
     if kinds.get(counterexample.tool) is ToolKind.PROVIDER:
         raise _refusal(f"is about {counterexample.tool!r}, which the provider of the model runs.")
     to_model = graph.shortest_path(START, MODEL) or (START,)
-    return nodes or (*to_model, *(graph.shortest_path(MODEL, TOOLS) or ())[1:])
+    return nodes or (*to_model, *graph.shortest_path(MODEL, TOOLS)[1:])
 
 
 def _exceeding(graph: PlanGraph, clause: AtMost, nodes: Path) -> Path:
@@ -192,8 +192,8 @@ def _exceeding(graph: PlanGraph, clause: AtMost, nodes: Path) -> Path:
             f"takes more than {clause.most:g} calls; a replay makes at most {MOST_CALLS:,}."
         )
     at = TOOLS if clause.unit == "tool calls" else MODEL
-    whole = list(nodes or graph.shortest_path(START, at) or ())
-    around = graph.shortest_path(at, at) or ()
+    whole = list(nodes or graph.shortest_path(START, at))
+    around = graph.shortest_path(at, at)
     # Around the loop once more for each call that the sentence allows.
     while around and whole.count(at) <= clause.most:
         whole += around[1:]
