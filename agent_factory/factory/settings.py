@@ -113,11 +113,10 @@ def _shown(value: object, name: str = "", depth: int = 0) -> str:
         # Sorted, because the order of strings in a set differs from process to process.
         case set() | frozenset():
             return f"{{{', '.join(sorted(inner(value)))}}}"
-    # Not the repr: it has fields that are private, secret or without a stable form.
-    if is_dataclass(value) and not isinstance(value, type):
-        public = [f.name for f in fields(value) if f.init and not f.name.startswith("_")]
-        public_fields = (f"{f}={_shown(getattr(value, f, None), f, depth + 1)}" for f in public)
-        return f"{type(value).__name__}({', '.join(public_fields)})"
     names = getattr(type(value), "guard_settings", ())
-    guarding = ", ".join(f"{n}={_shown(getattr(value, n), n, depth + 1)}" for n in names)
-    return f"{type(value).__name__}({guarding})" if names else type(value).__name__
+    # Not the repr: it has fields that are private, secret or without a stable form.
+    if is_dataclass(value):
+        names = [f.name for f in fields(value) if f.init and not f.name.startswith("_")]
+    shown = ", ".join(f"{n}={_shown(getattr(value, n, None), n, depth + 1)}" for n in names)
+    is_bare = not names and not is_dataclass(value)
+    return type(value).__name__ if is_bare else f"{type(value).__name__}({shown})"

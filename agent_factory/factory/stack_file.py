@@ -166,7 +166,7 @@ class _Writer:
             case list():
                 return [self.data(v, f"{path}.{n}", name) for n, v in enumerate(value)]
             case tuple():
-                return {"tuple": [self.data(v, f"{path}.{n}", name) for n, v in enumerate(value)]}
+                return {"tuple": self.data(list(value), path, name)}
             case set() | frozenset() if all(type(item) is str for item in value):
                 return sorted(map(str, value))
             case Mapping() if all(type(k) is str and _is_encodable(k) for k in value):
@@ -398,7 +398,7 @@ class _Reader:
         if mark == "path":
             return Path(str(data["path"]))
         if mark == "tuple" and isinstance(data["tuple"], list):
-            return tuple(self.value(item, f"{path}.{n}") for n, item in enumerate(data["tuple"]))
+            return tuple(self.value(data["tuple"], path))
         table = data["dict"] if mark == "dict" and isinstance(data["dict"], dict) else data
         return {key: self.value(item, f"{path}.{key}") for key, item in table.items()}
 
