@@ -15,9 +15,10 @@ layer around it, may answer calls. A tool may end the run.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cached_property
 from importlib import import_module
 from itertools import chain, pairwise
 from typing import NamedTuple, get_args
@@ -176,17 +177,17 @@ def _joined(first: Path, *others: Path) -> Path:
 
 
 def _around(
-    graph: PlanGraph, members: Collection[str], target: str, what: str, tool: str = ""
+    graph: PlanGraph, terms: Collection[str], target: str, what: str, tool: str = ""
 ) -> _No | None:
     """A path on which a run reaches a node and has passed no member since it was there before."""
-    names = _named(graph, members, tool)
+    members = _Members(graph, terms, tool)
     # A call that a layer refuses until another tool has run is not the first one of its run.
     waits = any(
         guard.after and not guard.when and guard.place == "around_tool" and guard.covers(tool)
         for guard in (graph.guards if tool else ())
     )
-    path = _bypass(graph, _places(graph, members, tool), target, first=not waits)
-    return _bypassed(graph, path, what, members, names, tool) if path else None
+    path = _bypass(graph, members.places, target, first=not waits)
+    return _bypassed(members, path, what) if path else None
 
 
 def _bypass(graph: PlanGraph, places: Places, target: str, *, first: bool = True) -> Path:
@@ -204,22 +205,15 @@ def _bypass(graph: PlanGraph, places: Places, target: str, *, first: bool = True
     return _joined(before, graph.shortest_path(target, target, places.all))
 
 
-def _bypassed(
-    graph: PlanGraph,
-    path: Path,
-    what: str,
-    members: Collection[str],
-    names: Collection[str],
-    tool: str = "",
-) -> _No:
-    words = " or ".join(members)
-    if not names:
-        return _No(*_missing(graph, members, tool), path, tool)
-    if tool and not _places(graph, members, tool).all:
-        guarding = [n for n in names if any(guard.owner == n for guard in graph.plan.guards)]
-        if guarding:
-            reason = f"{' or '.join(guarding)} does not decide about {tool!r}."
-            return _No(reason, f"Add {tool!r} to the tools that it guards.", path, tool)
+def _bypassed(members: _Members, path: Path, what: str, nodes: Collection[str] = ()) -> _No:
+    """A path around members, and around nodes that are named as members."""
+    graph, words, tool = members.graph, members.words, members.tool
+    if not members.names and not nodes:
+        return _No(*_missing(members), path, tool)
+    guards = {guard.owner for guard in graph.guards}
+    if tool and not members.places.all and (guarding := [n for n in members.names if n in guards]):
+        reason = f"{' or '.join(guarding)} does not decide about {tool!r}."
+        return _No(reason, f"Add {tool!r} to the tools that it guards.", path, tool)
     hint = f"Let {words} wrap the call in a layer, which no path bypasses."
     for node, following in pairwise(path):
         # The first target of an edge is its default: a run goes there without a jump, too.
@@ -232,9 +226,9 @@ def _bypassed(
     return _No(f"A run can reach {what} without {words}.", hint, path, tool)
 
 
-def _missing(graph: PlanGraph, members: Collection[str], tool: str = "") -> tuple[str, str]:
+def _missing(members: _Members) -> tuple[str, str]:
     """The reason and the hint if a plan has no such middleware."""
-    words = " or ".join(members)
+    graph, words, tool = members.graph, members.words, members.tool
     if tool and (partial := _partial_guard(graph, tool, words)):
         return partial
     if words in _GUARDS:
@@ -269,24 +263,24 @@ def _partial_guard(graph: PlanGraph, tool: str, words: str) -> tuple[str, str] |
 
 def _path_passes(graph: PlanGraph, clause: PathPasses) -> _No | None:
     source, target = (_node(graph, name) for name in (clause.source, clause.target))
-    names = _named(graph, clause.members)
+    members = _Members(graph, clause.members)
     # A member may be a node: "model", "tools".
     nodes = {node for name in clause.members if (node := graph.node_named(name))}
-    avoided = _places(graph, clause.members).all | nodes
+    avoided = members.places.all | nodes
     before = (START,) if source == START else graph.shortest_path(START, source)
     path = _joined(before, graph.shortest_path(source, target, avoided))
     # A run at the member has passed it, and no run comes to a node that nothing leads to.
     if source in avoided or not path:
         return None
-    return _bypassed(graph, path, target, clause.members, [*names, *nodes])
+    return _bypassed(members, path, target, nodes)
 
 
 # Loops and limits
 
 
 def _loop_passes(graph: PlanGraph, clause: LoopPasses) -> _No | None:
-    members = [member for member in clause.members if member != A_LIMIT]
-    places = _places(graph, members).all
+    others = [member for member in clause.members if member != A_LIMIT]
+    places = _Members(graph, others).places.all
     cycle = graph.shortest_cycle(graph.edges, places)
     limits: list[UsageLimit] = []
     if A_LIMIT in clause.members and cycle:
@@ -451,7 +445,8 @@ def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> tuple[str, P
 
 
 def _sees_last(graph: PlanGraph, clause: SeesLast) -> _No | None:
-    plan, members = graph.plan, _named(graph, [clause.member])
+    members = _Members(graph, [clause.member])
+    plan, names = graph.plan, members.names
     what = clause.aspect.replace("_", " ")
     # The nodes and the middleware that see an answer or a call there, in their order: a layer sees
     # a response after those inside of it, and a tool call before them.
@@ -459,9 +454,9 @@ def _sees_last(graph: PlanGraph, clause: SeesLast) -> _No | None:
     views += [(hook.node, hook.owner) for hook in plan.run_order(Phase.AFTER_MODEL)]
     if clause.aspect == "tool_calls":
         views += [(TOOLS, layer.owner) for layer in plan.layers_around(Call.TOOL)]
-    if not any(owner in members for _, owner in views):
-        if not members:
-            return _No(*_missing(graph, [clause.member]))
+    if not names:
+        return _No(*_missing(members))
+    if not any(owner in names for _, owner in views):
         reason = f"{clause.member} sees no {what}."
         return _No(reason, "Give it a hook after the model, or a layer around the call.")
     writers = {
@@ -473,11 +468,11 @@ def _sees_last(graph: PlanGraph, clause: SeesLast) -> _No | None:
     target = TOOLS if clause.aspect == "tool_calls" else END
     # The last writer first: the path to it is the one that people look for.
     for index, (node, owner) in reversed([*enumerate(views)]):
-        first = next((n for n, other in views[:index] if other in members), None)
-        if owner not in writers or owner in members or first is None:
+        first = next((n for n, other in views[:index] if other in names), None)
+        if owner not in writers or owner in names or first is None:
             continue
         # Those that see it later at the same node, and those whose node a path may go around.
-        later = {n for n, other in views[index + 1 :] if other in members}
+        later = {n for n, other in views[index + 1 :] if other in names}
         if node in later or target in later:
             continue
         path = _joined(
@@ -523,43 +518,60 @@ def _node(graph: PlanGraph, name: str) -> str:
     return node
 
 
-def _named(graph: PlanGraph, members: Collection[str], tool: str = "") -> list[str]:
-    """The middleware that a sentence means; those that decide about a tool, for "a guard"."""
-    names: list[str] = []
-    for member in members:
-        if member in _GUARDS:
-            names += [guard.owner for guard in _deciding(graph, member, tool)]
-        elif member == A_LIMIT:
-            names += [limit.owner for limit in graph.limits if limit.unit != JOBS]
-        else:
-            names += graph.members(member)
-    return list(dict.fromkeys(names))
+@dataclass(frozen=True)
+class _Members:
+    """The middleware that a sentence means. A run has to pass one of them.
 
+    Args:
+        graph: The plan.
+        terms: Names, patterns, "a guard", "a person" or "a limit".
+        tool: The tool before which it has to pass them, if the sentence is about one.
+    """
 
-def _places(graph: PlanGraph, members: Collection[str], tool: str = "") -> Places:
-    """The places at which a run passes what a sentence means, before a tool if it is about one."""
-    places: list[Places] = []
-    for member in members:
-        if member in _GUARDS:
-            guards = _deciding(graph, member, tool)
-        else:
-            names = _named(graph, [member])
-            guards = [guard for guard in graph.guards if tool and guard.owner in names]
-            # A member that guards nothing is passed at each of its nodes.
-            guarding = {guard.owner for guard in guards}
-            places += [graph.owners[name] for name in names if name not in guarding]
-            guards = [guard for guard in guards if guard.covers(tool)]
-        for guard in guards:
-            node = graph.node_of(guard.owner, Phase.AFTER_MODEL)
-            node = TOOLS if guard.place == "around_tool" else node
-            places.append(Places.in_each_turn(node))
-    return union(places)
+    graph: PlanGraph
+    terms: Collection[str]
+    tool: str = ""
 
+    @property
+    def words(self) -> str:
+        """What the sentence calls them."""
+        return " or ".join(self.terms)
 
-def _deciding(graph: PlanGraph, member: str, tool: str) -> list[ToolGuard]:
-    """The guards that decide about all calls of a tool, or of any tool if none is named."""
-    guards = [guard for guard in graph.guards if not tool or guard.covers(tool)]
-    return [guard for guard in guards if _decides(guard, member)]
+    @cached_property
+    def names(self) -> list[str]:
+        """Their names."""
+        return list(dict.fromkeys(name for term in self.terms for name in self._named(term)))
+
+    @cached_property
+    def places(self) -> Places:
+        """The places at which a run passes them."""
+        graph, places = self.graph, list[Places]()
+        for term in self.terms:
+            guards = self._deciding(term)
+            if term not in _GUARDS:
+                names = self._named(term)
+                guards = [guard for guard in graph.guards if self.tool and guard.owner in names]
+                # A member that guards nothing is passed at each of its nodes.
+                guarding = {guard.owner for guard in guards}
+                places += [graph.owners[name] for name in names if name not in guarding]
+                guards = [guard for guard in guards if guard.covers(self.tool)]
+            for guard in guards:
+                node = graph.node_of(guard.owner, Phase.AFTER_MODEL)
+                node = TOOLS if guard.place == "around_tool" else node
+                places.append(Places.in_each_turn(node))
+        return union(places)
+
+    def _named(self, term: str) -> list[str]:
+        if term in _GUARDS:
+            return [guard.owner for guard in self._deciding(term)]
+        if term == A_LIMIT:
+            return [limit.owner for limit in self.graph.limits if limit.unit != JOBS]
+        return self.graph.members(term)
+
+    def _deciding(self, term: str) -> list[ToolGuard]:
+        """The guards that decide about all calls of the tool, or of any tool if none is named."""
+        guards = [guard for guard in self.graph.guards if _decides(guard, term)]
+        return [guard for guard in guards if not self.tool or guard.covers(self.tool)]
 
 
 def _decides(guard: ToolGuard, member: str) -> bool:
