@@ -362,10 +362,11 @@ def _send(
         agent = backend.agents.get(run.agent)
         busy = STEER if agent is not None and can_be_steered(agent.graph) else "queue"
         job = _message_job(run, _message_run(id), message, busy)
-        backend.queue.add_run(connection, job, metadata=run.metadata)
         # On a busy thread it is queued when the run before it ends, if that has not read it.
-        if row.status not in BUSY:
-            backend.queue.queue(connection, job)
+        if row.status in BUSY:
+            backend.queue.add_run(connection, job, metadata=run.metadata)
+        else:
+            backend.queue.queue_new(connection, row, job, metadata=run.metadata)
     return True
 
 

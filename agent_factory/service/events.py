@@ -73,7 +73,7 @@ class EventLog:
         self._calls: list[Callable[[], None]] = []
         self._stop, self._arrival = Event(), Event()
         self._writer: Thread | None = None
-        self._insert = insert(events).values(at=database.now)
+        self._insert = insert(events).inline().values(at=database.now)
         self._read = (
             select(events.c.id, events.c.data)
             .where(events.c.job == bindparam("its_job"), events.c.id > bindparam("after"))

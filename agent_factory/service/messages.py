@@ -96,10 +96,13 @@ def submit(
     metadata: dict[str, object],
     title: str | None,
     delay: float | None,
-) -> None:
+) -> bool:
     """Write a run, and queue it if its thread is not busy; one that is known stays as it is.
 
     With a delay, it may begin that many seconds later.
+
+    Returns:
+        Whether the run is new.
 
     Raises:
         NotFound: The thread belongs to another tenant, or does not have the checkpoint.
@@ -111,13 +114,15 @@ def submit(
             now = connection.execute(select(backend.database.now)).scalar_one()
             job = replace(job, begins_at=now + delay)
         row = insert_thread(connection, backend, thread_id, job.tenant, title=title)
-        # With the thread locked, since a client that got no answer may send it again at once.
-        if connection.execute(_KNOWN, {"id": job.run}).first() is not None:
-            return
+        is_busy, waits = row.status in BUSY, row.status == "waiting"
+        # With the thread locked, since a client that got no answer may send it again at once. Where
+        # nothing can refuse it, `queue_new` finds out.
+        may_be_refused = is_busy or job.checkpoint is not None
+        if may_be_refused and connection.execute(_KNOWN, {"id": job.run}).first() is not None:
+            return False
         saver = FencedSaver(backend.database)
         if job.checkpoint is not None and not saver.knows(connection, thread_id, job.checkpoint):
             raise NotFound(f"checkpoint {job.checkpoint!r}", "is not one of this thread.")
-        is_busy, waits = row.status in BUSY, row.status == "waiting"
         how = arrival.waiting if waits else arrival.busy
         if is_busy and how == "reject":
             raise ThreadBusy(
@@ -149,12 +154,15 @@ def submit(
         if row.title is None and title is not None:  # it was created before its first message
             statement = update(threads).where(threads.c.thread_id == thread_id)
             connection.execute(statement.values(title=title))
+        if not is_busy:
+            return backend.queue.queue_new(connection, row, job, metadata=metadata)
         backend.queue.add_run(connection, job, metadata=metadata)
-        if not is_busy or how not in ("queue", STEER):
+        if how not in ("queue", STEER):
             backend.queue.queue(connection, job)
         elif how == STEER:
             sent = {"run": job.run, "to": row.run}
             backend.queue.record(connection, row, arrival.by, STEER, sent)
+        return True
 
 
 def retry(backend: Backend, run: str, by: str) -> str:

@@ -77,10 +77,13 @@ class Run:
     Args:
         id: The id of the run, the same in all processes.
         thread_id: The thread.
+        before: A moment before the run was there, if it is new.
     """
 
-    def __init__(self, backend: Backend, id: str, thread_id: str) -> None:
-        self.id, self.thread_id, self._backend = id, thread_id, backend
+    def __init__(
+        self, backend: Backend, id: str, thread_id: str, before: Moment | None = None
+    ) -> None:
+        self.id, self.thread_id, self._backend, self._before = id, thread_id, backend, before
 
     @property
     def status(self) -> Status:
@@ -195,9 +198,9 @@ class Run:
             TimeoutError: The run has not ended in time. It is NoWorker or MessageHeld if that is
                 the reason.
         """
-        attempts = self._outcomes(timeout)
+        attempts, seconds = self._outcomes(timeout), _look_seconds(timeout)
         while isinstance(outcome := next(attempts), Moment):
-            self._backend.signals.wait(outcome, LOOK_SECONDS)
+            self._backend.signals.wait(outcome, seconds)
         return outcome[0]
 
     async def aresult(self, timeout: float | None = None) -> Any:
@@ -209,14 +212,16 @@ class Run:
             outcome = await loop.run_in_executor(threads, next, attempts)
             if not isinstance(outcome, Moment):
                 return outcome[0]
-            await self._backend.signals.await_news(outcome, LOOK_SECONDS)
+            await self._backend.signals.await_news(outcome, _look_seconds(timeout))
 
     def _outcomes(self, timeout: float | None) -> Iterator[tuple[object] | Moment]:
         """The result once it is there, and moments after which the caller has to wait for it."""
         start, progress = time.monotonic(), Progress(self._backend, self.id)
-        moment = self._backend.signals.now("ends", self.id)
-        reader = None
-        while (row := self._look()).status in ("queued", "running"):
+        moment, reader = self._backend.signals.now("ends", self.id), None
+        if self._before is not None:  # it has not ended before that, so a look comes too early
+            before, self._before = self._before, None
+            yield before
+        while (row := self._look(whole=False)).status in ("queued", "running"):
             if timeout is not None and time.monotonic() - start > timeout:
                 raise progress.timed_out(f"is {self.status}", timeout)
             progress.notice()
@@ -300,7 +305,7 @@ class Run:
 
         while job is None:
             moment = self._backend.signals.now("jobs")  # it gets one when it is its turn
-            run = self._look()
+            run = self._look(whole=False)
             job = run.job
             if run.status == "cancelled":
                 raise RunCancelled(f"run {self.id!r}", "was cancelled.")
@@ -310,7 +315,7 @@ class Run:
                 yield notice() or moment
 
         def has_ended() -> bool:
-            run = self._look()
+            run = self._look(whole=False)
             # A decision has begun another job: the stream of this one ends.
             return run.job != job or run.status not in ("queued", "running")
 
@@ -456,14 +461,18 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.id!r}, thread_id={self.thread_id!r})"
 
-    def _look(self) -> Row[Any]:
-        """The row of this run."""
+    def _look(self, *, whole: bool = True) -> Row[Any]:
+        """The row of this run, as `run_row` reads it."""
 
         def read() -> Row[Any] | None:
             with self._backend.database.read() as connection:
-                return run_row(connection, self.id)
+                return run_row(connection, self.id, whole=whole)
 
         row = self._backend.call(read)
         if row is None:
             raise NotFound(f"run {self.id!r}", "does not exist.")
         return row
+
+
+def _look_seconds(timeout: float | None) -> float:
+    return LOOK_SECONDS if timeout is None else min(timeout, LOOK_SECONDS)

@@ -188,7 +188,8 @@ class Runner:
         plan, spent = attempt.agent.plan, attempt.usage.columns_of(claim.run)
         place = {"checkpoint_id": attempt.saver.latest}
         status = "waiting" if waiting_for else "done"
-        with self._ending(claim, {"status": status, **place}, attempt.last_parts) as connection:
+        ending = self._ending(claim, {"status": status, **place}, attempt.last_parts)
+        with attempt.saver.order, ending as connection:
             attempt.lease.check(connection)
             attempt.saver.flush_in(connection)
             if waiting_for:

@@ -31,7 +31,7 @@ from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.message_serializer import MessageSerializer
 from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.tables import questions
-from agent_factory.upstream import INTERRUPT
+from agent_factory.upstream import INTERRUPT, waiting_nodes
 
 T = TypeVar("T")
 
@@ -52,8 +52,9 @@ class FencedSaver(BaseCheckpointSaver[str]):
         lease: The lease of the run's thread. Without one, nothing can be written.
         job: The job whose questions are noted, so that another worker can continue it.
         soon: Calls a function soon, in another thread. With it, what a task has written and the
-            checkpoint of an input go into the transaction of the next checkpoint, which mostly
-            follows at once, and the state is read once.
+            checkpoint of an input go into the transaction of the next checkpoint, and the last
+            checkpoint of an agent into that of its outcome: they mostly follow at once. The state
+            is read once.
         mailbox: Messages that the run reads while it works: those that a checkpoint has are taken
             out of it in the same transaction.
         is_agent: Whether `create_agent` has built the graph, whose first node calls no tool before
@@ -72,7 +73,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=MessageSerializer())
         self._mailbox, self._is_agent = mailbox, is_agent
         self._database, self._lease, self._job, self._soon = database, lease, job, soon
-        self._order = RLock()
+        self.order = RLock()
+        """Held while it writes. Take it before a transaction: in one, others may wait for that."""
         self._gathered: list[Write] = []
         self._known: dict[Any, Any] = {}  # what was read, until the next write
         self.latest: str | None = None
@@ -126,7 +128,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         place = config["configurable"]
         names = ("thread_id", "checkpoint_ns", "checkpoint_id")
         key = (*(place.get(name) for name in names), *channels)
-        with self._order:
+        with self.order:
             self.flush()
             if key not in self._known:
                 self._known[key] = read()
@@ -171,7 +173,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
         # since `Runner` gives no input to a thread in the middle of a turn. The tasks after it get
         # other ids then, by which a graph of another library may know its effects.
         waits = START in new_versions and (self._is_agent or metadata.get("source") == "input")
-        self._write(write, may_wait=waits)
+        # The last one is stored with the outcome of the run: no node comes after it. Those of
+        # another library may have edges that a checkpoint does not show.
+        entry = CheckpointTuple(config, checkpoint, metadata)
+        is_last = self._is_agent and not namespace and not waiting_nodes(entry, latest=False)
+        self._write(write, may_wait=waits or is_last)
         stored = {"checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
         return {"configurable": {"thread_id": place["thread_id"], **stored}}
 
@@ -195,7 +201,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         self._write(write, may_wait=not is_last)
 
     def _write(self, write: Write, *, may_wait: bool = False) -> None:
-        with self._order:
+        with self.order:
             self._known.clear()
             self._gathered.append(write)
             if may_wait and self._soon is not None:
@@ -207,17 +213,19 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     def flush(self) -> None:
         """Write what was gathered; LeaseLost if the run has lost its thread."""
-        with self._order:
+        with self.order:
             if self._gathered:
                 with self._fenced() as connection:
                     self._write_gathered(connection)
                 self._gathered.clear()
 
     def flush_in(self, connection: Connection) -> None:
-        """Write what was gathered when a transaction commits that has checked the lease."""
-        with self._order:
-            self._write_gathered(connection)
-            self._gathered.clear()
+        """Write what was gathered when a transaction commits that has checked the lease.
+
+        The caller holds `order` since before the transaction.
+        """
+        self._write_gathered(connection)
+        self._gathered.clear()
 
     def _write_gathered(self, connection: Connection) -> None:
         saver = self._on(connection)

@@ -370,8 +370,9 @@ class Service:
         )
         title = None if inputs is None else title_of(inputs["messages"])
         work = partial(submit, self._backend, job, arrival, run_metadata, title, delay)
-        self._backend.call(work)
-        return Run(self._backend, run_id, thread_id)
+        before = self._backend.signals.moment("ends", run_id)
+        is_new = self._backend.call(work)
+        return Run(self._backend, run_id, thread_id, before if is_new else None)
 
     def run(self, run_id: str, *, tenant: str | None = None) -> Run:
         """A run by its id, from any process.

@@ -110,6 +110,13 @@ class Signals:
             about: The run or the job. Without it, only those about all of the topic count.
         """
         self._listen()
+        return self.moment(topic, about)
+
+    def moment(self, topic: Topic, about: str | None = None) -> Moment:
+        """This moment, for a wait that `now` comes before.
+
+        A process that never waits need not listen to others.
+        """
         place = _place(topic, about)
         with self._news:
             return Moment(place, self._count(place))

@@ -17,11 +17,11 @@ once, in whatever order things happen:
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from langchain_core.messages import HumanMessage
-from sqlalchemy import Connection, Row, bindparam, func, select, update
+from sqlalchemy import Column, Connection, Row, Select, bindparam, func, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware.steering import STEERING_READ
@@ -51,19 +51,24 @@ _WAITING = (
 _reader = runs.alias("reader_runs")
 _SHARED = ("status", "job", "checkpoint_id", "error", "updated_at")
 
-_ROW = select(runs).where(runs.c.run_id == bindparam("id"))
-_SHARED_ROW = (
-    select(
-        *(
-            func.coalesce(_reader.c[column.name], column).label(column.name)
-            if column.name in _SHARED
-            else column
-            for column in runs.c
-        )
+
+def _with_readers(columns: Iterable[Column[Any]]) -> Select[Any]:
+    """Columns of a run; those of its outcome are of the run that has read its message."""
+    of_outcome = (
+        func.coalesce(_reader.c[column.name], column).label(column.name)
+        if column.name in _SHARED
+        else column
+        for column in columns
     )
-    .select_from(runs.outerjoin(_reader, _reader.c.run_id == runs.c.reader))
-    .where(runs.c.run_id == bindparam("id"))
-)
+    both = runs.outerjoin(_reader, _reader.c.run_id == runs.c.reader)
+    return select(*of_outcome).select_from(both).where(runs.c.run_id == bindparam("id"))
+
+
+_ROW = select(runs).where(runs.c.run_id == bindparam("id"))
+_SHARED_ROW = _with_readers(runs.c)
+_OUTCOME_COLUMNS = [runs.c[name] for name in (*_SHARED, "agent", "reader")]
+_OUTCOME = select(*_OUTCOME_COLUMNS).where(runs.c.run_id == bindparam("id"))
+_SHARED_OUTCOME = _with_readers(_OUTCOME_COLUMNS)
 
 STATUS = func.coalesce(
     select(_reader.c.status).where(_reader.c.run_id == runs.c.reader).scalar_subquery(),
@@ -74,13 +79,19 @@ STATUS = func.coalesce(
 _SETTINGS = ("agent", "context", "config", "interrupt_before", "interrupt_after")
 
 
-def run_row(connection: Connection, run: str) -> Row[Any] | None:
-    """The row of a run. One whose message another run has read has the outcome of that run."""
+def run_row(connection: Connection, run: str, *, whole: bool = True) -> Row[Any] | None:
+    """The row of a run. One whose message another run has read has the outcome of that run.
+
+    Args:
+        connection: The connection.
+        run: The id of the run.
+        whole: Whether all columns are read; if not, its outcome, agent and reader.
+    """
     # Alone, since most runs have no reader, and the join takes longer.
-    row = connection.execute(_ROW, {"id": run}).first()
+    row = connection.execute(_ROW if whole else _OUTCOME, {"id": run}).first()
     if row is None or row.reader is None:
         return row
-    return connection.execute(_SHARED_ROW, {"id": run}).first()
+    return connection.execute(_SHARED_ROW if whole else _SHARED_OUTCOME, {"id": run}).first()
 
 
 def can_be_steered(graph: Graph) -> bool:

@@ -18,7 +18,6 @@ from sqlalchemy import (
     Row,
     bindparam,
     func,
-    insert,
     select,
     update,
 )
@@ -52,7 +51,7 @@ _QUEUED_RUN = (
 )
 _END_RUN = update(runs).where(runs.c.run_id == bindparam("id"))
 _FOLLOWING = (
-    select(runs)
+    select(runs.c.run_id, runs.c.payload)
     .where(runs.c.thread_id == bindparam("id"), runs.c.job.is_(None), runs.c.status == "queued")
     # What undoes a run comes before the messages behind it.
     .order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq)
@@ -88,7 +87,6 @@ _TAKE = (
     )
     .returning(threads.c.run, threads.c.thread_id, threads.c.epoch, threads.c.plan)
 )
-_INSERT_RUN = insert(runs).values(status="queued", created_at=clock())
 _BEGIN = (
     update(runs)
     .where(runs.c.run_id.in_(bindparam("ids", expanding=True)))
@@ -120,6 +118,7 @@ _END = (
         owner=None,
         updated_at=clock(),
     )
+    .returning(_FOLLOWING.with_only_columns(runs.c.payload).scalar_subquery())
 )
 
 
@@ -135,6 +134,11 @@ def lock_thread(
             not exist, and not waited for.
     """
     return connection.execute(_UNLOCKED if skip_locked else _LOCKED, {"id": thread_id}).first()
+
+
+def _job_id(thread: str, number: int) -> str:
+    # With leading zeros, since jobs of a thread are compared as text.
+    return f"{thread}/{number:08d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,12 @@ class ThreadQueue:
             .returning(threads)
         )
         """Creates a thread that does not exist, and locks its row."""
+        self._insert_run = (
+            database.insert(runs)
+            .values(status="queued", created_at=clock())
+            .on_conflict_do_nothing(index_elements=[runs.c.run_id])
+            .returning(runs.c.run_id)
+        )
 
     def limit(self, tenant: str, *, concurrency: int | None, per_minute: int | None) -> None:
         """Limit the runs of a tenant, over all workers."""
@@ -199,6 +209,31 @@ class ThreadQueue:
 
     def queue(self, connection: Connection, job: ThreadJob) -> None:
         """Let workers take a job of a run, whose thread is not busy."""
+        job_id = _job_id(job.thread, self._take_turn(connection, job))
+        decision = job.to_text() if isinstance(job, DecisionJob) else None
+        of_run = {"id": job.run, "its_job": job_id, "its_decision": decision}
+        connection.execute(_QUEUED_RUN, of_run)
+
+    def queue_new(
+        self, connection: Connection, thread: Row[Any], job: MessageJob, **values: object
+    ) -> bool:
+        """Write the run of a job and let workers take it; False if the run is known.
+
+        Args:
+            connection: The transaction.
+            thread: The row of its thread, which is not busy.
+            job: The job.
+            **values: Other columns of the run.
+        """
+        # In one statement, since the row of the thread says the number that comes next.
+        job_id = _job_id(job.thread, thread.jobs + 1)
+        is_new = self.add_run(connection, job, job=job_id, **values)
+        if is_new:
+            self._take_turn(connection, job)
+        return is_new
+
+    def _take_turn(self, connection: Connection, job: ThreadJob) -> int:
+        """Let a thread be queued for a job, and return the number of the job."""
         values = {
             "id": job.thread,
             "its_run": job.run,
@@ -206,25 +241,21 @@ class ThreadQueue:
             "its_priority": job.priority,
             "begins_at": job.begins_at if isinstance(job, MessageJob) else None,
         }
-        number = connection.execute(_QUEUE, values).scalar_one()
-        # With leading zeros, since jobs of a thread are compared as text.
-        job_id = f"{job.thread}/{number:08d}"
-        decision = job.to_text() if isinstance(job, DecisionJob) else None
-        of_run = {"id": job.run, "its_job": job_id, "its_decision": decision}
-        connection.execute(_QUEUED_RUN, of_run)
+        number: int = connection.execute(_QUEUE, values).scalar_one()
         self._signals.send(connection, {"jobs": ()})
+        return number
 
-    def add_run(self, connection: Connection, job: ThreadJob, **values: object) -> None:
-        """Write the run of a job, whose turn comes later."""
+    def add_run(self, connection: Connection, work: ThreadJob, **values: object) -> bool:
+        """Write the run of a job, whose turn comes later; False if the run is known."""
         row = {
-            "run_id": job.run,
-            "thread_id": job.thread,
-            "tenant": job.tenant,
-            "agent": job.agent,
-            "priority": job.priority,
-            "payload": job.to_text(),
+            "run_id": work.run,
+            "thread_id": work.thread,
+            "tenant": work.tenant,
+            "agent": work.agent,
+            "priority": work.priority,
+            "payload": work.to_text(),
         }
-        connection.execute(_INSERT_RUN, row | values)
+        return connection.execute(self._insert_run, row | values).first() is not None
 
     def delay(self, agents: Collection[str]) -> float | None:
         """Seconds until the next job of these agents is due; None if none is queued.
@@ -235,25 +266,30 @@ class ThreadQueue:
             seconds = connection.execute(_DELAY, {"agents": [*agents]}).scalar()
         return None if seconds is None else max(0.0, seconds)
 
-    def claim(self, worker: str, agents: Collection[str], most: int) -> list[Claim]:
+    def claim(self, worker: str, agents: Collection[str], most: int) -> tuple[list[Claim], bool]:
         """Take jobs that are due, the most urgent first, and then those that wait longest.
 
         Args:
             worker: The worker that takes them.
             agents: The agents that it has.
             most: How many it takes at most.
+
+        Returns:
+            The jobs, and whether there may be more: as many as it takes, or a tenant has a limit.
         """
         with self._database.begin() as connection:
-            ids = self._choose(connection, agents, most)
+            ids, may_be_more = self._choose(connection, agents, most)
             if not ids:
-                return []
+                return [], may_be_more
             taken = connection.execute(_TAKE, {"ids": ids, "worker": worker})
             leases = {row.run: (Lease(row.thread_id, row.epoch), row.plan) for row in taken}
             begun = connection.execute(_BEGIN, {"ids": [*leases]}).all()
-        return [Claim(*leases[run.run_id], run) for run in begun]
+        return [Claim(*leases[run.run_id], run) for run in begun], may_be_more
 
-    def _choose(self, connection: Connection, agents: Collection[str], most: int) -> list[str]:
-        """The threads that are taken next, within the limits of their tenants."""
+    def _choose(
+        self, connection: Connection, agents: Collection[str], most: int
+    ) -> tuple[list[str], bool]:
+        """The threads that are taken next, within the limits of their tenants; as `claim` says."""
         ids: list[str] = []
         room: dict[str, int] = {}
         while len(ids) < most:
@@ -271,7 +307,7 @@ class ThreadQueue:
                 ids.append(row.thread_id)
             if len(rows) < wanted or not room:
                 break
-        return ids
+        return ids, len(ids) == most or bool(room)
 
     def lock_claim(self, connection: Connection, claim: Claim) -> Row[Any]:
         """The row of a claim's run, with its thread locked, if the job is still the claim's.
@@ -366,7 +402,10 @@ class ThreadQueue:
         plan: str | None = None,
         **values: object,
     ) -> None:
-        """Write how a run has ended, and queue the next message of its thread."""
+        """Write how a run has ended, and queue the next message of its thread.
+
+        The transaction has locked the thread before, so that it sees each message behind the run.
+        """
         connection.execute(_END_RUN, {"id": run_id, "status": status, **values})
         ended = {
             "id": thread_id,
@@ -374,15 +413,14 @@ class ThreadQueue:
             "its_error": values.get("error"),
             "its_plan": plan,
         }
-        connection.execute(_END, ended)
-        following = self.following(connection, thread_id)
+        following = connection.execute(_END, ended).scalar()
         if following is not None:
-            job = read_job(following.payload)
+            job = read_job(following)
             assert job is not None  # a run that `reindex` has found is not queued
             self.queue(connection, job)
 
-    def following(self, connection: Connection, thread_id: str) -> Row[Any] | None:
-        """The run whose message comes next on a busy thread."""
+    def following(self, connection: Connection, thread_id: str) -> Row[Any, Any] | None:
+        """The id and the payload of the run whose message comes next on a busy thread."""
         return connection.execute(_FOLLOWING, {"id": thread_id}).first()
 
     def end_run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import socket
 import time
@@ -73,6 +74,7 @@ class Worker:
         self._change = Condition()  # of what is held
         self._may_be_due = False  # a job, so that to ask first whether one is would take longer
         self._needs_room = False  # there may be more jobs than the last look could take
+        self._next_due = math.inf  # when the first job was due that was not, as last seen
         self._lost_track = False  # a claim may have been written without an answer
         self._beats_seen: dict[str, tuple[float, float]] = {}
         works = {"jobs": self._take_jobs, "beat": self._beat, "upkeep": self._look_after}
@@ -215,12 +217,14 @@ class Worker:
         if self._drain.is_set() or room <= 0 or not agents:
             return LOOK_SECONDS
         # To take jobs is a transaction that writes, which an idle worker need not make.
-        delay = 0.0 if self._may_be_due else queue.delay(agents)
-        if delay is None or delay > 0:
-            self._needs_room = False
-            return LOOK_SECONDS if delay is None else min(delay, LOOK_SECONDS)
+        if not self._may_be_due:
+            delay = queue.delay(agents)
+            self._next_due = time.monotonic() + (math.inf if delay is None else delay)
+            if delay is None or delay > 0:
+                self._needs_room = False
+                return LOOK_SECONDS if delay is None else min(delay, LOOK_SECONDS)
         try:
-            claims = queue.claim(self.id, agents, room)
+            claims, self._needs_room = queue.claim(self.id, agents, room)
             self._may_be_due = len(claims) == room
             for claim in claims:
                 with self._change:
@@ -235,8 +239,11 @@ class Worker:
             # The transaction may have committed all the same.
             self._lost_track = True
             raise
+        rest = self._next_due - time.monotonic()
+        if claims and (self._needs_room or rest <= 0):
+            return 0.0
         # None, though one is due: its tenant has as many as it may have.
-        return 0.0 if claims else LOOK_SECONDS
+        return min(LOOK_SECONDS, rest) if rest > 0 else LOOK_SECONDS
 
     def _carry_out(self, claim: Claim) -> None:
         with self._held_until_its_end(claim):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -87,3 +89,49 @@ def test_an_agent_keeps_its_plan_and_is_not_changed(service: Service) -> None:
     assert service._backend.agent("desk").plan == agent.builder.spec.topology.digest
     assert agent.checkpointer is None
     assert agent.invoke({"messages": "Hi"})["messages"][-1].text == "1 messages"
+
+
+def test_the_end_of_a_run_waits_for_no_other_writer_of_its_checkpoints(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that writes events stores what was gathered: it must not come in between."""
+    write = FencedSaver.flush_in
+
+    def flush_in(saver: FencedSaver, connection: Any) -> None:
+        Thread(target=saver.flush, daemon=True).start()
+        time.sleep(0.2)
+        write(saver, connection)
+
+    monkeypatch.setattr("agent_factory.service.events._FIRST_SECONDS", 60.0)
+    monkeypatch.setattr(FencedSaver, "flush_in", flush_in)
+    service.add("desk", desk())
+    service.start()
+    assert answers(service, "desk", 2) == ["1 messages", "3 messages"]
+
+
+def test_the_last_checkpoint_of_a_run_is_stored_with_its_outcome(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before are stored before the nodes that come next: tools have effects."""
+    monkeypatch.setattr("agent_factory.service.events._FIRST_SECONDS", 60.0)
+    saver, stored = FencedSaver(service._backend.database), list[int]()
+
+    def note() -> str:
+        """Note how many checkpoints are there."""
+        stored.append(len([*saver.list({"configurable": {"thread_id": "t"}})]))
+        return "Noted."
+
+    write = FencedSaver.flush_in
+
+    def flush_in(run_saver: FencedSaver, connection: Any) -> None:
+        stored.append(len([*saver.list({"configurable": {"thread_id": "t"}})]))
+        write(run_saver, connection)
+
+    monkeypatch.setattr(FencedSaver, "flush_in", flush_in)
+    model = ScriptedChatModel([[{"name": "note", "args": {}}], "Done."])
+    service.add("desk", create_agent(model, [note]))
+    service.start()
+    service.submit("desk", thread="t", message="Hi").result(30)
+    in_tool, before_end = stored
+    assert in_tool > 0
+    assert before_end == len([*saver.list({"configurable": {"thread_id": "t"}})]) - 1

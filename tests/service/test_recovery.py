@@ -59,7 +59,7 @@ def work(service: Service, thread: str, dies_at: int = 0, survives_commit: bool 
     database.dies_at, database.survives_commit = dies_at, survives_commit
     database.count = 0
     try:
-        for claim in backend.queue.claim(worker, backend.agents, 10):
+        for claim in backend.queue.claim(worker, backend.agents, 10)[0]:
             assert claim.lease.thread_id == thread
             Runner(backend, lambda: worker).run(claim)
     except Killed:

@@ -510,7 +510,7 @@ def work(service: Service, run: Any) -> None:
     """Carry out the job of a run in this thread, as a worker does."""
     queue, worker = service._backend.queue, f"w-{uuid4()}"
     queue.take_over()  # from the one before, which has no row
-    (claim,) = queue.claim(worker, service._backend.agents, 1)
+    ((claim,), _) = queue.claim(worker, service._backend.agents, 1)
     assert claim.run.run_id == run.id
     with suppress(KilledWorker):
         Runner(service._backend, lambda: worker).run(claim)
