@@ -227,14 +227,7 @@ class Worker:
             claims, self._needs_room = queue.claim(self.id, agents, room)
             self._may_be_due = len(claims) == room
             for claim in claims:
-                with self._change:
-                    self._held[claim.lease.thread_id] = claim
-                if agents[claim.run.agent].asynchronous:
-                    asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop)
-                    continue
-                # Not one of a pool, whose threads Python waits for at its end, however long a tool
-                # takes.
-                Thread(target=self._carry_out, args=(claim,), name=claim.job, daemon=True).start()
+                self._begin(claim)
         except BaseException:
             # The transaction may have committed all the same.
             self._lost_track = True
@@ -244,6 +237,15 @@ class Worker:
             return 0.0
         # None, though one is due: its tenant has as many as it may have.
         return min(LOOK_SECONDS, rest) if rest > 0 else LOOK_SECONDS
+
+    def _begin(self, claim: Claim) -> None:
+        with self._change:
+            self._held[claim.lease.thread_id] = claim
+        if self._backend.agents[claim.run.agent].asynchronous:
+            asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop)
+            return
+        # Not one of a pool, whose threads Python waits for at its end, however long a tool takes.
+        Thread(target=self._carry_out, args=(claim,), name=claim.job, daemon=True).start()
 
     def _carry_out(self, claim: Claim) -> None:
         with self._held_until_its_end(claim):
