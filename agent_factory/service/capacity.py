@@ -90,7 +90,7 @@ class Costs(_Numbers):
         ArgumentError: A number is negative or not finite.
     """
 
-    commits: float = 5
+    commits: float = 3
     commits_per_call: float = 3.1
     wal_kb: float = 17
     wal_kb_per_call: float = 13
