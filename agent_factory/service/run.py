@@ -222,9 +222,9 @@ class Run:
             before, self._before = self._before, None
             yield before
         while (row := self._look(whole=False)).status in ("queued", "running"):
+            progress.notice()
             if timeout is not None and time.monotonic() - start > timeout:
                 raise progress.timed_out(f"is {self.status}", timeout)
-            progress.notice()
             if row.reader == reader:
                 yield moment
             reader = row.reader

@@ -174,7 +174,7 @@ def test_a_worker_that_dies_while_its_run_is_steered(
             # A model call whose answer was not stored is made again: no turn is.
             assert sum(isinstance(message, AIMessage) for message in messages) == 2
 
-        assert each_death(begin, check, service) > 5
+        assert each_death(begin, check, service) >= 5
 
 
 DECISIONS: list[dict[str, Any]] = [

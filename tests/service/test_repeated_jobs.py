@@ -50,6 +50,7 @@ class Press:
         self.goes_on = [Event() for _ in range(4)]
         self.ended: list[int] = []
         self.looks = True  # whether it writes progress at its end
+        self.studio = Studio()
         self._lock, self._attempts = Lock(), 0
 
     def render(self, page: int, runtime: ToolRuntime) -> str:
@@ -65,7 +66,7 @@ class Press:
         return f"Page {page} of attempt {attempt + 1}."
 
     def agent(self, on_loss: Any = "repeat", **options: Any) -> Any:
-        return agent_of(Studio().answer, background(self.render, on_loss=on_loss), **options)
+        return agent_of(self.studio.answer, background(self.render, on_loss=on_loss), **options)
 
     def end(self, attempt: int) -> None:
         """Let an attempt go on to its end."""
@@ -254,10 +255,14 @@ def test_a_job_that_was_dropped_does_not_begin_again(
     service: Service, press: Press, until: Until, way: str
 ) -> None:
     start(service, press.agent())
+    if way == "run":
+        press.studio.answers.clear()
     run = say(service, "Render 1")
     if way == "run":
         assert press.begun[0].wait(WAIT)
+        assert press.studio.asked.wait(WAIT)
         run.cancel()
+        press.studio.answers.set()
     else:
         run.result(WAIT)
     if way == "tool":
