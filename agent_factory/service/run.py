@@ -218,7 +218,7 @@ class Run:
         """The result once it is there, and moments after which the caller has to wait for it."""
         start, progress = time.monotonic(), Progress(self._backend, self.id)
         moment, reader = self._backend.signals.now("ends", self.id), None
-        if self._before is not None:  # it has not ended before that, so a look comes too early
+        if self._before is not None:  # a new run has not ended until a signal comes
             before, self._before = self._before, None
             yield before
         while (row := self._look(whole=False)).status in ("queued", "running"):

@@ -57,8 +57,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
             is read once.
         mailbox: Messages that the run reads while it works: those that a checkpoint has are taken
             out of it in the same transaction.
-        is_agent: Whether `create_agent` has built the graph, whose first node calls no tool before
-            the next checkpoint.
+        is_agent: Whether `create_agent` has built the graph: its first node calls no tool before
+            the next checkpoint, and a checkpoint shows which nodes come next.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         # since `Runner` gives no input to a thread in the middle of a turn. The tasks after it get
         # other ids then, by which a graph of another library may know its effects.
         waits = START in new_versions and (self._is_agent or metadata.get("source") == "input")
-        # The last one is stored with the outcome of the run: no node comes after it. Those of
+        # The last one is stored with the outcome of the run: no node comes after it. Graphs of
         # another library may have edges that a checkpoint does not show.
         entry = CheckpointTuple(config, checkpoint, metadata)
         is_last = self._is_agent and not namespace and not waiting_nodes(entry, latest=False)

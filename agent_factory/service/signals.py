@@ -113,9 +113,9 @@ class Signals:
         return self.moment(topic, about)
 
     def moment(self, topic: Topic, about: str | None = None) -> Moment:
-        """This moment, for a wait that `now` comes before.
+        """This moment, as `now`, without listening to other processes.
 
-        A process that never waits need not listen to others.
+        So a process that never waits needs no connection for it. Who waits calls `now` before.
         """
         place = _place(topic, about)
         with self._news:
