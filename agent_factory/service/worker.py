@@ -217,7 +217,8 @@ class Worker:
         if self._drain.is_set() or room <= 0 or not agents:
             return LOOK_SECONDS
         # To take jobs is a transaction that writes, which an idle worker need not make.
-        if not self._may_be_due:
+        has_looked = not self._may_be_due
+        if has_looked:
             delay = queue.delay(agents)
             self._next_due = time.monotonic() + (math.inf if delay is None else delay)
             if delay is None or delay > 0:
@@ -234,6 +235,9 @@ class Worker:
             raise
         rest = self._next_due - time.monotonic()
         if claims and (self._needs_room or rest <= 0):
+            return 0.0
+        # The signal may have been about a job that begins later: the next look says when.
+        if not (claims or has_looked or self._needs_room):
             return 0.0
         # None, though one is due: its tenant has as many as it may have.
         return min(LOOK_SECONDS, rest) if rest > 0 else LOOK_SECONDS

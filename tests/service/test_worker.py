@@ -290,6 +290,18 @@ def test_an_idle_worker_writes_nothing_but_its_signs_of_life(service: Service) -
 # Jobs
 
 
+def test_a_job_that_begins_later_begins_in_time_while_others_come(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 600.0)
+    service.add("echo", echo())
+    service.start()
+    later = service.submit("echo", message="Later", delay=1.0)
+    for _ in range(3):
+        service.submit("echo", message="Now").result(WAIT)
+    later.result(WAIT)
+
+
 def test_a_message_takes_few_commits(
     sqlite_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
