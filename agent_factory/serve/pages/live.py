@@ -107,8 +107,8 @@ class ThreadEvents:
                 )
                 # The run has changed the thread meanwhile, and the page knows it already.
                 last = (thread.status, thread.updated_at, thread.run)
-                if thread.status in AT_WORK:
-                    last = None  # the next message has begun
+                if thread.status in AT_WORK or thread.run != run.id:
+                    last = ()  # the next message has begun, or ended already
                 continue
             last = now
             await asyncio.sleep(LOOK_SECONDS)
