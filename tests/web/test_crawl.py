@@ -139,8 +139,8 @@ def label_of(field: Locator) -> str | None:
     return deciding[0] if deciding else None
 
 
-def press_enter(page: Page, field: Locator) -> None:
-    """Type something, press Enter, and wait until all that this has begun is over.
+def quiet(page: Page) -> Callable[[], None]:
+    """Wait until all is over that a page has begun from now on.
 
     A window that is closed in the middle of a navigation may hang Chromium.
     """
@@ -154,9 +154,20 @@ def press_enter(page: Page, field: Locator) -> None:
         if request in under_way:
             under_way.remove(request)
 
+    def wait() -> None:
+        times = 0
+        while times < 2:  # an answer may lead to a navigation
+            page.wait_for_timeout(60)
+            times = 0 if under_way else times + 1
+        page.wait_for_load_state()
+
     page.on("request", begin)
     page.on("requestfinished", end)
     page.on("requestfailed", end)
+    return wait
+
+
+def type_something(field: Locator) -> None:
     kind = field.evaluate("field => field.type")
     if kind in ("checkbox", "radio"):
         field.check()
@@ -164,12 +175,6 @@ def press_enter(page: Page, field: Locator) -> None:
         field.focus()
     else:
         field.fill(TYPED)
-    page.keyboard.press("Enter")
-    quiet = 0
-    while quiet < 2:  # an answer may lead to a navigation
-        page.wait_for_timeout(60)
-        quiet = 0 if under_way else quiet + 1
-    page.wait_for_load_state()
 
 
 @pytest.mark.parametrize("script", [True, False], ids=["JavaScript", "plain"])
@@ -178,21 +183,28 @@ def test_enter_does_what_the_form_says(
     desk: Desk, new_page: NewPage, name: str, script: bool
 ) -> None:
     pressed: list[tuple[list[str], str | None]] = []  # what a form said about some waits
-    made, number, count = PAGES[name](desk), 0, 1
+    number, count = 0, 1
     while number < count:
+        made = PAGES[name](desk)  # a message adds fields, so each field gets a page of its own
         page = new_page(made.path, java_script_enabled=script, allowed="409 (Conflict)")
+        wait_until_quiet = quiet(page)
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        wait_until_quiet()
         fields = page.locator(FIELDS)
-        count, field = fields.count(), fields.nth(number)
+        count = fields.count()
+        while number < count and not (
+            fields.nth(number).is_visible() and fields.nth(number).is_enabled()
+        ):
+            number += 1
+        if number < count:
+            field = fields.nth(number)
+            pressed.append((made.waits, label_of(field)))
+            type_something(field)
+            page.keyboard.press("Enter")
+            wait_until_quiet()
         number += 1
-        if count and field.is_visible() and field.is_enabled():
-            label = label_of(field)
-            press_enter(page, field)
-            if label is not None or decisions(desk.service, made.waits):
-                pressed.append((made.waits, label))
-                made = PAGES[name](desk)
         page.context.close()
-    for waits, label in [*pressed, (made.waits, None)]:
+    for waits, label in pressed:
         for decision in decisions(desk.service, waits):
             assert label is not None, decision
             assert decision["type"] == SAYS[label]
