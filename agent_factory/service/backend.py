@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +29,7 @@ from agent_factory.service.schedules import Schedules
 from agent_factory.service.signals import Signals
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
-from agent_factory.service.thread_queue import ThreadQueue
+from agent_factory.service.thread_queue import Place, ThreadQueue
 from agent_factory.types import Graph
 from agent_factory.upstream import INTERRUPT, RUN_ID
 
@@ -142,6 +143,8 @@ class Backend:
         self.schedules = Schedules(database)
         self.metrics = Metrics(database)
         self.agents: dict[str, RegisteredAgent] = {}
+        self.place: Callable[[], AbstractContextManager[Place | None]] = nullcontext
+        """Keeps a slot of the worker in this process for a new run, if there is one."""
 
     def add(self, agent: RegisteredAgent) -> None:
         """Register an agent, with checkpoints in the form for the service's saver.

@@ -62,6 +62,7 @@ _IS_QUEUED = (threads.c.status == "queued") & threads.c.agent.in_(
     bindparam("agents", expanding=True)
 )
 _IS_LIMITED = select(limits.c.tenant).where(limits.c.tenant == threads.c.tenant).exists()
+_HAS_LIMIT = select(limits.c.tenant).where(limits.c.tenant == bindparam("its_tenant")).exists()
 _DELAY = select(func.min(threads.c.due) - clock()).where(_IS_QUEUED)
 _DUE = (
     select(threads.c.thread_id, threads.c.tenant, _IS_LIMITED.label("is_limited"))
@@ -108,6 +109,21 @@ _QUEUE = (
     )
     .returning(threads.c.jobs)
 )
+_BEGIN_NEW = (
+    update(threads)
+    .where(threads.c.thread_id == bindparam("id"))
+    .values(
+        jobs=threads.c.jobs + 1,
+        run=bindparam("its_run"),
+        agent=bindparam("its_agent"),
+        priority=bindparam("its_priority"),
+        due=clock(),
+        status="running",
+        owner=bindparam("worker"),
+        epoch=threads.c.epoch + 1,
+        updated_at=clock(),
+    )
+)
 _END = (
     update(threads)
     .where(threads.c.thread_id == bindparam("id"))
@@ -141,7 +157,29 @@ def _job_id(thread: str, number: int) -> str:
     return f"{thread}/{number:08d}"
 
 
-@dataclass(frozen=True, slots=True)
+def _row_of(job: ThreadJob) -> dict[str, object]:
+    """Columns of the run of a job."""
+    return {
+        "run_id": job.run,
+        "thread_id": job.thread,
+        "tenant": job.tenant,
+        "agent": job.agent,
+        "priority": job.priority,
+        "payload": job.to_text(),
+    }
+
+
+def _turn_of(job: ThreadJob) -> dict[str, object]:
+    """Columns of a thread, as parameters, whose turn is that of a job."""
+    return {
+        "id": job.thread,
+        "its_run": job.run,
+        "its_agent": job.agent,
+        "its_priority": job.priority,
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Claim:
     """A job that a worker has taken.
 
@@ -170,6 +208,19 @@ class Claim:
         return read_job(self.run.decision or self.run.payload)
 
 
+@dataclass(slots=True, eq=False)
+class Place:
+    """A slot that a worker keeps for a run which is submitted in its process.
+
+    Args:
+        worker: The worker.
+        claim: The job of the run, once it was taken.
+    """
+
+    worker: str
+    claim: Claim | None = None
+
+
 class ThreadQueue:
     """Queues, holds, takes and cancels the work of threads, and keeps the rows in step.
 
@@ -188,15 +239,16 @@ class ThreadQueue:
                 index_elements=[threads.c.thread_id],
                 set_={"thread_id": new.excluded.thread_id},
             )
-            .returning(threads)
+            .returning(threads, _HAS_LIMIT.label("is_limited"))
         )
         """Creates a thread that does not exist, and locks its row."""
-        self._insert_run = (
+        insert_run = (
             database.insert(runs)
-            .values(status="queued", created_at=clock())
+            .values(created_at=clock())
             .on_conflict_do_nothing(index_elements=[runs.c.run_id])
-            .returning(runs.c.run_id)
         )
+        self._insert_run = insert_run.values(status="queued").returning(runs.c.run_id)
+        self._begin_run = insert_run.values(status="running", started_at=clock()).returning(runs)
 
     def limit(self, tenant: str, *, concurrency: int | None, per_minute: int | None) -> None:
         """Limit the runs of a tenant, over all workers."""
@@ -215,7 +267,12 @@ class ThreadQueue:
         connection.execute(_QUEUED_RUN, of_run)
 
     def queue_new(
-        self, connection: Connection, thread: Row[Any], job: MessageJob, **values: object
+        self,
+        connection: Connection,
+        thread: Row[Any],
+        job: MessageJob,
+        place: Place | None = None,
+        **values: object,
     ) -> bool:
         """Write the run of a job and let workers take it; False if the run is known.
 
@@ -223,39 +280,34 @@ class ThreadQueue:
             connection: The transaction.
             thread: The row of its thread, which is not busy.
             job: The job.
+            place: Where the run begins at once, unless it has to wait for something.
             **values: Other columns of the run.
         """
         # In one statement, since the row of the thread says the number that comes next.
-        job_id = _job_id(job.thread, thread.jobs + 1)
-        is_new = self.add_run(connection, job, job=job_id, **values)
+        values |= {"job": _job_id(job.thread, thread.jobs + 1)}
+        if place is not None and job.begins_at is None and not thread.is_limited:
+            run = connection.execute(self._begin_run, _row_of(job) | values).first()
+            if run is None:
+                return False
+            connection.execute(_BEGIN_NEW, {**_turn_of(job), "worker": place.worker})
+            place.claim = Claim(Lease(job.thread, thread.epoch + 1), thread.plan, run)
+            return True
+        is_new = self.add_run(connection, job, **values)
         if is_new:
             self._take_turn(connection, job)
         return is_new
 
     def _take_turn(self, connection: Connection, job: ThreadJob) -> int:
         """Let a thread be queued for a job, and return the number of the job."""
-        values = {
-            "id": job.thread,
-            "its_run": job.run,
-            "its_agent": job.agent,
-            "its_priority": job.priority,
-            "begins_at": job.begins_at if isinstance(job, MessageJob) else None,
-        }
+        begins_at = job.begins_at if isinstance(job, MessageJob) else None
+        values = {**_turn_of(job), "begins_at": begins_at}
         number: int = connection.execute(_QUEUE, values).scalar_one()
         self._signals.send(connection, {"jobs": ()})
         return number
 
     def add_run(self, connection: Connection, work: ThreadJob, **values: object) -> bool:
         """Write the run of a job, whose turn comes later; False if the run is known."""
-        row = {
-            "run_id": work.run,
-            "thread_id": work.thread,
-            "tenant": work.tenant,
-            "agent": work.agent,
-            "priority": work.priority,
-            "payload": work.to_text(),
-        }
-        return connection.execute(self._insert_run, row | values).first() is not None
+        return connection.execute(self._insert_run, _row_of(work) | values).first() is not None
 
     def delay(self, agents: Collection[str]) -> float | None:
         """Seconds until the next job of these agents is due; None if none is queued.

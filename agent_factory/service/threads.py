@@ -187,6 +187,7 @@ def insert_thread(
     new = {
         "thread_id": thread,
         "tenant": tenant,
+        "its_tenant": tenant,
         "agent": agent,
         "epoch": first_number() if epoch is None else epoch,
         "jobs": first_number(),

@@ -25,7 +25,7 @@ from agent_factory.service.migrations import MIGRATIONS
 from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import workers
-from agent_factory.service.thread_queue import Claim
+from agent_factory.service.thread_queue import Claim, Place
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -70,7 +70,7 @@ class Worker:
         self._submit_due = submit_due
         self._runner = Runner(backend, lambda: self.id)
         self._stop, self._drain = Event(), Event()
-        self._held: dict[str, Claim] = {}  # by their threads
+        self._held: set[Claim | Place] = set()
         self._change = Condition()  # of what is held
         self._may_be_due = False  # a job, so that to ask first whether one is would take longer
         self._needs_room = False  # there may be more jobs than the last look could take
@@ -92,6 +92,7 @@ class Worker:
         try:
             for thread in (self._loop_thread, *self._threads):
                 thread.start()
+            self._backend.place = self.place
         except BaseException:  # the limit of threads
             self.stop(0)
             raise
@@ -206,15 +207,8 @@ class Worker:
     def take_due(self) -> float:
         """Take the jobs that are due; return the seconds until others may be."""
         queue, agents = self._backend.queue, self._backend.agents
-        if self._lost_track:
-            self._lost_track = False
-            with self._change:
-                held = [*self._held]
-            queue.give_back(self.id, held)
-        with self._change:
-            room = min(self._slots - len(self._held), _AT_ONCE)
-            self._needs_room = True  # until the look below finds nothing
-        if self._drain.is_set() or room <= 0 or not agents:
+        self._give_back_lost()
+        if self._drain.is_set() or not agents:
             return LOOK_SECONDS
         # To take jobs is a transaction that writes, which an idle worker need not make.
         has_looked = not self._may_be_due
@@ -224,15 +218,17 @@ class Worker:
             if delay is None or delay > 0:
                 self._needs_room = False
                 return LOOK_SECONDS if delay is None else min(delay, LOOK_SECONDS)
-        try:
-            claims, self._needs_room = queue.claim(self.id, agents, room)
+        with self._change:
+            room = min(self._slots - len(self._held), _AT_ONCE)
+            self._needs_room = True  # until the look below finds nothing
+        if room <= 0:
+            return LOOK_SECONDS
+        with self._keeping_track():
+            claims, needs_room = queue.claim(self.id, agents, room)
             self._may_be_due = len(claims) == room
             for claim in claims:
                 self._begin(claim)
-        except BaseException:
-            # The transaction may have committed all the same.
-            self._lost_track = True
-            raise
+            self._needs_room = needs_room
         rest = self._next_due - time.monotonic()
         if claims and (self._needs_room or rest <= 0):
             return 0.0
@@ -242,14 +238,65 @@ class Worker:
         # None, though one is due: its tenant has as many as it may have.
         return min(LOOK_SECONDS, rest) if rest > 0 else LOOK_SECONDS
 
-    def _begin(self, claim: Claim) -> None:
+    def _give_back_lost(self) -> None:
+        """Let jobs be taken again that this worker has taken, and does not know of."""
         with self._change:
-            self._held[claim.lease.thread_id] = claim
-        if self._backend.agents[claim.run.agent].asynchronous:
-            asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop)
-            return
-        # Not one of a pool, whose threads Python waits for at its end, however long a tool takes.
-        Thread(target=self._carry_out, args=(claim,), name=claim.job, daemon=True).start()
+            has_lost_track, self._lost_track = self._lost_track, False
+            claims = [one.claim if isinstance(one, Place) else one for one in self._held]
+        if has_lost_track:
+            with self._keeping_track():
+                held = {claim.lease.thread_id for claim in claims if claim is not None}
+                self._backend.queue.give_back(self.id, held)
+
+    @contextmanager
+    def _keeping_track(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            # The transaction may have committed all the same.
+            self._lost_track = True
+            raise
+
+    @contextmanager
+    def place(self) -> Iterator[Place | None]:
+        """Keep a slot for a run that is submitted now, and begin the run in it.
+
+        There is none if all are taken, or if jobs wait for one.
+        """
+        place = None
+        with self._change:
+            is_full = self._needs_room or len(self._held) >= self._slots
+            if not (is_full or self._stop.is_set() or self._drain.is_set()):
+                place = Place(self.id)
+                self._held.add(place)
+        try:
+            yield place
+        except BaseException:
+            if place is not None:
+                # The transaction may have committed all the same.
+                self._end(place, is_lost=place.claim is not None)
+            raise
+        if place is not None and place.claim is not None:
+            with _logged("Worker %s could not begin a run.", self):
+                self._begin(place.claim, place)
+        elif place is not None:
+            self._end(place)
+
+    def _begin(self, claim: Claim, place: Place | None = None) -> None:
+        with self._change:
+            self._held.add(claim)
+            if place is not None:
+                self._held.remove(place)
+        try:
+            if self._backend.agents[claim.run.agent].asynchronous:
+                asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop)
+                return
+            # Not one of a pool, whose threads Python waits for at its end, however long a tool
+            # takes.
+            Thread(target=self._carry_out, args=(claim,), name=claim.job, daemon=True).start()
+        except BaseException:  # the limit of threads
+            self._end(claim, is_lost=True)
+            raise
 
     def _carry_out(self, claim: Claim) -> None:
         with self._held_until_its_end(claim):
@@ -261,23 +308,19 @@ class Worker:
 
     @contextmanager
     def _held_until_its_end(self, claim: Claim) -> Iterator[None]:
+        is_lost = True  # without an outcome, the thread still has this worker as its owner
         with _logged("Worker %s could not carry out a job.", self):
             try:
                 yield
-            except BaseException:
-                # Its outcome is not written: the thread still has this worker as its owner.
-                self._lost_track = True
-                raise
+                is_lost = False
             finally:
-                self._end(claim)
+                self._end(claim, is_lost=is_lost)
 
-    def _end(self, claim: Claim) -> None:
+    def _end(self, held: Claim | Place, *, is_lost: bool = False) -> None:
         with self._change:
-            # A job that was taken over may come back to this worker before its first run has ended.
-            if self._held.get(claim.lease.thread_id) is claim:
-                del self._held[claim.lease.thread_id]
+            self._held.remove(held)
+            self._lost_track |= is_lost
             self._change.notify_all()
-            # Also where a job is to be given back: see `_held_until_its_end`.
             is_awaited = self._needs_room or self._lost_track
         if is_awaited:
             self._backend.signals.tell({"jobs": ()})

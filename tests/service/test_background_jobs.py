@@ -88,6 +88,7 @@ def test_a_job_that_was_dropped_sends_nothing(
     if way == "run":
         studio.answers.clear()
     run = say(service, "Render 1")
+    assert studio.begun.wait(WAIT)  # a job that was dropped before calls no tool
     if way == "run":
         assert studio.asked.wait(WAIT)
         run.cancel()

@@ -1,0 +1,200 @@
+"""Places: a run that is submitted where a worker has a free slot begins at once, in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread, current_thread, main_thread
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import create_agent
+from agent_factory.service import Service, ThreadBusy
+from agent_factory.service import worker as worker_module
+from agent_factory.service.database import Database
+from agent_factory.service.signals import Signals
+from agent_factory.service.thread_queue import ThreadQueue
+from agent_factory.service.worker import Worker
+from agent_factory.testing import ScriptedChatModel
+
+Until = Callable[..., None]
+WAIT = 30.0
+
+
+class Door:
+    """An agent whose answers wait until the door is opened, and the order in which they began."""
+
+    def __init__(self) -> None:
+        self.opened, self.begun = Event(), list[str]()
+
+    def answer(self, messages: list[BaseMessage]) -> str:
+        self.begun.append(messages[-1].text)
+        assert self.opened.wait(WAIT)
+        return f"re: {messages[-1].text}"
+
+    def agent(self) -> Any:
+        model = ScriptedChatModel([self.answer] * 1000)
+        return create_agent(model, checkpointer=InMemorySaver())
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    made = Door()
+    yield made
+    made.opened.set()
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The threads whose jobs were taken from the queue.
+
+    No worker looks without a signal of its own process: what begins during a look is queued.
+    """
+    threads: list[str] = []
+    claim = ThreadQueue.claim
+
+    def note(*arguments: Any) -> Any:
+        claims, may_be_more = claim(*arguments)
+        threads.extend(one.lease.thread_id for one in claims)
+        return claims, may_be_more
+
+    monkeypatch.setattr(ThreadQueue, "claim", note)
+    monkeypatch.setattr(Signals, "_listen", lambda _: None)
+    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 600.0)
+    return threads
+
+
+def start(service: Service, door: Door, asynchronous: bool = False, **options: Any) -> Worker:
+    """Start a worker, and wait until it has looked for jobs."""
+    looked, take_due = Event(), Worker.take_due
+
+    def look(worker: Worker) -> float:
+        seconds = take_due(worker)
+        looked.set()
+        return seconds
+
+    service.add("echo", door.agent(), asynchronous=asynchronous)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Worker, "take_due", look)
+        service.start(**options)
+        assert looked.wait(WAIT)
+    assert service._worker is not None
+    return service._worker
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_run_begins_as_it_is_submitted(
+    service: Service, door: Door, taken: list[str], asynchronous: bool
+) -> None:
+    start(service, door, asynchronous)
+    run = service.submit("echo", thread="t", message="Hi")
+    assert run.status == "running"
+    door.opened.set()
+    assert run.result(WAIT)["messages"][-1].text == "re: Hi"
+    # The slot of its last run may still be held.
+    assert service.submit("echo", thread="t", message="Ho").result(WAIT)
+    assert taken == []
+
+
+def test_a_run_without_a_free_slot_waits_behind_the_others(
+    service: Service, door: Door, taken: list[str], until: Until
+) -> None:
+    start(service, door, slots=1)
+    runs = [service.submit("echo", thread="a", message="first")]
+    until(lambda: door.begun == ["first"])
+    runs.append(service.submit("echo", thread="b", message="later"))
+    runs.append(service.submit("echo", thread="c", message="urgent", priority=1))
+    assert [run.status for run in runs] == ["running", "queued", "queued"]
+    door.opened.set()
+    for run in runs:
+        run.result(WAIT)
+    assert door.begun == ["first", "urgent", "later"]
+    assert taken == ["c", "b"]
+
+
+@pytest.mark.parametrize("why", ["delay", "limit", "drained", "stopped"])
+def test_a_run_that_has_to_wait_is_queued(
+    service: Service, door: Door, taken: list[str], why: str
+) -> None:
+    worker = start(service, door)
+    options: dict[str, Any] = {"delay": 600.0} if why == "delay" else {}
+    if why == "limit":
+        service.limit("", concurrency=0, per_minute=0)
+    if why == "drained":
+        service.drain()
+        worker.give_sign()
+    if why == "stopped":
+        service.stop()
+    run = service.submit("echo", message="Hi", **options)
+    assert (run.status, taken) == ("queued", [])
+
+
+def test_a_slot_is_free_again_if_nothing_was_submitted(
+    service: Service, door: Door, taken: list[str]
+) -> None:
+    start(service, door, slots=2)
+    run = service.submit("echo", thread="t", message="Hi")
+    for _ in range(3):
+        with pytest.raises(ThreadBusy):
+            service.submit("echo", thread="t", message="Ho", busy="reject")
+    other = service.submit("echo", message="Ha")
+    assert (run.status, other.status, taken) == ("running", "running", [])
+
+
+def test_a_run_whose_commit_had_no_answer_is_taken_again(
+    service: Service, door: Door, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(service, door)
+    door.opened.set()
+    begin, losses = Database.begin, [True]
+
+    @contextmanager
+    def lose(database: Database) -> Iterator[Any]:
+        with begin(database) as connection:
+            yield connection
+        if losses and current_thread() is main_thread():
+            losses.pop()
+            raise ConnectionError("no answer")
+
+    monkeypatch.setattr(Database, "begin", lose)
+    with pytest.raises(ConnectionError):
+        service.submit("echo", thread="t", message="Hi", message_id="m")
+    # A client that got no answer sends it again.
+    run = service.submit("echo", thread="t", message="Hi", message_id="m")
+    assert run.result(WAIT)["messages"][-1].text == "re: Hi"
+    assert (door.begun, taken) == (["Hi"], ["t"])
+
+
+@pytest.mark.parametrize("way", ["submitted", "taken"])
+def test_a_run_that_gets_no_thread_is_taken_again(
+    service: Service,
+    door: Door,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    way: str,
+) -> None:
+    """As at the limit of threads."""
+    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.05)
+    door.opened.set()
+    begin, losses = Thread.start, [True]
+
+    def fail(thread: Thread) -> None:
+        if losses and "/" in thread.name:  # that of a job
+            losses.pop()
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    if way == "submitted":
+        start(service, door)
+    monkeypatch.setattr(Thread, "start", fail)
+    if way == "taken":
+        service.add("echo", door.agent())
+    run = service.submit("echo", message="Hi")
+    if way == "taken":
+        service.start()
+    assert run.result(WAIT)["messages"][-1].text == "re: Hi"
+    assert (door.begun, losses) == (["Hi"], [])
+    assert "can't start new thread" in caplog.text
