@@ -24,15 +24,15 @@ Until = Callable[..., None]
 WAIT = 30.0
 
 
-class Door:
-    """An agent whose answers wait until the door is opened, and the order in which they began."""
+class Answers:
+    """An agent whose answers wait until they may go on, and the order in which they began."""
 
     def __init__(self) -> None:
-        self.opened, self.begun = Event(), list[str]()
+        self.go_on, self.begun = Event(), list[str]()
 
     def answer(self, messages: list[BaseMessage]) -> str:
         self.begun.append(messages[-1].text)
-        assert self.opened.wait(WAIT)
+        assert self.go_on.wait(WAIT)
         return f"re: {messages[-1].text}"
 
     def agent(self) -> Any:
@@ -41,10 +41,10 @@ class Door:
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
-    made = Door()
+def answers() -> Iterator[Answers]:
+    made = Answers()
     yield made
-    made.opened.set()
+    made.go_on.set()
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return threads
 
 
-def start(service: Service, door: Door, asynchronous: bool = False, **options: Any) -> Worker:
+def start(service: Service, answers: Answers, asynchronous: bool = False, **options: Any) -> Worker:
     """Start a worker, and wait until it has looked for jobs."""
     looked, take_due = Event(), Worker.take_due
 
@@ -76,7 +76,7 @@ def start(service: Service, door: Door, asynchronous: bool = False, **options: A
         looked.set()
         return seconds
 
-    service.add("echo", door.agent(), asynchronous=asynchronous)
+    service.add("echo", answers.agent(), asynchronous=asynchronous)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "take_due", look)
         service.start(**options)
@@ -87,12 +87,12 @@ def start(service: Service, door: Door, asynchronous: bool = False, **options: A
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_run_begins_as_it_is_submitted(
-    service: Service, door: Door, taken: list[str], asynchronous: bool
+    service: Service, answers: Answers, taken: list[str], asynchronous: bool
 ) -> None:
-    start(service, door, asynchronous)
+    start(service, answers, asynchronous)
     run = service.submit("echo", thread="t", message="Hi")
     assert run.status == "running"
-    door.opened.set()
+    answers.go_on.set()
     assert run.result(WAIT)["messages"][-1].text == "re: Hi"
     # The slot of its last run may still be held.
     assert service.submit("echo", thread="t", message="Ho").result(WAIT)
@@ -100,26 +100,26 @@ def test_a_run_begins_as_it_is_submitted(
 
 
 def test_a_run_without_a_free_slot_waits_behind_the_others(
-    service: Service, door: Door, taken: list[str], until: Until
+    service: Service, answers: Answers, taken: list[str], until: Until
 ) -> None:
-    start(service, door, slots=1)
+    start(service, answers, slots=1)
     runs = [service.submit("echo", thread="a", message="first")]
-    until(lambda: door.begun == ["first"])
+    until(lambda: answers.begun == ["first"])
     runs.append(service.submit("echo", thread="b", message="later"))
     runs.append(service.submit("echo", thread="c", message="urgent", priority=1))
     assert [run.status for run in runs] == ["running", "queued", "queued"]
-    door.opened.set()
+    answers.go_on.set()
     for run in runs:
         run.result(WAIT)
-    assert door.begun == ["first", "urgent", "later"]
+    assert answers.begun == ["first", "urgent", "later"]
     assert taken == ["c", "b"]
 
 
 @pytest.mark.parametrize("why", ["delay", "limit", "drained", "stopped"])
 def test_a_run_that_has_to_wait_is_queued(
-    service: Service, door: Door, taken: list[str], why: str
+    service: Service, answers: Answers, taken: list[str], why: str
 ) -> None:
-    worker = start(service, door)
+    worker = start(service, answers)
     options: dict[str, Any] = {"delay": 600.0} if why == "delay" else {}
     if why == "limit":
         service.limit("", concurrency=0, per_minute=0)
@@ -133,9 +133,9 @@ def test_a_run_that_has_to_wait_is_queued(
 
 
 def test_a_slot_is_free_again_if_nothing_was_submitted(
-    service: Service, door: Door, taken: list[str]
+    service: Service, answers: Answers, taken: list[str]
 ) -> None:
-    start(service, door, slots=2)
+    start(service, answers, slots=2)
     run = service.submit("echo", thread="t", message="Hi")
     for _ in range(3):
         with pytest.raises(ThreadBusy):
@@ -145,10 +145,10 @@ def test_a_slot_is_free_again_if_nothing_was_submitted(
 
 
 def test_a_run_whose_commit_had_no_answer_is_taken_again(
-    service: Service, door: Door, taken: list[str], monkeypatch: pytest.MonkeyPatch
+    service: Service, answers: Answers, taken: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start(service, door)
-    door.opened.set()
+    start(service, answers)
+    answers.go_on.set()
     begin, losses = Database.begin, [True]
 
     @contextmanager
@@ -165,20 +165,20 @@ def test_a_run_whose_commit_had_no_answer_is_taken_again(
     # A client that got no answer sends it again.
     run = service.submit("echo", thread="t", message="Hi", message_id="m")
     assert run.result(WAIT)["messages"][-1].text == "re: Hi"
-    assert (door.begun, taken) == (["Hi"], ["t"])
+    assert (answers.begun, taken) == (["Hi"], ["t"])
 
 
 @pytest.mark.parametrize("way", ["submitted", "taken"])
 def test_a_run_that_gets_no_thread_is_taken_again(
     service: Service,
-    door: Door,
+    answers: Answers,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     way: str,
 ) -> None:
     """As at the limit of threads."""
     monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.05)
-    door.opened.set()
+    answers.go_on.set()
     begin, losses = Thread.start, [True]
 
     def fail(thread: Thread) -> None:
@@ -188,13 +188,13 @@ def test_a_run_that_gets_no_thread_is_taken_again(
         begin(thread)
 
     if way == "submitted":
-        start(service, door)
+        start(service, answers)
     monkeypatch.setattr(Thread, "start", fail)
     if way == "taken":
-        service.add("echo", door.agent())
+        service.add("echo", answers.agent())
     run = service.submit("echo", message="Hi")
     if way == "taken":
         service.start()
     assert run.result(WAIT)["messages"][-1].text == "re: Hi"
-    assert (door.begun, losses) == (["Hi"], [])
+    assert (answers.begun, losses) == (["Hi"], [])
     assert "can't start new thread" in caplog.text
