@@ -51,7 +51,7 @@ def answers() -> Iterator[Answers]:
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The threads whose jobs were taken from the queue.
 
-    No worker looks without a signal of its own process: what begins during a look is queued.
+    No worker looks without a signal from its process: what begins during a look is queued.
     """
     threads: list[str] = []
     claim = ThreadQueue.claim
