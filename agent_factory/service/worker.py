@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from contextvars import Context
 from threading import Condition, Event, Thread
 from uuid import uuid4
 
@@ -278,7 +279,8 @@ class Worker:
             raise
         if place is not None and place.claim is not None:
             with _logged("Worker %s could not begin a run.", self):
-                self._begin(place.claim, place)
+                # Not in the context of who submits it, which may be another run.
+                Context().run(self._begin, place.claim, place)
         elif place is not None:
             self._end(place)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import Context, ContextVar
 from threading import Event, Thread, current_thread, main_thread
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import create_agent
+from agent_factory import AgentMiddleware, create_agent
 from agent_factory.service import Service, ThreadBusy
 from agent_factory.service import worker as worker_module
 from agent_factory.service.database import Database
@@ -22,6 +23,8 @@ from agent_factory.testing import ScriptedChatModel
 
 Until = Callable[..., None]
 WAIT = 30.0
+
+user = ContextVar("user", default="nobody")
 
 
 class Answers:
@@ -35,9 +38,9 @@ class Answers:
         assert self.go_on.wait(WAIT)
         return f"re: {messages[-1].text}"
 
-    def agent(self) -> Any:
+    def agent(self, middleware: Sequence[Any] = ()) -> Any:
         model = ScriptedChatModel([self.answer] * 1000)
-        return create_agent(model, checkpointer=InMemorySaver())
+        return create_agent(model, middleware=middleware, checkpointer=InMemorySaver())
 
 
 @pytest.fixture
@@ -67,7 +70,13 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return threads
 
 
-def start(service: Service, answers: Answers, asynchronous: bool = False, **options: Any) -> Worker:
+def start(
+    service: Service,
+    answers: Answers,
+    asynchronous: bool = False,
+    middleware: Sequence[Any] = (),
+    **options: Any,
+) -> Worker:
     """Start a worker, and wait until it has looked for jobs."""
     looked, take_due = Event(), Worker.take_due
 
@@ -76,7 +85,7 @@ def start(service: Service, answers: Answers, asynchronous: bool = False, **opti
         looked.set()
         return seconds
 
-    service.add("echo", answers.agent(), asynchronous=asynchronous)
+    service.add("echo", answers.agent(middleware), asynchronous=asynchronous)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "take_due", look)
         service.start(**options)
@@ -97,6 +106,23 @@ def test_a_run_begins_as_it_is_submitted(
     # The slot of its last run may still be held.
     assert service.submit("echo", thread="t", message="Ho").result(WAIT)
     assert taken == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_run_knows_nothing_of_the_context_in_which_it_is_submitted(
+    service: Service, answers: Answers, taken: list[str], asynchronous: bool
+) -> None:
+    """That may be the context of another run, which LangGraph would take for the graph around."""
+    seen: list[str] = []
+
+    class Look(AgentMiddleware[Any, Any]):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            seen.append(user.get())
+
+    answers.go_on.set()
+    start(service, answers, asynchronous, middleware=[Look()])
+    Context().run(lambda: (user.set("ann"), service.submit("echo", message="Hi").result(WAIT)))
+    assert (seen, taken) == (["nobody"], [])
 
 
 def test_a_run_without_a_free_slot_waits_behind_the_others(
