@@ -74,7 +74,8 @@ class Costs(_Numbers):
     """Costs of a message: the defaults are those of short messages, measured by `benchmarks/`.
 
     Args:
-        commits: Commits of a message without tool calls.
+        commits: Commits of a message without tool calls. It is one less where a message is
+            submitted in the process of a worker with a free slot.
         commits_per_call: Commits that a tool call adds.
         wal_kb: kB of write-ahead log of a message without tool calls.
         wal_kb_per_call: kB of write-ahead log that a tool call adds.
