@@ -29,7 +29,7 @@ from agent_factory.service.schedules import Schedules
 from agent_factory.service.signals import Signals
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
-from agent_factory.service.thread_queue import Place, ThreadQueue
+from agent_factory.service.thread_queue import Slot, ThreadQueue
 from agent_factory.types import Graph
 from agent_factory.upstream import INTERRUPT, RUN_ID
 
@@ -143,7 +143,7 @@ class Backend:
         self.schedules = Schedules(database)
         self.metrics = Metrics(database)
         self.agents: dict[str, RegisteredAgent] = {}
-        self.place: Callable[[], AbstractContextManager[Place | None]] = nullcontext
+        self.slot: Callable[[], AbstractContextManager[Slot | None]] = nullcontext
         """Keeps a slot of the worker in this process for a new run, if there is one."""
 
     def add(self, agent: RegisteredAgent) -> None:

@@ -109,7 +109,7 @@ def submit(
         ThreadBusy: The thread is not idle, and the message does not wait.
     """
     thread_id = job.thread
-    with backend.place() as place, backend.database.begin() as connection:
+    with backend.slot() as slot, backend.database.begin() as connection:
         if delay is not None:
             now = connection.execute(select(backend.database.now)).scalar_one()
             job = replace(job, begins_at=now + delay)
@@ -155,7 +155,7 @@ def submit(
             statement = update(threads).where(threads.c.thread_id == thread_id)
             connection.execute(statement.values(title=title))
         if not is_busy:
-            return backend.queue.queue_new(connection, row, job, place, metadata=metadata)
+            return backend.queue.queue_new(connection, row, job, slot, metadata=metadata)
         backend.queue.add_run(connection, job, metadata=metadata)
         if how not in ("queue", STEER):
             backend.queue.queue(connection, job)

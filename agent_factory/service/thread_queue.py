@@ -77,15 +77,16 @@ _DUE = (
     # What another worker takes now is left out.
     .with_for_update(skip_locked=True, of=threads)
 )
+_TAKEN: dict[str, Any] = {
+    "status": "running",
+    "owner": bindparam("worker"),
+    "epoch": threads.c.epoch + 1,
+    "updated_at": clock(),
+}
 _TAKE = (
     update(threads)
     .where(threads.c.thread_id.in_(bindparam("ids", expanding=True)))
-    .values(
-        status="running",
-        owner=bindparam("worker"),
-        epoch=threads.c.epoch + 1,
-        updated_at=clock(),
-    )
+    .values(_TAKEN)
     .returning(threads.c.run, threads.c.thread_id, threads.c.epoch, threads.c.plan)
 )
 _BEGIN = (
@@ -95,7 +96,7 @@ _BEGIN = (
     .values(status="running", started_at=func.coalesce(runs.c.started_at, clock()))
     .returning(runs)
 )
-_QUEUE = (
+_NEXT = (
     update(threads)
     .where(threads.c.thread_id == bindparam("id"))
     .values(
@@ -104,26 +105,10 @@ _QUEUE = (
         agent=bindparam("its_agent"),
         priority=bindparam("its_priority"),
         due=func.coalesce(bindparam("begins_at", type_=threads.c.due.type), clock()),
-        status="queued",
-        updated_at=clock(),
-    )
-    .returning(threads.c.jobs)
-)
-_BEGIN_NEW = (
-    update(threads)
-    .where(threads.c.thread_id == bindparam("id"))
-    .values(
-        jobs=threads.c.jobs + 1,
-        run=bindparam("its_run"),
-        agent=bindparam("its_agent"),
-        priority=bindparam("its_priority"),
-        due=clock(),
-        status="running",
-        owner=bindparam("worker"),
-        epoch=threads.c.epoch + 1,
-        updated_at=clock(),
     )
 )
+_QUEUE = _NEXT.values(status="queued", updated_at=clock()).returning(threads.c.jobs)
+_TAKE_NEXT = _NEXT.values(_TAKEN)
 _END = (
     update(threads)
     .where(threads.c.thread_id == bindparam("id"))
@@ -170,12 +155,13 @@ def _row_of(job: ThreadJob) -> dict[str, object]:
 
 
 def _turn_of(job: ThreadJob) -> dict[str, object]:
-    """Columns of a thread, as parameters, whose turn is that of a job."""
+    """Parameters of a thread whose next job is this one."""
     return {
         "id": job.thread,
         "its_run": job.run,
         "its_agent": job.agent,
         "its_priority": job.priority,
+        "begins_at": job.begins_at if isinstance(job, MessageJob) else None,
     }
 
 
@@ -209,7 +195,7 @@ class Claim:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class Slot:
     """A slot that a worker keeps for a run which is submitted in its process.
 
     Args:
@@ -271,26 +257,26 @@ class ThreadQueue:
         connection: Connection,
         thread: Row[Any],
         job: MessageJob,
-        place: Place | None = None,
+        slot: Slot | None = None,
         **values: object,
     ) -> bool:
         """Write the run of a job and let workers take it; False if the run is known.
 
         Args:
             connection: The transaction.
-            thread: The row of its thread, which is not busy.
+            thread: The row of its thread, as `insert_thread` returns it; it is not busy.
             job: The job.
-            place: Where the run begins at once, unless it has to wait for something.
+            slot: Where the run begins at once, unless it has to wait for something.
             **values: Other columns of the run.
         """
         # In one statement, since the row of the thread says the number that comes next.
         values |= {"job": _job_id(job.thread, thread.jobs + 1)}
-        if place is not None and job.begins_at is None and not thread.is_limited:
+        if slot is not None and job.begins_at is None and not thread.is_limited:
             run = connection.execute(self._begin_run, _row_of(job) | values).first()
             if run is None:
                 return False
-            connection.execute(_BEGIN_NEW, {**_turn_of(job), "worker": place.worker})
-            place.claim = Claim(Lease(job.thread, thread.epoch + 1), thread.plan, run)
+            connection.execute(_TAKE_NEXT, _turn_of(job) | {"worker": slot.worker})
+            slot.claim = Claim(Lease(job.thread, thread.epoch + 1), thread.plan, run)
             return True
         is_new = self.add_run(connection, job, **values)
         if is_new:
@@ -299,9 +285,7 @@ class ThreadQueue:
 
     def _take_turn(self, connection: Connection, job: ThreadJob) -> int:
         """Let a thread be queued for a job, and return the number of the job."""
-        begins_at = job.begins_at if isinstance(job, MessageJob) else None
-        values = {**_turn_of(job), "begins_at": begins_at}
-        number: int = connection.execute(_QUEUE, values).scalar_one()
+        number: int = connection.execute(_QUEUE, _turn_of(job)).scalar_one()
         self._signals.send(connection, {"jobs": ()})
         return number
 

@@ -26,7 +26,7 @@ from agent_factory.service.migrations import MIGRATIONS
 from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import workers
-from agent_factory.service.thread_queue import Claim, Place
+from agent_factory.service.thread_queue import Claim, Slot
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -71,7 +71,7 @@ class Worker:
         self._submit_due = submit_due
         self._runner = Runner(backend, lambda: self.id)
         self._stop, self._drain = Event(), Event()
-        self._held: set[Claim | Place] = set()
+        self._held: set[Claim | Slot] = set()
         self._change = Condition()  # of what is held
         self._may_be_due = False  # a job, so that to ask first whether one is would take longer
         self._needs_room = False  # there may be more jobs than the last look could take
@@ -93,7 +93,7 @@ class Worker:
         try:
             for thread in (self._loop_thread, *self._threads):
                 thread.start()
-            self._backend.place = self.place
+            self._backend.slot = self.slot
         except BaseException:  # the limit of threads
             self.stop(0)
             raise
@@ -243,7 +243,7 @@ class Worker:
         """Let jobs be taken again that this worker has taken, and does not know of."""
         with self._change:
             has_lost_track, self._lost_track = self._lost_track, False
-            claims = [one.claim if isinstance(one, Place) else one for one in self._held]
+            claims = [one.claim if isinstance(one, Slot) else one for one in self._held]
         if has_lost_track:
             with self._keeping_track():
                 held = {claim.lease.thread_id for claim in claims if claim is not None}
@@ -259,36 +259,36 @@ class Worker:
             raise
 
     @contextmanager
-    def place(self) -> Iterator[Place | None]:
+    def slot(self) -> Iterator[Slot | None]:
         """Keep a slot for a run that is submitted now, and begin the run in it.
 
         There is none if all are taken, or if jobs wait for one.
         """
-        place = None
+        slot = None
         with self._change:
             is_full = self._needs_room or len(self._held) >= self._slots
             if not (is_full or self._stop.is_set() or self._drain.is_set()):
-                place = Place(self.id)
-                self._held.add(place)
+                slot = Slot(self.id)
+                self._held.add(slot)
         try:
-            yield place
+            yield slot
         except BaseException:
-            if place is not None:
+            if slot is not None:
                 # The transaction may have committed all the same.
-                self._end(place, is_lost=place.claim is not None)
+                self._end(slot, is_lost=slot.claim is not None)
             raise
-        if place is not None and place.claim is not None:
+        if slot is not None and slot.claim is not None:
             with _logged("Worker %s could not begin a run.", self):
                 # Not in the context of who submits it, which may be another run.
-                Context().run(self._begin, place.claim, place)
-        elif place is not None:
-            self._end(place)
+                Context().run(self._begin, slot.claim, slot)
+        elif slot is not None:
+            self._end(slot)
 
-    def _begin(self, claim: Claim, place: Place | None = None) -> None:
+    def _begin(self, claim: Claim, slot: Slot | None = None) -> None:
         with self._change:
             self._held.add(claim)
-            if place is not None:
-                self._held.remove(place)
+            if slot is not None:
+                self._held.remove(slot)
         try:
             if self._backend.agents[claim.run.agent].asynchronous:
                 asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop)
@@ -318,7 +318,7 @@ class Worker:
             finally:
                 self._end(claim, is_lost=is_lost)
 
-    def _end(self, held: Claim | Place, *, is_lost: bool = False) -> None:
+    def _end(self, held: Claim | Slot, *, is_lost: bool = False) -> None:
         with self._change:
             self._held.remove(held)
             self._lost_track |= is_lost

@@ -290,16 +290,20 @@ def test_an_idle_worker_writes_nothing_but_its_signs_of_life(service: Service) -
 # Jobs
 
 
+@pytest.mark.parametrize("is_here", [True, False], ids=["here", "elsewhere"])
 def test_a_job_that_begins_later_begins_in_time_while_others_come(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: Service, url: str, is_here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those of another process are taken from the queue; no look finds the late one by itself."""
     monkeypatch.setattr(worker_module, "LOOK_SECONDS", 600.0)
     service.add("echo", echo())
     service.start()
     later = service.submit("echo", message="Later", delay=1.0)
-    for _ in range(3):
-        service.submit("echo", message="Now").result(WAIT)
-    later.result(WAIT)
+    with closing(Service(url)) as other:
+        other.add("echo", echo())
+        for _ in range(3):
+            (service if is_here else other).submit("echo", message="Now").result(WAIT)
+    assert later.result(WAIT)["messages"][-1].text == "re: Later"
 
 
 def test_a_message_takes_few_commits(

@@ -1,4 +1,4 @@
-"""Places: a run that is submitted where a worker has a free slot begins at once, in it."""
+"""Slots: a run that is submitted where a worker has a free one begins at once, in it."""
 
 from __future__ import annotations
 
