@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -27,6 +27,7 @@ from agent_factory.service.errors import LeaseLost
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.runner import Runner, _Attempt
 from agent_factory.service.scheduled_messages import ScheduledMessages
+from agent_factory.service.signals import Signals
 from agent_factory.service.tables import threads, workers
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.service.worker import Worker
@@ -290,19 +291,20 @@ def test_an_idle_worker_writes_nothing_but_its_signs_of_life(service: Service) -
 # Jobs
 
 
-@pytest.mark.parametrize("is_here", [True, False], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("are_queued", [False, True])
 def test_a_job_that_begins_later_begins_in_time_while_others_come(
-    service: Service, url: str, is_here: bool, monkeypatch: pytest.MonkeyPatch
+    service: Service, are_queued: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of another process are taken from the queue; no look finds the late one by itself."""
+    """Neither a look by the clock nor news of another process finds it."""
     monkeypatch.setattr(worker_module, "LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(Signals, "_listen", lambda _: None)
     service.add("echo", echo())
     service.start()
+    if are_queued:  # as from a process without a worker
+        monkeypatch.setattr(service._backend, "slot", nullcontext)
     later = service.submit("echo", message="Later", delay=1.0)
-    with closing(Service(url)) as other:
-        other.add("echo", echo())
-        for _ in range(3):
-            (service if is_here else other).submit("echo", message="Now").result(WAIT)
+    for _ in range(3):
+        service.submit("echo", message="Now").result(WAIT)
     assert later.result(WAIT)["messages"][-1].text == "re: Later"
 
 
