@@ -8,6 +8,7 @@ it, by two more transactions for each message.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -63,12 +64,16 @@ _IS_QUEUED = (threads.c.status == "queued") & threads.c.agent.in_(
 )
 _IS_LIMITED = select(limits.c.tenant).where(limits.c.tenant == threads.c.tenant).exists()
 _HAS_LIMIT = select(limits.c.tenant).where(limits.c.tenant == bindparam("its_tenant")).exists()
-_DELAY = select(func.min(threads.c.due) - clock()).where(_IS_QUEUED)
+_IS_DUE = threads.c.due <= clock()
+_LOOK = select(
+    func.count().filter(_IS_DUE).label("due"),
+    (func.min(threads.c.due).filter(~_IS_DUE) - clock()).label("delay"),
+).where(_IS_QUEUED)
 _DUE = (
     select(threads.c.thread_id, threads.c.tenant, _IS_LIMITED.label("is_limited"))
     .where(
         _IS_QUEUED,
-        threads.c.due <= clock(),
+        _IS_DUE,
         threads.c.tenant.not_in(bindparam("full", expanding=True)),
         threads.c.thread_id.not_in(bindparam("taken", expanding=True)),
     )
@@ -293,14 +298,14 @@ class ThreadQueue:
         """Write the run of a job, whose turn comes later; False if the run is known."""
         return connection.execute(self._insert_run, _row_of(work) | values).first() is not None
 
-    def delay(self, agents: Collection[str]) -> float | None:
-        """Seconds until the next job of these agents is due; None if none is queued.
+    def look(self, agents: Collection[str]) -> tuple[bool, float]:
+        """Whether a job of these agents is due, and the seconds until another one is.
 
         It may have to wait longer, since its tenant has a limit.
         """
         with self._database.read() as connection:
-            seconds = connection.execute(_DELAY, {"agents": [*agents]}).scalar()
-        return None if seconds is None else max(0.0, seconds)
+            due, delay = connection.execute(_LOOK, {"agents": [*agents]}).one()
+        return due > 0, math.inf if delay is None else max(0.0, delay)
 
     def claim(self, worker: str, agents: Collection[str], most: int) -> tuple[list[Claim], bool]:
         """Take jobs that are due, the most urgent first, and then those that wait longest.

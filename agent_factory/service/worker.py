@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 import os
 import socket
 import time
@@ -75,7 +74,6 @@ class Worker:
         self._change = Condition()  # of what is held
         self._may_be_due = False  # a job, so that to ask first whether one is would take longer
         self._needs_room = False  # there may be more jobs than the last look could take
-        self._next_due = math.inf  # when the first job was due that was not, as last seen
         self._lost_track = False  # a claim may have been written without an answer
         self._beats_seen: dict[str, tuple[float, float]] = {}
         works = {"jobs": self._take_jobs, "beat": self._beat, "upkeep": self._look_after}
@@ -211,14 +209,14 @@ class Worker:
         self._give_back_lost()
         if self._drain.is_set() or not agents:
             return LOOK_SECONDS
+        wait = 0.0  # another look follows
         # To take jobs is a transaction that writes, which an idle worker need not make.
-        has_looked = not self._may_be_due
-        if has_looked:
-            delay = queue.delay(agents)
-            self._next_due = time.monotonic() + (math.inf if delay is None else delay)
-            if delay is None or delay > 0:
+        if not self._may_be_due:
+            is_due, delay = queue.look(agents)
+            wait = min(delay, LOOK_SECONDS)
+            if not is_due:
                 self._needs_room = False
-                return LOOK_SECONDS if delay is None else min(delay, LOOK_SECONDS)
+                return wait
         with self._change:
             room = min(self._slots - len(self._held), _AT_ONCE)
             self._needs_room = True  # until the look below finds nothing
@@ -230,14 +228,9 @@ class Worker:
             for claim in claims:
                 self._begin(claim)
             self._needs_room = needs_room
-        rest = self._next_due - time.monotonic()
-        if claims and (self._needs_room or rest <= 0):
-            return 0.0
-        # The signal may have been about a job that begins later: the next look says when.
-        if not (claims or has_looked or self._needs_room):
-            return 0.0
-        # None, though one is due: its tenant has as many as it may have.
-        return min(LOOK_SECONDS, rest) if rest > 0 else LOOK_SECONDS
+        # The signal may have been about a job that begins later as well: the next look says when.
+        # If one is due and none was taken, its tenant has as many as it may have.
+        return 0.0 if claims else wait
 
     def _give_back_lost(self) -> None:
         """Let jobs be taken again that this worker has taken, and does not know of."""

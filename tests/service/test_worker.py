@@ -308,6 +308,23 @@ def test_a_job_that_begins_later_begins_in_time_while_others_come(
     assert later.result(WAIT)["messages"][-1].text == "re: Later"
 
 
+@pytest.mark.parametrize("is_signalled", [False, True])
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_a_worker_knows_when_a_job_begins_that_came_with_others(
+    service: Service, is_signalled: bool, is_limited: bool
+) -> None:
+    service.add("echo", echo())
+    if is_limited:
+        service.limit("acme", concurrency=0)
+    service.submit("echo", message="Now", tenant="acme")
+    service.submit("echo", message="Later", delay=1.5)
+    worker = Worker(service._backend, lambda: None, slots=5)
+    worker.enter()
+    worker._may_be_due = is_signalled
+    first_wait = next(filter(None, (worker.take_due() for _ in range(5))))
+    assert 0.0 < first_wait <= 1.5
+
+
 def test_a_message_takes_few_commits(
     sqlite_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
