@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
+from langgraph.channels import BinaryOperatorAggregate, LastValue
 from sqlalchemy import Row, bindparam, select
 
 from agent_factory.errors import ArgumentError
@@ -23,6 +24,7 @@ from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
 from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.metrics import Metrics
+from agent_factory.service.outputs import Outputs
 from agent_factory.service.public_state import PublicState
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.schedules import Schedules
@@ -30,12 +32,16 @@ from agent_factory.service.signals import Signals
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import Slot, ThreadQueue
+from agent_factory.state.channels import DeltaMessages, IndexedMessages
 from agent_factory.types import Graph
 from agent_factory.upstream import INTERRUPT, RUN_ID
 
 T = TypeVar("T")
 
 _AGENT = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == bindparam("id"))
+
+_STORED_CHANNELS = {LastValue, BinaryOperatorAggregate, DeltaMessages, IndexedMessages}
+"""Channels of which a checkpoint has the value itself."""
 
 CLIENT_SECONDS = 30.0
 """How long a call of a client waits for a database that is not available."""
@@ -97,6 +103,12 @@ class RegisteredAgent:
         """Part of the agent's state that leaves the service."""
         return PublicState(self.graph)
 
+    @cached_property
+    def is_output_stored(self) -> bool:
+        """True if what a run returns is what its last checkpoint has, written and read."""
+        kinds = {type(self.graph.channels[key]) for key in self.graph.output_channels}
+        return self.plan is not None and kinds <= _STORED_CHANNELS
+
     @property
     def once(self) -> list[OnceMiddleware]:
         """The middleware whose effects can be undone."""
@@ -142,6 +154,7 @@ class Backend:
         self.log = EventLog(database, self.signals)
         self.schedules = Schedules(database)
         self.metrics = Metrics(database)
+        self.outputs = Outputs()
         self.agents: dict[str, RegisteredAgent] = {}
         self.slot: Callable[[], AbstractContextManager[Slot | None]] = nullcontext
         """Keeps a slot of the worker in this process for a new run, if there is one."""

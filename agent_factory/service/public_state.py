@@ -48,6 +48,10 @@ class PublicState:
         keys = self._keys.get(nodes_of(part["ns"]), _ANSWER)
         return {**part, "data": _shown_data(part["type"], part["data"], keys)}
 
+    def of_values(self, values: object) -> object:
+        """Values of the state of the agent itself, without private keys."""
+        return _shown(values, self._keys[()])
+
     def of_snapshot(self, snapshot: StateSnapshot, nodes: tuple[str, ...] = ()) -> StateSnapshot:
         """A state of the agent, without private keys.
 

@@ -218,17 +218,24 @@ class Run:
         """The result once it is there, and moments after which the caller has to wait for it."""
         start, progress = time.monotonic(), Progress(self._backend, self.id)
         moment, reader = self._backend.signals.now("ends", self.id), None
-        if self._before is not None:  # a new run has not ended until a signal comes
-            before, self._before = self._before, None
-            yield before
-        while (row := self._look(whole=False)).status in ("queued", "running"):
-            progress.notice()
-            if timeout is not None and time.monotonic() - start > timeout:
-                raise progress.timed_out(f"is {self.status}", timeout)
-            if row.reader == reader:
-                yield moment
-            reader = row.reader
-            moment = self._backend.signals.now("ends", reader or self.id)
+        with self._backend.outputs.awaited(self.id):
+            if self._before is not None:  # a new run has not ended until a signal comes
+                before, self._before = self._before, None
+                yield before
+            while not (output := self._backend.outputs.of(self.id)):
+                row = self._look(whole=False)
+                if row.status not in ("queued", "running"):
+                    break
+                progress.notice()
+                if timeout is not None and time.monotonic() - start > timeout:
+                    raise progress.timed_out(f"is {self.status}", timeout)
+                if row.reader == reader:
+                    yield moment
+                reader = row.reader
+                moment = self._backend.signals.now("ends", reader or self.id)
+        if output is not None:
+            # In a tuple, since the output of an agent may be falsy.
+            yield (output(),)
         if row.status == "failed":
             raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
         if row.status == "cancelled":
@@ -236,7 +243,6 @@ class Run:
         waits = row.status == "waiting"
         place = (row.agent, self.thread_id, row.checkpoint_id)
         read = partial(self._backend.output, *place, waits=waits)
-        # In a tuple, since the output of an agent may be falsy.
         yield (self._backend.call(read),)
 
     def stream(

@@ -53,6 +53,7 @@ from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.events import dump, dump_part, load
 from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.leases import Fence, take_lease
+from agent_factory.service.outputs import Output
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.store import TenantStore
@@ -188,6 +189,8 @@ class Runner:
         plan, spent = attempt.agent.plan, attempt.usage.columns_of(claim.run)
         place = {"checkpoint_id": attempt.saver.latest}
         status = "waiting" if waiting_for else "done"
+        is_awaited = status == "done" and self._backend.outputs.are_awaited(work.run)
+        output = attempt.output() if is_awaited else None
         ending = self._ending(claim, {"status": status, **place}, attempt.last_parts)
         with attempt.saver.order, ending as connection:
             attempt.lease.check(connection)
@@ -198,6 +201,10 @@ class Runner:
             else:
                 of_run = {**place, **spent}
                 self._queue.settle(connection, work.thread, work.run, "done", plan, **of_run)
+            if (
+                output is not None
+            ):  # before the signal that the run has ended, as this is sent later
+                self._database.after_commit(partial(self._backend.outputs.add, work.run, output))
         return status
 
     @contextmanager
@@ -352,6 +359,8 @@ class _Following:
         # LangGraph reports an interrupt of an agent inside at the top, too.
         if is_question and not part["ns"]:
             attempt.is_paused = True
+        if part["type"] == "values" and not part["ns"]:
+            attempt.values = part["data"]
         is_asked = part["type"] in attempt.modes and (attempt.subgraphs or not part["ns"])
         if is_asked or part["type"] in attempt.studio_modes:
             public = attempt.agent.public.of_part(part)
@@ -429,6 +438,7 @@ class _Attempt:
         self.saver = FencedSaver(backend.database, lease, job, soon, self.mailbox, is_agent)
         self.is_paused = self.continues = False
         self.last_parts: list[Mapping[str, object]] = []  # written with the outcome
+        self.values: object = None  # of the output, as far as the run has come
         self._from: str | None = None  # the checkpoint to go back to
         store = TenantStore(backend.database, work.tenant, in_run=True)
         self._graph = agent.stored_in(self.saver, store)
@@ -454,8 +464,9 @@ class _Attempt:
         """Begin or continue the run; return its stream, or None if the job is done."""
         options: dict[str, object] = {
             "durability": "sync",  # an answer of the model is stored before its tools run
-            # `_follow` finds interrupts in the updates, whatever the client asks for.
-            "stream_mode": sorted({*self.modes, *self.studio_modes, "updates"}),
+            # `_note` finds interrupts in the updates, and the output in the values, whatever the
+            # client asks for.
+            "stream_mode": sorted({*self.modes, *self.studio_modes, "updates", "values"}),
             "subgraphs": True,
             "version": "v2",
         }
@@ -497,6 +508,14 @@ class _Attempt:
             if snapshot.tasks and START not in snapshot.next:
                 return self._reviewed(add_input, aadd_input, inputs, options)
         return self._stream(inputs, options)
+
+    def output(self) -> Output | None:
+        """The output of the run, which has ended; None if only its checkpoint has it."""
+        if self.values is None or not self.agent.is_output_stored:
+            return None
+        serde = self.saver.serde
+        written = serde.dumps_typed(self.agent.public.of_values(self.values))
+        return partial(serde.loads_typed, written)
 
     def _unused(self, decisions: Mapping[str, object]) -> dict[str, object]:
         """The decisions that no task of this job has taken, by the digests of their calls.

@@ -1,0 +1,181 @@
+"""Outputs that runs hand to those in their process who wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NotRequired
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.channels import UntrackedValue
+from sqlalchemy import event
+
+from agent_factory import AgentMiddleware, AgentState, create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.service import RunFailed, Service
+from agent_factory.service.backend import Backend
+from agent_factory.service.thread_queue import ThreadQueue
+from agent_factory.testing import ScriptedChatModel
+from samples import pay
+
+WAIT = 30.0
+
+
+class NotedState(AgentState[Any]):
+    notes: NotRequired[Any]
+
+
+class Notes(AgentMiddleware[Any, Any]):
+    """Writes values of which a database keeps other ones, or the same in other objects."""
+
+    state_schema = NotedState
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"notes": {"pair": (1, 2), "set": {3}, "list": [[4]], "message": HumanMessage("5")}}
+
+
+class UntrackedState(AgentState[Any]):
+    notes: NotRequired[Annotated[Any, UntrackedValue(object)]]
+
+
+class UntrackedNotes(Notes):
+    """Writes what no checkpoint has."""
+
+    state_schema = UntrackedState
+
+
+def agent(*middleware: Any) -> Any:
+    model = ScriptedChatModel([lambda messages: f"re: {messages[-1].text}"] * 1000)
+    return create_agent(model, middleware=middleware)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The threads whose output is read from the database."""
+    threads: list[str] = []
+    output = Backend.output
+
+    def note(backend: Backend, name: str, thread: str, *rest: Any, **options: Any) -> Any:
+        threads.append(thread)
+        return output(backend, name, thread, *rest, **options)
+
+    monkeypatch.setattr(Backend, "output", note)
+    return threads
+
+
+@pytest.fixture
+def nothing_is_kept(service: Service) -> Iterator[None]:
+    yield
+    outputs = service._backend.outputs
+    assert not outputs._awaited
+    assert not outputs._outputs
+
+
+pytestmark = pytest.mark.usefixtures("nothing_is_kept")
+
+Result = Callable[[Any], Any]
+
+
+def result_of(run: Any) -> Any:
+    return run.result(WAIT)
+
+
+def aresult_of(run: Any) -> Any:
+    return asyncio.run(run.aresult(WAIT))
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("get", [result_of, aresult_of])
+def test_a_run_hands_over_what_the_database_has(
+    service: Service, reads: list[str], asynchronous: bool, get: Result
+) -> None:
+    service.add("notes", agent(Notes()), asynchronous=asynchronous)
+    service.start()
+    for _ in range(2):
+        run = service.submit("notes", thread="t", message="Hi")
+        output = get(run)
+        assert reads == []
+        assert output == run.result(WAIT)
+        assert reads == ["t"]
+        reads.clear()
+    assert output["notes"]["pair"] == [1, 2]
+    assert len(output["messages"]) == 4
+
+
+def test_who_waits_has_objects_of_his_own(service: Service, reads: list[str]) -> None:
+    service.add("notes", agent(Notes()))
+    run = service.submit("notes", message="Hi")
+
+    async def results() -> list[Any]:
+        waiters = [asyncio.create_task(run.aresult(WAIT)) for _ in range(2)]
+        await asyncio.sleep(0)
+        service.start()
+        return list(await asyncio.gather(*waiters))
+
+    one, other = asyncio.run(results())
+    one["notes"]["list"][0].append("mine")
+    one["messages"][-1].content = "mine"
+    assert other["notes"]["list"] == [[4]]
+    assert other["messages"][-1].text == "re: Hi"
+
+
+def test_an_output_that_no_checkpoint_has_is_read(service: Service, reads: list[str]) -> None:
+    service.add("notes", agent(UntrackedNotes()))
+    service.start()
+    run = service.submit("notes", thread="t", message="Hi")
+    assert "notes" not in run.result(WAIT)
+    assert reads == ["t"]
+
+
+def test_a_run_that_pauses_hands_nothing_over(service: Service, reads: list[str]) -> None:
+    model = ScriptedChatModel([[{"name": "pay", "args": {"amount": 40}}], "Paid."])
+    review = HumanInTheLoopMiddleware({"pay": True})
+    reviewed = create_agent(model, [pay], middleware=[review], ignore=["AF211"])
+    service.add("pay", reviewed)
+    service.start()
+    run = service.submit("pay", thread="t", message="Pay")
+    assert run.result(WAIT)["__interrupt__"]
+    assert reads == ["t"]
+    (wait,) = service.inbox().waits(thread="t")
+    assert service.decide(wait.id, "approve", by="ann").result(WAIT)["messages"][-1].text == "Paid."
+
+
+def test_a_run_that_is_not_stored_hands_nothing_over(
+    service: Service, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last transaction fails at its end."""
+    service.add("notes", agent(Notes()))
+    service.start()
+    outputs, queue, seen = service._backend.outputs, service._backend.queue, list[object]()
+
+    def fail(connection: Any) -> None:
+        seen.append({**outputs._outputs})
+        raise RuntimeError("The disk is full.")
+
+    def settle(connection: Any, *arguments: Any, **values: Any) -> None:
+        ThreadQueue.settle(queue, connection, *arguments, **values)
+        if "done" in arguments:
+            event.listen(connection, "commit", fail)
+
+    monkeypatch.setattr(queue, "settle", settle)
+    with pytest.raises(RunFailed, match="The disk is full"):
+        service.submit("notes", thread="t", message="Hi").result(WAIT)
+    assert seen == [{}]
+    assert reads == []
+
+
+def test_nothing_is_kept_for_who_waits_no_longer(service: Service) -> None:
+    service.add("notes", agent(Notes()))
+    run = service.submit("notes", message="Hi")
+    with pytest.raises(TimeoutError):
+        run.result(0.01)
+
+    async def cancelled() -> None:
+        waiter = asyncio.create_task(run.aresult(WAIT))
+        await asyncio.sleep(0.05)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+
+    asyncio.run(cancelled())
