@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
-from langgraph.channels import BinaryOperatorAggregate, LastValue
 from sqlalchemy import Row, bindparam, select
 
 from agent_factory.errors import ArgumentError
@@ -32,16 +31,13 @@ from agent_factory.service.signals import Signals
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import Slot, ThreadQueue
-from agent_factory.state.channels import DeltaMessages, IndexedMessages
+from agent_factory.state import has_stored_value
 from agent_factory.types import Graph
 from agent_factory.upstream import INTERRUPT, RUN_ID
 
 T = TypeVar("T")
 
 _AGENT = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == bindparam("id"))
-
-_STORED_CHANNELS = {LastValue, BinaryOperatorAggregate, DeltaMessages, IndexedMessages}
-"""Channels of which a checkpoint has the value itself."""
 
 CLIENT_SECONDS = 30.0
 """How long a call of a client waits for a database that is not available."""
@@ -106,8 +102,10 @@ class RegisteredAgent:
     @cached_property
     def is_output_stored(self) -> bool:
         """True if what a run returns is what its last checkpoint has, written and read."""
-        kinds = {type(self.graph.channels[key]) for key in self.graph.output_channels}
-        return self.plan is not None and kinds <= _STORED_CHANNELS
+        graph = self.graph
+        return self.plan is not None and all(
+            has_stored_value(graph.channels[key]) for key in graph.output_channels
+        )
 
     @property
     def once(self) -> list[OnceMiddleware]:

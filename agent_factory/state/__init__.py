@@ -3,7 +3,8 @@
 Its modules are private; import their names from `agent_factory`.
 """
 
-# For the service, which takes values from outside.
+# For the service, which takes values from outside and hands outputs over.
+from agent_factory.state.channels import has_stored_value as has_stored_value
 from agent_factory.state.json_values import DEEPEST as DEEPEST
 from agent_factory.state.json_values import check_json as check_json
 from agent_factory.state.json_values import check_storable as check_storable

@@ -393,6 +393,15 @@ def with_ids(value: object) -> object:
     return None if value is None else _as_messages(value, _random_id)
 
 
+def has_stored_value(channel: object) -> bool:
+    """Return True if what a channel has is what is read from its checkpoints.
+
+    Others drop values, or make them of what is stored.
+    """
+    kinds = (LastValue, BinaryOperatorAggregate, IndexedMessages, DeltaMessages)
+    return type(channel) in kinds
+
+
 def is_messages(channel: object) -> bool:
     """Return True if a channel merges writes as `add_messages` does."""
     if isinstance(channel, BinaryOperatorAggregate):
