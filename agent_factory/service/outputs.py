@@ -14,7 +14,9 @@ Output = Callable[[], dict[str, object]]
 class Outputs:
     """Outputs of runs that end in this process, for those in it who wait for them.
 
-    To read the thread for each of them takes a third of the time of a short run.
+    On Postgres, a short run took 23 ms from its message to its result, of which 4 were to read the
+    thread again. What middleware has changed in place, which is a mistake, is in the output, as
+    `invoke` returns it; what is read from the thread does not have it.
     """
 
     def __init__(self) -> None:

@@ -201,9 +201,8 @@ class Runner:
             else:
                 of_run = {**place, **spent}
                 self._queue.settle(connection, work.thread, work.run, "done", plan, **of_run)
-            if (
-                output is not None
-            ):  # before the signal that the run has ended, as this is sent later
+            # Before the signal of the end, since `_ending` sends that after this block.
+            if output is not None:
                 self._database.after_commit(partial(self._backend.outputs.add, work.run, output))
         return status
 
