@@ -44,14 +44,19 @@ def _limit(goal: Goal) -> float:
     return goal.reach or goal.then or math.nan
 
 
+def _badness(figure: Figure, limit: float) -> tuple[bool, float]:
+    return figure.outcome(limit) == "no", figure.value.middle
+
+
 def standings(figures: Iterable[Figure]) -> list[Standing]:
     """The standing of every goal, in the order of the goals."""
     worst: dict[str, Figure] = {}
     for figure in figures:
         if figure.goal is None or figure.reason is not None:
             continue
-        before = worst.get(figure.goal)
-        if before is None or figure.value.middle > before.value.middle:
+        before, limit = worst.get(figure.goal), _limit(GOALS[figure.goal])
+        # A figure that may be noise does not hide one that is not.
+        if before is None or _badness(figure, limit) > _badness(before, limit):
             worst[figure.goal] = figure
     return [
         Standing(goal, figure, figure.value.middle / _limit(goal) if figure else math.nan)

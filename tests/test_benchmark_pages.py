@@ -159,6 +159,12 @@ def test_noise_misses_no_goal() -> None:
     assert missed(noisy) == []
 
 
+def test_noise_hides_no_missed_goal() -> None:
+    noisy = replace(figure("noisy", 1.5, "layers"), value=Interval(1.5, 1.1, 1.9))
+    (row,) = missed(figure("bad", 1.3, "layers"), noisy)
+    assert row == f"| {GOALS['layers'].what} | 1.3 | build: bad | 1.2 |"
+
+
 # The picture of goals
 
 
