@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from io import StringIO
+from threading import Event
 from typing import Annotated, Any, NotRequired
 
 import pytest
@@ -409,8 +410,21 @@ def test_an_error_that_is_handled_keeps_what_other_tools_did(call: Run) -> None:
         with suppress(ValueError):
             yield state
 
+    is_stored = Event()
+
+    class Saver(InMemorySaver):
+        def put_writes(self, config: Any, writes: Any, *more: Any) -> None:
+            super().put_writes(config, writes, *more)
+            if "text='fine'" in repr(writes) or "content='fine'" in repr(writes):
+                is_stored.set()
+
+    def boom() -> str:
+        """Fail, once the result of the other one is stored: LangGraph may drop a later one."""
+        assert is_stored.wait(30)
+        raise ValueError("it broke")
+
     script = [calls("fine", "boom")]
-    built = agent(made(flow), script=script, checkpointer=InMemorySaver(), fused=False)
+    built = agent(made(flow), script=script, tools=(fine, boom), checkpointer=Saver(), fused=False)
     result = call(built, ASK, THREAD)
     assert any(isinstance(m, ToolMessage) and m.text == "fine" for m in result["messages"])
     assert built.get_state(THREAD).next == ()

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import ToolMessage
+from system_processes import has_ended
 
 from agent_factory import create_agent
 from agent_factory.middleware.shell_tool import (
@@ -210,7 +211,7 @@ def test_a_session_in_bubblewrap_works_like_any_other(run: Run, tmp_path: Path) 
     assert "[The shell exited with code 4." in outputs[2]
     assert outputs[3] == "/workspace\n[exit code 0]"
     assert (tmp_path / "a" / "file").read_text() == "1\n"
-    assert subprocess.run(["pgrep", "-f", "^sleep 94.1"], capture_output=True).returncode
+    assert has_ended("^sleep 94.1")
 
 
 @needs_bubblewrap
@@ -298,7 +299,7 @@ def test_a_timeout_in_bubblewrap_leaves_nothing_behind(run: Run, tmp_path: Path)
     outputs = run(policy, tmp_path, "setsid sleep 94.2 & sleep 94.2", "echo on")
     assert "[The command took longer than 0.2 seconds" in outputs[0]
     assert outputs[1] == "on\n[exit code 0]"
-    assert subprocess.run(["pgrep", "-f", "^sleep 94.2"], capture_output=True).returncode
+    assert has_ended("^sleep 94.2")
 
 
 @needs_bubblewrap
@@ -322,10 +323,7 @@ shell.run("sleep 94.3 &", 5, lambda: False)
 os.kill(os.getpid(), 9)
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=20, check=False)
-    for _ in range(100):
-        if subprocess.run(["pgrep", "-f", "^sleep 94.3"], capture_output=True).returncode:
-            return
-    pytest.fail("the process is still alive")
+    assert has_ended("^sleep 94.3")
 
 
 # Docker

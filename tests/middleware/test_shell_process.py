@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from system_processes import has_ended
 
 from agent_factory.middleware.shell_tool import process
 from agent_factory.middleware.shell_tool.output import decode
@@ -252,7 +253,7 @@ def test_all_processes_of_a_shell_are_counted(shell: ShellProcess, lists_childre
 def test_a_command_may_kill_the_process_that_adopts_its_orphans(shell: ShellProcess) -> None:
     outcome = shell.run("sleep 95.5 & kill -9 $PPID; sleep 4", 5, never)
     assert (outcome.ending, outcome.exit_code) == ("exited", 137)
-    assert subprocess.run(["pgrep", "-f", "sleep 95.5"], capture_output=True).returncode
+    assert has_ended("sleep 95.5")
 
 
 def test_a_shell_that_the_system_cannot_execute_does_not_start(tmp_path: Path) -> None:
@@ -273,7 +274,7 @@ def test_without_an_interpreter_a_shell_runs_without_a_subreaper(
     assert text_of(shell.run("sleep 95.6 & setsid sleep 95.6 & echo on", 5, never)) == "on\n"
     assert shell.process_tree.is_larger_than(2)
     shell.kill()
-    assert subprocess.run(["pgrep", "-f", "^sleep 95.6"], capture_output=True).returncode
+    assert has_ended("^sleep 95.6")
     assert start(tmp_path).run("exit 4", 5, never).exit_code == 4
 
 
@@ -286,4 +287,4 @@ def test_without_proc_only_the_process_group_is_known(
     assert shell.run("sleep 95.3 & echo", 5, never).exit_code == 0
     assert not shell.exceeds_max_processes()
     shell.close(0.1, never)
-    assert subprocess.run(["pgrep", "-f", "sleep 95.3"], capture_output=True).returncode
+    assert has_ended("sleep 95.3")
