@@ -78,6 +78,24 @@ def until() -> Callable[..., None]:
 
 
 @pytest.fixture
+def ends_when_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run ends once somebody in its process waits for its output."""
+    import time
+
+    from agent_factory.service.outputs import Outputs
+
+    are_awaited = Outputs.are_awaited
+
+    def wait(outputs: Outputs, run: str) -> bool:
+        end = time.monotonic() + 30.0
+        while not are_awaited(outputs, run) and time.monotonic() < end:
+            time.sleep(0.001)
+        return are_awaited(outputs, run)
+
+    monkeypatch.setattr(Outputs, "are_awaited", wait)
+
+
+@pytest.fixture
 def sqlite_service(sqlite_url: str) -> Iterator[Service]:
     """A service whose database is a file."""
     made = Service(sqlite_url)

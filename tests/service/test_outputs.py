@@ -85,6 +85,7 @@ def aresult_of(run: Any) -> Any:
     return asyncio.run(run.aresult(WAIT))
 
 
+@pytest.mark.usefixtures("ends_when_awaited")
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("get", [result_of, aresult_of])
 def test_a_run_hands_over_what_the_database_has(
@@ -109,7 +110,8 @@ def test_who_waits_has_objects_of_his_own(service: Service, reads: list[str]) ->
 
     async def results() -> list[Any]:
         waiters = [asyncio.create_task(run.aresult(WAIT)) for _ in range(2)]
-        await asyncio.sleep(0)
+        while service._backend.outputs._awaited[run.id] < 2:
+            await asyncio.sleep(0.001)
         service.start()
         return list(await asyncio.gather(*waiters))
 
@@ -120,6 +122,7 @@ def test_who_waits_has_objects_of_his_own(service: Service, reads: list[str]) ->
     assert other["messages"][-1].text == "re: Hi"
 
 
+@pytest.mark.usefixtures("ends_when_awaited")
 def test_an_output_that_no_checkpoint_has_is_read(service: Service, reads: list[str]) -> None:
     service.add("notes", agent(UntrackedNotes()))
     service.start()
@@ -141,6 +144,7 @@ def test_a_run_that_pauses_hands_nothing_over(service: Service, reads: list[str]
     assert service.decide(wait.id, "approve", by="ann").result(WAIT)["messages"][-1].text == "Paid."
 
 
+@pytest.mark.usefixtures("ends_when_awaited")
 def test_a_run_that_is_not_stored_hands_nothing_over(
     service: Service, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ class Kept(AgentState[Any]):
 
 @pytest.mark.long
 @pytest.mark.law
+@pytest.mark.usefixtures("ends_when_awaited")
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_what_is_handed_over_is_what_is_read(
