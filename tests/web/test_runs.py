@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from threading import Event
 
 from playwright.sync_api import expect
 
@@ -81,12 +82,13 @@ def test_the_timeline_is_a_table_for_those_who_do_not_see_it(
         assert table.evaluate(_OUTSIDE) == []
 
 
-def test_a_run_is_seen_as_it_ends(desk: Desk, thread: str, new_page: NewPage) -> None:
-    run = desk.service.submit("desk", thread=thread, message="talk very slowly")
+def test_a_run_is_seen_as_it_ends(desk: Desk, thread: str, new_page: NewPage, gate: Event) -> None:
+    run = desk.service.submit("desk", thread=thread, message="talk, held")
     page = new_page(f"/studio/runs/{run.id}")
     expect(page.locator(".facts .status")).to_have_text("running")
     # A hook that took long is a step as well.
     expect(page.locator(".timeline .node").last).to_contain_text("model")
+    gate.set()
     expect(page.locator(".facts .status")).to_have_text("done")
     expect(page.locator(".timeline .model")).to_have_count(1)
     expect(page.locator(".timeline .node")).to_have_count(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 from playwright.sync_api import Route, expect
 
 from web.conftest import Desk, NewPage
@@ -67,14 +69,15 @@ def test_messages_are_seen_while_the_model_writes(
     expect(page.locator("#head .status")).to_have_text("failed")
 
 
-def test_a_run_is_seen_while_it_works(desk: Desk, new_page: NewPage) -> None:
+def test_a_run_is_seen_while_it_works(desk: Desk, new_page: NewPage, gate: Event) -> None:
     page = new_page("/studio")
-    page.get_by_label("Message").fill("talk very slowly")
+    page.get_by_label("Message").fill("talk, held")
     page.get_by_role("button", name="Send").click()
-    expect(page.locator(".message.human .text")).to_have_text("talk very slowly")
+    expect(page.locator(".message.human .text")).to_have_text("talk, held")
     for status in (page.locator("#head .status"), page.locator(".rows a[aria-current] .status")):
         expect(status).to_have_text("running")
     assert page.locator(".message.ai").count() == 0
+    gate.set()
     expect(page.locator(".message.ai")).to_contain_text("Hello!")
     assert page.locator(".message.human").count() == 1
 
@@ -94,9 +97,9 @@ def test_a_list_catches_up_with_what_has_changed_since_the_page_was_made(
     expect(row.locator(".status")).to_have_text("idle")
 
 
-def test_a_run_is_cancelled(desk: Desk, thread: str, new_page: NewPage) -> None:
+def test_a_run_is_cancelled(desk: Desk, new_page: NewPage, gate: Event) -> None:
     page = new_page("/studio")
-    page.get_by_label("Message").fill("slow, please")
+    page.get_by_label("Message").fill("held, please")
     page.get_by_role("button", name="Send").click()
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#head .status")).to_have_text("idle")
