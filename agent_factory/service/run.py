@@ -236,6 +236,7 @@ class Run:
         if output is not None:
             # In a tuple, since the output of an agent may be falsy.
             yield (output(),)
+            return
         if row.status == "failed":
             raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
         if row.status == "cancelled":

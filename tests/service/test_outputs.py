@@ -116,6 +116,7 @@ def test_who_waits_has_objects_of_his_own(service: Service, reads: list[str]) ->
         return list(await asyncio.gather(*waiters))
 
     one, other = asyncio.run(results())
+    assert reads == []
     one["notes"]["list"][0].append("mine")
     one["messages"][-1].content = "mine"
     assert other["notes"]["list"] == [[4]]

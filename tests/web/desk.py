@@ -27,6 +27,7 @@ EVIL = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='h
 """What a model, a tool or a user may say to a page."""
 
 GATE = Event()
+GATE.set()
 """What the model waits for if the user says "held": see the fixture `gate`."""
 
 RULES = ToolPolicy(
