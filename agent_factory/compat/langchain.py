@@ -22,6 +22,7 @@ from agent_factory.compat.conversion import (
 )
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.flows import then
+from agent_factory.topology.declarations import GuardPlace, ToolGuard
 from agent_factory.topology.model import Phase
 from agent_factory.types import ModelRequest
 
@@ -74,7 +75,6 @@ def from_langchain_middleware(member: object) -> Any:
 
 GUARD_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "FilesystemFileSearchMiddleware": ("root_path",),
-    "HumanInTheLoopMiddleware": ("interrupt_on",),
     "ModelCallLimitMiddleware": ("thread_limit", "run_limit", "exit_behavior"),
     "ModelRetryMiddleware": ("max_retries",),
     "PIIMiddleware": (
@@ -84,7 +84,24 @@ GUARD_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "ToolCallLimitMiddleware": ("tool_name", "thread_limit", "run_limit", "exit_behavior"),
     "ToolRetryMiddleware": ("max_retries", "retry_on"),
 }
-"""Settings of LangChain's built-ins that guard or limit; they declare nothing else to a plan."""
+"""Settings of LangChain's built-ins that guard or limit, and that no declaration has."""
+
+
+_DECISIONS = {"approve", "edit", "reject", "respond"}
+
+
+def _review_guards(review: Any) -> tuple[ToolGuard, ...]:
+    """The guards of LangChain's HumanInTheLoopMiddleware."""
+    # About a turn it asks in a hook, which a jump to the tools bypasses; about one call in a layer.
+    in_layer = getattr(review, "interrupt_mode", "batched") == "per_call"
+    place: GuardPlace = "around_tool" if in_layer else "after_model"
+    guards = []
+    for tool, config in review.interrupt_on.items():
+        when, decisions = config.get("when"), set(config["allowed_decisions"])
+        calls = f"{getattr(when, '__name__', type(when).__name__)}()" if when else ""
+        some = () if decisions >= _DECISIONS else tuple(sorted(decisions))
+        guards.append(ToolGuard(tool, "ask", calls, place=place, decisions=some))
+    return tuple(guards)
 
 
 class LangChainAdapter(AgentMiddleware[Any, Any]):
@@ -101,9 +118,15 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         self.tools = getattr(inner, "tools", None) or []
         self.transformers = getattr(inner, "transformers", None) or ()
         self.trace_policy = getattr(inner, "trace_policy", None)
-        bases = [base for base in type(inner).__mro__ if base.__module__.startswith("langchain.")]
-        names = [GUARD_SETTINGS[b.__name__] for b in bases if b.__name__ in GUARD_SETTINGS]
-        self.guard_settings = getattr(inner, "guard_settings", next(iter(names), ()))
+        bases = [b for b in type(inner).__mro__ if b.__module__.startswith("langchain.")]
+        names = {base.__name__ for base in bases}
+        settings = (GUARD_SETTINGS[name] for name in GUARD_SETTINGS if name in names)
+        self.guard_settings = getattr(inner, "guard_settings", next(settings, ()))
+        if "HumanInTheLoopMiddleware" in names:
+            self.guards = _review_guards(inner)
+            self.expected_tools = tuple(inner.interrupt_on)
+        if "ToolCallLimitMiddleware" in names and inner.tool_name is not None:
+            self.expected_tools = (inner.tool_name,)
 
     def adapted(self, name: str) -> Method:
         """Return a method of the inner middleware, adapted."""

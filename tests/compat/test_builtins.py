@@ -224,7 +224,7 @@ SLIPS: dict[str, tuple[Any, Any, str]] = {
     "a tool without a review": (
         lambda: theirs.HumanInTheLoopMiddleware({"add": True, "broken": True}),
         lambda: theirs.HumanInTheLoopMiddleware({"add": True}),
-        "changed setting HumanInTheLoopMiddleware.interrupt_on: {'add': {'allowed_decisions':",
+        "removed guard of broken by HumanInTheLoopMiddleware: it was: a person decides about",
     ),
     "a higher limit": (
         lambda: theirs.ModelCallLimitMiddleware(run_limit=5),

@@ -1,0 +1,137 @@
+"""Reviews and limits of langchain say to the plan which tools they are about."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import (
+    AgentFactoryWarning,
+    ToolGuard,
+    before_model,
+    create_agent,
+    plan_agent,
+    tool_labels,
+)
+from agent_factory.errors import SpecError
+from agent_factory.guarantees import counterexamples
+from agent_factory.testing import ScriptedChatModel
+from samples import call_of
+
+theirs = pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
+reviews = pytest.importorskip("langchain.agents.middleware.human_in_the_loop")
+
+MODES = ["batched", "per_call"]
+PLACES = {"batched": "after_model", "per_call": "around_tool"}
+
+
+def refund(euros: int) -> str:
+    """Pay money back."""
+    return f"{euros} paid."
+
+
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+def is_large(request: Any) -> bool:
+    return bool(request.tool_call["args"]["euros"] > 50)
+
+
+@before_model(can_jump_to=["tools"])
+def shortcut(state: Any, runtime: Any) -> dict[str, Any] | None:
+    """Pay at once, around the model."""
+    if len(state["messages"]) > 1:
+        return None
+    return {
+        "messages": [AIMessage("", tool_calls=[call_of("refund", euros=60)])],
+        "jump_to": "tools",
+    }
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_review_says_what_it_decides_about(mode: str) -> None:
+    config = {"allowed_decisions": ["reject", "approve"], "when": is_large}
+    review = theirs.HumanInTheLoopMiddleware(
+        {"refund": config, "search": False, "pay": True}, interrupt_mode=mode
+    )
+    place: Any = PLACES[mode]
+    owner = "HumanInTheLoopMiddleware"
+    assert plan_agent(tools=[refund], middleware=[review], ignore=["AF210"]).guards == (
+        ToolGuard(
+            *("refund", "ask", "is_large()"),
+            place=place,
+            owner=owner,
+            decisions=("approve", "reject"),
+        ),
+        ToolGuard("pay", "ask", place=place, owner=owner),
+    )
+
+
+def test_all_decisions_of_langchain_are_all_of_ours() -> None:
+    every = [*get_args(reviews.DecisionType)]
+    review = theirs.HumanInTheLoopMiddleware({"refund": {"allowed_decisions": every}})
+    (guard,) = plan_agent(tools=[refund], middleware=[review]).guards
+    assert guard.decisions == ()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_guarantees_rely_on_a_review(mode: str) -> None:
+    review = theirs.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
+    plan = plan_agent(tools=[refund], middleware=[review])
+    sentences = ["tool refund passes a person", "tool refund passes HumanInTheLoopMiddleware"]
+    assert counterexamples(plan, sentences) == ()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_review_closes_the_way_out(mode: str) -> None:
+    """A build warns where text of others can send private data out."""
+    bring, send = tool_labels("untrusted", "private")(search), tool_labels("outside")(refund)
+    with pytest.warns(AgentFactoryWarning, match="AF219"):
+        plan_agent(tools=[bring, send])
+    review = theirs.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
+    plan_agent(tools=[bring, send], middleware=[review])  # a warning would be an error
+
+
+def test_a_build_refuses_a_jump_around_a_review_of_turns() -> None:
+    review = theirs.HumanInTheLoopMiddleware({"refund": True})
+    with pytest.raises(SpecError, match="in a hook that a jump bypasses") as error:
+        plan_agent(tools=[refund], middleware=[shortcut, review])
+    assert error.value.code == "AF129"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_review_says_is_what_it_does(mode: str) -> None:
+    """After a jump to the tools: it asks where it has said that no call bypasses it."""
+    review = theirs.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
+    agent = create_agent(
+        ScriptedChatModel(["Done."]),
+        [refund],
+        middleware=[shortcut, review],
+        checkpointer=InMemorySaver(),
+        ignore=["AF129"],
+    )
+    config: Any = {"configurable": {"thread_id": "1"}}
+    agent.invoke({"messages": [("user", "Pay.")]}, config)
+    asked = bool(agent.get_state(config).interrupts)
+    assert asked == (PLACES[mode] == "around_tool")
+
+
+def misspelt(name: str) -> dict[str, Any]:
+    return {
+        "a review": theirs.HumanInTheLoopMiddleware({name: True}),
+        "a limit": theirs.ToolCallLimitMiddleware(tool_name=name, run_limit=1),
+    }
+
+
+@pytest.mark.parametrize("kind", ["a review", "a limit"])
+def test_a_misspelt_tool_is_refused(kind: str) -> None:
+    with pytest.raises(SpecError, match="Write 'refund'") as error:
+        plan_agent(tools=[refund], middleware=[misspelt("refnud")[kind]])
+    assert error.value.code == "AF124"
+    with pytest.warns(AgentFactoryWarning, match="AF210.*has no such tool"):
+        plan_agent(tools=[refund], middleware=[misspelt("send_email")[kind]])
