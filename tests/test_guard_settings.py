@@ -12,9 +12,17 @@ from typing import Any, NamedTuple
 
 import pytest
 from langchain_core.messages import ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from test_constructors import BUILT_INS
 
-from agent_factory import AgentMiddleware, agent_tool, create_agent, load_topology, plan_agent
+from agent_factory import (
+    AgentMiddleware,
+    agent_tool,
+    create_agent,
+    load_topology,
+    plan_agent,
+    topology_of,
+)
 from agent_factory.middleware import (
     AnswerGuardMiddleware,
     AutoModeMiddleware,
@@ -48,6 +56,7 @@ from agent_factory.middleware import (
     ToolPolicy,
     ToolRetryMiddleware,
 )
+from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import find, refund
 
@@ -466,3 +475,41 @@ def test_a_folder_is_shown_without_the_parents_that_differ_by_machine(
 ) -> None:
     (shown, *_) = plan_agent(middleware=[ShellToolMiddleware(folder)]).settings
     assert (shown.name, shown.value) == ("workspace_root", text)
+
+
+PAUSES: dict[str, tuple[Any, Any, str]] = {
+    "one that is dropped": (["tools"], None, "removed setting {agent}.{pause}: ['tools']"),
+    "one of less nodes": ("*", ["tools"], "changed setting {agent}.{pause}: '*' -> ['tools']"),
+    "a new one": ([], "*", "added setting {agent}.{pause}: '*'"),
+}
+
+
+@pytest.mark.parametrize("pause", ["interrupt_before", "interrupt_after"])
+@pytest.mark.parametrize("slip", PAUSES)
+@pytest.mark.parametrize("way", ["plan_agent", "create_agent", "create_react_agent", "agent_tool"])
+def test_a_pause_of_an_agent_is_in_each_plan(slip: str, pause: str, way: str) -> None:
+    def plan_with(nodes: Any) -> Any:
+        options: dict[str, Any] = {pause: nodes}
+        if way == "plan_agent":
+            return plan_agent(tools=[refund], **options)
+        if way == "create_react_agent":
+            return topology_of(create_react_agent(MODEL, [refund], **options))
+        agent = create_agent(MODEL, [refund], checkpointer=InMemorySaver(), **options)
+        if way == "create_agent":
+            return topology_of(agent)
+        return plan_agent(tools=[agent_tool(agent, name="clerk", description="Pay.")])
+
+    before, after, line = PAUSES[slip]
+    plans = [plan_with(nodes) for nodes in (before, after)]
+    agent = "clerk/agent" if way == "agent_tool" else "agent"
+    assert str(plans[0].diff(plans[1])) == line.format(agent=agent, pause=pause)
+    assert plans[0].to_snapshot() != plans[1].to_snapshot()
+    assert load_topology(plans[0].to_json()) == plans[0]
+
+
+def test_the_order_of_pauses_has_no_meaning() -> None:
+    first, second = (
+        plan_agent(tools=[refund], interrupt_before=nodes)
+        for nodes in (["model", "tools"], ["tools", "model"])
+    )
+    assert first == second

@@ -612,7 +612,7 @@ def with_checkpoints_of(agent: Graph, checkpointer: object) -> Graph:
 
 
 def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
-    shown = [s for s in settings_of(spec.middleware) if settings or s.guards]
+    shown = [*spec.pauses, *(s for s in settings_of(spec.middleware) if settings or s.guards)]
     for name, inside in spec.toolbox.specs_inside.items():
         for setting in _plan_of(inside, settings).settings:
             shown.append(replace(setting, owner=f"{name}/{setting.owner}"))

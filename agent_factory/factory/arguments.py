@@ -41,6 +41,7 @@ from agent_factory.errors import (
     raise_all,
     unknown_argument,
 )
+from agent_factory.factory.settings import pauses_of
 from agent_factory.guarantees import GuaranteeError, counterexamples, default_findings
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import (
@@ -163,6 +164,7 @@ def make_spec(
         decisions=log,
         run_layers=around[Call.AGENT],
         strict=strict,
+        pauses=pauses_of(nodes),
     )
 
 

@@ -10,6 +10,7 @@ from enum import Enum
 from hashlib import sha256
 from operator import attrgetter
 from pathlib import PurePath
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
@@ -39,6 +40,19 @@ def settings_of(members: Iterable[Middleware]) -> tuple[Setting, ...]:
             guards = name in guarding or attribute in guarding
             settings.append(Setting(member.name, name, value, guards))
     return tuple(settings)
+
+
+def pauses_of(nodes: Mapping[str, Any]) -> tuple[Setting, ...]:
+    """The pauses of an agent as settings: a snapshot sees one that is dropped.
+
+    Args:
+        nodes: `interrupt_before` and `interrupt_after`, among others.
+    """
+    return tuple(
+        Setting("agent", name, repr(names if names == "*" else sorted(names)), guards=True)
+        for name in ("interrupt_before", "interrupt_after")
+        if (names := nodes[name])
+    )
 
 
 def is_secret(name: str) -> bool:

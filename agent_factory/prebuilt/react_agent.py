@@ -16,6 +16,7 @@ from langgraph.warnings import LangGraphDeprecatedSinceV10
 from agent_factory.errors import AgentFactoryWarning, raise_all, unknown_argument
 from agent_factory.factory.agent import CONFIG, check_services, node_names
 from agent_factory.factory.arguments import refused_names, unknown_nodes, wrong_types
+from agent_factory.factory.settings import pauses_of
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.introspection import Bound, layers_of
 from agent_factory.prebuilt.react_errors import ReactArgumentError
@@ -123,6 +124,7 @@ def react_spec(
         repairs_history=False,
         tool_state_view=view,
         node_policies=dict.fromkeys(topology.nodes, policy) | (nodes["node_policies"] or {}),
+        pauses=pauses_of(nodes),
     )
 
 

@@ -17,7 +17,7 @@ from agent_factory.state.schema import Schemas
 from agent_factory.structured_output.strategies import ResponseFormat
 from agent_factory.tools.error_handling import ErrorHandler
 from agent_factory.tools.registry import Toolbox
-from agent_factory.topology.model import Hook, Layer
+from agent_factory.topology.model import Hook, Layer, Setting
 from agent_factory.topology.topology import Topology
 from agent_factory.types import NodePolicy
 
@@ -55,3 +55,4 @@ class AgentSpec:
     run_layers: tuple[Bound[Layer], ...] = ()  # around a whole run, outermost first
     merged: Callable[[object], tuple[Schemas, object]] | None = None  # its schemas with a saver
     strict: bool = False  # look for writes that have no effect
+    pauses: tuple[Setting, ...] = ()  # the nodes before and after which each run waits

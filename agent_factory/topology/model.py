@@ -211,11 +211,11 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of a middleware.
+    """A setting of a middleware, or a pause of the agent.
 
     Args:
-        owner: The middleware's name.
-        name: The parameter of its constructor.
+        owner: The middleware's name; "agent" for what the factory was given.
+        name: The parameter of its constructor, or of the factory.
         value: The value as text.
         guards: It says what the middleware keeps out or lets run, so each plan holds it.
     """
