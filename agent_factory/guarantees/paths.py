@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import chain, pairwise
 
 from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
-from agent_factory.topology.model import (
-    END,
-    MODEL,
-    START,
-    TOOLS,
-    Call,
-    Hook,
-    Phase,
-    TopologyData,
-)
+from agent_factory.topology.model import END, MODEL, START, TOOLS, Call, Phase, TopologyData
 from agent_factory.topology.planner import jumps_of
 from agent_factory.topology.transitions import Transition, transition
 
@@ -30,41 +20,20 @@ Edges = Mapping[str, Sequence[str]]
 """The nodes that may follow each node."""
 
 
-class Places(NamedTuple):
-    """Nodes at which a run passes middleware.
-
-    Args:
-        once: Those that it enters at its start only.
-        each_turn: Those that it may enter in each turn.
-    """
-
-    once: frozenset[str] = frozenset()
-    each_turn: frozenset[str] = frozenset()
-
-    @classmethod
-    def in_each_turn(cls, *nodes: str | None) -> Places:
-        """Nodes that a run may enter in each turn; None is a node that does not exist."""
-        return cls(each_turn=frozenset(filter(None, nodes)))
-
-    @property
-    def all(self) -> frozenset[str]:
-        """All of them."""
-        return self.once | self.each_turn
-
-
-def union(places: Iterable[Places]) -> Places:
-    """The places of several middleware."""
-    columns = zip(Places(), *places, strict=True)
-    return Places(*(frozenset().union(*column) for column in columns))
-
-
 def shortest_path(edges: Edges, source: str, target: str, without: Collection[str] = ()) -> Path:
     """The shortest path of at least one step that enters none of some nodes; empty without one.
 
     >>> shortest_path({"a": ("b", "c"), "b": ("c",)}, "a", "c", without=["b"])
     ('a', 'c')
     """
-    previous = _walk(edges, source, without)
+    previous: dict[str, str] = {}
+    waiting = deque([source])
+    while waiting and target not in previous:
+        node = waiting.popleft()
+        for following in edges.get(node, ()):
+            if following not in previous and following not in without:
+                previous[following] = node
+                waiting.append(following)
     if target not in previous:
         return ()
     path = [target]
@@ -73,21 +42,19 @@ def shortest_path(edges: Edges, source: str, target: str, without: Collection[st
     return (source, *reversed(path))
 
 
-def _walk(edges: Edges, source: str, without: Collection[str] = ()) -> dict[str, str]:
-    """The nodes that a walk enters, nearest first, each with the one from which it comes there."""
-    previous: dict[str, str] = {}
-    waiting = deque([source])
-    while waiting:
-        node = waiting.popleft()
-        for following in edges.get(node, ()):
-            if following not in previous and following not in without:
-                previous[following] = node
-                waiting.append(following)
-    return previous
+def joined(first: Path, *others: Path) -> Path:
+    """Paths one after the other; empty if one of them is missing.
+
+    >>> joined(("a", "b"), ("b", "c", "d"))
+    ('a', 'b', 'c', 'd')
+    """
+    # Each path begins with the node at which the one before it ends.
+    steps = chain(first, *(path[1:] for path in others))
+    return tuple(steps) if all((first, *others)) else ()
 
 
 class PlanGraph:
-    """The edges of a plan, and the places of its middleware: read once for all sentences.
+    """The edges of a plan, and the nodes of its middleware: read once for all sentences.
 
     Args:
         plan: The plan.
@@ -96,43 +63,35 @@ class PlanGraph:
     def __init__(self, plan: TopologyData) -> None:
         self.plan = plan
         self.model = plan.style.model
+        self.edges: Edges = {edge.source: edge.targets for edge in plan.edges}
+        self.hooks = {hook.node: hook for hook in plan.hooks}
+        # Those of agents inside of tools ("clerk/Review") are the matter of these agents.
+        self.guards = [guard for guard in plan.guards if "/" not in guard.owner]
+        self.limits = [limit for limit in plan.limits if "/" not in limit.owner]
 
     @cached_property
-    def edges(self) -> dict[str, tuple[str, ...]]:
-        """The nodes that may follow each node."""
-        return {edge.source: edge.targets for edge in self.plan.edges}
+    def owners(self) -> dict[str, set[str]]:
+        """The middleware of the plan, each with the nodes at which a run passes it."""
+        plan, around = self.plan, {Call.AGENT: START, Call.MODEL: self.model, Call.TOOL: TOOLS}
+        passed = [(hook.owner, {hook.node}) for hook in plan.hooks]
+        passed += [(layer.owner, {around[layer.call]}) for layer in plan.layers]
+        # One that only declares something is passed nowhere.
+        declared: list[ToolGuard | UsageLimit | Access] = [
+            *plan.guards,
+            *plan.limits,
+            *plan.accesses,
+        ]
+        passed += [(each.owner, set()) for each in declared if "/" not in each.owner]
+        owners: dict[str, set[str]] = {}
+        for owner, nodes in passed:
+            owners.setdefault(owner, set()).update(nodes)
+        return owners
 
     @cached_property
-    def hooks(self) -> dict[str, Hook]:
-        """The hooks by their nodes."""
-        return {hook.node: hook for hook in self.plan.hooks}
-
-    @cached_property
-    def guards(self) -> list[ToolGuard]:
-        """The guards of the agent itself, without those of agents inside of tools."""
-        return [guard for guard in self.plan.guards if "/" not in guard.owner]
-
-    @cached_property
-    def limits(self) -> list[UsageLimit]:
-        """The limits of the agent itself, without those of agents inside of tools."""
-        return [limit for limit in self.plan.limits if "/" not in limit.owner]
-
-    @cached_property
-    def owners(self) -> dict[str, Places]:
-        """The middleware of the plan, with the places at which a run passes each."""
-        nodes = {Call.AGENT: START, Call.MODEL: self.model, Call.TOOL: TOOLS}
-        places = [(h.owner, n, h.phase is Phase.BEFORE_AGENT) for n, h in self.hooks.items()]
-        places += [(x.owner, nodes[x.call], x.call is Call.AGENT) for x in self.plan.layers]
-        declared: list[ToolGuard | UsageLimit | Access] = [*self.guards, *self.limits]
-        declared += [access for access in self.plan.accesses if "/" not in access.owner]
-        owners = [*(owner for owner, _, _ in places), *(each.owner for each in declared)]
-        return {
-            name: Places(
-                frozenset(node for owner, node, is_once in places if owner == name and is_once),
-                frozenset(node for owner, node, is_once in places if owner == name and not is_once),
-            )
-            for name in dict.fromkeys(owners)
-        }
+    def at_start(self) -> set[str]:
+        """The nodes that a run enters before the loop, and never again."""
+        hooks = self.hooks.items()
+        return {START, *(node for node, hook in hooks if hook.phase is Phase.BEFORE_AGENT)}
 
     def members(self, pattern: str) -> list[str]:
         """The middleware with a name, or whose names match a pattern."""
@@ -141,34 +100,34 @@ class PlanGraph:
             return [pattern]
         return [owner for owner in self.owners if fnmatchcase(owner, pattern)]
 
-    def node_of(self, owner: str, phase: Phase) -> str | None:
-        """The node of the hook of a middleware in a phase."""
-        nodes = (n for n, hook in self.hooks.items() if (hook.owner, hook.phase) == (owner, phase))
-        return next(nodes, None)
+    def nodes_of(self, owner: str, phase: str) -> set[str]:
+        """The node of the hook of a middleware in a phase; empty without such a hook."""
+        hooks = self.hooks
+        return {n for n in self.owners[owner] if n in hooks and hooks[n].phase == phase}
+
+    def place_of(self, guard: ToolGuard) -> set[str]:
+        """The node at which a guard decides; empty if its middleware has no such hook."""
+        return {TOOLS} if guard.place == "around_tool" else self.nodes_of(guard.owner, guard.place)
 
     def node_named(self, name: str) -> str | None:
         """The node that a sentence means: by its name, or "start", "end", "model"."""
         node = {"start": START, "end": END, MODEL: self.model}.get(name, name)
         return node if node in (START, END) or node in self.plan.nodes else None
 
-    def has_layer(self, owner: str, call: Call) -> bool:
-        """Return True if a middleware has a layer around a kind of call."""
-        return any(layer.owner == owner and layer.call is call for layer in self.plan.layers)
-
-    def shortest_path(self, source: str, target: str, without: Collection[str] = ()) -> Path:
-        """The shortest path from one node to another, along the edges of the plan."""
-        return shortest_path(self.edges, source, target, without)
+    def shortest_path(self, *nodes: str, without: Collection[str] = ()) -> Path:
+        """The shortest path from each of some nodes to the next, along the edges of the plan."""
+        parts = (shortest_path(self.edges, *pair, without) for pair in pairwise(nodes))
+        return joined(nodes[:1], *parts)
 
     def shortest_cycle(self, edges: Edges, without: Collection[str] = ()) -> Path:
-        """A shortest way around a loop that a run can reach.
+        """A shortest way around a loop.
 
         Args:
             edges: The edges of the loop, some of those of the plan.
             without: Nodes that it does not enter.
         """
-        # A run reaches a loop from outside, so a node of it has two edges that lead there.
-        nodes = {START, *_walk(self.edges, START)}
-        targets = Counter(target for node in nodes for target in self.edges.get(node, ()))
+        # A run comes to a loop from outside, so a node of it has two edges that lead there.
+        targets = Counter(chain.from_iterable(self.edges.values()))
         doors = [node for node, number in targets.items() if number > 1 and node not in without]
         cycles = [shortest_path(edges, node, node, without) for node in sorted(doors)]
         return min(filter(None, cycles), key=len, default=())
@@ -179,8 +138,7 @@ class PlanGraph:
 
     def steps(self, path: Path) -> tuple[Transition, ...]:
         """The edges along a path, with their reasons."""
-        edges = {edge.source: edge for edge in self.plan.edges}
         return tuple(
-            transition(self.plan, edges[node], following, self.hooks.get(node))
+            transition(self.plan, self.plan.edge_from(node), following, self.hooks.get(node))
             for node, following in pairwise(path)
         )
