@@ -605,11 +605,7 @@ def example_of(kind: type[object]) -> str:
 
 
 def did_you_mean(
-    name: str,
-    names: Iterable[str],
-    otherwise: str,
-    form: Callable[[str], str] = str,
-    cutoff: float = 0.6,
+    name: str, names: Iterable[str], otherwise: str, form: Callable[[str], str] = str
 ) -> str:
     """Return the hint for a name that does not exist.
 
@@ -618,14 +614,13 @@ def did_you_mean(
         names: Those that exist.
         otherwise: The hint if none of them is similar.
         form: How a similar one is written; `repr` quotes it.
-        cutoff: The least likeness of a similar one, from 0 to 1.
 
     >>> did_you_mean("serach", ["search", "refund"], "Leave it out.", repr)
     "Did you mean 'search'?"
     """
     from difflib import get_close_matches  # only for errors: it loads slowly
 
-    close = get_close_matches(name, list(names), 1, cutoff)
+    close = get_close_matches(name, list(names), n=1)
     return f"Did you mean {form(close[0])}?" if close else otherwise
 
 

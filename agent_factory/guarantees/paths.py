@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain, pairwise
 
 from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
-from agent_factory.topology.model import END, MODEL, START, TOOLS, Call, Phase, TopologyData
+from agent_factory.topology.model import END, MODEL, START, TOOLS, Call, Phase, Route, TopologyData
 from agent_factory.topology.planner import jumps_of
 from agent_factory.topology.transitions import Transition, transition
 
@@ -18,6 +18,8 @@ Path = tuple[str, ...]
 
 Edges = Mapping[str, Sequence[str]]
 """The nodes that may follow each node."""
+
+_Declared = ToolGuard | UsageLimit | Access
 
 
 def shortest_path(edges: Edges, source: str, target: str, without: Collection[str] = ()) -> Path:
@@ -68,6 +70,8 @@ class PlanGraph:
         # Those of agents inside of tools ("clerk/Review") are the matter of these agents.
         self.guards = [guard for guard in plan.guards if "/" not in guard.owner]
         self.limits = [limit for limit in plan.limits if "/" not in limit.owner]
+        # What a run enters before its loop, and never again.
+        self.once = {START, *plan.nodes[: plan.nodes.index(plan.loop_entry)]}
 
     @cached_property
     def owners(self) -> dict[str, set[str]]:
@@ -76,22 +80,12 @@ class PlanGraph:
         passed = [(hook.owner, {hook.node}) for hook in plan.hooks]
         passed += [(layer.owner, {around[layer.call]}) for layer in plan.layers]
         # One that only declares something is passed nowhere.
-        declared: list[ToolGuard | UsageLimit | Access] = [
-            *plan.guards,
-            *plan.limits,
-            *plan.accesses,
-        ]
+        declared: list[_Declared] = [*plan.guards, *plan.limits, *plan.accesses]
         passed += [(each.owner, set()) for each in declared if "/" not in each.owner]
         owners: dict[str, set[str]] = {}
         for owner, nodes in passed:
             owners.setdefault(owner, set()).update(nodes)
         return owners
-
-    @cached_property
-    def at_start(self) -> set[str]:
-        """The nodes that a run enters before the loop, and never again."""
-        hooks = self.hooks.items()
-        return {START, *(node for node, hook in hooks if hook.phase is Phase.BEFORE_AGENT)}
 
     def members(self, pattern: str) -> list[str]:
         """The middleware with a name, or whose names match a pattern."""
@@ -119,6 +113,28 @@ class PlanGraph:
         parts = (shortest_path(self.edges, *pair, without) for pair in pairwise(nodes))
         return joined(nodes[:1], *parts)
 
+    def way_past(
+        self, places: set[str], source: str, target: str, before: Collection[str] = ()
+    ) -> Path:
+        """A path from one node to another past some places, and before that past others."""
+        start = (START,) if source == START else self.shortest_path(START, source, without=before)
+        # A run that is at one of the places has passed it.
+        way = () if source in places else self.shortest_path(source, target, without=places)
+        return joined(start, way)
+
+    def bypass(self, places: set[str], target: str, *, first: bool = True) -> Path:
+        """A path past some places before the first visit of a node, or before a later one.
+
+        Without `first`, what happens before the first visit does not count.
+        """
+        once = places & self.once
+        # A layer around the run is passed before all else, and covers each path.
+        if START in once:
+            return ()
+        start = self.way_past(places, START, target) if first else ()
+        # Up to the first visit, only what is passed once counts; then, what each turn passes.
+        return start or self.way_past(places, target, target, before=once)
+
     def shortest_cycle(self, edges: Edges, without: Collection[str] = ()) -> Path:
         """A shortest way around a loop.
 
@@ -131,6 +147,50 @@ class PlanGraph:
         doors = [node for node, number in targets.items() if number > 1 and node not in without]
         cycles = [shortest_path(edges, node, node, without) for node in sorted(doors)]
         return min(filter(None, cycles), key=len, default=())
+
+    def used_up(self, owners: Iterable[str]) -> Edges:
+        """The edges that are left when the limits of some middleware are used up."""
+        edges, last = {**self.edges}, self.plan.loop_exit
+        for owner in owners:
+            before = self.nodes_of(owner, Phase.BEFORE_MODEL)
+            hooks = [*before, *self.nodes_of(owner, Phase.AFTER_MODEL)]
+            jumping = [node for node in hooks if "end" in self.hooks[node].can_jump_to]
+            if self.model in self.owners[owner] and not before & {*jumping}:
+                # Without calls, the end of a turn leads out of the loop, or where a hook jumps.
+                if self.plan.edge_from(last).route is Route.AFTER_MODEL:
+                    targets = {self.plan.exit, *self.jumps_from(last).values()}
+                    edges[last] = [node for node in edges[last] if node in targets]
+            elif hooks:
+                # Without a jump, all that its hook can do is to raise.
+                edges[(jumping or hooks)[0]] = [self.plan.exit] if jumping else []
+        return edges
+
+    def path_beyond(self, limit: UsageLimit, at: str) -> Path:
+        """A path to a call at a node that a limit does not allow; empty if there is none.
+
+        Args:
+            limit: The limit.
+            at: The node of the calls.
+        """
+        nodes = self.owners[limit.owner]
+        if at == TOOLS:
+            return self.bypass(nodes & {TOOLS, *self.nodes_of(limit.owner, Phase.AFTER_MODEL)}, at)
+        # No run reaches the model around a hook before it: the last of them leads there.
+        if nodes & {at, *self.nodes_of(limit.owner, Phase.BEFORE_MODEL)}:
+            return ()
+        start = self.shortest_path(START, at)
+        # With a limit of 0 the first call is one too many already.
+        if limit.most < 1:
+            return start
+        return joined(start, shortest_path(self.used_up([limit.owner]), at, at))
+
+    def views(self, *, of_calls: bool) -> list[tuple[str, str]]:
+        """The nodes and the middleware that see an answer there, or its calls, in their order."""
+        # A layer sees a response after those inside of it, and a tool call before them.
+        views = [(self.model, x.owner) for x in reversed(self.plan.layers_around(Call.MODEL))]
+        views += [(hook.node, hook.owner) for hook in self.plan.run_order(Phase.AFTER_MODEL)]
+        around_tools = self.plan.layers_around(Call.TOOL) if of_calls else []
+        return [*views, *((TOOLS, layer.owner) for layer in around_tools)]
 
     def jumps_from(self, node: str) -> dict[str, str]:
         """The jumps of the hook at a node, each with the node that it leads to."""

@@ -112,7 +112,8 @@ class Guarantee:
 _NAME = r"[^\s,]+"
 _MEMBER = rf"a guard|a person|a limit|{_NAME}"
 _UNITS = "model calls|tool calls|input tokens|output tokens|tokens|USD|seconds|jobs under way"
-_AMOUNT = rf"(?P<most>\d+(\.\d+)?) ((?P<unit>{_UNITS})|calls of (?P<tool>{_NAME}))"
+# Larger numbers are infinite for Python, and no limits.
+_AMOUNT = rf"(?P<most>\d{{1,300}}(\.\d+)?) ((?P<unit>{_UNITS})|calls of (?P<tool>{_NAME}))"
 _PATTERNS: tuple[tuple[Callable[..., Clause], str], ...] = (
     (ToolPasses, rf"tool (?P<tool>{_NAME}) passes (?P<members>{_MEMBER})"),
     (ModelPasses, rf"model passes (?P<members>{_MEMBER})"),

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property, singledispatch
 from importlib import import_module
@@ -25,7 +26,7 @@ from typing import NamedTuple
 
 from agent_factory.errors import SpecError, did_you_mean
 from agent_factory.guarantees.counterexample import Counterexample
-from agent_factory.guarantees.paths import Edges, Path, PlanGraph, joined, shortest_path
+from agent_factory.guarantees.paths import Path, PlanGraph, joined
 from agent_factory.guarantees.sentences import (
     A_GUARD,
     A_LIMIT,
@@ -42,17 +43,7 @@ from agent_factory.guarantees.sentences import (
     parse,
 )
 from agent_factory.topology.declarations import JOBS, AccessKind, ToolGuard, UsageLimit
-from agent_factory.topology.model import (
-    END,
-    START,
-    TOOLS,
-    Call,
-    Phase,
-    Route,
-    Tool,
-    ToolKind,
-    TopologyData,
-)
+from agent_factory.topology.model import END, START, TOOLS, Tool, ToolKind, TopologyData
 
 _OF_TOOLS = ("tool calls", JOBS)
 """Units that only tools use. A refused tool call uses no tool call, so the loop goes on."""
@@ -119,14 +110,14 @@ def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
         else:
             # A call that a layer refuses until another tool has run is not the first of its run.
             waits = any(guard.place == "around_tool" for guard in _waits(graph, tool))
-            path = _bypass(graph, members.places, TOOLS, first=not waits)
+            path = graph.bypass(members.places, TOOLS, first=not waits)
             yield from _bypassed(members, path, f"the tool {tool.name!r}")
 
 
 @_noes.register
 def _model_passes(clause: ModelPasses, graph: PlanGraph) -> Iterator[_No]:
     members = _Members(graph, clause.members)
-    yield from _bypassed(members, _bypass(graph, members.places, graph.model), "the model")
+    yield from _bypassed(members, graph.bypass(members.places, graph.model), "the model")
 
 
 @_noes.register
@@ -136,31 +127,7 @@ def _path_passes(clause: PathPasses, graph: PlanGraph) -> Iterator[_No]:
     # A member may be a node: "model", "tools".
     nodes = filter(None, map(graph.node_named, clause.members))
     members.nodes.update({node: {node} for node in nodes})
-    yield from _bypassed(members, _way(graph, members.places, source, target), target)
-
-
-def _bypass(graph: PlanGraph, places: set[str], target: str, *, first: bool = True) -> Path:
-    """A path that passes none of some places before a node, at the first visit or at a later one.
-
-    Without `first`, what happens at the first visit does not count.
-    """
-    once = places & graph.at_start
-    # A layer around the run is passed before all else, and covers each path.
-    if START in once:
-        return ()
-    start = _way(graph, places, START, target) if first else ()
-    # Up to the first visit, only what is passed once counts; from there on, what each turn passes.
-    return start or _way(graph, places, target, target, before=once)
-
-
-def _way(
-    graph: PlanGraph, places: set[str], source: str, target: str, before: Collection[str] = ()
-) -> Path:
-    """A path that leads from one node to another past some places, and before that past others."""
-    start = (START,) if source == START else graph.shortest_path(START, source, without=before)
-    # A run that is at one of the places has passed it.
-    end = () if source in places else graph.shortest_path(source, target, without=places)
-    return joined(start, end)
+    yield from _bypassed(members, graph.way_past(members.places, source, target), target)
 
 
 def _bypassed(members: _Members, path: Path, what: str) -> Iterator[_No]:
@@ -218,7 +185,7 @@ def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
     owners = dict.fromkeys(limit.owner for limit in limits)
     # A loop without the model uses nothing. One that is left when all is used up never ends.
     unused = graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else ()
-    cycle = unused or graph.shortest_cycle(_used_up(graph, owners), places)
+    cycle = unused or graph.shortest_cycle(graph.used_up(owners), places)
     if not is_limited:
         hint = f"Add {words} to a part of the loop that each turn passes."
     elif not limits:
@@ -232,26 +199,6 @@ def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
         yield _No(f"A run can go around a loop without {words}.", hint, path)
 
 
-def _used_up(graph: PlanGraph, owners: Iterable[str]) -> Edges:
-    """The edges that are left when the limits of some middleware are used up."""
-    edges, plan = dict(graph.edges), graph.plan
-    for owner in owners:
-        phases = (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
-        hooks = [hook for hook in plan.hooks if hook.owner == owner and hook.phase in phases]
-        jumping = [hook for hook in hooks if "end" in hook.can_jump_to]
-        is_before = Phase.BEFORE_MODEL in [hook.phase for hook in jumping]
-        if graph.model in graph.owners[owner] and not is_before:
-            # Without calls, the end of a turn leads out of the loop, or where a hook jumps.
-            if plan.edge_from(plan.loop_exit).route is Route.AFTER_MODEL:
-                targets = {plan.exit, *graph.jumps_from(plan.loop_exit).values()}
-                left = [node for node in edges[plan.loop_exit] if node in targets]
-                edges[plan.loop_exit] = tuple(left)
-        elif hooks:
-            # Without a jump, all it can do is to raise.
-            edges[(jumping or hooks)[0].node] = (plan.exit,) if jumping else ()
-    return edges
-
-
 @_noes.register
 def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
     tools = _tools(graph.plan, clause.tool) if clause.tool else []
@@ -261,22 +208,22 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
     is_enough = clause.unit == "model calls" and clause.most >= 1
     if not graph.shortest_path(START, at) or (is_enough and not graph.shortest_path(at, at)):
         return
-    limits = [limit for limit in graph.limits if _implies(limit, clause)]
+    limits = [limit for limit in graph.limits if _limits(limit, clause)]
     limits.sort(key=lambda limit: (limit.raisable, limit.most))
     if not limits:
         # Without the middleware that limits them, no tool works in the background.
         if clause.unit != JOBS:
             yield _No(f"No middleware limits {clause.what}.", _limiter(clause), (), tool)
         return
-    least, number = limits[0], f"{clause.most:g}"
+    least = limits[0]
     low = [limit for limit in limits if not limit.raisable and limit.most <= clause.most]
-    paths = [_beyond(graph, limit, at) for limit in low]
+    paths = [graph.path_beyond(limit, at) for limit in low]
     if least.raisable:
         reason = f"People may raise the limit of {least.owner}."
         yield _No(reason, "Add a limit that nobody can raise.", (), tool)
     elif not low:
         reason = f"The limit of {least.owner} is {least.most:g}."
-        yield _No(reason, f"Lower it to {number}.", (), tool)
+        yield _No(reason, f"Lower it to {clause.most:g}.", (), tool)
     # One limit that no path bypasses is enough.
     elif all(paths):
         reason = f"A run can reach the {at} without {least.owner}."
@@ -285,7 +232,7 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
         yield _No(reason, hint, paths[0], tool)
 
 
-def _implies(limit: UsageLimit, clause: AtMost) -> bool:
+def _limits(limit: UsageLimit, clause: AtMost) -> bool:
     """Return True if a limit is one of what a sentence is about, whatever its number is."""
     # A run is a part of its thread, and of what a ledger counts, so their limits hold for it, too.
     scopes = {"run", "thread", "ledger"} if clause.scope == "run" else {clause.scope}
@@ -306,22 +253,6 @@ def _limiter(clause: AtMost) -> str:
         tool = f"tool_name={clause.tool!r}, " if clause.tool else ""
         return f"Add ToolCallLimitMiddleware({tool}{argument})."
     return f"Add BudgetMiddleware({clause.scope}=Limits(...))."
-
-
-def _beyond(graph: PlanGraph, limit: UsageLimit, at: str) -> Path:
-    """A path on which a call is made that a limit does not allow; empty if there is none."""
-    owner, model = limit.owner, graph.model
-    nodes = graph.owners[owner]
-    if at == TOOLS:
-        return _bypass(graph, nodes & {TOOLS, *graph.nodes_of(owner, Phase.AFTER_MODEL)}, at)
-    # No run reaches the model around a hook before it: the last of them leads there.
-    if nodes & {model, *graph.nodes_of(owner, Phase.BEFORE_MODEL)}:
-        return ()
-    start = graph.shortest_path(START, model)
-    # With a limit of 0 the first call is one too many already.
-    if limit.most < 1:
-        return start
-    return joined(start, shortest_path(_used_up(graph, [owner]), model, model))
 
 
 # Order
@@ -359,53 +290,43 @@ def _waits(graph: PlanGraph, tool: Tool) -> list[ToolGuard]:
 
 def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> tuple[str, Path]:
     """A call that comes to the tools past a guard, in words and as a path; empty without one."""
-    if guard.place == "around_tool":
-        return "", ()
     place = graph.place_of(guard)
-    if path := _bypass(graph, place, TOOLS):
+    if path := graph.bypass(place, TOOLS):
         return f"A run can reach the tool {tool.name!r} without {guard.owner}.", path
-    # A guard in a hook sees the calls of an answer, and not those that a later hook writes.
-    for node, (other, hook) in product(place, graph.hooks.items()):
-        if other != node and "tools" in hook.can_jump_to:
-            # On the way from the guard to the jump, no tools run: they would end the turn.
-            between = graph.shortest_path(node, other, without=[TOOLS])
-            if path := joined(graph.shortest_path(START, node), between, (other, TOOLS)):
-                call = f"a call that {guard.owner} has not seen"
-                return f"{other} may jump to the tools with {call}.", path
+    for node, hook in graph.hooks.items():
+        # A guard in a hook sees the calls of an answer, and not those that another hook writes.
+        if "tools" in hook.can_jump_to and not place & {node, TOOLS}:
+            reason = f"{node} may jump to the tools with a call that {guard.owner} has not seen."
+            return reason, graph.shortest_path(START, node, TOOLS)
     return "", ()
 
 
 @_noes.register
 def _sees_last(clause: SeesLast, graph: PlanGraph) -> Iterator[_No]:
-    plan, members = graph.plan, _Members(graph, [clause.member])
-    what, names = clause.aspect.replace("_", " "), members.nodes.keys()
-    # The nodes and the middleware that see an answer or a call there, in their order: a layer sees
-    # a response after those inside of it, and a tool call before them.
-    views = [(graph.model, layer.owner) for layer in reversed(plan.layers_around(Call.MODEL))]
-    views += [(hook.node, hook.owner) for hook in plan.run_order(Phase.AFTER_MODEL)]
-    if clause.aspect == "tool_calls":
-        views += [(TOOLS, layer.owner) for layer in plan.layers_around(Call.TOOL)]
-    since = [*dropwhile(lambda view: view[1] not in names, views)]
+    members, what = _Members(graph, [clause.member]), clause.aspect.replace("_", " ")
+    names, of_calls = members.nodes.keys(), clause.aspect == "tool_calls"
+    # What the first of them sees, and all that see it later.
+    views = [*dropwhile(lambda view: view[1] not in names, graph.views(of_calls=of_calls))]
     if not names:
         yield _No(*_missing(members))
-    elif not since:
+    elif not views:
         reason = f"{clause.member} sees no {what}."
         yield _No(reason, "Give it a hook after the model, or a layer around the call.")
     writers = {
         access.owner
-        for access in plan.accesses
+        for access in graph.plan.accesses
         if access.kind is AccessKind.WRITES and clause.aspect in access.aspects
     }
     # Calls are over when tools run, and answers when the run ends.
-    target = TOOLS if clause.aspect == "tool_calls" else END
+    target = TOOLS if of_calls else END
     later = set[str]()
     # The last writer first: the path to it is the one that people look for.
-    for node, owner in reversed(since):
+    for node, owner in reversed(views):
         if owner in names:
             later.add(node)
         # A look at the same node comes later, and one at another node if no path goes around it.
         elif owner in writers and not later & {node, target}:
-            first, without = since[0][0], {*later, graph.model}
+            first, without = views[0][0], {*later, graph.model}
             turn = graph.shortest_path(*dict.fromkeys((first, node, target)), without=without)
             if path := joined(graph.shortest_path(START, first), turn):
                 reason = f"{owner} may change {what} after {clause.member} has seen them."
@@ -514,8 +435,8 @@ def _missing(members: _Members) -> tuple[str, str]:
         return reason, f"Add {words}(...) to `middleware`."
     # Nearly all names end with this word, which would make any two of them alike.
     stems = {owner.removesuffix("Middleware"): owner for owner in graph.owners}
-    stem, otherwise = words.removesuffix("Middleware"), f"Add {words} to `middleware`."
-    return reason, did_you_mean(stem, stems, otherwise, stems.__getitem__, cutoff=0.8)
+    close = get_close_matches(words.removesuffix("Middleware"), stems, n=1, cutoff=0.8)
+    return reason, f"Did you mean {stems[close[0]]}?" if close else f"Add {words} to `middleware`."
 
 
 def _partial_guard(members: _Members) -> tuple[str, str] | None:
