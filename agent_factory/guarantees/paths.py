@@ -96,8 +96,8 @@ class PlanGraph:
 
     def nodes_of(self, owner: str, phase: str) -> set[str]:
         """The node of the hook of a middleware in a phase; empty without such a hook."""
-        hooks = self.hooks
-        return {n for n in self.owners[owner] if n in hooks and hooks[n].phase == phase}
+        hooks = self.hooks.items()
+        return {node for node, hook in hooks if (hook.owner, hook.phase) == (owner, phase)}
 
     def place_of(self, guard: ToolGuard) -> set[str]:
         """The node at which a guard decides; empty if its middleware has no such hook."""

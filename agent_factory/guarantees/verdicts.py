@@ -82,7 +82,7 @@ def counterexamples(
 
 
 class _No(NamedTuple):
-    """What is against a clause."""
+    """A reason why a clause does not hold, and what to write instead."""
 
     reason: str
     hint: str
@@ -92,7 +92,7 @@ class _No(NamedTuple):
 
 @singledispatch
 def _noes(clause: Clause, graph: PlanGraph) -> Iterator[_No]:
-    """All that is against a clause. The first is what people are told."""
+    """All reasons why a clause does not hold. The first is what people are told."""
     raise TypeError(clause)
 
 
@@ -109,7 +109,7 @@ def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
             yield from _inside(members)
         else:
             # A call that a layer refuses until another tool has run is not the first of its run.
-            waits = any(guard.place == "around_tool" for guard in _waits(graph, tool))
+            waits = any(guard.place == "around_tool" for guard in _order_guards(graph, tool))
             path = graph.bypass(members.places, TOOLS, first=not waits)
             yield from _bypassed(members, path, f"the tool {tool.name!r}")
 
@@ -133,9 +133,9 @@ def _path_passes(clause: PathPasses, graph: PlanGraph) -> Iterator[_No]:
 def _bypassed(members: _Members, path: Path, what: str) -> Iterator[_No]:
     """A path around members, with the jump that has to go; nothing without a path."""
     graph, words, tool = members.graph, members.words, members.tool
-    guarding = {guard.owner for guard in graph.guards} & members.nodes.keys()
     if not path:
         return
+    guarding = {guard.owner for guard in graph.guards} & members.nodes.keys()
     if not members.nodes:
         reason, hint = _missing(members)
     elif tool and guarding and not members.places:
@@ -205,15 +205,15 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
     tool = tools[0].name if tools else ""
     at = TOOLS if clause.unit in _OF_TOOLS else graph.model
     # What is never called needs no limit, and without a loop the model is called once.
-    is_enough = clause.unit == "model calls" and clause.most >= 1
-    if not graph.shortest_path(START, at) or (is_enough and not graph.shortest_path(at, at)):
+    allows_one = clause.unit == "model calls" and clause.most >= 1
+    if not graph.shortest_path(START, at) or (allows_one and not graph.shortest_path(at, at)):
         return
-    limits = [limit for limit in graph.limits if _limits(limit, clause)]
+    limits = [limit for limit in graph.limits if _is_about(limit, clause)]
     limits.sort(key=lambda limit: (limit.raisable, limit.most))
     if not limits:
         # Without the middleware that limits them, no tool works in the background.
         if clause.unit != JOBS:
-            yield _No(f"No middleware limits {clause.what}.", _limiter(clause), (), tool)
+            yield _No(f"No middleware limits {clause.what}.", _limit_hint(clause), (), tool)
         return
     least = limits[0]
     low = [limit for limit in limits if not limit.raisable and limit.most <= clause.most]
@@ -232,8 +232,8 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
         yield _No(reason, hint, paths[0], tool)
 
 
-def _limits(limit: UsageLimit, clause: AtMost) -> bool:
-    """Return True if a limit is one of what a sentence is about, whatever its number is."""
+def _is_about(limit: UsageLimit, clause: AtMost) -> bool:
+    """Return True if a limit is about what a sentence limits, whatever its number is."""
     # A run is a part of its thread, and of what a ledger counts, so their limits hold for it, too.
     scopes = {"run", "thread", "ledger"} if clause.scope == "run" else {clause.scope}
     # A limit of all tokens is one of those that are read, and of those that are written.
@@ -242,8 +242,8 @@ def _limits(limit: UsageLimit, clause: AtMost) -> bool:
     return limit.unit in units and limit.scope in scopes and limit.tool in ("", clause.tool)
 
 
-def _limiter(clause: AtMost) -> str:
-    """The hint if nothing limits what a sentence is about."""
+def _limit_hint(clause: AtMost) -> str:
+    """The hint if no middleware limits what a sentence limits."""
     argument = f"{clause.scope}_limit={clause.most:g}"
     if clause.scope == "ledger":
         return "Add BudgetMiddleware(ledger=Ledger(Limits(...)))."
@@ -266,7 +266,9 @@ def _only_after(clause: OnlyAfter, graph: PlanGraph) -> Iterator[_No]:
             continue  # a pattern of many tools, among them the one that has to be first
         if tool.kind is ToolKind.PROVIDER:
             yield _run_by_provider(tool)
-        guards = [guard for guard in _waits(graph, tool) if _is_named(guard.after, clause.other)]
+        guards = [
+            guard for guard in _order_guards(graph, tool) if _is_named(guard.after, clause.other)
+        ]
         if tool.kind is ToolKind.INNER:
             guards = [guard for guard in guards if guard.place == "around_tool"]
         reason = f"The model may call {tool.name!r} first, and nothing stops the call."
@@ -282,7 +284,7 @@ def _only_after(clause: OnlyAfter, graph: PlanGraph) -> Iterator[_No]:
             yield _No(reason, hint, path, tool.name)
 
 
-def _waits(graph: PlanGraph, tool: Tool) -> list[ToolGuard]:
+def _order_guards(graph: PlanGraph, tool: Tool) -> list[ToolGuard]:
     """The guards that let no call of a tool run before another tool has run."""
     guards = graph.plan.guards
     return [g for g in guards if g.after and not g.when and g.covers(tool.name)]
@@ -364,6 +366,9 @@ def _node(graph: PlanGraph, name: str) -> str:
         hint = did_you_mean(name, names, f"Its nodes: {', '.join(names)}.", repr)
         raise SpecError(name, "is not a node of this agent.", hint, code="AF128")
     return node
+
+
+# Members
 
 
 @dataclass(frozen=True)
