@@ -92,7 +92,7 @@ class _No(NamedTuple):
 
 @singledispatch
 def _noes(clause: Clause, graph: PlanGraph) -> Iterator[_No]:
-    """All reasons why a clause does not hold. The first is what people are told."""
+    """All reasons why a clause does not hold. People read the first one."""
     raise TypeError(clause)
 
 
