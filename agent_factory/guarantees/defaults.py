@@ -22,8 +22,7 @@ def default_findings(plan: TopologyData) -> Iterator[SpecError]:
     """
     # A guard in a layer is passed by each call, and one in a hook unless another hook jumps to the
     # tools, so there is nothing to search.
-    may_bypass = any("tools" in hook.can_jump_to for hook in plan.hooks)
-    if may_bypass and any(guard.place == "after_model" for guard in plan.guards):
+    if any("tools" in hook.can_jump_to for hook in plan.hooks):
         yield from _bypassed_guards(plan)
     yield from trifecta_findings(plan)
     # Only such a jump closes a loop without the model, which is what a limit counts.

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agent_factory.errors import SpecError
+from agent_factory.topology.declarations import UsageLimit
 
 A_GUARD, A_PERSON, A_LIMIT = "a guard", "a person", "a limit"
 """Words for any middleware that decides about a call, by any means or by a person, or limits."""
@@ -83,14 +84,8 @@ class OnlyAfter:
     other: str
 
 
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """No more than a number of something is used; `tool` is that of "calls of NAME"."""
-
-    most: float
-    unit: str
-    scope: str
-    tool: str = ""
+class AtMost(UsageLimit):
+    """No more than a number of something is used: a limit, as a middleware declares it."""
 
 
 Clause: TypeAlias = (
@@ -117,7 +112,8 @@ class Guarantee:
 _NAME = r"[^\s,]+"
 _MEMBER = rf"a guard|a person|a limit|{_NAME}"
 _UNITS = "model calls|tool calls|input tokens|output tokens|tokens|USD|seconds|jobs under way"
-_AMOUNT = rf"(?P<most>\d+(\.\d+)?) (?P<unit>{_UNITS}|calls of (?P<tool>{_NAME}))"
+# Larger numbers are infinite for Python, and no limits.
+_AMOUNT = rf"(?P<most>\d{{1,300}}(\.\d+)?) ((?P<unit>{_UNITS})|calls of (?P<tool>{_NAME}))"
 _PATTERNS: tuple[tuple[Callable[..., Clause], str], ...] = (
     (ToolPasses, rf"tool (?P<tool>{_NAME}) passes (?P<members>{_MEMBER})"),
     (ModelPasses, rf"model passes (?P<members>{_MEMBER})"),
@@ -173,7 +169,7 @@ def _clause(text: str, part: str) -> Clause:
     kind, match = next((pair for pair in matches if pair[1]), (None, None))
     if kind is None or match is None:
         raise _syntax_error(text, f"has a part that is not a sentence: {part!r}")
-    fields: dict[str, Any] = match.groupdict()
+    fields: dict[str, Any] = {name: word for name, word in match.groupdict().items() if word}
     if excuses and "members" not in fields:
         raise _syntax_error(text, f"has `unless` in a sentence that is not about paths: {part!r}")
     members = [member for excuse in excuses for member in excuse.split(" or ")]
@@ -182,9 +178,9 @@ def _clause(text: str, part: str) -> Clause:
             raise _syntax_error(text, f"does not name a member after `unless`: {member!r}")
     if "members" in fields:
         fields["members"] = (fields["members"], *members)
-    if kind is AtMost:
-        unit = "tool calls" if fields["tool"] else fields["unit"]
-        return AtMost(float(fields["most"]), unit, fields["scope"] or "run", fields["tool"] or "")
+    if "most" in fields:
+        # "calls of NAME" has no unit.
+        fields = {"unit": "tool calls", **fields, "most": float(fields["most"])}
     return kind(**fields)
 
 
