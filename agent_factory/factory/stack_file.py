@@ -11,6 +11,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import product
@@ -18,7 +19,6 @@ from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
-from agent_factory.compat.langchain import LangChainAdapter
 from agent_factory.errors import ArgumentError, describe, did_you_mean
 from agent_factory.factory.settings import is_secret, setting_names, setting_value, settings_of
 from agent_factory.hooks.base import AgentMiddleware, Middleware
@@ -71,20 +71,15 @@ def dump_stack(
     5
     """
     head = f"# {title}. For reviews: what is deployed. See agent_factory.load_stack."
-    parts = [
-        " ".join(head.split()),
-        f"format = {_text(FORMAT)}\nversion = {VERSION}",
-        *map(_entry, middleware),
-    ]
+    format_and_version = f"format = {_text(FORMAT)}\nversion = {VERSION}"
+    parts = [" ".join(head.split()), format_and_version, *map(_entry, middleware)]
     for tool in tools:
         name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
         if isinstance(tool, Mapping):
             name = tool.get("name") or tool.get("type")
-        lines = ["[[tools]]", f"name = {_text(str(name or describe(tool)))}"]
         function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool
-        if where := _path(function):
-            lines.append(f"function = {_text(where)}")
-        parts.append("\n".join(lines))
+        entry = {"name": str(name or describe(tool)), "function": _path(function)}
+        parts.append(_table("tools", entry))
     return "\n\n".join(parts) + "\n"
 
 
@@ -150,43 +145,41 @@ class _Writer:
     owner: str
     code: dict[str, object] = field(default_factory=dict)
 
-    def data(self, value: object, path: str, name: str = "") -> object:
-        """A value as data: tables stand for what TOML has no form for."""
-        if value is None:
-            return {"none": True}
-        if type(value) in (bool, int, float):
-            return value
-        if name and is_secret(name):
-            return self.reference(value, path)
+    def data(self, value: object, path: str) -> object:
+        """A value as data: tables stand for what TOML has no form for. See `_Reader.value`."""
+        kind = type(value)
         match value:
-            case str() if type(value) is str and _is_encodable(value):
+            case None:
+                return {"none": True}
+            case bool() | int() | float() if kind in (bool, int, float):
+                return value
+            case _ if is_secret(path):
+                return self.reference(value, path)
+            case str() if kind is str and _is_encodable(value):
                 return value
             case PurePath():
                 return {"path": str(value)}
             case list():
-                return [self.data(v, f"{path}.{n}", name) for n, v in enumerate(value)]
+                return [self.data(item, f"{path}.{n}") for n, item in enumerate(value)]
             case tuple():
-                return {"tuple": self.data(list(value), path, name)}
+                return {"tuple": self.data(list(value), path)}
             case set() | frozenset() if all(type(item) is str for item in value):
-                return sorted(map(str, value))
-            case Mapping() if all(type(k) is str and _is_encodable(k) for k in value):
-                table = {k: self.data(v, f"{path}.{k}", k) for k, v in value.items()}
+                return sorted(value)
+            case Mapping() if all(type(key) is str and _is_encodable(key) for key in value):
+                table = {key: self.data(item, f"{path}.{key}") for key, item in value.items()}
                 return {"dict": table} if _MARKS & table.keys() else table
-        name = type(value).__name__
-        if name in _VALUES and _value_class(name) is type(value):
-            return {"class": name, **self.fields(value, path)}
+        if kind.__name__ in _VALUES and _built_in(kind.__name__) is kind:
+            return {"class": kind.__name__, **self.fields(value, path)}
         return self.reference(value, path)
 
-    def fields(self, value: Any, path: str) -> dict[str, object]:
+    def fields(self, value: object, path: str) -> dict[str, object]:
         """The arguments of a value that are not the default."""
-        result: dict[str, object] = {}
+        fields: dict[str, object] = {}
         for name, parameter in inspect.signature(type(value)).parameters.items():
-            inner = getattr(value, name)
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-                inner = list(inner)
-            if not _is_same(inner, parameter.default):
-                result[name] = self.data(inner, f"{path}.{name}", name)
-        return result
+            argument = _argument(getattr(value, name), parameter)
+            if not _is_same(argument, parameter.default):
+                fields[name] = self.data(argument, f"{path}.{name}")
+        return fields
 
     def reference(self, value: object, path: str) -> dict[str, str]:
         """The name of code, and what it is."""
@@ -199,81 +192,73 @@ class _Writer:
 
 def _entry(member: Middleware) -> str:
     """A middleware as a table of the file."""
-    kind, writer = type(member), _Writer(member.name)
-    where = _path(kind)
-    if isinstance(member, LangChainAdapter) or not where:
-        return _whole(member)
+    whole = {"code": member.name, "is": type(member).__name__}
+    if not (where := _path(type(member))):
+        return _table("middleware", whole)
+    writer, attributes = _Writer(member.name), dict(setting_names(member))
     settings: dict[str, object] = {}
-    empty: set[str] = set()
+    least: dict[str, object] = {}
     unread: dict[str, str] = {}
-    attributes = dict(setting_names(member))
-    for name, parameter in inspect.signature(kind.__init__).parameters.items():
-        is_options = parameter.kind is inspect.Parameter.VAR_KEYWORD
+    for name, parameter in inspect.signature(type(member).__init__).parameters.items():
+        is_options = parameter.kind is parameter.VAR_KEYWORD
         if name in ("self", "name") or name in _FORMER or is_options:
             continue
         # A constructor need not keep what it was given.
         if name not in attributes:
             unread[name] = f"{member.name}.{name}"
             continue
-        value = setting_value(member, attributes[name])
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            value = list(value)  # type: ignore[call-overload]
-        is_default = _is_same(value, parameter.default)
+        value = _argument(setting_value(member, attributes[name]), parameter)
         is_plain = isinstance(value, bool | int | float | str) and not is_secret(name)
-        if is_default and (not is_plain or (isinstance(value, str) and len(value) > _LONG)):
+        is_short = is_plain and len(str(value)) <= _LONG
+        if _is_same(value, parameter.default) and not is_short:
             continue
-        settings[name] = writer.data(value, name, name)
+        settings[name] = writer.data(value, name)
         # Many constructors keep None as an empty list, and refuse an empty one.
-        if parameter.default is None and isinstance(value, Sized) and not len(value):
-            empty.add(name)
+        if parameter.default is not None or not isinstance(value, Sized) or len(value):
+            least[name] = settings[name]
     code = {**writer.code, **dict.fromkeys(unread.values())}
-    least = {name: value for name, value in settings.items() if name not in empty}
+    likeness = _likeness(member)
     # The shortest form that builds an equal middleware is written.
     for values, names in product((least, settings), ({}, {"name": member.name})):
         entry = {"class": where, **names, "unread": unread, "settings": values}
-        try:
-            again = _Reader("", code).member(1, entry)
-        except Exception:  # its constructor takes other values than its attributes hold
-            continue
-        if _likeness(again) == _likeness(member):
-            return _table(entry)
-    return _whole(member)
+        with suppress(Exception):  # its constructor takes other values than its attributes hold
+            if _likeness(_Reader("", code).member(1, entry)) == likeness:
+                return _table("middleware", entry)
+    return _table("middleware", whole)
 
 
-def _whole(member: Middleware) -> str:
-    """A middleware that is code as a whole."""
-    inner = member.inner if isinstance(member, LangChainAdapter) else member
-    return _table({"code": member.name, "is": type(inner).__name__})
+def _argument(value: Any, parameter: inspect.Parameter) -> Any:
+    """What a parameter was given, of what an instance holds: a list for `*values`."""
+    return list(value) if parameter.kind is parameter.VAR_POSITIONAL else value
 
 
 def _likeness(member: Middleware) -> object:
     """What two equal middleware have in common."""
     declared = tuple(member.guards), tuple(member.limits), member.ordering
     tools = sorted(member.expected_tools), sorted(member.covered_tools or ())
-    hooks = [bound.definition for bound in hooks_of(member)]
-    layers = [bound.definition for bound in layers_of(member)]
-    return member.name, settings_of([member]), declared, tools, hooks, layers
+    methods = [bound.definition for bound in (*hooks_of(member), *layers_of(member))]
+    return member.name, settings_of([member]), declared, tools, methods
 
 
-def _table(entry: Mapping[str, Any]) -> str:
-    """An entry of the file as TOML."""
-    keys = ("class", "code", "is", "name")
-    lines = ["[[middleware]]", *(f"{key} = {_text(entry[key])}" for key in keys if key in entry)]
-    if unread := entry.get("unread"):
-        lines += ["# Not in this file; pass them in code:", f"unread = {_toml(unread)}"]
+def _table(name: str, entry: Mapping[str, Any]) -> str:
+    """An entry of the file as TOML, without what is empty."""
+    lines = [f"[[{name}]]"]
+    for key, value in entry.items():
+        if key == "unread" and value:
+            lines.append("# Not in this file; pass them in code:")
+        if key != "settings" and value:
+            lines.append(f"{key} = {_toml(value)}")
     if settings := entry.get("settings"):
-        lines.append("[middleware.settings]")
-        lines += (f"{_key(name)} = {_toml(value, 0)}" for name, value in settings.items())
+        lines.append(f"[{name}.settings]")
+        lines += (f"{_key(key)} = {_toml(value, 0)}" for key, value in settings.items())
     return "\n".join(lines)
 
 
 def _toml(value: Any, depth: int = 1) -> str:
     """A value as TOML; lists of tables have one a line, long texts their lines."""
     match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return repr(value)
+        case bool() | int() | float():
+            return str(value).lower()  # true and false
         case str() if "\n" in value and not depth:
             # Line by line: only line breaks may stand as they are.
             return '"""\n' + "\n".join(_text(line)[1:-1] for line in value.split("\n")) + '"""'
@@ -312,16 +297,22 @@ _COMPARED = (bool, int, float, str, tuple, list, dict, frozenset, set)
 
 def _path(value: Any) -> str:
     """Where a function or a class can be imported from: "module:name"; empty if it cannot."""
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
-        return ""
-    if module.startswith(f"{_BUILT_INS}.") and "." not in name:
-        public = getattr(import_module(_BUILT_INS), name, None)
-        module = _BUILT_INS if public is value else module
+    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
     try:
-        return f"{module}:{name}" if attrgetter(name)(import_module(module)) is value else ""
-    except (ImportError, AttributeError):
+        if module.startswith(f"{_BUILT_INS}.") and _built_in(name) is value:
+            module = _BUILT_INS
+        return f"{module}:{name}" if _imported(module, name) is value else ""
+    except Exception:  # nothing of that name, or a module that cannot be imported
         return ""
+
+
+def _imported(module: str, name: str) -> Any:
+    return attrgetter(name)(import_module(module))
+
+
+def _built_in(name: str) -> Any:
+    """What the built-ins export by a name; None if they do not."""
+    return getattr(import_module(_BUILT_INS), name, None)
 
 
 # Reading
@@ -374,7 +365,7 @@ class _Reader:
         """The class of a path, if it is one of middleware."""
         module, _, name = path.partition(":")
         try:
-            cls = attrgetter(name)(import_module(module))
+            cls = _imported(module, name)
         except (ImportError, AttributeError, ValueError) as error:
             raise self.error(f"cannot be imported: {error}.", "Correct its class.") from None
         if not inspect.isclass(cls) or not issubclass(cls, AgentMiddleware):
@@ -384,31 +375,31 @@ class _Reader:
 
     def value(self, data: Any, path: str) -> Any:
         """A value of its data."""
-        if isinstance(data, list):
-            return [self.value(item, f"{path}.{n}") for n, item in enumerate(data)]
-        if not isinstance(data, dict):
-            return data
-        mark = next(iter(_MARKS & data.keys()), None) if len(data) == 1 else None
-        if "class" in data:
-            return self.plain(data, path)
-        if "code" in data and data.keys() <= {"code", "is"}:
-            return self.passed(data["code"])
-        if mark == "none":
-            return None
-        if mark == "path":
-            return Path(str(data["path"]))
-        if mark == "tuple" and isinstance(data["tuple"], list):
-            return tuple(self.value(data["tuple"], path))
-        table = data["dict"] if mark == "dict" and isinstance(data["dict"], dict) else data
-        return {key: self.value(item, f"{path}.{key}") for key, item in table.items()}
+        match data:
+            case list():
+                return [self.value(item, f"{path}.{n}") for n, item in enumerate(data)]
+            case {"class": name, **fields}:
+                if name in _VALUES:
+                    return self.built(_built_in(name), self.table(fields, path), f" {path}")
+                hint = f"A file may hold {', '.join(_VALUES)}."
+                raise self.error(f"has {name!r} as {path}.", hint)
+            case {"code": key, **rest} if rest.keys() <= {"is"}:
+                return self.passed(key)
+            case {"none": _} if len(data) == 1:
+                return None
+            case {"path": text} if len(data) == 1:
+                return Path(str(text))
+            case {"tuple": list(items)} if len(data) == 1:
+                return tuple(self.value(items, path))
+            case {"dict": dict(table)} if len(data) == 1:
+                return self.table(table, path)
+            case dict():
+                return self.table(data, path)
+        return data
 
-    def plain(self, data: Mapping[str, Any], path: str) -> Any:
-        """A dataclass of the library."""
-        name = data["class"]
-        if not isinstance(name, str) or name not in _VALUES:
-            raise self.error(f"has {name!r} as {path}.", f"A file may hold {', '.join(_VALUES)}.")
-        values = {k: self.value(v, f"{path}.{k}") for k, v in data.items() if k != "class"}
-        return self.built(_value_class(name), values, f" {path}")
+    def table(self, data: Mapping[str, Any], path: str) -> dict[str, Any]:
+        """The values of a table."""
+        return {key: self.value(item, f"{path}.{key}") for key, item in data.items()}
 
     def built(self, cls: Any, values: dict[str, Any], what: str) -> Any:
         """An instance of a class."""
@@ -430,13 +421,9 @@ class _Reader:
         """Code that the caller passes."""
         self.keys.add(key)
         if key not in self.code:
-            hint = f"Pass code={{{key!r}: ...}}" + (", or None for the default." * may_be_none)
-            raise self.error(f"needs {key!r}, which is code.", hint.rstrip(".") + ".")
+            end = ", or None for the default." if may_be_none else "."
+            raise self.error(f"needs {key!r}, which is code.", f"Pass code={{{key!r}: ...}}{end}")
         return self.code[key]
 
     def error(self, reason: str, hint: str = "") -> ArgumentError:
         return ArgumentError(self.place, reason, hint)
-
-
-def _value_class(name: str) -> Any:
-    return getattr(import_module(_BUILT_INS), name)
