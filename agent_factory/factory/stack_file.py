@@ -77,9 +77,9 @@ def dump_stack(
         name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
         if isinstance(tool, Mapping):
             name = tool.get("name") or tool.get("type")
-        function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool
-        entry = {"name": str(name or describe(tool)), "function": _path(function)}
-        parts.append(_table("tools", entry))
+        where = _path(getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool)
+        function = f"\nfunction = {_text(where)}" if where else ""
+        parts.append(f"[[tools]]\nname = {_text(str(name or describe(tool)))}{function}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -110,8 +110,7 @@ def load_stack(
     is_text = isinstance(file, str) and "\n" in file
     source = "the stack" if is_text else str(file)
     try:
-        text = str(file) if is_text else Path(file).read_text(encoding="utf-8")
-        data = tomllib.loads(text)
+        data = tomllib.loads(str(file) if is_text else Path(file).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ArgumentError(source, f"is not valid TOML: {error}.", _HINT) from None
     if data.get("format") != FORMAT:
@@ -140,91 +139,96 @@ _HINT = "Write it with dump_stack(middleware), or agent-factory show TARGET --fo
 
 @dataclass(slots=True)
 class _Writer:
-    """Values as data of TOML; what is code goes into `code`, by the key that names it."""
+    """Values as TOML; what is code goes into `code`, by the key that names it."""
 
     owner: str
     code: dict[str, object] = field(default_factory=dict)
 
-    def data(self, value: object, path: str) -> object:
-        """A value as data: tables stand for what TOML has no form for. See `_Reader.value`."""
+    def value(self, value: object, path: str) -> str:
+        """A value as TOML: tables stand for what it has no form for. `_Reader.value` reads it."""
         kind = type(value)
         match value:
             case None:
-                return {"none": True}
+                return "{ none = true }"
             case bool() | int() | float() if kind in (bool, int, float):
-                return value
-            case _ if is_secret(path):
+                return str(value).lower()  # true and false
+            case _ if is_secret(path):  # by its last name: a secret is not looked into
                 return self.reference(value, path)
             case str() if kind is str and _is_encodable(value):
-                return value
+                # Only a setting itself has several lines, of which each is escaped.
+                lines = [_text(line)[1:-1] for line in value.split("\n")]
+                is_long = len(lines) > 1 and "." not in path
+                return '"""\n' + "\n".join(lines) + '"""' if is_long else _text(value)
             case PurePath():
-                return {"path": str(value)}
+                return _table({"path": _text(str(value))})
             case list():
-                return [self.data(item, f"{path}.{n}") for n, item in enumerate(value)]
+                return _list([self.value(item, f"{path}.{n}") for n, item in enumerate(value)])
             case tuple():
-                return {"tuple": self.data(list(value), path)}
+                return _table({"tuple": self.value(list(value), path)})
             case set() | frozenset() if all(type(item) is str for item in value):
-                return sorted(value)
+                return _list([_text(item) for item in sorted(value)])
             case Mapping() if all(type(key) is str and _is_encodable(key) for key in value):
-                table = {key: self.data(item, f"{path}.{key}") for key, item in value.items()}
-                return {"dict": table} if _MARKS & table.keys() else table
-        if kind.__name__ in _VALUES and _built_in(kind.__name__) is kind:
-            return {"class": kind.__name__, **self.fields(value, path)}
-        return self.reference(value, path)
-
-    def fields(self, value: object, path: str) -> dict[str, object]:
-        """The arguments of a value that are not the default."""
-        fields: dict[str, object] = {}
-        for name, parameter in inspect.signature(type(value)).parameters.items():
+                table = _table({k: self.value(item, f"{path}.{k}") for k, item in value.items()})
+                return _table({"dict": table}) if _MARKS & value.keys() else table
+        if kind.__name__ not in _VALUES or _built_in(kind.__name__) is not kind:
+            return self.reference(value, path)
+        pairs = {"class": _text(kind.__name__)}
+        for name, parameter in inspect.signature(kind).parameters.items():
             argument = _argument(getattr(value, name), parameter)
             if not _is_same(argument, parameter.default):
-                fields[name] = self.data(argument, f"{path}.{name}")
-        return fields
+                pairs[name] = self.value(argument, f"{path}.{name}")
+        return _table(pairs)
 
-    def reference(self, value: object, path: str) -> dict[str, str]:
+    def reference(self, value: object, path: str) -> str:
         """The name of code, and what it is."""
         # What can be imported has the name it is imported by; a model, for example, cannot.
         where = _path(value)
         key = where or f"{self.owner}.{path}"
         self.code[key] = value
-        return {"code": key} if where else {"code": key, "is": type(value).__name__}
+        pairs = {"code": _text(key)}
+        return _table(pairs if where else {**pairs, "is": _text(type(value).__name__)})
 
 
 def _entry(member: Middleware) -> str:
     """A middleware as a table of the file."""
-    whole = {"code": member.name, "is": type(member).__name__}
-    if not (where := _path(type(member))):
-        return _table("middleware", whole)
+    where = _path(type(member))
+    whole = f"[[middleware]]\ncode = {_text(member.name)}\nis = {_text(type(member).__name__)}"
+    if not where:
+        return whole
     writer, attributes = _Writer(member.name), dict(setting_names(member))
-    settings: dict[str, object] = {}
-    least: dict[str, object] = {}
+    settings: list[str] = []
+    least: list[str] = []
     unread: dict[str, str] = {}
     for name, parameter in inspect.signature(type(member).__init__).parameters.items():
-        is_options = parameter.kind is parameter.VAR_KEYWORD
-        if name in ("self", "name") or name in _FORMER or is_options:
+        if name in {"self", "name", *_FORMER} or parameter.kind is parameter.VAR_KEYWORD:
             continue
         # A constructor need not keep what it was given.
         if name not in attributes:
-            unread[name] = f"{member.name}.{name}"
+            unread[name] = _text(key := f"{member.name}.{name}")
+            writer.code[key] = None
             continue
         value = _argument(setting_value(member, attributes[name]), parameter)
-        is_plain = isinstance(value, bool | int | float | str) and not is_secret(name)
-        is_short = is_plain and len(str(value)) <= _LONG
-        if _is_same(value, parameter.default) and not is_short:
+        is_short = isinstance(value, bool | int | float | str) and len(str(value)) <= _LONG
+        if _is_same(value, parameter.default) and (is_secret(name) or not is_short):
             continue
-        settings[name] = writer.data(value, name)
+        settings.append(f"{_key(name)} = {writer.value(value, name)}")
         # Many constructors keep None as an empty list, and refuse an empty one.
         if parameter.default is not None or not isinstance(value, Sized) or len(value):
-            least[name] = settings[name]
-    code = {**writer.code, **dict.fromkeys(unread.values())}
+            least.append(settings[-1])
+    passed = ["# Not in this file; pass them in code:", f"unread = {_table(unread)}"]
     likeness = _likeness(member)
     # The shortest form that builds an equal middleware is written.
-    for values, names in product((least, settings), ({}, {"name": member.name})):
-        entry = {"class": where, **names, "unread": unread, "settings": values}
+    for given, named in product((least, settings), ([], [f"name = {_text(member.name)}"])):
+        lines = ["[[middleware]]", f"class = {_text(where)}", *named]
+        lines += passed if unread else []
+        if given:
+            lines += ["[middleware.settings]", *given]
+        text = "\n".join(lines)
         with suppress(Exception):  # its constructor takes other values than its attributes hold
-            if _likeness(_Reader("", code).member(1, entry)) == likeness:
-                return _table("middleware", entry)
-    return _table("middleware", whole)
+            (entry,) = tomllib.loads(text)["middleware"]
+            if _likeness(_Reader("", writer.code).member(1, entry)) == likeness:
+                return text
+    return whole
 
 
 def _argument(value: Any, parameter: inspect.Parameter) -> Any:
@@ -236,39 +240,20 @@ def _likeness(member: Middleware) -> object:
     """What two equal middleware have in common."""
     declared = tuple(member.guards), tuple(member.limits), member.ordering
     tools = sorted(member.expected_tools), sorted(member.covered_tools or ())
-    methods = [bound.definition for bound in (*hooks_of(member), *layers_of(member))]
-    return member.name, settings_of([member]), declared, tools, methods
+    hooks = [bound.definition for bound in hooks_of(member)]
+    layers = [bound.definition for bound in layers_of(member)]
+    return member.name, settings_of([member]), declared, tools, hooks, layers
 
 
-def _table(name: str, entry: Mapping[str, Any]) -> str:
-    """An entry of the file as TOML, without what is empty."""
-    lines = [f"[[{name}]]"]
-    for key, value in entry.items():
-        if key == "unread" and value:
-            lines.append("# Not in this file; pass them in code:")
-        if key != "settings" and value:
-            lines.append(f"{key} = {_toml(value)}")
-    if settings := entry.get("settings"):
-        lines.append(f"[{name}.settings]")
-        lines += (f"{_key(key)} = {_toml(value, 0)}" for key, value in settings.items())
-    return "\n".join(lines)
+def _list(items: list[str]) -> str:
+    """A list as TOML; one with tables has one item a line."""
+    if any(item.startswith("{") for item in items):
+        return "[\n" + "".join(f"    {item},\n" for item in items) + "]"
+    return f"[{', '.join(items)}]"
 
 
-def _toml(value: Any, depth: int = 1) -> str:
-    """A value as TOML; lists of tables have one a line, long texts their lines."""
-    match value:
-        case bool() | int() | float():
-            return str(value).lower()  # true and false
-        case str() if "\n" in value and not depth:
-            # Line by line: only line breaks may stand as they are.
-            return '"""\n' + "\n".join(_text(line)[1:-1] for line in value.split("\n")) + '"""'
-        case str():
-            return _text(value)
-        case list() if any(isinstance(item, dict) for item in value):
-            return "[\n" + "".join(f"    {_toml(item)},\n" for item in value) + "]"
-        case list():
-            return f"[{', '.join(map(_toml, value))}]"
-    pairs = ", ".join(f"{_key(name)} = {_toml(item)}" for name, item in value.items())
+def _table(items: Mapping[str, str]) -> str:
+    pairs = ", ".join(f"{_key(name)} = {item}" for name, item in items.items())
     return f"{{ {pairs} }}" if pairs else "{}"
 
 
@@ -287,9 +272,8 @@ def _is_encodable(text: str) -> bool:
 
 def _is_same(value: object, default: object) -> bool:
     """Return True if a value is a default; equal values of other types are others."""
-    if value is default:
-        return True
-    return type(value) is type(default) and isinstance(value, _COMPARED) and value == default
+    is_equal = type(value) is type(default) and isinstance(value, _COMPARED) and value == default
+    return value is default or is_equal
 
 
 _COMPARED = (bool, int, float, str, tuple, list, dict, frozenset, set)
@@ -337,11 +321,9 @@ class _Reader:
         if unknown := entry.keys() - keys:
             raise self.error(f"has {min(unknown)!r}, which is unknown.", "Leave it out.")
         if "class" not in entry:
-            member = self.passed(kind)
-            if not isinstance(member, AgentMiddleware):
-                reason = f"needs a middleware as code[{kind!r}], got {describe(member)}."
-                raise self.error(reason)
-            return member
+            if isinstance(member := self.passed(kind), AgentMiddleware):
+                return member
+            raise self.error(f"needs a middleware as code[{kind!r}], got {describe(member)}.")
         for table in ("settings", "unread"):
             if not isinstance(entry.get(table, {}), dict):
                 reason = f"must have a table as {table}, got {describe(entry[table])}."
@@ -393,11 +375,9 @@ class _Reader:
                 return tuple(self.value(items, path))
             case {"dict": dict(table)} if len(data) == 1:
                 return self.table(table, path)
-            case dict():
-                return self.table(data, path)
-        return data
+        return self.table(data, path) if isinstance(data, dict) else data
 
-    def table(self, data: Mapping[str, Any], path: str) -> dict[str, Any]:
+    def table(self, data: Mapping[Any, Any], path: str) -> dict[str, Any]:
         """The values of a table."""
         return {key: self.value(item, f"{path}.{key}") for key, item in data.items()}
 
