@@ -118,12 +118,12 @@ def load_stack(
     if data.get("version") != VERSION:
         reason = f"has version {data.get('version')!r} of the format, expected {VERSION}."
         raise ArgumentError(source, reason, "Upgrade agent-factory, or write the file again.")
-    reader = _Reader(source, dict(code or {}))
+    reader = _Reader(dict(code or {}))
     entries = data.get("middleware", [])
     if not isinstance(entries, list):
         reason = f"must have tables named middleware, got {describe(entries)}."
         raise ArgumentError(source, reason, "Write [[middleware]].")
-    stack = [reader.member(n, entry) for n, entry in enumerate(entries, 1)]
+    stack = [reader.member(item, f"{source}, middleware {n}") for n, item in enumerate(entries, 1)]
     # A key that nobody asks for is a misspelt one: its setting would have the default.
     if unknown := reader.code.keys() - reader.keys:
         hint = did_you_mean(min(unknown), reader.keys, "Leave it out.", repr)
@@ -226,7 +226,7 @@ def _entry(member: Middleware) -> str:
         text = "\n".join(lines)
         with suppress(Exception):  # its constructor takes other values than its attributes hold
             (entry,) = tomllib.loads(text)["middleware"]
-            if _likeness(_Reader("", writer.code).member(1, entry)) == likeness:
+            if _likeness(_Reader(writer.code).member(entry)) == likeness:
                 return text
     return whole
 
@@ -306,15 +306,14 @@ def _built_in(name: str) -> Any:
 class _Reader:
     """Middleware and values of the tables of a file."""
 
-    source: str
     code: dict[str, Any]
     keys: set[str] = field(default_factory=set)
     place: str = ""
 
-    def member(self, number: int, entry: Any) -> AgentMiddleware[Any, Any]:
+    def member(self, entry: Any, place: str = "") -> AgentMiddleware[Any, Any]:
         """The middleware of an entry."""
         kind = entry.get("class", entry.get("code")) if isinstance(entry, dict) else None
-        self.place = f"{self.source}, middleware {number} ({kind})"
+        self.place = f"{place} ({kind})"
         if not isinstance(kind, str):
             raise self.error("names neither a class nor code.", 'Write class = "module:Class".')
         keys = {"class", "settings", "name", "unread"} if "class" in entry else {"code", "is"}
@@ -386,7 +385,7 @@ class _Reader:
         args: list[Any] = []
         parameters = inspect.signature(cls).parameters
         for index, (name, parameter) in enumerate(parameters.items()):
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL and name in values:
+            if parameter.kind is parameter.VAR_POSITIONAL and name in values:
                 for other in list(parameters.values())[:index]:
                     args.append(values.pop(other.name, other.default))
                     if args[-1] is other.empty:
