@@ -285,13 +285,9 @@ def _path(value: Any) -> str:
     try:
         if module.startswith(f"{_BUILT_INS}.") and _built_in(name) is value:
             module = _BUILT_INS
-        return f"{module}:{name}" if _imported(module, name) is value else ""
+        return f"{module}:{name}" if attrgetter(name)(import_module(module)) is value else ""
     except Exception:  # nothing of that name, or a module that cannot be imported
         return ""
-
-
-def _imported(module: str, name: str) -> Any:
-    return attrgetter(name)(import_module(module))
 
 
 def _built_in(name: str) -> Any:
@@ -346,7 +342,7 @@ class _Reader:
         """The class of a path, if it is one of middleware."""
         module, _, name = path.partition(":")
         try:
-            cls = _imported(module, name)
+            cls = attrgetter(name)(import_module(module))
         except (ImportError, AttributeError, ValueError) as error:
             raise self.error(f"cannot be imported: {error}.", "Correct its class.") from None
         if not inspect.isclass(cls) or not issubclass(cls, AgentMiddleware):
