@@ -97,7 +97,7 @@ def _shown(value: object, name: str = "", depth: int = 0) -> str:
         return repr(value)
     if isinstance(value, type) or inspect.isroutine(value):
         return str(value.__name__)
-    if depth > _DEEPEST or (name and is_secret(name)):
+    if depth > _DEEPEST or is_secret(name):
         return type(value).__name__
     match value:
         case Enum():

@@ -11,6 +11,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import product
@@ -18,7 +19,6 @@ from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
-from agent_factory.compat.langchain import LangChainAdapter
 from agent_factory.errors import ArgumentError, describe, did_you_mean
 from agent_factory.factory.settings import is_secret, setting_names, setting_value, settings_of
 from agent_factory.hooks.base import AgentMiddleware, Middleware
@@ -71,20 +71,15 @@ def dump_stack(
     5
     """
     head = f"# {title}. For reviews: what is deployed. See agent_factory.load_stack."
-    parts = [
-        " ".join(head.split()),
-        f"format = {_text(FORMAT)}\nversion = {VERSION}",
-        *map(_entry, middleware),
-    ]
+    format_and_version = f"format = {_text(FORMAT)}\nversion = {VERSION}"
+    parts = [" ".join(head.split()), format_and_version, *map(_entry, middleware)]
     for tool in tools:
         name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
         if isinstance(tool, Mapping):
             name = tool.get("name") or tool.get("type")
-        lines = ["[[tools]]", f"name = {_text(str(name or describe(tool)))}"]
-        function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool
-        if where := _path(function):
-            lines.append(f"function = {_text(where)}")
-        parts.append("\n".join(lines))
+        where = _path(getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool)
+        function = f"\nfunction = {_text(where)}" if where else ""
+        parts.append(f"[[tools]]\nname = {_text(str(name or describe(tool)))}{function}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -115,8 +110,7 @@ def load_stack(
     is_text = isinstance(file, str) and "\n" in file
     source = "the stack" if is_text else str(file)
     try:
-        text = str(file) if is_text else Path(file).read_text(encoding="utf-8")
-        data = tomllib.loads(text)
+        data = tomllib.loads(str(file) if is_text else Path(file).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ArgumentError(source, f"is not valid TOML: {error}.", _HINT) from None
     if data.get("format") != FORMAT:
@@ -124,12 +118,12 @@ def load_stack(
     if data.get("version") != VERSION:
         reason = f"has version {data.get('version')!r} of the format, expected {VERSION}."
         raise ArgumentError(source, reason, "Upgrade agent-factory, or write the file again.")
-    reader = _Reader(source, dict(code or {}))
+    reader = _Reader(dict(code or {}))
     entries = data.get("middleware", [])
     if not isinstance(entries, list):
         reason = f"must have tables named middleware, got {describe(entries)}."
         raise ArgumentError(source, reason, "Write [[middleware]].")
-    stack = [reader.member(n, entry) for n, entry in enumerate(entries, 1)]
+    stack = [reader.member(item, f"{source}, middleware {n}") for n, item in enumerate(entries, 1)]
     # A key that nobody asks for is a misspelt one: its setting would have the default.
     if unknown := reader.code.keys() - reader.keys:
         hint = did_you_mean(min(unknown), reader.keys, "Leave it out.", repr)
@@ -145,105 +139,101 @@ _HINT = "Write it with dump_stack(middleware), or agent-factory show TARGET --fo
 
 @dataclass(slots=True)
 class _Writer:
-    """Values as data of TOML; what is code goes into `code`, by the key that names it."""
+    """Values as TOML; what is code goes into `code`, by the key that names it."""
 
     owner: str
     code: dict[str, object] = field(default_factory=dict)
 
-    def data(self, value: object, path: str, name: str = "") -> object:
-        """A value as data: tables stand for what TOML has no form for."""
-        if value is None:
-            return {"none": True}
-        if type(value) in (bool, int, float):
-            return value
-        if name and is_secret(name):
-            return self.reference(value, path)
+    def value(self, value: object, path: str) -> str:
+        """A value as TOML: tables stand for what it has no form for. `_Reader.value` reads it."""
+        kind = type(value)
         match value:
-            case str() if type(value) is str and _is_encodable(value):
-                return value
+            case None:
+                return "{ none = true }"
+            case bool() | int() | float() if kind in (bool, int, float):
+                return str(value).lower()  # true and false
+            case _ if is_secret(path):  # by its last name: a secret is not looked into
+                return self.reference(value, path)
+            case str() if kind is str and _is_encodable(value):
+                # Only a setting itself has several lines, of which each is escaped.
+                lines = [_text(line)[1:-1] for line in value.split("\n")]
+                is_long = len(lines) > 1 and "." not in path
+                return '"""\n' + "\n".join(lines) + '"""' if is_long else _text(value)
             case PurePath():
-                return {"path": str(value)}
+                return _table({"path": _text(str(value))})
             case list():
-                return [self.data(v, f"{path}.{n}", name) for n, v in enumerate(value)]
+                return _list([self.value(item, f"{path}.{n}") for n, item in enumerate(value)])
             case tuple():
-                return {"tuple": self.data(list(value), path, name)}
+                return _table({"tuple": self.value(list(value), path)})
             case set() | frozenset() if all(type(item) is str for item in value):
-                return sorted(map(str, value))
-            case Mapping() if all(type(k) is str and _is_encodable(k) for k in value):
-                table = {k: self.data(v, f"{path}.{k}", k) for k, v in value.items()}
-                return {"dict": table} if _MARKS & table.keys() else table
-        name = type(value).__name__
-        if name in _VALUES and _value_class(name) is type(value):
-            return {"class": name, **self.fields(value, path)}
-        return self.reference(value, path)
+                return _list([_text(item) for item in sorted(value)])
+            case Mapping() if all(type(key) is str and _is_encodable(key) for key in value):
+                table = _table({k: self.value(item, f"{path}.{k}") for k, item in value.items()})
+                return _table({"dict": table}) if _MARKS & value.keys() else table
+        if kind.__name__ not in _VALUES or _built_in(kind.__name__) is not kind:
+            return self.reference(value, path)
+        pairs = {"class": _text(kind.__name__)}
+        for name, parameter in inspect.signature(kind).parameters.items():
+            argument = _argument(getattr(value, name), parameter)
+            if not _is_same(argument, parameter.default):
+                pairs[name] = self.value(argument, f"{path}.{name}")
+        return _table(pairs)
 
-    def fields(self, value: Any, path: str) -> dict[str, object]:
-        """The arguments of a value that are not the default."""
-        result: dict[str, object] = {}
-        for name, parameter in inspect.signature(type(value)).parameters.items():
-            inner = getattr(value, name)
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-                inner = list(inner)
-            if not _is_same(inner, parameter.default):
-                result[name] = self.data(inner, f"{path}.{name}", name)
-        return result
-
-    def reference(self, value: object, path: str) -> dict[str, str]:
+    def reference(self, value: object, path: str) -> str:
         """The name of code, and what it is."""
         # What can be imported has the name it is imported by; a model, for example, cannot.
         where = _path(value)
         key = where or f"{self.owner}.{path}"
         self.code[key] = value
-        return {"code": key} if where else {"code": key, "is": type(value).__name__}
+        pairs = {"code": _text(key)}
+        return _table(pairs if where else {**pairs, "is": _text(type(value).__name__)})
 
 
 def _entry(member: Middleware) -> str:
     """A middleware as a table of the file."""
-    kind, writer = type(member), _Writer(member.name)
-    where = _path(kind)
-    if isinstance(member, LangChainAdapter) or not where:
-        return _whole(member)
-    settings: dict[str, object] = {}
-    empty: set[str] = set()
+    where = _path(type(member))
+    whole = f"[[middleware]]\ncode = {_text(member.name)}\nis = {_text(type(member).__name__)}"
+    if not where:
+        return whole
+    writer, attributes = _Writer(member.name), dict(setting_names(member))
+    settings: list[str] = []
+    least: list[str] = []
     unread: dict[str, str] = {}
-    attributes = dict(setting_names(member))
-    for name, parameter in inspect.signature(kind.__init__).parameters.items():
-        is_options = parameter.kind is inspect.Parameter.VAR_KEYWORD
-        if name in ("self", "name") or name in _FORMER or is_options:
+    for name, parameter in inspect.signature(type(member).__init__).parameters.items():
+        if name in {"self", "name", *_FORMER} or parameter.kind is parameter.VAR_KEYWORD:
             continue
         # A constructor need not keep what it was given.
         if name not in attributes:
-            unread[name] = f"{member.name}.{name}"
+            unread[name] = _text(key := f"{member.name}.{name}")
+            writer.code[key] = None
             continue
-        value = setting_value(member, attributes[name])
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            value = list(value)  # type: ignore[call-overload]
-        is_default = _is_same(value, parameter.default)
-        is_plain = isinstance(value, bool | int | float | str) and not is_secret(name)
-        if is_default and (not is_plain or (isinstance(value, str) and len(value) > _LONG)):
+        value = _argument(setting_value(member, attributes[name]), parameter)
+        is_short = isinstance(value, bool | int | float | str) and len(str(value)) <= _LONG
+        if _is_same(value, parameter.default) and (is_secret(name) or not is_short):
             continue
-        settings[name] = writer.data(value, name, name)
+        settings.append(f"{_key(name)} = {writer.value(value, name)}")
         # Many constructors keep None as an empty list, and refuse an empty one.
-        if parameter.default is None and isinstance(value, Sized) and not len(value):
-            empty.add(name)
-    code = {**writer.code, **dict.fromkeys(unread.values())}
-    least = {name: value for name, value in settings.items() if name not in empty}
+        if parameter.default is not None or not isinstance(value, Sized) or len(value):
+            least.append(settings[-1])
+    passed = ["# Not in this file; pass them in code:", f"unread = {_table(unread)}"]
+    likeness = _likeness(member)
     # The shortest form that builds an equal middleware is written.
-    for values, names in product((least, settings), ({}, {"name": member.name})):
-        entry = {"class": where, **names, "unread": unread, "settings": values}
-        try:
-            again = _Reader("", code).member(1, entry)
-        except Exception:  # its constructor takes other values than its attributes hold
-            continue
-        if _likeness(again) == _likeness(member):
-            return _table(entry)
-    return _whole(member)
+    for given, named in product((least, settings), ([], [f"name = {_text(member.name)}"])):
+        lines = ["[[middleware]]", f"class = {_text(where)}", *named]
+        lines += passed if unread else []
+        if given:
+            lines += ["[middleware.settings]", *given]
+        text = "\n".join(lines)
+        with suppress(Exception):  # its constructor takes other values than its attributes hold
+            (entry,) = tomllib.loads(text)["middleware"]
+            if _likeness(_Reader(writer.code).member(entry)) == likeness:
+                return text
+    return whole
 
 
-def _whole(member: Middleware) -> str:
-    """A middleware that is code as a whole."""
-    inner = member.inner if isinstance(member, LangChainAdapter) else member
-    return _table({"code": member.name, "is": type(inner).__name__})
+def _argument(value: Any, parameter: inspect.Parameter) -> Any:
+    """What a parameter was given, of what an instance holds: a list for `*values`."""
+    return list(value) if parameter.kind is parameter.VAR_POSITIONAL else value
 
 
 def _likeness(member: Middleware) -> object:
@@ -255,35 +245,15 @@ def _likeness(member: Middleware) -> object:
     return member.name, settings_of([member]), declared, tools, hooks, layers
 
 
-def _table(entry: Mapping[str, Any]) -> str:
-    """An entry of the file as TOML."""
-    keys = ("class", "code", "is", "name")
-    lines = ["[[middleware]]", *(f"{key} = {_text(entry[key])}" for key in keys if key in entry)]
-    if unread := entry.get("unread"):
-        lines += ["# Not in this file; pass them in code:", f"unread = {_toml(unread)}"]
-    if settings := entry.get("settings"):
-        lines.append("[middleware.settings]")
-        lines += (f"{_key(name)} = {_toml(value, 0)}" for name, value in settings.items())
-    return "\n".join(lines)
+def _list(items: list[str]) -> str:
+    """A list as TOML; one with tables has one item a line."""
+    if any(item.startswith("{") for item in items):
+        return "[\n" + "".join(f"    {item},\n" for item in items) + "]"
+    return f"[{', '.join(items)}]"
 
 
-def _toml(value: Any, depth: int = 1) -> str:
-    """A value as TOML; lists of tables have one a line, long texts their lines."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return repr(value)
-        case str() if "\n" in value and not depth:
-            # Line by line: only line breaks may stand as they are.
-            return '"""\n' + "\n".join(_text(line)[1:-1] for line in value.split("\n")) + '"""'
-        case str():
-            return _text(value)
-        case list() if any(isinstance(item, dict) for item in value):
-            return "[\n" + "".join(f"    {_toml(item)},\n" for item in value) + "]"
-        case list():
-            return f"[{', '.join(map(_toml, value))}]"
-    pairs = ", ".join(f"{_key(name)} = {_toml(item)}" for name, item in value.items())
+def _table(items: Mapping[str, str]) -> str:
+    pairs = ", ".join(f"{_key(name)} = {item}" for name, item in items.items())
     return f"{{ {pairs} }}" if pairs else "{}"
 
 
@@ -302,9 +272,8 @@ def _is_encodable(text: str) -> bool:
 
 def _is_same(value: object, default: object) -> bool:
     """Return True if a value is a default; equal values of other types are others."""
-    if value is default:
-        return True
-    return type(value) is type(default) and isinstance(value, _COMPARED) and value == default
+    is_equal = type(value) is type(default) and isinstance(value, _COMPARED) and value == default
+    return value is default or is_equal
 
 
 _COMPARED = (bool, int, float, str, tuple, list, dict, frozenset, set)
@@ -312,16 +281,18 @@ _COMPARED = (bool, int, float, str, tuple, list, dict, frozenset, set)
 
 def _path(value: Any) -> str:
     """Where a function or a class can be imported from: "module:name"; empty if it cannot."""
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
-        return ""
-    if module.startswith(f"{_BUILT_INS}.") and "." not in name:
-        public = getattr(import_module(_BUILT_INS), name, None)
-        module = _BUILT_INS if public is value else module
+    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
     try:
+        if module.startswith(f"{_BUILT_INS}.") and _built_in(name) is value:
+            module = _BUILT_INS
         return f"{module}:{name}" if attrgetter(name)(import_module(module)) is value else ""
-    except (ImportError, AttributeError):
+    except Exception:  # nothing of that name, or a module that cannot be imported
         return ""
+
+
+def _built_in(name: str) -> Any:
+    """What the built-ins export by a name; None if they do not."""
+    return getattr(import_module(_BUILT_INS), name, None)
 
 
 # Reading
@@ -331,26 +302,23 @@ def _path(value: Any) -> str:
 class _Reader:
     """Middleware and values of the tables of a file."""
 
-    source: str
     code: dict[str, Any]
     keys: set[str] = field(default_factory=set)
     place: str = ""
 
-    def member(self, number: int, entry: Any) -> AgentMiddleware[Any, Any]:
+    def member(self, entry: Any, place: str = "") -> AgentMiddleware[Any, Any]:
         """The middleware of an entry."""
         kind = entry.get("class", entry.get("code")) if isinstance(entry, dict) else None
-        self.place = f"{self.source}, middleware {number} ({kind})"
+        self.place = f"{place} ({kind})"
         if not isinstance(kind, str):
             raise self.error("names neither a class nor code.", 'Write class = "module:Class".')
         keys = {"class", "settings", "name", "unread"} if "class" in entry else {"code", "is"}
         if unknown := entry.keys() - keys:
             raise self.error(f"has {min(unknown)!r}, which is unknown.", "Leave it out.")
         if "class" not in entry:
-            member = self.passed(kind)
-            if not isinstance(member, AgentMiddleware):
-                reason = f"needs a middleware as code[{kind!r}], got {describe(member)}."
-                raise self.error(reason)
-            return member
+            if isinstance(member := self.passed(kind), AgentMiddleware):
+                return member
+            raise self.error(f"needs a middleware as code[{kind!r}], got {describe(member)}.")
         for table in ("settings", "unread"):
             if not isinstance(entry.get(table, {}), dict):
                 reason = f"must have a table as {table}, got {describe(entry[table])}."
@@ -384,38 +352,36 @@ class _Reader:
 
     def value(self, data: Any, path: str) -> Any:
         """A value of its data."""
-        if isinstance(data, list):
-            return [self.value(item, f"{path}.{n}") for n, item in enumerate(data)]
-        if not isinstance(data, dict):
-            return data
-        mark = next(iter(_MARKS & data.keys()), None) if len(data) == 1 else None
-        if "class" in data:
-            return self.plain(data, path)
-        if "code" in data and data.keys() <= {"code", "is"}:
-            return self.passed(data["code"])
-        if mark == "none":
-            return None
-        if mark == "path":
-            return Path(str(data["path"]))
-        if mark == "tuple" and isinstance(data["tuple"], list):
-            return tuple(self.value(data["tuple"], path))
-        table = data["dict"] if mark == "dict" and isinstance(data["dict"], dict) else data
-        return {key: self.value(item, f"{path}.{key}") for key, item in table.items()}
+        match data:
+            case list():
+                return [self.value(item, f"{path}.{n}") for n, item in enumerate(data)]
+            case {"class": name, **fields}:
+                if name in _VALUES:
+                    return self.built(_built_in(name), self.table(fields, path), f" {path}")
+                hint = f"A file may hold {', '.join(_VALUES)}."
+                raise self.error(f"has {name!r} as {path}.", hint)
+            case {"code": key, **rest} if rest.keys() <= {"is"}:
+                return self.passed(key)
+            case {"none": _} if len(data) == 1:
+                return None
+            case {"path": text} if len(data) == 1:
+                return Path(str(text))
+            case {"tuple": list(items)} if len(data) == 1:
+                return tuple(self.value(items, path))
+            case {"dict": dict(table)} if len(data) == 1:
+                return self.table(table, path)
+        return self.table(data, path) if isinstance(data, dict) else data
 
-    def plain(self, data: Mapping[str, Any], path: str) -> Any:
-        """A dataclass of the library."""
-        name = data["class"]
-        if not isinstance(name, str) or name not in _VALUES:
-            raise self.error(f"has {name!r} as {path}.", f"A file may hold {', '.join(_VALUES)}.")
-        values = {k: self.value(v, f"{path}.{k}") for k, v in data.items() if k != "class"}
-        return self.built(_value_class(name), values, f" {path}")
+    def table(self, data: Mapping[Any, Any], path: str) -> dict[str, Any]:
+        """The values of a table."""
+        return {key: self.value(item, f"{path}.{key}") for key, item in data.items()}
 
     def built(self, cls: Any, values: dict[str, Any], what: str) -> Any:
         """An instance of a class."""
         args: list[Any] = []
         parameters = inspect.signature(cls).parameters
         for index, (name, parameter) in enumerate(parameters.items()):
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL and name in values:
+            if parameter.kind is parameter.VAR_POSITIONAL and name in values:
                 for other in list(parameters.values())[:index]:
                     args.append(values.pop(other.name, other.default))
                     if args[-1] is other.empty:
@@ -430,13 +396,9 @@ class _Reader:
         """Code that the caller passes."""
         self.keys.add(key)
         if key not in self.code:
-            hint = f"Pass code={{{key!r}: ...}}" + (", or None for the default." * may_be_none)
-            raise self.error(f"needs {key!r}, which is code.", hint.rstrip(".") + ".")
+            end = ", or None for the default." if may_be_none else "."
+            raise self.error(f"needs {key!r}, which is code.", f"Pass code={{{key!r}: ...}}{end}")
         return self.code[key]
 
     def error(self, reason: str, hint: str = "") -> ArgumentError:
         return ArgumentError(self.place, reason, hint)
-
-
-def _value_class(name: str) -> Any:
-    return getattr(import_module(_BUILT_INS), name)
