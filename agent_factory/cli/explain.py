@@ -133,7 +133,6 @@ def _bounds(
 
 def _recorded_runs(folder: Path) -> list[dict[str, float]]:
     """What recorded runs have used, by the names of bounds."""
-    from agent_factory.errors import ArgumentError
     from agent_factory.middleware.budget.prices import listed_price
     from agent_factory.testing.recorded_usage import usage_of_runs
     from agent_factory.testing.recordings import CassetteError
@@ -141,7 +140,7 @@ def _recorded_runs(folder: Path) -> list[dict[str, float]]:
 
     try:
         return [run for path in recordings_in(folder) for run in usage_of_runs(path, listed_price)]
-    except (ArgumentError, CassetteError) as error:
+    except CassetteError as error:
         raise CommandError(str(error), error) from None
 
 

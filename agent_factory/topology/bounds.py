@@ -130,16 +130,16 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
 
     rows = one_run("", "run", "thread", "ledger")
     # The runs of an agent further in follow from those of the agent around it.
-    for agent in sorted(filter(None, tools), key=lambda agent: agent.count("/")):
+    inside = sorted(filter(None, tools), key=lambda agent: agent.count("/"))
+    for agent in inside:
         runs = _runs_of(agent, plan, rows)
         # A ledger counts all runs of the agent inside together, other limits one run each.
         parts = zip(one_run(agent, "run", "thread"), one_run(agent, "ledger"), strict=True)
         rows += [_lowest(_in_runs(each, runs), together) for each, together in parts]
     # Of agents inside, only calls are worth a line that says that nothing limits them.
     shown = [row for row in rows if row.by or not row.agent or "calls" in row.what]
-    if len(tools) > 1:
-        for what in filter("seconds".__ne__, _ADVICE):
-            shown.append(_of_all(what, [row for row in rows if row.what == what], plan.limits))
+    if inside:
+        shown += [_of_all(what, rows, plan.limits) for what in _ADVICE if what != "seconds"]
     return Bounds(tuple(shown))
 
 
@@ -166,10 +166,10 @@ class _Run:
         yield from each_tool
         # What is read cannot be more than what is read and written.
         limit, of_input, of_output = map(self.bound, _TOKENS)
-        both = _lowest(limit, _together("tokens", [of_input, of_output]))
-        read, written = (_lowest(x, replace(limit, what=x.what)) for x in (of_input, of_output))
-        yield from (both, read, written)
-        yield self.dollars(both, read, written, prices)
+        tokens = [_lowest(limit, _together("tokens", [of_input, of_output]))]
+        tokens += [_lowest(x, replace(limit, what=x.what)) for x in (of_input, of_output)]
+        yield from tokens
+        yield self.dollars(tokens, prices)
         yield self.bound("seconds")
 
     def limits_of(self, unit: LimitUnit, tool: str = "") -> list[UsageLimit]:
@@ -202,7 +202,7 @@ class _Run:
         jumps_back = any("model" in hook.can_jump_to for hook in self.plan.hooks)
         if limit.unit == "model calls" and not jumps_back:
             return []
-        outside = takewhile(limit.owner.__ne__, (layer.owner for layer in layers))
+        outside = takewhile(lambda owner: owner != limit.owner, (x.owner for x in layers))
         counting = {other.owner for other in self.limits if other.unit == limit.unit}
         return [owner for owner in outside if owner not in counting]
 
@@ -247,11 +247,9 @@ class _Run:
         if calling := _unique(a.owner for a in self.plan.accesses if a.kind is kind):
             yield f"Calls that {', '.join(calling)} make of a model themselves come on top."
 
-    def dollars(
-        self, both: Bound, read: Bound, written: Bound, prices: Mapping[str, TokenPrice]
-    ) -> Bound:
+    def dollars(self, tokens: Sequence[Bound], prices: Mapping[str, TokenPrice]) -> Bound:
         """The bound of US dollars: by a limit, or by tokens at the highest price."""
-        bound = self.bound("USD")
+        bound, (both, read, written) = self.bound("USD"), tokens
         if not prices:
             return bound
         # Tokens of a cache may cost more than others.
@@ -264,10 +262,8 @@ class _Run:
         if cost.most is None:
             return bound
         note = f"At the highest prices of {', '.join(prices)}; other models are not included."
-        # Prices are those of a million tokens.
-        return _lowest(
-            bound, replace(cost, most=cost.most / _PER_MILLION, notes=(note, *cost.notes))
-        )
+        usd = cost.most / _PER_MILLION  # prices are those of a million tokens
+        return _lowest(bound, replace(cost, most=usd, notes=(note, *cost.notes)))
 
 
 def _unique(*texts: Iterable[str]) -> tuple[str, ...]:
@@ -325,8 +321,9 @@ def _in_runs(row: Bound, runs: Bound) -> Bound:
     return replace(row, most=most, by=by, notes=(note, *row.notes))
 
 
-def _of_all(what: str, rows: Sequence[Bound], limits: Iterable[UsageLimit]) -> Bound:
+def _of_all(what: str, all_rows: Sequence[Bound], limits: Iterable[UsageLimit]) -> Bound:
     """The bound of all agents together; those of one ledger cannot use more than it has."""
+    rows = [row for row in all_rows if row.what == what]
     bound = replace(_together(what, rows), attempts=None, agent="all")
     if bound.most is None:
         names = ", ".join(row.agent or "the agent itself" for row in rows if row.most is None)
