@@ -60,7 +60,7 @@ def _usage(
     steps = recorded_trajectory(entries, results).steps
     calls = [s.name for s in steps if s.kind is StepKind.TOOL and s.outcome != "pending"]
     usage: dict[str, float] = {"model calls": len(entries), "tool calls": len(calls)}
-    usage |= {f"calls of {name}": number for name, number in Counter(calls).items()}
+    usage |= Counter(f"calls of {name}" for name in calls)
     dollars: list[float | None] = []
     for answer in (entry["answer"] for entry in entries):
         if counts := answer.get("usage_metadata"):

@@ -169,14 +169,12 @@ def _owners(plan: TopologyData) -> set[str]:
 
 def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
     """The plan with other names of middleware."""
-
     owned: dict[str, Any] = {
         field: tuple(replace(x, owner=names.get(x.owner, x.owner)) for x in getattr(plan, field))
         for field in ("layers", "hooks", "tools", "settings", "guards", "limits", "accesses")
     }
-    nodes: dict[str, str] = {
-        was.node: now.node for was, now in zip(plan.hooks, owned["hooks"], strict=True)
-    }
+    hooks: tuple[Hook, ...] = owned["hooks"]
+    nodes = {was.node: now.node for was, now in zip(plan.hooks, hooks, strict=True)}
 
     def node(name: str) -> str:
         return nodes.get(name, name)
