@@ -280,15 +280,15 @@ def _together(what: str, bounds: Sequence[Bound], weights: Iterable[float] = rep
     pairs = list(zip(bounds, weights, strict=False))
     return Bound(
         what,
-        _added(None if bound.most is None else bound.most * weight for bound, weight in pairs),
+        _sum(None if bound.most is None else bound.most * weight for bound, weight in pairs),
         _unique(*(bound.by for bound in bounds)),
-        _added(bound.attempts for bound in bounds),
+        _sum(bound.attempts for bound in bounds),
         _unique(*(bound.notes for bound in bounds)),
         bounds[0].agent,
     )
 
 
-def _added(numbers: Iterable[float | None]) -> float | None:
+def _sum(numbers: Iterable[float | None]) -> float | None:
     """A sum; with an unknown part it is unknown."""
     total = sum(inf if number is None else number for number in numbers)
     return None if total == inf else total
@@ -303,8 +303,8 @@ def _runs_of(agent: str, plan: TopologyData, rows: Iterable[Bound]) -> Bound:
     """The bound of the runs of an agent inside: an attempt of its tool starts one a request."""
     outer, _, tool = agent.rpartition("/")
     requests = max((each.max_requests for each in plan.tools if each.name == agent), default=1)
-    found = [row for row in rows if (row.what, row.agent) == (f"calls of {tool}", outer)]
-    calls = found[0] if found else _Run(plan, outer, (), ()).bound("tool calls", tool)
+    same = [row for row in rows if (row.what, row.agent) == (f"calls of {tool}", outer)]
+    calls = same[0] if same else _Run(plan, outer, (), ()).bound("tool calls", tool)
     return replace(calls, most=None if calls.attempts is None else calls.attempts * requests)
 
 
@@ -334,7 +334,7 @@ def _of_all(what: str, all_rows: Sequence[Bound], limits: Iterable[UsageLimit]) 
     for row in rows:
         own = [limit for limit in shared if _agent_of(limit.owner) == row.agent]
         least = min(own, key=lambda limit: limit.most, default=None)
-        # All limits of one ledger are the same limit, and the same text, whoever has it.
+        # All limits of one ledger are the same limit, and the same text.
         ledger = (inf, row.agent) if least is None else (least.most, str(least))
         uses.setdefault(ledger, []).append(row.most or 0)
     total, notes = 0.0, list(bound.notes)

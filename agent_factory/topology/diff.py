@@ -169,11 +169,11 @@ def _owners(plan: TopologyData) -> set[str]:
 
 def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
     """The plan with other names of middleware."""
-    owned: dict[str, Any] = {
+    parts: dict[str, Any] = {
         field: tuple(replace(x, owner=names.get(x.owner, x.owner)) for x in getattr(plan, field))
         for field in ("layers", "hooks", "tools", "settings", "guards", "limits", "accesses")
     }
-    hooks: tuple[Hook, ...] = owned["hooks"]
+    hooks: tuple[Hook, ...] = parts["hooks"]
     nodes = {was.node: now.node for was, now in zip(plan.hooks, hooks, strict=True)}
 
     def node(name: str) -> str:
@@ -188,7 +188,7 @@ def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
         loop_exit=node(plan.loop_exit),
         exit=node(plan.exit),
         edges=tuple(edges),
-        **owned,
+        **parts,
     )
 
 
@@ -248,14 +248,14 @@ def _declared(old: TopologyData, new: TopologyData) -> Iterator[Change]:
     Settings of middleware that are added or removed are left out. Of a plan whose settings were not
     requested, those that guard are compared.
     """
-    exchanged = _owners(old) ^ _owners(new)
+    only_in_one = _owners(old) ^ _owners(new)
     all_of_them = all(any(not s.guards for s in plan.settings) for plan in (old, new))
 
-    def compared(plan: TopologyData) -> dict[str, dict[str, str]]:
+    def texts_of(plan: TopologyData) -> dict[str, dict[str, str]]:
         settings = [s for s in plan.settings if s.guards or all_of_them]
-        return _texts(plan, [s for s in settings if s.owner not in exchanged])
+        return _texts(plan, [s for s in settings if s.owner not in only_in_one])
 
-    before, after = compared(old), compared(new)
+    before, after = texts_of(old), texts_of(new)
     for part, (added, removed, changed) in _DETAILS.items():
         was, now = before[part], after[part]
         for name in dict.fromkeys([*was, *now]):
