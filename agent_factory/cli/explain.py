@@ -108,14 +108,11 @@ def _bounds(
     items: list[object] = []
     for row in rows:
         # What runs have used of agents inside is not in a recording.
-        uncalled = {row.what: 0.0} if row.what.startswith("calls of ") else {}
-        amounts = [uncalled | run for run in runs if not row.agent]
-        numbers = sorted(run[row.what] for run in amounts if row.what in run)
-        figures = (
-            {"median": median(numbers), "p95": numbers[ceil(0.95 * len(numbers)) - 1]}
-            if numbers
-            else {}
-        )
+        unused = 0.0 if row.what.startswith("calls of ") else None
+        amounts = [run.get(row.what, unused) for run in runs if not row.agent]
+        numbers = sorted(amount for amount in amounts if amount is not None)
+        high = ceil(0.95 * len(numbers)) - 1
+        figures = {"median": median(numbers), "p95": numbers[high]} if numbers else {}
         cells = [f"{figure:g}" for figure in figures.values()]
         reasons = [Text(f"{by}.") for by in row.by] + [Text(note, "dim") for note in row.notes]
         style = "" if row.most is not None else "yellow"
@@ -136,25 +133,14 @@ def _bounds(
 
 def _recorded_runs(folder: Path) -> list[dict[str, float]]:
     """What recorded runs have used, by the names of bounds."""
-    from agent_factory.errors import ArgumentError
-    from agent_factory.middleware.budget.prices import ModelName, Prices
+    from agent_factory.middleware.budget.prices import listed_price
     from agent_factory.testing.recorded_usage import usage_of_runs
     from agent_factory.testing.recordings import CassetteError
     from agent_factory.testing.replays import recordings_in
 
-    prices = Prices(None, needed=False)
     try:
-        return [
-            run
-            for path in recordings_in(folder)
-            for run in usage_of_runs(
-                path,
-                lambda name, usage: (
-                    prices.cost_of_response({}, ModelName(name, None), usage) or None
-                ),
-            )
-        ]
-    except (ArgumentError, CassetteError) as error:
+        return [run for path in recordings_in(folder) for run in usage_of_runs(path, listed_price)]
+    except CassetteError as error:
         raise CommandError(str(error), error) from None
 
 

@@ -62,21 +62,19 @@ def replay(
     runs passed, 1 a run has changed or failed, 2 the agent or the folder could not be loaded.
     """
     from agent_factory.errors import ArgumentError
-    from agent_factory.middleware.budget.prices import ModelName, Prices
+    from agent_factory.middleware.budget.prices import listed_price
     from agent_factory.testing import ReplayVerdict, replay_folder
 
     if output is not None and output.suffix != ".html":
         raise CommandError(f"{output} must end with .html. Write -o {output.stem}.html.")
-    builder, prices = load_builder(agent), Prices(None, needed=False)
+    builder = load_builder(agent)
     try:
         report = replay_folder(
             builder,
             folder,
             progress=lambda paths: console.with_progress(paths, "Replaying"),
             run_tools=run_tools,
-            price=lambda name, usage: (
-                prices.cost_of_response({}, ModelName(name, None), usage) or None
-            ),
+            price=listed_price,
         )
     except ArgumentError as error:
         raise CommandError(f"{error.subject} {error.reason} {error.hint}", error) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,14 +29,14 @@ def usage_of_runs(path: Path, price: Price) -> list[dict[str, float]]:
     header, entries, results, _ = read_cassette(path)
     inputs = [item for item in header.get("inputs", ()) if "resume" not in item]
     # An input that resumes a run does not begin one.
-    runs = [entries] if len(inputs) == 1 else list(_runs(entries))
+    runs = [entries] if len(inputs) == 1 else _runs(entries)
     name = str(header.get("model_name") or "")
     return [_usage(run, results, name, price) for run in runs if run]
 
 
-def _runs(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _runs(entries: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """The entries of each run: a run begins with a message of the user after an answer."""
-    run: list[dict[str, Any]] = []
+    runs: list[list[dict[str, Any]]] = [[]]
     written, is_over = 0, False
     for entry in entries:
         request = entry["request"]
@@ -44,12 +44,11 @@ def _runs(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         if bool(request.get("tools")) == bool(entries[0]["request"].get("tools")):
             count = sum(m.get("type") == "human" for m in request.get("messages", ()))
             if is_over and count > written:
-                yield run
-                run = []
+                runs.append([])
             written = count
             is_over = "error" not in entry["answer"] and not entry["answer"].get("tool_calls")
-        run.append(entry)
-    yield run
+        runs[-1].append(entry)
+    return runs
 
 
 def _usage(
@@ -61,7 +60,7 @@ def _usage(
     steps = recorded_trajectory(entries, results).steps
     calls = [s.name for s in steps if s.kind is StepKind.TOOL and s.outcome != "pending"]
     usage: dict[str, float] = {"model calls": len(entries), "tool calls": len(calls)}
-    usage |= {f"calls of {name}": number for name, number in Counter(calls).items()}
+    usage |= Counter(f"calls of {name}" for name in calls)
     dollars: list[float | None] = []
     for answer in (entry["answer"] for entry in entries):
         if counts := answer.get("usage_metadata"):

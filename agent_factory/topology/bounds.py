@@ -5,27 +5,19 @@ They are bounds, never prophecy: what no limit bounds has none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from itertools import chain, repeat, takewhile
 from math import inf, prod
-from typing import Protocol, get_args
+from typing import Protocol
 
-from agent_factory.topology.declarations import (
-    JOBS,
-    AccessKind,
-    LimitScope,
-    LimitUnit,
-    UsageLimit,
-)
+from agent_factory.topology.declarations import AccessKind, LimitScope, LimitUnit, UsageLimit
 from agent_factory.topology.model import Call, Layer, ToolKind, TopologyData
 
 _TOKENS: tuple[LimitUnit, ...] = ("tokens", "input tokens", "output tokens")
 
-_AFTERWARDS = {*_TOKENS, "USD", "seconds"}
-"""Units of which a call says only afterwards how much it has used."""
-
 _CALLS = {"model calls": Call.MODEL, "tool calls": Call.TOOL}
+"""Units of calls. What a call uses of any other unit is known only after it."""
 
 _ADVICE = {
     "model calls": "ModelCallLimitMiddleware(run_limit=...)",
@@ -124,89 +116,78 @@ class Bounds:
 
 def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -> Bounds:
     """The most that a run of an agent can use; see `Topology.bounds`."""
+    tools: dict[str, list[str]] = {"": []}
+    for tool in plan.tools:
+        if tool.kind in (ToolKind.CLIENT, ToolKind.INNER):
+            agent = _agent_of(tool.name) if tool.kind is ToolKind.INNER else ""
+            tools.setdefault(agent, []).append(tool.name.removeprefix(f"{agent}/"))
+    for limit in plan.limits:
+        tools.setdefault(_agent_of(limit.owner), [])
 
-    def one_run(agent: str, scopes: Collection[str] = get_args(LimitScope)) -> list[Bound]:
+    def one_run(agent: str, *scopes: LimitScope) -> list[Bound]:
         limits = [x for x in plan.limits if _agent_of(x.owner) == agent and x.scope in scopes]
-        return list(_Run(plan, agent, limits).bounds(prices or {}))
+        return list(_Run(plan, agent, tools[agent], limits).bounds(prices or {}))
 
-    rows = one_run("")
-    totals = {row.what: [row] for row in rows}
-    names = [tool.name for tool in plan.tools if tool.kind is ToolKind.INNER]
-    names += [limit.owner for limit in plan.limits]
-    inside = _unique(agent for name in names if (agent := _agent_of(name)))
+    rows = one_run("", "run", "thread", "ledger")
     # The runs of an agent further in follow from those of the agent around it.
-    for agent in sorted(inside, key=lambda agent: agent.count("/")):
-        calls = _runs_of(agent, plan, rows)
+    inside = sorted(filter(None, tools), key=lambda agent: agent.count("/"))
+    for agent in inside:
+        runs = _runs_of(agent, plan, rows)
         # A ledger counts all runs of the agent inside together, other limits one run each.
-        each_run, all_runs = one_run(agent, ("run", "thread")), one_run(agent, ("ledger",))
-        for each, together in zip(each_run, all_runs, strict=True):
-            total = _lowest(_times(each, calls), together)
-            totals.setdefault(total.what, []).append(total)
-            if total.by or total.what in _CALLS or total.what.startswith("calls of "):
-                rows.append(total)
+        parts = zip(one_run(agent, "run", "thread"), one_run(agent, "ledger"), strict=True)
+        rows += [_lowest(_in_runs(each, runs), together) for each, together in parts]
+    # Of agents inside, only calls are worth a line that says that nothing limits them.
+    shown = [row for row in rows if row.by or not row.agent or "calls" in row.what]
     if inside:
-        rows += [
-            _sum(what, totals[what], plan.limits)
-            for what in get_args(LimitUnit)
-            if what not in ("seconds", JOBS)
-        ]
-    return Bounds(tuple(rows))
+        shown += [_of_all(what, rows, plan.limits) for what in _ADVICE if what != "seconds"]
+    return Bounds(tuple(shown))
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of an agent of a plan, with the limits that bound it."""
+    """One run of an agent of a plan, with its tools, and the limits that bound it."""
 
     plan: TopologyData
     agent: str
+    tools: Sequence[str]
     limits: Sequence[UsageLimit]
 
     def bounds(self, prices: Mapping[str, TokenPrice]) -> Iterator[Bound]:
         """The bounds of all that it uses."""
         yield self.calls("model calls")
-        yield self.calls("tool calls")
-        for tool in self.tools:
-            yield self.calls("tool calls", tool)
-        tokens = self.tokens()
+        all_tools = self.calls("tool calls")
+        each_tool = [self.calls("tool calls", tool) for tool in self.tools]
+        if each_tool:
+            # The limits of all tools one by one bound them together, too.
+            total = _together("tool calls", each_tool)
+            more = "A tool that a middleware adds while a run works comes on top."
+            all_tools = _lowest(all_tools, replace(total, notes=(*total.notes, more)))
+        yield all_tools
+        yield from each_tool
+        # What is read cannot be more than what is read and written.
+        limit, of_input, of_output = map(self.bound, _TOKENS)
+        tokens = [_lowest(limit, _together("tokens", [of_input, of_output]))]
+        tokens += [_lowest(x, replace(limit, what=x.what)) for x in (of_input, of_output)]
         yield from tokens
         yield self.dollars(tokens, prices)
         yield self.bound("seconds")
-
-    @property
-    def tools(self) -> list[str]:
-        """The names of the agent's tools, without those of agents inside of them."""
-        kind = ToolKind.INNER if self.agent else ToolKind.CLIENT
-        names = [tool.name for tool in self.plan.tools if tool.kind is kind]
-        if not self.agent:
-            return names
-        return [name.rpartition("/")[2] for name in names if _agent_of(name) == self.agent]
 
     def limits_of(self, unit: LimitUnit, tool: str = "") -> list[UsageLimit]:
         """The limits of a unit. A limit of all tools bounds each of them."""
         return [x for x in self.limits if x.unit == unit and x.tool in ("", tool)]
 
     def calls(self, unit: LimitUnit, tool: str = "") -> Bound:
-        """The bound of calls of the model, of all tools or of one."""
+        """The bound of calls of the model, of all tools or of one, and of their attempts."""
         bound = self.bound(unit, tool)
-        if unit == "tool calls" and not tool and self.tools:
-            # The limits of all tools one by one bound them together, too.
-            each = _together(unit, [self.calls(unit, name) for name in self.tools])
-            if _lowest(bound, each) is each:
-                more = "A tool that a middleware adds while a run works comes on top."
-                return replace(each, notes=(*each.notes, more))
         if bound.most is None or self.agent:  # the layers of an agent inside are not in the plan
             return bound
-        layers = self.plan.layers_around(_CALLS[unit])
+        layers, notes = self.plan.layers_around(_CALLS[unit]), [*bound.notes]
         factor = prod(layer.attempts for layer in layers)
-        limits = self.limits_of(unit, tool)
-        uncounted = {limit: self.uncounted(layers, limit.owner, unit) for limit in limits}
-        attempts = min((x.most * factor for x in limits if not uncounted[x]), default=None)
-        notes = list(bound.notes)
+        uncounted = {x: self.uncounted(x, layers) for x in self.limits_of(unit, tool)}
+        attempts = min((x.most * factor for x in uncounted if not uncounted[x]), default=None)
         if repeats := [f"{x.owner}, up to {x.attempts}" for x in layers if x.attempts > 1]:
-            text = f"Attempts may be more ({'; '.join(repeats)} of each call)"
-            notes.append(
-                f"{text}." if attempts is None else f"{text}: at most {attempts:g} in all."
-            )
+            in_all = "" if attempts is None else f": at most {attempts:g} in all"
+            notes.append(f"Attempts may be more ({'; '.join(repeats)} of each call){in_all}.")
         if attempts is None:
             notes.append(
                 "Attempts that fail are not counted, because a layer further out may go on after "
@@ -214,17 +195,16 @@ class _Run:
             )
         return replace(bound, attempts=attempts, notes=tuple(notes))
 
-    def uncounted(self, layers: Sequence[Layer], owner: str, unit: LimitUnit) -> list[str]:
+    def uncounted(self, limit: UsageLimit, layers: Iterable[Layer]) -> list[str]:
         """The layers outside of a limit that may go on after failures, which it does not count."""
         # A failed model call ends the loop, unless a hook sends the run back after a layer has made
         # an answer of it, as a retry does that may make one attempt.
         jumps_back = any("model" in hook.can_jump_to for hook in self.plan.hooks)
-        if unit == "model calls" and not jumps_back:
+        if limit.unit == "model calls" and not jumps_back:
             return []
-        owners = [layer.owner for layer in layers]
-        outside = owners[: owners.index(owner)] if owner in owners else owners
-        counting = {limit.owner for limit in self.limits if limit.unit == unit}
-        return [name for name in outside if name not in counting]
+        outside = takewhile(lambda owner: owner != limit.owner, (x.owner for x in layers))
+        counting = {other.owner for other in self.limits if other.unit == limit.unit}
+        return [owner for owner in outside if owner not in counting]
 
     def bound(self, unit: LimitUnit, tool: str = "") -> Bound:
         """The bound by the lowest limits of a unit."""
@@ -242,11 +222,11 @@ class _Run:
         notes = []
         if raisable and fixed is not None:
             notes.append(f"Nobody can raise it above {fixed:g}.")
-        if unit in _AFTERWARDS:
+        if unit not in _CALLS:
             of = "of each agent that shares it " if lowest[0].scope == "ledger" else ""
             notes.append(f"The last call {of}may go over it, because its use is known afterwards.")
         if unit not in ("seconds", "tool calls") and not self.agent:
-            notes += self.notes_of_model(lowest if unit in _AFTERWARDS else ())
+            notes += self.notes_of_model(() if unit in _CALLS else lowest)
         by = _unique(f"{limit.owner}: {limit}" for limit in lowest)
         return Bound(what, most, by, notes=tuple(notes), agent=self.agent)
 
@@ -267,38 +247,23 @@ class _Run:
         if calling := _unique(a.owner for a in self.plan.accesses if a.kind is kind):
             yield f"Calls that {', '.join(calling)} make of a model themselves come on top."
 
-    def tokens(self) -> tuple[Bound, Bound, Bound]:
-        """The bounds of tokens: of all, of those that are read, and of those that are written."""
-        both, of_input, of_output = map(self.bound, _TOKENS)
-        # What is read cannot be more than what is read and written.
-        read, written = (_lowest(x, replace(both, what=x.what)) for x in (of_input, of_output))
-        return _lowest(both, _together("tokens", [of_input, of_output])), read, written
-
-    def dollars(self, tokens: Iterable[Bound], prices: Mapping[str, TokenPrice]) -> Bound:
+    def dollars(self, tokens: Sequence[Bound], prices: Mapping[str, TokenPrice]) -> Bound:
         """The bound of US dollars: by a limit, or by tokens at the highest price."""
-        bound = self.bound("USD")
+        bound, (both, read, written) = self.bound("USD"), tokens
         if not prices:
             return bound
         # Tokens of a cache may cost more than others.
-        rates = [
-            (max(p.input, p.cache_read or 0, p.cache_write or 0), p.output) for p in prices.values()
-        ]
-        input_rate, output_rate = (max(rate) for rate in zip(*rates, strict=True))
-        both, read, written = (
-            row if row.most is None else replace(row, most=row.most * rate)
-            for row, rate in zip(
-                tokens, (max(input_rate, output_rate), input_rate, output_rate), strict=True
-            )
+        of_input = max(max(p.input, p.cache_read or 0, p.cache_write or 0) for p in prices.values())
+        of_output = max(price.output for price in prices.values())
+        cost = _lowest(
+            _together("USD", [both], [max(of_input, of_output)]),
+            _together("USD", [read, written], [of_input, of_output]),
         )
-        for row in (both, _together("USD", [read, written])):
-            if row.most is not None:
-                note = (
-                    f"At the highest prices of {', '.join(prices)}; other models are not included."
-                )
-                # Prices are those of a million tokens.
-                usd, notes = row.most / _PER_MILLION, (note, *row.notes)
-                bound = _lowest(bound, replace(row, what="USD", most=usd, notes=notes))
-        return bound
+        if cost.most is None:
+            return bound
+        note = f"At the highest prices of {', '.join(prices)}; other models are not included."
+        usd = cost.most / _PER_MILLION  # prices are those of a million tokens
+        return _lowest(bound, replace(cost, most=usd, notes=(note, *cost.notes)))
 
 
 def _unique(*texts: Iterable[str]) -> tuple[str, ...]:
@@ -310,18 +275,23 @@ def _lowest(*bounds: Bound) -> Bound:
     return min(bounds, key=lambda bound: inf if bound.most is None else bound.most)
 
 
-def _together(what: str, bounds: Sequence[Bound]) -> Bound:
-    """The bound of several things together; a sum with an unknown part is unknown."""
-    numbers = [bound.most for bound in bounds if bound.most is not None]
-    attempts = [bound.attempts for bound in bounds if bound.attempts is not None]
+def _together(what: str, bounds: Sequence[Bound], weights: Iterable[float] = repeat(1)) -> Bound:
+    """The bound of several things together, each by its weight."""
+    pairs = list(zip(bounds, weights, strict=False))
     return Bound(
         what,
-        sum(numbers) if len(numbers) == len(bounds) else None,
+        _sum(None if bound.most is None else bound.most * weight for bound, weight in pairs),
         _unique(*(bound.by for bound in bounds)),
-        sum(attempts) if len(attempts) == len(bounds) else None,
+        _sum(bound.attempts for bound in bounds),
         _unique(*(bound.notes for bound in bounds)),
         bounds[0].agent,
     )
+
+
+def _sum(numbers: Iterable[float | None]) -> float | None:
+    """A sum; with an unknown part it is unknown."""
+    total = sum(inf if number is None else number for number in numbers)
+    return None if total == inf else total
 
 
 def _agent_of(name: str) -> str:
@@ -331,46 +301,45 @@ def _agent_of(name: str) -> str:
 
 def _runs_of(agent: str, plan: TopologyData, rows: Iterable[Bound]) -> Bound:
     """The bound of the runs of an agent inside: an attempt of its tool starts one a request."""
-    tool, outer = agent.rpartition("/")[2], _agent_of(agent)
+    outer, _, tool = agent.rpartition("/")
     requests = max((each.max_requests for each in plan.tools if each.name == agent), default=1)
-    for row in rows:
-        if (row.what, row.agent) == (f"calls of {tool}", outer):
-            return replace(row, most=None if row.attempts is None else row.attempts * requests)
-    return _Run(plan, outer, ()).bound("tool calls", tool)
+    same = [row for row in rows if (row.what, row.agent) == (f"calls of {tool}", outer)]
+    calls = same[0] if same else _Run(plan, outer, (), ()).bound("tool calls", tool)
+    return replace(calls, most=None if calls.attempts is None else calls.attempts * requests)
 
 
-def _times(row: Bound, calls: Bound) -> Bound:
+def _in_runs(row: Bound, runs: Bound) -> Bound:
     """The bound of all runs of an agent inside, from that of one run."""
     if row.most is None:
         return row
     # Any number of runs may use any amount together.
-    if calls.most is None:
+    if runs.most is None:
         note = f"Each run of {row.agent} uses {row.number}, and its runs have no bound."
-        return replace(row, most=None, notes=(note, *calls.notes))
-    note = f"{row.most:g} in each of {calls.most:g} runs."
-    most, by = row.most * calls.most, _unique(row.by, calls.by)
+        return replace(row, most=None, notes=(note, *runs.notes))
+    note = f"{row.most:g} in each of {runs.most:g} runs."
+    most, by = row.most * runs.most, _unique(row.by, runs.by)
     return replace(row, most=most, by=by, notes=(note, *row.notes))
 
 
-def _sum(what: str, rows: Sequence[Bound], limits: Iterable[UsageLimit]) -> Bound:
+def _of_all(what: str, all_rows: Sequence[Bound], limits: Iterable[UsageLimit]) -> Bound:
     """The bound of all agents together; those of one ledger cannot use more than it has."""
+    rows = [row for row in all_rows if row.what == what]
     bound = replace(_together(what, rows), attempts=None, agent="all")
     if bound.most is None:
         names = ", ".join(row.agent or "the agent itself" for row in rows if row.most is None)
         return replace(bound, by=(), notes=(f"Without a bound: {names}.",))
     units = (what, "tokens") if what.endswith("put tokens") else (what,)
     shared = [x for x in limits if x.ledger and x.unit in units and not x.tool]
-    parts: dict[UsageLimit | str, list[float]] = {}
+    uses: dict[tuple[float, str], list[float]] = {}
     for row in rows:
         own = [limit for limit in shared if _agent_of(limit.owner) == row.agent]
         least = min(own, key=lambda limit: limit.most, default=None)
-        # All limits of one ledger are the same limit, whichever middleware has it.
-        key = replace(least, owner="") if least is not None else row.agent
-        parts.setdefault(key, []).append(row.most or 0)
+        # All limits of one ledger are the same limit, and the same text.
+        ledger = (inf, row.agent) if least is None else (least.most, str(least))
+        uses.setdefault(ledger, []).append(row.most or 0)
     total, notes = 0.0, list(bound.notes)
-    for ledger, uses in parts.items():
-        most = inf if isinstance(ledger, str) else ledger.most
-        total += min(sum(uses), most)
-        if sum(uses) > most:
-            notes.append(f"Together {ledger}, counted once.")
+    for (most, ledger_text), amounts in uses.items():
+        total += min(sum(amounts), most)
+        if sum(amounts) > most:
+            notes.append(f"Together {ledger_text}, counted once.")
     return replace(bound, most=total, notes=tuple(notes))

@@ -14,7 +14,7 @@ GuardAction = Literal["ask", "judge", "check", "deny"]
 """What a guard does with a call of a tool: a person, a model or code decides, or it never runs."""
 
 _ACTION_PHRASES = {
-    "ask": "a person decides about",
+    "ask": "{} decides about",
     "judge": "a model decides about",
     "check": "code decides about",
     "deny": "no call runs of",
@@ -101,9 +101,8 @@ class ToolGuard:
         when = f" when {self.when}" if self.when else ""
         when += f" unless {self.after} has run" if self.after else ""
         where = "" if self.place == "around_tool" else f", in {self.place}"
-        people, phrase = " or ".join(self.reviewers), _ACTION_PHRASES[self.action]
-        if people and self.action == "ask":
-            phrase = f"{people} decides about"
+        people = " or ".join(self.reviewers)
+        phrase = _ACTION_PHRASES[self.action].format(people or "a person")
         notes = [f"else {people}"] if people and self.action == "judge" else []
         notes += ["else it is denied"] if self.otherwise == "deny" else []
         notes += [", ".join(self.decisions)] if self.decisions else []
@@ -205,15 +204,13 @@ def with_shared_ledgers(limits: Iterable[UsageLimit], ledgers: Ledgers) -> tuple
     [1, 1, 0]
     """
     limits, of = tuple(limits), dict(ledgers)
+    ids = [of.get(x.owner, 0) if x.scope == "ledger" else 0 for x in limits]
     owners = Counter(of.values())
+    shared = [each for each in dict.fromkeys(ids) if owners[each] > 1]
     # Numbers, since an `id` is another one in each process.
-    seen = dict.fromkeys(of[x.owner] for x in limits if x.scope == "ledger" and x.owner in of)
-    shared = [ledger for ledger in seen if owners[ledger] > 1]
-    numbers = {ledger: number for number, ledger in enumerate(shared, 1)}
-    return tuple(
-        replace(x, ledger=numbers.get(of.get(x.owner, -1), 0) if x.scope == "ledger" else 0)
-        for x in limits
-    )
+    numbers = {each: number for number, each in enumerate(shared, 1)}
+    pairs = zip(limits, ids, strict=True)
+    return tuple(replace(limit, ledger=numbers.get(each, 0)) for limit, each in pairs)
 
 
 class AccessKind(StrEnum):

@@ -6,13 +6,12 @@ node's change; only edges that lead elsewhere for another reason count as rerout
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any
 
-from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
     MODEL,
     TOOLS,
@@ -26,8 +25,6 @@ from agent_factory.topology.model import (
     printable,
 )
 from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
-
-PartT = TypeVar("PartT", Hook, Layer, Tool, Setting, ToolGuard, UsageLimit, Access)
 
 
 class ChangeKind(StrEnum):
@@ -130,16 +127,7 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     for name in _moved(list(was), list(now)):
         detail = f"now {_place(name, list(now))}"
         changes.append(Change(ChangeKind.MOVED, "tool", name, detail))
-    for part in ("guard", "limit", "access"):
-        changes += _declared(part, *(_declarations(plan, part) for plan in (old, new)))
-    changes += _settings(old, new)
-    was_moved, now_moved = ({move.old: move.new for move in plan.moved} for plan in (old, new))
-    for name in dict.fromkeys([*was_moved, *now_moved]):
-        owners = [moves[name] for moves in (was_moved, now_moved) if name in moves]
-        if was_moved.get(name) != now_moved.get(name):
-            kind = ChangeKind.REMOVED if name in was_moved else ChangeKind.ADDED
-            kind = ChangeKind.CHANGED if len(owners) == 2 else kind
-            changes.append(Change(kind, "former name", name, f"of {' -> '.join(owners)}"))
+    changes += _declared(old, new)
     edges = list(_edges(old, new))
     changes += edges
     # Declared jumps that add no edge, such as one to the node itself.
@@ -181,11 +169,11 @@ def _owners(plan: TopologyData) -> set[str]:
 
 def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
     """The plan with other names of middleware."""
-
-    def part(member: PartT) -> PartT:
-        return replace(member, owner=names.get(member.owner, member.owner))
-
-    hooks = tuple(map(part, plan.hooks))
+    parts: dict[str, Any] = {
+        field: tuple(replace(x, owner=names.get(x.owner, x.owner)) for x in getattr(plan, field))
+        for field in ("layers", "hooks", "tools", "settings", "guards", "limits", "accesses")
+    }
+    hooks: tuple[Hook, ...] = parts["hooks"]
     nodes = {was.node: now.node for was, now in zip(plan.hooks, hooks, strict=True)}
 
     def node(name: str) -> str:
@@ -200,13 +188,7 @@ def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
         loop_exit=node(plan.loop_exit),
         exit=node(plan.exit),
         edges=tuple(edges),
-        layers=tuple(map(part, plan.layers)),
-        hooks=hooks,
-        tools=tuple(map(part, plan.tools)),
-        settings=tuple(map(part, plan.settings)),
-        guards=tuple(map(part, plan.guards)),
-        limits=tuple(map(part, plan.limits)),
-        accesses=tuple(map(part, plan.accesses)),
+        **parts,
     )
 
 
@@ -249,52 +231,56 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
     return [name for name in after if name not in stable]
 
 
-def _declarations(plan: TopologyData, part: str) -> dict[str, str]:
-    """What middleware declare, by the middleware and what it is about, in words."""
-    texts: dict[str, list[str]] = {}
-    match part:
-        case "guard":
-            for guard in plan.guards:
-                texts.setdefault(f"of {guard.tool} by {guard.owner}", []).append(str(guard))
-        case "limit":
-            for limit in plan.limits:
-                texts.setdefault(f"of {limit.what} by {limit.owner}", []).append(str(limit))
-        case _:
-            for access in plan.accesses:
-                name = f"{access.owner} {access.kind.replace('_', ' ')}"
-                texts[name] = [", ".join(access.aspects)]
-    return {name: "; ".join(lines) for name, lines in texts.items()}
+_DECLARED = "{}", "it was: {}", "was {}, now {}"
+_DETAILS = {
+    "guard": _DECLARED,
+    "limit": _DECLARED,
+    "access": _DECLARED,
+    "setting": ("{}", "{}", "{} -> {}"),
+    "former name": ("of {}", "of {}", "of {} -> {}"),
+}
+"""Details of what was added, removed and changed, by its part, with a place for each text."""
 
 
-def _declared(part: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Change]:
-    for name in dict.fromkeys([*was, *now]):
-        if name not in now:
-            yield Change(ChangeKind.REMOVED, part, name, f"it was: {was[name]}")
-        elif name not in was:
-            yield Change(ChangeKind.ADDED, part, name, now[name])
-        elif was[name] != now[name]:
-            yield Change(ChangeKind.CHANGED, part, name, f"was {was[name]}, now {now[name]}")
+def _declared(old: TopologyData, new: TopologyData) -> Iterator[Change]:
+    """What middleware declare, settings and former names, where the two plans differ in them.
 
-
-def _settings(old: TopologyData, new: TopologyData) -> Iterator[Change]:
-    """The settings that changed, except those of middleware that are added or removed.
-
-    Of a plan whose settings were not requested, those that guard are compared.
+    Settings of middleware that are added or removed are left out. Of a plan whose settings were not
+    requested, those that guard are compared.
     """
+    only_in_one = _owners(old) ^ _owners(new)
     all_of_them = all(any(not s.guards for s in plan.settings) for plan in (old, new))
-    was, now = (
-        {(s.owner, s.name): s.value for s in plan.settings if s.guards or all_of_them}
-        for plan in (old, new)
-    )
-    owners = [_owners(plan) for plan in (old, new)]
-    for owner, name in dict.fromkeys([*was, *now]):
-        before, after = (values.get((owner, name)) for values in (was, now))
-        if before == after or (owner in owners[0]) != (owner in owners[1]):
-            continue
-        kind = ChangeKind.REMOVED if after is None else ChangeKind.CHANGED
-        kind = ChangeKind.ADDED if before is None else kind
-        detail = " -> ".join(filter(None, (before, after)))
-        yield Change(kind, "setting", f"{owner}.{name}", detail)
+
+    def texts_of(plan: TopologyData) -> dict[str, dict[str, str]]:
+        settings = [s for s in plan.settings if s.guards or all_of_them]
+        return _texts(plan, [s for s in settings if s.owner not in only_in_one])
+
+    before, after = texts_of(old), texts_of(new)
+    for part, (added, removed, changed) in _DETAILS.items():
+        was, now = before[part], after[part]
+        for name in dict.fromkeys([*was, *now]):
+            if name not in now:
+                yield Change(ChangeKind.REMOVED, part, name, removed.format(was[name]))
+            elif name not in was:
+                yield Change(ChangeKind.ADDED, part, name, added.format(now[name]))
+            elif was[name] != now[name]:
+                yield Change(ChangeKind.CHANGED, part, name, changed.format(was[name], now[name]))
+
+
+def _texts(plan: TopologyData, settings: Iterable[Setting]) -> dict[str, dict[str, str]]:
+    """The texts of all that a plan declares, by part and by name."""
+    lines = [("guard", f"of {x.tool} by {x.owner}", str(x)) for x in plan.guards]
+    lines += [("limit", f"of {x.what} by {x.owner}", str(x)) for x in plan.limits]
+    for access in plan.accesses:
+        name = f"{access.owner} {access.kind.replace('_', ' ')}"
+        lines.append(("access", name, ", ".join(access.aspects)))
+    lines += [("setting", f"{x.owner}.{x.name}", x.value) for x in settings]
+    lines += [("former name", move.old, move.new) for move in plan.moved]
+    texts: dict[str, dict[str, str]] = {part: {} for part in _DETAILS}
+    for part, name, text in lines:
+        # A middleware may have several guards of a tool, or several limits of a unit.
+        texts[part][name] = f"{texts[part][name]}; {text}" if name in texts[part] else text
+    return texts
 
 
 def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:

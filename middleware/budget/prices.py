@@ -223,6 +223,11 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
     return float(cost.total_price)
 
 
+def listed_price(name: str, usage: UsageMetadata) -> float | None:
+    """The cost of a usage of a model of this name; None if it is not listed, or costs nothing."""
+    return _listed_cost(ModelName(name, None), usage) or None
+
+
 def name_of(model: object, settings: Mapping[str, object] | None = None) -> ModelName:
     """The name that a chat model reports, or that settings of the call choose; else its class."""
     model = configured(model)
