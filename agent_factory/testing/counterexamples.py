@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
-from typing import Annotated, Any
+from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_config
 from langgraph.types import Command
 
@@ -18,12 +18,10 @@ from agent_factory import agent_tool
 from agent_factory.errors import AgentFactoryWarning, ArgumentError
 from agent_factory.factory.agent import create_agent
 from agent_factory.guarantees import Counterexample, Guarantee, counterexamples, parse
-from agent_factory.guarantees.paths import Path, PlanGraph
+from agent_factory.guarantees.paths import PlanGraph
 from agent_factory.guarantees.sentences import AtMost
-from agent_factory.hooks.base import AgentMiddleware, Middleware, hook_config
+from agent_factory.hooks.base import AgentMiddleware, hook_config
 from agent_factory.hooks.flows import Flow
-from agent_factory.runtime.routing import pending_calls
-from agent_factory.state.history import last_turn
 from agent_factory.testing.fake_model import ScriptedChatModel, tool_call
 from agent_factory.topology.model import (
     MODEL,
@@ -83,14 +81,16 @@ class CounterexampleReplay:
         """Run the agent, each time from the beginning."""
         script = self._script
         self.model.rewind()
-        script.begin()
-        # Each step of the path may take a step of the graph.
+        script.layers.clear()
+        script.tools.clear()
+        # Each step of the path takes a step of the graph.
         config = {"recursion_limit": 9_999 + 2 * len(self.path)}
         inputs = {"messages": list(self.messages)}
-        updates = list(self.agent.stream(inputs, config, stream_mode="updates"))
+        updates = self.agent.stream(inputs, config, stream_mode="updates")
+        nodes = [node for update in updates for node in update]
         visits = list(script.layers[0])
-        for step, update in enumerate(updates, 1):
-            visits += [*update, *script.layers[step]]
+        for step, node in enumerate(nodes, 1):
+            visits += [node, *script.layers[step]]
         return CounterexampleRun(tuple(visits), tuple(script.tools))
 
 
@@ -125,18 +125,19 @@ def replay_counterexample(counterexample: Counterexample) -> CounterexampleRepla
     if plan.style is not AgentStyle.CREATE_AGENT:
         raise _refusal("is one of create_react_agent, whose agent has no stand-ins.")
     graph = PlanGraph(plan)
-    path = graph.steps(_nodes(graph, counterexample))
+    path = _path_of(graph, counterexample)
     names = [tool.name for tool in plan.tools if tool.kind is ToolKind.CLIENT]
     # The layers around tools see calls of any name.
     tool = counterexample.tool or next(iter(names), "any")
     # "clerk/refund": the stand-in of "clerk" is an agent with that tool.
     script = _Script(graph, path, tool.partition("/")[0])
-    model = ScriptedChatModel(script.answers())
+    model = ScriptedChatModel(script.answers)
     tools = [_tool(tool if tool.startswith(f"{name}/") else name, script) for name in names]
     middleware = [_stand_in(owner, script) for owner in _owners(plan)]
     with warnings.catch_warnings():
         # The stack has been built before, with what its warnings are about.
         warnings.simplefilter("ignore", AgentFactoryWarning)
+        # The stand-ins find their part by the step that a run is in, so each node takes one.
         agent = create_agent(model, tools, middleware=middleware, fused=False, ignore=["AF125"])
     return CounterexampleReplay(counterexample, path, model, agent, (HumanMessage("Go"),), script)
 
@@ -149,23 +150,24 @@ def _refusal(reason: str) -> ArgumentError:
 # The path
 
 
-def _nodes(graph: PlanGraph, counterexample: Counterexample) -> Path:
-    """The nodes of the run, as far as it matters where it goes."""
-    plan, path = graph.plan, counterexample.path
-    nodes = (path[0].source, *(step.target for step in path)) if path else ()
-    text = counterexample.guarantee
+def _path_of(graph: PlanGraph, counterexample: Counterexample) -> tuple[Transition, ...]:
+    """The path of the run, as far as it matters where it goes."""
+    plan, text = graph.plan, counterexample.guarantee
     for clause in parse(text).clauses:
         # Of the parts of a sentence, the one that does not hold.
         noes = counterexamples(plan, [Guarantee(text, (clause,))])
         if isinstance(clause, AtMost) and counterexample in noes:
-            return _exceeding(graph, clause, nodes)
+            return _exceeding(graph, clause, counterexample.path)
     kinds = {tool.name: tool.kind for tool in plan.tools}
     if kinds.get(counterexample.tool) is ToolKind.PROVIDER:
         raise _refusal(f"is about {counterexample.tool!r}, which the provider of the model runs.")
-    return nodes or (*graph.shortest_path(START, MODEL), *graph.shortest_path(MODEL, TOOLS)[1:])
+    nodes = (*graph.shortest_path(START, MODEL), *graph.shortest_path(MODEL, TOOLS)[1:])
+    return counterexample.path or graph.steps(nodes)
 
 
-def _exceeding(graph: PlanGraph, clause: AtMost, nodes: Path) -> Path:
+def _exceeding(
+    graph: PlanGraph, clause: AtMost, path: tuple[Transition, ...]
+) -> tuple[Transition, ...]:
     """A path with one call more than a sentence allows."""
     if clause.unit not in ("model calls", "tool calls"):
         raise _refusal(f"is about {clause.unit}, of which a scripted model uses none.")
@@ -174,36 +176,67 @@ def _exceeding(graph: PlanGraph, clause: AtMost, nodes: Path) -> Path:
             f"takes more than {clause.most:g} calls; a replay makes at most {MOST_CALLS:,}."
         )
     at = TOOLS if clause.unit == "tool calls" else MODEL
-    nodes = nodes or graph.shortest_path(START, at)
+    path = path or graph.steps(graph.shortest_path(START, at))
+    calls = [step for step in path if step.target == at]
     # Around the loop once more for each call that the sentence allows.
-    turns = int(clause.most) + 1 - nodes.count(at)
-    return (*nodes, *graph.shortest_path(at, at)[1:] * turns)
+    around = graph.steps(graph.shortest_path(at, at))
+    return path + around * (int(clause.most) + 1 - len(calls))
 
 
 class _Script:
-    """What stand-ins do at the nodes of a path, and what they have noted of a run.
+    """What makes a run go a path, and a record of the run.
 
     Args:
         graph: The plan.
         path: The path.
         tool: The tool that is called.
+
+    Attributes:
+        answers: The answers of the model.
+        updates: What a stand-in writes to the state, for each step of the path; None if a run takes
+            the step anyway.
+        layers: The layers that ran, by the step of the run.
+        tools: The tools that ran.
     """
 
     def __init__(self, graph: PlanGraph, path: tuple[Transition, ...], tool: str) -> None:
-        self.plan, self.path = graph.plan, path
-        self.acts = [_act(graph, step) for step in path]
-        self.call = _call(tool)
-        self.begin()
-
-    def begin(self) -> None:
-        """Forget the run before."""
+        self.plan = graph.plan
+        self.answers: list[Any] = []
+        self.updates: list[dict[str, Any] | None] = []
         self.layers = defaultdict[int, list[str]](list)
         self.tools: list[str] = []
+        call, may_call = _call(tool), False
+        for place, step in enumerate(path):
+            reasons = {reason.why for reason in step.reasons}
+            act, news = _act(graph, step, reasons), list[AnyMessage]()
+            if step.source == MODEL:
+                self.answers.append("Done.")
+                may_call = True
+            may_call &= TransitionReason.NO_CALLS not in reasons
+            if act == _ANSWER or step.target == TOOLS:
+                call = _call(tool)
+                # The model calls if it can. Otherwise the hook that jumps writes the call.
+                if may_call:
+                    self.answers[-1] = [call]
+                else:
+                    news = [AIMessage("", tool_calls=[call])]
+                may_call = False
+            elif act == "model":
+                # An agent gives up after a hundred jumps to the model with nothing new for it.
+                news = [HumanMessage(f"Go on {place}")]
+            if act == _ANSWER or step.source == TOOLS:
+                news = [ToolMessage("Done.", tool_call_id=call["id"], name=tool)]
+            jump = {} if act == _ANSWER else {"jump_to": act}
+            self.updates.append({"messages": news, **jump} if act else None)
+        # A run that is not past the model at the end of the path goes on to it.
+        ahead = self.plan.nodes[: self.plan.nodes.index(MODEL) + 1]
+        if path[-1].target in (TOOLS, *ahead):
+            self.answers.append("Done.")
 
-    def act(self) -> str:
-        """What is to be done at the node that the run is at; nothing past the end of the path."""
+    def update(self) -> dict[str, Any] | None:
+        """What is written at the node that the run is at; None past the end of the path."""
         step = super_step(get_config())
-        return self.acts[step] if step < len(self.acts) else ""
+        return self.updates[step] if step < len(self.updates) else None
 
     def note(self, owner: str, call: Call) -> None:
         """Note that the layers of a middleware around a call are entered."""
@@ -212,31 +245,9 @@ class _Script:
         layers = self.plan.layers_around(call)
         self.layers[step] += [layer.name for layer in layers if layer.owner == owner]
 
-    def answers(self) -> list[Any]:
-        """The answers of the model: calls where the path needs them."""
-        turns = [index for index, step in enumerate(self.path) if step.source == MODEL]
-        answers = [[self.call] if self._needs_calls(turn) else "Done." for turn in turns]
-        # A run that is not past the model at the end of the path goes on to it.
-        ahead = self.plan.nodes[: self.plan.nodes.index(MODEL) + 1]
-        return [*answers, "Done."] if self.path[-1].target in (TOOLS, *ahead) else answers
 
-    def _needs_calls(self, turn: int) -> bool:
-        """Return True if a call is answered, or runs, after the model and before it is next."""
-        for step, act in zip(self.path[turn:], self.acts[turn:], strict=True):
-            if act == _ANSWER or step.target == TOOLS:
-                return True
-            if step.target == MODEL or TransitionReason.NO_CALLS in _reasons(step):
-                break
-        return False
-
-
-def _reasons(step: Transition) -> set[TransitionReason]:
-    return {reason.why for reason in step.reasons}
-
-
-def _act(graph: PlanGraph, step: Transition) -> str:
+def _act(graph: PlanGraph, step: Transition, reasons: set[TransitionReason]) -> str:
     """What a stand-in does so that a run takes a step: nothing, `_ANSWER`, or a jump."""
-    reasons = _reasons(step)
     if TransitionReason.STOPPED in reasons:
         return "end"
     # For each other reason, the model and the tools take the step by themselves.
@@ -251,9 +262,9 @@ def _act(graph: PlanGraph, step: Transition) -> str:
     raise _refusal(f"goes the way {step.name}, for which a stand-in has no answer.")
 
 
-def _call(tool: str) -> dict[str, Any]:
+def _call(tool: str) -> ToolCall:
     # A tool of an agent takes a request, and the other stand-ins ignore it.
-    return {"name": tool, "args": {"request": "Go"}}
+    return tool_call({"name": tool, "args": {"request": "Go"}})
 
 
 # Stand-ins
@@ -272,23 +283,9 @@ def _owners(plan: TopologyData) -> Iterable[str]:
 
 
 class _StandIn(AgentMiddleware[Any, Any]):
-    """A middleware that notes its layers, and does its part of the script."""
+    """A middleware that notes its layers, and writes what the script says."""
 
     script: _Script
-
-    def follow(self, state: Any) -> dict[str, Any] | None:
-        """What each of its hooks returns."""
-        act, messages = self.script.act(), state["messages"]
-        results = _results(messages)
-        if act == _ANSWER:
-            return {"messages": results}
-        news: list[Any] = []
-        if act == "tools" and not results:
-            news = [AIMessage("", tool_calls=[tool_call(self.script.call)])]
-        elif act == "model" and not results:
-            # An agent gives up after a hundred jumps to the model with nothing new for it.
-            news = [HumanMessage(f"Go on {len(messages)}")]
-        return {"messages": news, "jump_to": act} if act else None
 
     def around_agent(self, state: Any) -> Flow[None]:
         self.script.note(self.name, Call.AGENT)
@@ -297,54 +294,45 @@ class _StandIn(AgentMiddleware[Any, Any]):
     def around_model(self, request: Any) -> Flow[Any]:
         self.script.note(self.name, Call.MODEL)
         response = yield request
-        if self.script.act() != _ANSWER:
+        update = self.script.update()
+        # The innermost layer answers the calls, and those around it see that.
+        if update is None or len(response.result) > 1:
             return response
-        # The layers around this one find no calls that are left.
-        return ModelResponse(result=[*response.result, *_results(response.result)])
+        return ModelResponse(result=[*response.result, *update["messages"]])
 
     def around_tool(self, request: Any) -> Flow[Any]:
         self.script.note(self.name, Call.TOOL)
-        return _ending(self.script, (yield request))
+        result = yield request
+        update = self.script.update()
+        return result if update is None else Command(update=update)
 
 
-def _stand_in(owner: str, script: _Script) -> Middleware:
+def _stand_in(owner: str, script: _Script) -> _StandIn:
     """A stand-in with the hooks and the layers of a middleware."""
     hooks = {
         str(hook.phase): hook_config(can_jump_to=sorted(hook.can_jump_to))(  # type: ignore[arg-type]
-            lambda self, state, runtime: self.follow(state)
+            lambda self, state, runtime: self.script.update()
         )
         for hook in script.plan.hooks
         if hook.owner == owner
     }
     calls = {layer.call for layer in script.plan.layers if layer.owner == owner}
     unused = [f"around_{call}" for call in Call if call not in calls]
-    cls = type("StandIn", (_StandIn,), {**hooks, "script": script, "unused": unused})
+    cls: type[_StandIn] = type(
+        "StandIn", (_StandIn,), {**hooks, "script": script, "unused": unused}
+    )
     return cls(name=owner)
-
-
-def _results(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
-    """A result for each call that has none."""
-    message, tail = last_turn(messages)
-    calls = pending_calls(message, tail) if message else []
-    return [ToolMessage("Done.", tool_call_id=call["id"], name=call["name"]) for call in calls]
-
-
-def _ending(script: _Script, result: ToolMessage | Command[Any]) -> ToolMessage | Command[Any]:
-    """The result of a tool, which ends the run where the path leaves the loop."""
-    if script.act() == "end" and isinstance(result, ToolMessage):
-        return Command(update={"messages": [result], "jump_to": "end"})
-    return result
 
 
 def _tool(full_name: str, script: _Script) -> BaseTool:
     """A tool that records its call; "clerk/refund" is a tool of an agent inside of "clerk"."""
     *agents, name = full_name.split("/")
 
-    def record(call_id: Annotated[str, InjectedToolCallId], request: str = "") -> Any:
+    def record(request: str = "") -> Any:
         script.tools.append(full_name)
-        result = ToolMessage("Done.", tool_call_id=call_id, name=name)
         # The script is that of the outermost agent.
-        return result if agents else _ending(script, result)
+        update = None if agents else script.update()
+        return "Done." if update is None else Command(update=update)
 
     tool: BaseTool = StructuredTool.from_function(record, name=name, description="Record the call.")
     for agent in reversed(agents):
