@@ -318,9 +318,8 @@ def _stand_in(owner: str, script: _Script) -> _StandIn:
     }
     calls = {layer.call for layer in script.plan.layers if layer.owner == owner}
     unused = [f"around_{call}" for call in Call if call not in calls]
-    cls: type[_StandIn] = type(
-        "StandIn", (_StandIn,), {**hooks, "script": script, "unused": unused}
-    )
+    body = {**hooks, "script": script, "unused": unused}
+    cls: type[_StandIn] = type("StandIn", (_StandIn,), body)
     return cls(name=owner)
 
 
