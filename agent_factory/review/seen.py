@@ -131,7 +131,8 @@ def labels_seen(request: ToolCallRequest) -> Seen | None:
     if "outside" in (own := flow_labels(request.tool)) and "private" not in sources:
         answer, _ = last_turn(request.state["messages"])
         calls = answer.tool_calls if answer and "untrusted" in sources else []
-        for labels in (own, *map(_labels_by_name(request), (call["name"] for call in calls))):
+        turn = map(_labels_by_name(request), (call["name"] for call in calls))
+        for labels in (own, *turn):
             if "private" in labels:
                 inside.setdefault("private", labels["private"])
     return {
