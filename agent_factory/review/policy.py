@@ -278,9 +278,8 @@ class Rule:
         result = holds(arguments_of(self.when), request.tool_call["args"])
         if result is not False and (labels := seen_labels(self.when)):
             sources = labels_seen(request)
-            if sources is not None and not all(label in sources for label in labels):
-                return False
-            result = result if sources is not None else None
+            is_seen = None if sources is None else all(label in sources for label in labels)
+            result = is_seen and result
         # It cannot be decided. Only a rule that lets the call run needs to be sure.
         return self.action != "allow" if result is None else result
 
