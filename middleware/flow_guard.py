@@ -6,7 +6,7 @@ takes them out of the thread, and a fork of a checkpoint has those that its thre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, NotRequired
@@ -36,7 +36,7 @@ from agent_factory.review.seen import (
     thread_labels,
 )
 
-from ._shared.changed_calls import CallChanged, is_same_agent
+from ._shared.changed_calls import CallChanged, Guard, is_same_agent
 from ._shared.validation import check_choice, copied
 from .human_in_the_loop import HumanInTheLoopMiddleware
 
@@ -155,8 +155,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         check_choice("action", action, ("ask", "deny"))
         if not seen or not isinstance(seen, list | tuple) or not set(seen) <= set(SOURCES):
             raise ValueError(f"seen must be some of {SOURCES}, got {seen!r}. Pass {SOURCES}.")
-        first_rules = policy.rules if policy else ()
-        judge = policy.judge if policy else None
+        first = policy or ToolPolicy()
         outside = _OutsideRule(
             "*",
             action,
@@ -165,7 +164,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
             reviewers=reviewers,
             allowed_decisions=_DECISIONS,
         )
-        rules = ToolPolicy(*first_rules, outside, Rule("*", "allow"), judge=judge)
+        rules = ToolPolicy(*first.rules, outside, Rule("*", "allow"), judge=first.judge)
         super().__init__(rules, interrupt_mode="per_call", name=name)
         before = (*self.ordering.before, "ToolErrorMiddleware")
         self.ordering = replace(self.ordering, before=before, requires=())
@@ -181,13 +180,12 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         sources = labels_before if is_free else thread_labels(request)
         with seen_outside(sources) if sources else nullcontext(), _Starts(request) as starts:
             if is_free:
-                starts.may_run, starts.reviewer = self._is_free, self.name
                 try:
-                    result: ToolMessage | Command[Any] = yield request
+                    with Guard(request, self.name, None, self._is_free):
+                        result: ToolMessage | Command[Any] = yield request
                 except CallChanged as changed:
                     if changed.reviewer != self.name:
                         raise
-                    starts.may_run = None
                     result = yield from super().around_tool(changed.request)
             else:
                 result = yield from super().around_tool(request)
@@ -220,22 +218,16 @@ class _Starts(ToolCallRecorder):
 
     Attributes:
         labels: The labels, and the tools that they come from.
-        may_run: Says which calls of other tools need no decision; None leaves that to the review.
-        reviewer: The middleware that decides about the others.
     """
 
     def __init__(self, request: ToolCallRequest) -> None:
         super().__init__()
         self.labels: dict[str, str] = {}
-        self.may_run: Callable[[ToolCallRequest], bool] | None = None
-        self.reviewer = ""
         self._request = request
 
     def record(self, request: ToolCallRequest) -> None:
         if request.tool is not self._request.tool:
             is_here = is_same_agent(request.runtime, self._request.runtime)
-            if is_here and self.may_run is not None and not self.may_run(request):
-                raise CallChanged(request, self.reviewer)
             # What a tool says of its results holds for all that runs inside of it.
             if is_here or own_labels(self._request.tool) is None:
                 agent = "" if is_here else f"{self._request.tool_call['name']}/"

@@ -253,7 +253,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         if judge is not None:
             message_kinds = ("user_messages", "answers", "tool_calls", "tool_results")
             ordering = replace(ordering, sends_to_model=message_kinds)
-        if any(_asks(rule) and "edit" in rule.allowed_decisions for rule in rules):
+        if any(rule.asks and "edit" in rule.allowed_decisions for rule in rules):
             ordering = replace(ordering, writes=(*ordering.writes, "tool_calls"))
         if any(seen_labels(rule.when) for rule in rules):
             ordering = replace(ordering, requires=(*ordering.requires, "FlowGuardMiddleware"))
@@ -438,7 +438,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             if objection is None:
                 decisions_so_far.approved.add(digest)
                 return request
-            if not _asks(rule):
+            if not rule.asks:
                 return _denied(call, _sentences(objection, _seen_by(request, rule)))
             action, config = self._review_of(request, rule, store, objection)
             question = ToolApprovalRequest(type="tool_approval", **action, review_config=config)
@@ -473,7 +473,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
     ) -> Flow[str | None]:
         """Reason why a call must not run unless a person approves it; None if it may run."""
         call, schema, thread = request.tool_call, tool_digest(request.tool), thread_of(request)
-        remembers = store is not None and rule.remember is not None and _asks(rule)
+        remembers = store is not None and rule.remember is not None and rule.asks
 
         def look() -> Flow[dict[str, object]]:
             approval = None
@@ -572,10 +572,6 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         if rule.remember is not None and store is not None:
             config["remember"] = rule.remember
         return action, config
-
-
-def _asks(rule: Rule) -> bool:
-    return rule.action == "ask" or (rule.action == "judge" and rule.otherwise == "ask")
 
 
 def _seen_by(request: ToolCallRequest, rule: Rule) -> str:

@@ -254,6 +254,11 @@ class Rule:
         """The calls it is about, in words; empty for all calls of the tool."""
         return condition_text(self.when)
 
+    @property
+    def asks(self) -> bool:
+        """Whether a person may be asked about the calls."""
+        return self.action == "ask" or (self.action == "judge" and self.otherwise == "ask")
+
     def names(self, tool: str) -> bool:
         """Return True if the rule is about a tool of this name."""
         pattern = self.tool
@@ -273,9 +278,8 @@ class Rule:
         result = holds(arguments_of(self.when), request.tool_call["args"])
         if result is not False and (labels := seen_labels(self.when)):
             sources = labels_seen(request)
-            if sources is not None and not all(label in sources for label in labels):
-                return False
-            result = result if sources is not None else None
+            is_seen = None if sources is None else all(label in sources for label in labels)
+            result = is_seen and result
         # It cannot be decided. Only a rule that lets the call run needs to be sure.
         return self.action != "allow" if result is None else result
 
@@ -506,7 +510,6 @@ def _rows(middleware: str, policy: ToolPolicy, tool: str) -> list[PolicyRow]:
     for rule in policy.rules:
         if not rule.names(tool):
             continue
-        asks = rule.action == "ask" or (rule.action == "judge" and rule.otherwise == "ask")
         rows.append(
             PolicyRow(
                 tool,
@@ -514,9 +517,9 @@ def _rows(middleware: str, policy: ToolPolicy, tool: str) -> list[PolicyRow]:
                 rule.action,
                 when=rule.calls,
                 otherwise=rule.otherwise if rule.action == "judge" else "",
-                reviewers=tuple(rule.reviewers) if asks else (),
-                decisions=tuple(rule.allowed_decisions) if asks else (),
-                remember=rule.remember if asks else None,
+                reviewers=tuple(rule.reviewers) if rule.asks else (),
+                decisions=tuple(rule.allowed_decisions) if rule.asks else (),
+                remember=rule.remember if rule.asks else None,
                 reason=rule.reason,
                 middleware=middleware,
             )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from typing_extensions import TypedDict
 
 from agent_factory.guarantees.flows import is_guarded
+from agent_factory.state.history import last_turn
 from agent_factory.tools.labels import labels_of
 from agent_factory.tools.labels import own_labels as own_labels
 from agent_factory.tools.registry import plan_inside
@@ -82,12 +84,10 @@ def flow_labels(tool: BaseTool | None) -> dict[str, str]:
     """
     if tool is None:
         return {}
-    labels, inside = own_labels(tool), labels_inside(tool)
-    if labels is not None:
-        inside = {label: name for label, name in inside.items() if label == "outside"}
+    is_said = own_labels(tool) is not None
+    inside = (label for label in labels_inside(tool) if label == "outside" or not is_said)
     # Whether a tool of the agent ran is not known here, so the result is that of the agent.
-    inside = dict.fromkeys(inside, tool.name)
-    return {**inside, **dict.fromkeys(labels_of(tool) if labels is None else labels, tool.name)}
+    return dict.fromkeys((*inside, *labels_of(tool)), tool.name)
 
 
 def thread_labels(request: ToolCallRequest) -> Seen | None:
@@ -102,15 +102,19 @@ def thread_labels(request: ToolCallRequest) -> Seen | None:
     sources: dict[str, LabelSource] = {**(state.get(STATE_KEY) or {}), **_outer.get()}
     if all(label in sources for label in SOURCES):
         return sources
-    tools = {tool.name: tool for tool in getattr(request.runtime, "tools", None) or ()}
-    by_tool: dict[str | None, dict[str, str]] = {}
+    labels_by_name = _labels_by_name(request)
     for message in state["messages"]:
         if isinstance(message, ToolMessage):
-            if (name := message.name) not in by_tool:
-                by_tool[name] = flow_labels(tools.get(name or ""))
-            for label, tool in by_tool[name].items():
+            for label, tool in labels_by_name(message.name).items():
                 sources.setdefault(label, LabelSource(tool=tool, call=message.tool_call_id))
     return sources
+
+
+def _labels_by_name(request: ToolCallRequest) -> Callable[[str | None], dict[str, str]]:
+    """Return a function that returns `flow_labels` of a tool of the agent, by its name."""
+    tools = {tool.name: tool for tool in getattr(request.runtime, "tools", None) or ()}
+    # Most results of a thread are of a few tools.
+    return cache(lambda name: flow_labels(tools.get(name or "")))
 
 
 def labels_seen(request: ToolCallRequest) -> Seen | None:
@@ -125,11 +129,10 @@ def labels_seen(request: ToolCallRequest) -> Seen | None:
         return None
     inside = labels_inside(request.tool)
     if "outside" in (own := flow_labels(request.tool)) and "private" not in sources:
-        answers = (m for m in reversed(request.state["messages"]) if isinstance(m, AIMessage))
-        answer = next(answers, None) if "untrusted" in sources else None
-        tools = {tool.name: tool for tool in getattr(request.runtime, "tools", None) or ()}
-        turn = [tools.get(call["name"]) for call in answer.tool_calls] if answer else []
-        for labels in (own, *map(flow_labels, turn)):
+        answer, _ = last_turn(request.state["messages"])
+        calls = answer.tool_calls if answer and "untrusted" in sources else []
+        turn = map(_labels_by_name(request), (call["name"] for call in calls))
+        for labels in (own, *turn):
             if "private" in labels:
                 inside.setdefault("private", labels["private"])
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import is_dataclass, replace
 from typing import Any
 
@@ -116,18 +115,13 @@ class Guards:
         if value is None:
             return value, None
         originals: Sequence[Any] = value if isinstance(value, list) else [value]
-        messages: Sequence[Any] | None = None
-        # What is not a message is an error of the run itself, which says so.
-        with suppress(KeyError, NotImplementedError, TypeError, ValueError):
-            messages = convert_to_messages(originals)
-        if messages is None:
-            return value, None
-        admitted, errors = messages, []
+        try:
+            messages: Sequence[Any] = convert_to_messages(originals)
+        except (KeyError, NotImplementedError, TypeError, ValueError):
+            return value, None  # not messages: the run itself says so
+        admitted, refusal = messages, None
         for guard in self._members:
             admitted, error = guard.admit(admitted)
-            errors.append(error)
-        changed = len(admitted) != len(messages) or any(
-            new is not old for new, old in zip(admitted, messages, strict=True)
-        )
-        refusal = next((error for error in errors if error is not None), None)
-        return (list(admitted) if changed else value), refusal
+            refusal = error if refusal is None else refusal
+        is_changed = list(map(id, admitted)) != list(map(id, messages))
+        return (list(admitted) if is_changed else value), refusal

@@ -420,20 +420,10 @@ def leaves_agents_alone(case: LawCase) -> None:
     def agent(*stack: Middleware) -> Any:
         call = {"name": "look_up", "args": {"order": "A1"}, "id": "call_1"}
         model = ScriptedChatModel([[call], AIMessage("It is on its way.")])
-        # A stack of one cannot satisfy every declared order, which does not matter here.
-        with warnings.catch_warnings(action="ignore", category=AgentFactoryWarning):
-            return create_agent(model, [look_up], middleware=stack, checkpointer=InMemorySaver())
+        return _agent_of(model, [look_up], stack)
 
     def messages(*stack: Middleware) -> object:
-        input_state = {"messages": [("user", "Where is order A1?")]}
-        config = {"configurable": {"thread_id": "law"}}
-        context = case.options.get("context")
-        parts: list[Bound[Hook] | Bound[Layer]] = []
-        for middleware in stack:
-            parts += [*hooks_of(middleware), *layers_of(middleware)]
-        mode = SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")
-        result = mode.invoke(agent(*stack), input_state, config, context=context)
-        return normalize(result["messages"])
+        return normalize(_result_of(case, agent(*stack), stack)["messages"])
 
     middleware = case.make()
     new_nodes = {*topology_of(agent(middleware)).nodes} - {*topology_of(agent()).nodes}
@@ -449,6 +439,23 @@ def leaves_agents_alone(case: LawCase) -> None:
         )
 
 
+def _agent_of(model: ScriptedChatModel, tools: list[Any], stack: Sequence[Middleware]) -> Any:
+    # A stack of one cannot satisfy every declared order, which does not matter here.
+    with warnings.catch_warnings(action="ignore", category=AgentFactoryWarning):
+        return create_agent(model, tools, middleware=stack, checkpointer=InMemorySaver())
+
+
+def _result_of(case: LawCase, agent: Any, stack: Sequence[Middleware]) -> Any:
+    """The result of a run of an agent, which is synchronous if its stack can be."""
+    parts: list[Bound[Hook] | Bound[Layer]] = []
+    for middleware in stack:
+        parts += [*hooks_of(middleware), *layers_of(middleware)]
+    mode = SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")
+    input_state = {"messages": [("user", "Where is order A1?")]}
+    config = {"configurable": {"thread_id": "law"}}
+    return mode.invoke(agent, input_state, config, context=case.options.get("context"))
+
+
 _MOST_CALLS = 50
 """The highest limit that is reached in a check; to reach a higher one would take long."""
 
@@ -459,12 +466,11 @@ def does_what_it_declares(case: LawCase) -> None:
     for guard in middleware.guards:
         name = guard.tool if not set(guard.tool) & set("*?[") else "look_up"
         is_absolute = guard.action in ("ask", "deny") and not (guard.when or guard.after)
-        if is_absolute and guard.covers(name) and _calls_of(case, name, turns=1)[1]:
+        if is_absolute and guard.covers(name) and _calls_of(case, name, turns=1)["tool calls"]:
             raise LawViolation(f"{middleware.name}: it declares that {guard}, and a call ran.")
     for limit in middleware.limits:
         if limit.scope == "run" and limit.most <= _MOST_CALLS:
-            calls = _calls_of(case, limit.tool or "look_up", turns=int(limit.most) + 2)
-            counts = dict(zip(("model calls", "tool calls"), calls, strict=True))
+            counts = _calls_of(case, limit.tool or "look_up", turns=int(limit.most) + 2)
             if counts.get(limit.unit, 0) > limit.most:
                 text = f"it declares {limit}, and there were {counts[limit.unit]}."
                 raise LawViolation(f"{middleware.name}: {text}")
@@ -483,7 +489,7 @@ def does_what_it_declares(case: LawCase) -> None:
         case.for_all(hooks, check)
 
 
-def _calls_of(case: LawCase, name: str, turns: int) -> tuple[int, int]:
+def _calls_of(case: LawCase, name: str, turns: int) -> dict[str, int]:
     """Calls of the model and of a tool in a run whose model calls the tool in each turn."""
     ran: list[int] = []
 
@@ -494,18 +500,11 @@ def _calls_of(case: LawCase, name: str, turns: int) -> tuple[int, int]:
 
     calls = [[{"name": name, "args": {"order": str(turn)}}] for turn in range(turns)]
     model = ScriptedChatModel([*calls, *["Done."] * 3])
-    middleware = case.make()
-    parts: list[Any] = [*hooks_of(middleware), *layers_of(middleware)]
-    mode = SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")
-    with warnings.catch_warnings(action="ignore", category=AgentFactoryWarning):
-        tools = [tool(name)(tool_of_law)]
-        agent = create_agent(model, tools, middleware=[middleware], checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "law"}}
-    input_state = {"messages": [("user", "Where is order A1?")]}
-    context = case.options.get("context")
+    stack = [case.make()]
+    agent = _agent_of(model, [tool(name)(tool_of_law)], stack)
     # A limit may end the run with an error.
-    outcome_of(lambda: mode.invoke(agent, input_state, config, context=context))
-    return len(model.requests), len(ran)
+    outcome_of(lambda: _result_of(case, agent, stack))
+    return {"model calls": len(model.requests), "tool calls": len(ran)}
 
 
 def look_up(order: str) -> str:

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from inspect import signature
 from types import MappingProxyType
-from typing import Any, cast, get_type_hints
+from typing import Any, get_type_hints
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
@@ -78,24 +78,21 @@ class Toolbox:
 
     def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
         """Return the tools in the form of a plan."""
-        touches = self.touches
-        settings = {
-            name: (tool.extras or {}).get(BACKGROUND) or {} for name, tool in self.client.items()
-        }
-        # `max_requests` of other tools may mean anything, such as a limit of rate.
-        tools = [
-            Tool(
+        tools = []
+        for name, tool in self.client.items():
+            background = (tool.extras or {}).get(BACKGROUND) or {}
+            definition = Tool(
                 name,
                 return_direct=tool.return_direct,
                 owner=self.owners.get(name, ""),
                 labels=labels_of(tool),
+                # Of other tools it may mean anything, such as a limit of rate.
                 max_requests=getattr(tool, "max_requests", 1) if plan_inside(tool) else 1,
-                background=settings[name].get("timeout"),
-                on_loss=settings[name].get("on_loss", "report"),
-                **(touches[name].texts() if name in touches else {}),
+                background=background.get("timeout"),
+                on_loss=background.get("on_loss", "report"),
+                **(touches_of(tool) or Touches()).texts(),
             )
-            for name, tool in self.client.items()
-        ]
+            tools.append(definition)
         tools += (Tool(_provider_name(tool), ToolKind.PROVIDER) for tool in self.provider)
         tools += (Tool(name, ToolKind.OUTPUT) for name in outputs)
         for name, plan in self.plans_inside.items():
@@ -116,11 +113,8 @@ class Toolbox:
     @property
     def specs_inside(self) -> dict[str, Any]:
         """The specs of the agents inside of tools, by the names of the tools."""
-        return {
-            name: cast("Any", tool).agent.builder.spec
-            for name, tool in self.client.items()
-            if plan_inside(tool) is not None
-        }
+        tools: dict[str, Any] = {n: t for n, t in self.client.items() if plan_inside(t) is not None}
+        return {name: tool.agent.builder.spec for name, tool in tools.items()}
 
     @property
     def plans_inside(self) -> dict[str, TopologyData]:
@@ -129,31 +123,21 @@ class Toolbox:
 
     def declarations_inside(self) -> dict[str, list[Any]]:
         """What the agents inside of tools guard, limit and clean, under the names of the tools."""
-        plans = self.plans_inside.items()
-        guards = [
-            replace(
-                guard,
-                tool=f"{name}/{guard.tool}",
-                owner=f"{name}/{guard.owner}",
-                exclude=tuple(f"{name}/{pattern}" for pattern in guard.exclude),
-                after=f"{name}/{guard.after}" if guard.after else "",
-            )
-            for name, plan in plans
-            for guard in plan.guards
-        ]
-        limits = [
-            replace(limit, owner=f"{name}/{limit.owner}")
-            for name, plan in plans
-            for limit in plan.limits
-        ]
-        cleaned = [
-            replace(access, owner=f"{name}/{access.owner}")
-            for name, plan in plans
-            for access in plan.accesses
-            if access.kind is AccessKind.SANITIZES
-        ]
-        ledgers = [(f"{name}/{owner}", id) for name, plan in plans for owner, id in plan.ledgers]
-        return {"guards": guards, "limits": limits, "accesses": cleaned, "ledgers": ledgers}
+        inside: dict[str, list[Any]] = {"guards": [], "limits": [], "accesses": [], "ledgers": []}
+        for name, plan in self.plans_inside.items():
+            for guard in plan.guards:
+                tool, owner = f"{name}/{guard.tool}", f"{name}/{guard.owner}"
+                exclude = tuple(f"{name}/{pattern}" for pattern in guard.exclude)
+                after = f"{name}/{guard.after}" if guard.after else ""
+                new = replace(guard, tool=tool, owner=owner, exclude=exclude, after=after)
+                inside["guards"].append(new)
+            for limit in plan.limits:
+                inside["limits"].append(replace(limit, owner=f"{name}/{limit.owner}"))
+            for access in plan.accesses:
+                if access.kind is AccessKind.SANITIZES:
+                    inside["accesses"].append(replace(access, owner=f"{name}/{access.owner}"))
+            inside["ledgers"] += ((f"{name}/{owner}", id) for owner, id in plan.ledgers)
+        return inside
 
 
 def plan_inside(tool: BaseTool) -> TopologyData | None:

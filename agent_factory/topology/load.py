@@ -13,9 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from agent_factory.errors import AgentFactoryError
 from agent_factory.topology.model import END, START, Hook
 from agent_factory.topology.render.json_format import (
-    DEFAULTS,
     FORMAT,
-    OPTIONAL,
+    LATER,
     UNCHANGED,
     VERSION,
     PlanRecord,
@@ -92,11 +91,9 @@ def load_topology(text: str, source: str = "the file") -> Topology:
 def json_schema() -> dict[str, Any]:
     """The JSON schema of what `Topology.to_json` writes: docs/topology.schema.json."""
     schema = _adapter().json_schema(mode="serialization")
-    # What a file lacks where a plan has none, or the usual value.
-    schema["required"] = [name for name in schema["required"] if name not in OPTIONAL]
-    for name in DEFAULTS:
-        record = schema["$defs"][schema["properties"][name]["items"]["$ref"].rpartition("/")[2]]
-        record["required"] = [field for field in record["required"] if field not in DEFAULTS[name]]
+    for kind, later in LATER.items():
+        record = schema if kind is PlanRecord else schema["$defs"][kind.__name__]
+        record["required"] = [name for name in record["required"] if name not in later]
     dialect = "https://json-schema.org/draft/2020-12/schema"
     return {"$schema": dialect, **schema, "title": "The plan of an agent"}
 

@@ -14,7 +14,7 @@ from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
 from agent_factory.topology.diff import TopologyDiff, diff
 from agent_factory.topology.model import Shape, TopologyData
 from agent_factory.topology.planner import decide, former_nodes
-from agent_factory.topology.render.json_format import DEFAULTS, to_json, to_snapshot
+from agent_factory.topology.render.json_format import LATER, to_json, to_snapshot
 from agent_factory.topology.render.mermaid import to_mermaid
 from agent_factory.topology.render.text import explain, explain_transition, render
 from agent_factory.topology.stopping_points import StoppingPoint, stopping_points
@@ -263,8 +263,9 @@ def _digested(declared: ToolGuard | UsageLimit | Access) -> tuple[object, ...]:
     """The values of a declaration; of later fields, those that are not the usual ones, by name."""
     values = asdict(declared)
     # Without these, it has the digest that it had before there were such fields.
-    usual = {**DEFAULTS["guards"], "ledger": 0}
-    late = [(name, values.pop(name)) for name in usual if name in values]
+    later = (*LATER[ToolGuard], "ledger")
+    usual = {field.name: field.default for field in fields(declared) if field.name in later}
+    late = [(name, values.pop(name)) for name in usual]
     return *values.values(), *(pair for pair in late if pair[1] != usual[pair[0]])
 
 

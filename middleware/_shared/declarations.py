@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from agent_factory import ToolGuard, UsageLimit
-from agent_factory.review.policy import DECISIONS, UNCOVERED, ToolPolicy
+from agent_factory.review.policy import DECISIONS, UNCOVERED, Rule, ToolPolicy
 
 _WILDCARDS = frozenset("*?[")
 
@@ -42,46 +42,44 @@ def policy_guards(
             else:
                 exceptions.append((rule.tool, rule.calls))
             continue
+        words = [rule.calls] if rule.calls else []
         # Tools about which the rule decides except for the calls that an earlier rule allows.
-        parts: dict[str, list[str]] = {rule.tool: [rule.calls] if rule.calls else []}
+        narrower: dict[str, list[str]] = {}
         for tool, calls in exceptions:
             if _includes(tool, rule.tool):
-                parts[rule.tool].append(f"not ({calls})")
-            elif _may_overlap(tool, rule.tool) and not _includes(rule.tool, tool):
+                words.append(f"not ({calls})")
+            elif _includes(rule.tool, tool):
+                narrower.setdefault(tool, []).append(f"not ({calls})")
+            elif _may_overlap(tool, rule.tool):
                 # No pattern is about what both are about, and this one alone would say too much.
-                parts[rule.tool].append(f"not ({tool} and {calls})")
-        for tool, calls in exceptions:
-            if _includes(rule.tool, tool) and not _includes(tool, rule.tool):
-                parts.setdefault(tool, parts[rule.tool][:]).append(f"not ({calls})")
-        narrower = [tool for tool in parts if tool != rule.tool]
-        for tool, words in parts.items():
-            others = exclude if tool == rule.tool else [*exclude, *earlier]
-            if any(_includes(other, tool) for other in others):
-                continue  # another rule is about all of its calls
-            others = exclude if tool != rule.tool else [*exclude, *narrower]
-            without = tuple(dict.fromkeys(other for other in others if _may_overlap(other, tool)))
+                words.append(f"not ({tool} and {calls})")
+        # Each with the patterns that are about all of its calls, and those to leave out of it.
+        parts = [(rule.tool, words, exclude, [*exclude, *narrower])]
+        for tool, more in narrower.items():
+            parts.append((tool, [*words, *more], [*exclude, *earlier], exclude))
+        options = _options(rule)
+        for tool, words, decided, excluded in parts:
+            if any(_includes(other, tool) for other in decided):
+                continue
+            without = dict.fromkeys(other for other in excluded if _may_overlap(other, tool))
             when = " and ".join(words)
-            may_ask = rule.action == "ask" or (rule.action, rule.otherwise) == ("judge", "ask")
-            every = set(rule.allowed_decisions) >= set(DECISIONS)
-            options: dict[str, Any] = {
-                # Sorted: the order has no meaning, and reviewers may be a set.
-                "reviewers": tuple(sorted(set(rule.reviewers))),
-                "decisions": () if every else tuple(sorted(set(rule.allowed_decisions))),
-                "remember": rule.remember,
-            }
             guards.append(
-                ToolGuard(
-                    tool,
-                    rule.action,
-                    when,
-                    without,
-                    place=place,
-                    otherwise=rule.otherwise if rule.action == "judge" else "ask",
-                    **(options if may_ask else {}),
-                )
+                ToolGuard(tool, rule.action, when, tuple(without), place=place, **options)
             )
         earlier += [] if rule.when is not None else [rule.tool]
     return tuple(dict.fromkeys(guards))
+
+
+def _options(rule: Rule) -> dict[str, Any]:
+    """Options of a rule as those of a guard."""
+    options: dict[str, Any] = {"otherwise": rule.otherwise} if rule.action == "judge" else {}
+    if rule.asks:
+        every = set(rule.allowed_decisions) >= set(DECISIONS)
+        # Sorted: the order has no meaning, and reviewers may be a set.
+        options["reviewers"] = tuple(sorted(set(rule.reviewers)))
+        options["decisions"] = () if every else tuple(sorted(set(rule.allowed_decisions)))
+        options["remember"] = rule.remember
+    return options
 
 
 def _includes(pattern: str, other: str) -> bool:

@@ -5,23 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_factory.topology.model import (
-    MODEL,
-    TOOLS,
-    Call,
-    Hook,
-    Layer,
-    Tool,
-    ToolKind,
-    TopologyData,
-)
-from agent_factory.topology.render.figure import (
-    Arrow,
-    Box,
-    Figure,
-    guards_at,
-    limits_at,
-)
+from agent_factory.topology.model import MODEL, TOOLS, Hook, Layer, Tool, ToolKind, TopologyData
+from agent_factory.topology.render.figure import Arrow, Box, Figure, guards_at, limits_at
 from agent_factory.topology.render.text import ORDERS, layer_order, meaning
 
 
@@ -82,9 +67,8 @@ def overview(plan: TopologyData, figure: Figure) -> Details:
     lists = []
     for phase, order in ORDERS.items():
         items = tuple(Item(box.title, box.key) for box in figure.boxes if box.kind == phase)
-        if items:
-            lists.append(Listing(f"{phase}: {order}", items, ordered=True))
-    lists += (_layers(box, box.key) for box in figure.boxes if box.frames)
+        lists.append(Listing(f"{phase}: {order}", items, ordered=True))
+    lists += (_layers(box, box.key) for box in figure.boxes)
     corners = {
         "a run enters at": plan.entry,
         "each turn begins at": plan.loop_entry,
@@ -100,10 +84,9 @@ def overview(plan: TopologyData, figure: Figure) -> Details:
 
 
 def _layers(box: Box, target: str = "") -> Listing:
-    # The layers around a run are drawn where it starts.
-    call = {TOOLS: Call.TOOL, MODEL: Call.MODEL}.get(box.kind, Call.AGENT)
     items = tuple(Item(frame.layer.name, target) for frame in box.frames)
-    return Listing(f"layers {layer_order(call)}", items, ordered=True)
+    order = layer_order(box.frames[0].layer.call) if items else ""
+    return Listing(f"layers {order}", items, ordered=True)
 
 
 def _declared(plan: TopologyData, parts: Sequence[Hook | Layer]) -> list[Listing]:
@@ -123,7 +106,7 @@ def _declared(plan: TopologyData, parts: Sequence[Hook | Layer]) -> list[Listing
 
 
 def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
-    facts, lists = [], list[Listing]()
+    facts = []
     if hook := plan.hook_at(box.name):
         peers = plan.run_order(hook.phase)
         facts += [
@@ -137,8 +120,6 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
         facts.append(("what", "One model call, through its layers."))
     if box.kind == TOOLS:
         facts.append(("what", "Each pending tool call is run on its own, through its layers."))
-    if box.kind == "terminal":
-        lists.append(_layers(box))
     corners = {
         "A run enters here.": plan.entry,
         "Each turn begins here.": plan.loop_entry,
@@ -147,24 +128,20 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
     }
     if roles := [words for words, name in corners.items() if name == box.name]:
         facts.append(("corner", " ".join(roles)))
-    if box.kind in (MODEL, TOOLS):
-        heading = "tools" if box.kind == TOOLS else "tools that the agent does not run"
-        tools = tuple(_tool(plan, box, tool) for tool in box.tools)
-        lists += [_layers(box), Listing(heading, tools)]
-
-    lists += _declared(plan, [hook] if hook else [frame.layer for frame in box.frames])
 
     def item(arrow: Arrow, other: Box) -> Item:
-        return Item(
-            f"{other.name} ({', '.join(dict.fromkeys(r.why for r in arrow.edge.reasons))})",
-            arrow.key,
-        )
+        reasons = dict.fromkeys(reason.why for reason in arrow.edge.reasons)
+        return Item(f"{other.name} ({', '.join(reasons)})", arrow.key)
 
-    incoming = tuple(item(a, a.source) for a in figure.arrows if a.target == box)
-    outgoing = tuple(item(a, a.target) for a in figure.arrows if a.source == box)
-    lists += [Listing("edges in", incoming), Listing("edges out", outgoing)]
-    listings = tuple(listing for listing in lists if listing.items)
-    return Details(box.name, tuple(facts), listings, box.name)
+    heading = "tools" if box.kind == TOOLS else "tools that the agent does not run"
+    lists = (
+        _layers(box),
+        Listing(heading, tuple(_tool(plan, box, tool) for tool in box.tools)),
+        *_declared(plan, [hook] if hook else [frame.layer for frame in box.frames]),
+        Listing("edges in", tuple(item(a, a.source) for a in figure.arrows if a.target == box)),
+        Listing("edges out", tuple(item(a, a.target) for a in figure.arrows if a.source == box)),
+    )
+    return Details(box.name, tuple(facts), tuple(x for x in lists if x.items), box.name)
 
 
 _KINDS = {

@@ -49,21 +49,13 @@ _GROUPS = {
 """The titles of the groups, with the kinds of their boxes."""
 
 
-_MARKS = {
-    "ask": "asked",
-    "judge": "judged",
-    "check": "checked",
-    "deny": "denied",
+_WORDS = {
+    "ask": ("asked", "asks about"),
+    "judge": ("judged", "judges"),
+    "check": ("checked", "checks"),
+    "deny": ("denied", "denies"),
 }
-"""The words that mark a tool, by what its guards do with a call."""
-
-_REMARKS = {
-    "ask": "asks about",
-    "judge": "judges",
-    "check": "checks",
-    "deny": "denies",
-}
-"""The words for what a guard does, before the names of tools."""
+"""What a guard does with calls: the words that mark a tool, and those before names of tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +122,7 @@ class Box:
         guards = [guard for guard in self.guards if guard.covers(tool.name)]
         always = {guard.action for guard in guards if not guard.when}
         for action in dict.fromkeys(guard.action for guard in guards):
-            marks.append(_MARKS[action] if action in always else f"{_MARKS[action]} at times")
+            marks.append(f"{_WORDS[action][0]}{'' if action in always else ' at times'}")
         return ", ".join(marks)
 
     @property
@@ -257,8 +249,9 @@ def remarks_of(plan: TopologyData, part: Hook | Layer) -> tuple[str, ...]:
     for guard in guards:
         name = "all tools" if guard.tool == "*" else guard.tool
         times = "" if (guard.action, guard.tool) in always else " (at times)"
-        who = f"asks {' or '.join(guard.reviewers)} about" if guard.reviewers else ""
-        verb = who if guard.action == "ask" and who else _REMARKS[guard.action]
+        _, verb = _WORDS[guard.action]
+        if guard.action == "ask" and guard.reviewers:
+            verb = f"asks {' or '.join(guard.reviewers)} about"
         tools.setdefault(verb, []).append(f"{name}{times}")
     lines = [f"{verb} {', '.join(dict.fromkeys(tools[verb]))}" for verb in tools]
     lines += map(str, limits_at(plan, part))
@@ -269,8 +262,7 @@ def remarks_of(plan: TopologyData, part: Hook | Layer) -> tuple[str, ...]:
 
 def guards_at(plan: TopologyData, part: Hook | Layer) -> list[ToolGuard]:
     """The guards of a plan that decide in a hook or a layer."""
-    around_tool = isinstance(part, Layer) and part.call is Call.TOOL
-    place = "around_tool" if around_tool else part.phase if isinstance(part, Hook) else ""
+    place = part.phase if isinstance(part, Hook) else f"around_{part.call}"
     return [guard for guard in plan.guards if (guard.owner, guard.place) == (part.owner, place)]
 
 
@@ -280,10 +272,8 @@ def limits_at(plan: TopologyData, part: Hook | Layer) -> list[UsageLimit]:
     own = [other for other in parts if other.owner == part.owner]
 
     def place(limit: UsageLimit) -> Hook | Layer:
-        of_tools = limit.unit in ("tool calls", JOBS)
-        call = Call.TOOL if of_tools else Call.MODEL
-        around = [other for other in own if isinstance(other, Layer) and other.call is call]
-        return (around or own)[0]
+        call = Call.TOOL if limit.unit in ("tool calls", JOBS) else Call.MODEL
+        return next((x for x in own if isinstance(x, Layer) and x.call is call), own[0])
 
     return [limit for limit in plan.limits if limit.owner == part.owner and place(limit) == part]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
@@ -82,7 +82,6 @@ class PlanRecord:
     tools: tuple[Tool, ...]
     retries_output: bool
     settings: tuple[Setting, ...]
-    # Left out of a file if there is none.
     moved: tuple[Move, ...] = ()
     guards: tuple[ToolGuard, ...] = ()
     limits: tuple[UsageLimit, ...] = ()
@@ -90,27 +89,18 @@ class PlanRecord:
     sequential_calls: bool = False
 
 
-OPTIONAL = ("moved", "guards", "limits", "accesses", "sequential_calls")
-"""Fields that a file lacks where a plan has none, as files did before there were any."""
-
-UNCHANGED = ("style", "edges", "layers", "tools", "retries_output", "settings", *OPTIONAL)
-"""Fields that a file holds as a plan has them."""
-
-DEFAULTS: dict[str, dict[str, object]] = {
-    "layers": {"attempts": 1},
-    "tools": {
-        "labels": (),
-        "reads": (),
-        "writes": (),
-        "max_requests": 1,
-        "background": None,
-        "on_loss": "report",
-    },
-    "guards": {"reviewers": (), "decisions": (), "remember": None, "otherwise": "ask"},
-    "settings": {"guards": False},
-    "limits": {"raisable": False, "ledger": 0},
+LATER: dict[type, tuple[str, ...]] = {
+    PlanRecord: ("moved", "guards", "limits", "accesses", "sequential_calls"),
+    Layer: ("attempts",),
+    Tool: ("labels", "reads", "writes", "max_requests", "background", "on_loss"),
+    ToolGuard: ("reviewers", "decisions", "remember", "otherwise"),
+    Setting: ("guards",),
+    UsageLimit: ("raisable", "ledger"),
 }
-"""Fields of records that a file lacks where they have these values, for the same reason."""
+"""Fields that a file lacks where they have their defaults, as files did before there were any."""
+
+UNCHANGED = ("style", "edges", "layers", "tools", "retries_output", "settings", *LATER[PlanRecord])
+"""Fields that a file holds as a plan has them."""
 
 
 def to_json(plan: TopologyData) -> str:
@@ -134,15 +124,9 @@ def to_json(plan: TopologyData) -> str:
         ),
         **{name: getattr(plan, name) for name in UNCHANGED},
     )
-    dump = partial(json.dumps, ensure_ascii=False)
+    dump = partial(json.dumps, ensure_ascii=False, default=_data)
     parts = []
-    for key, value in asdict(record).items():
-        if key in OPTIONAL and not value:
-            continue
-        for field, default in DEFAULTS.get(key, {}).items():
-            for item in value:
-                if item[field] == default:
-                    del item[field]
+    for key, value in _data(record).items():
         # One record a line: a diff of two files then shows records.
         if isinstance(value, tuple) and value:
             lines = ",\n".join(f"    {dump(item)}" for item in value)
@@ -152,6 +136,16 @@ def to_json(plan: TopologyData) -> str:
     text = "{\n" + ",\n".join(parts) + "\n}\n"
     # Without ensure_ascii, json leaves C1 controls and U+2028 as they are.
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def _data(record: Any) -> dict[str, object]:
+    """The fields of a record that a file has."""
+    later = LATER.get(type(record), ())
+    return {
+        field.name: value
+        for field in fields(record)
+        if (value := getattr(record, field.name)) != field.default or field.name not in later
+    }
 
 
 def to_snapshot(plan: TopologyData) -> str:
