@@ -28,7 +28,7 @@ from agent_factory.factory.arguments import (
     wrong_type,
 )
 from agent_factory.factory.fusion import plan_fusion
-from agent_factory.factory.settings import settings_of
+from agent_factory.factory.settings import pauses_of, settings_of
 from agent_factory.factory.wiring import AgentGraph, wire
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
@@ -612,7 +612,10 @@ def with_checkpoints_of(agent: Graph, checkpointer: object) -> Graph:
 
 
 def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
-    shown = [*spec.pauses, *(s for s in settings_of(spec.middleware) if settings or s.guards)]
+    shown = [
+        *pauses_of(spec.nodes),
+        *(s for s in settings_of(spec.middleware) if settings or s.guards),
+    ]
     for name, inside in spec.toolbox.specs_inside.items():
         for setting in _plan_of(inside, settings).settings:
             shown.append(replace(setting, owner=f"{name}/{setting.owner}"))

@@ -41,7 +41,6 @@ from agent_factory.errors import (
     raise_all,
     unknown_argument,
 )
-from agent_factory.factory.settings import pauses_of
 from agent_factory.guarantees import GuaranteeError, counterexamples, default_findings
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.introspection import (
@@ -160,11 +159,10 @@ def make_spec(
         name=name,
         middleware=members,
         rules=_rules(toolbox, outputs, sequential_calls=sequential_tool_calls),
-        node_policies=nodes["node_policies"] or {},
+        nodes=nodes,
         decisions=log,
         run_layers=around[Call.AGENT],
         strict=strict,
-        pauses=pauses_of(nodes),
     )
 
 

@@ -46,7 +46,7 @@ def pauses_of(nodes: Mapping[str, Any]) -> tuple[Setting, ...]:
     """The pauses of an agent as settings: a snapshot sees one that is dropped.
 
     Args:
-        nodes: `interrupt_before` and `interrupt_after`, among others.
+        nodes: The arguments that name nodes.
     """
     return tuple(
         Setting("agent", name, repr(names if names == "*" else sorted(names)), guards=True)

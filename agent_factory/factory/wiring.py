@@ -112,12 +112,13 @@ def wire(
     }
     # Of the hooks, only the loop's entry reads the signals of tools.
     reads_signals = {spec.topology.loop_entry} if tools else set()
+    policies = spec.nodes["node_policies"] or {}
     former = spec.topology.former_nodes
     nodes |= {old: nodes[now] for old, now in former.items()}
     for stored_as, node in nodes.items():
         name = former.get(stored_as, stored_as)
         is_hook = name in trace_policies and name not in reads_signals
-        policy = spec.node_policies.get(name)
+        policy = policies.get(name)
         graph.add_node(
             stored_as,
             node,

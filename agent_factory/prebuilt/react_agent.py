@@ -16,7 +16,6 @@ from langgraph.warnings import LangGraphDeprecatedSinceV10
 from agent_factory.errors import AgentFactoryWarning, raise_all, unknown_argument
 from agent_factory.factory.agent import CONFIG, check_services, node_names
 from agent_factory.factory.arguments import refused_names, unknown_nodes, wrong_types
-from agent_factory.factory.settings import pauses_of
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.introspection import Bound, layers_of
 from agent_factory.prebuilt.react_errors import ReactArgumentError
@@ -106,7 +105,7 @@ def react_spec(
             style=AgentStyle.REACT_V1 if has_tools and together else AgentStyle.REACT,
         )
     )
-    raise_all([*unknown_nodes(nodes, topology)])
+    policies = dict.fromkeys(topology.nodes, policy) | (nodes["node_policies"] or {})
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
         system_message=message if is_fixed else None,
@@ -123,8 +122,7 @@ def react_spec(
         rules=rules,
         repairs_history=False,
         tool_state_view=view,
-        node_policies=dict.fromkeys(topology.nodes, policy) | (nodes["node_policies"] or {}),
-        pauses=pauses_of(nodes),
+        nodes={**nodes, "node_policies": policies},
     )
 
 
@@ -256,6 +254,7 @@ def create_react_agent(
         nodes=nodes,
         policy=NodePolicy(cast("RetryPolicy | None", retry_policy)),  # a dict becomes a policy
     )
+    raise_all([*unknown_nodes(nodes, spec.topology)])
     if refused := tuple(refused_names(spec.topology.tools, name)):  # langgraph takes any name
         warnings.warn(AgentFactoryWarning(refused), stacklevel=2)
     agent = wire(spec, context_schema).compile(

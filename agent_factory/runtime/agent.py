@@ -576,7 +576,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def _is_single_step(self, parent: Run | None, depth: int) -> bool:
         """Return True if a run that no caller observes can be a single step."""
         # A fused run of one step would misreport managed values such as `remaining_steps`.
-        if self.builder.managed or self.builder.spec.node_policies:
+        if self.builder.managed or self.builder.spec.nodes["node_policies"]:
             return False
         if any(_between_steps(self)):
             return False

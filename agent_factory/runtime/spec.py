@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from langchain_core.messages import SystemMessage
@@ -17,9 +17,8 @@ from agent_factory.state.schema import Schemas
 from agent_factory.structured_output.strategies import ResponseFormat
 from agent_factory.tools.error_handling import ErrorHandler
 from agent_factory.tools.registry import Toolbox
-from agent_factory.topology.model import Hook, Layer, Setting
+from agent_factory.topology.model import Hook, Layer
 from agent_factory.topology.topology import Topology
-from agent_factory.types import NodePolicy
 
 T = TypeVar("T")
 
@@ -46,13 +45,12 @@ class AgentSpec:
     name: str | None
     middleware: tuple[Middleware, ...]
     rules: Rules
+    nodes: Mapping[str, Any]  # the arguments that name nodes: interrupts and policies
     # Repair invalid histories, and answer calls that no node runs. If False, the caller does both.
     repairs_history: bool = True
     tool_state_view: Callable[[Any], object] = identity  # what tools see of the state
-    node_policies: Mapping[str, NodePolicy] = field(default_factory=dict)
     warnings: tuple[SpecError, ...] = ()
     decisions: DecisionLog | None = None
     run_layers: tuple[Bound[Layer], ...] = ()  # around a whole run, outermost first
     merged: Callable[[object], tuple[Schemas, object]] | None = None  # its schemas with a saver
     strict: bool = False  # look for writes that have no effect
-    pauses: tuple[Setting, ...] = ()  # the nodes before and after which each run waits

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import (
@@ -19,23 +20,13 @@ from agent_factory import (
 from agent_factory.errors import SpecError
 from agent_factory.guarantees import counterexamples
 from agent_factory.testing import ScriptedChatModel
-from samples import call_of
+from samples import call_of, find, refund
 
 theirs = pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
 reviews = pytest.importorskip("langchain.agents.middleware.human_in_the_loop")
 
 MODES = ["batched", "per_call"]
 PLACES = {"batched": "after_model", "per_call": "around_tool"}
-
-
-def refund(euros: int) -> str:
-    """Pay money back."""
-    return f"{euros} paid."
-
-
-def search(query: str) -> str:
-    """Search."""
-    return query
 
 
 def is_large(request: Any) -> bool:
@@ -90,7 +81,8 @@ def test_guarantees_rely_on_a_review(mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_review_closes_the_way_out(mode: str) -> None:
     """A build warns where text of others can send private data out."""
-    bring, send = tool_labels("untrusted", "private")(search), tool_labels("outside")(refund)
+    bring = tool_labels("untrusted", "private")(tool(find))
+    send = tool_labels("outside")(tool(refund))
     with pytest.warns(AgentFactoryWarning, match="AF219"):
         plan_agent(tools=[bring, send])
     review = theirs.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)

@@ -68,7 +68,7 @@ def until() -> Callable[..., None]:
     """Wait until a condition holds, at most for some seconds."""
     import time
 
-    def wait(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    def wait(condition: Callable[[], object], seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, "the condition did not hold in time"

