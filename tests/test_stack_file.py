@@ -351,6 +351,12 @@ LIMIT = 'class = "agent_factory.middleware:ModelCallLimitMiddleware"'
         (f"{HEAD}middleware = 3\n", "must have tables named middleware, got int (3)"),
         (entry(f"{LIMIT}\nsettings = 3"), "must have a table as settings, got int (3)"),
         (entry(f"{LIMIT}\nunread = [1]"), "must have a table as unread, got"),
+        (entry(f"{LIMIT}\nunread = {{ a = 3 }}"), "names code by int (3), expected a text"),
+        (
+            entry(f"{LIMIT}\n[middleware.settings]\nrun_limit = {{ code = [1] }}"),
+            "names code by list",
+        ),
+        (entry(f"{LIMIT}\n[middleware.settings]\nx = 3"), "It has thread_limit, run_limit"),
         (entry("name = 'x'"), "names neither a class nor code"),
         (entry('class = "agent_factory.middleware:Missing"'), "cannot be imported"),
         (entry('class = "nowhere_at_all:Missing"'), "cannot be imported"),

@@ -191,6 +191,9 @@ def test_an_agent_inside_is_closed_inside_or_at_its_call() -> None:
     assert sinks(review, tools=[clerk(tools=[send_mail]), *rest]) == []
     other = HumanInTheLoopMiddleware({"read_page": True})
     assert sinks(other, tools=[clerk(tools=[send_mail]), *rest]) == ["clerk/send_mail"]
+    # It never sees the calls that it names.
+    claim = Checks(ToolGuard("clerk/send_mail", "ask"))
+    assert sinks(claim, tools=[clerk(tools=[send_mail]), *rest]) == ["clerk/send_mail"]
 
 
 def test_the_warning_about_an_agent_inside_says_where_the_guard_belongs() -> None:

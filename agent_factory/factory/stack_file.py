@@ -328,7 +328,8 @@ class _Reader:
         settings = entry.get("settings", {})
         for name in settings:
             if name not in parameters or name == "self":
-                hint = did_you_mean(name, parameters, f"It has {', '.join(parameters)}.")
+                names = [name for name in parameters if name != "self"]
+                hint = did_you_mean(name, names, f"It has {', '.join(names)}.")
                 raise self.error(f"does not have a setting {name!r}.", hint)
         values = {name: self.value(value, name) for name, value in settings.items()}
         for name, key in entry.get("unread", {}).items():
@@ -394,6 +395,9 @@ class _Reader:
 
     def passed(self, key: str, *, may_be_none: bool = False) -> Any:
         """Code that the caller passes."""
+        if not isinstance(key, str):
+            reason = f"names code by {describe(key)}, expected a text."
+            raise self.error(reason, 'Write "module:name", or the key of a value in `code`.')
         self.keys.add(key)
         if key not in self.code:
             end = ", or None for the default." if may_be_none else "."

@@ -91,7 +91,7 @@ class ToolGuard:
         >>> ToolGuard("*", "ask", exclude=("search*",)).covers("refund")
         True
         """
-        if tool.count("/") != self.tool.count("/"):
+        if tool.rpartition("/")[0] != self.owner.rpartition("/")[0]:
             return False  # a tool of an agent inside, which only a guard in there decides about
         excluded = any(fnmatchcase(tool, pattern) for pattern in self.exclude)
         return fnmatchcase(tool, self.tool) and not excluded

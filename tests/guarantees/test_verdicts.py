@@ -262,6 +262,21 @@ def test_a_guard_outside_does_not_see_the_calls_of_an_agent_inside() -> None:
     assert holds(outside, "tool clerk passes a person")
 
 
+class Claim(AgentMiddleware):
+    """Says that it decides about a tool of an agent inside, whose calls it never sees."""
+
+    guards = (ToolGuard("clerk/refund", "ask"), ToolGuard("clerk/refund", "check", after="check"))
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+def test_a_guard_outside_that_names_a_tool_of_an_agent_inside_decides_nothing() -> None:
+    outside = plan_agent(tools=[clerk(), check], middleware=[Claim()])
+    for sentence in ("passes a guard", "passes a person", "passes Claim", "only after tool check"):
+        assert no(outside, f"tool clerk/refund {sentence}").tool == "clerk/refund"
+
+
 def test_members_of_both_agents_may_match_a_pattern() -> None:
     tool = Tool("clerk/refund", ToolKind.INNER)
     checked = plan(
