@@ -570,6 +570,26 @@ def test_tools_that_a_layer_further_in_brings_are_guarded(call: Ask, thread: str
     assert ran == ["post", "news", "post"]
 
 
+class Aliases(AgentMiddleware):
+    """A layer further in that calls the same tool by the name that a rule is about."""
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield replace(request, tool_call={**request.tool_call, "name": "archive"}))
+
+
+def test_a_rule_decides_about_the_name_that_a_layer_further_in_gives(
+    call: Ask, thread: str
+) -> None:
+    ran: list[str] = []
+    late = Brings(late_tool("move", ran), late_tool("archive", ran))
+    desk, guard = Desk(), FlowGuardMiddleware(ToolPolicy(Rule("archive", "deny")))
+    agent = desk.agent([("move", {})], guard, late, Aliases())
+    result = call(agent, PUT_IN, config_of(thread))
+    (message,) = (m for m in result["messages"] if m.type == "tool")
+    assert (ran, message.status) == ([], "error")
+    assert "does not allow this call of archive" in message.text
+
+
 def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Ask, thread: str) -> None:
     """The agent inside waits for a person, and goes on in another process."""
     config = config_of(thread)
