@@ -103,9 +103,12 @@ async def awork(number: int) -> str:
 awork.__name__ = "work"
 
 
+last_call = [{"name": "work", "args": {"number": 0}}]
+
+
 def answer(messages):
-    if not mortal:
-        return "done"
+    if not mortal:  # however slow this machine is, the last process of a thread ends one job
+        return [last_call.pop()] if last_call else "done"
     return [
         {"name": "work", "args": {"number": random.randrange(10**9)}}
         for _ in range(random.randrange(4))

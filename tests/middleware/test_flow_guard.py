@@ -581,9 +581,10 @@ def test_a_rule_decides_about_the_name_that_a_layer_further_in_gives(
     call: Ask, thread: str
 ) -> None:
     ran: list[str] = []
-    late = Brings(late_tool("move", ran), late_tool("archive", ran))
-    desk, guard = Desk(), FlowGuardMiddleware(ToolPolicy(Rule("archive", "deny")))
-    agent = desk.agent([("move", {})], guard, late, Aliases())
+    guard = FlowGuardMiddleware(ToolPolicy(Rule("archive", "deny")))
+    model = ScriptedChatModel([[{"name": "move", "args": {}}], "Done."])
+    tools = [late_tool("move", ran), late_tool("archive", ran)]
+    agent = create_agent(model, tools, middleware=[guard, Aliases()])
     result = call(agent, PUT_IN, config_of(thread))
     (message,) = (m for m in result["messages"] if m.type == "tool")
     assert (ran, message.status) == ([], "error")
