@@ -110,7 +110,7 @@ def test_a_fork_from_an_earlier_moment(desk: Desk, thread: str, new_page: NewPag
     wait = desk.waiting(thread)
     desk.service.decide(wait, "approve", by="ann").result(30)
     page = new_page(f"/studio/threads/{thread}")
-    page.get_by_text("History").click()
+    page.locator("#history").evaluate("part => { part.open = true; }")
     moments = page.locator(".moments .what > a")
     expect(moments.first).to_contain_text("desk answered: “Done: Refunded 120.5 euros")
     count = moments.count()
@@ -131,7 +131,7 @@ def test_a_fork_from_an_earlier_moment(desk: Desk, thread: str, new_page: NewPag
 def test_a_run_again_from_an_earlier_moment(desk: Desk, thread: str, new_page: NewPage) -> None:
     desk.service.submit("desk", thread=thread, message="talk").result(30)
     page = new_page(f"/studio/threads/{thread}")
-    page.get_by_text("History").click()
+    page.locator("#history").evaluate("part => { part.open = true; }")
     page.locator(".moments .what > a").filter(has_text="you wrote: “talk”").click()
     page.get_by_role("button", name="Run again from here").click()
     page.wait_for_url(f"**/studio/threads/{thread}")
