@@ -96,7 +96,7 @@ def _review_guards(review: Any) -> tuple[ToolGuard, ...]:
     in_layer = getattr(review, "interrupt_mode", "batched") == "per_call"
     place: GuardPlace = "around_tool" if in_layer else "after_model"
     guards = []
-    for tool, config in review.interrupt_on.items():
+    for tool, config in getattr(review, "interrupt_on", {}).items():
         when, decisions = config.get("when"), set(config["allowed_decisions"])
         calls = f"{getattr(when, '__name__', type(when).__name__)}()" if when else ""
         some = () if decisions >= _DECISIONS else tuple(sorted(decisions))
@@ -118,14 +118,15 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         self.tools = getattr(inner, "tools", None) or []
         self.transformers = getattr(inner, "transformers", None) or ()
         self.trace_policy = getattr(inner, "trace_policy", None)
-        bases = [b for b in type(inner).__mro__ if b.__module__.startswith("langchain.")]
-        names = {base.__name__ for base in bases}
-        settings = (GUARD_SETTINGS[name] for name in GUARD_SETTINGS if name in names)
+        bases = [base for base in type(inner).__mro__ if base.__module__.startswith("langchain.")]
+        names = [base.__name__ for base in bases]
+        settings = (GUARD_SETTINGS[name] for name in names if name in GUARD_SETTINGS)
         self.guard_settings = getattr(inner, "guard_settings", next(settings, ()))
+        # A subclass need not have called the constructor that sets the attributes.
         if "HumanInTheLoopMiddleware" in names:
             self.guards = _review_guards(inner)
-            self.expected_tools = tuple(inner.interrupt_on)
-        if "ToolCallLimitMiddleware" in names and inner.tool_name is not None:
+            self.expected_tools = tuple(guard.tool for guard in self.guards)
+        if "ToolCallLimitMiddleware" in names and getattr(inner, "tool_name", None) is not None:
             self.expected_tools = (inner.tool_name,)
 
     def adapted(self, name: str) -> Method:

@@ -127,3 +127,9 @@ def test_a_misspelt_tool_is_refused(kind: str) -> None:
     assert error.value.code == "AF124"
     with pytest.warns(AgentFactoryWarning, match="AF210.*has no such tool"):
         plan_agent(tools=[refund], middleware=[misspelt("send_email")[kind]])
+
+
+@pytest.mark.parametrize("base", [theirs.HumanInTheLoopMiddleware, theirs.ToolCallLimitMiddleware])
+def test_a_subclass_with_a_constructor_of_its_own_says_nothing(base: Any) -> None:
+    subclass: Any = type("Own", (base,), {"__init__": lambda self: None, "name": "Own"})
+    assert plan_agent(tools=[refund], middleware=[subclass()]).guards == ()
