@@ -321,7 +321,10 @@ def change_state(
             raise ArgumentError("values", f"cannot be written: {error}.") from error
         if row.status == "waiting":
             waiting_for = pending(graph, {"configurable": {"thread_id": thread}})
-            with backend.database.begin() as connection:
+        with backend.database.begin() as connection:
+            touched = update(threads).where(threads.c.thread_id == thread)
+            connection.execute(touched.values(updated_at=backend.database.now))
+            if row.status == "waiting":
                 lease.check(connection)
                 if waiting_for:
                     backend.queue.withdraw(connection, row, by)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from langchain_core.messages import HumanMessage
 from sse_starlette import ServerSentEvent
 
-from agent_factory.serve.pages.live import ThreadEvents
+from agent_factory.serve.pages.live import ThreadEvents, version_of
 from agent_factory.service import Service
 from serve.agents import add_agents
 
@@ -41,3 +43,27 @@ async def test_a_run_that_ends_before_the_page_looks_again_is_shown(service: Ser
     shown = await until_settled(events)
     assert shown[0][0] == "status"
     assert any(kind == "message" and "You said: two" in data for kind, data in shown)
+
+
+async def test_a_page_gets_what_it_does_not_show(service: Service) -> None:
+    """The plan is lit in both; what the run has said is in a page of now already."""
+    threads, before = service.threads, ""
+    for message in ("one", "two"):
+        service.submit("echo", thread="t", message=message).result(30)
+        for shown, is_shown in ((version_of(threads.get("t")), True), (before, False)):
+            events = await until_settled(ThreadEvents(service, "t", "", None).follow(None, shown))
+            kinds = {kind for kind, _ in events}
+            assert {"node", "settled"} <= kinds
+            assert ("message" in kinds) is not is_shown
+            assert json.loads(events[-1][1])["is_shown"] is is_shown
+        before = version_of(threads.get("t"))
+
+
+async def test_a_state_that_was_edited_is_shown_again(service: Service) -> None:
+    service.submit("echo", thread="t", message="one").result(30)
+    before = version_of(service.threads.get("t"))
+    service.threads.update_state("t", {"messages": [HumanMessage("Edited")]})
+    *_, (_, settled) = await until_settled(
+        ThreadEvents(service, "t", "", None).follow(None, before)
+    )
+    assert json.loads(settled)["is_shown"] is False

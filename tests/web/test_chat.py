@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from playwright.sync_api import Page, expect
 
 from agent_factory.service import Service
@@ -156,6 +157,36 @@ def test_a_message_and_its_code_are_copied(desk: Desk, thread: str, new_page: Ne
         button.click()
         expect(button).to_have_text("Copied")
         assert page.evaluate(copied) == text
+
+
+def test_a_page_that_is_new_is_not_drawn_again(desk: Desk, thread: str, new_page: NewPage) -> None:
+    """Who has begun to read, to mark or to write in it goes on."""
+    say(desk, thread, "Which lamps?")
+    page = new_page("/studio")
+    marks = "() => { document.documentElement.dataset.settled = ''; }"
+    page.add_init_script(f"document.addEventListener('run:settled', {marks}, true)")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{desk.url}/studio/threads/{thread}")
+    expect(page.locator("html[data-settled]")).to_be_attached()
+    expect(page.locator("#plan .lit").first).to_be_visible()
+    assert not [url for url in asked if "/parts" in url]
+
+
+def test_who_has_copied_a_message_sees_it_after_a_change(
+    desk: Desk, thread: str, new_page: NewPage
+) -> None:
+    say(desk, thread, "Which lamps?")
+    page = thread_page(new_page, thread)
+    page.evaluate("window.setTimeout = () => {}")  # it would say "Copy" again
+    buttons = page.locator("#conversation [data-copy], #conversation [data-copy-code]")
+    for button in buttons.all():
+        button.click()
+    expect(buttons).to_have_text(["Copied"] * 3)
+    with page.expect_response("**/parts*"):
+        desk.service.threads.update_state(thread, {"scores": [1]})
+    expect(page.locator(".htmx-request")).to_have_count(0)
+    expect(buttons).to_have_text(["Copied"] * 3)
 
 
 def test_code_is_copied_without_a_clipboard(desk: Desk, thread: str, new_page: NewPage) -> None:
@@ -381,6 +412,8 @@ def test_a_developer_edits_the_state(desk: Desk, thread: str, new_page: NewPage)
     page.get_by_role("button", name="Write to the state").click()
     expect(page.get_by_text("Written: scores.")).to_be_visible()
     assert desk.service.threads.state(thread).values["scores"] == [1, 2]
+    desk.service.threads.update_state(thread, {"messages": [HumanMessage("Written elsewhere.")]})
+    expect(page.locator(".message.human .text").last).to_have_text("Written elsewhere.")
 
 
 def test_an_edit_of_the_state_outlives_a_run(desk: Desk, thread: str, new_page: NewPage) -> None:

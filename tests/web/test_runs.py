@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from threading import Event
 
-from playwright.sync_api import expect
+import pytest
+from playwright.sync_api import Route, expect
 
 from web.conftest import Desk, NewPage
 
@@ -32,6 +34,36 @@ def test_runs_are_found_and_the_address_says_how(
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/studio/runs/[0-9a-f]{32}$"))
     expect(page.get_by_role("heading", level=1)).to_have_text(f"{thread} is broken")
+
+
+@pytest.mark.parametrize(
+    ("path", "rows"),
+    [
+        ("/studio/runs", "/studio/runs/rows"),
+        ("/studio", "/studio/threads"),
+        ("/inbox", "/inbox/rows"),
+    ],
+)
+def test_a_slow_answer_does_not_undo_a_filter(
+    desk: Desk, thread: str, new_page: NewPage, path: str, rows: str
+) -> None:
+    """A list asks also when something has changed, with the filter of that moment."""
+    desk.waiting(thread, f"{thread} is broken")
+    page = new_page(path)
+    expect(page.locator(".htmx-request")).to_have_count(0)
+    late: list[Callable[[], None]] = []
+
+    def hold(route: Route) -> None:
+        answer = route.fetch()
+        late.append(lambda: route.fulfill(response=answer))
+
+    page.route(f"**{rows}?*", hold, times=1)
+    page.evaluate("document.body.dispatchEvent(new Event('changed'))")
+    page.get_by_role("searchbox").fill("no such words")
+    page.wait_for_timeout(1000)  # a list that does not wait has asked again
+    [answer] = late
+    answer()
+    expect(page.locator("main .empty, .list .empty")).to_contain_text("match")
 
 
 def test_the_list_follows_what_happens(desk: Desk, thread: str, new_page: NewPage) -> None:

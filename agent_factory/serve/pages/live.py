@@ -16,7 +16,7 @@ from agent_factory.serve.pages.branches import fork_of
 from agent_factory.serve.pages.conversation import Result, entry_of
 from agent_factory.serve.pages.picture import Picture
 from agent_factory.serve.pages.rendering import render
-from agent_factory.service import NotFound, Run, RunCancelled, Service
+from agent_factory.service import NotFound, Run, RunCancelled, Service, ThreadInfo
 from agent_factory.upstream import INTERRUPT
 
 LOOK_SECONDS = 0.5
@@ -58,11 +58,12 @@ class ThreadEvents:
         self._picture = picture
         self._before: str | None = None  # the node whose end was seen last
 
-    async def follow(self, after: str | None) -> AsyncIterator[ServerSentEvent]:
+    async def follow(self, after: str | None, shown: str = "") -> AsyncIterator[ServerSentEvent]:
         """The events, until the thread is deleted.
 
         Args:
             after: The id of the last event that the page has seen.
+            shown: The version of the thread that the page shows, see `version_of`.
         """
         last: object = None
         while True:
@@ -85,6 +86,8 @@ class ThreadEvents:
                     for message in await run_in_threadpool(submitted_with, run):
                         yield _event("message", _message(message))
                 has_begun = thread.status != "queued"
+                # Where a page has all of the conversation, only its plan is lit.
+                is_shown = thread.status not in AT_WORK and version_of(thread) == shown
                 try:
                     async for part in run.astream(after=after):
                         if part["type"] == "waiting_for":
@@ -93,8 +96,11 @@ class ThreadEvents:
                             has_begun = True
                             yield _event("begun", {})
                         for kind, data in self._shown(part):
+                            if is_shown and kind in ("token", "message", "result"):
+                                continue
                             if kind == "settled":
                                 data["at"] = await run_in_threadpool(self._places)
+                                data["is_shown"] = is_shown
                             yield _event(kind, data, part["id"])
                 except ArgumentError:  # the page has seen events of another thread last
                     after = None
@@ -151,6 +157,11 @@ class ThreadEvents:
                     keys = {} if self._picture is None else self._picture.nodes
                     yield "node", {"name": node, "node": keys.get(node)}
                     yield from _messages_of(update)
+
+
+def version_of(thread: ThreadInfo) -> str:
+    """What tells a page of a thread from a later one."""
+    return f"{thread.run} {thread.status} {thread.updated_at!r}"
 
 
 def submitted_with(run: Run) -> list[BaseMessage]:

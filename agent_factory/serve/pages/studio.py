@@ -25,6 +25,7 @@ from agent_factory.serve.pages.live import (
     ThreadEvents,
     changes,
     submitted_with,
+    version_of,
 )
 from agent_factory.serve.pages.moments import time_of
 from agent_factory.serve.pages.picture import picture_of
@@ -170,6 +171,7 @@ class StudioPages:
         chat = chat_of(self._service, info, messages, entries, checkpoint)
         return {
             "thread": info,
+            "version": version_of(info),
             "at": checkpoint,
             "at_time": time_of(state) if checkpoint and state is not None else None,
             "is_forked": bool(forks),
@@ -224,7 +226,8 @@ class StudioPages:
         picture = None if agent is None else picture_of(agent)
         events = ThreadEvents(self._service, info.id, info.tenant, picture)
         after = request.headers.get("last-event-id")
-        return EventSourceResponse(events.follow(after), ping=PING_SECONDS)
+        shown = request.query_params.get("shown", "")
+        return EventSourceResponse(events.follow(after, shown), ping=PING_SECONDS)
 
     @with_error_page
     async def begin(self, request: Request) -> Response:

@@ -229,7 +229,7 @@
     return message.matches(".writing") ? message : null;
   }
 
-  follow(`${place}/events`, {
+  follow(thread.dataset.events, {
     status: ({ status, forks }) => {
       if (status === "queued" || status === "running") {
         darken();
@@ -287,9 +287,10 @@
       line.textContent = `Worker ${worker} has taken over.`;
       log.append(line);
     },
-    settled: ({ status, at }) => {
+    settled: ({ status, at, is_shown: isShown }) => {
       for (const box of plan?.querySelectorAll(".now, .waits") || []) box.classList.remove("now", "waits");
       for (const key of status === "waiting" ? at : []) part(key)?.classList.add("waits");
+      if (isShown) return;
       const follows = atEnd(), before = cards().map(({ id }) => id);
       refresh("").then(() => {
         if (follows) toEnd();

@@ -167,6 +167,7 @@
   const plain = (part) => {
     const copy = part.cloneNode(true);
     for (const one of copy.querySelectorAll("details")) one.removeAttribute("open");
+    for (const one of copy.querySelectorAll("[data-copy], [data-copy-code]")) one.textContent = "";
     return copy.outerHTML;
   };
   let focused = null;
