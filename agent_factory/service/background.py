@@ -29,9 +29,9 @@ from agent_factory.errors import ArgumentError
 from agent_factory.factory import tools_of
 from agent_factory.middleware.background import BackgroundCall, lost_message, repeat_job
 from agent_factory.service.backend import Backend, RegisteredAgent, config_of
-from agent_factory.service.events import dump, load
 from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, aborting
+from agent_factory.service.message_serializer import dump, load
 from agent_factory.service.steering import STEER, can_be_steered
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import background_jobs, runs, workers

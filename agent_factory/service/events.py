@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, text
 from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
-from agent_factory.service.message_serializer import MessageSerializer
+from agent_factory.service.message_serializer import dump, load
 from agent_factory.service.signals import Moment, News, Signals
 from agent_factory.service.tables import events
 
@@ -29,20 +29,6 @@ KEEP_SECONDS = 3600.0
 _FIRST_SECONDS = 0.015  # a short run ends in it: its events are written with its outcome
 _LOOK_SECONDS = 1.0
 _PAGE = 1000
-
-_serializer = MessageSerializer()
-
-
-def dump(value: object) -> bytes:
-    """Serialize a value as LangGraph does, with its format in front."""
-    kind, data = _serializer.dumps_typed(value)
-    return kind.encode() + b" " + data
-
-
-def load(data: bytes) -> Any:
-    """Read what `dump` wrote."""
-    kind, _, rest = bytes(data).partition(b" ")
-    return _serializer.loads_typed((kind.decode(), rest))
 
 
 def dump_part(part: Mapping[str, object]) -> bytes:

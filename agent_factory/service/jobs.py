@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 
 from agent_factory.service.errors import ServiceError
+from agent_factory.service.message_serializer import load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,13 @@ class MessageJob(ThreadJob):
     before: Sequence[tuple[str, str, str | None]] = ()
     rollback: str | None = None
     busy: str | None = None
+
+    @property
+    def question(self) -> str:
+        """What the user has written last; "" if the run only goes on."""
+        inputs = load(b64decode(self.input)) or {"messages": ()}
+        texts = [str(one.text) for one in inputs["messages"] if isinstance(one, HumanMessage)]
+        return texts[-1] if texts else ""
 
 
 _LEFT_OUT = ("begins_at", "before", "rollback", "busy")

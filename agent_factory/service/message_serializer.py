@@ -104,3 +104,18 @@ def _message(message_type: type[BaseMessage], fields: dict[str, Any]) -> BaseMes
     _set(message, "__pydantic_extra__", {})
     _set(message, "__pydantic_private__", None)
     return message
+
+
+_serializer = MessageSerializer()
+
+
+def dump(value: object) -> bytes:
+    """Serialize a value as LangGraph does, with its format in front."""
+    kind, data = _serializer.dumps_typed(value)
+    return kind.encode() + b" " + data
+
+
+def load(data: bytes) -> Any:
+    """Read what `dump` wrote."""
+    kind, _, rest = bytes(data).partition(b" ")
+    return _serializer.loads_typed((kind.decode(), rest))

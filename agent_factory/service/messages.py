@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
-from langchain_core.messages import HumanMessage, convert_to_messages
+from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy import bindparam, func, select, update
 
@@ -18,8 +18,8 @@ from agent_factory.review import without_marks
 from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend, Busy, RegisteredAgent, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
-from agent_factory.service.events import dump, load
 from agent_factory.service.jobs import MessageJob, UndoJob, read_job
+from agent_factory.service.message_serializer import dump, load
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.steering import STEER, check_steering
 from agent_factory.service.tables import runs, threads
@@ -245,11 +245,8 @@ def last_words(backend: Backend, ids: Collection[str], tenant: str | None) -> di
     words = {}
     for row in rows:
         job = read_job(row.payload)
-        inputs = load(b64decode(job.input)) if isinstance(job, MessageJob) else None
-        messages = [] if inputs is None else inputs["messages"]
-        texts = [str(message.text) for message in messages if isinstance(message, HumanMessage)]
-        if texts and texts[-1].strip():
-            words[row.thread_id] = texts[-1]
+        if isinstance(job, MessageJob) and job.question.strip():
+            words[row.thread_id] = job.question
     return words
 
 

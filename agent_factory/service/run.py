@@ -18,9 +18,9 @@ from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
 from agent_factory.service.background import drop_jobs
 from agent_factory.service.errors import MessageHeld, NotFound, NoWorker, RunCancelled, RunFailed
-from agent_factory.service.events import load
 from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, take_lease
+from agent_factory.service.message_serializer import load
 from agent_factory.service.messages import retry
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.run_list import RunSummary, Status, run_summary

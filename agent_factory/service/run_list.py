@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from langchain_core.messages import HumanMessage
-from sqlalchemy import Connection, Row, case, func, select
+from sqlalchemy import Connection, Row, case, func, or_, select
 
 from agent_factory.service.errors import ServiceError
-from agent_factory.service.events import load
 from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.steering import STATUS
 from agent_factory.service.tables import runs, threads
@@ -110,7 +107,8 @@ def run_list(
         agent: Only those of this agent.
         status: Only those in one of these states.
         since: Only those that were submitted since then.
-        text: What the title of the thread contains, or the id of the run or thread begins with.
+        text: What the question or the title of the thread contains, or an id of the run or thread
+            begins with.
         before: Where the list begins.
         limit: The most runs.
     """
@@ -136,8 +134,9 @@ def run_list(
         # Escaped: somebody who writes "%" or "_" looks for that sign.
         ids = (runs.c.run_id, runs.c.thread_id)
         begins = [column.startswith(text, autoescape=True) for column in ids]
-        has_text = threads.c.title.icontains(text, autoescape=True)
-        query = query.where(has_text | begins[0] | begins[1])
+        texts = (threads.c.title, runs.c.question)
+        contain = [column.icontains(text, autoescape=True) for column in texts]
+        query = query.where(or_(*contain, *begins))
     rows = connection.execute(query).all()
     found = [summary_of(row) for row in rows[:limit]]
     if len(rows) > limit:
@@ -176,10 +175,7 @@ def question_of(payload: str) -> str:
         job = read_job(payload)
     except ServiceError:  # a newer version has stored it
         return ""
-    inputs = load(b64decode(job.input)) if isinstance(job, MessageJob) and job.input else None
-    messages = [] if inputs is None else inputs["messages"]
-    texts = [str(message.text) for message in messages if isinstance(message, HumanMessage)]
-    return texts[-1] if texts else ""
+    return job.question if isinstance(job, MessageJob) else ""
 
 
 def run_summary(connection: Connection, run: str) -> RunSummary | None:

@@ -50,9 +50,10 @@ from agent_factory.service.background import SharedJobs
 from agent_factory.service.database import RETRY_SECONDS, Database, attempts
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost
-from agent_factory.service.events import dump, dump_part, load
+from agent_factory.service.events import dump_part
 from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.leases import Fence, take_lease
+from agent_factory.service.message_serializer import dump, load
 from agent_factory.service.outputs import Output
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.steering import SharedMailbox

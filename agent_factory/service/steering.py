@@ -26,9 +26,9 @@ from sqlalchemy import Column, Connection, Row, Select, bindparam, func, select,
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware.steering import STEERING_READ
 from agent_factory.service.database import Database
-from agent_factory.service.events import load
 from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.leases import Lease, aborting
+from agent_factory.service.message_serializer import load
 from agent_factory.service.signals import Signals
 from agent_factory.service.tables import runs
 from agent_factory.types import Graph

@@ -165,6 +165,7 @@ runs = Table(
     Column("started_at", Float),  # when a worker has first taken it
     Column("reader", String),  # the run under way that has read its message: see `steering`
     Column("steps", Text),  # JSON: see `steps`
+    Column("question", Text),  # the beginning of MessageJob.question; none before version 7
     Index("service_runs_started", "tenant", "started_at"),
     Index("service_runs_newest", "tenant", "seq"),  # the list of runs begins with the newest
 )

@@ -31,6 +31,7 @@ from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJ
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.signals import Signals
 from agent_factory.service.tables import clock, limits, runs, threads, waits, workers
+from agent_factory.state import storable_text
 
 BUSY = frozenset({"queued", "running", "waiting"})
 """States of a thread that takes no other message now."""
@@ -39,6 +40,9 @@ HIGHEST_PRIORITY = 1000
 """The highest priority of a run, and that of what undoes one."""
 
 _MINUTE = 60.0
+
+_QUESTION_CHARACTERS = 1000
+"""How much of what a run was asked is kept to be found: a search reads it of 5,000 runs."""
 
 # SQLAlchemy takes longer to build a statement than SQLite to carry it out: built once.
 _LOCKED = select(threads).where(threads.c.thread_id == bindparam("id")).with_for_update()
@@ -149,6 +153,7 @@ def _job_id(thread: str, number: int) -> str:
 
 def _row_of(job: ThreadJob) -> dict[str, object]:
     """Columns of the run of a job."""
+    question = job.question if isinstance(job, MessageJob) else ""
     return {
         "run_id": job.run,
         "thread_id": job.thread,
@@ -156,6 +161,7 @@ def _row_of(job: ThreadJob) -> dict[str, object]:
         "agent": job.agent,
         "priority": job.priority,
         "payload": job.to_text(),
+        "question": storable_text(question[:_QUESTION_CHARACTERS]),
     }
 
 

@@ -17,7 +17,7 @@ from agent_factory.service import Service
 from agent_factory.service.background import report_lost_jobs
 from agent_factory.service.tables import background_jobs
 from agent_factory.testing import ScriptedChatModel
-from service.studio import WAIT, Studio, rows, say, start, texts
+from service.studio import WAIT, Studio, agent_of, rows, say, start, texts
 
 Until = Callable[..., None]
 
@@ -44,6 +44,25 @@ def test_a_result_begins_a_run_of_an_idle_thread(
     assert rows(service) == []
     state = service._backend.graph_of("t").get_state({"configurable": {"thread_id": "t"}})
     assert state.values["background_jobs"] == {}
+
+
+def test_a_result_is_sent_whatever_signs_it_has(service: Service, until: Until) -> None:
+    """Postgres takes no U+0000 in a column of text."""
+
+    def scan(page: int) -> str:
+        """Scan a page."""
+        return f"Page {page}: \x00 and the rest."
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if messages[-1].text == "Scan":
+            return AIMessage("", tool_calls=[{"name": "scan", "args": {"page": 1}, "id": "1"}])
+        return AIMessage("Read.")
+
+    start(service, agent_of(answer, background(scan)))
+    say(service, "Scan").result(WAIT)
+    until(lambda: len(texts(service)) == 2 and service.threads.get("t").status == "idle")
+    (found,) = service.threads.search_runs(text="and the rest").runs
+    assert "Page 1: \x00 and the rest." in found.question
 
 
 def test_the_run_under_way_reads_a_result(service: Service, studio: Studio, until: Until) -> None:

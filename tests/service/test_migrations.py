@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from agent_factory.service import DatabaseVersionError, Service, ServiceError
 from agent_factory.service.database import Database
-from agent_factory.service.events import dump
+from agent_factory.service.message_serializer import dump
 from agent_factory.service.migrations import MIGRATIONS, Migration, Report
 from agent_factory.service.migrations import upgrade as upgrade_module
 from agent_factory.service.migrations.dbos import pending_jobs, stored_schedules

@@ -221,10 +221,21 @@ def test_runs_are_found_by_each_filter(service: Service, thread: str, parcels: P
     assert ids(status=["queued"]) == []
     assert ids(status=["waiting", "done"]) == [good.id, waits.id]
     assert ids(text="100%") == ids(text=f"{thread}-talk") == ids(text=good.id[:9]) == [good.id]
+    # By what it was asked, also where it is not the first message of the thread; "%" is a sign.
+    assert ids(text="WAIT") == [held.id]
+    assert ids(text="t%l") == []
     assert ids(since=time.time() + 60) == []
     with service._backend.database.begin() as connection:
         connection.execute(update(runs).where(runs.c.run_id == bad.id).values(created_at=5.0))
     assert ids(since=time.time() - 600) == [good.id, held.id, waits.id]
+
+
+def test_the_beginning_of_a_long_question_is_found(service: Service, thread: str) -> None:
+    message = "talk " * 200 + "at last"
+    run = service.submit("shop", thread=thread, message=["talk", message])
+    (found,) = service.threads.search_runs(text="talk talk").runs
+    assert (found.id, found.question) == (run.id, message)
+    assert service.threads.search_runs(text="at last").runs == []
 
 
 def test_the_list_has_parts(service: Service, thread: str) -> None:

@@ -28,7 +28,7 @@ from agent_factory.service import (
     Service,
     ThreadBusy,
 )
-from agent_factory.service.events import load
+from agent_factory.service.message_serializer import load
 from agent_factory.service.runner import Runner
 from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.tables import runs

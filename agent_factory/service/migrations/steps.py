@@ -9,6 +9,7 @@ from agent_factory.service.migrations import (
     version_4,
     version_5,
     version_6,
+    version_7,
 )
 from agent_factory.service.migrations.schema import Migration
 
@@ -21,5 +22,6 @@ MIGRATIONS: list[Migration] = [
     Migration(4, 2, "Let background jobs of dead workers begin again", version_4.migrate),
     Migration(5, 2, "Keep the times of a run's steps, and notices of waits", version_5.migrate),
     Migration(6, 2, "Let background jobs outlive workers that are stopped", version_6.migrate),
+    Migration(7, 2, "Let runs be found by what they were asked", version_7.migrate),
 ]
 """The migrations. A database of the last one's version needs none."""
