@@ -4,11 +4,13 @@
   const byId = (id) => document.getElementById(id);
   const tell = (name) => document.body.dispatchEvent(new Event(name));
 
-  // Streams end while nobody looks: a browser has six connections for all windows of a site.
-  function follow(address, listeners) {
+  // Streams end while nobody looks: a browser has six connections for all windows of a site. The
+  // query is that of the first one, of a page that is new.
+  function follow(address, listeners, query = "") {
     let source;
     const open = () => {
-      source = new EventSource(address);
+      source = new EventSource(address + query);
+      query = "";
       for (const [name, listener] of Object.entries(listeners)) {
         source.addEventListener(name, (event) => {
           const detail = JSON.parse(event.data);
@@ -229,7 +231,7 @@
     return message.matches(".writing") ? message : null;
   }
 
-  follow(thread.dataset.events, {
+  follow(`${place}/events`, {
     status: ({ status, forks }) => {
       if (status === "queued" || status === "running") {
         darken();
@@ -299,7 +301,7 @@
       tell("settled");
     },
     gone: () => location.assign("/studio"),
-  });
+  }, `?shown=${encodeURIComponent(thread.dataset.version)}`);
   document.body.addEventListener("written", () => {
     const text = byId("text");
     text.value = "";
