@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from threading import Event
 
@@ -51,18 +50,13 @@ def test_a_slow_answer_does_not_undo_a_filter(
     desk.waiting(thread, f"{thread} is broken")
     page = new_page(path)
     expect(page.locator(".htmx-request")).to_have_count(0)
-    late: list[Callable[[], None]] = []
-
-    def hold(route: Route) -> None:
-        answer = route.fetch()
-        late.append(lambda: route.fulfill(response=answer))
-
-    page.route(f"**{rows}?*", hold, times=1)
-    page.evaluate("document.body.dispatchEvent(new Event('changed'))")
+    late: list[Route] = []
+    page.route(f"**{rows}?*", late.append, times=1)
+    with page.expect_request(f"**{rows}?*"):
+        page.evaluate("document.body.dispatchEvent(new Event('changed'))")
     page.get_by_role("searchbox").fill("no such words")
     page.wait_for_timeout(1000)  # a list that does not wait has asked again
-    [answer] = late
-    answer()
+    late[0].continue_()
     expect(page.locator("main .empty, .list .empty")).to_contain_text("match")
 
 
