@@ -51,7 +51,7 @@ def test_a_slow_answer_does_not_undo_a_filter(
     page = new_page(path)
     expect(page.locator(".htmx-request")).to_have_count(0)
     late: list[Route] = []
-    page.route(f"**{rows}?*", late.append, times=1)
+    page.route(f"**{rows}?*", lambda route: late.append(route), times=1)
     with page.expect_request(f"**{rows}?*"):
         page.evaluate("document.body.dispatchEvent(new Event('changed'))")
     page.get_by_role("searchbox").fill("no such words")
