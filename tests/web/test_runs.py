@@ -56,7 +56,9 @@ def test_a_slow_answer_does_not_undo_a_filter(
         page.evaluate("document.body.dispatchEvent(new Event('changed'))")
     page.get_by_role("searchbox").fill("no such words")
     page.wait_for_timeout(1000)  # a list that does not wait has asked again
-    late[0].continue_()
+    with page.expect_response(f"**{rows}?*"):
+        late[0].continue_()
+    expect(page.locator(".htmx-request")).to_have_count(0)
     expect(page.locator("main .empty, .list .empty")).to_contain_text("match")
 
 
