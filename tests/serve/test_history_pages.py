@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import StateSnapshot
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
@@ -21,7 +22,7 @@ from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.serve import Principal, create_app
 from agent_factory.serve.pages.comparison import compare, parts_of
 from agent_factory.serve.pages.rails import Rails
-from agent_factory.service import Service
+from agent_factory.service import Service, ServiceThreads
 from agent_factory.testing import ScriptedChatModel
 
 
@@ -180,6 +181,32 @@ def test_a_fork_that_was_just_sent_is_there_before_it_begins(url: str) -> None:
     assert re.findall(r'<div class="text plain">([^<]*)<', conversation) == ["Hi", "Or hello"]
     assert "And now?" not in conversation
     assert re.search(r'<details class="part" id="history" open>', page)
+    service.close()
+
+
+def test_a_fork_that_ends_while_the_page_is_made_shows_its_branch(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no script runs, nothing draws it again."""
+    with Service(url) as worker:
+        add_agent(worker).submit("desk", thread="t", message="Hi").result(30)
+    service = add_agent(Service(url))  # no worker runs
+    client = client_of(service)
+    begun = rows_of(client)[-1]["at"]
+    fork = service.submit("desk", thread="t", message="Or hello", checkpoint=begun)
+    state_of = ServiceThreads.state
+
+    def late(threads: ServiceThreads, *args: Any, **options: Any) -> StateSnapshot:
+        state = state_of(threads, *args, **options)
+        monkeypatch.undo()
+        with Service(url) as worker:
+            add_agent(worker).run(fork.id).result(30)
+        return state
+
+    monkeypatch.setattr(ServiceThreads, "state", late)
+    page = client.get("/studio/threads/t").text
+    conversation = page.partition('id="conversation"')[2].partition('id="waits"')[0]
+    assert re.findall(r'<div class="text plain">([^<]*)<', conversation) == ["Or hello"]
     service.close()
 
 

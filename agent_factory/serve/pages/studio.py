@@ -16,6 +16,7 @@ from agent_factory.factory import topology_of
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.activity import activity_of
 from agent_factory.serve.pages.attachments import accepted_types, message_of
+from agent_factory.serve.pages.branches import fork_of
 from agent_factory.serve.pages.chat import chat_of
 from agent_factory.serve.pages.conversation import RECENT_MESSAGES, entries_of
 from agent_factory.serve.pages.history import state_at
@@ -29,7 +30,7 @@ from agent_factory.serve.pages.live import (
 )
 from agent_factory.serve.pages.moments import time_of
 from agent_factory.serve.pages.picture import picture_of
-from agent_factory.serve.pages.queue import queue_of
+from agent_factory.serve.pages.queue import is_of, queue_of
 from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
 from agent_factory.serve.pages.thread_rows import thread_rows
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
@@ -150,17 +151,17 @@ class StudioPages:
         agent = self._service.agents.get(info.agent)
         state = None if agent is None else state_at(self._service, info, checkpoint)
         queue = [] if checkpoint else queue_of(self._service, info, state)
-        forks = {message.run: message.checkpoint for message in queue if message.checkpoint}
-        if info.run in forks:
-            # The run goes on from there, and has written nothing yet.
-            state = self._service.threads.state(info.id, checkpoint=forks[info.run])
-        values = {} if state is None else state.values
-        messages = [*(values.get("messages") or [])]
-        if info.run and info.status in AT_WORK and not checkpoint:
+        is_at_work = info.status in AT_WORK
+        run = self._service.run(info.run) if info.run and is_at_work and not checkpoint else None
+        fork = None if run is None or is_of(state, run.id) else fork_of(run)
+        if fork is not None and state is not None:
+            # The run goes on from there, and this state is from before it has written.
+            state = self._service.threads.state(info.id, checkpoint=fork)
+        messages = [*(state.values.get("messages") or [])] if state is not None else []
+        if run is not None:
             # The thread gets what was said with the first step of the run.
             ids = {message.id for message in messages}
-            new_messages = submitted_with(self._service.run(info.run))
-            messages += [message for message in new_messages if message.id not in ids]
+            messages += [message for message in submitted_with(run) if message.id not in ids]
         tenant = request.state.principal.tenant
         inbox = self._service.inbox(tenant)
         audit = inbox.audit(thread=info.id, limit=AUDIT)
@@ -174,7 +175,7 @@ class StudioPages:
             "version": version_of(info),
             "at": checkpoint,
             "at_time": time_of(state) if checkpoint and state is not None else None,
-            "is_forked": bool(forks),
+            "is_forked": any(message.checkpoint for message in queue),
             "entries": entries[first:],
             "chat": chat,
             "activity": activity_of(info, waits),
@@ -192,7 +193,7 @@ class StudioPages:
             "missing": self._missing(info),
             "usage": self._service.threads.usage(info.id, tenant=tenant),
             "picture": None if agent is None else picture_of(agent),
-            "is_at_work": info.status in AT_WORK,
+            "is_at_work": is_at_work,
             "agents": self._agents(),
         }
 
