@@ -26,10 +26,12 @@ from agent_factory.testing import Reply, ScriptedChatModel
 
 
 def echo(messages: list[BaseMessage]) -> Reply:
-    """Answers with what was said; "fail" fails, "slow" takes its time."""
+    """Answers with what was said; "fail" fails, "slow" takes its time, "held" is cancelled first."""
     text = messages[-1].text
     if "slow" in text:
         time.sleep(0.5)
+    if "held" in text:
+        time.sleep(5)
     if "fail" in text:
         return Reply(chunks=["Half "], error=ValueError("the model is out of order"))
     return Reply(f"You said: {text}", usage=(12, 5))

@@ -32,6 +32,8 @@ HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
 def echo(messages: list[BaseMessage]) -> AIMessage:
     if "slow" in messages[-1].text:
         time.sleep(0.5)
+    if "held" in messages[-1].text:  # until somebody cancels it, on a slow machine as well
+        time.sleep(5)
     if "fail" in messages[-1].text:
         raise ValueError("the model is out of order")
     return AIMessage(f"You said: {messages[-1].text}")

@@ -281,7 +281,7 @@ def test_a_client_that_goes_away_ends_the_run(url: str, service: Service) -> Non
     for stream in (True, False):
         thread = uuid4().hex
         headers = {"authorization": "Bearer ann@acme", "x-thread-id": thread}
-        body = {"model": "echo", "messages": [user("slow slow")], "stream": stream}
+        body = {"model": "echo", "messages": [user("held")], "stream": stream}
         with (
             pytest.raises(httpx.ReadTimeout),
             httpx.stream(

@@ -187,7 +187,7 @@ def test_a_failure_has_the_text_of_its_error(talk: Conversation) -> None:
 
 @pytest.mark.long
 def test_a_cancelled_run_ends_its_stream(talk: Conversation) -> None:
-    run = talk.start("echo", "slow")
+    run = talk.start("echo", "held")
     talk.events(lambda event: event["method"] == "tasks")
     talk.http.post(f"/threads/{talk.thread}/runs/{run}/cancel")
     assert shown(talk.events(), "lifecycle")[-1]["event"] == "interrupted"

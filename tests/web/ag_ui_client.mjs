@@ -170,7 +170,7 @@ const flows = {
 
   async cancel() {
     const agent = agentOf("echo");
-    say(agent, "slow");
+    say(agent, "held");
     await agent.runAgent({}, { onRunStartedEvent: () => agent.abortRun() }).catch(() => {});
     console.log(agent.threadId);
   },

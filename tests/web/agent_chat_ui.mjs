@@ -271,7 +271,7 @@ const cases = {
     const before = ["slow", "You said: slow", "Hi", "You said: Hi"];
     await page.shows([...before, "slow again", "You said: slow again", "More", "You said: More"]);
     // Decisions have no options, so a run of theirs ends with its connection.
-    page.stream.submit(human("slow as well"));
+    page.stream.submit(human("held"));
     const third = await stopped();
     await client.runs.join(page.more.threadId, third);
     assert.equal(await status(third), "interrupted");
@@ -368,13 +368,13 @@ const cases = {
     const reconnectOnMount = () => ({ getItem: (key) => kept.get(key) ?? null,
       setItem: (key, value) => kept.set(key, value), removeItem: (key) => kept.delete(key) });
     const page = await open("echo", null, { reconnectOnMount });
-    say(page, "slow");
+    say(page, "held");
     await page.until((_, { runs }) => runs.length);
     page.leave();
     const { threadId } = page.more;
     assert.deepEqual([...kept.keys()], [`lg:stream:${threadId}`]);
     const again = await open("echo", threadId, { reconnectOnMount });
-    await again.shows(["slow", "You said: slow"]);
+    await again.shows(["held", "You said: held"]);
     await again.until(({ isLoading }) => !isLoading);
     assert.equal(kept.size, 0);
     assert.deepEqual(again.more.runs, []);

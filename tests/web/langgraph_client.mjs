@@ -233,7 +233,7 @@ const cases = {
   async cancel() {
     const thread = await newThread();
     const before = await client.runs.wait(thread, "echo", { input: say("Hi") });
-    const run = await client.runs.create(thread, "echo", { input: say("slow") });
+    const run = await client.runs.create(thread, "echo", { input: say("held") });
     await assert.rejects(
       client.runs.create(thread, "echo", { input: say("Hi"), multitaskStrategy: "reject" }),
       refused(409, "is ")

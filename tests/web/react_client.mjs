@@ -141,7 +141,7 @@ const cases = {
   async stop() {
     let run;
     const page = await open("echo", { onCreated: (created) => (run = created.run_id ?? created.runId) });
-    const done = page.stream.submit(human("slow"));
+    const done = page.stream.submit(human("held"));
     await page.until(() => run);
     const { client, threadId } = page.stream;
     await page.stream.stop();
