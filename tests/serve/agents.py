@@ -26,7 +26,7 @@ from agent_factory.testing import Reply, ScriptedChatModel
 
 
 def echo(messages: list[BaseMessage]) -> Reply:
-    """Answers with what was said; "fail" fails, "slow" takes its time, "held" is cancelled first."""
+    """Answers with what was said; "fail" fails, "slow" takes its time, "held" waits for an end."""
     text = messages[-1].text
     if "slow" in text:
         time.sleep(0.5)
