@@ -245,8 +245,8 @@ def last_words(backend: Backend, ids: Collection[str], tenant: str | None) -> di
     words = {}
     for row in rows:
         job = read_job(row.payload)
-        if isinstance(job, MessageJob) and job.question.strip():
-            words[row.thread_id] = job.question
+        if isinstance(job, MessageJob) and (question := job.question).strip():
+            words[row.thread_id] = question
     return words
 
 

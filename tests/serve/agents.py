@@ -26,7 +26,10 @@ from agent_factory.testing import Reply, ScriptedChatModel
 
 
 def echo(messages: list[BaseMessage]) -> Reply:
-    """Answers with what was said; "fail" fails, "slow" takes its time, "held" waits for an end."""
+    """Answers with what was said.
+
+    "fail" fails, "slow" takes half a second, and "held" so long that a test can cancel it.
+    """
     text = messages[-1].text
     if "slow" in text:
         time.sleep(0.5)

@@ -32,7 +32,7 @@ HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
 def echo(messages: list[BaseMessage]) -> AIMessage:
     if "slow" in messages[-1].text:
         time.sleep(0.5)
-    if "held" in messages[-1].text:  # until somebody cancels it, on a slow machine as well
+    if "held" in messages[-1].text:  # long enough to cancel it on a slow machine
         time.sleep(5)
     if "fail" in messages[-1].text:
         raise ValueError("the model is out of order")

@@ -5,7 +5,7 @@
   const tell = (name) => document.body.dispatchEvent(new Event(name));
 
   // Streams end while nobody looks: a browser has six connections for all windows of a site. The
-  // query is that of the first one, of a page that is new.
+  // first one has a query, which says what the page shows: later, it may be out of date.
   function follow(address, listeners, query = "") {
     let source;
     const open = () => {
