@@ -30,6 +30,7 @@ from langgraph.runtime import Runtime
 import agent_factory
 from agent_factory import ToolNode, review
 from agent_factory.testing import ScriptedChatModel
+from processes import Processes, owned
 from samples import new_thread
 
 Run = Callable[..., Any]
@@ -261,6 +262,13 @@ def call(request: pytest.FixtureRequest) -> Run:
         return asyncio.run(agent.ainvoke(*args, **kwargs))
 
     return sync if request.param == "sync" else a
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    """Processes of a test: each is ended and waited for, whatever happens in the test."""
+    with owned() as processes:
+        yield processes
 
 
 @pytest.fixture

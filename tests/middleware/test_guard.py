@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -32,6 +31,7 @@ from agent_factory.middleware import (
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, call_of, last_text, look
+from waiting import VirtualLoop
 
 ASK: Any = {"messages": [("user", "How?")]}
 NO = "I cannot help with that."
@@ -120,28 +120,6 @@ class Watcher(BaseCallbackHandler):
 
     def on_tool_start(self, *_: Any, **kwargs: Any) -> None:
         self.seen.append("tool")
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Event loop whose clock jumps to the next timer, so that no test waits."""
-
-    def __init__(self) -> None:
-        super().__init__(_Jumping(self))
-        self.now = 0.0
-
-    def time(self) -> float:
-        return self.now
-
-
-class _Jumping(selectors.DefaultSelector):
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout:
-            self._loop.now += timeout
-        return super().select(0 if timeout is not None else None)
 
 
 SECONDS = st.floats(0, 0.004).map(lambda value: round(value, 4))
