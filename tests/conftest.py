@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import re
 import shutil
 import signal
-import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from inspect import getsource
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 from families import OURS, THEIRS, shown
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import HealthCheck, settings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
@@ -79,76 +74,15 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m law` chooses
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark laws, and as long what `make test` has no time for: second modes, and most cases.
+pytest_plugins = ("measuring", "outcomes", "tiers")  # in this order: the second imports the first
 
-    Each test runs either sync or async, as its name and its case decide, and one in three of its
-    cases; `make long` has the rest. A test with a snapshot always runs, as a snapshot that no test
-    asks for fails `make test`. Where coverage is measured, which takes as long again, laws are left
-    out, too. Build warnings are ignored in tests of built-ins, which try every order.
-    """
-    builtins, cases = Path(__file__).parent / "middleware", Counter[str]()
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Ignore build warnings in tests of built-ins, which try every order."""
+    builtins = Path(__file__).parent / "middleware"
     for item in items:
         if builtins in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
-        if is_hypothesis_test(getattr(item, "function", None)) or _laws_within(item.path):
-            item.add_marker("law")
-        if SNAPSHOTS.intersection(getattr(item, "fixturenames", ())):
-            continue
-        if _mode(item) not in (None, MODES[_number(item) % 2]):
-            item.add_marker("long")
-        if "long" not in item.keywords:
-            function = item.nodeid.partition("[")[0]
-            if cases[function] % 3:
-                item.add_marker("long")
-            cases[function] += 1
-    if config.stash[COVERAGE] is not None:
-        measured = _measured(items)
-        config.hook.pytest_deselected(items=[*{*items}.difference(measured)])
-        items[:] = measured
-
-
-def _measured(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The tests that run where coverage is measured."""
-    return [
-        item
-        for item in items
-        if "long" not in item.keywords
-        and not item.path.stem.startswith(UNMEASURED)
-        and not _is_law(item)
-    ]
-
-
-def _is_law(item: pytest.Item) -> bool:
-    """Whether a test draws examples itself; others of its file are marked, too."""
-    function = getattr(item, "function", None)
-    if "law" not in item.keywords or function is None:
-        return False
-    return is_hypothesis_test(function) or LAWS_WITHIN.search(getsource(function)) is not None
-
-
-UNMEASURED = ("test_architecture", "test_attackers", "test_benchmark", "test_docs", "test_recovery")
-"""Files whose tests run lines of the package that other tests run, too, or none."""
-
-SNAPSHOTS = {"snapshot", "topology_snapshot"}
-"""Fixtures that compare with a stored snapshot."""
-
-MODES = ("sync", "async")
-
-
-def _mode(item: pytest.Item) -> str | None:
-    """The mode in which a test runs; None if it has none."""
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    modes = (params.get(name) for name in ("call", "collect", "act", "mode"))
-    return next((mode for mode in modes if mode in MODES), None)
-
-
-def _number(item: pytest.Item) -> int:
-    """A number that both modes of a case share, the same in each process."""
-    case = getattr(getattr(item, "callspec", None), "id", "").split("-")
-    name = "-".join([item.nodeid.partition("[")[0], *(p for p in case if p not in MODES)])
-    return crc32(name.encode())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -170,79 +104,17 @@ def _no_skip(report: Any) -> Any:
     return report
 
 
-LAWS_WITHIN = re.compile(r"^(?!@given|@settings|from |import ).*\b(given\(|settings[(.])", re.M)
-
-
-@cache
-def _laws_within(path: Path) -> bool:
-    """Whether a file draws examples inside a test, so that more of them may prove more."""
-    text = path.read_text(encoding="utf-8")
-    return "hypothesis" in text and LAWS_WITHIN.search(text) is not None
-
-
-COVERAGE = pytest.StashKey[Any]()
-"""The coverage measurement of this process, or None."""
-
-MEASURED = pytest.StashKey[Path]()
-"""The module that is measured as a whole now."""
-
-
 MEMORY = Path("/dev/shm")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Find the coverage measurement, which is not to be found while it is paused.
+    """Keep temporary folders in memory where there is room.
 
-    Temporary folders are in memory where there is room: on a disk, a commit of a database waits
-    for it, which takes half the time of the tests of the service.
+    On a disk, a commit of a database waits for it, which takes half the time of the tests of the
+    service.
     """
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**32:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
-    module = sys.modules.get("coverage")
-    config.stash[COVERAGE] = module.Coverage.current() if module else None
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> None:
-    """Pause coverage between tests."""
-    if coverage := session.config.stash[COVERAGE]:
-        coverage.stop()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(
-    item: pytest.Item, nextitem: pytest.Item | None
-) -> Generator[None, Any, Any]:
-    """Measure modules with servers as a whole, whose threads live longer than a test."""
-    coverage = item.config.stash[COVERAGE]
-    if coverage is None or not _has_servers(item):
-        return (yield)
-    if item.session.stash.get(MEASURED, None) != item.path:
-        coverage.start()
-        item.session.stash[MEASURED] = item.path
-    try:
-        return (yield)
-    finally:
-        if nextitem is None or nextitem.path != item.path:
-            coverage.stop()
-            del item.session.stash[MEASURED]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Measure coverage in tests alone."""
-    coverage = item.config.stash[COVERAGE]
-    if coverage is None or _has_servers(item):
-        return (yield)
-    coverage.start()
-    try:
-        return (yield)
-    finally:
-        coverage.stop()
-
-
-def _has_servers(item: pytest.Item) -> bool:
-    return item.path.parent.name in ("serve", "service")
 
 
 @pytest.fixture

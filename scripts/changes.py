@@ -1,0 +1,106 @@
+"""Paths that changed since the last release of main, and the files that a test is about."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+RELEASED = ROOT / ".ci" / "released"
+"""A file with the commit of main that was released last; `BASE` in the environment comes first."""
+
+
+def git(*words: str) -> str | None:
+    """The output of git, or None where it fails: no repository, or no such commit."""
+    command = ["git", "-C", str(ROOT), *words]
+    result = subprocess.run(command, capture_output=True, text=True)
+    return result.stdout.strip() if result.returncode == 0 else None
+
+
+def base() -> str | None:
+    """The commit to compare with: `BASE`, the file `.ci/released`, or the newest tag.
+
+    None if there is none, or if this checkout has not its history: then everything counts as
+    changed.
+    """
+    candidates = [os.environ.get("BASE") or None]
+    candidates += [RELEASED.read_text().strip()] if RELEASED.exists() else []
+    candidates += [git("describe", "--tags", "--abbrev=0")]
+    for commit in candidates:
+        if commit and git("merge-base", "--is-ancestor", commit, "HEAD") is not None:
+            return commit
+    return None
+
+
+@cache
+def changed() -> frozenset[str] | None:
+    """Paths that changed since the base, committed or not; None if all count as changed."""
+    commit = base()
+    names = git("diff", "--name-only", commit) if commit else None
+    created = git("ls-files", "--others", "--exclude-standard")
+    if names is None or created is None:
+        return None
+    return frozenset([*names.splitlines(), *created.splitlines()])
+
+
+def matches(patterns: tuple[str, ...]) -> bool:
+    """Return True if a changed path matches one of some glob patterns; `**` crosses folders."""
+    paths = changed()
+    if paths is None:
+        return True
+    return any(_matches(path, pattern) for path in paths for pattern in patterns)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    folder, crosses, rest = pattern.partition("**")
+    if crosses:
+        return path.startswith(folder) and Path(path).match(rest.lstrip("/") or "*")
+    return len(Path(path).parts) == len(Path(pattern).parts) and Path(path).match(pattern)
+
+
+def subjects(test: str) -> set[str]:
+    """Files that a test is about: its own, the helpers that it imports, and modules that it names.
+
+    Args:
+        test: The id of a test, such as "tests/test_layers.py::test_layers_are_nested".
+    """
+    path = ROOT / test.partition("::")[0]
+    if not path.exists():
+        return {test.partition("::")[0]}
+    files = {path, path.parent / "conftest.py", TESTS / "conftest.py"}
+    for module, names in _imports(path):
+        if module.partition(".")[0] == "agent_factory":
+            files.update(_sources(module, names))
+        else:
+            files.add(TESTS / f"{module.replace('.', '/')}.py")
+    return {str(file.relative_to(ROOT)) for file in files if file.exists()}
+
+
+def _imports(path: Path) -> Iterator[tuple[str, list[str]]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module, [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, []) for alias in node.names)
+
+
+def _sources(module: str, names: list[str]) -> Iterator[Path]:
+    """The files that define a module of the package, and the names that a test imports from it."""
+    try:
+        imported = importlib.import_module(module)
+    except ImportError:
+        return
+    objects = [getattr(imported, name, None) for name in names] or [imported]
+    for value in objects:
+        origin = getattr(value, "__module__", None) or getattr(value, "__name__", module)
+        found = importlib.import_module(origin) if origin.startswith("agent_factory") else imported
+        if found.__file__:  # an editable install leads here by links
+            file = Path(found.__file__).resolve()
+            if file.is_relative_to(ROOT):
+                yield file

@@ -1,0 +1,98 @@
+"""Run targets of the Makefile, each to its end, and print one table.
+
+Run as ``python3 scripts/run_targets.py "test COVERAGE=1" check ...``, with the Python of the system:
+a target makes its own environment. It fails if a target fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flakes import new_run
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Row:
+    """One target and its outcome."""
+
+    target: str
+    code: int
+    tests: int
+    failed: int
+    rerun: int
+    seconds: float
+    processor: float
+    """Seconds of processor time."""
+
+    def __str__(self) -> str:
+        verdict = "passed" if self.code == 0 else f"FAILED ({self.code})"
+        tests = [f"{n:,}" if self.tests else "" for n in (self.tests, self.failed, self.rerun)]
+        minutes = f"{self.seconds / 60:.1f}"
+        return _line([self.target, verdict, *tests, minutes, f"{self.processor:,.0f}"])
+
+
+COLUMNS = ("target", "", "tests", "failed", "rerun", "minutes", "CPU s")
+
+
+def _line(cells: Sequence[str]) -> str:
+    first, second, *others = cells
+    return f"{first:<30} {second:<12}" + "".join(f"{cell:>9}" for cell in others)
+
+
+def run(target: str, make: Sequence[str] = ("make",)) -> Row:
+    """Run one target; what its tests say of themselves is in a folder that it is given."""
+    with tempfile.TemporaryDirectory() as folder:
+        begin, before = time.monotonic(), os.times()
+        command = [*make, "--no-print-directory", *shlex.split(target)]
+        result = subprocess.run(command, cwd=ROOT, env={**os.environ, "OUTCOMES": folder})
+        after = os.times()
+        outcomes = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
+    counts = {name: sum(o.get(name, 0) for o in outcomes) for name in ("passed", "failed", "rerun")}
+    return Row(
+        target=target,
+        code=result.returncode,
+        tests=counts["passed"] + counts["failed"],
+        failed=counts["failed"] - counts["rerun"],
+        rerun=counts["rerun"],
+        seconds=time.monotonic() - begin,
+        processor=sum(after[2:4]) - sum(before[2:4]),
+    )
+
+
+def main(targets: Sequence[str]) -> int:
+    """Run all targets, and print the table."""
+    os.environ.setdefault("RUN", new_run())
+    rows = []
+    for number, target in enumerate(targets, 1):
+        print(f"\n=== {number} of {len(targets)}: make {target}", flush=True)
+        rows.append(run(target))
+    whole = Row(
+        target="all",
+        code=max(row.code for row in rows),
+        tests=sum(row.tests for row in rows),
+        failed=sum(row.failed for row in rows),
+        rerun=sum(row.rerun for row in rows),
+        seconds=sum(row.seconds for row in rows),
+        processor=sum(row.processor for row in rows),
+    )
+    table = "\n".join([_line(COLUMNS), *map(str, rows), str(whole)])
+    print(f"\n{table}", flush=True)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as page:
+            page.write(f"```text\n{table}\n```\n")
+    return int(whole.code != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,273 @@
+"""The scripts that run tests: second attempts, their report, the quarantine, and the table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import changes
+import flakes
+import pytest
+import run_targets
+from flakes import Flake, quarantine, refusals
+from tiers import chosen
+
+from tables import each
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FLAKE = Flake("tests/test_a.py::test_a", "no answer", False, "c0ffee now", "2026-11-28", 1.5, 2)
+
+ONCE = """
+def test_{name}(pytestconfig):
+    path = pytestconfig.rootpath / "{name}"
+    first = not path.exists()
+    path.touch()
+    assert not first, "not yet"
+"""
+ALWAYS = """
+def test_always():
+    raise LookupError("never")
+"""
+LAW = """
+from pathlib import Path
+from hypothesis import given, settings, strategies as st
+
+@settings(database=None)
+@given(st.just(Path("law")))
+def test_law(path):
+    first = not path.exists()
+    path.touch()
+    assert not first, "not yet"
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the script in a repository with some tests: `suite({"a": source}, "--reruns")`."""
+    for folder, names in (
+        ("scripts", ("changes", "flakes", "run_tests")),
+        ("tests", ("measuring", "outcomes", "tiers")),
+    ):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            shutil.copy(ROOT / folder / f"{name}.py", tmp_path / folder)
+    (tmp_path / "tests" / "conftest.py").write_text(
+        'pytest_plugins = ("measuring", "outcomes", "tiers")\n'
+    )
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\npythonpath = tests\nmarkers =\n  law: a law\n  long: takes seconds\n"
+    )
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+
+    def run(files: dict[str, str], *arguments: str, touch: str = "") -> Any:
+        for name, source in files.items():
+            (tmp_path / "tests" / f"test_{name}.py").write_text(source)
+        for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "Tests"]):
+            subprocess.run([*git, *command], cwd=tmp_path, check=True)
+        if touch:
+            with (tmp_path / touch).open("a") as file:
+                file.write("# changed\n")
+        environment = {k: v for k, v in os.environ.items() if k not in ("OUTCOMES", "RUN")}
+        environment |= {"BASE": "HEAD", "FLAKES": str(tmp_path / "flakes.jsonl")}
+        command = [sys.executable, "scripts/run_tests.py", "-q", "-p", "no:cacheprovider"]
+        return subprocess.run(
+            [*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+
+    return run
+
+
+def once(*names: str) -> dict[str, str]:
+    """Test files with a test each that fails in its first attempt."""
+    return {name: ONCE.format(name=name) for name in names}
+
+
+def test_a_test_that_passes_in_its_second_attempt_is_reported_and_does_not_refuse(
+    suite: Any, tmp_path: Path
+) -> None:
+    result = suite(once("a", "b", "c"), "--reruns")
+    assert result.returncode == 0, result.stdout
+    assert result.stdout.count("Passed in its second attempt") == 3
+    rows = flakes.read(tmp_path / "flakes.jsonl")
+    assert [row.id for row in rows] == [f"tests/test_{n}.py::test_{n}" for n in "abc"]
+    assert "not yet" in rows[0].message
+    assert len({row.run for row in rows}) == 1
+
+
+def test_without_reruns_a_failed_test_fails_and_nothing_is_reported(
+    suite: Any, tmp_path: Path
+) -> None:
+    assert suite(once("a")).returncode == 1
+    assert not (tmp_path / "flakes.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "touch", "reason"),
+    [
+        ({"a": ALWAYS}, "", "test_always failed twice"),
+        ({"a": LAW}, "", "is a law"),
+        (once("a", "b", "c", "d"), "", "4 tests failed, more than 3"),
+        (once("a"), "tests/test_a.py", "is about what changed: tests/test_a.py"),
+        (once("a"), "tests/conftest.py", "is about what changed: tests/conftest.py"),
+    ],
+    ids=["always", "law", "fourth", "test changed", "helper changed"],
+)
+def test_a_run_that_a_second_attempt_would_hide_is_refused(
+    suite: Any, files: dict[str, str], touch: str, reason: str
+) -> None:
+    result = suite(files, "--reruns", touch=touch)
+    assert result.returncode == 1
+    assert reason in result.stdout
+
+
+def test_a_test_in_quarantine_runs_reports_and_does_not_refuse(suite: Any, tmp_path: Path) -> None:
+    today = date.today()
+    (tmp_path / "tests" / "quarantine.toml").write_text(
+        f'[[test]]\nid = "tests/test_a.py::test_always"\nsince = {today}\nuntil = {today}\n'
+        'reason = "a socket"\n'
+    )
+    result = suite({"a": ALWAYS}, "--reruns")
+    assert result.returncode == 0, result.stdout
+    assert "never" in result.stdout
+
+
+def test_a_flake_of_another_run_is_refused_until_its_test_is_repaired() -> None:
+    def reasons(repaired: bool) -> Sequence[str]:
+        now = replace(FLAKE, run="c0ffee later")
+        return refusals([now], [FLAKE], touched=lambda _: [], repaired=lambda _: repaired)
+
+    assert reasons(True) == []
+    assert reasons(False) == [f"{FLAKE.id} needed a second attempt before: 2026-11-28"]
+    assert refusals([FLAKE], [FLAKE], touched=lambda _: [], repaired=lambda _: False) == []
+
+
+def test_the_report_keeps_the_newest_runs(tmp_path: Path) -> None:
+    rows = [replace(FLAKE, run=f"c0ffee {n}") for n in range(25)]
+    flakes.write(tmp_path / "report", rows)
+    assert flakes.read(tmp_path / "report") == rows[-flakes.RUNS :]
+
+
+def entries(number: int, since: str, until: str) -> str:
+    row = f'[[test]]\nid = "a{{}}"\nsince = {since}\nuntil = {until}\nreason = "a socket"\n'
+    return "".join(row.format(n) for n in range(number))
+
+
+def test_ten_tests_may_be_in_quarantine_for_seven_days(tmp_path: Path) -> None:
+    path, today = tmp_path / "quarantine.toml", date(2026, 11, 28)
+    path.write_text(entries(10, "2026-11-21", "2026-11-28"))
+    assert len(quarantine(path, today)) == 10
+    assert quarantine(tmp_path / "none.toml") == {}
+    for text, problem in (
+        (entries(11, "2026-11-21", "2026-11-28"), "may have 10 tests, got 11"),
+        (entries(1, "2026-11-21", "2026-11-29"), "may be in quarantine.toml for 7 days"),
+        (entries(1, "2026-11-20", "2026-11-27"), "was in quarantine.toml until 2026-11-27"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=problem):
+            quarantine(path, today)
+
+
+def test_the_quarantine_of_this_project_is_valid() -> None:
+    assert len(quarantine()) <= flakes.ENTRIES
+
+
+def test_a_test_is_about_its_helpers_and_the_modules_that_it_names() -> None:
+    files = changes.subjects("tests/test_run_tests.py::test_x")
+    assert {"tests/test_run_tests.py", "tests/conftest.py", "tests/tables.py"} <= files
+    files = changes.subjects("tests/test_composition.py::test_x")
+    assert "tests/samples.py" in files
+    assert any(file.startswith("agent_factory/") for file in files)
+    assert changes.subjects("tests/test_gone.py::test_x") == {"tests/test_gone.py"}
+
+
+@each(
+    "pattern, path, fits",
+    [
+        ("docs/**", "docs/howto/mcp.md", True),
+        ("docs/**/*.md", "docs/index.md", True),
+        ("docs/**/*.md", "docs/picture.png", False),
+        ("scripts/*.py", "scripts/flakes.py", True),
+        ("scripts/*.py", "scripts/measures/calls.py", False),
+        ("README.md", "README.md", True),
+        ("README.md", "docs/README.md", False),
+    ],
+)
+def test_a_path_fits_a_pattern(pattern: str, path: str, fits: bool) -> None:
+    assert changes._matches(path, pattern) == fits
+
+
+def test_all_counts_as_changed_where_the_base_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "changed", lambda: None)
+    assert changes.matches(("nothing/**",))
+
+
+class Case:
+    """A case as pytest has it."""
+
+    def __init__(self, *marks: Any, **params: Any) -> None:
+        self.params, self.id = params, "-".join(map(str, params.values()))
+        self.marks = [getattr(pytest.mark, mark).mark for mark in marks]
+
+
+def names(cases: Sequence[Case]) -> list[str]:
+    return [case.id for case in cases]
+
+
+def test_the_day_has_one_mode_and_database_and_the_night_has_the_other() -> None:
+    cases = [Case(call=m, url=d) for m in ("sync", "async") for d in ("sqlite", "postgres")]
+    seen = set()
+    for number in range(4):
+        day, night = (chosen(cases, tier, number, False) for tier in (None, "night"))
+        assert len(day) == len(night) == 1
+        assert not {*day[0].params.values()} & {*night[0].params.values()}
+        assert names(chosen(cases, "slice", number, False)) == names(night)
+        seen.update(names(day))
+    assert seen == set(names(cases))
+
+
+def test_a_tier_by_day_has_one_case_and_the_night_has_all() -> None:
+    cases = [Case(value=n) for n in range(5)]
+    assert {names(chosen(cases, "short", n << 2, False))[0] for n in range(5)} == set("01234")
+    assert names(chosen(cases, "night", 0, False)) == names(cases)
+    assert names(chosen(cases, None, 0, False)) == names(cases)
+
+
+def test_a_short_function_has_a_short_case_and_a_long_function_any() -> None:
+    cases = [Case("long", value=1), Case(value=2), Case("long", value=3)]
+    for number in range(0, 40, 4):
+        assert names(chosen(cases, "short", number, False)) == ["2"]
+    assert {names(chosen(cases, "long", n, True))[0] for n in range(0, 40, 4)} == {"1", "2", "3"}
+
+
+def test_a_durability_is_no_mode() -> None:
+    cases = [Case(durability=d) for d in ("sync", "async")]
+    assert names(chosen(cases, "night", 0, False)) == ["sync", "async"]
+
+
+def test_each_target_runs_to_its_end_and_the_table_has_all(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Makefile").write_text(
+        'good:\n\t@echo \'{"passed": 1200, "failed": 2, "rerun": 1}\' > $$OUTCOMES/1.json\n'
+        "bad:\n\t@echo $(SAY); exit 3\nlast:\n\t@echo reached\n"
+    )
+    monkeypatch.setattr(run_targets, "ROOT", tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    assert run_targets.main(["good", "bad SAY=words", "last"]) == 1
+    output = capfd.readouterr().out
+    assert "words" in output
+    assert "reached" in output
+    table = {line.split()[0]: line.split() for line in output.splitlines()[-5:]}
+    assert table["good"][1:5] == ["passed", "1,202", "1", "1"]
+    assert table["bad"][:4] == ["bad", "SAY=words", "FAILED", "(2)"]
+    assert table["last"][1] == "passed"
+    assert table["all"][1:3] == ["FAILED", "(2)"]
+    assert run_targets.main(["good", "last"]) == 0
