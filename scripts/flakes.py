@@ -39,7 +39,7 @@ def new_run() -> str:
 
 def report_file() -> Path:
     """The report of past runs: `FLAKES` in the environment, or the file beside the tests."""
-    return Path(os.environ.get("FLAKES") or ROOT / "tests" / "flakes.jsonl")
+    return ROOT / os.environ.get("FLAKES", "tests/flakes.jsonl")
 
 
 @dataclass(frozen=True)

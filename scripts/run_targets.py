@@ -1,7 +1,8 @@
 """Run targets of the Makefile, each to its end, and print one table.
 
-Run as ``python3 scripts/run_targets.py "test COVERAGE=1" check ...``, with the Python of the system:
-a target makes its own environment. It fails if a target fails.
+Run as ``python3 scripts/run_targets.py "test COVERAGE=1" long --beside check docs``, with the Python
+of the system: a target makes its own environment. Targets after ``--beside`` run at the same time as
+the others, one after the other, and print when they end. It fails if a target fails.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,40 +52,59 @@ def _line(cells: Sequence[str]) -> str:
     return f"{first:<30} {second:<12}" + "".join(f"{cell:>9}" for cell in others)
 
 
-def run(target: str, make: Sequence[str] = ("make",)) -> Row:
-    """Run one target; what its tests say of themselves is in a folder that it is given."""
-    with tempfile.TemporaryDirectory() as folder:
-        begin, before = time.monotonic(), os.times()
-        command = [*make, "--no-print-directory", *shlex.split(target)]
-        result = subprocess.run(command, cwd=ROOT, env={**os.environ, "OUTCOMES": folder})
-        after = os.times()
+def run(target: str, *, beside: bool = False) -> Row:
+    """Run one target; its tests write their counts to a folder that is named to it.
+
+    Args:
+        target: A target with its variables, as `make` takes them.
+        beside: Print the output at the end, so that it is not mixed with that of another target.
+    """
+    with tempfile.TemporaryDirectory() as folder, open(Path(folder, "output"), "w+") as output:
+        begin = time.monotonic()
+        process = subprocess.Popen(
+            ["make", "--no-print-directory", *shlex.split(target)],
+            cwd=ROOT,
+            env={**os.environ, "OUTCOMES": folder},
+            **({"stdout": output, "stderr": subprocess.STDOUT} if beside else {}),
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if beside:
+            output.seek(0)
+            print(f"\n=== beside: make {target}\n{output.read()}", end="", flush=True)
         outcomes = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
     counts = {name: sum(o.get(name, 0) for o in outcomes) for name in ("passed", "failed", "rerun")}
     return Row(
         target=target,
-        code=result.returncode,
+        code=process.returncode,
         tests=counts["passed"] + counts["failed"],
         failed=counts["failed"] - counts["rerun"],
         rerun=counts["rerun"],
         seconds=time.monotonic() - begin,
-        processor=sum(after[2:4]) - sum(before[2:4]),
+        processor=usage.ru_utime + usage.ru_stime,
     )
 
 
-def main(targets: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run all targets, and print the table."""
     os.environ.setdefault("RUN", new_run())
-    rows = []
-    for number, target in enumerate(targets, 1):
-        print(f"\n=== {number} of {len(targets)}: make {target}", flush=True)
-        rows.append(run(target))
+    begin = time.monotonic()
+    at = arguments.index("--beside") if "--beside" in arguments else len(arguments)
+    targets, others = arguments[:at], arguments[at + 1 :]
+    with ThreadPoolExecutor(1) as pool:
+        futures = [pool.submit(run, target, beside=True) for target in others]
+        rows = []
+        for number, target in enumerate(targets, 1):
+            print(f"\n=== {number} of {len(targets)}: make {target}", flush=True)
+            rows.append(run(target))
+        rows += [future.result() for future in futures]
     whole = Row(
         target="all",
-        code=max(row.code for row in rows),
+        code=max(abs(row.code) for row in rows),
         tests=sum(row.tests for row in rows),
         failed=sum(row.failed for row in rows),
         rerun=sum(row.rerun for row in rows),
-        seconds=sum(row.seconds for row in rows),
+        seconds=time.monotonic() - begin,
         processor=sum(row.processor for row in rows),
     )
     table = "\n".join([_line(COLUMNS), *map(str, rows), str(whole)])

@@ -229,6 +229,7 @@ def test_the_day_has_one_mode_and_database_and_the_night_has_the_other() -> None
         assert len(day) == len(night) == 1
         assert not {*day[0].params.values()} & {*night[0].params.values()}
         assert names(chosen(cases, "slice", number, False)) == names(night)
+        assert chosen(cases, "all", number, False) == cases
         seen.update(names(day))
     assert seen == set(names(cases))
 
@@ -270,4 +271,7 @@ def test_each_target_runs_to_its_end_and_the_table_has_all(
     assert table["bad"][:4] == ["bad", "SAY=words", "FAILED", "(2)"]
     assert table["last"][1] == "passed"
     assert table["all"][1:3] == ["FAILED", "(2)"]
-    assert run_targets.main(["good", "last"]) == 0
+    assert run_targets.main(["good", "--beside", "last", "good"]) == 0
+    output = capfd.readouterr().out
+    assert "=== beside: make last\nreached\n" in output
+    assert output.splitlines()[-1].split()[:4] == ["all", "passed", "2,404", "2"]

@@ -7,6 +7,7 @@
 | `long` | each function that is `long` as a whole, with one case |
 | `slice` | cases of the night in an order of this commit, as many as begin in two minutes |
 | `night` | each case, in the other mode and on the other database |
+| `all` | each case, in both modes and on both databases |
 
 A function that could run sync and async, or on SQLite and Postgres, runs in one of both, by its
 name; a night has the other. A law over the drivers says that the modes are the same. A test with a
@@ -22,7 +23,7 @@ from zlib import crc32
 
 import pytest
 
-TIERS = ("short", "long", "slice", "night")
+TIERS = ("short", "long", "slice", "night", "all")
 SLICE = 120.0
 """Seconds in which tests of a slice begin."""
 
@@ -63,6 +64,8 @@ def chosen(calls: Sequence[Any], tier: str | None, number: int, is_long: bool) -
         number: A number of the function, which decides for it.
         is_long: The function is long as a whole.
     """
+    if tier == "all":
+        return list(calls)
     other = tier in ("slice", "night")
     for names, shift in ((MODES, 0), (DATABASES, 1)):
         value = names[(number >> shift & 1) ^ other]
