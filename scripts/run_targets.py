@@ -1,8 +1,8 @@
 """Run targets of the Makefile, each to its end, and print one table.
 
-Run as ``python3 scripts/run_targets.py "test COVERAGE=1" long --beside check docs``, with the Python
-of the system: a target makes its own environment. Targets after ``--beside`` run at the same time as
-the others, one after the other, and print when they end. It fails if a target fails.
+Run as ``python3 scripts/run_targets.py "test COVERAGE=1" long --beside check docs``, with the
+Python of the system: a target makes its own environment. Targets after ``--beside`` run at the same
+time as the others, one after the other, and print when they end. It fails if a target fails.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Laws run lines that other tests run, too, a hundred times; measured, they take a
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Generator
@@ -58,6 +59,7 @@ def pytest_runtest_protocol(
     if item.session.stash.get(MEASURED, None) != item.path:
         coverage.start()
         item.session.stash[MEASURED] = item.path
+    _name_context(coverage, item)
     try:
         return (yield)
     finally:
@@ -73,10 +75,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if coverage is None or _has_servers(item) or not _is_measured(item):
         return (yield)
     coverage.start()
+    _name_context(coverage, item)
     try:
         return (yield)
     finally:
         coverage.stop()
+
+
+def _name_context(coverage: Any, item: pytest.Item) -> None:
+    """Note which test enters a line, for `scripts/mutants.py`."""
+    if "COVERAGE_CONTEXTS" in os.environ:
+        coverage.switch_context(item.nodeid)
 
 
 def _has_servers(item: pytest.Item) -> bool:
