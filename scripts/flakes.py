@@ -38,7 +38,7 @@ def new_run() -> str:
 
 
 def report_file() -> Path:
-    """The report of past runs: `FLAKES` in the environment, or the file beside the tests."""
+    """The report of past runs: `FLAKES` in the environment, or the file of this project."""
     return ROOT / os.environ.get("FLAKES", "tests/flakes.jsonl")
 
 

@@ -1,8 +1,8 @@
 """Run targets of the Makefile, each to its end, and print one table.
 
-Run as ``python3 scripts/run_targets.py "test COVERAGE=1" long --beside check docs``, with the
-Python of the system: a target makes its own environment. Targets after ``--beside`` run at the same
-time as the others, one after the other, and print when they end. It fails if a target fails.
+Run as ``python3 scripts/run_targets.py "test COVERAGE=1" long --parallel check docs``, with the
+Python of the system: a target makes its own environment. Targets after ``--parallel`` run at the
+same time as the others, one after the other, and print when they end. It fails if a target fails.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def _line(cells: Sequence[str]) -> str:
     return f"{first:<30} {second:<12}" + "".join(f"{cell:>9}" for cell in others)
 
 
-def run(target: str, *, beside: bool = False) -> Row:
+def run(target: str, *, parallel: bool = False) -> Row:
     """Run one target; its tests write their counts to a folder that is named to it.
 
     Args:
         target: A target with its variables, as `make` takes them.
-        beside: Print the output at the end, so that it is not mixed with that of another target.
+        parallel: Print the output at the end, so that it is not mixed with that of another target.
     """
     with tempfile.TemporaryDirectory() as folder, open(Path(folder, "output"), "w+") as output:
         begin = time.monotonic()
@@ -65,13 +65,13 @@ def run(target: str, *, beside: bool = False) -> Row:
             ["make", "--no-print-directory", *shlex.split(target)],
             cwd=ROOT,
             env={**os.environ, "OUTCOMES": folder},
-            **({"stdout": output, "stderr": subprocess.STDOUT} if beside else {}),
+            **({"stdout": output, "stderr": subprocess.STDOUT} if parallel else {}),
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        if beside:
+        if parallel:
             output.seek(0)
-            print(f"\n=== beside: make {target}\n{output.read()}", end="", flush=True)
+            print(f"\n=== parallel: make {target}\n{output.read()}", end="", flush=True)
         outcomes = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
     counts = {name: sum(o.get(name, 0) for o in outcomes) for name in ("passed", "failed", "rerun")}
     return Row(
@@ -89,10 +89,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run all targets, and print the table."""
     os.environ.setdefault("RUN", new_run())
     begin = time.monotonic()
-    at = arguments.index("--beside") if "--beside" in arguments else len(arguments)
+    at = arguments.index("--parallel") if "--parallel" in arguments else len(arguments)
     targets, others = arguments[:at], arguments[at + 1 :]
     with ThreadPoolExecutor(1) as pool:
-        futures = [pool.submit(run, target, beside=True) for target in others]
+        futures = [pool.submit(run, target, parallel=True) for target in others]
         rows = []
         for number, target in enumerate(targets, 1):
             print(f"\n=== {number} of {len(targets)}: make {target}", flush=True)

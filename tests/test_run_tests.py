@@ -271,7 +271,7 @@ def test_each_target_runs_to_its_end_and_the_table_has_all(
     assert table["bad"][:4] == ["bad", "SAY=words", "FAILED", "(2)"]
     assert table["last"][1] == "passed"
     assert table["all"][1:3] == ["FAILED", "(2)"]
-    assert run_targets.main(["good", "--beside", "last", "good"]) == 0
+    assert run_targets.main(["good", "--parallel", "last", "good"]) == 0
     output = capfd.readouterr().out
-    assert "=== beside: make last\nreached\n" in output
+    assert "=== parallel: make last\nreached\n" in output
     assert output.splitlines()[-1].split()[:4] == ["all", "passed", "2,404", "2"]

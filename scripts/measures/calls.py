@@ -10,9 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from agent_factory import AgentMiddleware, create_agent
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import AgentMiddleware, create_agent, review
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from measures.source import FOLDERS, ROOT
 
@@ -98,6 +103,66 @@ def add(a: int, b: int) -> int:
     if a < 0:
         raise ZeroDivisionError("negative")
     return a + b
+
+
+def refund(euros: int) -> str:
+    """Refund a customer."""
+    return f"Refunded {euros}."
+
+
+def _desk(checkpointer: Any = None) -> Any:
+    """An agent whose refunds a person decides about."""
+    steps = [[{"name": "refund", "args": {"euros": 5}}], "Done."] * 4
+    reviewer = HumanInTheLoopMiddleware({"refund": True})
+    return create_agent(
+        ScriptedChatModel(steps),
+        [refund],
+        middleware=[reviewer],
+        checkpointer=checkpointer,
+        ignore=["AF211"],  # the service brings a checkpointer
+    )
+
+
+def approval() -> Trace:
+    """`review.approve` of one call, after a first decision that fills caches."""
+    agent = _desk(InMemorySaver())
+    for thread in ("first", "second"):
+        config: Any = {"configurable": {"thread_id": thread}}
+        agent.invoke({"messages": [("user", "Refund.")]}, config)
+        trace = traced(lambda config=config: review.approve(agent, config))  # type: ignore[misc]
+    return trace
+
+
+class _Threads:
+    """A trace for each thread."""
+
+    def __init__(self) -> None:
+        self.traces: dict[int, Trace] = {}
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        """Note a frame that begins in its thread."""
+        trace = self.traces.setdefault(threading.get_ident(), Trace())
+        trace(frame, event, argument)
+
+
+def decision_of_worker() -> Trace:
+    """The thread of a worker that carries out a decision; its calls differ by some looks."""
+    threads = _Threads()
+    with TemporaryDirectory() as folder:
+        service = Service(f"sqlite:///{folder}/desk.db")
+        service.add("desk", _desk())
+        threading.setprofile(threads)
+        try:
+            service.start(slots=1)
+            for thread in ("first", "second"):
+                service.submit("desk", thread=thread, message="Refund.").result(60)
+                (wait,) = service.inbox().waits(thread=thread)
+                threads.traces.clear()
+                service.decide(wait.id, "approve", by="ann").result(60)
+        finally:
+            threading.setprofile(None)
+            service.close()
+    return max(threads.traces.values(), key=lambda trace: trace.calls)
 
 
 def _wrapped(a: int, *, fused: bool) -> tuple[Any, dict[str, Any]]:

@@ -202,6 +202,14 @@ def circles() -> list[set[str]]:
     return [set(group) for group in groups]
 
 
+def context_variables(source: Source) -> int:
+    """The context variables that a file makes."""
+    return sum(
+        isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "ContextVar"
+        for node in source.nodes
+    )
+
+
 _UNPUBLISHED = re.compile(
     r"__pregel_|_messages_delta_reducer|\b(?:langgraph|langchain_core)[\w.]*\._\w|CONFIG_KEY_"
     r"|langgraph_step|langgraph_checkpoint_ns|\.control\b|_run_one|_arun_one|_afunc\b|_func\b"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tokenize
 from collections.abc import Iterable
 
 from measures.source import ROOT, Source
@@ -60,3 +61,32 @@ def is_participle(name: str) -> bool:
     """A name that is a participle alone, as `found` or `asked`, or `one`; not `pending_calls`."""
     word = name.strip("_").lower()
     return _PARTICIPLE.fullmatch(word) is not None and not _FIELD.fullmatch(word)
+
+
+_WORD = re.compile(r"[A-Za-z']+")
+
+
+def rate(text: str, words: str) -> float:
+    """Number of times that a text has some words, per 1,000 of its words.
+
+    Args:
+        text: The text.
+        words: A regular expression for one word, in lower case.
+    """
+    every = [word.lower() for word in _WORD.findall(text)]
+    hits = sum(re.fullmatch(words, word) is not None for word in every)
+    return round(1000 * hits / max(len(every), 1), 1)
+
+
+def prose(files: Iterable[Source]) -> str:
+    """The comments and docstrings of some files, without the code of examples."""
+    parts: list[str] = []
+    for file in files:
+        parts += [
+            line
+            for docstring in file.docstrings
+            for line in str(docstring.value).splitlines()
+            if not line.lstrip().startswith((">>>", "..."))
+        ]
+        parts += [token.string for token in file.tokens if token.type == tokenize.COMMENT]
+    return "\n".join(parts)
