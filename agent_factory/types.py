@@ -43,19 +43,19 @@ from agent_factory.errors import ArgumentError, describe
 # For middleware that keep values in memory, by run or by task, or that need to know a model or the
 # saver of the run.
 # LangGraph and langchain-core publish nothing for it, so what stands behind may change.
-from agent_factory.upstream import bound_tools as bound_tools
-from agent_factory.upstream import chat_models_of as chat_models_of
-from agent_factory.upstream import configured as configured
+from agent_factory.models import bound_tools as bound_tools
+from agent_factory.models import chat_models_of as chat_models_of
+from agent_factory.models import configured as configured
+from agent_factory.models import model_name as model_name
+from agent_factory.models import unbound as unbound
 from agent_factory.upstream import detached as detached
 from agent_factory.upstream import graph_namespace as graph_namespace
-from agent_factory.upstream import model_name as model_name
 from agent_factory.upstream import model_params as model_params
 from agent_factory.upstream import needs_task as needs_task
 from agent_factory.upstream import run_identity as run_identity
 from agent_factory.upstream import saver_of as saver_of
 from agent_factory.upstream import stores_at_exit as stores_at_exit
 from agent_factory.upstream import task_identity as task_identity
-from agent_factory.upstream import unbound as unbound
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -99,8 +99,10 @@ def _sources(module: str, names: list[str]) -> Iterator[Path]:
     objects = [getattr(imported, name, None) for name in names] or [imported]
     for value in objects:
         origin = getattr(value, "__module__", None) or getattr(value, "__name__", module)
-        found = importlib.import_module(origin) if origin.startswith("agent_factory") else imported
-        if found.__file__:  # an editable install leads here by links
-            file = Path(found.__file__).resolve()
+        source = imported
+        if str(origin).startswith("agent_factory"):
+            source = importlib.import_module(str(origin))
+        if source.__file__:  # an editable install leads here by links
+            file = Path(source.__file__).resolve()
             if file.is_relative_to(ROOT):
                 yield file

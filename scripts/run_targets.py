@@ -65,7 +65,8 @@ def run(target: str, *, parallel: bool = False) -> Row:
             ["make", "--no-print-directory", *shlex.split(target)],
             cwd=ROOT,
             env={**os.environ, "OUTCOMES": folder},
-            **({"stdout": output, "stderr": subprocess.STDOUT} if parallel else {}),
+            stdout=output if parallel else None,
+            stderr=subprocess.STDOUT if parallel else None,
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

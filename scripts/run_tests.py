@@ -70,7 +70,9 @@ def second_attempts(options: Sequence[str], failed: Sequence[dict[str, Any]]) ->
     if len(counted) > flakes.MOST:
         print(f"\n{len(counted)} tests failed, more than {flakes.MOST}: none runs once more.")
         return 1, 0
-    others, again, failing = _without_selection(options), [], []
+    others = _without_selection(options)
+    again: list[dict[str, Any]] = []
+    failing: list[dict[str, Any]] = []
     for test in failed:
         print(f"\nOnce more, alone: {test['id']}", flush=True)
         code, _ = run([*others, test["id"]], alone=True)

@@ -18,15 +18,8 @@ from pydantic import BaseModel
 
 from agent_factory.decisions.log import DecisionLog, decision_log
 from agent_factory.errors import ArgumentError, SpecError, raise_all
-from agent_factory.factory.arguments import (
-    UNKNOWN,
-    by_name,
-    chat_model_of,
-    make_spec,
-    misplaced_arguments,
-    unknown_arguments,
-    wrong_type,
-)
+from agent_factory.factory.argument_names import by_name, misplaced_arguments, unknown_arguments
+from agent_factory.factory.arguments import UNKNOWN, chat_model_of, make_spec, wrong_type
 from agent_factory.factory.fusion import plan_fusion
 from agent_factory.factory.settings import pauses_of, settings_of
 from agent_factory.factory.wiring import AgentGraph, wire

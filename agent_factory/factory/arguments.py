@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 import warnings
@@ -18,7 +17,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from agent_factory.compat.conversion import from_langchain_format, from_langchain_schema, init_model
 from agent_factory.compat.langchain import (
@@ -39,7 +37,6 @@ from agent_factory.errors import (
     did_you_mean,
     example_of,
     raise_all,
-    unknown_argument,
 )
 from agent_factory.guarantees import GuaranteeError, counterexamples, default_findings
 from agent_factory.hooks.base import AgentMiddleware, Middleware
@@ -184,7 +181,7 @@ def _owned_tools(
 ) -> list[tuple[str | None, Any]]:
     """Return all tools, each with the middleware that brings it."""
     owned: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
-    return owned + [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
+    return owned + [(m.name, tool) for m in members if is_list(m.tools) for tool in m.tools]
 
 
 def _declarations(members: Sequence[Middleware], toolbox: Toolbox) -> dict[str, Any]:
@@ -229,7 +226,7 @@ def chat_model_of(model: object) -> object:
     if isinstance(model, BaseChatModel | None) or can_call_tools:
         return model
     hint = "Pass a chat model or 'provider:name'."
-    if _is_list(model):
+    if is_list(model):
         hint = "Pass the model first, then the tools; or write tools=[...]."
     raise wrong_type("model", "a chat model", model, hint, kinds=(Runnable,))
 
@@ -300,7 +297,7 @@ def wrong_types(
     sequential: object = False,
 ) -> Iterator[SpecError]:
     """Find arguments of a wrong type."""
-    if tools is not None and not _is_list(tools):
+    if tools is not None and not is_list(tools):
         yield wrong_type("tools", "a list", tools, "Pass tools=[...].")
     if not isinstance(system_prompt, str | SystemMessage | None):
         expected = "a string or a SystemMessage"
@@ -311,7 +308,7 @@ def wrong_types(
         hint = "Pass sequential_tool_calls=True, or leave it out."
         yield wrong_type("sequential_tool_calls", "True or False", sequential, hint)
     for argument in ("interrupt_before", "interrupt_after"):
-        if (names := nodes[argument]) not in (None, "*") and not _is_list(names):
+        if (names := nodes[argument]) not in (None, "*") and not is_list(names):
             hint = f"Pass {argument}=['model'], for example."
             yield wrong_type(argument, "a list of node names or '*'", names, hint)
     policies = nodes["node_policies"] or {}
@@ -325,73 +322,7 @@ def wrong_types(
             yield wrong_type(f"node_policies[{node!r}]", "a NodePolicy", policy, hint)
 
 
-_OTHER_NAMES = {
-    **dict.fromkeys(("prompt", "state_modifier", "messages_modifier"), "system_prompt"),
-    **dict.fromkeys(("output_schema", "output_type", "response_schema"), "response_format"),
-    "config_schema": "context_schema",
-    "llm": "model",
-    "memory": "checkpointer",
-    "verbose": "debug",
-}
-"""Arguments of other agent builders, by the name of ours."""
-
-_MIDDLEWARE_FOR = {
-    "pre_model_hook": "a middleware with before_model",
-    "post_model_hook": "a middleware with after_model",
-    "max_iterations": "ModelCallLimitMiddleware(run_limit=...)",
-    "interrupt_on": "HumanInTheLoopMiddleware(interrupt_on=...)",
-}
-"""Arguments of other agent builders, by the middleware that does the same."""
-
-
-def unknown_arguments(function: Callable[..., object], names: Iterable[str]) -> list[SpecError]:
-    """Return an error for each keyword argument that a function does not have."""
-    parameters = [name for name in inspect.signature(function).parameters if name != "unknown"]
-    mistakes: list[SpecError] = []
-    for name in names:
-        mistake = unknown_argument(name, function.__name__, parameters)
-        hint = None
-        if name in _OTHER_NAMES:
-            hint = f"Write {_OTHER_NAMES[name]}=..."
-        elif name in _MIDDLEWARE_FOR:
-            hint = f"Write middleware=[...] with {_MIDDLEWARE_FOR[name]}."
-        mistakes.append(ArgumentError(name, mistake.reason, hint or mistake.hint))
-    return mistakes
-
-
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-
-def by_name(function: FunctionT) -> FunctionT:
-    """Leave `*misplaced` out of a signature: it is there for `misplaced_arguments` alone."""
-    whole = inspect.signature(function)
-    parameters = [p for p in whole.parameters.values() if p.kind is not p.VAR_POSITIONAL]
-    function.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return function
-
-
-def misplaced_arguments(values: Sequence[object], prompt: str = "system_prompt") -> list[SpecError]:
-    """Return an error for each argument after model and tools, with the name it likely has.
-
-    Args:
-        values: The arguments that were given by position.
-        prompt: The name of the argument for the system prompt.
-    """
-    mistakes: list[SpecError] = []
-    for position, value in enumerate(values, 3):
-        name = "an argument by its name, such as checkpointer"
-        if isinstance(value, str | SystemMessage):
-            name = "system_prompt"
-        elif isinstance(value, BaseCheckpointSaver):
-            name = "checkpointer"
-        elif _is_list(value) or isinstance(value, AgentMiddleware):
-            name = "middleware"
-        reason = f"must be given by name, got {describe(value)}."
-        mistakes.append(ArgumentError(f"argument {position}", reason, f"Write {name}=..."))
-    return mistakes
-
-
-def _is_list(value: object) -> bool:
+def is_list(value: object) -> bool:
     """Return True if a value can be read as a list: not a string, a mapping or a single tool."""
     if isinstance(value, list | tuple):
         return True
@@ -419,7 +350,7 @@ def members_of(
     middleware: Any,
 ) -> tuple[tuple[Middleware, ...], list[SpecError]]:
     """Return the members of a stack, and the mistakes in it."""
-    if not _is_list(middleware):
+    if not is_list(middleware):
         hint = "Pass a list, even for one middleware."
         return (), [wrong_type("middleware", "a list", middleware, hint, "AF102")]
     members = tuple(middleware)
@@ -601,7 +532,7 @@ def guards_without_place(shape: Shape) -> Iterator[SpecError]:
 
 def broken_guarantees(topology: Topology, guarantees: Any) -> Iterator[SpecError]:
     """Find guarantees that do not hold, and texts that are not guarantees."""
-    if not _is_list(guarantees):
+    if not is_list(guarantees):
         hint = 'Pass guarantees=["tool refund passes HumanInTheLoopMiddleware"].'
         yield wrong_type("guarantees", "a list of sentences", guarantees, hint)
         return

@@ -34,7 +34,7 @@ from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.types import Interrupt
 
 from agent_factory.errors import ArgumentError, BadReturn, describe
-from agent_factory.upstream import configured
+from agent_factory.models import configured
 
 T = TypeVar("T")
 R = TypeVar("R")

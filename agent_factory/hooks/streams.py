@@ -23,7 +23,8 @@ from langgraph.constants import TAG_NOSTREAM
 
 from agent_factory.errors import BadReturn, describe
 from agent_factory.hooks.flows import Flow, NextChunk, close, is_signal, perform
-from agent_factory.upstream import configured, current_config
+from agent_factory.models import configured
+from agent_factory.upstream import current_config
 
 if TYPE_CHECKING:
     from agent_factory.types import ModelRequest, ModelResponse

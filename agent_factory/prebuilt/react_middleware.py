@@ -25,6 +25,7 @@ from agent_factory.errors import BadReturn, describe
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import CanInvoke, Flow, Invoke, arun, run
 from agent_factory.hooks.introspection import Bound
+from agent_factory.models import configured
 from agent_factory.prebuilt.react_errors import ReactHistoryError
 from agent_factory.prebuilt.react_models import ChosenModel, chat_model_of, choose_model
 from agent_factory.prebuilt.react_state import MODEL_INPUT, STEPS, View
@@ -34,7 +35,6 @@ from agent_factory.runtime.spec import identity
 from agent_factory.state.history import answers_of
 from agent_factory.topology.model import REACT_HOOKS, TOOLS, Hook
 from agent_factory.types import ModelRequest, ModelResponse
-from agent_factory.upstream import configured
 
 NEED_MORE_STEPS = "Sorry, need more steps to process this request."
 """The last message of a run that has too few steps left for the tool calls its model asked for."""

@@ -16,7 +16,8 @@ from langchain_core.runnables import RunnableConfig
 
 from agent_factory.hooks.flows import Flow, NextChunk
 from agent_factory.hooks.streams import stream_through
-from agent_factory.upstream import streams_messages, unbound
+from agent_factory.models import unbound
+from agent_factory.upstream import streams_messages
 
 _METHODS = ("invoke", "ainvoke", "stream", "astream", "generate", "agenerate")
 

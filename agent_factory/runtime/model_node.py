@@ -29,6 +29,7 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.hooks.streams import StreamedModel
+from agent_factory.models import bound_tools, configured, unbound
 from agent_factory.runtime.attempts import Attempts, attempts_in
 from agent_factory.runtime.composition import (
     ModelCall,
@@ -73,15 +74,7 @@ from agent_factory.structured_output.strategies import (
 from agent_factory.tools.registry import Toolbox, offered_names
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse, check_request
-from agent_factory.upstream import (
-    SCRATCHPAD,
-    bound_tools,
-    configured,
-    construct_prompt,
-    run_identity,
-    step_and_stop,
-    unbound,
-)
+from agent_factory.upstream import SCRATCHPAD, construct_prompt, run_identity, step_and_stop
 
 Turn = tuple[State, Runtime[Any], list[Any]]
 """The state with a valid history, the runtime, and the messages that made the history valid."""

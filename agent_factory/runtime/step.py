@@ -21,9 +21,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langgraph.channels import UntrackedValue
 from langgraph.errors import ErrorCode, GraphInterrupt, GraphRecursionError, create_error_message
-from langgraph.types import Command, Interrupt, Send, interrupt
+from langgraph.types import Command, Send
 
 from agent_factory.runtime.composition import without_streaming
+from agent_factory.runtime.outcomes import Outcome, Result, outcome_of, repeat
 from agent_factory.runtime.routing import Choice, Target
 from agent_factory.runtime.watching import (
     AsyncSpans,
@@ -45,7 +46,6 @@ from agent_factory.upstream import (
     current_config,
     graph_namespace,
     in_namespace,
-    interrupts_here,
     node_runnable,
     node_writers,
     read_keys,
@@ -64,17 +64,6 @@ RUN = "__agent_factory_run"
 
 
 # One run
-
-
-class Result(NamedTuple):
-    """Result of a node in the middle of a step, to be taken in a separate step."""
-
-    value: Any
-    outcomes: Mapping[str, Any] = {}  # what reducers have returned for it, by key
-
-
-Outcome = Exception | Interrupt[Any] | Result
-"""Error, interrupt or result of a node."""
 
 
 @dataclass(slots=True)
@@ -127,32 +116,6 @@ def run_of(config: RunnableConfig | None) -> Run | None:
     """Return the run of a config; None in a run hook by hook."""
     run: Run | None = (config or {}).get("configurable", {}).get(RUN)
     return run
-
-
-def outcome_of(error: Exception, config: RunnableConfig | None, run: Run) -> Outcome | None:
-    """Return what raises or asks the same in another step, or None if only a rerun can."""
-    if not isinstance(error, GraphInterrupt):
-        # The frames of this step would stand between those of the one that raises again.
-        while (trace := error.__traceback__) and trace.tb_frame.f_globals["__name__"] in _FRAMES:
-            error.__traceback__ = trace.tb_next
-        return error
-    interrupts: tuple[Interrupt[Any], ...] = (*error.args, ())[0]
-    if interrupts_here(interrupts, config):
-        return interrupts[0]
-    # A subgraph waits, in a checkpoint namespace that belongs to the step that called it. A run
-    # without a checkpointer cannot be resumed, so there the namespace does not matter.
-    return error if run.single_step else None
-
-
-_FRAMES = [f"agent_factory.runtime.{name}" for name in ("step", "watching", "tools_node", "turn")]
-"""Modules through which a step calls a node."""
-
-
-def repeat(outcome: Interrupt[Any] | Result) -> Any:
-    """Ask again what a node has asked, or return what it has returned."""
-    if isinstance(outcome, Interrupt):
-        return interrupt(outcome.value, response_schema=outcome.response_schema)
-    return outcome.value
 
 
 # The nodes of an agent
@@ -578,7 +541,9 @@ class Step:
         # that is resumed finds it only if they are called there.
         reruns = isinstance(error, GraphInterrupt) and next(self._graphs) > 0
         reruns = reruns and not self._run.single_step
-        self._leave_to_own_step(None if reruns else outcome_of(error, self._node_config, self._run))
+        self._leave_to_own_step(
+            None if reruns else outcome_of(error, self._node_config, self._run.single_step)
+        )
         return True
 
     def stream_messages(self) -> None:

@@ -44,6 +44,7 @@ from agent_factory.runtime.composition import (
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.handoffs import command_to_parent, targets_of
+from agent_factory.runtime.outcomes import outcome_of, repeat
 from agent_factory.runtime.routing import (
     DIRECT,
     INVALID_CALL,
@@ -55,7 +56,7 @@ from agent_factory.runtime.routing import (
     Target,
 )
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.step import Run, Stage, Step, outcome_of, repeat, run_of
+from agent_factory.runtime.step import Run, Stage, Step, run_of
 from agent_factory.state.channels import random_id
 from agent_factory.state.history import last_turn, with_reviewers
 from agent_factory.state.schema import TOOL_SIGNALS
@@ -125,7 +126,7 @@ class _Batch:
     def resend(self, calls: list[dict[str, Any]]) -> Resend:
         """Return all calls, each for its own task, where one of them has failed or waits."""
         for call_id, error in self.failures.items():
-            if (outcome := outcome_of(error, self.config, self.run)) is not None:
+            if (outcome := outcome_of(error, self.config, self.run.single_step)) is not None:
                 self.run.deferred_outcomes[call_id] = outcome
         self.run.ahead -= 1  # the calls take one more step
         results = self.results

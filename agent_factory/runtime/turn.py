@@ -25,8 +25,9 @@ from langchain_core.runnables.config import get_executor_for_config
 from langgraph.types import Command, Send
 
 from agent_factory.runtime.order import Order
+from agent_factory.runtime.outcomes import Outcome, outcome_of, repeat
 from agent_factory.runtime.routing import HELD
-from agent_factory.runtime.step import Outcome, Run, outcome_of, repeat, run_of
+from agent_factory.runtime.step import Run, run_of
 from agent_factory.runtime.tools_node import Resend, ToolsNode
 from agent_factory.state.channels import ViewedChannel
 from agent_factory.state.schema import TOOL_SIGNALS
@@ -295,7 +296,7 @@ class OrderedToolsNode(ToolsNode):
                 call[LATER] = rest if number == first else []
             later.append(SentOn([call]))
             if number in turn.failures:
-                later[-1].outcome = outcome_of(turn.failures[number], config, run)
+                later[-1].outcome = outcome_of(turn.failures[number], config, run.single_step)
         return self._led(update, turn.calls[0], config, later)
 
     def _led(

@@ -24,8 +24,8 @@ from agent_factory.errors import (
     StructuredOutputValidationError,
     describe,
 )
+from agent_factory.models import chat_models_of, model_name
 from agent_factory.structured_output.schema import SchemaSpec, specs_of
-from agent_factory.upstream import chat_models_of, model_name
 
 SchemaT = TypeVar("SchemaT", default=Any)
 """Type of the structured answer."""
