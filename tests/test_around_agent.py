@@ -47,6 +47,7 @@ from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.fake_model import Reply
 from reviews import ask
 from samples import BackToModel, User, texts
+from waiting import auntil
 
 ASK: Any = {"messages": [("user", "Go.")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -420,7 +421,7 @@ def test_an_error_that_is_handled_keeps_what_other_tools_did(call: Run) -> None:
 
     def boom() -> str:
         """Fail, once the result of the other one is stored: LangGraph may drop a later one."""
-        assert is_stored.wait(30)
+        assert is_stored.wait(60)
         raise ValueError("it broke")
 
     script = [calls("fine", "boom")]
@@ -960,7 +961,7 @@ def test_a_cancellation_passes_through(swallows: bool) -> None:
         model = ScriptedChatModel([Reply("Done.", delay=30)])
         built = create_agent(model, middleware=[Watch(log), made(flow)])
         task = asyncio.create_task(built.ainvoke(ASK))
-        await asyncio.sleep(0.05)
+        await auntil(lambda: model.requests)
         task.cancel()
         await task
 
@@ -993,7 +994,7 @@ def test_an_error_while_it_is_closed_does_not_hide_the_reason() -> None:
     async def cancel() -> None:
         model = ScriptedChatModel([Reply("Done.", delay=30)])
         task = asyncio.create_task(create_agent(model, middleware=[made(flow)]).ainvoke(ASK))
-        await asyncio.sleep(0.05)
+        await auntil(lambda: model.requests)
         task.cancel()
         await task
 

@@ -148,7 +148,7 @@ class World:
         self.reach()
         if self.reached == self.at and self.trouble == "is cancelled" and self.task:
             self.task.cancel()
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()  # the cancellation
 
 
 class Layer(AgentMiddleware[Any, Any]):

@@ -22,6 +22,7 @@ from benchmarks.goals import GOALS
 from benchmarks.harness import Absent, Contender, Figure, Match, Pair, Timed
 from benchmarks.servers import Unavailable, environment
 from benchmarks.service_crowd import Crowd
+from waiting import auntil
 
 
 def figures(*pairs: Pair, inside: bool = True) -> list[Figure]:
@@ -152,8 +153,7 @@ async def test_runs_of_a_crowd_wait_until_it_is_open() -> None:
     await crowd.wait()
     crowd.is_open, crowd.present = False, 0
     tasks = [asyncio.ensure_future(crowd.wait()) for _ in range(3)]
-    while not crowd.lags:
-        await asyncio.sleep(0.01)
+    await auntil(lambda: crowd.lags)
     assert crowd.present == 3
     assert not any(task.done() for task in tasks)
     crowd.is_open = True

@@ -394,7 +394,7 @@ def test_a_hook_that_commands_the_parent_graph_hands_over(call: Any) -> None:
 async def test_a_cancelled_hook_is_recorded_and_stays_cancelled() -> None:
     class Slow(AgentMiddleware):
         async def abefore_model(self, state: Any, runtime: Any) -> None:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
     log: list[Decision] = []
     agent = create_agent(ScriptedChatModel([]), middleware=[Slow()], decisions=log.append)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sqlite3
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +26,7 @@ from agent_factory.demo.conversation import Conversation, Decide, Typewriter, de
 from agent_factory.demo.desk import DECLINED, THREAD, build_desk
 from agent_factory.demo.run import introduce, show_plan, show_refunds
 from agent_factory.demo.shop import Shop, tools_of
+from waiting import until
 
 
 @pytest.fixture
@@ -190,20 +190,12 @@ def test_an_answer_is_written_while_it_comes(shop: Shop) -> None:
         def _stream(self, *args: Any, **kwargs: Any) -> Any:
             *chunks, last, end = super()._stream(*args, **kwargs)
             yield from chunks
-            assert soon(lambda: "Desk It is here" in screen.text)
+            until(lambda: "Desk It is here" in screen.text)
             yield from (last, end)
 
     agent = build_desk(Slow(steps=["It is here now."]), shop, InMemorySaver())
     Conversation(agent, screen, lambda: "approve").say("Where?")
     assert screen.text.endswith("Desk It is here now.\n")
-
-
-def soon(condition: Callable[[], bool]) -> bool:
-    """Whether something comes true within five seconds."""
-    end = time.monotonic() + 5
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
 
 
 def test_an_answer_that_does_not_stream_is_written_once(shop: Shop) -> None:

@@ -267,9 +267,10 @@ def test_a_signal_is_never_thrown_into_a_flow(drive: Drive, signal: BaseExceptio
 
 
 async def test_a_cancelled_run_closes_its_flow() -> None:
-    closed = asyncio.Event()
+    begun, closed = asyncio.Event(), asyncio.Event()
 
     def flow() -> Flow[None]:
+        begun.set()
         try:
             yield Sleep(60)
         except Exception:
@@ -278,7 +279,7 @@ async def test_a_cancelled_run_closes_its_flow() -> None:
             closed.set()
 
     task = asyncio.create_task(arun(flow()))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import operator
-import time
 from collections.abc import Callable
 from typing import Annotated, Any, NotRequired
 
@@ -25,6 +24,7 @@ from langgraph.types import Command, interrupt
 from agent_factory import AgentMiddleware, AgentState, OmitFromOutput, create_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import BackToModel
+from waiting import auntil, until
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
@@ -333,7 +333,7 @@ def test_custom_events_arrive_during_the_run(fused: Any) -> None:
     def tell(query: str) -> str:
         """Say what happens."""
         get_stream_writer()("begins")
-        time.sleep(0.02)  # for who listens in another thread
+        until(lambda: seen)  # the stream is read in another thread
         seen.append("ends")
         return query
 
@@ -344,9 +344,12 @@ def test_custom_events_arrive_during_the_run(fused: Any) -> None:
 
 
 def test_parallel_runs_do_not_share_state(fused: Any) -> None:
+    waiting: list[str] = []
+
     async def wait(query: str) -> str:
-        """Wait a little."""
-        await asyncio.sleep(0.01)
+        """Wait for the other runs."""
+        waiting.append(query)
+        await auntil(lambda: len(waiting) == 8)
         return f"waited for {query}"
 
     def turn(messages: Any) -> Any:
