@@ -18,6 +18,7 @@ from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.factory.agent import AgentOptions
 from agent_factory.testing import ScriptedChatModel
 from samples import Plain, User, add, texts
+from tables import each
 
 GO = {"messages": "Go"}
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -25,10 +26,6 @@ THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 
 def calls(*ids: str, a: int = 1) -> list[dict[str, Any]]:
     return [{"name": "add", "args": {"a": a, "b": 2}, "id": id_} for id_ in ids]
-
-
-def asking(*ids: str, a: int = 1, message: Any = None) -> AIMessage:
-    return AIMessage("", tool_calls=calls(*ids, a=a), id=message and message.id)
 
 
 def agent(*steps: Any, **options: Any) -> Any:
@@ -55,39 +52,55 @@ def test_a_run_pauses_before_its_tools_and_continues(call: Any) -> None:
     assert texts(call(waiting, None, THREAD)) == ["Go", "", "3", "3", "Done"]
 
 
-def test_a_turn_is_rejected_as_the_model(call: Any) -> None:
-    """D23, E27: the message is replaced by its id, and nothing is left to do."""
-    waiting, last = paused(call, calls("1"), "Hello")
-    waiting.update_state(THREAD, {"messages": [AIMessage("No.", id=last.id)]}, as_node="model")
-    assert waiting.get_state(THREAD).next == ()
-    assert texts(call(waiting, GO, THREAD)) == ["Go", "No.", "Go", "Hello"]
-
-
-def test_a_turn_is_rejected_as_the_tools(call: Any) -> None:
-    """D23, E27: answers to every call, and the model goes on."""
-    waiting, _ = paused(call, calls("1", "2"), "Done")
-    refused = [ToolMessage("No.", tool_call_id=id_) for id_ in ("1", "2")]
-    waiting.update_state(THREAD, {"messages": refused}, as_node="tools")
-    assert waiting.get_state(THREAD).next == ("model",)
-    assert texts(call(waiting, None, THREAD)) == ["Go", "", "No.", "No.", "Done"]
-
-
-def test_a_turn_is_edited(call: Any) -> None:
-    """D24, E27"""
-    waiting, last = paused(call, calls("1"), "Done")
-    edited = asking("1", a=5, message=last)
-    waiting.update_state(THREAD, {"messages": [edited]}, as_node="model")
-    assert waiting.get_state(THREAD).next == ("tools",)
-    assert texts(call(waiting, None, THREAD)) == ["Go", "", "7", "Done"]
-
-
-def test_a_new_message_takes_the_place_of_pending_calls(call: Any) -> None:
-    """D25, E27"""
-    waiting, last = paused(call, calls("1"), "Done")
-    instead = [AIMessage("Wait.", id=last.id), HumanMessage("More")]
-    waiting.update_state(THREAD, {"messages": instead}, as_node="__start__")
-    assert waiting.get_state(THREAD).next == ("model",)
-    assert texts(call(waiting, None, THREAD)) == ["Go", "Wait.", "More", "Done"]
+@each(
+    "ids, update, node, then, input, expected",
+    [
+        # Rejected: the message is replaced by its id, and nothing is left to do.
+        (
+            ["1"],
+            lambda last: [AIMessage("No.", id=last.id)],
+            "model",
+            (),
+            GO,
+            ["Go", "No.", "Go", "Done"],
+        ),
+        # Rejected: answers to every call, and the model goes on.
+        (
+            ["1", "2"],
+            lambda last: [ToolMessage("No.", tool_call_id=id_) for id_ in ("1", "2")],
+            "tools",
+            ("model",),
+            None,
+            ["Go", "", "No.", "No.", "Done"],
+        ),
+        # Edited
+        (
+            ["1"],
+            lambda last: [AIMessage("", tool_calls=calls("1", a=5), id=last.id)],
+            "model",
+            ("tools",),
+            None,
+            ["Go", "", "7", "Done"],
+        ),
+        # A new message takes the place of the calls.
+        (
+            ["1"],
+            lambda last: [AIMessage("Wait.", id=last.id), HumanMessage("More")],
+            "__start__",
+            ("model",),
+            None,
+            ["Go", "Wait.", "More", "Done"],
+        ),
+    ],
+)
+def test_a_turn_that_waits_is_changed_by_an_update(
+    call: Any, ids: list[str], update: Any, node: str, then: Any, input: Any, expected: Any
+) -> None:
+    """D23-D25, E27"""
+    waiting, last = paused(call, calls(*ids), "Done")
+    waiting.update_state(THREAD, {"messages": update(last)}, as_node=node)
+    assert waiting.get_state(THREAD).next == then
+    assert texts(call(waiting, input, THREAD)) == expected
 
 
 def test_an_update_that_leaves_a_call_unanswered_is_repaired(call: Any) -> None:
@@ -120,7 +133,7 @@ def test_a_star_is_every_node_and_a_hook_is_one(call: Any) -> None:
     assert named.get_state(THREAD).next == ("Plain.before_model",)
 
 
-@pytest.mark.parametrize("argument", ["interrupt_before", "interrupt_after"])
+@each("argument", ["interrupt_before", "interrupt_after"])
 def test_a_name_that_is_not_a_node_is_refused(argument: str) -> None:
     """D20: with the names there are."""
     with pytest.raises(SpecError, match=r"^\[AF116\]") as caught:
@@ -129,7 +142,7 @@ def test_a_name_that_is_not_a_node_is_refused(argument: str) -> None:
     assert "Plain.before_model, model, tools" in caught.value.hint
 
 
-@pytest.mark.parametrize("value", ["tools", 3, {"tools": 1}])
+@each("value", ["tools", 3, {"tools": 1}])
 def test_interrupts_are_a_list_of_names(value: Any) -> None:
     with pytest.raises(ArgumentError) as caught:
         agent(interrupt_before=value)
@@ -165,13 +178,8 @@ def test_a_run_can_continue_from_an_earlier_step(call: Any) -> None:
     agent_ = agent(calls("1"), "Done", "Done again")
     call(agent_, GO, THREAD)
     history = list(agent_.get_state_history(THREAD))
-    assert [state.next for state in history] == [
-        (),
-        ("model",),
-        ("tools",),
-        ("model",),
-        ("__start__",),
-    ]
+    nodes = [("model",), ("tools",), ("model",), ("__start__",)]
+    assert [state.next for state in history] == [(), *nodes]
     assert texts(call(agent_, None, history[1].config)) == ["Go", "", "3", "Done again"]
     assert len(list(agent_.get_state_history(THREAD))) > len(history)
 
@@ -218,7 +226,7 @@ def test_context_and_store_reach_hooks_and_layers(call: Any) -> None:
     assert store.get(("seen",), "Ada") is not None
 
 
-@pytest.mark.parametrize("argument", ["checkpointer", "store", "cache", "transformers"])
+@each("argument", ["checkpointer", "store", "cache", "transformers"])
 def test_a_service_of_a_wrong_type_is_refused(argument: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         create_agent(ScriptedChatModel([]), **{argument: 3})  # type: ignore[call-overload]

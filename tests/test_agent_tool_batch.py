@@ -31,6 +31,7 @@ from agent_factory.middleware import (
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import THREAD, Till, payments
 from samples import last_text, tool_results
+from tables import each
 
 HI: Any = {"messages": [("user", "Pay!")]}
 
@@ -63,7 +64,7 @@ def result_of(result: Any) -> str:
     return str(text)
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver])
+@each("saver", [None, InMemorySaver])
 def test_the_answers_are_one_result_in_the_order_of_the_requests(
     call: Any, fused: Any, saver: Any
 ) -> None:
@@ -120,7 +121,7 @@ def test_if_all_requests_fail_the_call_has_failed(call: Any) -> None:
     assert ("the line is dead" in text, status) == (True, "error")
 
 
-@pytest.mark.parametrize("requests", [[], ["a"] * 10, "a", [3]])
+@each("requests", [[], ["a"] * 10, "a", [3]])
 def test_lists_of_another_size_or_kind_are_reported_to_the_model(call: Any, requests: Any) -> None:
     call_of = [{"name": "clerk", "args": {"requests": requests}, "id": "outer"}]
     result = call(boss(clerk(lambda _: "Fine."), call_of), HI, THREAD)
@@ -288,7 +289,7 @@ def test_a_stream_shows_the_call_as_a_subagent_that_has_one_for_each_request() -
     assert sorted(answers) == [("clerk", "Gas is paid."), ("clerk", "Rent is paid.")]
 
 
-@pytest.mark.parametrize("max_requests", [0, -1, True, 2.0, "5"])
+@each("max_requests", [0, -1, True, 2.0, "5"])
 def test_another_number_of_requests_is_refused(max_requests: Any) -> None:
     with pytest.raises(ArgumentError, match=r"max_requests: must be a positive number of req"):
         clerk(pays, max_requests=max_requests)

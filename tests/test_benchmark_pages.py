@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tables import each
+
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import __main__ as command
@@ -98,7 +100,7 @@ def test_the_command_reads_a_store_and_prints_every_group(
     assert "Every goal is reached." in output.err
 
 
-@pytest.mark.parametrize("path", written.contents(store.stored()))
+@each("path", written.contents(store.stored()))
 def test_pages_and_pictures_show_the_stored_figures(path: str) -> None:
     page = written.ROOT / path
     assert page.read_text(encoding="utf-8") == written.contents(store.stored())[path], (
@@ -168,8 +170,8 @@ def test_noise_hides_no_missed_goal() -> None:
 # The picture of goals
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
+@each(
+    "value, kind",
     [
         (Interval(0.6, 0.6, 0.6), "bar"),
         (Interval(1.3, 1.1, 1.5), "open"),

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
+from tables import each
+
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import contenders, peer_kills, peer_waits, peers
@@ -103,7 +105,7 @@ def test_a_thread_that_is_kept_goes_on_with_one_more_answer(factory: contenders.
 
 
 @by_name
-@pytest.mark.parametrize("view", [peers.STREAMED, peers.TRACED])
+@each("view", [peers.STREAMED, peers.TRACED])
 def test_a_run_that_is_watched_shows_answers_and_results(
     factory: contenders.Factory, view: str
 ) -> None:
@@ -166,8 +168,8 @@ CALL, RESULT, ANSWER = ["call", "1"], ["result", "1"], ["answer", ""]
 EACH = {"0 0": 1, "0 1": 1, "0 2": 1}
 
 
-@pytest.mark.parametrize(
-    ("messages", "is_answered", "is_valid"),
+@each(
+    "messages, is_answered, is_valid",
     [
         ([["question", ""], CALL, RESULT, ANSWER], True, True),
         ([CALL, RESULT], False, False),
@@ -189,7 +191,7 @@ def test_effects_are_counted_by_their_calls() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scene", peer_kills.SCENES, ids=lambda scene: scene.name)
+@each("scene", peer_kills.SCENES, ids=lambda scene: scene.name)
 def test_a_killed_run_of_ours_loses_nothing_and_a_record_repeats_nothing(
     scene: peer_kills.Scene,
 ) -> None:

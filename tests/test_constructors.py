@@ -32,6 +32,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import Plain, add
+from tables import each
 
 BUILT_INS = [
     kind
@@ -60,7 +61,7 @@ class Tenant:
 # Constructors of middleware
 
 
-@pytest.mark.parametrize("kind", BUILT_INS, ids=lambda kind: kind.__name__)
+@each("kind", BUILT_INS, ids=lambda kind: kind.__name__)
 def test_every_built_in_says_which_argument_is_meant(kind: Any) -> None:
     parameters = inspect.signature(kind).parameters.values()
     name = next(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL)
@@ -70,8 +71,8 @@ def test_every_built_in_says_which_argument_is_meant(kind: Any) -> None:
     assert isinstance(error.value, TypeError)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "hint"),
+@each(
+    "kind, name, hint",
     [
         (ModelRetryMiddleware, "retries", "Did you mean max_retries?"),
         (HumanInTheLoopMiddleware, "interupt_on", "Did you mean interrupt_on?"),
@@ -132,9 +133,9 @@ def test_a_class_with_a_constructor_of_its_own_is_made_as_before() -> None:
 # Arguments of the factories
 
 
-@pytest.mark.parametrize("build", [create_agent, plan_agent])
-@pytest.mark.parametrize(
-    ("value", "hint"),
+@each("build", [create_agent, plan_agent])
+@each(
+    "value, hint",
     [
         ([Plain()], "Write middleware=..."),
         (Plain(), "Write middleware=..."),
@@ -165,8 +166,8 @@ CLASSES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("build", "argument"),
+@each(
+    "build, argument",
     [
         *((create_agent, argument) for argument in CLASSES),
         *((create_react_agent, argument) for argument in ("checkpointer", "store", "tools")),
@@ -189,8 +190,8 @@ def test_a_class_in_place_of_a_model_is_explained_everywhere() -> None:
             kind(ScriptedChatModel)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", [User(), Tenant(), {"name": "ada"}])
-@pytest.mark.parametrize("build", [create_agent, create_react_agent])
+@each("value", [User(), Tenant(), {"name": "ada"}])
+@each("build", [create_agent, create_react_agent])
 def test_an_instance_in_place_of_the_context_schema_is_refused(build: Any, value: Any) -> None:
     with pytest.raises(SpecError, match=r"context_schema: must be a class") as error:
         build(ScriptedChatModel(), [], context_schema=value)
@@ -200,8 +201,8 @@ def test_an_instance_in_place_of_the_context_schema_is_refused(build: Any, value
 # Names
 
 
-@pytest.mark.parametrize(
-    ("package", "name", "hint"),
+@each(
+    "package, name, hint",
     [
         (
             "agent_factory",

@@ -32,6 +32,7 @@ from agent_factory import (
 from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.testing import ScriptedChatModel
 from samples import Noted, add
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "one"}}
@@ -60,6 +61,18 @@ class Idle(AgentMiddleware):
         return (yield request)
 
 
+@pytest.fixture
+def log() -> list[Decision]:
+    return []
+
+
+def logged(log: list[Decision], *steps: Any, middleware: Any = (), **options: Any) -> Any:
+    """An agent whose decisions are appended to a log."""
+    middleware = middleware or [Idle()]
+    options = {"tools": [add], "middleware": middleware, "decisions": log.append, **options}
+    return create_agent(ScriptedChatModel([*steps]), **options)
+
+
 def seen(log: list[Decision]) -> list[str]:
     return [str(decision) for decision in log]
 
@@ -68,10 +81,10 @@ def of(log: list[Decision], hook: str) -> list[Decision]:
     return [decision for decision in log if decision.hook == hook]
 
 
-def test_every_hook_layer_and_route_is_recorded_in_the_order_of_the_run(call: Any) -> None:
-    log: list[Decision] = []
-    model = ScriptedChatModel([adding("1"), "Five."])
-    call(create_agent(model, [add], middleware=[Idle()], decisions=log.append), ASK)
+def test_every_hook_layer_and_route_is_recorded_in_the_order_of_the_run(
+    call: Any, log: list[Decision]
+) -> None:
+    call(logged(log, adding("1"), "Five."), ASK)
     turn = ["Idle.before_model passed", "Idle.around_model passed", "Idle.after_model passed"]
     assert seen(log) == [
         "Idle.before_agent passed",
@@ -140,10 +153,13 @@ def test_without_a_log_nothing_in_the_graph_is_wrapped() -> None:
 # Where it was decided
 
 
-def test_a_run_without_an_id_in_its_config_gets_one(call: Any) -> None:
-    log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel(["a", "b"]), middleware=[Idle()], decisions=log.append)
+def test_a_run_without_an_id_in_its_config_gets_one_and_has_no_thread_without_a_checkpointer(
+    call: Any, log: list[Decision]
+) -> None:
+    agent = logged(log, "a", "b", tools=[])
     call(agent, ASK)
+    assert {decision.thread for decision in log} == {None}
+    assert [decision.step for decision in log] == [1, 2, 3, 4, 4]
     first = {decision.run for decision in log}
     log.clear()
     call(agent, ASK)
@@ -153,36 +169,8 @@ def test_a_run_without_an_id_in_its_config_gets_one(call: Any) -> None:
     assert "" not in first | second
 
 
-def test_a_run_has_the_id_of_its_config_and_its_subagents_have_it_too(call: Any) -> None:
-    outer: list[Decision] = []
-    inner: list[Decision] = []
-    helper = create_agent(ScriptedChatModel(["in"]), middleware=[Idle()], decisions=inner.append)
-
-    def ask() -> str:
-        """Ask a colleague."""
-        return str(helper.invoke(ASK)["messages"][-1].text)
-
-    model = ScriptedChatModel([[{"name": "ask", "args": {}}], "out"])
-    agent = create_agent(model, [ask], middleware=[Idle()], decisions=outer.append)
-    run = uuid4()
-    call(agent, ASK, {"run_id": run})
-    assert {decision.run for decision in [*outer, *inner]} == {str(run)}
-    assert inner
-    assert outer
-
-
-def test_thread_and_step_are_those_of_the_checkpoints(call: Any) -> None:
-    log: list[Decision] = []
-    saver = InMemorySaver()
-    model = ScriptedChatModel([adding("1"), "Five."])
-    agent = create_agent(
-        model,
-        [add],
-        middleware=[Idle()],
-        checkpointer=saver,
-        decisions=log.append,
-        fused=False,
-    )
+def test_thread_and_step_are_those_of_the_checkpoints(call: Any, log: list[Decision]) -> None:
+    agent = logged(log, adding("1"), "Five.", checkpointer=InMemorySaver(), fused=False)
     call(agent, ASK, THREAD)
     assert {decision.thread for decision in log} == {"one"}
     steps = {
@@ -198,26 +186,14 @@ def test_thread_and_step_are_those_of_the_checkpoints(call: Any) -> None:
     assert recorded["Idle.around_tool"] == steps["tools"] == 5
 
 
-def test_without_a_checkpointer_there_is_no_thread(call: Any) -> None:
-    log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Idle()], decisions=log.append)
-    call(agent, ASK)
-    assert {decision.thread for decision in log} == {None}
-    assert [decision.step for decision in log] == [1, 2, 3, 4, 4]
-
-
-def test_a_resumed_run_is_a_new_run_in_the_same_thread_and_step(call: Any) -> None:
+def test_a_resumed_run_is_a_new_run_in_the_same_thread_and_step(
+    call: Any, log: list[Decision]
+) -> None:
     class Asking(AgentMiddleware):
         def after_model(self, state: Any, runtime: Any) -> Any:
             interrupt("Well?")
 
-    log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel(["a"]),
-        middleware=[Asking()],
-        checkpointer=InMemorySaver(),
-        decisions=log.append,
-    )
+    agent = logged(log, "a", middleware=[Asking()], checkpointer=InMemorySaver())
     call(agent, ASK, THREAD)
     asked = log[-1]
     assert asked.outcome is Outcome.INTERRUPTED
@@ -229,19 +205,18 @@ def test_a_resumed_run_is_a_new_run_in_the_same_thread_and_step(call: Any) -> No
     assert answered.run != asked.run
 
 
-def test_a_subagent_has_its_name_and_the_namespace_of_its_stream(collect: Any) -> None:
-    log: list[Decision] = []
-    helper = create_agent(
-        ScriptedChatModel(["in"]), middleware=[Idle()], name="helper", decisions=log.append
-    )
+def test_a_subagent_has_the_id_of_the_run_its_own_name_and_the_namespace_of_its_stream(
+    collect: Any, log: list[Decision]
+) -> None:
+    helper = logged(log, "in", tools=[], name="helper")
 
     def ask() -> str:
         """Ask a colleague."""
         return str(helper.invoke(ASK)["messages"][-1].text)
 
-    model = ScriptedChatModel([[{"name": "ask", "args": {}}], "out"])
-    agent = create_agent(model, [ask], middleware=[Idle()], name="boss", decisions=log.append)
-    chunks = collect(agent, ASK, stream_mode="updates", subgraphs=True)
+    agent = logged(log, [{"name": "ask", "args": {}}], "out", tools=[ask], name="boss")
+    run = uuid4()
+    chunks = collect(agent, ASK, {"run_id": run}, stream_mode="updates", subgraphs=True)
     streamed = {namespace for namespace, _ in chunks}
     found = {decision.agent: decision.namespace for decision in log}
     assert found["boss"] == ()
@@ -249,19 +224,20 @@ def test_a_subagent_has_its_name_and_the_namespace_of_its_stream(collect: Any) -
     assert {found["boss"], found["helper"]} == streamed
     inside = [decision for decision in log if decision.agent == "helper"]
     assert [decision.step for decision in inside] == [1, 2, 3, 4, 4]
+    assert {decision.run for decision in log} == {str(run)}
 
 
-def test_parallel_calls_of_one_tool_have_their_own_ids(call: Any) -> None:
-    log: list[Decision] = []
-    model = ScriptedChatModel([adding("1", "2", "3"), "Five."])
-    call(create_agent(model, [add], middleware=[Idle()], decisions=log.append), ASK)
+def test_parallel_calls_of_one_tool_have_their_own_ids(call: Any, log: list[Decision]) -> None:
+    call(logged(log, adding("1", "2", "3"), "Five."), ASK)
     around = of(log, "around_tool")
     assert sorted(decision.call_id for decision in around) == ["1", "2", "3"]
     assert {(decision.tool, decision.step) for decision in around} == {("add", 5)}
     assert len({decision.run for decision in log}) == 1
 
 
-async def test_a_synchronous_hook_in_an_asynchronous_run_is_recorded_from_its_thread() -> None:
+async def test_a_synchronous_hook_in_an_asynchronous_run_is_recorded_from_its_thread(
+    log: list[Decision],
+) -> None:
     threads: list[str] = []
 
     class Sync(AgentMiddleware):
@@ -269,8 +245,7 @@ async def test_a_synchronous_hook_in_an_asynchronous_run_is_recorded_from_its_th
             threads.append(threading.current_thread().name)
             set_reason("it is in a thread")
 
-    log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Sync()], decisions=log.append)
+    agent = logged(log, "a", middleware=[Sync()])
     await agent.ainvoke(ASK, {"run_id": (run := uuid4())})
     assert threads != [threading.main_thread().name]
     assert (log[0].run, log[0].step, log[0].reason) == (str(run), 1, "it is in a thread")
@@ -287,21 +262,20 @@ class Aside(AgentMiddleware):
         return found[0]
 
 
-def test_in_a_thread_without_context_the_run_is_known_and_the_stream_continues() -> None:
-    log: list[Decision] = []
+def test_in_a_thread_without_context_the_run_is_known_and_the_stream_continues(
+    log: list[Decision],
+) -> None:
     middleware = [Aside(), Idle()]
-    agent = create_agent(ScriptedChatModel(["a"]), middleware=middleware, decisions=[log.append])
-    agent.invoke(ASK)
+    logged(log, "a", middleware=middleware, decisions=[log.append]).invoke(ASK)
     inner = of(log, "around_model")[0]
     assert inner.run == log[0].run
     assert inner.step == of(log, "wrap_model_call")[0].step == 3
-    streaming = create_agent(ScriptedChatModel(["a"]), middleware=middleware, decisions=True)
+    streaming = logged(log, "a", middleware=middleware, decisions=True)
     events = [event["decision"] for event in streaming.stream(ASK, stream_mode="custom")]
     assert "around_model" in [event["hook"] for event in events]
 
 
-def test_outside_of_a_run_the_fields_of_a_run_are_empty() -> None:
-    log: list[Decision] = []
+def test_outside_of_a_run_the_fields_of_a_run_are_empty(log: list[Decision]) -> None:
     DecisionLog(log.append).record(Decision("", None, 0, "A", "before_model", Outcome.PASSED), None)
     assert (log[0].run, log[0].thread, log[0].namespace) == ("", None, ())
 
@@ -341,8 +315,8 @@ def raising(state: Any) -> Any:
 MESSAGE = HumanMessage("Hi", id="1")
 
 
-@pytest.mark.parametrize(
-    ("method", "outcome", "detail", "changed"),
+@each(
+    "method, outcome, detail, changed",
     [
         (lambda state: None, Outcome.PASSED, "", ()),
         (lambda state: {}, Outcome.PASSED, "", ()),
@@ -379,10 +353,9 @@ def test_the_outcome_of_a_hook_follows_from_its_result(
     assert decision.changed == changed
 
 
-def test_a_hook_that_commands_the_parent_graph_hands_over(call: Any) -> None:
-    log: list[Decision] = []
+def test_a_hook_that_commands_the_parent_graph_hands_over(call: Any, log: list[Decision]) -> None:
     over = hook_of(lambda state: Command(graph=Command.PARENT, goto="other"))
-    agent = create_agent(ScriptedChatModel([]), middleware=[over], decisions=log.append)
+    agent = logged(log, middleware=[over])
     parent: Any = StateGraph(MessagesState)
     parent.add_node("agent", agent)
     parent.add_node("other", lambda state: {"messages": [("ai", "Mine.")]})
@@ -391,22 +364,26 @@ def test_a_hook_that_commands_the_parent_graph_hands_over(call: Any) -> None:
     assert [decision.outcome for decision in log] == [Outcome.HANDED_OVER]
 
 
-async def test_a_cancelled_hook_is_recorded_and_stays_cancelled() -> None:
+async def test_a_cancelled_hook_is_recorded_and_stays_cancelled(log: list[Decision]) -> None:
+    begun = asyncio.Event()
+
     class Slow(AgentMiddleware):
         async def abefore_model(self, state: Any, runtime: Any) -> None:
+            begun.set()
             await asyncio.Event().wait()
 
-    log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel([]), middleware=[Slow()], decisions=log.append)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(agent.ainvoke(ASK), 0.05)
+    run = asyncio.create_task(logged(log, middleware=[Slow()]).ainvoke(ASK))
+    await begun.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
     assert [(d.outcome, d.detail) for d in log] == [(Outcome.RAISED, "CancelledError")]
 
 
 # Why
 
 
-@pytest.mark.parametrize(
+@each(
     "returned",
     [
         {"jump_to": "end", "reason": "closed"},
@@ -415,22 +392,18 @@ async def test_a_cancelled_hook_is_recorded_and_stays_cancelled() -> None:
         Command(update=[("jump_to", "end"), ("reason", "closed")]),
     ],
 )
-@pytest.mark.parametrize("kept", [True, False])
+@each("kept", [True, False])
 def test_a_hook_gives_its_reason_in_its_update_and_it_is_not_written(
     call: Any, returned: Any, kept: bool
 ) -> None:
     log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel([]),
-        middleware=[hook_of(lambda state: returned, "end")],
-        decisions=log.append if kept else None,
-    )
-    done = call(agent, ASK)
+    stack = [hook_of(lambda state: returned, "end")]
+    done = call(logged(log, middleware=stack, decisions=log.append if kept else None), ASK)
     assert "reason" not in done
     assert [(d.reason, d.changed) for d in log][:1] == ([("closed", ())] if kept else [])
 
 
-def test_a_state_key_called_reason_is_not_a_reason(call: Any) -> None:
+def test_a_state_key_called_reason_is_not_a_reason(call: Any, log: list[Decision]) -> None:
     class Reasoning(AgentState):
         reason: NotRequired[str]
 
@@ -440,13 +413,11 @@ def test_a_state_key_called_reason_is_not_a_reason(call: Any) -> None:
         def before_model(self, state: Any, runtime: Any) -> Any:
             return {"reason": "private"}
 
-    log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Thinks()], decisions=log.append)
-    assert call(agent, ASK)["reason"] == "private"
+    assert call(logged(log, "a", middleware=[Thinks()]), ASK)["reason"] == "private"
     assert (log[0].reason, log[0].changed) == ("", ("reason",))
 
 
-def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any) -> None:
+def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any, log: list[Decision]) -> None:
     class Talks(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> None:
             set_reason("first")
@@ -461,9 +432,7 @@ def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any) -> None:
             set_reason("tool layer")
             return response
 
-    log: list[Decision] = []
-    model = ScriptedChatModel([adding("1"), "Five."])
-    call(create_agent(model, [add], middleware=[Talks(), Idle()], decisions=log.append), ASK)
+    call(logged(log, adding("1"), "Five.", middleware=[Talks(), Idle()]), ASK)
     said = {(d.middleware, d.hook): d.reason for d in log if d.middleware}
     assert said["Talks", "before_model"] == "hook"
     assert said["Talks", "around_model"] == "layer"
@@ -471,7 +440,7 @@ def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any) -> None:
     assert said["Idle", "around_model"] == said["Idle", "around_tool"] == ""
 
 
-def test_reasons_of_inner_layers_are_not_those_of_the_outer(call: Any) -> None:
+def test_reasons_of_inner_layers_are_not_those_of_the_outer(call: Any, log: list[Decision]) -> None:
     def chatty() -> str:
         """Say something."""
         set_reason("the tool's words")
@@ -481,9 +450,7 @@ def test_reasons_of_inner_layers_are_not_those_of_the_outer(call: Any) -> None:
         set_reason("the model's words")
         return "Five."
 
-    log: list[Decision] = []
-    model = ScriptedChatModel([[{"name": "chatty", "args": {}}], answer])
-    call(create_agent(model, [chatty], middleware=[Idle()], decisions=log.append), ASK)
+    call(logged(log, [{"name": "chatty", "args": {}}], answer, tools=[chatty]), ASK)
     around = [*of(log, "around_tool"), *of(log, "around_model")]
     assert [decision.reason for decision in around] == ["", "", ""]
 
@@ -497,9 +464,7 @@ def test_a_reason_without_a_log_does_nothing(call: Any) -> None:
 # What may be given
 
 
-@pytest.mark.parametrize(
-    "junk", [42, "log.jsonl", [print, 42], b"x", {"a": 1}, DecisionLog, object()]
-)
+@each("junk", [42, "log.jsonl", [print, 42], b"x", {"a": 1}, DecisionLog, object()])
 def test_an_invalid_sink_is_refused_when_the_agent_is_built(junk: Any) -> None:
     with pytest.raises(SpecError, match="decisions: "):
         create_agent(ScriptedChatModel([]), decisions=junk)

@@ -41,6 +41,7 @@ from agent_factory.decisions.prefix import (
 from agent_factory.testing import Reply, ScriptedChatModel
 from agent_factory.testing.strategies import messages
 from samples import add
+from tables import each
 
 LONG = "You answer questions about orders. " * 20
 CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
@@ -323,7 +324,7 @@ def reachable(start: Any) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize("contents", [False, True])
+@each("contents", [False, True])
 def test_what_is_remembered_of_a_thread_is_not_text(call: Any, contents: bool) -> None:
     agent, found = logged(dated(), steps=["A secret.", "Another."], contents=contents)
     recorder = agent.builder.nodes["model"].runnable._recorder

@@ -24,6 +24,7 @@ from agent_factory import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer
+from tables import each
 
 SECRET = "S3CR3T"
 THREAD: Any = {"configurable": {"thread_id": "one"}}
@@ -179,9 +180,7 @@ def test_no_text_of_a_run_is_in_a_record(said: str, returned: str, wrote: str) -
         assert repr(text)[1:-1] not in records
 
 
-@pytest.mark.parametrize(
-    "update", [{SECRET: 1}, {"jump_to": SECRET}, SECRET, {"jump_to": [SECRET]}]
-)
+@each("update", [{SECRET: 1}, {"jump_to": SECRET}, SECRET, {"jump_to": [SECRET]}])
 def test_a_refused_result_is_recorded_by_its_kind_only(call: Any, update: Any) -> None:
     class Wrong(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> Any:

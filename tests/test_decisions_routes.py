@@ -26,6 +26,7 @@ from agent_factory import (
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, add
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 
@@ -102,12 +103,92 @@ class Answers(AgentMiddleware):
         return {"messages": [ToolMessage("5", tool_call_id=c["id"]) for c in last.tool_calls]}
 
 
-def test_a_run_without_tools_or_jumps(call: Any) -> None:
-    assert routed(call, [calls("add", a=1, b=2), "3"], add) == [
-        "model -> tools (1 task) [pending calls]",
-        "tools -> model [tool results]",
-        "model -> __end__ [no calls left]",
-    ]
+class Restless(Hooked):
+    @hook_config(can_jump_to=["model"])
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return self.jump()
+
+
+ADD = calls("add", a=1, b=2)
+ANSWER = [{"name": "Answer", "args": {"number": 5}}]
+AGAIN = HumanMessage("Again.")
+ENDS, SENDS = "model -> __end__ [no calls left]", "model -> tools (1 task) [pending calls]"
+
+
+@each(
+    "steps, tools, stack, answer, routes",
+    [
+        ([ADD, "3"], [add], list, None, [SENDS, "tools -> model [tool results]", ENDS]),
+        (
+            [],
+            [add],
+            lambda: [Before("end")],
+            None,
+            ["Before.before_model -> __end__ [jump to end by Before]"],
+        ),
+        (
+            ["a", "b"],
+            [add],
+            lambda: [After("model", AGAIN)],
+            None,
+            ["After.after_model -> model [jump to model by After]", f"After.after_{ENDS}"],
+        ),
+        # A jump of a hook to itself
+        (
+            ["a"],
+            [add],
+            lambda: [Restless("model")],
+            None,
+            ["Restless.before_model -> model [next]", ENDS],
+        ),
+        (
+            [ADD, "3"],
+            [add],
+            lambda: [After("tools")],
+            None,
+            [
+                "After.after_model -> tools (1 task) [jump to tools by After]",
+                "tools -> model [tool results]",
+                f"After.after_{ENDS}",
+            ],
+        ),
+        (
+            [ADD, "5"],
+            [add],
+            lambda: [Answers()],
+            None,
+            ["Answers.after_model -> model [calls already answered]", f"Answers.after_{ENDS}"],
+        ),
+        (
+            [calls("refund", order="A-1")],
+            [refund, add],
+            list,
+            None,
+            [SENDS, "tools -> __end__ [return_direct: refund]"],
+        ),
+        ([calls("stop")], [stop], list, None, [SENDS, "tools -> __end__ [stopped by a tool]"]),
+        (
+            [ANSWER],
+            [add],
+            list,
+            ToolStrategy(Answer),
+            ["model -> __end__ [structured answer: Answer]"],
+        ),
+        ([ANSWER], [], list, ToolStrategy(Answer), ["model -> __end__ [structured answer]"]),
+        (
+            ['{"number": 5}'],
+            [add],
+            list,
+            ProviderStrategy(Answer),
+            ["model -> __end__ [structured answer]"],
+        ),
+    ],
+)
+def test_each_route_of_a_run_has_its_reason(
+    call: Any, steps: Any, tools: Any, stack: Any, answer: Any, routes: list[str]
+) -> None:
+    options: Any = {"middleware": stack(), "response_format": answer, "ignore": ["AF201"]}
+    assert routed(call, steps, *tools, **options) == routes
 
 
 def test_a_route_to_tools_names_the_calls(call: Any) -> None:
@@ -117,53 +198,7 @@ def test_a_route_to_tools_names_the_calls(call: Any) -> None:
     assert all(d.to_data()["calls"] == list(d.calls) for d in log)
 
 
-def test_a_hook_that_jumps_is_named_by_its_route(call: Any) -> None:
-    assert routed(call, [], add, middleware=[Before("end")]) == [
-        "Before.before_model -> __end__ [jump to end by Before]"
-    ]
-    again = [After("model", HumanMessage("Again."))]
-    assert routed(call, ["a", "b"], add, middleware=again) == [
-        "After.after_model -> model [jump to model by After]",
-        "After.after_model -> __end__ [no calls left]",
-    ]
-
-
-def test_a_jump_of_a_hook_to_itself_has_the_reason_next(call: Any) -> None:
-    class Restless(Hooked):
-        @hook_config(can_jump_to=["model"])
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            return self.jump()
-
-    options: Any = {"middleware": [Restless("model")], "ignore": ["AF201"]}
-    assert routed(call, ["a"], add, **options) == [
-        "Restless.before_model -> model [next]",
-        "model -> __end__ [no calls left]",
-    ]
-
-
-def test_a_jump_to_tools_sends_the_pending_calls(call: Any) -> None:
-    steps = [calls("add", a=1, b=2), "3"]
-    assert routed(call, steps, add, middleware=[After("tools")])[0] == (
-        "After.after_model -> tools (1 task) [jump to tools by After]"
-    )
-
-
-def test_calls_that_a_hook_answered_go_back_to_the_model(call: Any) -> None:
-    assert routed(call, [calls("add", a=1, b=2), "5"], add, middleware=[Answers()]) == [
-        "Answers.after_model -> model [calls already answered]",
-        "Answers.after_model -> __end__ [no calls left]",
-    ]
-
-
-def test_a_result_that_is_the_answer_names_its_tool(call: Any) -> None:
-    assert routed(call, [calls("refund", order="A-1")], refund, add)[-1] == (
-        "tools -> __end__ [return_direct: refund]"
-    )
-
-
-def test_parallel_direct_results_end_the_run_through_the_loop_entry(
-    call: Any,
-) -> None:
+def test_parallel_direct_results_end_the_run_through_the_loop_entry(call: Any) -> None:
     log = recorded(call, [calls("refund", "refund", order="A-1")], refund, add)
     assert [f"{d.hook} {d.outcome} [{d.reason}]" for d in log[1:]] == [
         "tools routed [tool results]",
@@ -173,13 +208,8 @@ def test_parallel_direct_results_end_the_run_through_the_loop_entry(
     ]
 
 
-def test_a_tool_that_stops_the_run_is_the_reason(call: Any) -> None:
-    assert routed(call, [calls("stop")], stop)[-1] == "tools -> __end__ [stopped by a tool]"
-
-
 def test_hooks_skipped_after_a_tool_stopped_the_run_are_recorded(call: Any) -> None:
-    steps = [[*calls("stop"), *calls("add", a=1, b=2)]]
-    log = recorded(call, steps, stop, add)
+    log = recorded(call, [[*calls("stop"), *ADD]], stop, add)
     skipped = [d for d in log if d.outcome is Outcome.SKIPPED]
     assert [(d.hook, d.reason) for d in skipped] == [("model", "stopped by a tool")]
     assert log[-1].reason == "stopped by a tool"
@@ -191,8 +221,7 @@ def test_a_stop_by_a_tool_is_not_attributed_to_skipped_hooks(call: Any) -> None:
         def before_model(self, state: Any, runtime: Any) -> None:
             return None
 
-    steps = [[*calls("stop"), *calls("add", a=1, b=2)]]
-    log = recorded(call, steps, stop, add, middleware=[Quiet()])
+    log = recorded(call, [[*calls("stop"), *ADD]], stop, add, middleware=[Quiet()])
     assert [str(d) for d in log[-2:]] == [
         "Quiet.before_model skipped [stopped by a tool]",
         "Quiet.before_model routed: __end__ [stopped by a tool]",
@@ -213,24 +242,12 @@ def test_a_handover_to_the_parent_graph_is_recorded(call: Any) -> None:
     ]
 
 
-def test_a_structured_answer_ends_the_run(call: Any) -> None:
-    good = [{"name": "Answer", "args": {"number": 5}}]
-    tools = {"response_format": ToolStrategy(Answer)}
-    assert routed(call, [good], add, **tools) == ["model -> __end__ [structured answer: Answer]"]
-    assert routed(call, [good], **tools) == ["model -> __end__ [structured answer]"]
-    provider = {"response_format": ProviderStrategy(Answer)}
-    assert routed(call, ['{"number": 5}'], add, **provider) == [
-        "model -> __end__ [structured answer]"
-    ]
-
-
-@pytest.mark.parametrize("tools", [(), (add,)])
-@pytest.mark.parametrize("bad", ["five", [{"name": "Answer", "args": {"number": "five"}}]])
+@each("tools", [(), (add,)])
+@each("bad", ["five", [{"name": "Answer", "args": {"number": "five"}}]])
 def test_an_invalid_answer_is_explained_and_requested_again(
     call: Any, tools: Any, bad: Any
 ) -> None:
-    good = [{"name": "Answer", "args": {"number": 5}}]
-    log = recorded(call, [bad, bad, good], *tools, response_format=ToolStrategy(Answer))
+    log = recorded(call, [bad, bad, ANSWER], *tools, response_format=ToolStrategy(Answer))
     assert [str(decision) for decision in log[:4]] == [
         "model explained: 1 time",
         "model routed: model [asked again]",

@@ -34,6 +34,7 @@ from langgraph.types import Command, Overwrite
 from agent_factory import AgentMiddleware, AgentState, DeltaMessages, SpecError, create_agent
 from agent_factory.state.channels import supports_delta_channel
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 CONFIG: Any = {"configurable": {"thread_id": "one"}}
 IDS = st.sampled_from("abc")
@@ -202,7 +203,7 @@ def test_a_thread_moves_between_all_ways_to_store_it(
         assert moving.history() == full.history()
 
 
-@pytest.mark.parametrize("kind", SAVERS)
+@each("kind", SAVERS)
 def test_a_thread_whose_run_failed_moves_with_one_write(kind: str, new_saver: Any) -> None:
     full, moving = Thread(new_saver(kind), Ordinary), Thread(new_saver(kind), checkpoints="delta")
     for thread in (full, moving):
@@ -239,8 +240,8 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", SAVERS)
+@each("form", FORMS)
+@each("kind", SAVERS)
 def test_every_form_of_message_is_stored_with_an_id(kind: str, form: str, new_saver: Any) -> None:
     delta = Thread(new_saver(kind), checkpoints="delta")
     for write in ("say", "update"):
@@ -268,8 +269,8 @@ async def test_an_asynchronous_thread_is_stored_as_well() -> None:
     assert len(answer["messages"]) == 6
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-@pytest.mark.parametrize("kind", SAVERS)
+@each("durability", ["sync", "async", "exit"])
+@each("kind", SAVERS)
 def test_a_thread_is_whole_whenever_it_is_stored(
     kind: str, durability: Any, new_saver: Any
 ) -> None:
@@ -386,7 +387,7 @@ def stored_messages(saver: Any) -> Any:
     return saver.get_tuple(CONFIG).checkpoint["channel_values"].get("messages")
 
 
-@pytest.mark.parametrize("kind", SAVERS)
+@each("kind", SAVERS)
 def test_a_new_thread_is_lean_where_its_saver_supports_it(kind: str, new_saver: Any) -> None:
     saver = new_saver(kind)
     thread = Thread(saver)
@@ -444,8 +445,8 @@ def copied(source: Any, target: Any) -> None:
             target.put_writes(config, [(channel, value)], f"{task}-{channel}")
 
 
-@pytest.mark.parametrize("checkpoints", ["auto", "full"])
-@pytest.mark.parametrize("kind", SAVERS)
+@each("checkpoints", ["auto", "full"])
+@each("kind", SAVERS)
 def test_a_copy_of_all_checkpoints_is_the_thread(
     kind: str, checkpoints: Any, new_saver: Any
 ) -> None:
@@ -468,7 +469,7 @@ def test_the_state_of_a_thread_starts_another() -> None:
     assert other.take("say", "three", None) == thread.take("say", "three", None)
 
 
-@pytest.mark.parametrize("kind", SAVERS)
+@each("kind", SAVERS)
 def test_another_graph_reads_a_lean_thread_and_writes_to_it(kind: str, new_saver: Any) -> None:
     saver = new_saver(kind)
     thread = Thread(saver)
@@ -482,7 +483,7 @@ def test_another_graph_reads_a_lean_thread_and_writes_to_it(kind: str, new_saver
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("fused", "most"), [(False, 75), (True, 6), ("turn", 5)])
+@each("fused, most", [(False, 75), (True, 6), ("turn", 5)])
 def test_a_turn_of_a_long_thread_is_stored_in_a_few_kilobytes(fused: Any, most: float) -> None:
     def look(text: str) -> str:
         """Look something up."""

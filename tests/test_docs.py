@@ -25,6 +25,7 @@ import agent_factory
 from agent_factory import AgentFactoryError
 from agent_factory.errors import BUILD_CODES
 from fake_anthropic import fake_anthropic
+from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -175,7 +176,7 @@ def write_outputs(page: Path, stale: list[tuple[Block, str]]) -> None:
         page.write_text("".join(lines), encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
+@each("page", PAGES, ids=title)
 def test_code_that_is_not_run_says_why(page: Path) -> None:
     for block in blocks(page):
         kind, _, why = block.info.partition(" ")
@@ -194,7 +195,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
+@each("page", PAGES, ids=title)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if target.startswith(("http://", "https://")):
@@ -216,7 +217,7 @@ def test_the_index_links_every_page_and_the_page_of_examples_every_example() -> 
     assert set((ROOT / "examples").glob("[!_]*.py")) <= linked_from(ROOT / "examples" / "README.md")
 
 
-@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md"], ids=title)
+@each("page", [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md"], ids=title)
 def test_files_that_a_page_names_exist(page: Path) -> None:
     folders = ("agent_factory", "middleware", "scripts")
     files = {path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")}
@@ -252,7 +253,7 @@ def example_modules() -> list[Any]:
     return [pytest.param(name, marks=marks[name in SLOW_EXAMPLES]) for name in modules(">>>")]
 
 
-@pytest.mark.parametrize("name", example_modules())
+@each("name", example_modules())
 def test_the_examples_in_docstrings_run(name: str) -> None:
     if lacking := missing(name):
         pytest.skip(f"not installed: {', '.join(lacking)}")

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tables import each
+
 pytest.importorskip("mkdocs", reason="the extra docs is not installed")
 pytest.importorskip("griffe", reason="the extra docs is not installed")
 pytest.importorskip("pygraphviz", reason="the extra docs is not installed")
@@ -63,8 +65,8 @@ def test_a_link_to_a_mere_file_becomes_text_and_an_unknown_one_stays_for_mkdocs_
     assert site.with_links(text, *page) == "goals and [nothing](nothing.md)"
 
 
-@pytest.mark.parametrize(
-    ("info", "expected"),
+@each(
+    "info, expected",
     [
         ("python no-run: needs a key", "```python\n"),
         ("python file: desk.py", '```python title="desk.py"\n'),

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 
 from agent_factory import errors
 from agent_factory.errors import EXTRAS, MissingExtra, install, require, requirement
+from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -205,8 +206,8 @@ FOLDER = ROOT.as_uri()
 COMMIT = {"vcs": "git", "commit_id": "8f3c2d1"}
 
 
-@pytest.mark.parametrize(
-    ("record", "command", "dependency"),
+@each(
+    "record, command, dependency",
     [
         (
             {"url": FOLDER, "dir_info": {}},
@@ -236,7 +237,6 @@ COMMIT = {"vcs": "git", "commit_id": "8f3c2d1"}
             "agent-factory[cli]",
         ),
     ],
-    ids=["folder", "editable", "commit", "wheel", "gone"],
 )
 def test_an_extra_is_installed_from_where_the_library_was(
     record: object, command: str, dependency: str, monkeypatch: pytest.MonkeyPatch

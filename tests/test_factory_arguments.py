@@ -21,6 +21,7 @@ from agent_factory import (
 from agent_factory.errors import BUILD_CODES, ArgumentError, SpecError, SpecErrors, sentence
 from agent_factory.testing import ScriptedChatModel
 from samples import AsyncHook, Count, Plain, add
+from tables import each
 
 
 def other_add() -> int:
@@ -219,8 +220,12 @@ def test_names_that_move_in_a_circle_are_refused() -> None:
     assert [one.code for one in error.errors] == ["AF122", "AF122"]
 
 
-@pytest.mark.parametrize(("code", "subject", "hint", "arguments"), MISTAKES)
-def test_an_invalid_argument_is_refused_by_name(
+TYPE_ERRORS = {"AF101", "AF102", "AF106", "AF107", "AF112", "AF114", "AF117"}
+PLANNED = {"tools", "middleware", "response_format", "state_schema"}
+
+
+@each("code, subject, hint, arguments", MISTAKES)
+def test_an_invalid_argument_is_refused_by_name_by_agents_and_plans(
     code: str, subject: str, hint: str, arguments: dict[str, Any]
 ) -> None:
     error = refused(arguments)
@@ -229,6 +234,14 @@ def test_an_invalid_argument_is_refused_by_name(
     assert error.subject == subject
     assert hint in error.hint
     assert str(error) == f"[{code}] {error.subject}: {sentence(error.reason)} {error.hint}"
+    assert isinstance(error, ValueError)
+    assert isinstance(error, TypeError) == (code in TYPE_ERRORS)
+    assert isinstance(error, AssertionError) == (code == "AF103")
+    # The reducers of "the state" are LangGraph's to judge, when it makes its channels.
+    if set(arguments) <= PLANNED and subject != "the state":
+        with pytest.raises(SpecError) as caught:
+            plan_agent(**arguments)
+        assert (caught.value.code, caught.value.subject) == (code, subject)
 
 
 def test_every_code_of_an_error_is_tested() -> None:
@@ -236,34 +249,6 @@ def test_every_code_of_an_error_is_tested() -> None:
     elsewhere = {"AF118", "AF119", "AF120", "AF121", "AF124"}
     codes = {code for code, entry in BUILD_CODES.items() if entry.severity == "error"}
     assert codes - elsewhere == {code for code, *_ in MISTAKES}
-
-
-TYPE_ERRORS = {"AF101", "AF102", "AF106", "AF107", "AF112", "AF114", "AF117"}
-
-
-@pytest.mark.parametrize(("code", "arguments"), [(code, a) for code, *_, a in MISTAKES])
-def test_an_error_has_the_type_that_users_know_for_it(code: str, arguments: dict[str, Any]) -> None:
-    error = refused(arguments)
-    assert isinstance(error, ValueError)
-    assert isinstance(error, TypeError) == (code in TYPE_ERRORS)
-    assert isinstance(error, AssertionError) == (code == "AF103")
-
-
-PLANNED = ["tools", "middleware", "response_format", "state_schema"]
-
-
-@pytest.mark.parametrize(
-    ("code", "subject", "arguments"),
-    # The reducers of "the state" are LangGraph's to judge, when it makes its channels.
-    [(k, c, a) for k, c, _, a in MISTAKES if set(a) <= set(PLANNED) and c != "the state"],
-)
-def test_plan_agent_refuses_what_create_agent_refuses(
-    code: str, subject: str, arguments: dict[str, Any]
-) -> None:
-    with pytest.raises(SpecError) as caught:
-        plan_agent(**arguments)
-    assert caught.value.code == code
-    assert caught.value.subject == subject
 
 
 # Several at once
@@ -279,16 +264,8 @@ def test_all_mistakes_of_a_build_arrive_together() -> None:
         }
     )
     assert isinstance(error, SpecErrors)
-    assert sorted(single.code for single in error.errors) == [
-        "AF105",
-        "AF106",
-        "AF110",
-        "AF112",
-        "AF113",
-        "AF115",
-        "AF116",
-        "AF117",
-    ]
+    codes = "AF105 AF106 AF110 AF112 AF113 AF115 AF116 AF117"
+    assert sorted(single.code for single in error.errors) == codes.split()
     for single in error.errors:
         assert str(single) in str(error)
 
@@ -334,8 +311,8 @@ UNKNOWN_ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("build", [create_agent, plan_agent])
-@pytest.mark.parametrize(("name", "hint"), UNKNOWN_ARGUMENTS.items())
+@each("build", [create_agent, plan_agent])
+@each("name, hint", UNKNOWN_ARGUMENTS.items())
 def test_an_unknown_argument_is_refused_with_what_to_write(
     build: Any, name: str, hint: str
 ) -> None:
@@ -351,7 +328,7 @@ def test_a_plan_takes_the_arguments_of_an_agent() -> None:
     assert plan_agent("openai:gpt-5", [add]) == plan_agent(tools=[add])
 
 
-@pytest.mark.parametrize("build", [create_agent, plan_agent])
+@each("build", [create_agent, plan_agent])
 def test_tools_in_the_place_of_the_model_are_refused(build: Any) -> None:
     with pytest.raises(ArgumentError, match="Pass the model first, then the tools"):
         build([add])

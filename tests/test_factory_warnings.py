@@ -25,6 +25,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel
 from samples import find
+from tables import each
 
 
 class Plain(AgentMiddleware):
@@ -80,8 +81,8 @@ def _findings(message: Any) -> Any:
     return message.warnings
 
 
-@pytest.mark.parametrize(
-    ("stack", "arguments", "expected"),
+@each(
+    "stack, arguments, expected",
     [
         ([Jumper()], {}, ["AF201"]),
         ([Early("a"), Jumper()], {}, ["AF202"]),
@@ -125,8 +126,8 @@ def test_each_warning_has_its_code(
     assert codes(*stack, **arguments) == expected
 
 
-@pytest.mark.parametrize(
-    ("stack", "arguments"),
+@each(
+    "stack, arguments",
     [
         ([Plain("a", before=["b"]), Plain("b", after=["a"])], {}),
         ([Plain("a", before=["nobody"], after=["nobody"], conflicts=["nobody"])], {}),
@@ -207,8 +208,8 @@ def configured(*tools: str) -> AgentMiddleware:
     return middleware
 
 
-@pytest.mark.parametrize(
-    ("name", "tool"),
+@each(
+    "name, tool",
     [
         ("refnd", "refund"),
         ("refnud", "refund"),
@@ -233,8 +234,8 @@ def test_a_misspelt_tool_is_refused_with_the_right_name(name: str, tool: str) ->
     assert codes(configured(name), tools=tools, ignore=["AF124"]) == []
 
 
-@pytest.mark.parametrize(
-    ("names", "tools", "expected"),
+@each(
+    "names, tools, expected",
     [
         (["write_file"], ["read_file"], ["AF210"]),
         (["send_mail"], ["read_mail"], ["AF210"]),
@@ -287,14 +288,14 @@ def test_ignored_codes_are_neither_warned_about_nor_raised() -> None:
     assert codes(*stack, tools=[find], ignore=ignore, strict=True) == []
 
 
-@pytest.mark.parametrize("ignore", [["AF999"], ["AF103"], "AF204", [3], None])
+@each("ignore", [["AF999"], ["AF103"], "AF204", [3], None])
 def test_only_codes_of_warnings_can_be_ignored(ignore: Any) -> None:
     with pytest.raises(ArgumentError) as caught:
         plan_agent(ignore=ignore)
     assert caught.value.subject == "ignore"
 
 
-@pytest.mark.parametrize(
+@each(
     "declared",
     [
         {"before": "Guard"},
@@ -312,8 +313,8 @@ def test_an_ordering_is_checked_when_it_is_created(declared: dict[str, Any]) -> 
         Ordering(**declared)
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value"),
+@each(
+    "attribute, value",
     [
         ("ordering", {"before": ["a"]}),
         ("expected_tools", 3),

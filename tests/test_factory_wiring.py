@@ -24,6 +24,7 @@ from agent_factory.errors import ArgumentError, DuplicateMiddleware, HookPathNot
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import END, START, Call, Phase
 from samples import add_tool as add
+from tables import each
 
 # These hooks jump where a build warns about it; the tests are about the targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
@@ -81,17 +82,14 @@ def drawn(agent: Any) -> dict[str, set[str]]:
 # Nodes
 
 
-def test_an_agent_alone_is_one_node() -> None:
-    """A1, A2, A14"""
-    agent = create_agent(ScriptedChatModel([]))
+def test_an_agent_alone_is_one_node_which_answers(call: Any) -> None:
+    """A1, A2, A14, A37, E8"""
+    agent = create_agent(ScriptedChatModel(["Hello"]))
     assert set(agent.get_graph().nodes) == {START, "model", END}
     assert drawn(agent) == {START: {"model"}, "model": {END}}
-
-
-def test_the_model_answers_sync_and_async(call: Any) -> None:
-    """A2"""
-    agent = create_agent(ScriptedChatModel(["Hello"]))
     assert call(agent, {"messages": "Hi"})["messages"][-1].text == "Hello"
+    assert agent.config is not None
+    assert agent.config["recursion_limit"] == 9_999
 
 
 def test_a_tools_node_exists_only_for_tools_the_agent_runs() -> None:
@@ -124,17 +122,12 @@ class Heir(SyncOnly):
     pass
 
 
-@pytest.mark.parametrize("kind", [SyncOnly, AsyncOnly, SyncAndAsync, Heir])
+@each("kind", [SyncOnly, AsyncOnly, SyncAndAsync, Heir, AgentMiddleware])
 def test_a_sync_and_an_async_hook_make_one_node(kind: type[AgentMiddleware]) -> None:
-    """A4, A5: also where it is inherited from a middleware."""
+    """A4, A5: also where it is inherited from a middleware; none if it is not overridden."""
     agent = create_agent(ScriptedChatModel([]), middleware=[kind()])
-    assert set(agent.nodes) == {START, f"{kind.__name__}.before_model", "model"}
-
-
-def test_a_hook_that_is_not_overridden_has_no_node() -> None:
-    """A4"""
-    agent = create_agent(ScriptedChatModel([]), middleware=[AgentMiddleware()])
-    assert set(agent.nodes) == {START, "model"}
+    hooks = set() if kind is AgentMiddleware else {f"{kind.__name__}.before_model"}
+    assert set(agent.nodes) == {START, *hooks, "model"}
 
 
 def test_a_sync_run_calls_the_sync_hook_and_an_async_run_the_async_one() -> None:
@@ -186,7 +179,7 @@ def test_instances_of_one_class_can_have_different_names(call: Any) -> None:
     assert log == [f"{name}.before_model" for name in names]
 
 
-@pytest.mark.parametrize("name", ["a|b", "a:b"])
+@each("name", ["a|b", "a:b"])
 def test_a_name_langgraph_would_refuse_is_refused_by_name(name: str) -> None:
     """A8"""
     with pytest.raises(SpecError, match=r"^\[AF104\]") as caught:
@@ -317,7 +310,7 @@ SHAPES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("arguments", SHAPES)
+@each("arguments", SHAPES)
 def test_the_drawing_shows_every_edge_of_the_plan(arguments: dict[str, Any]) -> None:
     """A14, A15, A19, A35: and no other."""
     agent = create_agent(ScriptedChatModel([]), **arguments)
@@ -343,12 +336,9 @@ def test_any_drawing_shows_its_plan(stack: list[list[str]], with_tools: bool) ->
     assert [(found.owner, found.call) for found in planned.layers] == layers
 
 
-def test_a_configured_agent_keeps_its_plan() -> None:
+def test_a_configured_agent_keeps_its_plan_and_a_graph_of_another_kind_has_none() -> None:
     agent = create_agent(ScriptedChatModel([]), [add])
     assert topology_of(agent.with_config({"tags": ["x"]})) == topology_of(agent)
-
-
-def test_a_graph_of_another_kind_has_no_plan() -> None:
     with pytest.raises(ArgumentError) as caught:
         topology_of("agent")  # type: ignore[arg-type]
     assert caught.value.subject == "agent"
@@ -370,12 +360,6 @@ def test_the_signature_is_that_of_langchain() -> None:
         "checkpointer store interrupt_before interrupt_after debug name cache transformers"
     )
     assert list(signature(create_agent).parameters)[:15] == known.split()
-
-
-def test_a_run_may_take_9999_steps() -> None:
-    """A37, E8"""
-    agent: Any = create_agent(ScriptedChatModel([]))
-    assert agent.config["recursion_limit"] == 9_999
 
 
 def test_the_output_is_the_messages_and_the_structured_answer() -> None:

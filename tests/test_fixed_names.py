@@ -5,7 +5,6 @@ from __future__ import annotations
 from inspect import signature
 from typing import Any, get_type_hints
 
-import pytest
 from langchain_core.tools import tool
 
 from agent_factory import AgentMiddleware, AgentState, create_agent, hook_config
@@ -14,13 +13,14 @@ from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Hook, Phase, Route, Shape, plan
 from samples import Number, add, numbered_calls, texts, tool_texts
+from tables import each
 
 GO = {"messages": "Go"}
 HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
 LAYERS = ("wrap_model_call", "wrap_tool_call")
 
 
-@pytest.mark.parametrize("name", [*HOOKS, *LAYERS])
+@each("name", [*HOOKS, *LAYERS])
 def test_a_hook_or_a_layer_of_this_name_is_sync_and_async(name: str) -> None:
     parameters = ["state", "runtime"] if name in HOOKS else ["request", "handler"]
     for method in (getattr(AgentMiddleware, name), getattr(AgentMiddleware, f"a{name}")):
@@ -49,7 +49,7 @@ def test_a_hook_jumps_with_jump_to(call: Any) -> None:
     assert texts(call(agent, GO)) == ["Go"]
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_one_tool_node_runs_the_calls_of_all_turns(call: Any, fused: bool) -> None:
     asked = [{"name": "add", "args": {"a": 1, "b": 2}, "id": id} for id in ("1", "2")]
     model = ScriptedChatModel([asked, "Done.", asked, "Done."])

@@ -24,6 +24,7 @@ from langgraph.types import Command, interrupt
 from agent_factory import AgentMiddleware, AgentState, OmitFromOutput, create_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import BackToModel
+from tables import each
 from waiting import auntil, until
 
 Run = Callable[..., Any]
@@ -62,6 +63,12 @@ def asked(*names: str) -> list[dict[str, Any]]:
     return [{"name": name, "args": {"query": str(i)}} for i, name in enumerate(names)]
 
 
+def spied(fused: Any, *steps: Any, **options: Any) -> tuple[Any, Spy]:
+    """An agent, and the spy in its middleware and its tools."""
+    spy, model = Spy(), ScriptedChatModel([*steps] or [asked("find"), "Done."])
+    return create_agent(model, [spy.find], middleware=[spy], fused=fused, **options), spy
+
+
 def texts(outcome: Any) -> list[str]:
     return [message.text for message in outcome["messages"][1:]]
 
@@ -76,9 +83,8 @@ def fused(request: pytest.FixtureRequest) -> Any:
 
 
 def test_a_run_is_one_step(call: Run, fused: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find"), asked("find"), "Done."])
-    outcome = call(create_agent(model, [spy.find], middleware=[spy], fused=fused), ASK)
+    agent, spy = spied(fused, asked("find"), asked("find"), "Done.")
+    outcome = call(agent, ASK)
     assert texts(outcome) == ["", "found 0", "", "found 0", "Done."]
     assert len(spy.tasks) == 8
     assert len(set(spy.tasks)) == 1
@@ -90,60 +96,37 @@ class Counted(AgentState[Any]):
     left: NotRequired[RemainingSteps]
 
 
-@pytest.mark.parametrize(
-    "options",
+@each(
+    "options, attributes, known",
     [
-        {"checkpointer": InMemorySaver()},
-        {"cache": InMemoryCache()},
-        {"state_schema": Counted},
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_services_that_store_or_count_steps_get_them(call: Run, fused: Any, options: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find"), "Done."])
-    agent = create_agent(model, [spy.find], middleware=[spy], fused=fused, **options)
-    call(agent, ASK, THREAD)
-    assert len(set(spy.tasks)) > 1
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("step_timeout", 60),
-        ("checkpointer", InMemorySaver()),
-        ("interrupt_after_nodes", ["tools"]),
+        ({"checkpointer": InMemorySaver()}, {}, {}),
+        ({"cache": InMemoryCache()}, {}, {}),
+        ({"state_schema": Counted}, {}, {}),
+        ({}, {"step_timeout": 60}, {}),
+        ({}, {"checkpointer": InMemorySaver()}, {}),
+        ({}, {"interrupt_after_nodes": ["tools"]}, {}),
+        ({}, {}, {"control": RunControl()}),
     ],
 )
-def test_a_checkpointer_set_later_is_used(call: Run, fused: Any, name: str, value: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find"), "Done."])
-    agent = create_agent(model, [spy.find], middleware=[spy], fused=fused)
-    setattr(agent, name, value)
-    call(agent, ASK, THREAD)
-    assert len(set(spy.tasks)) > 1
-
-
-def test_a_control_can_stop_a_run_between_its_steps(call: Run, fused: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find"), "Done."])
-    agent = create_agent(model, [spy.find], middleware=[spy], fused=fused)
-    call(agent, ASK, control=RunControl())
+def test_services_that_store_count_or_stop_at_steps_get_them(
+    call: Run, fused: Any, options: Any, attributes: Any, known: Any
+) -> None:
+    agent, spy = spied(fused, **options)
+    for name, value in attributes.items():
+        setattr(agent, name, value)
+    call(agent, ASK, THREAD, **known)
     assert len(set(spy.tasks)) > 1
 
 
 def test_parallel_calls_are_sent_and_the_run_continues_after_them(call: Run, fused: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find", "find"), asked("find"), "Done."])
-    outcome = call(create_agent(model, [spy.find], middleware=[spy], fused=fused), ASK)
+    agent, spy = spied(fused, asked("find", "find"), asked("find"), "Done.")
+    outcome = call(agent, ASK)
     assert texts(outcome) == ["", "found 0", "found 1", "", "found 0", "Done."]
     assert len(spy.tasks) == 9
 
 
 def test_an_agent_inside_takes_one_step_as_well(call: Run, fused: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find"), "Inner."])
-    inner = create_agent(model, [spy.find], middleware=[spy], fused=fused)
+    inner, spy = spied(fused, asked("find"), "Inner.")
 
     def ask_inner(query: str) -> str:
         """Ask another agent."""
@@ -157,7 +140,7 @@ def test_an_agent_inside_takes_one_step_as_well(call: Run, fused: Any) -> None:
 # --- what it counts -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", range(1, 13))
+@each("limit", range(1, 13))
 def test_skipped_steps_count_towards_the_limit(call: Run, fused: Any, limit: int) -> None:
     def ends(saver: Any) -> Any:
         spies = [Spy("a"), Spy("b")]
@@ -184,9 +167,7 @@ def test_an_endless_loop_gets_an_error_with_a_hint(fused: Any) -> None:
 
 def test_a_long_run_keeps_its_order(call: Run) -> None:
     turns = 150
-    model = ScriptedChatModel([*([asked("find")] * turns), "Done."])
-    spy = Spy()
-    agent = create_agent(model, [spy.find], middleware=[spy], fused=True)
+    agent, _ = spied(True, *([asked("find")] * turns), "Done.")
     outcome = call(agent, ASK, {"recursion_limit": 1000})
     assert texts(outcome) == [*(["", "found 0"] * turns), "Done."]
     assert len({message.id for message in outcome["messages"]}) == 2 * turns + 2
@@ -242,14 +223,12 @@ class Seen(BaseCallbackHandler):
 
 def test_models_and_tools_have_the_names_of_their_nodes(call: Run, fused: Any) -> None:
     seen = Seen()
-    agent = create_agent(
-        ScriptedChatModel([asked("find"), "Done."]), [Spy().find], middleware=[Spy()], fused=fused
-    )
+    agent, _ = spied(fused)
     call(agent, ASK, {"callbacks": [seen]})
     assert seen.nodes == [("model", "model"), ("tool", "tools"), ("model", "model")]
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["whole", "kept"])
+@each("saver", [None, InMemorySaver()])
 def test_an_exception_of_a_tool_comes_from_the_tools_node_and_it_runs_once(
     call: Run, fused: Any, saver: Any
 ) -> None:
@@ -261,13 +240,8 @@ def test_an_exception_of_a_tool_comes_from_the_tools_node_and_it_runs_once(
         raise ConnectionError(query)
 
     spy = Spy()
-    agent = create_agent(
-        ScriptedChatModel([asked("fail")]),
-        [fail],
-        middleware=[spy],
-        fused=fused,
-        checkpointer=saver,
-    )
+    options: Any = {"middleware": [spy], "fused": fused, "checkpointer": saver}
+    agent = create_agent(ScriptedChatModel([asked("fail")]), [fail], **options)
     with pytest.raises(ConnectionError) as caught:
         call(agent, ASK, {"configurable": {"thread_id": f"{call} {fused}"}})
     assert "name 'tools'" in "".join(caught.value.__notes__)

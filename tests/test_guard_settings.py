@@ -10,7 +10,6 @@ import inspect
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from test_constructors import BUILT_INS
@@ -59,6 +58,7 @@ from agent_factory.middleware import (
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import find, refund
+from tables import each
 
 MODEL = ScriptedChatModel([])
 
@@ -373,7 +373,7 @@ def lines_between(before: AgentMiddleware, after: AgentMiddleware) -> list[str]:
     return str(plans[0].diff(plans[1])).splitlines()
 
 
-@pytest.mark.parametrize("kind", BUILT_INS, ids=lambda kind: kind.__name__)
+@each("kind", BUILT_INS, ids=lambda kind: kind.__name__)
 def test_each_parameter_of_a_built_in_is_in_each_plan_or_neither_guards_nor_limits(
     kind: type[Any],
 ) -> None:
@@ -383,8 +383,8 @@ def test_each_parameter_of_a_built_in_is_in_each_plan_or_neither_guards_nor_limi
     assert not shown & others
 
 
-@pytest.mark.parametrize(
-    ("kind", "parameter"),
+@each(
+    "kind, parameter",
     [(kind, parameter) for kind, slips in IN_PLAN.items() for parameter in slips],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
@@ -418,7 +418,7 @@ PARTS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each("part", PARTS)
 def test_a_part_of_a_setting_that_guards_is_in_each_plan(part: str) -> None:
     before, after, line = PARTS[part]
     (change,) = lines_between(before, after)
@@ -445,7 +445,7 @@ INSIDE: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", INSIDE)
+@each("name", INSIDE)
 def test_what_an_agent_inside_of_a_tool_keeps_out_is_in_the_plan_around_it(name: str) -> None:
     def plan_around(member: Any) -> Any:
         agent = create_agent(MODEL, [find], middleware=[member] if member else [], name="clerk")
@@ -466,8 +466,8 @@ def test_a_plan_with_all_settings_is_compared_with_one_that_holds_those_that_gua
     assert not other.diff(full)
 
 
-@pytest.mark.parametrize(
-    ("folder", "text"),
+@each(
+    "folder, text",
     [("/srv/ann/docs", ".../docs"), ("docs", ".../docs"), ("/", "/"), (".", ".")],
 )
 def test_a_folder_is_shown_without_the_parents_that_differ_by_machine(
@@ -484,9 +484,9 @@ PAUSES: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("pause", ["interrupt_before", "interrupt_after"])
-@pytest.mark.parametrize("slip", PAUSES)
-@pytest.mark.parametrize("way", ["plan_agent", "create_agent", "create_react_agent", "agent_tool"])
+@each("pause", ["interrupt_before", "interrupt_after"])
+@each("slip", PAUSES)
+@each("way", ["plan_agent", "create_agent", "create_react_agent", "agent_tool"])
 def test_a_pause_of_an_agent_is_in_each_plan(slip: str, pause: str, way: str) -> None:
     def plan_with(nodes: Any) -> Any:
         options: dict[str, Any] = {pause: nodes}
