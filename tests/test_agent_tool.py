@@ -43,14 +43,16 @@ def asks(*requests: str) -> list[dict[str, Any]]:
     return [{"name": "clerk", "args": {"request": r}, "id": f"outer_{r}"} for r in requests]
 
 
-def clerk_tool(till: Till, *script: Any, mode: Any = "batched", **options: Any) -> Any:
+def clerk_tool(
+    till: Till, *script: Any, mode: Any = "batched", max_requests: Any = None, **options: Any
+) -> Any:
     clerk = create_agent(
         ScriptedChatModel([*script]),
         [till.pay],
         middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
         **{"name": "clerk", "ignore": ["AF211"], **options},
     )
-    return agent_tool(clerk, description="Pays money.")
+    return agent_tool(clerk, description="Pays money.", max_requests=max_requests)
 
 
 def boss(tools: list[Any], *script: Any, **options: Any) -> Any:
@@ -138,33 +140,6 @@ def test_an_edit_and_a_rejection_reach_the_subagent(act: Run, mode: Any) -> None
     assert last_text(result) == "Done."
 
 
-def test_parallel_calls_are_reviewed_separately(act: Run, mode: Any, fused: Any) -> None:
-    till = Till()
-
-    def step(messages: Any) -> Any:
-        last = messages[-1]
-        return payments(int(last.text)) if last.type == "human" else f"Result: {last.text}"
-
-    # A fused run starts the parallel calls once more.
-    tool = clerk_tool(till, *[step] * 9, mode=mode)
-    agent = boss([tool], asks("1", "2", "3"), "Done.", fused=fused)
-    agent.invoke(HI, ONE)
-    waiting = {call.args["euros"]: call for call in act("pending", agent).calls}
-    assert sorted(waiting) == [1, 2, 3]
-    act("reject", agent, "No.", waiting[2].digest)
-    act("approve", agent, waiting[3].digest)
-    assert till.paid == [3]
-    (left,) = act("pending", agent).calls
-    assert left.digest == waiting[1].digest
-    result = act("approve", agent)
-    assert till.paid == [3, 1]
-    assert tool_results(result) == [
-        ("Result: paid 1", "success"),
-        ("Result: No.", "success"),
-        ("Result: paid 3", "success"),
-    ]
-
-
 def test_a_new_message_while_the_subagent_waits(act: Run) -> None:
     till = Till()
     agent = boss([clerk_tool(till, payments(1))], asks("a"), "Stopped.")
@@ -175,9 +150,11 @@ def test_a_new_message_while_the_subagent_waits(act: Run) -> None:
 
 
 def test_an_interrupt_outside_of_a_run_is_refused_with_the_reason() -> None:
-    tool = clerk_tool(Till(), payments(1), checkpointer=InMemorySaver())
-    with pytest.raises(TurnError, match=r"clerk: was interrupted, and no outer agent"):
-        tool.invoke({"request": "Pay!"}, {"configurable": {"thread_id": "1"}})
+    for number, argument in ((None, {"request": "Pay!"}), (9, {"requests": ["1", "2"]})):
+        script = [payments(1)] * 2
+        tool = clerk_tool(Till(), *script, max_requests=number, checkpointer=InMemorySaver())
+        with pytest.raises(TurnError, match=r"clerk: was interrupted, and no outer agent"):
+            tool.invoke(argument, {"configurable": {"thread_id": "1"}})
 
 
 @each(

@@ -33,6 +33,7 @@ from samples import last_text, through
 from tables import each
 
 ASK: Any = {"messages": [("user", "How?")]}
+RETRY = ModelRetryMiddleware(max_retries=3, initial_delay=0)
 
 
 def unchanged() -> Flow[None]:
@@ -283,11 +284,8 @@ def test_what_streams_is_what_is_kept(
     pieces: list[str], sizes: list[int], failures: list[int], asynchronous: bool
 ) -> None:
     """For all splits, flows and attempts that fail in the middle."""
-    stack: list[AgentMiddleware] = [Louder(), *map(Regrouped, sizes)]
-    stack.append(ModelRetryMiddleware(max_retries=3, initial_delay=0))
-    agent: Any = create_agent(
-        Pieces(responses=[], pieces=pieces, fails_after=failures), middleware=stack
-    )
+    model = Pieces(responses=[], pieces=pieces, fails_after=failures)
+    agent: Any = create_agent(model, middleware=[Louder(), *map(Regrouped, sizes), RETRY])
 
     async def collected(*args: Any, **kwargs: Any) -> list[Any]:
         return [part async for part in agent.astream(*args, **kwargs)]
@@ -309,7 +307,7 @@ def test_who_follows_the_marks_shows_the_answer_that_is_kept(
     collect: Any, fails_after: list[int]
 ) -> None:
     model = Pieces(responses=[], pieces=["how ", "so", "?"], fails_after=fails_after)
-    agent = create_agent(model, middleware=[ModelRetryMiddleware(max_retries=3, initial_delay=0)])
+    agent = create_agent(model, middleware=[RETRY])
     parts = collect(agent, ASK, stream_mode=BOTH)
     assert [*shown(parts).values()] == ["how so?"]
     marks = [part for mode, part in parts if mode == "custom"]
@@ -363,8 +361,6 @@ def test_a_model_with_methods_of_its_kind_keeps_them(collect: Any) -> None:
 
 
 def test_a_model_without_chunks_is_not_marked(collect: Any) -> None:
-    agent = create_agent(
-        ScriptedChatModel([ConnectionError("cut off"), "so"]),
-        middleware=[ModelRetryMiddleware(max_retries=3, initial_delay=0)],
-    )
+    model = ScriptedChatModel([ConnectionError("cut off"), "so"])
+    agent = create_agent(model, middleware=[RETRY])
     assert [*shown(collect(agent, ASK, stream_mode=BOTH)).values()] == ["so"]

@@ -90,7 +90,7 @@ def asking(*stack: Any, **more: Any) -> Any:
 
 @pytest.fixture
 def log() -> list[Any]:
-    return []
+    return list[Any]()
 
 
 def passes(self: Any, state: Any) -> Any:
@@ -102,6 +102,19 @@ def says_bye(self: Any, state: Any) -> Any:
     """A flow that adds a message to the result."""
     yield state
     return {"messages": [AIMessage("Bye.")]}
+
+
+def calling(inner: Any) -> Any:
+    """An agent whose tool is the agent `clerk`."""
+    clerk = agent_tool(inner, name="clerk", description="Asks.")
+    script = [calls("clerk", request="Go."), "All done."]
+    return agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+
+
+def in_graph(node: Any, **options: Any) -> Any:
+    """A graph with one node."""
+    graph: Any = StateGraph(AgentState)
+    return graph.add_node("node", node).set_entry_point("node").compile(**options)
 
 
 class Watch(AgentMiddleware[Any, Any]):
@@ -190,12 +203,8 @@ def test_a_changed_state_is_written_when_a_run_goes_on(call: Run) -> None:
 def test_what_it_returns_is_written_last(call: Run, saver: Any, whole: bool) -> None:
     def flow(self: Any, state: Any) -> Any:
         result = yield state
-        message = AIMessage(f"That was {self.name}.")
-        return (
-            {**result, "messages": [*result["messages"], message]}
-            if whole
-            else {"messages": [message]}
-        )
+        update = {"messages": [AIMessage(f"That was {self.name}.")]}
+        return {**result, "messages": result["messages"] + update["messages"]} if whole else update
 
     built = agent(made(flow, "A"), made(flow, "B"), checkpointer=saver and saver())
     assert texts(call(built, ASK, THREAD)) == ["Go.", "Done.", "That was B.", "That was A."]
@@ -531,29 +540,18 @@ def test_a_pause_after_the_last_node_is_the_end(call: Run, log: list[Any]) -> No
     assert log == ["Watch started", "Watch ended", "Watch closed"]
 
 
-def test_a_drained_run_is_paused(call: Run, log: list[Any]) -> None:
-    control = RunControl()
-
-    def drains() -> str:
-        """Drain."""
-        control.request_drain()
-        return "drained"
-
-    script = [calls("drains"), "Done."]
-    built = agent(Watch(log), script=script, tools=[drains], checkpointer=InMemorySaver())
-    with pytest.raises(GraphDrained):
-        call(built, ASK, THREAD, control=control)
-    assert log == ["Watch started", "Watch RunPaused", "Watch closed"]
-    log.clear()
-    assert texts(call(built, None, THREAD))[-1] == "Done."
-    assert log[0] == "Watch resumed"
-
-
-@each("durability, saw", [("async", "RunPaused"), ("exit", "GeneratorExit")])
-def test_a_drained_run_in_another_one_is_paused_if_it_is_stored(
-    call: Run, durability: str, saw: str
+@each(
+    "nested, durability, saw",
+    [
+        (False, "async", "RunPaused"),
+        (True, "async", "RunPaused"),
+        (True, "exit", "GeneratorExit"),
+    ],
+)
+def test_a_drained_run_is_paused_if_it_is_stored(
+    call: Run, nested: bool, durability: Any, saw: str
 ) -> None:
-    """With `durability="exit"`, LangGraph stores nothing of it, and it starts again."""
+    """With `durability="exit"`, LangGraph stores nothing of a nested run, and it starts again."""
     log: list[Any] = []
     control = RunControl()
 
@@ -562,15 +560,15 @@ def test_a_drained_run_in_another_one_is_paused_if_it_is_stored(
         control.request_drain()
         return "drained"
 
-    inner = agent(Watch(log), script=[calls("drains"), "Done.", "Done."], tools=[drains], name="c")
-    script = [calls("c", request="Go."), "All done."]
-    tool = agent_tool(inner, description="Drains.")
-    outer = agent(script=script, tools=[tool], checkpointer=InMemorySaver())
+    script, saver = [calls("drains"), "Done.", "Done."], None if nested else InMemorySaver()
+    built = agent(Watch(log), script=script, tools=[drains], checkpointer=saver)
+    outer = calling(built) if nested else built
     with pytest.raises(GraphDrained):
         call(outer, ASK, THREAD, control=control, durability=durability)
     assert log == ["Watch started", f"Watch {saw}", "Watch closed"]
     log.clear()
-    call(outer, None, THREAD, durability=durability)
+    result = call(outer, None, THREAD, durability=durability)
+    assert texts(result)[-1] == ("All done." if nested else "Done.")
     assert log[0] == ("Watch resumed" if saw == "RunPaused" else "Watch started")
 
 
@@ -598,10 +596,7 @@ def test_inside_of_another_agent_a_pause_is_a_pause(call: Run, log: list[Any]) -
         except Exception:
             log.append("swallowed")
 
-    inner = asking(Watch(log), made(flow), checkpointer=None, name="clerk")
-    clerk = agent_tool(inner, description="Asks.")
-    script = [calls("clerk", request="Go."), "All done."]
-    outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+    outer = calling(asking(Watch(log), made(flow), checkpointer=None))
     assert call(outer, ASK, THREAD)["__interrupt__"][0].value == "ok?"
     assert log == ["Watch started", "Watch RunPaused", "Watch closed"]
     log.clear()
@@ -611,10 +606,7 @@ def test_inside_of_another_agent_a_pause_is_a_pause(call: Run, log: list[Any]) -
 
 
 def test_an_agent_in_a_graph_pauses_with_it(call: Run, log: list[Any]) -> None:
-    graph: Any = StateGraph(AgentState)
-    graph.add_node("agent", asking(Watch(log), checkpointer=None))
-    graph.set_entry_point("agent")
-    built = graph.compile(checkpointer=InMemorySaver())
+    built = in_graph(asking(Watch(log), checkpointer=None), checkpointer=InMemorySaver())
     assert call(built, ASK, THREAD)["__interrupt__"]
     assert call(built, Command(resume="yes"), THREAD)["messages"][-1].text == "Done."
     assert [entry for entry in log if "closed" not in entry] == [
@@ -670,10 +662,7 @@ def test_a_nested_run_that_has_ended_is_not_made_again(call: Run, log: list[Any]
         result = inner.invoke(ASK)
         return {"messages": [AIMessage(f"{texts(result)} {interrupt('ok?')}")]}
 
-    graph: Any = StateGraph(AgentState)
-    graph.add_node("asks", asks)
-    graph.set_entry_point("asks")
-    built = graph.compile(checkpointer=InMemorySaver())
+    built = in_graph(asks, checkpointer=InMemorySaver())
     call(built, ASK, THREAD)
     assert texts(call(built, Command(resume="yes"), THREAD)) == [
         "Go.", "['Go.', 'Done.', 'Bye.'] yes",
@@ -691,10 +680,7 @@ def test_a_nested_agent_may_keep_its_history(call: Run, checkpointer: Any) -> No
         return {"messages": [AIMessage("Bye.")]}
 
     script: list[Any] = [calls("ask", question="ok?"), calls("boom")]
-    inner = asking(Reserve(log), made(flow), checkpointer=checkpointer, script=script, name="clerk")
-    clerk = agent_tool(inner, description="Asks.")
-    script = [calls("clerk", request="Go."), "All done."]
-    outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+    outer = calling(asking(Reserve(log), made(flow), checkpointer=checkpointer, script=script))
     call(outer, ASK, THREAD)
     assert texts(call(outer, Command(resume="yes"), THREAD)) == ["Go.", "", "Bye.", "All done."]
     assert log == ["took", "gave back 1"]
@@ -845,10 +831,7 @@ def test_an_error_of_a_task_is_raised_in_its_flow(call: Run) -> None:
 @each("durability", ["sync", "async", "exit"])
 def test_a_task_inside_of_another_agent_runs_once(call: Run, durability: str) -> None:
     log: list[Any] = []
-    inner = asking(Reserve(log), checkpointer=None, name="clerk")
-    clerk = agent_tool(inner, description="Asks.")
-    script = [calls("clerk", request="Go."), "All done."]
-    outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+    outer = calling(asking(Reserve(log), checkpointer=None))
     call(outer, ASK, THREAD, durability=durability)
     call(outer, Command(resume="yes"), THREAD, durability=durability)
     assert log == ["took", "gave back 1"]
@@ -870,15 +853,13 @@ def test_an_abandoned_stream_closes_it(log: list[Any]) -> None:
     assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"] * 2
 
 
-def test_an_abandoned_async_stream_closes_it(log: list[Any]) -> None:
-
-    async def abandon() -> None:
-        stream = agent(Watch(log)).astream(ASK, stream_mode="values")
-        await anext(stream)
-        await stream.aclose()
-
-    asyncio.run(abandon())
-    assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"]
+async def cancelled(*stack: Any) -> None:
+    """Cancel a run while its model works."""
+    model = ScriptedChatModel([Reply("Done.", delay=30)])
+    task = asyncio.create_task(create_agent(model, middleware=stack).ainvoke(ASK))
+    await auntil(lambda: model.requests)
+    task.cancel()
+    await task
 
 
 @each("swallows", [True, False])
@@ -894,16 +875,8 @@ def test_a_cancellation_passes_through(swallows: bool) -> None:
                 raise
             return {"messages": [AIMessage("Never mind.")]}
 
-    async def cancel() -> None:
-        model = ScriptedChatModel([Reply("Done.", delay=30)])
-        built = create_agent(model, middleware=[Watch(log), made(flow)])
-        task = asyncio.create_task(built.ainvoke(ASK))
-        await auntil(lambda: model.requests)
-        task.cancel()
-        await task
-
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancel())
+        asyncio.run(cancelled(Watch(log), made(flow)))
     assert log == ["Watch started", "Watch CancelledError", "Watch closed"]
 
 
@@ -927,15 +900,8 @@ def test_an_error_while_it_is_closed_does_not_hide_the_reason() -> None:
         finally:
             raise KeyError("broken")
 
-    async def cancel() -> None:
-        model = ScriptedChatModel([Reply("Done.", delay=30)])
-        task = asyncio.create_task(create_agent(model, middleware=[made(flow)]).ainvoke(ASK))
-        await auntil(lambda: model.requests)
-        task.cancel()
-        await task
-
     with pytest.raises(asyncio.CancelledError) as raised:
-        asyncio.run(cancel())
+        asyncio.run(cancelled(made(flow)))
     assert raised.value.__notes__ == ["While Mine.around_agent was closed: KeyError('broken')"]
 
 
@@ -952,11 +918,8 @@ def test_the_plan_shows_it() -> None:
     assert '(["start<br/>in A.around_agent #gt; B.around_agent"])' in plan.to_mermaid()
     assert "around the run; the first of the list is the outermost" in plan.explain()
     assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
-    assert json.loads(plan.to_json())["layers"][0] == {
-        "owner": "A",
-        "call": "agent",
-        "method": "around_agent",
-    }
+    layer = {"owner": "A", "call": "agent", "method": "around_agent"}
+    assert json.loads(plan.to_json())["layers"][0] == layer
     swapped = plan_agent(middleware=stack[::-1])
     assert str(plan.diff(swapped).changes[0]) == (
         "moved layer B.around_agent: now around the run, before A.around_agent"

@@ -56,15 +56,7 @@ TINY = Effort(
 
 
 SLOW_GROUPS = {
-    "crowd",
-    "few",
-    "floor",
-    "latency",
-    "pages",
-    "peers",
-    "reading",
-    "service",
-    "watched",
+    *("crowd", "few", "floor", "latency", "pages", "peers", "reading", "service", "watched")
 }
 """Groups that take seconds even so."""
 
@@ -170,8 +162,7 @@ def test_a_wide_turn_in_a_long_conversation_is_one_turn(call: Callable[..., Any]
     "group",
     [
         pytest.param(
-            name,
-            marks=[pytest.mark.long, pytest.mark.timeout(900)] if name in SLOW_GROUPS else [],
+            name, marks=[pytest.mark.long, pytest.mark.timeout(900)] if name in SLOW_GROUPS else []
         )
         for name in GROUPS
         if name != "imports"

@@ -47,7 +47,7 @@ def shown(factory: contenders.Factory, watcher: Watcher, saver: Saver = Saver.NO
 
 
 @pytest.mark.long
-@each("watcher", watchers(), ids=lambda watcher: watcher.name)
+@pytest.mark.parametrize("watcher", watchers(), ids=lambda watcher: watcher.name)
 @each("way", WAYS, ids=lambda way: way.name or "default")
 @each("saver", [Saver.NONE, Saver.MEMORY])
 def test_every_watcher_sees_every_step(

@@ -76,10 +76,7 @@ def test_only_the_run_is_on_the_clock() -> None:
     assert contender.timed(clock) == Reading(wall=3, cpu=1.5)
 
 
-@each(
-    "options, walls",
-    [({}, [1, 1, 1]), ({"warm": False}, [50, 1, 1])],
-)
+@each("options, walls", [({}, [1, 1, 1]), ({"warm": False}, [50, 1, 1])])
 def test_the_first_call_and_what_is_done_between_rounds_are_off_the_clock(
     options: Any, walls: list[float]
 ) -> None:

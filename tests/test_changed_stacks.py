@@ -149,24 +149,18 @@ def test_a_pause_after_the_new_node_is_one_after_the_old_one(call: Run, fused: A
     assert texts(call(agent, None, THREAD))[-1] == "ai: Done."
 
 
-def test_decisions_that_were_recorded_under_the_old_name_count(act: Run) -> None:
+@each("name", ["Old", "New"])
+def test_decisions_that_were_recorded_under_either_name_count(act: Run, name: str) -> None:
     saver = InMemorySaver()
     waiting(saver, human("Old"), calls=CALLS)
-    old = desk(saver, human("Old"), calls=None)
-    review.approve(old, THREAD, "call_1")
     agent = moved_to_new(saver)
+    if name == "Old":
+        review.approve(desk(saver, human("Old"), calls=None), THREAD, "call_1")
+    else:
+        act("approve", agent, "call_1")
     assert [bool(call.decision) for call in act("pending", agent).calls] == [True, False]
     out = act("reject", agent, "No.", "call_2")
     assert sorted(texts(out)[-3:]) == ["ai: Done.", "tool: No.", "tool: paid 5"]
-
-
-def test_decisions_about_some_calls_are_recorded_under_the_new_name(act: Run) -> None:
-    saver = InMemorySaver()
-    waiting(saver, human("Old"), calls=CALLS)
-    agent = moved_to_new(saver)
-    act("approve", agent, "call_1")
-    assert [bool(call.decision) for call in act("pending", agent).calls] == [True, False]
-    assert "paid 9" in texts(act("approve", agent, "call_2"))[-2]
 
 
 @each("moved", [None, {"Old": "New"}], ids=str)

@@ -15,13 +15,7 @@ from pydantic import BaseModel
 
 import agent_factory
 import agent_factory.middleware as built_ins
-from agent_factory import (
-    AgentMiddleware,
-    create_agent,
-    create_react_agent,
-    plan_agent,
-    with_model,
-)
+from agent_factory import AgentMiddleware, create_agent, create_react_agent, plan_agent, with_model
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
@@ -204,27 +198,17 @@ def test_an_instance_in_place_of_the_context_schema_is_refused(build: Any, value
 @each(
     "package, name, hint",
     [
-        (
-            "agent_factory",
-            "SummarizationMiddleware",
-            "Write `from agent_factory.middleware import SummarizationMiddleware`.",
-        ),
-        (
-            "agent_factory",
-            "ToolStrategy",
-            "Write `from agent_factory.structured_output import ToolStrategy`.",
-        ),
-        (
-            "agent_factory.middleware",
-            "create_agent",
-            "Write `from agent_factory import create_agent`.",
-        ),
+        ("agent_factory", "SummarizationMiddleware", "agent_factory.middleware"),
+        ("agent_factory", "ToolStrategy", "agent_factory.structured_output"),
+        ("agent_factory.middleware", "create_agent", "agent_factory"),
         ("agent_factory.middleware", "SumarizationMiddleware", "mean SummarizationMiddleware?"),
         ("agent_factory", "creat_agent", "Did you mean create_agent?"),
         ("agent_factory.testing", "ScriptedModel", "Did you mean ScriptedChatModel?"),
     ],
 )
 def test_a_name_of_another_package_is_found(package: str, name: str, hint: str) -> None:
+    if not hint.endswith("?"):
+        hint = f"Write `from {hint} import {name}`."
     with pytest.raises(ImportError, match=f"cannot import name '{name}' from '{package}'") as error:
         exec(f"from {package} import {name}")
     assert str(error.value).endswith(hint)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
+from types import FrameType
 from typing import Any, NotRequired
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     Decision,
+    DecisionList,
     DecisionLog,
     Jump,
     Outcome,
@@ -29,7 +31,6 @@ from agent_factory import (
     hook_config,
     set_reason,
 )
-from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.testing import ScriptedChatModel
 from samples import Noted, add
 from tables import each
@@ -63,7 +64,7 @@ class Idle(AgentMiddleware):
 
 @pytest.fixture
 def log() -> list[Decision]:
-    return []
+    return DecisionList()
 
 
 def logged(log: list[Decision], *steps: Any, middleware: Any = (), **options: Any) -> Any:
@@ -97,57 +98,6 @@ def test_every_hook_layer_and_route_is_recorded_in_the_order_of_the_run(
     ]
     assert all(decision.seconds >= 0 for decision in log)
     assert sorted(decision.at for decision in log) == [decision.at for decision in log]
-
-
-# Not there unless asked
-
-
-def reached(start: Any) -> Iterator[Any]:
-    """Everything that an object holds: attributes, closures, arguments, elements."""
-    todo, known = [start], set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in known or isinstance(thing, type | str | int):
-            continue
-        known.add(id(thing))
-        yield thing
-        todo += getattr(thing, "__dict__", {}).values()
-        todo += [getattr(thing, n, None) for c in type(thing).__mro__ for n in _slots(c)]
-        todo += [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]
-        if isinstance(thing, partial):
-            todo += [thing.func, *thing.args]
-        if isinstance(thing, list | tuple | dict):
-            todo += thing.values() if isinstance(thing, dict) else thing
-
-
-def _slots(cls: type[Any]) -> tuple[str, ...]:
-    slots = vars(cls).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def recording(agent: Any) -> set[str]:
-    """The names of the recorders and recording wrappers in an agent's nodes and branches."""
-    nodes = [node.runnable for node in agent.builder.nodes.values()]
-    made = [node.node for node in nodes if isinstance(node, ToolsNode)]
-    parts = [(*nodes, *made), agent.builder.branches]
-    return {
-        getattr(thing, "__qualname__", type(thing).__name__)
-        for thing in reached([list(parts[0]), parts[1]])
-        if getattr(thing, "__module__", "") == "agent_factory.decisions.recorder"
-    }
-
-
-def test_without_a_log_nothing_in_the_graph_is_wrapped() -> None:
-    make = partial(create_agent, ScriptedChatModel([]), [add], middleware=[Idle()])
-    assert recording(make()) == recording(make(decisions=False)) == {"Recorder"}
-    assert recording(make(decisions=[])) == {"Recorder"}
-    assert {name.split(".")[1] for name in recording(make(decisions=print)) if "." in name} >= {
-        "hook",
-        "layer",
-        "tools",
-        "repairing",
-        "route",
-    }
 
 
 # Where it was decided
@@ -479,3 +429,53 @@ def test_a_coroutine_function_is_refused_as_a_sink() -> None:
     for junk in (sink, Sink()):
         with pytest.raises(SpecError, match="would not be awaited"):
             create_agent(ScriptedChatModel([]), decisions=junk)
+
+
+# What it costs
+
+
+def calls_of(run: Callable[[], object]) -> list[str]:
+    """The functions of the log that run, and those of dataclasses that it calls."""
+    names: list[str] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and ("/decisions/" in file or file.endswith("dataclasses.py")):
+            names.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return names
+
+
+def wrappers(decisions: Any) -> set[str]:
+    """The functions that the recorder has put around the parts of a run."""
+    agent = logged([], adding("1"), "Five.", decisions=decisions)
+    return {name for name in calls_of(lambda: agent.invoke(ASK)) if "<locals>" in name}
+
+
+def test_without_a_log_nothing_of_a_run_is_wrapped() -> None:
+    assert wrappers(None) == wrappers(False) == wrappers([]) == set()
+    parts = ("hook", "layer", "tools", "repairing", "route")
+    assert wrappers(lambda _: None) >= {f"Recorder.{part}.<locals>.recorded" for part in parts}
+
+
+class OneHook(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+    async def abefore_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+
+def test_the_record_of_an_idle_hook_takes_few_calls(call: Any, log: list[Decision]) -> None:
+    stack = [OneHook(name=f"hook{number}") for number in range(16)]
+    agent = logged(log, "a", "b", tools=[], middleware=stack)
+    call(agent, ASK)  # caches are filled
+    log.clear()
+    calls = calls_of(lambda: call(agent, ASK))
+    assert [decision.outcome for decision in log] == ["passed"] * 16
+    assert len(calls) / len(log) < 22

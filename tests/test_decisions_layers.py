@@ -59,12 +59,22 @@ def decided(call: Any, *middleware: AgentMiddleware, steps: Any = None) -> list[
 # Around the model
 
 
-def overrides(request: Any) -> Any:
-    return (yield request.override(system_prompt="Be brief.", model_settings={"top_k": 1}))
+def sends(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A flow that sends what a function makes of the request."""
+
+    def flow(request: Any) -> Any:
+        return (yield change(request))
+
+    return flow
 
 
-def overrides_with_the_same(request: Any) -> Any:
-    return (yield request.override(messages=[*request.messages], tools=[*request.tools]))
+def returns(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A flow that returns what a function makes of the response."""
+
+    def flow(request: Any) -> Any:
+        return change((yield request))
+
+    return flow
 
 
 def sets_a_field(request: Any) -> Any:
@@ -78,45 +88,15 @@ def answers(request: Any) -> Any:
     yield
 
 
-def changes(request: Any) -> Any:
-    yield request
-    return AIMessage("Something else.")
-
-
 def adds_to_the_list(request: Any) -> Any:
     response = yield request
     response.result.append(HumanMessage("One more."))
     return response
 
 
-def wraps_again(request: Any) -> Any:
-    response = yield request
-    return ModelResponse(result=list(response.result))
-
-
-def unwraps(request: Any) -> Any:
-    response = yield request
-    return response.result[0]
-
-
 def changes_both(request: Any) -> Any:
     yield request.override(system_prompt="Be brief.")
     return AIMessage("Something else.")
-
-
-def writes(request: Any) -> Any:
-    response = yield request
-    return ExtendedModelResponse(response, Command(update={"note": "x"}))
-
-
-def writes_and_changes(request: Any) -> Any:
-    yield request
-    response = ModelResponse(result=[AIMessage("Else.")])
-    return ExtendedModelResponse(response, Command(update=[("note", "x")]))
-
-
-def says_nothing_more(request: Any) -> Any:
-    return ExtendedModelResponse((yield request))
 
 
 def asks_twice(request: Any) -> Any:
@@ -166,27 +146,39 @@ def raises_another(request: Any) -> Any:
         raise OSError from None
 
 
-def returns_junk(request: Any) -> Any:
-    yield request
-    return "junk"
+ELSE = ModelResponse(result=[AIMessage("Else.")])
+NOTE: Any = {"note": "x"}
+writes = returns(lambda response: ExtendedModelResponse(response, Command(update=NOTE)))
+writes_and_changes = returns(lambda _: ExtendedModelResponse(ELSE, Command(update=[*NOTE.items()])))
+returns_junk = returns(lambda _: "junk")
 
 
 @each(
     "flow, steps, outcome, detail",
     [
         (through, ["a"], Outcome.PASSED, ""),
-        (overrides, ["a"], Outcome.CHANGED_REQUEST, "system_message, model_settings"),
-        (overrides_with_the_same, ["a"], Outcome.PASSED, ""),
+        (
+            sends(lambda r: r.override(system_prompt="Be brief.", model_settings={"top_k": 1})),
+            ["a"],
+            Outcome.CHANGED_REQUEST,
+            "system_message, model_settings",
+        ),
+        (
+            sends(lambda r: r.override(messages=[*r.messages], tools=[*r.tools])),
+            ["a"],
+            Outcome.PASSED,
+            "",
+        ),
         (sets_a_field, ["a"], Outcome.CHANGED_REQUEST, "tool_choice"),
         (answers, ["a"], Outcome.ANSWERED, ""),
-        (changes, ["a"], Outcome.CHANGED_RESPONSE, ""),
+        (returns(lambda _: AIMessage("Else.")), ["a"], Outcome.CHANGED_RESPONSE, ""),
         (adds_to_the_list, ["a"], Outcome.CHANGED_RESPONSE, ""),
-        (wraps_again, ["a"], Outcome.PASSED, ""),
-        (unwraps, ["a"], Outcome.PASSED, ""),
+        (returns(lambda r: ModelResponse(result=[*r.result])), ["a"], Outcome.PASSED, ""),
+        (returns(lambda r: r.result[0]), ["a"], Outcome.PASSED, ""),
         (changes_both, ["a"], Outcome.CHANGED_REQUEST, "system_message, response"),
         (writes, ["a"], Outcome.WROTE, ""),
         (writes_and_changes, ["a"], Outcome.CHANGED_RESPONSE, ""),
-        (says_nothing_more, ["a"], Outcome.PASSED, ""),
+        (returns(ExtendedModelResponse), ["a"], Outcome.PASSED, ""),
         (asks_twice, ["a", "b"], Outcome.REPEATED, "2 times"),
         (recovers, [Broken()], Outcome.RECOVERED, "Broken"),
         (retries, [Broken(), "b"], Outcome.REPEATED, "2 times, after Broken"),
@@ -264,20 +256,12 @@ def test_decorated_layers_are_recorded_by_their_names(call: Any) -> None:
 
 # Around tools
 
-
-def other_arguments(request: Any) -> Any:
-    changed = {**request.tool_call, "args": {"a": 0, "b": 0}}
-    return (yield request.override(tool_call=changed))
+OTHER: Any = {**CALL[0], "args": {"a": 0, "b": 0}, "type": "tool_call"}
 
 
 def answers_itself(request: Any) -> Any:
     return ToolMessage("Five!", tool_call_id=request.tool_call["id"])
     yield
-
-
-def ends_the_run(request: Any) -> Any:
-    message = yield request
-    return Command(goto="__end__", update={"messages": [message]})
 
 
 def recovers_tool(request: Any) -> Any:
@@ -291,9 +275,13 @@ def recovers_tool(request: Any) -> Any:
     "flow, outcome, detail",
     [
         (through, Outcome.PASSED, ""),
-        (other_arguments, Outcome.CHANGED_REQUEST, "tool_call"),
+        (sends(lambda r: r.override(tool_call=OTHER)), Outcome.CHANGED_REQUEST, "tool_call"),
         (answers_itself, Outcome.ANSWERED, ""),
-        (ends_the_run, Outcome.CHANGED_RESPONSE, ""),
+        (
+            returns(lambda m: Command(goto="__end__", update={"messages": [m]})),
+            Outcome.CHANGED_RESPONSE,
+            "",
+        ),
         (asks_twice, Outcome.REPEATED, "2 times"),
         (raises, Outcome.RAISED, "Broken"),
         (returns_junk, Outcome.RAISED, "BadReturn"),
@@ -313,13 +301,9 @@ def test_a_layer_that_interrupts_is_recorded_and_continues_with_the_answer(call:
         return (yield request)
 
     log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel([CALL, "Five."]),
-        [add],
-        middleware=[around("tool", through, "Outer"), around("tool", asks, "Inner")],
-        checkpointer=InMemorySaver(),
-        decisions=log.append,
-    )
+    stack = [around("tool", through, "Outer"), around("tool", asks, "Inner")]
+    options: Any = {"checkpointer": InMemorySaver(), "decisions": log.append}
+    agent = create_agent(ScriptedChatModel([CALL, "Five."]), [add], middleware=stack, **options)
     call(agent, ASK, THREAD)
     call(agent, Command(resume="yes"), THREAD)
     assert [(d.middleware, str(d.outcome), d.reason) for d in log if d.tool] == [

@@ -111,84 +111,34 @@ class Restless(Hooked):
 
 ADD = calls("add", a=1, b=2)
 ANSWER = [{"name": "Answer", "args": {"number": 5}}]
-AGAIN = HumanMessage("Again.")
 ENDS, SENDS = "model -> __end__ [no calls left]", "model -> tools (1 task) [pending calls]"
+RESULTS = "tools -> model [tool results]"
 
 
-@each(
-    "steps, tools, stack, answer, routes",
-    [
-        ([ADD, "3"], [add], list, None, [SENDS, "tools -> model [tool results]", ENDS]),
-        (
-            [],
-            [add],
-            lambda: [Before("end")],
-            None,
-            ["Before.before_model -> __end__ [jump to end by Before]"],
-        ),
-        (
-            ["a", "b"],
-            [add],
-            lambda: [After("model", AGAIN)],
-            None,
-            ["After.after_model -> model [jump to model by After]", f"After.after_{ENDS}"],
-        ),
-        # A jump of a hook to itself
-        (
-            ["a"],
-            [add],
-            lambda: [Restless("model")],
-            None,
-            ["Restless.before_model -> model [next]", ENDS],
-        ),
-        (
-            [ADD, "3"],
-            [add],
-            lambda: [After("tools")],
-            None,
-            [
-                "After.after_model -> tools (1 task) [jump to tools by After]",
-                "tools -> model [tool results]",
-                f"After.after_{ENDS}",
-            ],
-        ),
-        (
-            [ADD, "5"],
-            [add],
-            lambda: [Answers()],
-            None,
-            ["Answers.after_model -> model [calls already answered]", f"Answers.after_{ENDS}"],
-        ),
-        (
-            [calls("refund", order="A-1")],
-            [refund, add],
-            list,
-            None,
-            [SENDS, "tools -> __end__ [return_direct: refund]"],
-        ),
-        ([calls("stop")], [stop], list, None, [SENDS, "tools -> __end__ [stopped by a tool]"]),
-        (
-            [ANSWER],
-            [add],
-            list,
-            ToolStrategy(Answer),
-            ["model -> __end__ [structured answer: Answer]"],
-        ),
-        ([ANSWER], [], list, ToolStrategy(Answer), ["model -> __end__ [structured answer]"]),
-        (
-            ['{"number": 5}'],
-            [add],
-            list,
-            ProviderStrategy(Answer),
-            ["model -> __end__ [structured answer]"],
-        ),
-    ],
-)
-def test_each_route_of_a_run_has_its_reason(
-    call: Any, steps: Any, tools: Any, stack: Any, answer: Any, routes: list[str]
-) -> None:
-    options: Any = {"middleware": stack(), "response_format": answer, "ignore": ["AF201"]}
-    assert routed(call, steps, *tools, **options) == routes
+def test_each_route_of_a_run_has_its_reason(call: Any) -> None:
+    def run(steps: Any, *tools: Any, stack: Any = (), answer: Any = None) -> list[str]:
+        options: Any = {"middleware": stack, "response_format": answer, "ignore": ["AF201"]}
+        return routed(call, steps, *tools, **options)
+
+    assert run([ADD, "3"], add) == [SENDS, RESULTS, ENDS]
+    jumped = "Before.before_model -> __end__ [jump to end by Before]"
+    assert run([], add, stack=[Before("end")]) == [jumped]
+    again = "After.after_model -> model [jump to model by After]"
+    stack: list[Any] = [After("model", HumanMessage("Again."))]
+    assert run(["a", "b"], add, stack=stack) == [again, f"After.after_{ENDS}"]
+    to_itself = "Restless.before_model -> model [next]"
+    assert run(["a"], add, stack=[Restless("model")]) == [to_itself, ENDS]
+    sent = "After.after_model -> tools (1 task) [jump to tools by After]"
+    assert run([ADD, "3"], add, stack=[After("tools")]) == [sent, RESULTS, f"After.after_{ENDS}"]
+    answered = "Answers.after_model -> model [calls already answered]"
+    assert run([ADD, "5"], add, stack=[Answers()]) == [answered, f"Answers.after_{ENDS}"]
+    direct = "tools -> __end__ [return_direct: refund]"
+    assert run([calls("refund", order="A-1")], refund, add) == [SENDS, direct]
+    assert run([calls("stop")], stop) == [SENDS, "tools -> __end__ [stopped by a tool]"]
+    by_tool, one = ToolStrategy(Answer), "model -> __end__ [structured answer]"
+    assert run([ANSWER], answer=by_tool) == [one]
+    assert run([ANSWER], add, answer=by_tool) == [one.replace("]", ": Answer]")]
+    assert run(['{"number": 5}'], add, answer=ProviderStrategy(Answer)) == [one]
 
 
 def test_a_route_to_tools_names_the_calls(call: Any) -> None:
@@ -271,31 +221,18 @@ def test_a_route_that_cannot_be_taken_is_recorded(call: Any) -> None:
 
 
 def test_a_repaired_history_is_recorded_once_with_its_changes(call: Any) -> None:
-    broken: Any = {
-        "messages": [
-            AIMessage("", tool_calls=calls("add", "add", a=1, b=2)),
-            ToolMessage("?", tool_call_id="unknown"),
-            HumanMessage("Well?"),
-        ]
-    }
-    log: list[Decision] = []
-    steps = [calls("add", a=1, b=2), "3"]
-    call(create_agent(ScriptedChatModel(steps), [add], decisions=log.append), broken)
-    repaired = [d for d in log if d.outcome is Outcome.REPAIRED]
-    assert [str(decision) for decision in repaired] == ["model repaired: 2 added, 1 removed"]
+    def repaired(messages: Any, *steps: Any) -> list[str]:
+        log: list[Decision] = []
+        agent = create_agent(ScriptedChatModel([*steps]), [add], decisions=log.append)
+        call(agent, {"messages": messages})
+        return [str(decision) for decision in log if decision.outcome is Outcome.REPAIRED]
 
-
-def test_a_moved_answer_is_recorded_as_a_reordering(call: Any) -> None:
-    broken: Any = {
-        "messages": [
-            AIMessage("", tool_calls=calls("add", a=1, b=2)),
-            HumanMessage("Well?"),
-            ToolMessage("3", tool_call_id="add0"),
-        ]
-    }
-    log: list[Decision] = []
-    call(create_agent(ScriptedChatModel(["3"]), [add], decisions=log.append), broken)
-    assert str(log[0]) == "model repaired: reordered"
+    question, unknown = HumanMessage("Well?"), ToolMessage("?", tool_call_id="unknown")
+    twice = AIMessage("", tool_calls=calls("add", "add", a=1, b=2))
+    changes = ["model repaired: 2 added, 1 removed"]
+    assert repaired([twice, unknown, question], ADD, "3") == changes
+    once, late = AIMessage("", tool_calls=ADD), ToolMessage("3", tool_call_id="add0")
+    assert repaired([once, question, late], "3") == ["model repaired: reordered"]
 
 
 def test_a_history_that_a_layer_broke_is_recorded_too(call: Any) -> None:
@@ -323,12 +260,8 @@ def test_every_recorded_route_is_in_the_plan_and_has_a_reason(
         [{"name": name, "args": args[name]} for name in names] or "Done." for names in turns
     ]
     log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel([*steps, "Done."]),
-        [add, refund, stop],
-        middleware=[After("")] if hooked else [],
-        decisions=log.append,
-    )
+    options: Any = {"middleware": [After("")] if hooked else [], "decisions": log.append}
+    agent = create_agent(ScriptedChatModel([*steps, "Done."]), [add, refund, stop], **options)
     agent.invoke(ASK)
     transitions = {(way.source, way.target): way.reasons for way in topology_of(agent).transitions}
     for decision in log:

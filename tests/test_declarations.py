@@ -103,36 +103,22 @@ def test_a_review_that_chooses_calls_in_its_hook_is_at_that_place() -> None:
     assert guard.place == "after_model"
 
 
-@each(
-    "member, expected",
-    [
-        (
-            ModelCallLimitMiddleware(run_limit=5, thread_limit=9),
-            ["at most 5 model calls a run", "at most 9 model calls a thread"],
-        ),
-        (
-            ToolCallLimitMiddleware(tool_name="refund", run_limit=1),
-            ["at most 1 calls of refund a run"],
-        ),
-        (
-            BudgetMiddleware(
-                run=Limits(turns=3, total_tokens=1000),
-                thread=Limits(seconds=1.5),
-                ledger=Ledger(Limits(tool_calls=7)),
-            ),
-            [
-                "at most 1000 tokens a run",
-                "at most 3 model calls a run",
-                "at most 1.5 seconds a thread",
-                "at most 7 tool calls a ledger",
-            ],
-        ),
-    ],
-)
-def test_limits_are_declared_with_their_numbers(member: Any, expected: list[str]) -> None:
-    plan = plan_agent(tools=[refund], middleware=[member], ignore=["AF210"])
-    assert [str(limit) for limit in plan.limits] == expected
-    assert {limit.owner for limit in plan.limits} == {member.name}
+def test_limits_are_declared_with_their_numbers() -> None:
+    def limits(member: Any) -> list[str]:
+        plan = plan_agent(tools=[refund], middleware=[member], ignore=["AF210"])
+        assert {limit.owner for limit in plan.limits} == {member.name}
+        return [str(limit) for limit in plan.limits]
+
+    calls = ModelCallLimitMiddleware(run_limit=5, thread_limit=9)
+    assert limits(calls) == ["at most 5 model calls a run", "at most 9 model calls a thread"]
+    refunds = ToolCallLimitMiddleware(tool_name="refund", run_limit=1)
+    assert limits(refunds) == ["at most 1 calls of refund a run"]
+    ledger = Ledger(Limits(tool_calls=7))
+    run, thread = Limits(turns=3, total_tokens=1000), Limits(seconds=1.5)
+    assert limits(BudgetMiddleware(run=run, thread=thread, ledger=ledger)) == [
+        *("at most 1000 tokens a run", "at most 3 model calls a run"),
+        *("at most 1.5 seconds a thread", "at most 7 tool calls a ledger"),
+    ]
 
 
 def test_others_that_decide_about_calls_declare_it() -> None:
@@ -154,8 +140,10 @@ def test_what_ordering_says_about_messages_is_in_the_plan() -> None:
 
 
 def test_a_plan_without_declarations_is_written_as_before() -> None:
-    text = plan_agent(tools=[find]).to_json()
-    assert not any(f'"{key}"' in text for key in ("guards", "limits", "accesses", "labels"))
+    plan = plan_agent(tools=[find])
+    keys = ("guards", "limits", "accesses", "labels")
+    assert not any(f'"{key}"' in plan.to_json() for key in keys)
+    assert plan.digest == "b44b63d6086c56bb"
 
 
 def test_a_guard_that_everybody_decides_about_is_written_as_before() -> None:
@@ -166,13 +154,8 @@ def test_a_guard_that_everybody_decides_about_is_written_as_before() -> None:
 
 
 def test_declarations_survive_in_files() -> None:
-    people = Rule(
-        "refund",
-        "ask",
-        reviewers=["finance"],
-        allowed_decisions=["approve", "reject"],
-        remember=60.5,
-    )
+    how: Any = {"reviewers": ["finance"], "allowed_decisions": ["approve", "reject"]}
+    people = Rule("refund", "ask", remember=60.5, **how)
     judged = Rule("delete", "judge", otherwise="deny")
     stack: list[Any] = [
         HumanInTheLoopMiddleware(POLICY),
@@ -185,10 +168,6 @@ def test_declarations_survive_in_files() -> None:
     ignore = ["AF206", "AF210", "AF213"]
     plan = plan_agent(tools=tools, middleware=stack, ignore=ignore)
     assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
-
-
-def test_an_agent_without_declarations_has_the_digest_it_had() -> None:
-    assert plan_agent(tools=[find]).digest == "b44b63d6086c56bb"
 
 
 REVIEW = HumanInTheLoopMiddleware({"refund": True, "delete": True})
@@ -239,6 +218,7 @@ def policy_of(*rules: Rule) -> HumanInTheLoopMiddleware:
 
 
 ASK_ALL = Rule("*", "ask")
+OVER_50: Any = {"allowed_decisions": ["approve"], "when": {"euros": {">": 50}}}
 BUDGET = BudgetMiddleware(run=Limits(turns=3))
 
 
@@ -272,19 +252,7 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "rule with a condition": (
         {"middleware": [REVIEW]},
-        {
-            "middleware": [
-                HumanInTheLoopMiddleware(
-                    {
-                        "refund": {
-                            "allowed_decisions": ["approve"],
-                            "when": {"euros": {">": 50}},
-                        },
-                        "delete": True,
-                    }
-                )
-            ]
-        },
+        {"middleware": [HumanInTheLoopMiddleware({"refund": OVER_50, "delete": True})]},
         "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund, "
         "now a person decides about refund when euros > 50 (approve)",
     ),
@@ -519,6 +487,7 @@ def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 
     other_refund.__name__ = "refund"
     review: dict[str, Any] = {"refund": True, "delete": True}
+    rules = ToolPolicy(Rule("refund", "ask"), Rule("delete", "ask"), Rule("*", "allow"))
     every: Any = {"allowed_decisions": ["approve", "edit", "reject", "respond"]}
     changes: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "class": ({"middleware": [REVIEW]}, {"middleware": [Renamed(review, name=REVIEW.name)]}),
@@ -537,13 +506,7 @@ def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         ),
         "policy": (
             {"middleware": [REVIEW]},
-            {
-                "middleware": [
-                    HumanInTheLoopMiddleware(
-                        ToolPolicy(Rule("refund", "ask"), Rule("delete", "ask"), Rule("*", "allow"))
-                    )
-                ]
-            },
+            {"middleware": [HumanInTheLoopMiddleware(rules)]},
         ),
         "a tool that is not reviewed": (
             {"middleware": [REVIEW]},

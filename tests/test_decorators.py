@@ -96,20 +96,13 @@ def test_options_of_a_hook_arrive_on_the_middleware(decorate: Decorate) -> None:
     assert note.tools == [add]
 
 
-def test_a_hook_writes_to_its_own_schema(call: Any) -> None:
-    @before_model(state_schema=Counting)
+def test_the_schema_and_the_tools_of_a_hook_are_those_of_the_agent(call: Any) -> None:
+    @before_model(state_schema=Counting, tools=[add])
     def count(state: Any, runtime: Any) -> dict[str, Any]:
         return {"calls": state.get("calls", 0) + 1}
 
-    assert call(create_agent(adding(), [add], middleware=[count]), ASK)["calls"] == 2
-
-
-def test_tools_of_a_decorated_function_are_the_agents(call: Any) -> None:
-    @before_agent(tools=[add])
-    def bring(state: Any, runtime: Any) -> None:
-        return None
-
-    result = call(create_agent(adding(), middleware=[bring]), ASK)
+    result = call(create_agent(adding(), middleware=[count]), ASK)
+    assert result["calls"] == 2
     assert [m.text for m in result["messages"]][-2:] == ["5", "5"]
 
 
@@ -120,10 +113,10 @@ def test_a_hook_declares_its_jumps_by_option_or_by_hook_config(call: Any, how: s
     def stop(state: Any, runtime: Any) -> dict[str, Any]:
         return {"jump_to": "end"}
 
+    options: Any = {"can_jump_to": ["end"]}
+    is_option = how == "option"
     made = (
-        before_model(can_jump_to=["end"])(stop)
-        if how == "option"
-        else before_model(hook_config(can_jump_to=["end"])(stop))
+        before_model(**options)(stop) if is_option else before_model(hook_config(**options)(stop))
     )
     asked = ScriptedChatModel()
     result = call(create_agent(asked, middleware=[made]), ASK)
@@ -141,18 +134,9 @@ def test_decorating_leaves_the_function_itself_alone() -> None:
     assert note({}, None) is None  # type: ignore[func-returns-value]
 
 
-def test_one_function_makes_two_middleware_under_two_names(call: Any) -> None:
-    seen: list[int] = []
-
-    def note(state: Any, runtime: Any) -> None:
-        seen.append(len(state["messages"]))
-
-    members = [before_model(name="first")(note), before_model(name="second")(note)]
-    call(create_agent(ScriptedChatModel(["5"]), middleware=members), ASK)
-    assert seen == [1, 1]
-
-
-def test_a_partial_and_a_callable_object_are_functions_too(call: Any) -> None:
+def test_a_function_a_partial_and_a_callable_object_make_middleware_under_their_names(
+    call: Any,
+) -> None:
     seen: list[str] = []
 
     def note(word: str, state: Any, runtime: Any) -> None:
@@ -162,13 +146,12 @@ def test_a_partial_and_a_callable_object_are_functions_too(call: Any) -> None:
         def __call__(self, state: Any, runtime: Any) -> None:
             seen.append("object")
 
-    members = [
-        before_model(name="partial")(functools.partial(note, "partial")),
-        before_model(Noting()),
-    ]
-    assert members[1].name == "Noting"
+    noting, partial = Noting(), functools.partial(note, "partial")
+    members = [before_model(name=name)(partial) for name in ("first", "second")]
+    members += [before_model(noting), before_model(name="last")(noting)]
+    assert members[2].name == "Noting"
     call(create_agent(ScriptedChatModel(["5"]), middleware=members), ASK)
-    assert seen == ["partial", "object"]
+    assert seen == ["partial", "partial", "object", "object"]
 
 
 def test_wraps_take_functions_of_request_and_handler() -> None:

@@ -375,7 +375,7 @@ LOCAL: dict[str, list[str | tuple[str, int]]] = {
         r"Refused: a colleague decides on this\.",
         r"Sorry, need more steps to process this request\.\s*\Z",
     ],
-    "touches": [r"\['Milk and bread'\]\n.*\Z"],
+    "touches": [r"\n\['Milk and bread'\]\n.*\n\Z"],
     "steering": [
         (r"human: One sentence is enough\.\n", 1),
         (r"human: Then write a mail\.\n", 1),

@@ -89,25 +89,24 @@ async def reads_coroutine(self: Any, request: Any, handler: Any) -> Any:
     return DROPPED[-1].result
 
 
-@pytest.mark.usefixtures("dropped")
-@each("kind", ["model", "tool"])
-def test_a_layer_that_returns_a_coroutine_should_await(kind: str) -> None:
-    with pytest.raises(BadReturn) as caught:
-        run({f"awrap_{kind}_call": returns_coroutine}, start)
-    assert "await handler(request)" in caught.value.hint
+async def hook_returns_coroutine(self: Any, state: Any, runtime: Any) -> Any:
+    DROPPED.append(asyncio.sleep(0))
+    return DROPPED[-1]
 
 
 @pytest.mark.usefixtures("dropped")
-def test_a_hook_that_returns_a_coroutine_should_await() -> None:
-    async def later() -> None: ...
-
-    async def abefore_model(self: Any, state: Any, runtime: Any) -> Any:
-        DROPPED.append(later())
-        return DROPPED[-1]
-
+@each(
+    "methods, hint",
+    [
+        ({"awrap_model_call": returns_coroutine}, "await handler(request)"),
+        ({"awrap_tool_call": returns_coroutine}, "await handler(request)"),
+        ({"abefore_model": hook_returns_coroutine}, "`await`"),
+    ],
+)
+def test_a_layer_or_a_hook_that_returns_a_coroutine_should_await(methods: Any, hint: str) -> None:
     with pytest.raises(BadReturn) as caught:
-        run({"abefore_model": abefore_model}, start)
-    assert "`await`" in caught.value.hint
+        run(methods, start)
+    assert hint in caught.value.hint
 
 
 @tool("add")

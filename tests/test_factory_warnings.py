@@ -179,19 +179,15 @@ def test_a_cyclic_order_names_its_middleware() -> None:
     assert caught.value.subject == "a and b"
 
 
-def test_all_warnings_of_a_build_are_one_warning_at_the_callers_line() -> None:
+def test_all_warnings_of_a_build_are_one_warning_at_the_callers_line_and_kept() -> None:
     with pytest.warns(AgentFactoryWarning) as caught:
-        create_agent(ScriptedChatModel([]), [find], middleware=[Reviewer(), Jumper()])
+        agent = create_agent(ScriptedChatModel([]), [find], middleware=[Reviewer(), Jumper()])
     (warning,) = caught
     assert warning.filename == __file__
-    assert [f.code for f in _findings(warning.message)] == ["AF201", "AF210", "AF211"]
-    assert all(f.subject and f.reason and f.hint for f in _findings(warning.message))
-
-
-def test_a_built_agent_keeps_its_warnings() -> None:
-    with pytest.warns(AgentFactoryWarning):
-        agent = create_agent(ScriptedChatModel([]), middleware=[Jumper()])
-    assert [finding.code for finding in warnings_of(agent)] == ["AF201"]
+    findings = _findings(warning.message)
+    assert [f.code for f in findings] == ["AF201", "AF210", "AF211"]
+    assert all(f.subject and f.reason and f.hint for f in findings)
+    assert warnings_of(agent) == findings
     assert warnings_of(create_agent(ScriptedChatModel([]))) == ()
 
 
@@ -276,10 +272,7 @@ def test_an_error_has_the_warnings_as_notes() -> None:
     with pytest.raises(SpecError, match=r"^\[AF105\]") as caught:
         plan_agent(middleware=[Jumper(), Misspelt()])
     example, warning = caught.value.__notes__
-    assert (example, warning.split()[2]) == (
-        "An example: agent-factory explain AF105",
-        "[AF201]",
-    )
+    assert (example, warning.split()[2]) == ("An example: agent-factory explain AF105", "[AF201]")
 
 
 def test_ignored_codes_are_neither_warned_about_nor_raised() -> None:

@@ -48,19 +48,13 @@ async def later(value: Any) -> Any:
     return value
 
 
-def test_then_finishes_a_value_now() -> None:
+async def test_then_finishes_a_value_now_and_any_awaitable_when_it_is_awaited() -> None:
     assert then(2, str) == "2"
-
-
-async def test_then_finishes_an_awaitable_when_it_is_awaited() -> None:
     finished: list[int] = []
     pending = then(later(2), finished.append)
     assert finished == []
     await pending
     assert finished == [2]
-
-
-async def test_then_accepts_any_awaitable_not_only_coroutines() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     future.set_result(3)
     assert await then(future, str) == "3"
@@ -71,27 +65,18 @@ async def raise_later(error: BaseException) -> Any:
     raise error
 
 
-async def test_then_passes_the_error_of_an_awaitable_to_on_error() -> None:
-    error = ValueError("no")
-    assert await then(raise_later(error), str, on_error=lambda caught: caught is error) is True
-
-
-async def test_what_on_error_raises_is_raised() -> None:
+async def test_on_error_gets_the_errors_of_an_awaitable_and_no_others() -> None:
     def raise_again(error: BaseException) -> Any:
         raise KeyError("other") from error
 
+    error = ValueError("no")
+    assert await then(raise_later(error), str, on_error=lambda caught: caught is error) is True
     with pytest.raises(KeyError, match="other"):
-        await then(raise_later(ValueError("no")), str, raise_again)
-
-
-async def test_on_error_is_not_called_for_errors_of_finish() -> None:
+        await then(raise_later(error), str, raise_again)
     with pytest.raises(ZeroDivisionError):
         await then(later(0), lambda value: 1 // value, on_error=lambda _: 0)
-
-
-async def test_then_without_on_error_passes_errors_on() -> None:
     with pytest.raises(ValueError, match="no"):
-        await then(raise_later(ValueError("no")), str)
+        await then(raise_later(error), str)
 
 
 def test_a_flow_receives_the_result_of_the_inner_layer(drive: Drive) -> None:

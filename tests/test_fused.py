@@ -23,12 +23,7 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, Overwrite, interrupt
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    create_agent,
-    hook_config,
-)
+from agent_factory import AgentMiddleware, AgentState, create_agent, hook_config
 from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.comparison import normalize
@@ -52,10 +47,10 @@ class Answering(Busy):
         return {"messages": []}
 
 
-def agent_of(stack: Any, **options: Any) -> Any:
+def agent_of(stack: Any, *script: Any, **options: Any) -> Any:
     """An agent that keeps its threads, and fuses its runs unless the options say otherwise."""
     options = {"middleware": stack, "checkpointer": InMemorySaver(), "fused": True, **options}
-    return create_agent(model(), [find], **options)
+    return create_agent(ScriptedChatModel([*script]) if script else model(), [find], **options)
 
 
 def route(agent: Any) -> str:
@@ -80,7 +75,7 @@ def test_a_turn_takes_two_steps_if_hooks_write_nothing(
 @each("number", [1, 3, 8])
 def test_what_hooks_write_is_stored_before_the_model_is_called(call: Run, number: int) -> None:
     stack = [*busy(number - 1), Writing(name=f"busy {number - 1}")]
-    agent = create_agent(model(), [find], middleware=stack, checkpointer=InMemorySaver())
+    agent = agent_of(stack)
     call(agent, ASK, THREAD)
     assert route(agent) == "busy 0.before_agent, model, tools, busy 0.before_model, model"
 
@@ -148,12 +143,7 @@ def test_hooks_run_again_if_the_model_gave_no_answer(update: Any, error: Any, ag
         raise error
 
     counting = Counting(update)
-    agent: Any = create_agent(
-        ScriptedChatModel([stop, "Done."]),
-        middleware=[counting],
-        checkpointer=InMemorySaver(),
-        fused=True,
-    )
+    agent = agent_of([counting], stop, "Done.")
     with pytest.raises(type(error)):
         agent.invoke(ASK, THREAD)
     assert agent.invoke(None, THREAD)["messages"][-1].text == "Done."
@@ -251,7 +241,7 @@ class Handler(BaseCallbackHandler):
 class AsyncHandler(AsyncCallbackHandler, Handler):
     """The same, awaited."""
 
-    async def on_chain_start(self, *args: Any, **kwargs: Any) -> None:
+    async def on_chain_start(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
         self.nodes.append(kwargs["name"])
 
 
@@ -332,12 +322,7 @@ class Telling(AgentMiddleware):
 
 
 def test_custom_events_are_streamed_by_fused_runs(collect: Run) -> None:
-    agent = create_agent(
-        ScriptedChatModel(["Done."]),
-        middleware=[Telling(name="one"), Telling(name="two")],
-        checkpointer=InMemorySaver(),
-        fused=True,
-    )
+    agent = agent_of([Telling(name="one"), Telling(name="two")], "Done.")
     assert collect(agent, ASK, THREAD, stream_mode="custom") == ["one was here", "two was here"]
     assert steps(agent)[1:] == [("one.before_model",), ()]
 
@@ -476,14 +461,8 @@ class Asker(AgentMiddleware):
 def test_what_a_node_writes_directly_is_kept_and_seen(
     call: Run, fused: Any, checkpoints: Any
 ) -> None:
-    keeper, model = Keeper(), ScriptedChatModel(["Well."])
-    agent = create_agent(
-        model,
-        middleware=[keeper],
-        checkpointer=InMemorySaver(),
-        checkpoints=checkpoints,
-        fused=fused,
-    )
+    keeper = Keeper()
+    agent = agent_of([keeper], "Well.", checkpoints=checkpoints, fused=fused)
     result = call(agent, {**ASK, "notes": ["given"]}, THREAD)
     first = ["given", "returned"]
     assert keeper.seen == [
@@ -497,10 +476,7 @@ def test_what_a_node_writes_directly_is_kept_and_seen(
 
 @each("fused", [True, "turn", False])
 def test_what_a_node_writes_directly_is_kept_once_if_it_asks(call: Run, fused: Any) -> None:
-    model = ScriptedChatModel(["Well."])
-    agent = create_agent(
-        model, middleware=[Asker(), Keeper()], checkpointer=InMemorySaver(), fused=fused
-    )
+    agent = agent_of([Asker(), Keeper()], "Well.", fused=fused)
     call(agent, {**ASK, "notes": []}, THREAD)
     before = ["returned", "by the layer", "by the hook"]
     assert agent.get_state(THREAD).values["notes"] == before

@@ -82,12 +82,21 @@ def fused(request: pytest.FixtureRequest) -> Any:
 # --- when it is one step ------------------------------------------------------------------------
 
 
-def test_a_run_is_one_step(call: Run, fused: Any) -> None:
-    agent, spy = spied(fused, asked("find"), asked("find"), "Done.")
-    outcome = call(agent, ASK)
-    assert texts(outcome) == ["", "found 0", "", "found 0", "Done."]
-    assert len(spy.tasks) == 8
-    assert len(set(spy.tasks)) == 1
+@each(
+    "turns, results, hooks",
+    [
+        ([["find"], ["find"]], ["", "found 0", "", "found 0", "Done."], 8),
+        # Parallel calls are sent, and the run continues after them.
+        ([["find"] * 2, ["find"]], ["", "found 0", "found 1", "", "found 0", "Done."], 9),
+    ],
+)
+def test_a_run_is_one_step(
+    call: Run, fused: Any, turns: Any, results: list[str], hooks: int
+) -> None:
+    agent, spy = spied(fused, *[asked(*names) for names in turns], "Done.")
+    assert texts(call(agent, ASK)) == results
+    assert len(spy.tasks) == hooks
+    assert len(set(spy.tasks)) == 1 or turns[0] == ["find"] * 2
 
 
 class Counted(AgentState[Any]):
@@ -116,13 +125,6 @@ def test_services_that_store_count_or_stop_at_steps_get_them(
         setattr(agent, name, value)
     call(agent, ASK, THREAD, **known)
     assert len(set(spy.tasks)) > 1
-
-
-def test_parallel_calls_are_sent_and_the_run_continues_after_them(call: Run, fused: Any) -> None:
-    agent, spy = spied(fused, asked("find", "find"), asked("find"), "Done.")
-    outcome = call(agent, ASK)
-    assert texts(outcome) == ["", "found 0", "found 1", "", "found 0", "Done."]
-    assert len(spy.tasks) == 9
 
 
 def test_an_agent_inside_takes_one_step_as_well(call: Run, fused: Any) -> None:
@@ -248,7 +250,10 @@ def test_an_exception_of_a_tool_comes_from_the_tools_node_and_it_runs_once(
     assert (ran, len(spy.tasks)) == (["0"], 2)
 
 
-def test_an_interrupt_is_returned_and_nothing_runs_twice(call: Run, fused: Any) -> None:
+@each("nested", [False, True])
+def test_an_interrupt_is_returned_and_nothing_runs_twice(
+    call: Run, fused: Any, nested: bool
+) -> None:
     ran = []
 
     def ask(query: str) -> str:
@@ -258,31 +263,18 @@ def test_an_interrupt_is_returned_and_nothing_runs_twice(call: Run, fused: Any) 
 
     spy = Spy()
     agent = create_agent(ScriptedChatModel([asked("ask")]), [ask], middleware=[spy], fused=fused)
-    outcome = call(agent, ASK)
-    assert [waiting.value for waiting in outcome["__interrupt__"]] == ["0?"]
-    assert [message.type for message in outcome["messages"]] == ["human", "ai"]
-    assert (ran, len(spy.tasks)) == (["0"], 2)
-
-
-def test_an_interrupt_of_an_agent_inside_is_returned_too(call: Run, fused: Any) -> None:
-    ran = []
-
-    def ask(query: str) -> str:
-        """Ask a person."""
-        ran.append("asks")
-        return str(interrupt(f"{query}?"))
-
-    inner = create_agent(ScriptedChatModel([asked("ask")]), [ask], fused=fused)
 
     def ask_inner(query: str) -> str:
         """Ask another agent."""
         ran.append("goes in")
-        return str(inner.invoke(ASK))
+        return str(agent.invoke(ASK))
 
-    agent = create_agent(ScriptedChatModel([asked("ask_inner")]), [ask_inner], fused=fused)
-    outcome = call(agent, ASK)
+    model = ScriptedChatModel([asked("ask_inner")])
+    outer = create_agent(model, [ask_inner], fused=fused) if nested else agent
+    outcome = call(outer, ASK)
     assert [waiting.value for waiting in outcome["__interrupt__"]] == ["0?"]
-    assert ran == ["goes in", "asks"]
+    assert [message.type for message in outcome["messages"]] == ["human", "ai"]
+    assert (ran, len(spy.tasks)) == (["goes in"] * nested + ["0"], 2)
 
 
 def test_an_invalid_write_is_refused_as_hook_by_hook(call: Run, fused: Any) -> None:

@@ -102,9 +102,7 @@ def test_a_call_that_fails_ends_a_run_of_which_nothing_is_stored(call: Run) -> N
         call(agent_of(Tools(), "find", "fail", checkpointer=None), ASK)
 
 
-def test_a_call_that_waits_has_its_own_task_and_the_others_do_not_run_again(
-    call: Run,
-) -> None:
+def test_a_call_that_waits_has_its_own_task_and_the_others_do_not_run_again(call: Run) -> None:
     tools = Tools()
     agent = agent_of(tools, "find", "ask", "find")
     (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
@@ -295,8 +293,10 @@ def test_results_have_their_ids_before_they_are_stored(
 def test_tools_that_wait_with_the_whole_state_are_continued(call: Run, fused: Any) -> None:
     """As those of a `create_react_agent` of version 1 do: one run of the tools has all calls."""
     saver, tools = InMemorySaver(), Tools()
-    asks, pause = ScriptedChatModel([calls("find", "find")]), {"interrupt_before": ["tools"]}
-    before = create_react_agent(asks, [tools.find], version="v1", checkpointer=saver, **pause)
+    asks, pause = ScriptedChatModel([calls("find", "find")]), ["tools"]
+    before = create_react_agent(
+        asks, [tools.find], version="v1", checkpointer=saver, interrupt_before=pause
+    )
     call(before, ASK, THREAD)
     model = ScriptedChatModel(["Done."])
     agent = create_agent(model, [tools.find], checkpointer=saver, fused=fused)
