@@ -73,7 +73,7 @@ class Places:
             self.task.cancel()
         else:
             self.limit.reschedule(asyncio.get_running_loop().time())
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()  # the end of the run
 
     def _is_here(self) -> bool:
         self.reached += 1

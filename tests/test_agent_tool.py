@@ -17,6 +17,7 @@ from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import payments
 from samples import last_text, tool_results
+from tables import each
 
 Run = Callable[..., Any]
 
@@ -42,14 +43,16 @@ def asks(*requests: str) -> list[dict[str, Any]]:
     return [{"name": "clerk", "args": {"request": r}, "id": f"outer_{r}"} for r in requests]
 
 
-def clerk_tool(till: Till, *script: Any, mode: Any = "batched", **options: Any) -> Any:
+def clerk_tool(
+    till: Till, *script: Any, mode: Any = "batched", max_requests: Any = None, **options: Any
+) -> Any:
     clerk = create_agent(
-        ScriptedChatModel(script),
+        ScriptedChatModel([*script]),
         [till.pay],
         middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
         **{"name": "clerk", "ignore": ["AF211"], **options},
     )
-    return agent_tool(clerk, description="Pays money.")
+    return agent_tool(clerk, description="Pays money.", max_requests=max_requests)
 
 
 def boss(tools: list[Any], *script: Any, **options: Any) -> Any:
@@ -58,23 +61,15 @@ def boss(tools: list[Any], *script: Any, **options: Any) -> Any:
 
 
 def test_the_final_answer_of_the_subagent_is_the_result(call: Run) -> None:
-    till = Till()
-    clerk = create_agent(ScriptedChatModel([payments(1), "Ann has it."]), [till.pay], name="clerk")
-    tool = agent_tool(clerk, description="Pays money.")
+    till, model = Till(), ScriptedChatModel([payments(1), "Ann has it."])
+    tool = agent_tool(create_agent(model, [till.pay], name="clerk"), description="Pays money.")
     assert (tool.name, tool.description, list(tool.args)) == ("clerk", "Pays money.", ["request"])
-    model = ScriptedChatModel([asks("a"), "Done."])
-    result = call(create_agent(model, [tool], checkpointer=InMemorySaver()), HI, ONE)
+    result = call(boss([tool], asks("Well?"), "Done."), HI, ONE)
+    assert [m.text for m in model.requests[0].messages] == ["Well?"]  # the request alone
     assert tool_results(result) == [("Ann has it.", "success")]
     assert result["messages"][2].name == "clerk"
     assert last_text(result) == "Done."
     assert till.paid == [1]
-
-
-def test_the_request_is_the_only_message_that_the_subagent_gets(call: Run) -> None:
-    model = ScriptedChatModel(["Fine."])
-    tool = agent_tool(create_agent(model), name="clerk", description="Answers.")
-    call(boss([tool], asks("Well?"), "Done."), HI, ONE)
-    assert [m.text for m in model.requests[0].messages] == ["Well?"]
 
 
 def test_a_structured_answer_is_the_result_as_json(call: Run) -> None:
@@ -87,8 +82,8 @@ def test_a_structured_answer_is_the_result_as_json(call: Run) -> None:
     assert tool_results(result) == [('{"euros":3}', "success")]
 
 
-@pytest.mark.parametrize(
-    ("agent_name", "tool_name", "seen"),
+@each(
+    "agent_name, tool_name, seen",
     [("clerk", None, "clerk"), (None, "clerk", "clerk"), ("Cara", "clerk", "Cara")],
 )
 def test_the_name_of_the_subagent_is_in_the_metadata_of_its_run(
@@ -103,7 +98,7 @@ def test_the_name_of_the_subagent_is_in_the_metadata_of_its_run(
     assert (metadata["lc_agent_name"], metadata["user"]) == (seen, "Ann")
 
 
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()])
+@each("checkpointer", [None, InMemorySaver()])
 def test_a_review_in_the_subagent_is_answered_through_the_outer_thread(
     call: Run, mode: Any, fused: Any, checkpointer: Any
 ) -> None:
@@ -145,39 +140,6 @@ def test_an_edit_and_a_rejection_reach_the_subagent(act: Run, mode: Any) -> None
     assert last_text(result) == "Done."
 
 
-def test_parallel_calls_are_reviewed_separately(act: Run, mode: Any, fused: Any) -> None:
-    till = Till()
-
-    def step(messages: Any) -> Any:
-        last = messages[-1]
-        return payments(int(last.text)) if last.type == "human" else f"Result: {last.text}"
-
-    clerk = create_agent(
-        ScriptedChatModel([step] * 9),  # a fused run starts the parallel calls once more
-        [till.pay],
-        middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
-        name="clerk",
-        ignore=["AF211"],
-    )
-    tool = agent_tool(clerk, description="Pays money.")
-    agent = boss([tool], asks("1", "2", "3"), "Done.", fused=fused)
-    agent.invoke(HI, ONE)
-    waiting = {call.args["euros"]: call for call in act("pending", agent).calls}
-    assert sorted(waiting) == [1, 2, 3]
-    act("reject", agent, "No.", waiting[2].digest)
-    act("approve", agent, waiting[3].digest)
-    assert till.paid == [3]
-    (left,) = act("pending", agent).calls
-    assert left.digest == waiting[1].digest
-    result = act("approve", agent)
-    assert till.paid == [3, 1]
-    assert tool_results(result) == [
-        ("Result: paid 1", "success"),
-        ("Result: No.", "success"),
-        ("Result: paid 3", "success"),
-    ]
-
-
 def test_a_new_message_while_the_subagent_waits(act: Run) -> None:
     till = Till()
     agent = boss([clerk_tool(till, payments(1))], asks("a"), "Stopped.")
@@ -188,13 +150,15 @@ def test_a_new_message_while_the_subagent_waits(act: Run) -> None:
 
 
 def test_an_interrupt_outside_of_a_run_is_refused_with_the_reason() -> None:
-    tool = clerk_tool(Till(), payments(1), checkpointer=InMemorySaver())
-    with pytest.raises(TurnError, match=r"clerk: was interrupted, and no outer agent"):
-        tool.invoke({"request": "Pay!"}, {"configurable": {"thread_id": "1"}})
+    for number, argument in ((None, {"request": "Pay!"}), (9, {"requests": ["1", "2"]})):
+        script = [payments(1)] * 2
+        tool = clerk_tool(Till(), *script, max_requests=number, checkpointer=InMemorySaver())
+        with pytest.raises(TurnError, match=r"clerk: was interrupted, and no outer agent"):
+            tool.invoke(argument, {"configurable": {"thread_id": "1"}})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
+@each(
+    "arguments, problem",
     [
         ({"agent": "clerk"}, r"agent must be a compiled agent, got str"),
         ({"name": ""}, r"name must be a non-empty string, got str \(''\)"),

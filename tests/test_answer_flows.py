@@ -23,14 +23,17 @@ from agent_factory import (
     create_agent,
     stream_through,
     topology_of,
+    wrap_model_call,
 )
 from agent_factory.errors import BadReturn
 from agent_factory.hooks.streams import StreamedModel
 from agent_factory.middleware import AnswerGuardMiddleware, ModelRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
-from samples import last_text
+from samples import last_text, through
+from tables import each
 
 ASK: Any = {"messages": [("user", "How?")]}
+RETRY = ModelRetryMiddleware(max_retries=3, initial_delay=0)
 
 
 def unchanged() -> Flow[None]:
@@ -107,18 +110,11 @@ def test_a_streamed_model_forwards_everything_else_to_the_other_model() -> None:
     assert model.invoke("hi").text == "x"
 
 
-@pytest.mark.parametrize(
-    "hook",
-    [
-        *("_serialized", "_should_stream", "_should_use_protocol_streaming", "_get_llm_string"),
-        "_combine_llm_outputs",
-    ],
-)
-def test_langchain_still_has_the_unpublished_methods_that_a_streamed_model_overrides(
-    hook: str,
-) -> None:
-    assert hasattr(BaseChatModel, hook)
-    assert getattr(StreamedModel, hook) is not getattr(BaseChatModel, hook)
+def test_langchain_still_has_the_unpublished_methods_that_a_streamed_model_overrides() -> None:
+    hooks = "_serialized _should_stream _should_use_protocol_streaming _get_llm_string"
+    for hook in (*hooks.split(), "_combine_llm_outputs"):
+        assert hasattr(BaseChatModel, hook)
+        assert getattr(StreamedModel, hook) is not getattr(BaseChatModel, hook)
 
 
 def test_bindings_and_fallbacks_keep_the_flow() -> None:
@@ -135,7 +131,7 @@ def test_a_model_with_a_flow_uses_no_cache_without_a_key() -> None:
         assert [model.invoke("Hi").text for _ in texts] == texts
 
 
-@pytest.mark.parametrize("streams", [True, False])
+@each("streams", [True, False])
 def test_a_flow_that_lets_something_else_pass_is_refused(streams: bool) -> None:
     def wrong() -> Flow[None]:
         while (yield NextChunk()) is not None:
@@ -209,11 +205,9 @@ def test_the_plan_shows_the_flow() -> None:
 
 def test_a_flow_further_out_gets_what_one_further_in_lets_pass(collect: Any) -> None:
     model = Pieces(responses=[], pieces=["how ", "so"])
-    for stack, text in (
-        ([Louder(), Counted()], "1 HOW SO"),
-        ([Counted(), Louder()], "1 HOW SO"),
-    ):
-        assert seen_and_kept(collect, create_agent(model, middleware=stack)) == (text, text)
+    for stack in ([Louder(), Counted()], [Counted(), Louder()]):
+        agent = create_agent(model, middleware=stack)
+        assert seen_and_kept(collect, agent) == ("1 HOW SO", "1 HOW SO")
 
 
 def test_a_model_that_a_layer_further_in_chooses_has_the_flow(call: Any) -> None:
@@ -290,11 +284,8 @@ def test_what_streams_is_what_is_kept(
     pieces: list[str], sizes: list[int], failures: list[int], asynchronous: bool
 ) -> None:
     """For all splits, flows and attempts that fail in the middle."""
-    stack: list[AgentMiddleware] = [Louder(), *map(Regrouped, sizes)]
-    stack.append(ModelRetryMiddleware(max_retries=3, initial_delay=0))
-    agent: Any = create_agent(
-        Pieces(responses=[], pieces=pieces, fails_after=failures), middleware=stack
-    )
+    model = Pieces(responses=[], pieces=pieces, fails_after=failures)
+    agent: Any = create_agent(model, middleware=[Louder(), *map(Regrouped, sizes), RETRY])
 
     async def collected(*args: Any, **kwargs: Any) -> list[Any]:
         return [part async for part in agent.astream(*args, **kwargs)]
@@ -311,12 +302,12 @@ def test_what_streams_is_what_is_kept(
 BOTH: Any = ["messages", "custom"]
 
 
-@pytest.mark.parametrize("fails_after", [[1], [2, 1], [0, 2]], ids=str)
+@each("fails_after", [[1], [2, 1], [0, 2]], ids=str)
 def test_who_follows_the_marks_shows_the_answer_that_is_kept(
     collect: Any, fails_after: list[int]
 ) -> None:
     model = Pieces(responses=[], pieces=["how ", "so", "?"], fails_after=fails_after)
-    agent = create_agent(model, middleware=[ModelRetryMiddleware(max_retries=3, initial_delay=0)])
+    agent = create_agent(model, middleware=[RETRY])
     parts = collect(agent, ASK, stream_mode=BOTH)
     assert [*shown(parts).values()] == ["how so?"]
     marks = [part for mode, part in parts if mode == "custom"]
@@ -334,7 +325,7 @@ def test_an_answer_that_a_layer_replaces_is_marked(collect: Any) -> None:
     assert shown(parts) == {"other": "no"}
 
 
-@pytest.mark.parametrize("on_cut", ["continue", "shorten"])
+@each("on_cut", ["continue", "shorten"])
 def test_the_parts_of_an_answer_that_goes_on_are_kept(collect: Any, on_cut: Any) -> None:
     cut = AIMessage("It costs a ", response_metadata={"finish_reason": "length"})
     agent = create_agent(
@@ -346,7 +337,7 @@ def test_the_parts_of_an_answer_that_goes_on_are_kept(collect: Any, on_cut: Any)
     assert "".join(shown(parts).values()) == kept
 
 
-@pytest.mark.parametrize("streams", [True, False])
+@each("streams", [True, False])
 def test_nothing_is_marked_where_one_answer_is_kept(collect: Any, streams: bool) -> None:
     model = Pieces(responses=[], pieces=["how ", "so"], disable_streaming=not streams)
     parts = collect(create_agent(model, middleware=[Louder()]), ASK, stream_mode=BOTH)
@@ -363,18 +354,13 @@ def test_a_model_with_methods_of_its_kind_keeps_them(collect: Any) -> None:
             answer = await super().ainvoke(*args, **kwargs)
             return answer.model_copy(update={"content": f"{answer.text}, please"})
 
-    class Idle(AgentMiddleware):
-        def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
-            return (yield request)
-
-    agent = create_agent(Polite(responses=[], pieces=["so"]), middleware=[Idle()])
+    idle = wrap_model_call(name="idle")(through)
+    agent = create_agent(Polite(responses=[], pieces=["so"]), middleware=[idle])
     parts = collect(agent, ASK, stream_mode=["messages", "values"])
     assert parts[-1][1]["messages"][-1].text == "so, please"
 
 
 def test_a_model_without_chunks_is_not_marked(collect: Any) -> None:
-    agent = create_agent(
-        ScriptedChatModel([ConnectionError("cut off"), "so"]),
-        middleware=[ModelRetryMiddleware(max_retries=3, initial_delay=0)],
-    )
+    model = ScriptedChatModel([ConnectionError("cut off"), "so"])
+    agent = create_agent(model, middleware=[RETRY])
     assert [*shown(collect(agent, ASK, stream_mode=BOTH)).values()] == ["so"]

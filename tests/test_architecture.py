@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test
 
+from tables import each
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(
     path
@@ -81,7 +83,7 @@ def test_no_private_module_of_a_dependency_is_imported() -> None:
     assert not [(str(path), name) for path, name in names if private.match(name)]
 
 
-@pytest.mark.parametrize("package", ["serve", "service"])
+@each("package", ["serve", "service"])
 def test_service_and_serve_import_the_faces_of_other_packages(package: str) -> None:
     """A face is a package or a module in the root: `agent_factory.review`, and not its modules."""
     paths = [path for path in SOURCES if path.is_relative_to(ROOT / "agent_factory" / package)]
@@ -123,7 +125,7 @@ def test_every_public_name_has_a_docstring() -> None:
 PLAN = ("declarations", "model", "planner", "transitions")
 
 
-@pytest.mark.parametrize("name", PLAN)
+@each("name", PLAN)
 def test_a_plan_needs_the_standard_library_alone(name: str) -> None:
     path = ROOT / "agent_factory" / "topology" / f"{name}.py"
     modules = {node.module or "" for node in nodes(path) if isinstance(node, ast.ImportFrom)}

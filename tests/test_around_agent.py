@@ -47,6 +47,8 @@ from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.fake_model import Reply
 from reviews import ask
 from samples import BackToModel, User, texts
+from tables import each
+from waiting import auntil
 
 ASK: Any = {"messages": [("user", "Go.")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -86,6 +88,35 @@ def asking(*stack: Any, **more: Any) -> Any:
     return agent(*stack, **{"script": script, "checkpointer": InMemorySaver(), **more})
 
 
+@pytest.fixture
+def log() -> list[Any]:
+    return list[Any]()
+
+
+def passes(self: Any, state: Any) -> Any:
+    """A flow that changes nothing."""
+    return (yield state)
+
+
+def says_bye(self: Any, state: Any) -> Any:
+    """A flow that adds a message to the result."""
+    yield state
+    return {"messages": [AIMessage("Bye.")]}
+
+
+def calling(inner: Any) -> Any:
+    """An agent whose tool is the agent `clerk`."""
+    clerk = agent_tool(inner, name="clerk", description="Asks.")
+    script = [calls("clerk", request="Go."), "All done."]
+    return agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+
+
+def in_graph(node: Any, **options: Any) -> Any:
+    """A graph with one node."""
+    graph: Any = StateGraph(AgentState)
+    return graph.add_node("node", node).set_entry_point("node").compile(**options)
+
+
 class Watch(AgentMiddleware[Any, Any]):
     """Notes what happens to it."""
 
@@ -109,15 +140,14 @@ class Watch(AgentMiddleware[Any, Any]):
 # What it is called with, and what it returns
 
 
-def test_the_first_layer_is_the_outermost(call: Run) -> None:
-    log: list[Any] = []
+def test_the_first_layer_is_the_outermost(call: Run, log: list[Any]) -> None:
     result = call(agent(Watch(log, "A"), Watch(log, "B")), ASK)
     assert texts(result) == ["Go.", "Done."]
     assert log == ["A started", "B started", "B ended", "B closed", "A ended", "A closed"]
 
 
-@pytest.mark.parametrize("fused", [True, "turn", False])
-@pytest.mark.parametrize("saver", [None, InMemorySaver])
+@each("fused", [True, "turn", False])
+@each("saver", [None, InMemorySaver])
 def test_it_gets_the_input_and_the_final_state(call: Run, fused: Any, saver: Any) -> None:
     seen = []
 
@@ -147,7 +177,7 @@ def test_it_sees_private_keys_of_the_final_state(call: Run) -> None:
     assert "count" not in result
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver])
+@each("saver", [None, InMemorySaver])
 def test_it_may_pass_on_another_input(call: Run, saver: Any) -> None:
     def flow(self: Any, state: Any) -> Any:
         yield {**state, "messages": [*state["messages"], ("user", "And more.")]}
@@ -168,25 +198,13 @@ def test_a_changed_state_is_written_when_a_run_goes_on(call: Run) -> None:
     assert texts(result)[-1] == "Done."
 
 
-def test_a_key_that_is_not_an_input_is_refused(call: Run) -> None:
-    def flow(self: Any, state: Any) -> Any:
-        yield {**state, "nonsense": 1}
-
-    with pytest.raises(TurnError, match=r"AF309.*Mine\.around_agent: wrote 'nonsense'"):
-        call(agent(made(flow)), ASK)
-
-
-@pytest.mark.parametrize("saver", [None, InMemorySaver])
-@pytest.mark.parametrize("whole", [True, False])
+@each("saver", [None, InMemorySaver])
+@each("whole", [True, False])
 def test_what_it_returns_is_written_last(call: Run, saver: Any, whole: bool) -> None:
     def flow(self: Any, state: Any) -> Any:
         result = yield state
-        message = AIMessage(f"That was {self.name}.")
-        return (
-            {**result, "messages": [*result["messages"], message]}
-            if whole
-            else {"messages": [message]}
-        )
+        update = {"messages": [AIMessage(f"That was {self.name}.")]}
+        return {**result, "messages": result["messages"] + update["messages"]} if whole else update
 
     built = agent(made(flow, "A"), made(flow, "B"), checkpointer=saver and saver())
     assert texts(call(built, ASK, THREAD)) == ["Go.", "Done.", "That was B.", "That was A."]
@@ -206,15 +224,11 @@ def test_what_it_changes_in_place_counts_as_well(call: Run) -> None:
     assert texts(call(agent(made(flow)), ASK)) == ["Go.", "And more.", "Done.", "Bye."]
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
-@pytest.mark.parametrize("fused", [True, False])
+@each("version", ["v1", "v2"])
+@each("fused", [True, False])
 def test_streams_show_what_it_has_written(collect: Run, version: str, fused: Any) -> None:
-    def flow(self: Any, state: Any) -> Any:
-        yield state
-        return {"messages": [AIMessage("Bye.")]}
-
     def shown(**options: Any) -> Any:
-        part = collect(agent(made(flow), fused=fused), ASK, version=version, **options)[-1]
+        part = collect(agent(made(says_bye), fused=fused), ASK, version=version, **options)[-1]
         return part["data"] if version == "v2" else part
 
     assert texts(shown(stream_mode="values"))[-1] == "Bye."
@@ -227,33 +241,26 @@ def test_streams_show_what_it_has_written(collect: Run, version: str, fused: Any
 
 
 def test_several_modes_and_namespaces_are_shown_as_elsewhere(collect: Run) -> None:
-    def flow(self: Any, state: Any) -> Any:
-        yield state
-        return {"messages": [AIMessage("Bye.")]}
-
-    parts = collect(agent(made(flow)), ASK, stream_mode=["updates"], subgraphs=True)
+    parts = collect(agent(made(says_bye)), ASK, stream_mode=["updates"], subgraphs=True)
     namespace, mode, update = parts[-1]
     assert (namespace, mode) == ((), "updates")
     assert texts(update["Mine.around_agent"]) == ["Bye."]
-    one = collect(agent(made(flow)), ASK, stream_mode="values", output_keys="messages")[-1]
+    one = collect(agent(made(says_bye)), ASK, stream_mode="values", output_keys="messages")[-1]
     assert one[-1].text == "Bye."
 
 
 FORMS = [form for form in [*STREAMS, *NESTED_STREAMS] if form is not None and form.watch]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("saver", [None, InMemorySaver])
+@each("form", FORMS, ids=str)
+@each("saver", [None, InMemorySaver])
 def test_a_layer_that_changes_nothing_shows_nothing(form: Any, saver: Any) -> None:
     def shown(*stack: Any) -> Any:
         script = [calls("fine", "fine"), "Done."]
         built = agent(*stack, script=script, checkpointer=saver and saver())
         return list(form.watch(built, ASK, THREAD))
 
-    def flow(self: Any, state: Any) -> Any:
-        return (yield state)
-
-    plain, layered = shown(), shown(made(flow))
+    plain, layered = shown(), shown(made(passes))
     assert not compare(form, plain, layered)
 
 
@@ -299,44 +306,25 @@ def test_without_a_thread_an_unmade_run_has_its_input(call: Run) -> None:
     assert texts(call(agent(made(flow)), ASK)) == ["Go.", "We are closed."]
 
 
-@pytest.mark.parametrize(
-    ("yielded", "message"),
+@each(
+    "flow, message",
     [
-        (None, "must run the agent with a state, got NoneType"),
-        (3, "must run the agent with a state, got int"),
+        (lambda self, state: (yield), "must run the agent with a state, got NoneType"),
+        (lambda self, state: (yield 3), "must run the agent with a state, got int"),
+        (lambda self, state: (yield {**state, "x": 1}), r"AF309.*Mine\.around_agent: wrote 'x'"),
+        (lambda self, state: [(yield state), (yield state)], "AF304.*ran the agent a second time"),
+        (
+            lambda self, state: ((yield state), "Done.")[1],
+            "AF304.*must return an update of the state or None",
+        ),
+        (lambda self, state: ((yield state), {"x": 1})[1], "AF309.*'x'"),
     ],
 )
-def test_what_is_not_a_state_is_refused(call: Run, yielded: Any, message: str) -> None:
-    def flow(self: Any, state: Any) -> Any:
-        yield yielded
-
+def test_a_state_or_an_update_that_it_may_not_write_is_refused(
+    call: Run, flow: Any, message: str
+) -> None:
     with pytest.raises(TurnError, match=message):
         call(agent(made(flow)), ASK)
-
-
-def test_a_run_is_made_once(call: Run) -> None:
-    def flow(self: Any, state: Any) -> Any:
-        yield state
-        yield state
-
-    with pytest.raises(TurnError, match=r"AF304.*ran the agent a second time"):
-        call(agent(made(flow)), ASK)
-
-
-def test_what_is_not_an_update_is_refused(call: Run) -> None:
-    def flow(self: Any, state: Any) -> Any:
-        yield state
-        return "Done."
-
-    with pytest.raises(TurnError, match=r"AF304.*must return an update of the state or None"):
-        call(agent(made(flow)), ASK)
-
-    def unknown(self: Any, state: Any) -> Any:
-        yield state
-        return {"nonsense": 1}
-
-    with pytest.raises(TurnError, match=r"AF309.*'nonsense'"):
-        call(agent(made(unknown)), ASK)
 
 
 def test_it_gets_the_context_the_store_and_the_config(call: Run) -> None:
@@ -387,8 +375,8 @@ def test_it_may_sleep_and_call_others_without_a_trace_in_the_stream(collect: Run
 # Errors
 
 
-@pytest.mark.parametrize("fused", [True, "turn", False])
-@pytest.mark.parametrize("saver", [None, InMemorySaver])
+@each("fused", [True, "turn", False])
+@each("saver", [None, InMemorySaver])
 def test_an_error_becomes_a_message(call: Run, fused: Any, saver: Any) -> None:
     def flow(self: Any, state: Any) -> Any:
         try:
@@ -420,7 +408,7 @@ def test_an_error_that_is_handled_keeps_what_other_tools_did(call: Run) -> None:
 
     def boom() -> str:
         """Fail, once the result of the other one is stored: LangGraph may drop a later one."""
-        assert is_stored.wait(30)
+        assert is_stored.wait(60)
         raise ValueError("it broke")
 
     script = [calls("fine", "boom")]
@@ -442,8 +430,7 @@ def test_it_sees_the_recursion_limit(call: Run) -> None:
     assert texts(result)[-1] == "It takes too long."
 
 
-def test_an_error_of_an_inner_layer_reaches_the_outer_one(call: Run) -> None:
-    log: list[Any] = []
+def test_an_error_of_an_inner_layer_reaches_the_outer_one(call: Run, log: list[Any]) -> None:
 
     def flow(self: Any, state: Any) -> Any:
         yield state
@@ -468,8 +455,7 @@ def test_an_error_keeps_its_cause_and_its_traceback(call: Run) -> None:
 # Pauses
 
 
-def test_a_pause_closes_it_and_an_answer_begins_it_again(call: Run) -> None:
-    log: list[Any] = []
+def test_a_pause_closes_it_and_an_answer_begins_it_again(call: Run, log: list[Any]) -> None:
     built = asking(Watch(log, "A"), Watch(log, "B"))
     assert call(built, ASK, THREAD)["__interrupt__"][0].value == "ok?"
     assert log == [
@@ -483,31 +469,21 @@ def test_a_pause_closes_it_and_an_answer_begins_it_again(call: Run) -> None:
     ]  # fmt: skip
 
 
-def test_it_sees_what_a_pause_waits_for(call: Run) -> None:
-    seen: list[Any] = []
-
-    def flow(self: Any, state: Any) -> Any:
-        try:
-            yield state
-        except RunPaused as pause:
-            seen.append([one.value for one in pause.interrupts])
-            raise
-
-    call(asking(made(flow)), ASK, THREAD)
-    assert seen == [["ok?"]]
-
-
-def test_when_a_run_goes_on_it_gets_the_stored_state(call: Run) -> None:
+def test_it_sees_what_a_pause_waits_for_and_then_the_stored_state(call: Run) -> None:
     seen: list[Any] = []
 
     def flow(self: Any, state: Any) -> Any:
         seen.append(texts(state))
-        yield state
+        try:
+            return (yield state)
+        except RunPaused as pause:
+            seen.append([interrupt.value for interrupt in pause.interrupts])
+            raise
 
     built = asking(made(flow))
     call(built, ASK, THREAD)
     call(built, Command(resume="yes"), THREAD)
-    assert seen == [["Go."], ["Go.", ""]]
+    assert seen == [["Go."], ["ok?"], ["Go.", ""]]
 
 
 @pytest.mark.parametrize("reaction", ["returns", "handles exceptions", "runs again", "raises"])
@@ -542,7 +518,7 @@ def test_no_flow_can_suppress_a_pause(
         assert texts(call(built, Command(resume="yes"), THREAD))[-1] == "Done."
 
 
-@pytest.mark.parametrize("where", ["interrupt_before", "interrupt_after"])
+@each("where", ["interrupt_before", "interrupt_after"])
 def test_a_pause_at_a_node_is_a_pause(call: Run, where: str) -> None:
     log: list[Any] = []
     script = [calls("fine"), "Done."]
@@ -554,43 +530,28 @@ def test_a_pause_at_a_node_is_a_pause(call: Run, where: str) -> None:
     assert log == ["Watch resumed", "Watch ended", "Watch closed"]
 
 
-def test_a_pause_after_the_last_node_is_the_end(call: Run) -> None:
+def test_a_pause_after_the_last_node_is_the_end(call: Run, log: list[Any]) -> None:
     """LangGraph pauses there, and nothing is left to go on with."""
-    log: list[Any] = []
 
-    def flow(self: Any, state: Any) -> Any:
-        yield state
-        return {"messages": [AIMessage("Bye.")]}
-
-    built = agent(Watch(log), made(flow), checkpointer=InMemorySaver(), interrupt_after=["model"])
+    built = agent(
+        Watch(log), made(says_bye), checkpointer=InMemorySaver(), interrupt_after=["model"]
+    )
     assert texts(call(built, ASK, THREAD)) == ["Go.", "Done.", "Bye."]
     assert log == ["Watch started", "Watch ended", "Watch closed"]
 
 
-def test_a_drained_run_is_paused(call: Run) -> None:
-    log: list[Any] = []
-    control = RunControl()
-
-    def drains() -> str:
-        """Drain."""
-        control.request_drain()
-        return "drained"
-
-    script = [calls("drains"), "Done."]
-    built = agent(Watch(log), script=script, tools=[drains], checkpointer=InMemorySaver())
-    with pytest.raises(GraphDrained):
-        call(built, ASK, THREAD, control=control)
-    assert log == ["Watch started", "Watch RunPaused", "Watch closed"]
-    log.clear()
-    assert texts(call(built, None, THREAD))[-1] == "Done."
-    assert log[0] == "Watch resumed"
-
-
-@pytest.mark.parametrize(("durability", "saw"), [("async", "RunPaused"), ("exit", "GeneratorExit")])
-def test_a_drained_run_in_another_one_is_paused_if_it_is_stored(
-    call: Run, durability: str, saw: str
+@each(
+    "nested, durability, saw",
+    [
+        (False, "async", "RunPaused"),
+        (True, "async", "RunPaused"),
+        (True, "exit", "GeneratorExit"),
+    ],
+)
+def test_a_drained_run_is_paused_if_it_is_stored(
+    call: Run, nested: bool, durability: Any, saw: str
 ) -> None:
-    """With `durability="exit"`, LangGraph stores nothing of it, and it starts again."""
+    """With `durability="exit"`, LangGraph stores nothing of a nested run, and it starts again."""
     log: list[Any] = []
     control = RunControl()
 
@@ -599,21 +560,22 @@ def test_a_drained_run_in_another_one_is_paused_if_it_is_stored(
         control.request_drain()
         return "drained"
 
-    inner = agent(Watch(log), script=[calls("drains"), "Done.", "Done."], tools=[drains], name="c")
-    script = [calls("c", request="Go."), "All done."]
-    tool = agent_tool(inner, description="Drains.")
-    outer = agent(script=script, tools=[tool], checkpointer=InMemorySaver())
+    script, saver = [calls("drains"), "Done.", "Done."], None if nested else InMemorySaver()
+    built = agent(Watch(log), script=script, tools=[drains], checkpointer=saver)
+    outer = calling(built) if nested else built
     with pytest.raises(GraphDrained):
         call(outer, ASK, THREAD, control=control, durability=durability)
     assert log == ["Watch started", f"Watch {saw}", "Watch closed"]
     log.clear()
-    call(outer, None, THREAD, durability=durability)
+    result = call(outer, None, THREAD, durability=durability)
+    assert texts(result)[-1] == ("All done." if nested else "Done.")
     assert log[0] == ("Watch resumed" if saw == "RunPaused" else "Watch started")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", ["values", "updates", ["updates", "messages"]])
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.usefixtures("quick_gc")
+@each("mode", ["values", "updates", ["updates", "messages"]])
+@each("version", ["v1", "v2"])
 def test_a_caller_that_stops_to_read_at_a_question_has_paused_the_run(
     mode: Any, version: str
 ) -> None:
@@ -626,8 +588,7 @@ def test_a_caller_that_stops_to_read_at_a_question_has_paused_the_run(
     assert log == ["Watch started", "Watch RunPaused", "Watch closed"]
 
 
-def test_inside_of_another_agent_a_pause_is_a_pause(call: Run) -> None:
-    log: list[Any] = []
+def test_inside_of_another_agent_a_pause_is_a_pause(call: Run, log: list[Any]) -> None:
 
     def flow(self: Any, state: Any) -> Any:
         try:
@@ -635,10 +596,7 @@ def test_inside_of_another_agent_a_pause_is_a_pause(call: Run) -> None:
         except Exception:
             log.append("swallowed")
 
-    inner = asking(Watch(log), made(flow), checkpointer=None, name="clerk")
-    clerk = agent_tool(inner, description="Asks.")
-    script = [calls("clerk", request="Go."), "All done."]
-    outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+    outer = calling(asking(Watch(log), made(flow), checkpointer=None))
     assert call(outer, ASK, THREAD)["__interrupt__"][0].value == "ok?"
     assert log == ["Watch started", "Watch RunPaused", "Watch closed"]
     log.clear()
@@ -647,12 +605,8 @@ def test_inside_of_another_agent_a_pause_is_a_pause(call: Run) -> None:
     assert log == ["Watch resumed", "Watch ended", "Watch closed"]
 
 
-def test_an_agent_in_a_graph_pauses_with_it(call: Run) -> None:
-    log: list[Any] = []
-    graph: Any = StateGraph(AgentState)
-    graph.add_node("agent", asking(Watch(log), checkpointer=None))
-    graph.set_entry_point("agent")
-    built = graph.compile(checkpointer=InMemorySaver())
+def test_an_agent_in_a_graph_pauses_with_it(call: Run, log: list[Any]) -> None:
+    built = in_graph(asking(Watch(log), checkpointer=None), checkpointer=InMemorySaver())
     assert call(built, ASK, THREAD)["__interrupt__"]
     assert call(built, Command(resume="yes"), THREAD)["messages"][-1].text == "Done."
     assert [entry for entry in log if "closed" not in entry] == [
@@ -660,12 +614,11 @@ def test_an_agent_in_a_graph_pauses_with_it(call: Run) -> None:
     ]  # fmt: skip
 
 
-def test_a_handover_to_the_graph_around_it_closes_it(call: Run) -> None:
+def test_a_handover_to_the_graph_around_it_closes_it(call: Run, log: list[Any]) -> None:
     def leave() -> Any:
         """Hand over."""
         return Command(graph=Command.PARENT, goto="other")
 
-    log: list[Any] = []
     graph: Any = StateGraph(AgentState)
     inner = agent(Watch(log), script=[calls("leave")], tools=[leave])
     graph.add_node("agent", inner)
@@ -675,20 +628,19 @@ def test_a_handover_to_the_graph_around_it_closes_it(call: Run) -> None:
     assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"]
 
 
-def test_a_thread_that_waits_at_a_missing_node_begins_no_layer(call: Run) -> None:
+def test_a_thread_that_waits_at_a_missing_node_begins_no_layer(call: Run, log: list[Any]) -> None:
     class Review(AgentMiddleware):
         def after_model(self, state: Any, runtime: Any) -> None:
             interrupt("Well?")
 
-    saver, log = InMemorySaver(), list[Any]()
+    saver = InMemorySaver()
     call(agent(Review(), checkpointer=saver), ASK, THREAD)
     with pytest.raises(TurnError, match="AF316"):
         call(agent(Watch(log), checkpointer=saver), Command(resume="yes"), THREAD)
     assert log == []
 
 
-def test_a_thread_that_has_ended_begins_no_layer(call: Run) -> None:
-    log: list[Any] = []
+def test_a_thread_that_has_ended_begins_no_layer(call: Run, log: list[Any]) -> None:
     built = agent(Watch(log), checkpointer=InMemorySaver())
     first = call(built, ASK, THREAD)
     log.clear()
@@ -701,24 +653,16 @@ def test_a_thread_that_has_ended_begins_no_layer(call: Run) -> None:
     assert log.count("Watch started") == 2
 
 
-def test_a_nested_run_that_has_ended_is_not_made_again(call: Run) -> None:
+def test_a_nested_run_that_has_ended_is_not_made_again(call: Run, log: list[Any]) -> None:
     """A node that called an agent and then asks a person runs again, and gets the same result."""
-    log: list[Any] = []
 
-    def flow(self: Any, state: Any) -> Any:
-        yield state
-        return {"messages": [AIMessage("Bye.")]}
-
-    inner = agent(Watch(log), made(flow))
+    inner = agent(Watch(log), made(says_bye))
 
     def asks(state: Any) -> Any:
         result = inner.invoke(ASK)
         return {"messages": [AIMessage(f"{texts(result)} {interrupt('ok?')}")]}
 
-    graph: Any = StateGraph(AgentState)
-    graph.add_node("asks", asks)
-    graph.set_entry_point("asks")
-    built = graph.compile(checkpointer=InMemorySaver())
+    built = in_graph(asks, checkpointer=InMemorySaver())
     call(built, ASK, THREAD)
     assert texts(call(built, Command(resume="yes"), THREAD)) == [
         "Go.", "['Go.', 'Done.', 'Bye.'] yes",
@@ -726,7 +670,7 @@ def test_a_nested_run_that_has_ended_is_not_made_again(call: Run) -> None:
     assert log == ["Watch started", "Watch ended", "Watch closed"]
 
 
-@pytest.mark.parametrize("checkpointer", [None, True])
+@each("checkpointer", [None, True])
 def test_a_nested_agent_may_keep_its_history(call: Run, checkpointer: Any) -> None:
     log: list[Any] = []
 
@@ -736,10 +680,7 @@ def test_a_nested_agent_may_keep_its_history(call: Run, checkpointer: Any) -> No
         return {"messages": [AIMessage("Bye.")]}
 
     script: list[Any] = [calls("ask", question="ok?"), calls("boom")]
-    inner = asking(Reserve(log), made(flow), checkpointer=checkpointer, script=script, name="clerk")
-    clerk = agent_tool(inner, description="Asks.")
-    script = [calls("clerk", request="Go."), "All done."]
-    outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+    outer = calling(asking(Reserve(log), made(flow), checkpointer=checkpointer, script=script))
     call(outer, ASK, THREAD)
     assert texts(call(outer, Command(resume="yes"), THREAD)) == ["Go.", "", "Bye.", "All done."]
     assert log == ["took", "gave back 1"]
@@ -772,31 +713,28 @@ class Reserve(AgentMiddleware[Any, Any]):
         return sum(entry == "took" for entry in self.log)
 
 
-def test_a_task_runs_once_in_a_run(call: Run) -> None:
+@each("name, moved", [("Old", {}), ("New", {"Old": "New"})])
+def test_a_task_runs_once_in_a_run_even_of_a_renamed_middleware(
+    call: Run, name: str, moved: Any
+) -> None:
     saver, log = InMemorySaver(), list[Any]()
-    call(asking(Reserve(log), checkpointer=saver), ASK, THREAD)
+    call(asking(Reserve(log, name="Old"), checkpointer=saver), ASK, THREAD)
     assert log == ["took"]
-    other = asking(Reserve(log), checkpointer=saver, script=["Done."])
+    other = asking(Reserve(log, name=name), checkpointer=saver, script=["Done."], moved=moved)
     call(other, Command(resume="yes"), THREAD)
     assert log == ["took", "gave back 1"]
 
 
-def test_the_next_run_runs_it_again(call: Run) -> None:
-    log: list[Any] = []
-    built = agent(Reserve(log), script=["Done.", "Done."], checkpointer=InMemorySaver())
-    call(built, ASK, THREAD)
-    call(built, ASK, THREAD)
-    assert log == ["took", "gave back 1", "took", "gave back 2"]
+def test_the_next_run_runs_it_again_with_a_checkpointer_or_without(call: Run) -> None:
+    for saver in (InMemorySaver(), None):
+        log: list[Any] = []
+        built = agent(Reserve(log), script=["Done.", "Done."], checkpointer=saver)
+        call(built, ASK, THREAD)
+        call(built, ASK, THREAD)
+        assert log == ["took", "gave back 1", "took", "gave back 2"]
 
 
-def test_without_a_checkpointer_it_runs_in_each_run(call: Run) -> None:
-    log: list[Any] = []
-    call(agent(Reserve(log)), ASK)
-    assert log == ["took", "gave back 1"]
-
-
-def test_a_failed_run_is_over_for_its_tasks(call: Run) -> None:
-    log: list[Any] = []
+def test_a_failed_run_is_over_for_its_tasks(call: Run, log: list[Any]) -> None:
     script = [ConnectionError("down"), "Done."]
     built = agent(Reserve(log), script=script, checkpointer=InMemorySaver())
     with pytest.raises(ConnectionError):
@@ -805,8 +743,7 @@ def test_a_failed_run_is_over_for_its_tasks(call: Run) -> None:
     assert log == ["took", "gave back 1", "took", "gave back 2"]
 
 
-def test_a_new_question_in_a_paused_thread_is_a_new_run(call: Run) -> None:
-    log: list[Any] = []
+def test_a_new_question_in_a_paused_thread_is_a_new_run(call: Run, log: list[Any]) -> None:
     script = [calls("ask", question="ok?"), calls("ask", question="sure?"), "Done."]
     built = agent(Reserve(log), script=script, checkpointer=InMemorySaver())
     call(built, ASK, THREAD)
@@ -832,8 +769,7 @@ def test_a_paused_run_does_not_find_the_tasks_of_an_abandoned_one(call: Run) -> 
     assert results == [0, 1]
 
 
-def test_going_back_in_a_thread_runs_a_task_again(call: Run) -> None:
-    log: list[Any] = []
+def test_going_back_in_a_thread_runs_a_task_again(call: Run, log: list[Any]) -> None:
     built = agent(
         Reserve(log), script=[calls("fine"), "Done.", "Done."], checkpointer=InMemorySaver()
     )
@@ -853,15 +789,6 @@ def test_a_task_of_the_same_name_is_the_same_task(call: Run) -> None:
 
     call(agent(made(flow, "A"), made(flow, "B")), ASK)
     assert seen == [0, 0, 2, 2]
-
-
-def test_a_task_of_a_renamed_middleware_is_found(call: Run) -> None:
-    saver, log = InMemorySaver(), list[Any]()
-    call(asking(Reserve(log, name="Old"), checkpointer=saver), ASK, THREAD)
-    new, moved = Reserve(log, name="New"), {"Old": "New"}
-    built = asking(new, checkpointer=saver, script=["Done."], moved=moved)
-    call(built, Command(resume="yes"), THREAD)
-    assert log == ["took", "gave back 1"]
 
 
 def test_a_task_may_be_a_coroutine_function_in_an_async_run() -> None:
@@ -901,13 +828,10 @@ def test_an_error_of_a_task_is_raised_in_its_flow(call: Run) -> None:
     assert len(attempts) == 2
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@each("durability", ["sync", "async", "exit"])
 def test_a_task_inside_of_another_agent_runs_once(call: Run, durability: str) -> None:
     log: list[Any] = []
-    inner = asking(Reserve(log), checkpointer=None, name="clerk")
-    clerk = agent_tool(inner, description="Asks.")
-    script = [calls("clerk", request="Go."), "All done."]
-    outer = agent(script=script, tools=[clerk], checkpointer=InMemorySaver())
+    outer = calling(asking(Reserve(log), checkpointer=None))
     call(outer, ASK, THREAD, durability=durability)
     call(outer, Command(resume="yes"), THREAD, durability=durability)
     assert log == ["took", "gave back 1"]
@@ -917,33 +841,28 @@ def test_a_task_inside_of_another_agent_runs_once(call: Run, durability: str) ->
 
 
 @pytest.mark.long
-def test_an_abandoned_stream_closes_it() -> None:
-    log: list[Any] = []
+@pytest.mark.usefixtures("quick_gc")
+def test_an_abandoned_stream_closes_it(log: list[Any]) -> None:
     stream = agent(Watch(log)).stream(ASK, stream_mode="values")
     next(stream)
     stream.close()
-    assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"]
-    log.clear()
     stream = agent(Watch(log)).stream(ASK, stream_mode="values")
     next(stream)
     del stream
     gc.collect()
-    assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"]
+    assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"] * 2
 
 
-def test_an_abandoned_async_stream_closes_it() -> None:
-    log: list[Any] = []
-
-    async def abandon() -> None:
-        stream = agent(Watch(log)).astream(ASK, stream_mode="values")
-        await anext(stream)
-        await stream.aclose()
-
-    asyncio.run(abandon())
-    assert log == ["Watch started", "Watch GeneratorExit", "Watch closed"]
+async def cancelled(*stack: Any) -> None:
+    """Cancel a run while its model works."""
+    model = ScriptedChatModel([Reply("Done.", delay=30)])
+    task = asyncio.create_task(create_agent(model, middleware=stack).ainvoke(ASK))
+    await auntil(lambda: model.requests)
+    task.cancel()
+    await task
 
 
-@pytest.mark.parametrize("swallows", [True, False])
+@each("swallows", [True, False])
 def test_a_cancellation_passes_through(swallows: bool) -> None:
     log: list[Any] = []
 
@@ -956,20 +875,12 @@ def test_a_cancellation_passes_through(swallows: bool) -> None:
                 raise
             return {"messages": [AIMessage("Never mind.")]}
 
-    async def cancel() -> None:
-        model = ScriptedChatModel([Reply("Done.", delay=30)])
-        built = create_agent(model, middleware=[Watch(log), made(flow)])
-        task = asyncio.create_task(built.ainvoke(ASK))
-        await asyncio.sleep(0.05)
-        task.cancel()
-        await task
-
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancel())
+        asyncio.run(cancelled(Watch(log), made(flow)))
     assert log == ["Watch started", "Watch CancelledError", "Watch closed"]
 
 
-def test_a_keyboard_interrupt_passes_through(call: Run) -> None:
+def test_a_keyboard_interrupt_passes_through(call: Run, log: list[Any]) -> None:
     class Stopped(BaseException):
         """Stands for a KeyboardInterrupt, which would end pytest."""
 
@@ -977,7 +888,6 @@ def test_a_keyboard_interrupt_passes_through(call: Run) -> None:
         """Stop."""
         raise Stopped
 
-    log: list[Any] = []
     with pytest.raises(Stopped):
         call(agent(Watch(log), script=[calls("stops")], tools=[stops]), ASK)
     assert log == ["Watch started", "Watch Stopped", "Watch closed"]
@@ -990,15 +900,8 @@ def test_an_error_while_it_is_closed_does_not_hide_the_reason() -> None:
         finally:
             raise KeyError("broken")
 
-    async def cancel() -> None:
-        model = ScriptedChatModel([Reply("Done.", delay=30)])
-        task = asyncio.create_task(create_agent(model, middleware=[made(flow)]).ainvoke(ASK))
-        await asyncio.sleep(0.05)
-        task.cancel()
-        await task
-
     with pytest.raises(asyncio.CancelledError) as raised:
-        asyncio.run(cancel())
+        asyncio.run(cancelled(made(flow)))
     assert raised.value.__notes__ == ["While Mine.around_agent was closed: KeyError('broken')"]
 
 
@@ -1006,10 +909,7 @@ def test_an_error_while_it_is_closed_does_not_hide_the_reason() -> None:
 
 
 def test_the_plan_shows_it() -> None:
-    def flow(self: Any, state: Any) -> Any:
-        yield state
-
-    stack = [made(flow, "A"), made(flow, "B")]
+    stack = [made(passes, "A"), made(passes, "B")]
     plan = plan_agent(middleware=stack)
     assert plan.render().splitlines()[-2:] == [
         "around the run: A.around_agent",
@@ -1018,11 +918,8 @@ def test_the_plan_shows_it() -> None:
     assert '(["start<br/>in A.around_agent #gt; B.around_agent"])' in plan.to_mermaid()
     assert "around the run; the first of the list is the outermost" in plan.explain()
     assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
-    assert json.loads(plan.to_json())["layers"][0] == {
-        "owner": "A",
-        "call": "agent",
-        "method": "around_agent",
-    }
+    layer = {"owner": "A", "call": "agent", "method": "around_agent"}
+    assert json.loads(plan.to_json())["layers"][0] == layer
     swapped = plan_agent(middleware=stack[::-1])
     assert str(plan.diff(swapped).changes[0]) == (
         "moved layer B.around_agent: now around the run, before A.around_agent"
@@ -1030,33 +927,24 @@ def test_the_plan_shows_it() -> None:
     assert all(point.verdict == "stands" for point in plan.stopping_points(plan_agent()))
 
 
-def test_the_command_line_shows_it() -> None:
-    def flow(self: Any, state: Any) -> Any:
-        yield state
-
-    shown = StringIO()
-    Console(file=shown, width=80).print(plan_tree("An agent", plan_agent(middleware=[made(flow)])))
+def test_the_command_line_and_pictures_show_it_where_a_run_starts() -> None:
+    plan, shown = plan_agent(middleware=[made(passes, "Lock")]), StringIO()
+    Console(file=shown, width=80).print(plan_tree("An agent", plan))
     assert [line.strip(" │├└─") for line in shown.getvalue().splitlines()][-2:] == [
         "around the run  outermost first",
-        "1. Mine.around_agent",
+        "1. Lock.around_agent",
     ]
-
-
-def test_pictures_show_it_where_a_run_starts() -> None:
-    def flow(self: Any, state: Any) -> Any:
-        yield state
-
-    plan = plan_agent(middleware=[made(flow, "Lock")])
     picture = plan.to_svg()
     start = picture[picture.index('<g id="n0"') :].partition("</g></g>")[0]
     assert "Layer 1 of 1, outermost first: Lock.around_agent" in start
     assert "layers around the run" in plan.to_html()
 
 
-def test_an_agent_without_one_is_what_it_was() -> None:
+def test_an_agent_without_one_has_no_node_for_writes_and_drawings_never_show_it() -> None:
     built = agent(Review())
     assert type(built) is CompiledAgent
     assert "__last_write__" not in built.nodes
+    assert [*agent(Watch([])).get_graph().nodes] == [*agent().get_graph().nodes]
 
 
 class Review(AgentMiddleware[Any, Any]):
@@ -1066,12 +954,7 @@ class Review(AgentMiddleware[Any, Any]):
         """Do nothing."""
 
 
-def test_drawings_of_langgraph_do_not_show_the_node_for_writes() -> None:
-    assert [*agent(Watch([])).get_graph().nodes] == [*agent().get_graph().nodes]
-
-
-def test_copies_of_an_agent_keep_it(call: Run) -> None:
-    log: list[Any] = []
+def test_copies_of_an_agent_keep_it(call: Run, log: list[Any]) -> None:
     built = agent(Watch(log), script=["Done."] * 3)
     call(built.with_config(tags=["x"]), ASK)
     call(built.copy(update={"name": "other"}), ASK)
@@ -1094,8 +977,8 @@ def test_callbacks_see_the_run_once(call: Run) -> None:
     assert (first.starts, second.starts) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("attributes", "message"),
+@each(
+    "attributes, message",
     [
         ({"around_agent": lambda self, state: None}, "AF107.*must be a generator function"),
         ({"around_agent": lambda self: (yield)}, r"AF106.*called with \(state\)"),
@@ -1131,9 +1014,6 @@ def test_the_decision_log_says_what_it_did(call: Run) -> None:
             with suppress(ValueError):
                 call(made_agent, input, THREAD)
         return [str(one) for one in log if one.hook == "around_agent"]
-
-    def passes(self: Any, state: Any) -> Any:
-        return (yield state)
 
     def writes(self: Any, state: Any) -> Any:
         set_reason("to be polite")

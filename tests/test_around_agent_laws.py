@@ -12,7 +12,7 @@ import pickle
 from collections import Counter, defaultdict
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import event, given, settings
@@ -38,10 +38,7 @@ Trouble = Literal[
     "none", "fails", "asks", "is stopped", "is cancelled", "reads no more", "has a limit",
     "pauses before", "pauses after", "drains",
 ]  # fmt: skip
-TROUBLES: tuple[Trouble, ...] = (
-    "none", "fails", "asks", "is stopped", "is cancelled", "reads no more", "has a limit",
-    "pauses before", "pauses after", "drains",
-)  # fmt: skip
+TROUBLES: tuple[Trouble, ...] = get_args(Trouble)
 
 
 # Proofs have 2,000 examples.
@@ -148,7 +145,7 @@ class World:
         self.reach()
         if self.reached == self.at and self.trouble == "is cancelled" and self.task:
             self.task.cancel()
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()  # the cancellation
 
 
 class Layer(AgentMiddleware[Any, Any]):
@@ -257,10 +254,6 @@ class Hooks(AgentMiddleware[Any, Any]):
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         await self.world.areach()
-
-
-"""
-"""
 
 
 CONFIG: Any = {"configurable": {"thread_id": "one"}}

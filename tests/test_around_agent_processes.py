@@ -77,24 +77,18 @@ def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_another_process_goes_on_after_a_pause(tmp_path: Path) -> None:
-    first = process(tmp_path, "start", "ask")
-    assert first.returncode == 0, first.stderr
-    second = process(tmp_path, "resume", "ask")
+@pytest.mark.parametrize(
+    ("end", "code", "closing"), [("ask", 0, ["paused", "closed"]), ("crash", 9, [])]
+)
+def test_another_process_goes_on_after_a_pause_and_after_a_crash(
+    tmp_path: Path, end: str, code: int, closing: list[str]
+) -> None:
+    """Nothing is closed in a process that crashes; what was done once is not done again."""
+    first = process(tmp_path, "start", end)
+    assert first.returncode == code, first.stderr
+    second = process(tmp_path, "resume", end)
     assert second.stdout == "Done.\n", second.stderr
     assert (tmp_path / "log.txt").read_text().splitlines() == [
-        "took a ticket", "opened T1 first", "paused", "closed",
-        "opened T1 again", "ended", "closed",
-    ]  # fmt: skip
-
-
-def test_another_process_goes_on_after_a_crash(tmp_path: Path) -> None:
-    """Nothing is closed in the process that ends; what was done once is not done again."""
-    first = process(tmp_path, "start", "crash")
-    assert first.returncode == 9, first.stderr
-    second = process(tmp_path, "resume", "crash")
-    assert second.stdout == "Done.\n", second.stderr
-    assert (tmp_path / "log.txt").read_text().splitlines() == [
-        "took a ticket", "opened T1 first",
-        "opened T1 again", "ended", "closed",
-    ]  # fmt: skip
+        *("took a ticket", "opened T1 first", *closing),
+        *("opened T1 again", "ended", "closed"),
+    ]

@@ -18,6 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 import agent_factory
+from tables import each
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
@@ -55,15 +56,7 @@ TINY = Effort(
 
 
 SLOW_GROUPS = {
-    "crowd",
-    "few",
-    "floor",
-    "latency",
-    "pages",
-    "peers",
-    "reading",
-    "service",
-    "watched",
+    *("crowd", "few", "floor", "latency", "pages", "peers", "reading", "service", "watched")
 }
 """Groups that take seconds even so."""
 
@@ -113,7 +106,7 @@ def test_goals_are_judged_without_an_argument() -> None:
     assert not contenders.ours().create_agent.keywords  # type: ignore[attr-defined]  # a partial
 
 
-@pytest.mark.parametrize("effort", [HEADLINE, GOALS_ONLY])
+@each("effort", [HEADLINE, GOALS_ONLY])
 def test_without_more_effort_the_default_stands_alone(effort: Effort) -> None:
     assert effort.transitions() == [contenders.DEFAULT]
     assert effort.transitions(contenders.FULL_CHECKPOINTS) == []
@@ -136,7 +129,7 @@ def everyone() -> list[contenders.Factory]:
 
 
 @pytest.mark.usefixtures("own_loop")
-@pytest.mark.parametrize("factory", everyone(), ids=lambda factory: factory.name)
+@each("factory", everyone(), ids=lambda factory: factory.name)
 def test_every_contender_takes_the_turns_it_was_asked_to_take(
     factory: contenders.Factory, call: Callable[..., Any]
 ) -> None:
@@ -169,8 +162,7 @@ def test_a_wide_turn_in_a_long_conversation_is_one_turn(call: Callable[..., Any]
     "group",
     [
         pytest.param(
-            name,
-            marks=[pytest.mark.long, pytest.mark.timeout(900)] if name in SLOW_GROUPS else [],
+            name, marks=[pytest.mark.long, pytest.mark.timeout(900)] if name in SLOW_GROUPS else []
         )
         for name in GROUPS
         if name != "imports"
@@ -199,14 +191,14 @@ def test_the_self_check_is_made_sync_and_async() -> None:
     assert [found.name for found in figures] == ["itself, sync", "itself, async"]
 
 
-@pytest.mark.parametrize("effort", [FULL, HEADLINE, GOALS_ONLY])
+@each("effort", [FULL, HEADLINE, GOALS_ONLY])
 def test_a_growth_needs_agents_with_none(effort: Effort) -> None:
     assert effort.numbers[0] == 0
     assert 16 in effort.numbers
 
 
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("saver", Saver)
+@each("mode", Mode)
+@each("saver", Saver)
 def test_a_run_leaves_no_thread_behind(mode: Mode, saver: Saver) -> None:
     kept: list[Any] = []
 

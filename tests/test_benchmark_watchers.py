@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
+from tables import each
+
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import contenders, threads
@@ -46,8 +48,8 @@ def shown(factory: contenders.Factory, watcher: Watcher, saver: Saver = Saver.NO
 
 @pytest.mark.long
 @pytest.mark.parametrize("watcher", watchers(), ids=lambda watcher: watcher.name)
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name or "default")
-@pytest.mark.parametrize("saver", [Saver.NONE, Saver.MEMORY])
+@each("way", WAYS, ids=lambda way: way.name or "default")
+@each("saver", [Saver.NONE, Saver.MEMORY])
 def test_every_watcher_sees_every_step(
     watcher: Watcher, way: contenders.Transition, saver: Saver
 ) -> None:
@@ -85,7 +87,7 @@ class Blind:
         return started() if version == "v3" else events
 
 
-@pytest.mark.parametrize("watcher", watchers(), ids=lambda watcher: watcher.name)
+@each("watcher", watchers(), ids=lambda watcher: watcher.name)
 def test_a_run_that_shows_nothing_is_not_a_figure(watcher: Watcher) -> None:
     ours = contenders.ours()
 
@@ -125,8 +127,8 @@ def test_a_watched_row_is_ours_over_the_peer(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name or "default")
+@each("mode", Mode)
+@each("way", WAYS, ids=lambda way: way.name or "default")
 def test_a_thread_is_as_long_before_each_turn(mode: Mode, way: contenders.Transition) -> None:
     agents: list[Any] = []
     ours = contenders.ours(way)
@@ -245,7 +247,7 @@ def test_the_parts_of_a_turn_add_up_to_it(floors: list[Figure]) -> None:
     assert turns == list(TURNS)
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+@each("saver", [None, InMemorySaver()])
 def test_every_stopwatch_is_put_around_something_that_runs(saver: Any) -> None:
     from benchmarks.floor import _patches as patches
 

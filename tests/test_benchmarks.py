@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tables import each
+
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import __main__ as command
@@ -74,23 +76,16 @@ def test_only_the_run_is_on_the_clock() -> None:
     assert contender.timed(clock) == Reading(wall=3, cpu=1.5)
 
 
-def test_the_first_call_of_a_contender_does_not_count() -> None:
+@each("options, walls", [({}, [1, 1, 1]), ({"warm": False}, [50, 1, 1])])
+def test_the_first_call_and_what_is_done_between_rounds_are_off_the_clock(
+    options: Any, walls: list[float]
+) -> None:
+    """The first call is the first round where it would take long."""
     clock = FakeClock()
-    rounds = harness.measure({"a": Contender(clock.takes(50, 1))}, 3, clock)
-    assert [taken["a"].wall for taken in rounds] == [1, 1, 1]
-
-
-def test_a_first_call_can_be_left_out_where_it_would_take_long() -> None:
-    clock = FakeClock()
-    rounds = harness.measure({"a": Contender(clock.takes(50, 1))}, 2, clock, warm=False)
-    assert [taken["a"].wall for taken in rounds] == [50, 1]
-
-
-def test_what_is_done_between_rounds_is_off_the_clock() -> None:
-    clock = FakeClock()
-    a = {"a": Contender(clock.takes(1))}
-    rounds = harness.measure(a, 2, clock, after_round=clock.takes(100))
-    assert [taken["a"].wall for taken in rounds] == [1, 1]
+    between = clock.takes(100)
+    a = {"a": Contender(clock.takes(50, 1))}
+    rounds = harness.measure(a, 3, clock, after_round=between, **options)
+    assert [taken["a"].wall for taken in rounds] == walls
 
 
 def test_a_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
@@ -134,27 +129,21 @@ def test_what_is_counted_is_exact_and_no_clock_is_in_it() -> None:
     assert len(steps) == work.rounds
 
 
-@pytest.mark.parametrize(
-    ("value", "outcome"),
+@each(
+    "value, cpu, limit, outcome",
     [
-        (Interval(1.2, 1.1, 2.1), "yes"),
-        (Interval(1.3, 1.1, 2.2), "within noise"),
-        (Interval(2.2, 2.1, 2.3), "no"),
+        (Interval(1.2, 1.1, 2.1), "value", 1.2, "yes"),
+        (Interval(1.3, 1.1, 2.2), "value", 1.2, "within noise"),
+        (Interval(2.2, 2.1, 2.3), "value", 1.2, "no"),
+        (Interval(2.2, 2.1, 2.3), Interval(1.4, 1.1, 1.5), 1.2, "within noise"),  # the steadier
+        (Interval(4.1, 4.1, 4.1), None, 4, "no"),  # an exact value has no noise
+        (Interval(4.1, 4.1, 4.1), None, None, ""),
     ],
 )
-def test_a_goal_is_met_missed_or_hidden_by_noise(value: Interval, outcome: str) -> None:
-    assert figure(value).outcome(1.2) == outcome
-
-
-def test_the_steadier_clock_may_hide_a_goal_too() -> None:
-    found = figure(Interval(2.2, 2.1, 2.3), cpu=Interval(1.4, 1.1, 1.5))
-    assert found.outcome(1.2) == "within noise"
-
-
-def test_what_is_exact_has_no_noise() -> None:
-    exact = Interval(4.1, 4.1, 4.1)
-    assert figure(exact, cpu=None).outcome(4) == "no"
-    assert figure(exact, cpu=None).outcome(None) == ""
+def test_a_goal_is_met_missed_or_hidden_by_noise(
+    value: Interval, cpu: Any, limit: Any, outcome: str
+) -> None:
+    assert figure(value, cpu=value if cpu == "value" else cpu).outcome(limit) == outcome
 
 
 def test_the_range_of_a_median_narrows_with_the_number_of_values() -> None:
@@ -293,60 +282,42 @@ def test_figures_over_another_version_of_langchain_stand_in_a_column(
     assert over_loop.endswith("|  |")
 
 
-def test_figures_can_be_read_instead_of_measured(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "figures.json"
-    file.write_text(report.report([figure(Interval(9, 9, 9))]).json())
-    assert command.main(["--read", str(file)]) == 0
-    assert "| a / b | 9.00 (9.00-9.00) |" in capsys.readouterr().out
+ONE_GROUP = ["--check", "--only", "ready"]
 
 
-@pytest.mark.parametrize(
-    ("value", "code", "said"),
+@each(
+    "value, arguments, code, message",
     [
-        (Interval(1, 1, 1), 0, "Every goal is reached."),
-        (Interval(1.3, 1.1, 1.4), 0, "within noise: group: name: a / b reads 1.30"),
-        (Interval(1.3, 1.1, 1.4), 0, "Noise hides 1 of them"),
-        (Interval(9, 9, 9), 1, "falls short: group: name: a / b reads 9.00"),
+        (Interval(1, 1, 1), ONE_GROUP, 0, "Every goal is reached."),
+        (Interval(1.3, 1.1, 1.4), ONE_GROUP, 0, "within noise: group: name: a / b reads 1.30"),
+        (Interval(1.3, 1.1, 1.4), ONE_GROUP, 0, "Noise hides 1 of them"),
+        (Interval(9, 9, 9), ONE_GROUP, 1, "falls short: group: name: a / b reads 9.00"),
+        (Interval(1, 1, 1), ["--check"], 1, "falls short: not measured: "),
     ],
 )
-def test_the_check_says_what_falls_short(
+def test_the_check_says_what_falls_short_or_was_not_measured(
     value: Interval,
+    arguments: list[str],
     code: int,
-    said: str,
+    message: str,
     quick: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     quick.setattr(command, "GROUPS", measured(figure(value)))
-    assert command.main(["--check", "--only", "ready"]) == code
-    assert said in capsys.readouterr().err
+    assert command.main(arguments) == code
+    assert message in capsys.readouterr().err
 
 
-def test_a_check_of_everything_also_misses_what_was_not_measured(
+def test_an_unsteady_machine_is_a_failure_and_without_a_terminal_each_group_is_a_line(
     quick: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quick.setattr(command, "GROUPS", measured(figure(Interval(1, 1, 1))))
-    assert command.main(["--check"]) == 1
-    assert "falls short: not measured: " in capsys.readouterr().err
-
-
-def test_an_unsteady_machine_is_a_failure(
-    quick: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    quick.setattr(command, "GROUPS", {})
+    assert command.main([]) == 0
+    shown = [line.split()[-1] for line in capsys.readouterr().err.splitlines()]
+    assert shown == ["check", "ready"]
     quick.setattr(command, "is_steady", lambda reading: False)
     assert command.main([]) == 1
     assert "no figure can be trusted" in capsys.readouterr().err
-
-
-def test_without_a_terminal_each_group_is_a_line(
-    quick: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    quick.setattr(command, "GROUPS", measured(figure(Interval(1, 1, 1))))
-    command.main([])
-    shown = [line.split()[-1] for line in capsys.readouterr().err.splitlines()]
-    assert shown == ["check", "ready"]
 
 
 # Instructions

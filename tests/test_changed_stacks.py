@@ -20,20 +20,25 @@ from agent_factory.middleware import BudgetMiddleware, HumanInTheLoopMiddleware,
 from agent_factory.state.channels import KeyedByName
 from agent_factory.state.history import REVIEWED, with_reviewers
 from agent_factory.testing import ScriptedChatModel
+from samples import decisions, tool_call
+from tables import each
 
 Run = Callable[..., Any]
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 ASK: Any = {"messages": [("user", "Pay.")]}
-CALLS = [
-    {"name": "pay", "args": {"euros": 5}, "id": "call_1"},
-    {"name": "pay", "args": {"euros": 9}, "id": "call_2"},
-]
-MODES = pytest.mark.parametrize("fused", [True, "turn", False], ids=str)
+CALLS = [tool_call("pay", "call_1", euros=5), tool_call("pay", "call_2", euros=9)]
+MODES = each("fused", [True, "turn", False])
+APPROVE = decisions({"type": "approve"})
 
 
 def pay(euros: int) -> str:
     """Pay."""
     return f"paid {euros}"
+
+
+def moved_to_new(saver: Any, **how: Any) -> Any:
+    """An agent whose reviewer has another name than the threads know."""
+    return desk(saver, human("New"), calls=None, moved={"Old": "New"}, **how)
 
 
 def human(name: str, **how: Any) -> Any:
@@ -59,19 +64,19 @@ def waiting(saver: Any, *stack: Any, **how: Any) -> Any:
 
 
 @MODES
-@pytest.mark.parametrize("checkpoints", ["full", "delta"])
+@each("checkpoints", ["full", "delta"])
 def test_a_thread_waits_on_under_the_new_name(act: Run, fused: Any, checkpoints: Any) -> None:
     how: Any = {"fused": fused, "checkpoints": checkpoints}
     saver = InMemorySaver()
     (asked,) = waiting(saver, human("Old"), **how)["__interrupt__"]
-    agent = desk(saver, human("New"), calls=None, moved={"Old": "New"}, **how)
+    agent = moved_to_new(saver, **how)
     (call,) = act("pending", agent).calls
     assert (call.id, call.interrupt_id, call.kind) == ("call_1", asked.id, "review")
     assert texts(act("approve", agent, call.digest))[-2:] == ["tool: paid 5", "ai: Done."]
 
 
-@pytest.mark.parametrize(
-    ("stored", "moved"),
+@each(
+    "stored, moved",
     [
         ("Oldest", {"Oldest": "Old", "Old": "New"}),
         ("Old", {"Oldest": "Old", "Old": "New"}),
@@ -82,8 +87,8 @@ def test_threads_of_older_code_go_on_too(call: Run, stored: str, moved: Any) -> 
     saver = InMemorySaver()
     waiting(saver, human(stored))
     agent = desk(saver, human("New"), calls=None, moved=moved)
-    answer: Any = Command(resume={"decisions": [{"type": "reject", "message": "No."}]})
-    assert texts(call(agent, answer, THREAD))[-2:] == ["tool: No.", "ai: Done."]
+    reject = decisions({"type": "reject", "message": "No."})
+    assert texts(call(agent, reject, THREAD))[-2:] == ["tool: No.", "ai: Done."]
 
 
 @MODES
@@ -113,28 +118,20 @@ def test_a_thread_that_paused_before_a_hook_goes_on(call: Run, fused: Any) -> No
     saver, pause = InMemorySaver(), ["Old.after_model"]
     waiting(saver, human("Old"), fused=fused, interrupt_before=pause)
     assert review.pending(desk(saver, human("Old")), THREAD).calls[0].kind == "pause"
-    agent = desk(
-        saver,
-        human("New"),
-        calls=None,
-        moved={"Old": "New"},
-        fused=fused,
-        interrupt_before=["New.after_model"],
-    )
+    agent = moved_to_new(saver, fused=fused, interrupt_before=["New.after_model"])
     assert review.pending(agent, THREAD).next == ("New.after_model",)
     assert call(agent, None, THREAD)["__interrupt__"][0].value["action_requests"]
 
 
-@pytest.mark.parametrize("mode", ["updates", "values", "tasks"])
+@each("mode", ["updates", "values", "tasks"])
 def test_streams_show_the_step_that_resumes_under_the_old_name(collect: Run, mode: Any) -> None:
     """As hook by hook, in each way to run."""
     shown = []
     for fused in (False, True, "turn"):
         saver = InMemorySaver()
         waiting(saver, human("Old"), fused=fused)
-        agent = desk(saver, human("New"), calls=None, moved={"Old": "New"}, fused=fused)
-        answer: Any = Command(resume={"decisions": [{"type": "approve"}]})
-        parts = collect(agent, answer, THREAD, stream_mode=mode)
+        agent = moved_to_new(saver, fused=fused)
+        parts = collect(agent, APPROVE, THREAD, stream_mode=mode)
         shown.append([part.get("name", [*part]) for part in parts])
     assert shown[0] == shown[1] == shown[2]
     if mode == "updates":
@@ -146,43 +143,36 @@ def test_a_pause_after_the_new_node_is_one_after_the_old_one(call: Run, fused: A
     saver = InMemorySaver()
     waiting(saver, human("Old"), fused=fused)
     pause: Any = {"interrupt_after": ["New.after_model"]}
-    agent = desk(saver, human("New"), calls=None, moved={"Old": "New"}, fused=fused, **pause)
-    call(agent, Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
+    agent = moved_to_new(saver, fused=fused, **pause)
+    call(agent, APPROVE, THREAD)
     assert agent.get_state(THREAD).next == ("tools",)
     assert texts(call(agent, None, THREAD))[-1] == "ai: Done."
 
 
-def test_decisions_that_were_recorded_under_the_old_name_count(act: Run) -> None:
+@each("name", ["Old", "New"])
+def test_decisions_that_were_recorded_under_either_name_count(act: Run, name: str) -> None:
     saver = InMemorySaver()
     waiting(saver, human("Old"), calls=CALLS)
-    old = desk(saver, human("Old"), calls=None)
-    review.approve(old, THREAD, "call_1")
-    agent = desk(saver, human("New"), calls=None, moved={"Old": "New"})
+    agent = moved_to_new(saver)
+    if name == "Old":
+        review.approve(desk(saver, human("Old"), calls=None), THREAD, "call_1")
+    else:
+        act("approve", agent, "call_1")
     assert [bool(call.decision) for call in act("pending", agent).calls] == [True, False]
     out = act("reject", agent, "No.", "call_2")
     assert sorted(texts(out)[-3:]) == ["ai: Done.", "tool: No.", "tool: paid 5"]
 
 
-def test_decisions_about_some_calls_are_recorded_under_the_new_name(act: Run) -> None:
-    saver = InMemorySaver()
-    waiting(saver, human("Old"), calls=CALLS)
-    agent = desk(saver, human("New"), calls=None, moved={"Old": "New"})
-    act("approve", agent, "call_1")
-    assert [bool(call.decision) for call in act("pending", agent).calls] == [True, False]
-    assert "paid 9" in texts(act("approve", agent, "call_2"))[-2]
-
-
-@pytest.mark.parametrize("moved", [None, {"Old": "New"}], ids=str)
+@each("moved", [None, {"Old": "New"}], ids=str)
 def test_a_call_that_was_approved_under_the_old_name_is_not_asked_about_again(
     call: Run, moved: Any
 ) -> None:
     """The process died between the decision and the tool."""
     saver = InMemorySaver()
-    answer: Any = Command(resume={"decisions": [{"type": "approve"}]})
     pause: Any = {"interrupt_before": ["tools"]}
     old = desk(saver, human("Old"), **pause)
     old.invoke(ASK, THREAD)
-    old.invoke(answer, THREAD)
+    old.invoke(APPROVE, THREAD)
     out = call(desk(saver, human("New"), calls=None, moved=moved), None, THREAD)
     assert ("__interrupt__" in out) == (moved is None)
     assert texts(out)[-1] == "ai: Done." if moved else "ai: "
@@ -195,13 +185,8 @@ def test_a_budget_does_not_start_from_zero(call: Run, fused: Any) -> None:
     old = desk(saver, BudgetMiddleware(**limits, name="Old"), fused=fused)
     old.invoke(ASK, THREAD)
     spent = old.get_state(THREAD).values["budget_run"]["Old"]["turns"]
-    new = desk(
-        saver,
-        BudgetMiddleware(**limits, name="New"),
-        calls=None,
-        moved={"Old": "New"},
-        fused=fused,
-    )
+    budget = BudgetMiddleware(**limits, name="New")
+    new = desk(saver, budget, calls=None, moved={"Old": "New"}, fused=fused)
     call(new, ASK, THREAD)
     values = new.get_state(THREAD).values
     assert values["budget_thread"]["New"]["turns"] == spent == 2
@@ -259,8 +244,8 @@ RESUMES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @MODES
-@pytest.mark.parametrize("how", RESUMES)
-@pytest.mark.parametrize("input", [None, Command(resume="yes")], ids=["None", "Command"])
+@each("how", RESUMES)
+@each("input", [None, Command(resume="yes")])
 def test_to_resume_a_thread_at_a_missing_node_raises_by_name(
     fused: Any, how: str, input: Any
 ) -> None:
@@ -298,7 +283,7 @@ ACTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("action", ACTIONS)
+@each("action", ACTIONS)
 def test_reviews_raise_by_name_before_anything_is_written(act: Run, action: str) -> None:
     saver = InMemorySaver()
     waiting(saver, human("Old"))
@@ -309,7 +294,7 @@ def test_reviews_raise_by_name_before_anything_is_written(act: Run, action: str)
 
 
 @MODES
-@pytest.mark.parametrize("how", ["add_input", "invoke"])
+@each("how", ["add_input", "invoke"])
 def test_a_new_message_answers_the_call_that_waited(act: Run, fused: Any, how: str) -> None:
     saver = InMemorySaver()
     waiting(saver, human("Old"), fused=fused)
@@ -381,8 +366,7 @@ def test_only_runs_that_resume_read_the_thread_once_more() -> None:
     saver = Counting()
     agent = desk(saver, human("Review"))
     reads = []
-    answer: Any = Command(resume={"decisions": [{"type": "approve"}]})
-    for input in (ASK, answer):
+    for input in (ASK, APPROVE):
         saver.reads = 0
         agent.invoke(input, THREAD)
         reads.append(saver.reads)
@@ -430,13 +414,12 @@ def test_a_nested_agent_without_the_node_raises_by_name(act: Run) -> None:
 
 def test_the_second_agent_that_a_tool_calls_is_found_by_its_number(call: Run) -> None:
     saver = InMemorySaver()
-    answer: Any = Command(resume={"decisions": [{"type": "approve"}]})
     old = nested(saver, "First", "Old", together=True)
     old.invoke(ASK, THREAD)
-    old.invoke(answer, THREAD)
+    old.invoke(APPROVE, THREAD)
     agent = nested(saver, "First", "New", calls=None, together=True)
     with pytest.raises(MissingNode, match=r"Old\.after_model"):
-        call(agent, answer, THREAD)
+        call(agent, APPROVE, THREAD)
     agent = nested(saver, "First", "Old", calls=None, together=True)
     assert texts(call(agent, None, THREAD))[-2:] == ["tool: Paid. Paid.", "ai: Done."]
 
@@ -477,22 +460,17 @@ STRANDED = [
 ]
 
 
-def test_stranded_threads_are_listed_with_their_calls(mode: str) -> None:
+@each("is_async", [False, True])
+def test_stranded_threads_are_listed_with_their_calls(is_async: bool) -> None:
     agent = several(InMemorySaver())
-    listed = asyncio.run(_afound(agent)) if mode == "async" else found(review.stranded(agent))
-    assert sorted(listed) == STRANDED
-    some = ["answered", "asked", "unknown"]
-    listed = (
-        asyncio.run(_afound(agent, some))
-        if mode == "async"
-        else found(review.stranded(agent, some))
-    )
-    assert listed == STRANDED[:1]
 
+    def listed(given: Any) -> Any:
+        if is_async:
+            return sorted(asyncio.run(_afound(agent, *given)))
+        return sorted(found(review.stranded(agent, *given)))
 
-@pytest.fixture(params=["sync", "async"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    assert listed([]) == STRANDED
+    assert listed([["answered", "asked", "unknown"]]) == STRANDED[:1]
 
 
 def test_a_saver_that_locks_while_it_lists_is_read(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -22,10 +21,12 @@ from agent_factory.middleware import (
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.types import bound_tools, chat_models_of, configured, model_name, unbound
 from samples import add_tool
+from tables import each
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Hi")]}
 LARGE: Any = {"configurable": {"size": "large"}}
+SCHEMA = {"title": "Answer", "type": "object", "properties": {"number": {"type": "integer"}}}
 
 
 class Sized(BaseChatModel):
@@ -77,37 +78,29 @@ CONFIGURABLE: dict[str, Callable[[Sized], Any]] = {
 """Ways to make a model configurable."""
 
 
-@pytest.fixture
-def log() -> list[Any]:
-    """The requests of all models of a test."""
+def new_log() -> list[Any]:
+    """The requests of all models from here on."""
     Sized.log.clear()
     return Sized.log
 
 
-@pytest.fixture(params=CONFIGURABLE)
-def model(request: pytest.FixtureRequest) -> Any:
-    """A configurable model."""
-    return CONFIGURABLE[request.param](Sized())
-
-
-@pytest.mark.parametrize("tools", [[], [add_tool]])
-@pytest.mark.parametrize(("config", "size"), [({}, "small"), (LARGE, "large")])
+@each("kind", CONFIGURABLE)
+@each("tools", [[], [add_tool]])
+@each("config, size", [({}, "small"), (LARGE, "large")])
 def test_a_model_stays_configurable(
-    call: Run, model: Any, log: list[Any], tools: Any, config: Any, size: str
+    call: Run, kind: str, tools: Any, config: Any, size: str
 ) -> None:
-    agent = create_agent(model, tools)
+    log, agent = new_log(), create_agent(CONFIGURABLE[kind](Sized()), tools)
     call(agent, ASK, config)
     assert log == [(size, ["add"] if tools else None)]
     call(agent, ASK)  # a run without the config asks the default again
     assert log[1][0] == "small"
 
 
-def test_a_model_of_create_react_agent_stays_configurable(
-    call: Run, model: Any, log: list[Any]
-) -> None:
-    schema = {"title": "Answer", "type": "object", "properties": {"number": {"type": "integer"}}}
-    agent = create_react_agent(model, [add_tool], response_format=schema)
-    call(agent, ASK, LARGE)
+@each("kind", CONFIGURABLE)
+def test_a_model_of_create_react_agent_stays_configurable(call: Run, kind: str) -> None:
+    log, model = new_log(), CONFIGURABLE[kind](Sized())
+    call(create_react_agent(model, [add_tool], response_format=SCHEMA), ASK, LARGE)
     assert [size for size, _ in log] == ["large", "large"]
 
 
@@ -120,7 +113,9 @@ def test_what_a_model_keeps_in_a_list_is_in_that_of_the_default(call: Run) -> No
     assert default.requests == ["large", "small"]
 
 
-def test_a_layer_may_configure_the_model(call: Run, log: list[Any]) -> None:
+def test_a_layer_may_configure_the_model(call: Run) -> None:
+    log = new_log()
+
     @wrap_model_call
     def enlarge(request: Any) -> Any:
         return (yield request.override(model=request.model.with_config(LARGE)))
@@ -154,11 +149,10 @@ def with_judge(model: Any) -> Any:
     return create_agent(ScriptedChatModel(steps), [add_tool], middleware=[judge])
 
 
-@pytest.mark.parametrize("build", [with_pii, with_summary, with_selector, with_judge])
-def test_built_ins_ask_the_model_that_the_run_configures(
-    call: Run, build: Any, model: Any, log: list[Any]
-) -> None:
-    agent = build(model)
+@each("build", [with_pii, with_summary, with_selector, with_judge])
+@each("kind", CONFIGURABLE)
+def test_built_ins_ask_the_model_that_the_run_configures(call: Run, build: Any, kind: str) -> None:
+    log, agent = new_log(), build(CONFIGURABLE[kind](Sized()))
     history: Any = {"messages": [HumanMessage("a"), AIMessage("b"), HumanMessage("c")]}
     call(agent, history, LARGE)
     call(agent, history)
@@ -182,12 +176,11 @@ def test_the_strategy_is_that_of_the_configured_model(call: Run) -> None:
         model_name: str = "gpt-5"
 
     by_provider, by_tool = '{"number": 3}', [{"name": "Answer", "args": {"number": 3}}]
-    schema = {"title": "Answer", "type": "object", "properties": {"number": {"type": "integer"}}}
     large = Named(steps=[by_tool], model_name="llama")
     model: Any = Named(steps=[by_provider])
     agent = create_agent(
         model.configurable_alternatives(FIELD, default_key="small", large=large),
-        response_format=schema,
+        response_format=SCHEMA,
     )
     assert call(agent, ASK)["structured_response"] == {"number": 3}
     assert call(agent, ASK, LARGE)["structured_response"] == {"number": 3}

@@ -29,6 +29,7 @@ from agent_factory.middleware import (
 from agent_factory.review import DecisionNotAllowed, InvalidAnswer, approve, pending, respond
 from agent_factory.testing import ScriptedChatModel
 from samples import add, call_of, last_text
+from tables import each
 
 HI: Any = {"messages": [("user", "Go")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -56,8 +57,8 @@ def results_of(result: Any) -> dict[str, tuple[Any, str]]:
     return {message.tool_call_id: (message.content, message.status) for message in messages}
 
 
-@pytest.mark.parametrize(
-    ("answer", "content", "status"),
+@each(
+    "answer, content, status",
     [
         ("Orders", "Orders", "success"),
         ("", "", "success"),
@@ -66,7 +67,7 @@ def results_of(result: Any) -> dict[str, tuple[Any, str]]:
         ({"content": "Orders"}, "Orders", "success"),
     ],
 )
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_the_result_of_the_client_is_that_of_the_call(
     call: Any, fused: bool, answer: Any, content: Any, status: str
 ) -> None:
@@ -79,7 +80,7 @@ def test_the_result_of_the_client_is_that_of_the_call(
     assert last_text(result) == "There."
 
 
-@pytest.mark.parametrize("answer", [None, 5, {"title": "x"}, [], ["x"], {}, {"content": None},
+@each("answer", [None, 5, {"title": "x"}, [], ["x"], {}, {"content": None},
     {"content": "x", "error": "y"}, {"error": 5}, [{"text": "x"}]])  # fmt: skip
 def test_another_answer_is_refused_and_can_be_given_again(call: Any, answer: Any) -> None:
     agent = agent_of([[call_of("title")], "Done."], TITLE)
@@ -97,7 +98,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", LAYERS)
+@each("options", LAYERS)
 def test_no_handler_of_errors_takes_a_refusal(call: Any, options: str) -> None:
     agent = agent_of([[call_of("title")], "Done."], TITLE, **LAYERS[options])
     call(agent, HI, THREAD)
@@ -125,7 +126,7 @@ def with_our_node(model: Any, saver: Any) -> Any:
     return langgraphs(model, saver, ToolNode)
 
 
-@pytest.mark.parametrize("build", [react, langgraphs, with_our_node])
+@each("build", [react, langgraphs, with_our_node])
 def test_other_graphs_with_a_client_tool(call: Any, build: Any) -> None:
     graph = build(ScriptedChatModel([[call_of("title")], "Done."]), InMemorySaver())
     assert waiting(call(graph, HI, THREAD))[0]["id"] == "call_1"
@@ -135,7 +136,7 @@ def test_other_graphs_with_a_client_tool(call: Any, build: Any) -> None:
     assert results_of(result) == {"call_1": ("Orders", "success")}
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_calls_with_server_tools_and_reviews(call: Any, fused: bool) -> None:
     calls = [
         call_of("title", 1),
@@ -162,7 +163,7 @@ def test_calls_with_server_tools_and_reviews(call: Any, fused: bool) -> None:
     }
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_one_of_two_calls_may_be_answered_first(call: Any, fused: bool) -> None:
     calls = [call_of("title", 1), call_of("title", 2)]
     agent = agent_of([calls, "Done."], TITLE, fused=fused)
@@ -185,8 +186,8 @@ def as_tool(inner: Any) -> Any:
     return agent_of(steps, tool)
 
 
-@pytest.mark.parametrize("around", [in_graph, as_tool])
-@pytest.mark.parametrize("fused", [True, False])
+@each("around", [in_graph, as_tool])
+@each("fused", [True, False])
 def test_an_agent_inside(call: Any, fused: bool, around: Any) -> None:
     model = ScriptedChatModel([[call_of("title")], "Inner done."])
     outer = around(create_agent(model, [TITLE], name="inner", fused=fused))
@@ -242,8 +243,8 @@ def test_a_schema_may_be_a_model() -> None:
     assert client_tool("go", "Go.").args == {}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
+@each(
+    "arguments, text",
     [
         (("a b", "x"), "name: must have 1 to 64 letters"),
         (("", "x"), "name: must have 1 to 64 letters"),

@@ -27,7 +27,8 @@ from agent_factory.errors import AgentFactoryError, BadReturn, CommandNotSupport
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.runtime.composition import ModelOutcome, compose_model_call, compose_tool_call
 from agent_factory.testing import ScriptedChatModel
-from samples import through
+from samples import PassingWraps, add, through, tool_call
+from tables import each
 
 Flow = Callable[[Any], Any]
 Fold = Callable[..., ModelOutcome]
@@ -118,35 +119,65 @@ def test_what_a_layer_overrides_is_what_the_next_one_sees(fold: Fold) -> None:
     assert seen == ["new"]
 
 
-def test_a_layer_may_answer_without_calling_inward(fold: Fold) -> None:
-    def canned(request: Any) -> Any:
-        return response("canned")
+def answers(answer: Any) -> Flow:
+    """A layer that answers without calling inward."""
+
+    def layer(request: Any) -> Any:
+        return answer
         yield
 
-    def unreached(request: Any) -> ModelResponse[Any]:
-        pytest.fail("the model was asked")
-
-    assert fold(canned, innermost=unreached).response.result[0].text == "canned"
+    return layer
 
 
-def test_an_ai_message_is_a_response_of_one_message(fold: Fold) -> None:
-    message = AIMessage("short")
+def replaces(answer: Any) -> Flow:
+    """A layer that calls inward and returns another answer."""
 
     def layer(request: Any) -> Any:
         yield request
-        return message
+        return answer
 
-    assert fold(layer).response == ModelResponse(result=[message], structured_response=None)
+    return layer
 
 
-def test_an_extended_response_may_hold_an_ai_message(fold: Fold) -> None:
+def writing(key: str) -> Flow:
+    """A layer that adds a command to the answer."""
+
     def layer(request: Any) -> Any:
-        return writes("key", 1, AIMessage("short"))
-        yield
+        return writes(key, 1, (yield request))
 
-    outcome = fold(layer)
-    assert outcome.response.result[0].text == "short"
-    assert updates(outcome) == [{"key": 1}]
+    return layer
+
+
+def extended(request: Any) -> Any:
+    """A layer whose extended response has no command."""
+    return ExtendedModelResponse((yield request))
+
+
+@each(
+    "flows, text, commands",
+    [
+        ([replaces(AIMessage("short"))], "short", []),
+        ([answers(writes("key", 1, AIMessage("short")))], "short", [{"key": 1}]),
+        ([answers(writes("outer", 1)), writing("inner")], "inner", [{"outer": 1}]),
+        ([writing("outer"), through, writing("inner")], "inner", [{"inner": 1}, {"outer": 1}]),
+        ([extended], "inner", []),
+    ],
+)
+def test_an_answer_has_the_commands_of_the_layers_that_it_passed_the_inner_first(
+    fold: Fold, flows: Any, text: str, commands: Any
+) -> None:
+    outcome = fold(*flows)
+    assert [message.text for message in outcome.response.result] == [text]
+    assert outcome.response.structured_response is None
+    assert updates(outcome) == commands
+
+
+def test_a_layer_may_answer_without_calling_inward(fold: Fold) -> None:
+    def unreached(request: Any) -> ModelResponse[Any]:
+        pytest.fail("the model was asked")
+
+    outcome = fold(answers(response("canned")), innermost=unreached)
+    assert outcome.response.result[0].text == "canned"
 
 
 def test_an_outer_layer_sees_a_plain_response_whatever_the_inner_one_returned(fold: Fold) -> None:
@@ -156,30 +187,9 @@ def test_an_outer_layer_sees_a_plain_response_whatever_the_inner_one_returned(fo
         seen.append((yield request))
         return seen[0]
 
-    def inner(request: Any) -> Any:
-        return writes("key", 1, AIMessage("short"))
-        yield
-
-    fold(outer, inner)
+    fold(outer, answers(writes("key", 1, AIMessage("short"))))
     assert isinstance(seen[0], ModelResponse)
     assert seen[0].result[0].text == "short"
-
-
-def test_commands_arrive_inner_first(fold: Fold) -> None:
-    def outer(request: Any) -> Any:
-        return writes("outer", 1, (yield request))
-
-    def inner(request: Any) -> Any:
-        return writes("inner", 1, (yield request))
-
-    assert updates(fold(outer, through, inner)) == [{"inner": 1}, {"outer": 1}]
-
-
-def test_an_extended_response_without_a_command_adds_none(fold: Fold) -> None:
-    def layer(request: Any) -> Any:
-        return ExtendedModelResponse((yield request))
-
-    assert fold(layer).commands == ()
 
 
 def counting() -> Flow:
@@ -199,85 +209,29 @@ def test_a_layer_that_calls_twice_keeps_the_commands_of_its_last_call(fold: Fold
     assert updates(fold(twice, counting())) == [{"try": 2}]
 
 
-def test_a_failed_call_leaves_no_commands_behind(fold: Fold) -> None:
-    attempts = iter([1, 2])
-
-    def retry(request: Any) -> Any:
-        try:
-            return (yield request)
-        except ValueError:
-            return (yield request)
-
-    def failing_once(request: Any) -> Any:
-        answer = yield request
-        if next(attempts) == 1:
-            raise ValueError("after the inner layer had written")
-        return answer
-
-    assert updates(fold(retry, failing_once, counting())) == [{"try": 2}]
-
-
-def test_a_call_that_fails_does_not_undo_the_commands_of_the_one_before(fold: Fold) -> None:
-    answers = iter([response("first")])
-
-    def innermost(request: Any) -> ModelResponse[Any]:
-        for answer in answers:
-            return answer
-        raise ValueError("second")
-
-    def greedy(request: Any) -> Any:
-        first = yield request
-        try:
-            yield request
-        except ValueError:
-            return first
-
-    outcome = fold(greedy, counting(), innermost=innermost)
-    assert outcome.response.result[0].text == "first"
-    assert updates(outcome) == [{"try": 1}]
-
-
-def test_a_layer_that_does_not_call_inward_has_only_its_own_commands(fold: Fold) -> None:
-    def canned(request: Any) -> Any:
-        return writes("outer", 1)
-        yield
-
-    assert updates(fold(canned, counting())) == [{"outer": 1}]
-
-
-@pytest.mark.parametrize("junk", [None, "text", 3, [AIMessage("in a list")], {"messages": []}])
+@each("junk", [None, "text", 3, [AIMessage("in a list")], {"messages": []}])
 def test_a_layer_that_returns_anything_else_is_named(fold: Fold, junk: Any) -> None:
     """A layer that forgets to return is found at its first run, by name (wanted 17)."""
-
-    def forgetful(request: Any) -> Any:
-        yield request
-        return junk
-
-    with pytest.raises(BadReturn, match="forgetful") as caught:
-        fold(through, forgetful)
-    assert caught.value.subject == "forgetful"
+    with pytest.raises(BadReturn, match="layer") as caught:
+        fold(through, replaces(junk))
+    assert caught.value.subject == "layer"
     assert type(junk).__name__ in caught.value.reason
 
 
-@pytest.mark.parametrize(
+@each(
     "bad",
     [
         ExtendedModelResponse(None),  # type: ignore[arg-type]
         ExtendedModelResponse(response(), {"update": {}}),  # type: ignore[arg-type]
         ModelResponse(result=AIMessage("no list")),  # type: ignore[arg-type]
     ],
-    ids=["no response", "no command", "no list"],
 )
 def test_a_response_of_the_right_kind_with_wrong_contents_is_named(fold: Fold, bad: Any) -> None:
-    def careless(request: Any) -> Any:
-        yield request
-        return bad
-
-    with pytest.raises(BadReturn, match="careless"):
-        fold(careless)
+    with pytest.raises(BadReturn, match="layer"):
+        fold(replaces(bad))
 
 
-@pytest.mark.parametrize("junk", [None, "text", {"messages": []}])
+@each("junk", [None, "text", {"messages": []}])
 def test_a_handler_takes_a_request_and_nothing_else(fold: Fold, junk: Any) -> None:
     def confused(request: Any) -> Any:
         return (yield junk)
@@ -287,10 +241,9 @@ def test_a_handler_takes_a_request_and_nothing_else(fold: Fold, junk: Any) -> No
     assert "override" in caught.value.hint
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [Command(goto="model"), Command(goto=["a"]), Command(resume=1), Command(graph=Command.PARENT)],
-    ids=["goto", "goto list", "resume", "graph"],
 )
 def test_a_command_with_more_than_an_update_is_refused(fold: Fold, command: Any) -> None:
     """The contract's exception type is NotImplementedError (api.md)."""
@@ -304,7 +257,7 @@ def test_a_command_with_more_than_an_update_is_refused(fold: Fold, command: Any)
     assert isinstance(caught.value, AgentFactoryError)
 
 
-@pytest.mark.parametrize("error", [ValueError("boom"), GraphInterrupt(())], ids=["error", "signal"])
+@each("error", [ValueError("boom"), GraphInterrupt(())])
 def test_what_the_model_raises_passes_all_layers(fold: Fold, error: Exception) -> None:
     def innermost(request: Any) -> Any:
         raise error
@@ -361,6 +314,7 @@ def test_what_breaks_as_flows_are_closed_is_noted_on_the_signal(fold: Fold) -> N
 
 
 def test_an_error_of_a_flow_is_thrown_into_the_flow_around_it_which_may_retry(fold: Fold) -> None:
+    """A failed call leaves no commands behind."""
     attempts: list[int] = []
 
     def retrying(request: Any) -> Any:
@@ -377,20 +331,18 @@ def test_an_error_of_a_flow_is_thrown_into_the_flow_around_it_which_may_retry(fo
             raise LookupError
         return writes("attempt", len(attempts), answer)
 
-    assert updates(fold(through, retrying, through, failing)) == [{"attempt": 3}]
+    outcome = fold(through, retrying, through, failing, counting())
+    assert updates(outcome) == [{"try": 3}, {"attempt": 3}]
 
 
 def test_a_wrong_answer_of_a_flow_is_an_error_for_the_one_around_it(fold: Fold) -> None:
-    def forgetful(request: Any) -> Any:
-        yield request
-
     def careful(request: Any) -> Any:
         try:
             return (yield request)
         except BadReturn as error:
             return AIMessage(error.subject)
 
-    assert fold(careful, through, forgetful).response.result[0].text == "forgetful"
+    assert fold(careful, through, replaces(None)).response.result[0].text == "layer"
 
 
 def test_a_wrong_yield_raises_inside_the_flow_that_yielded_it(fold: Fold) -> None:
@@ -425,10 +377,7 @@ def test_the_commands_of_the_last_call_that_returned_are_kept(fold: Fold) -> Non
             raise LookupError
         return writes("attempt", attempt, answer)
 
-    def writing(request: Any) -> Any:
-        return writes("deep", True, (yield request))
-
-    assert updates(fold(insisting, failing, writing)) == [{"deep": True}, {"attempt": 0}]
+    assert updates(fold(insisting, failing, writing("deep"))) == [{"deep": 1}, {"attempt": 0}]
 
 
 def test_effects_of_a_flow_in_flows_are_done_for_it(fold: Fold) -> None:
@@ -534,7 +483,7 @@ async def test_tool_layers_are_async_if_the_execution_is() -> None:
     assert await call(request_for_a_tool()) is message
 
 
-@pytest.mark.parametrize("answer", [Command(update={}), [ToolMessage("", tool_call_id="1")]])
+@each("answer", [Command(update={}), [ToolMessage("", tool_call_id="1")]])
 def test_a_tool_layer_may_return_what_tools_return(answer: Any) -> None:
     call = compose_tool_call(
         [("layer", lambda r, h: answer)], lambda _: pytest.fail("the tool ran")
@@ -542,7 +491,7 @@ def test_a_tool_layer_may_return_what_tools_return(answer: Any) -> None:
     assert call(request_for_a_tool()) is answer
 
 
-@pytest.mark.parametrize("junk", [None, 5, "text", [], ["text"], AIMessage("not a tool")])
+@each("junk", [None, 5, "text", [], ["text"], AIMessage("not a tool")])
 def test_a_tool_layer_that_returns_anything_else_is_named(junk: Any) -> None:
     layers: list[Any] = [("outer", lambda r, h: h(r)), ("inner", lambda r, h: junk)]
     call = compose_tool_call(layers, lambda _: ToolMessage("", tool_call_id="1"))
@@ -551,7 +500,7 @@ def test_a_tool_layer_that_returns_anything_else_is_named(junk: Any) -> None:
     assert caught.value.subject == "inner"
 
 
-@pytest.mark.parametrize("driver", [drive, adrive], ids=["sync", "async"])
+@each("driver", [drive, adrive])
 def test_tool_flows_are_driven_together_and_checked_one_by_one(driver: Any) -> None:
     asked: list[str] = []
 
@@ -590,18 +539,6 @@ def test_tool_flows_are_driven_together_and_checked_one_by_one(driver: Any) -> N
     assert called(careful, layer, confused).text == "confused"
 
 
-async def test_an_async_tool_layer_that_forgets_to_return_is_named() -> None:
-    async def inner(request: Any, handler: Any) -> None:
-        await handler(request)
-
-    async def execute(request: Any) -> ToolMessage:
-        return ToolMessage("", tool_call_id="1")
-
-    call = compose_tool_call([("inner", inner)], execute)
-    with pytest.raises(BadReturn, match="unanswered"):
-        await call(request_for_a_tool())
-
-
 def test_a_tool_layer_that_calls_inward_with_junk_is_named(call: Callable[..., Any]) -> None:
     class Junk(AgentMiddleware[Any, Any]):
         def wrap_tool_call(self, request: Any, handler: Any) -> Any:
@@ -610,18 +547,10 @@ def test_a_tool_layer_that_calls_inward_with_junk_is_named(call: Callable[..., A
         async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
             return await handler("junk")
 
-    class Through(AgentMiddleware[Any, Any]):
-        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-            return handler(request)
+    class Through(PassingWraps, AgentMiddleware[Any, Any]):
+        """Passes everything on."""
 
-        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-            return await handler(request)
-
-    def add(a: int, b: int) -> int:
-        """Add."""
-        return a + b
-
-    asked = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
+    asked = [tool_call("add", "1", a=1, b=2)]
     for layers in ([Junk()], [Junk(), Through()], [Through(), Junk()]):
         agent = create_agent(ScriptedChatModel([asked]), [add], middleware=layers)
         with pytest.raises(BadReturn, match="with a ToolCallRequest, got str") as caught:

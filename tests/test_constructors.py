@@ -15,13 +15,7 @@ from pydantic import BaseModel
 
 import agent_factory
 import agent_factory.middleware as built_ins
-from agent_factory import (
-    AgentMiddleware,
-    create_agent,
-    create_react_agent,
-    plan_agent,
-    with_model,
-)
+from agent_factory import AgentMiddleware, create_agent, create_react_agent, plan_agent, with_model
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
@@ -32,6 +26,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import Plain, add
+from tables import each
 
 BUILT_INS = [
     kind
@@ -60,7 +55,7 @@ class Tenant:
 # Constructors of middleware
 
 
-@pytest.mark.parametrize("kind", BUILT_INS, ids=lambda kind: kind.__name__)
+@each("kind", BUILT_INS, ids=lambda kind: kind.__name__)
 def test_every_built_in_says_which_argument_is_meant(kind: Any) -> None:
     parameters = inspect.signature(kind).parameters.values()
     name = next(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL)
@@ -70,8 +65,8 @@ def test_every_built_in_says_which_argument_is_meant(kind: Any) -> None:
     assert isinstance(error.value, TypeError)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "hint"),
+@each(
+    "kind, name, hint",
     [
         (ModelRetryMiddleware, "retries", "Did you mean max_retries?"),
         (HumanInTheLoopMiddleware, "interupt_on", "Did you mean interrupt_on?"),
@@ -132,9 +127,9 @@ def test_a_class_with_a_constructor_of_its_own_is_made_as_before() -> None:
 # Arguments of the factories
 
 
-@pytest.mark.parametrize("build", [create_agent, plan_agent])
-@pytest.mark.parametrize(
-    ("value", "hint"),
+@each("build", [create_agent, plan_agent])
+@each(
+    "value, hint",
     [
         ([Plain()], "Write middleware=..."),
         (Plain(), "Write middleware=..."),
@@ -165,8 +160,8 @@ CLASSES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("build", "argument"),
+@each(
+    "build, argument",
     [
         *((create_agent, argument) for argument in CLASSES),
         *((create_react_agent, argument) for argument in ("checkpointer", "store", "tools")),
@@ -189,8 +184,8 @@ def test_a_class_in_place_of_a_model_is_explained_everywhere() -> None:
             kind(ScriptedChatModel)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", [User(), Tenant(), {"name": "ada"}])
-@pytest.mark.parametrize("build", [create_agent, create_react_agent])
+@each("value", [User(), Tenant(), {"name": "ada"}])
+@each("build", [create_agent, create_react_agent])
 def test_an_instance_in_place_of_the_context_schema_is_refused(build: Any, value: Any) -> None:
     with pytest.raises(SpecError, match=r"context_schema: must be a class") as error:
         build(ScriptedChatModel(), [], context_schema=value)
@@ -200,30 +195,20 @@ def test_an_instance_in_place_of_the_context_schema_is_refused(build: Any, value
 # Names
 
 
-@pytest.mark.parametrize(
-    ("package", "name", "hint"),
+@each(
+    "package, name, hint",
     [
-        (
-            "agent_factory",
-            "SummarizationMiddleware",
-            "Write `from agent_factory.middleware import SummarizationMiddleware`.",
-        ),
-        (
-            "agent_factory",
-            "ToolStrategy",
-            "Write `from agent_factory.structured_output import ToolStrategy`.",
-        ),
-        (
-            "agent_factory.middleware",
-            "create_agent",
-            "Write `from agent_factory import create_agent`.",
-        ),
+        ("agent_factory", "SummarizationMiddleware", "agent_factory.middleware"),
+        ("agent_factory", "ToolStrategy", "agent_factory.structured_output"),
+        ("agent_factory.middleware", "create_agent", "agent_factory"),
         ("agent_factory.middleware", "SumarizationMiddleware", "mean SummarizationMiddleware?"),
         ("agent_factory", "creat_agent", "Did you mean create_agent?"),
         ("agent_factory.testing", "ScriptedModel", "Did you mean ScriptedChatModel?"),
     ],
 )
 def test_a_name_of_another_package_is_found(package: str, name: str, hint: str) -> None:
+    if not hint.endswith("?"):
+        hint = f"Write `from {hint} import {name}`."
     with pytest.raises(ImportError, match=f"cannot import name '{name}' from '{package}'") as error:
         exec(f"from {package} import {name}")
     assert str(error.value).endswith(hint)

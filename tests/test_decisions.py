@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
+from types import FrameType
 from typing import Any, NotRequired
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     Decision,
+    DecisionList,
     DecisionLog,
     Jump,
     Outcome,
@@ -29,9 +31,9 @@ from agent_factory import (
     hook_config,
     set_reason,
 )
-from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.testing import ScriptedChatModel
 from samples import Noted, add
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "one"}}
@@ -60,6 +62,18 @@ class Idle(AgentMiddleware):
         return (yield request)
 
 
+@pytest.fixture
+def log() -> list[Decision]:
+    return DecisionList()
+
+
+def logged(log: list[Decision], *steps: Any, middleware: Any = (), **options: Any) -> Any:
+    """An agent whose decisions are appended to a log."""
+    middleware = middleware or [Idle()]
+    options = {"tools": [add], "middleware": middleware, "decisions": log.append, **options}
+    return create_agent(ScriptedChatModel([*steps]), **options)
+
+
 def seen(log: list[Decision]) -> list[str]:
     return [str(decision) for decision in log]
 
@@ -68,10 +82,10 @@ def of(log: list[Decision], hook: str) -> list[Decision]:
     return [decision for decision in log if decision.hook == hook]
 
 
-def test_every_hook_layer_and_route_is_recorded_in_the_order_of_the_run(call: Any) -> None:
-    log: list[Decision] = []
-    model = ScriptedChatModel([adding("1"), "Five."])
-    call(create_agent(model, [add], middleware=[Idle()], decisions=log.append), ASK)
+def test_every_hook_layer_and_route_is_recorded_in_the_order_of_the_run(
+    call: Any, log: list[Decision]
+) -> None:
+    call(logged(log, adding("1"), "Five."), ASK)
     turn = ["Idle.before_model passed", "Idle.around_model passed", "Idle.after_model passed"]
     assert seen(log) == [
         "Idle.before_agent passed",
@@ -86,64 +100,16 @@ def test_every_hook_layer_and_route_is_recorded_in_the_order_of_the_run(call: An
     assert sorted(decision.at for decision in log) == [decision.at for decision in log]
 
 
-# Not there unless asked
-
-
-def reached(start: Any) -> Iterator[Any]:
-    """Everything that an object holds: attributes, closures, arguments, elements."""
-    todo, known = [start], set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in known or isinstance(thing, type | str | int):
-            continue
-        known.add(id(thing))
-        yield thing
-        todo += getattr(thing, "__dict__", {}).values()
-        todo += [getattr(thing, n, None) for c in type(thing).__mro__ for n in _slots(c)]
-        todo += [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]
-        if isinstance(thing, partial):
-            todo += [thing.func, *thing.args]
-        if isinstance(thing, list | tuple | dict):
-            todo += thing.values() if isinstance(thing, dict) else thing
-
-
-def _slots(cls: type[Any]) -> tuple[str, ...]:
-    slots = vars(cls).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def recording(agent: Any) -> set[str]:
-    """The names of the recorders and recording wrappers in an agent's nodes and branches."""
-    nodes = [node.runnable for node in agent.builder.nodes.values()]
-    made = [node.node for node in nodes if isinstance(node, ToolsNode)]
-    parts = [(*nodes, *made), agent.builder.branches]
-    return {
-        getattr(thing, "__qualname__", type(thing).__name__)
-        for thing in reached([list(parts[0]), parts[1]])
-        if getattr(thing, "__module__", "") == "agent_factory.decisions.recorder"
-    }
-
-
-def test_without_a_log_nothing_in_the_graph_is_wrapped() -> None:
-    make = partial(create_agent, ScriptedChatModel([]), [add], middleware=[Idle()])
-    assert recording(make()) == recording(make(decisions=False)) == {"Recorder"}
-    assert recording(make(decisions=[])) == {"Recorder"}
-    assert {name.split(".")[1] for name in recording(make(decisions=print)) if "." in name} >= {
-        "hook",
-        "layer",
-        "tools",
-        "repairing",
-        "route",
-    }
-
-
 # Where it was decided
 
 
-def test_a_run_without_an_id_in_its_config_gets_one(call: Any) -> None:
-    log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel(["a", "b"]), middleware=[Idle()], decisions=log.append)
+def test_a_run_without_an_id_in_its_config_gets_one_and_has_no_thread_without_a_checkpointer(
+    call: Any, log: list[Decision]
+) -> None:
+    agent = logged(log, "a", "b", tools=[])
     call(agent, ASK)
+    assert {decision.thread for decision in log} == {None}
+    assert [decision.step for decision in log] == [1, 2, 3, 4, 4]
     first = {decision.run for decision in log}
     log.clear()
     call(agent, ASK)
@@ -153,36 +119,8 @@ def test_a_run_without_an_id_in_its_config_gets_one(call: Any) -> None:
     assert "" not in first | second
 
 
-def test_a_run_has_the_id_of_its_config_and_its_subagents_have_it_too(call: Any) -> None:
-    outer: list[Decision] = []
-    inner: list[Decision] = []
-    helper = create_agent(ScriptedChatModel(["in"]), middleware=[Idle()], decisions=inner.append)
-
-    def ask() -> str:
-        """Ask a colleague."""
-        return str(helper.invoke(ASK)["messages"][-1].text)
-
-    model = ScriptedChatModel([[{"name": "ask", "args": {}}], "out"])
-    agent = create_agent(model, [ask], middleware=[Idle()], decisions=outer.append)
-    run = uuid4()
-    call(agent, ASK, {"run_id": run})
-    assert {decision.run for decision in [*outer, *inner]} == {str(run)}
-    assert inner
-    assert outer
-
-
-def test_thread_and_step_are_those_of_the_checkpoints(call: Any) -> None:
-    log: list[Decision] = []
-    saver = InMemorySaver()
-    model = ScriptedChatModel([adding("1"), "Five."])
-    agent = create_agent(
-        model,
-        [add],
-        middleware=[Idle()],
-        checkpointer=saver,
-        decisions=log.append,
-        fused=False,
-    )
+def test_thread_and_step_are_those_of_the_checkpoints(call: Any, log: list[Decision]) -> None:
+    agent = logged(log, adding("1"), "Five.", checkpointer=InMemorySaver(), fused=False)
     call(agent, ASK, THREAD)
     assert {decision.thread for decision in log} == {"one"}
     steps = {
@@ -198,26 +136,14 @@ def test_thread_and_step_are_those_of_the_checkpoints(call: Any) -> None:
     assert recorded["Idle.around_tool"] == steps["tools"] == 5
 
 
-def test_without_a_checkpointer_there_is_no_thread(call: Any) -> None:
-    log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Idle()], decisions=log.append)
-    call(agent, ASK)
-    assert {decision.thread for decision in log} == {None}
-    assert [decision.step for decision in log] == [1, 2, 3, 4, 4]
-
-
-def test_a_resumed_run_is_a_new_run_in_the_same_thread_and_step(call: Any) -> None:
+def test_a_resumed_run_is_a_new_run_in_the_same_thread_and_step(
+    call: Any, log: list[Decision]
+) -> None:
     class Asking(AgentMiddleware):
         def after_model(self, state: Any, runtime: Any) -> Any:
             interrupt("Well?")
 
-    log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel(["a"]),
-        middleware=[Asking()],
-        checkpointer=InMemorySaver(),
-        decisions=log.append,
-    )
+    agent = logged(log, "a", middleware=[Asking()], checkpointer=InMemorySaver())
     call(agent, ASK, THREAD)
     asked = log[-1]
     assert asked.outcome is Outcome.INTERRUPTED
@@ -229,19 +155,18 @@ def test_a_resumed_run_is_a_new_run_in_the_same_thread_and_step(call: Any) -> No
     assert answered.run != asked.run
 
 
-def test_a_subagent_has_its_name_and_the_namespace_of_its_stream(collect: Any) -> None:
-    log: list[Decision] = []
-    helper = create_agent(
-        ScriptedChatModel(["in"]), middleware=[Idle()], name="helper", decisions=log.append
-    )
+def test_a_subagent_has_the_id_of_the_run_its_own_name_and_the_namespace_of_its_stream(
+    collect: Any, log: list[Decision]
+) -> None:
+    helper = logged(log, "in", tools=[], name="helper")
 
     def ask() -> str:
         """Ask a colleague."""
         return str(helper.invoke(ASK)["messages"][-1].text)
 
-    model = ScriptedChatModel([[{"name": "ask", "args": {}}], "out"])
-    agent = create_agent(model, [ask], middleware=[Idle()], name="boss", decisions=log.append)
-    chunks = collect(agent, ASK, stream_mode="updates", subgraphs=True)
+    agent = logged(log, [{"name": "ask", "args": {}}], "out", tools=[ask], name="boss")
+    run = uuid4()
+    chunks = collect(agent, ASK, {"run_id": run}, stream_mode="updates", subgraphs=True)
     streamed = {namespace for namespace, _ in chunks}
     found = {decision.agent: decision.namespace for decision in log}
     assert found["boss"] == ()
@@ -249,19 +174,20 @@ def test_a_subagent_has_its_name_and_the_namespace_of_its_stream(collect: Any) -
     assert {found["boss"], found["helper"]} == streamed
     inside = [decision for decision in log if decision.agent == "helper"]
     assert [decision.step for decision in inside] == [1, 2, 3, 4, 4]
+    assert {decision.run for decision in log} == {str(run)}
 
 
-def test_parallel_calls_of_one_tool_have_their_own_ids(call: Any) -> None:
-    log: list[Decision] = []
-    model = ScriptedChatModel([adding("1", "2", "3"), "Five."])
-    call(create_agent(model, [add], middleware=[Idle()], decisions=log.append), ASK)
+def test_parallel_calls_of_one_tool_have_their_own_ids(call: Any, log: list[Decision]) -> None:
+    call(logged(log, adding("1", "2", "3"), "Five."), ASK)
     around = of(log, "around_tool")
     assert sorted(decision.call_id for decision in around) == ["1", "2", "3"]
     assert {(decision.tool, decision.step) for decision in around} == {("add", 5)}
     assert len({decision.run for decision in log}) == 1
 
 
-async def test_a_synchronous_hook_in_an_asynchronous_run_is_recorded_from_its_thread() -> None:
+async def test_a_synchronous_hook_in_an_asynchronous_run_is_recorded_from_its_thread(
+    log: list[Decision],
+) -> None:
     threads: list[str] = []
 
     class Sync(AgentMiddleware):
@@ -269,8 +195,7 @@ async def test_a_synchronous_hook_in_an_asynchronous_run_is_recorded_from_its_th
             threads.append(threading.current_thread().name)
             set_reason("it is in a thread")
 
-    log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Sync()], decisions=log.append)
+    agent = logged(log, "a", middleware=[Sync()])
     await agent.ainvoke(ASK, {"run_id": (run := uuid4())})
     assert threads != [threading.main_thread().name]
     assert (log[0].run, log[0].step, log[0].reason) == (str(run), 1, "it is in a thread")
@@ -287,21 +212,20 @@ class Aside(AgentMiddleware):
         return found[0]
 
 
-def test_in_a_thread_without_context_the_run_is_known_and_the_stream_continues() -> None:
-    log: list[Decision] = []
+def test_in_a_thread_without_context_the_run_is_known_and_the_stream_continues(
+    log: list[Decision],
+) -> None:
     middleware = [Aside(), Idle()]
-    agent = create_agent(ScriptedChatModel(["a"]), middleware=middleware, decisions=[log.append])
-    agent.invoke(ASK)
+    logged(log, "a", middleware=middleware, decisions=[log.append]).invoke(ASK)
     inner = of(log, "around_model")[0]
     assert inner.run == log[0].run
     assert inner.step == of(log, "wrap_model_call")[0].step == 3
-    streaming = create_agent(ScriptedChatModel(["a"]), middleware=middleware, decisions=True)
+    streaming = logged(log, "a", middleware=middleware, decisions=True)
     events = [event["decision"] for event in streaming.stream(ASK, stream_mode="custom")]
     assert "around_model" in [event["hook"] for event in events]
 
 
-def test_outside_of_a_run_the_fields_of_a_run_are_empty() -> None:
-    log: list[Decision] = []
+def test_outside_of_a_run_the_fields_of_a_run_are_empty(log: list[Decision]) -> None:
     DecisionLog(log.append).record(Decision("", None, 0, "A", "before_model", Outcome.PASSED), None)
     assert (log[0].run, log[0].thread, log[0].namespace) == ("", None, ())
 
@@ -341,8 +265,8 @@ def raising(state: Any) -> Any:
 MESSAGE = HumanMessage("Hi", id="1")
 
 
-@pytest.mark.parametrize(
-    ("method", "outcome", "detail", "changed"),
+@each(
+    "method, outcome, detail, changed",
     [
         (lambda state: None, Outcome.PASSED, "", ()),
         (lambda state: {}, Outcome.PASSED, "", ()),
@@ -379,10 +303,9 @@ def test_the_outcome_of_a_hook_follows_from_its_result(
     assert decision.changed == changed
 
 
-def test_a_hook_that_commands_the_parent_graph_hands_over(call: Any) -> None:
-    log: list[Decision] = []
+def test_a_hook_that_commands_the_parent_graph_hands_over(call: Any, log: list[Decision]) -> None:
     over = hook_of(lambda state: Command(graph=Command.PARENT, goto="other"))
-    agent = create_agent(ScriptedChatModel([]), middleware=[over], decisions=log.append)
+    agent = logged(log, middleware=[over])
     parent: Any = StateGraph(MessagesState)
     parent.add_node("agent", agent)
     parent.add_node("other", lambda state: {"messages": [("ai", "Mine.")]})
@@ -391,22 +314,26 @@ def test_a_hook_that_commands_the_parent_graph_hands_over(call: Any) -> None:
     assert [decision.outcome for decision in log] == [Outcome.HANDED_OVER]
 
 
-async def test_a_cancelled_hook_is_recorded_and_stays_cancelled() -> None:
+async def test_a_cancelled_hook_is_recorded_and_stays_cancelled(log: list[Decision]) -> None:
+    begun = asyncio.Event()
+
     class Slow(AgentMiddleware):
         async def abefore_model(self, state: Any, runtime: Any) -> None:
-            await asyncio.sleep(60)
+            begun.set()
+            await asyncio.Event().wait()
 
-    log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel([]), middleware=[Slow()], decisions=log.append)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(agent.ainvoke(ASK), 0.05)
+    run = asyncio.create_task(logged(log, middleware=[Slow()]).ainvoke(ASK))
+    await begun.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
     assert [(d.outcome, d.detail) for d in log] == [(Outcome.RAISED, "CancelledError")]
 
 
 # Why
 
 
-@pytest.mark.parametrize(
+@each(
     "returned",
     [
         {"jump_to": "end", "reason": "closed"},
@@ -415,22 +342,18 @@ async def test_a_cancelled_hook_is_recorded_and_stays_cancelled() -> None:
         Command(update=[("jump_to", "end"), ("reason", "closed")]),
     ],
 )
-@pytest.mark.parametrize("kept", [True, False])
+@each("kept", [True, False])
 def test_a_hook_gives_its_reason_in_its_update_and_it_is_not_written(
     call: Any, returned: Any, kept: bool
 ) -> None:
     log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel([]),
-        middleware=[hook_of(lambda state: returned, "end")],
-        decisions=log.append if kept else None,
-    )
-    done = call(agent, ASK)
+    stack = [hook_of(lambda state: returned, "end")]
+    done = call(logged(log, middleware=stack, decisions=log.append if kept else None), ASK)
     assert "reason" not in done
     assert [(d.reason, d.changed) for d in log][:1] == ([("closed", ())] if kept else [])
 
 
-def test_a_state_key_called_reason_is_not_a_reason(call: Any) -> None:
+def test_a_state_key_called_reason_is_not_a_reason(call: Any, log: list[Decision]) -> None:
     class Reasoning(AgentState):
         reason: NotRequired[str]
 
@@ -440,13 +363,11 @@ def test_a_state_key_called_reason_is_not_a_reason(call: Any) -> None:
         def before_model(self, state: Any, runtime: Any) -> Any:
             return {"reason": "private"}
 
-    log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Thinks()], decisions=log.append)
-    assert call(agent, ASK)["reason"] == "private"
+    assert call(logged(log, "a", middleware=[Thinks()]), ASK)["reason"] == "private"
     assert (log[0].reason, log[0].changed) == ("", ("reason",))
 
 
-def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any) -> None:
+def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any, log: list[Decision]) -> None:
     class Talks(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> None:
             set_reason("first")
@@ -461,9 +382,7 @@ def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any) -> None:
             set_reason("tool layer")
             return response
 
-    log: list[Decision] = []
-    model = ScriptedChatModel([adding("1"), "Five."])
-    call(create_agent(model, [add], middleware=[Talks(), Idle()], decisions=log.append), ASK)
+    call(logged(log, adding("1"), "Five.", middleware=[Talks(), Idle()]), ASK)
     said = {(d.middleware, d.hook): d.reason for d in log if d.middleware}
     assert said["Talks", "before_model"] == "hook"
     assert said["Talks", "around_model"] == "layer"
@@ -471,7 +390,7 @@ def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any) -> None:
     assert said["Idle", "around_model"] == said["Idle", "around_tool"] == ""
 
 
-def test_reasons_of_inner_layers_are_not_those_of_the_outer(call: Any) -> None:
+def test_reasons_of_inner_layers_are_not_those_of_the_outer(call: Any, log: list[Decision]) -> None:
     def chatty() -> str:
         """Say something."""
         set_reason("the tool's words")
@@ -481,9 +400,7 @@ def test_reasons_of_inner_layers_are_not_those_of_the_outer(call: Any) -> None:
         set_reason("the model's words")
         return "Five."
 
-    log: list[Decision] = []
-    model = ScriptedChatModel([[{"name": "chatty", "args": {}}], answer])
-    call(create_agent(model, [chatty], middleware=[Idle()], decisions=log.append), ASK)
+    call(logged(log, [{"name": "chatty", "args": {}}], answer, tools=[chatty]), ASK)
     around = [*of(log, "around_tool"), *of(log, "around_model")]
     assert [decision.reason for decision in around] == ["", "", ""]
 
@@ -497,9 +414,7 @@ def test_a_reason_without_a_log_does_nothing(call: Any) -> None:
 # What may be given
 
 
-@pytest.mark.parametrize(
-    "junk", [42, "log.jsonl", [print, 42], b"x", {"a": 1}, DecisionLog, object()]
-)
+@each("junk", [42, "log.jsonl", [print, 42], b"x", {"a": 1}, DecisionLog, object()])
 def test_an_invalid_sink_is_refused_when_the_agent_is_built(junk: Any) -> None:
     with pytest.raises(SpecError, match="decisions: "):
         create_agent(ScriptedChatModel([]), decisions=junk)
@@ -514,3 +429,53 @@ def test_a_coroutine_function_is_refused_as_a_sink() -> None:
     for junk in (sink, Sink()):
         with pytest.raises(SpecError, match="would not be awaited"):
             create_agent(ScriptedChatModel([]), decisions=junk)
+
+
+# What it costs
+
+
+def calls_of(run: Callable[[], object]) -> list[str]:
+    """The functions of the log that run, and those of dataclasses that it calls."""
+    names: list[str] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and ("/decisions/" in file or file.endswith("dataclasses.py")):
+            names.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return names
+
+
+def wrappers(decisions: Any) -> set[str]:
+    """The functions that the recorder has put around the parts of a run."""
+    agent = logged([], adding("1"), "Five.", decisions=decisions)
+    return {name for name in calls_of(lambda: agent.invoke(ASK)) if "<locals>" in name}
+
+
+def test_without_a_log_nothing_of_a_run_is_wrapped() -> None:
+    assert wrappers(None) == wrappers(False) == wrappers([]) == set()
+    parts = ("hook", "layer", "tools", "repairing", "route")
+    assert wrappers(lambda _: None) >= {f"Recorder.{part}.<locals>.recorded" for part in parts}
+
+
+class OneHook(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+    async def abefore_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+
+def test_the_record_of_an_idle_hook_takes_few_calls(call: Any, log: list[Decision]) -> None:
+    stack = [OneHook(name=f"hook{number}") for number in range(16)]
+    agent = logged(log, "a", "b", tools=[], middleware=stack)
+    call(agent, ASK)  # caches are filled
+    log.clear()
+    calls = calls_of(lambda: call(agent, ASK))
+    assert [decision.outcome for decision in log] == ["passed"] * 16
+    assert len(calls) / len(log) < 22

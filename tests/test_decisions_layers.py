@@ -22,6 +22,7 @@ from agent_factory import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import Noted, add, through
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
@@ -32,23 +33,15 @@ class Broken(Exception):
     """What a test raises."""
 
 
-def around_model(flow: Callable[[Any], Any], name: str = "Layer") -> AgentMiddleware:
-    made: AgentMiddleware = type(
-        name, (AgentMiddleware,), {"around_model": _method(flow), "state_schema": Noted}
-    )()
-    return made
+def around(call: str, flow: Callable[[Any], Any], name: str = "Layer") -> AgentMiddleware:
+    """A middleware with a flow around calls of the model or of tools."""
 
-
-def around_tool(flow: Callable[[Any], Any], name: str = "Layer") -> AgentMiddleware:
-    made: AgentMiddleware = type(name, (AgentMiddleware,), {"around_tool": _method(flow)})()
-    return made
-
-
-def _method(flow: Callable[[Any], Any]) -> Any:
     def method(self: Any, request: Any) -> Any:
         return (yield from flow(request))
 
-    return method
+    members = {f"around_{call}": method, "state_schema": Noted}
+    made: AgentMiddleware = type(name, (AgentMiddleware,), members)()
+    return made
 
 
 def decided(call: Any, *middleware: AgentMiddleware, steps: Any = None) -> list[Decision]:
@@ -66,12 +59,22 @@ def decided(call: Any, *middleware: AgentMiddleware, steps: Any = None) -> list[
 # Around the model
 
 
-def overrides(request: Any) -> Any:
-    return (yield request.override(system_prompt="Be brief.", model_settings={"top_k": 1}))
+def sends(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A flow that sends what a function makes of the request."""
+
+    def flow(request: Any) -> Any:
+        return (yield change(request))
+
+    return flow
 
 
-def overrides_with_the_same(request: Any) -> Any:
-    return (yield request.override(messages=[*request.messages], tools=[*request.tools]))
+def returns(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A flow that returns what a function makes of the response."""
+
+    def flow(request: Any) -> Any:
+        return change((yield request))
+
+    return flow
 
 
 def sets_a_field(request: Any) -> Any:
@@ -85,45 +88,15 @@ def answers(request: Any) -> Any:
     yield
 
 
-def changes(request: Any) -> Any:
-    yield request
-    return AIMessage("Something else.")
-
-
 def adds_to_the_list(request: Any) -> Any:
     response = yield request
     response.result.append(HumanMessage("One more."))
     return response
 
 
-def wraps_again(request: Any) -> Any:
-    response = yield request
-    return ModelResponse(result=list(response.result))
-
-
-def unwraps(request: Any) -> Any:
-    response = yield request
-    return response.result[0]
-
-
 def changes_both(request: Any) -> Any:
     yield request.override(system_prompt="Be brief.")
     return AIMessage("Something else.")
-
-
-def writes(request: Any) -> Any:
-    response = yield request
-    return ExtendedModelResponse(response, Command(update={"note": "x"}))
-
-
-def writes_and_changes(request: Any) -> Any:
-    yield request
-    response = ModelResponse(result=[AIMessage("Else.")])
-    return ExtendedModelResponse(response, Command(update=[("note", "x")]))
-
-
-def says_nothing_more(request: Any) -> Any:
-    return ExtendedModelResponse((yield request))
 
 
 def asks_twice(request: Any) -> Any:
@@ -173,27 +146,39 @@ def raises_another(request: Any) -> Any:
         raise OSError from None
 
 
-def returns_junk(request: Any) -> Any:
-    yield request
-    return "junk"
+ELSE = ModelResponse(result=[AIMessage("Else.")])
+NOTE: Any = {"note": "x"}
+writes = returns(lambda response: ExtendedModelResponse(response, Command(update=NOTE)))
+writes_and_changes = returns(lambda _: ExtendedModelResponse(ELSE, Command(update=[*NOTE.items()])))
+returns_junk = returns(lambda _: "junk")
 
 
-@pytest.mark.parametrize(
-    ("flow", "steps", "outcome", "detail"),
+@each(
+    "flow, steps, outcome, detail",
     [
         (through, ["a"], Outcome.PASSED, ""),
-        (overrides, ["a"], Outcome.CHANGED_REQUEST, "system_message, model_settings"),
-        (overrides_with_the_same, ["a"], Outcome.PASSED, ""),
+        (
+            sends(lambda r: r.override(system_prompt="Be brief.", model_settings={"top_k": 1})),
+            ["a"],
+            Outcome.CHANGED_REQUEST,
+            "system_message, model_settings",
+        ),
+        (
+            sends(lambda r: r.override(messages=[*r.messages], tools=[*r.tools])),
+            ["a"],
+            Outcome.PASSED,
+            "",
+        ),
         (sets_a_field, ["a"], Outcome.CHANGED_REQUEST, "tool_choice"),
         (answers, ["a"], Outcome.ANSWERED, ""),
-        (changes, ["a"], Outcome.CHANGED_RESPONSE, ""),
+        (returns(lambda _: AIMessage("Else.")), ["a"], Outcome.CHANGED_RESPONSE, ""),
         (adds_to_the_list, ["a"], Outcome.CHANGED_RESPONSE, ""),
-        (wraps_again, ["a"], Outcome.PASSED, ""),
-        (unwraps, ["a"], Outcome.PASSED, ""),
+        (returns(lambda r: ModelResponse(result=[*r.result])), ["a"], Outcome.PASSED, ""),
+        (returns(lambda r: r.result[0]), ["a"], Outcome.PASSED, ""),
         (changes_both, ["a"], Outcome.CHANGED_REQUEST, "system_message, response"),
         (writes, ["a"], Outcome.WROTE, ""),
         (writes_and_changes, ["a"], Outcome.CHANGED_RESPONSE, ""),
-        (says_nothing_more, ["a"], Outcome.PASSED, ""),
+        (returns(ExtendedModelResponse), ["a"], Outcome.PASSED, ""),
         (asks_twice, ["a", "b"], Outcome.REPEATED, "2 times"),
         (recovers, [Broken()], Outcome.RECOVERED, "Broken"),
         (retries, [Broken(), "b"], Outcome.REPEATED, "2 times, after Broken"),
@@ -207,14 +192,16 @@ def returns_junk(request: Any) -> Any:
 def test_the_outcome_of_a_model_layer_is_what_it_did(
     call: Any, flow: Any, steps: Any, outcome: Outcome, detail: str
 ) -> None:
-    (decision,) = decided(call, around_model(flow), steps=steps)
+    (decision,) = decided(call, around("model", flow), steps=steps)
     assert (decision.hook, decision.outcome) == ("around_model", outcome)
     assert decision.detail == detail
     assert decision.changed == (("note",) if flow in (writes, writes_and_changes) else ())
 
 
 def test_an_error_passes_through_outer_layers_from_within(call: Any) -> None:
-    inner, outer = decided(call, around_model(through, "Outer"), around_model(raises, "Inner"))
+    inner, outer = decided(
+        call, around("model", through, "Outer"), around("model", raises, "Inner")
+    )
     assert (inner.middleware, inner.detail, inner.reason) == ("Inner", "Broken", "")
     assert (outer.middleware, outer.detail, outer.reason) == ("Outer", "Broken", "from within")
 
@@ -269,20 +256,12 @@ def test_decorated_layers_are_recorded_by_their_names(call: Any) -> None:
 
 # Around tools
 
-
-def other_arguments(request: Any) -> Any:
-    changed = {**request.tool_call, "args": {"a": 0, "b": 0}}
-    return (yield request.override(tool_call=changed))
+OTHER: Any = {**CALL[0], "args": {"a": 0, "b": 0}, "type": "tool_call"}
 
 
 def answers_itself(request: Any) -> Any:
     return ToolMessage("Five!", tool_call_id=request.tool_call["id"])
     yield
-
-
-def ends_the_run(request: Any) -> Any:
-    message = yield request
-    return Command(goto="__end__", update={"messages": [message]})
 
 
 def recovers_tool(request: Any) -> Any:
@@ -292,13 +271,17 @@ def recovers_tool(request: Any) -> Any:
         return ToolMessage("Sorry.", tool_call_id=request.tool_call["id"], status="error")
 
 
-@pytest.mark.parametrize(
-    ("flow", "outcome", "detail"),
+@each(
+    "flow, outcome, detail",
     [
         (through, Outcome.PASSED, ""),
-        (other_arguments, Outcome.CHANGED_REQUEST, "tool_call"),
+        (sends(lambda r: r.override(tool_call=OTHER)), Outcome.CHANGED_REQUEST, "tool_call"),
         (answers_itself, Outcome.ANSWERED, ""),
-        (ends_the_run, Outcome.CHANGED_RESPONSE, ""),
+        (
+            returns(lambda m: Command(goto="__end__", update={"messages": [m]})),
+            Outcome.CHANGED_RESPONSE,
+            "",
+        ),
         (asks_twice, Outcome.REPEATED, "2 times"),
         (raises, Outcome.RAISED, "Broken"),
         (returns_junk, Outcome.RAISED, "BadReturn"),
@@ -307,7 +290,7 @@ def recovers_tool(request: Any) -> Any:
 def test_the_outcome_of_a_tool_layer_is_what_it_did(
     call: Any, flow: Any, outcome: Outcome, detail: str
 ) -> None:
-    (decision,) = decided(call, around_tool(flow))
+    (decision,) = decided(call, around("tool", flow))
     assert (decision.hook, decision.tool, decision.call_id) == ("around_tool", "add", "1")
     assert (decision.outcome, decision.detail) == (outcome, detail)
 
@@ -318,17 +301,12 @@ def test_a_layer_that_interrupts_is_recorded_and_continues_with_the_answer(call:
         return (yield request)
 
     log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel([CALL, "Five."]),
-        [add],
-        middleware=[around_tool(through, "Outer"), around_tool(asks, "Inner")],
-        checkpointer=InMemorySaver(),
-        decisions=log.append,
-    )
+    stack = [around("tool", through, "Outer"), around("tool", asks, "Inner")]
+    options: Any = {"checkpointer": InMemorySaver(), "decisions": log.append}
+    agent = create_agent(ScriptedChatModel([CALL, "Five."]), [add], middleware=stack, **options)
     call(agent, ASK, THREAD)
     call(agent, Command(resume="yes"), THREAD)
-    around = [(d.middleware, str(d.outcome), d.reason) for d in log if d.tool]
-    assert around == [
+    assert [(d.middleware, str(d.outcome), d.reason) for d in log if d.tool] == [
         ("Inner", "interrupted", ""),
         ("Outer", "interrupted", "from within"),
         ("Inner", "passed", ""),
@@ -361,35 +339,34 @@ def decisions_of(call: Any, tool: Any, calls: Any, **options: Any) -> list[Decis
 FAIL: Any = [{"name": "fail", "args": {"a": 1}, "id": "1"}]
 
 
-@pytest.mark.parametrize("handler", [True, "Sorry.", Broken, (Broken, OSError), lambda error: "!"])
-def test_a_raising_tool_whose_error_is_reported_is_recorded(call: Any, handler: Any) -> None:
-    (decision,) = decisions_of(call, failing(Broken("no")), FAIL, handle_tool_errors=handler)
-    assert str(decision) == "tools (fail) reported error: Broken"
-    assert (decision.call_id, decision.error) == ("1", "Broken")
+RAISED, REPORTED = "tools (fail) raised: Broken", "tools (fail) reported error: Broken"
 
 
-@pytest.mark.parametrize("options", [{}, {"handle_tool_errors": False}])
-def test_a_raising_tool_that_ends_the_run_is_recorded(call: Any, options: Any) -> None:
-    (decision,) = decisions_of(call, failing(Broken("no")), FAIL, **options)
-    assert str(decision) == "tools (fail) raised: Broken"
+@each(
+    "handler, flow, records",
+    [
+        *(
+            (h, None, [REPORTED])
+            for h in (True, "Sorry.", Broken, (Broken, OSError), lambda e: "!")
+        ),
+        (None, None, [RAISED]),
+        (False, None, [RAISED]),
+        (True, raises, ["Layer.around_tool (fail) raised: Broken", REPORTED]),
+        (None, recovers_tool, [RAISED, "Layer.around_tool (fail) recovered: Broken"]),
+    ],
+)
+def test_the_end_of_a_raising_tool_is_recorded(
+    call: Any, handler: Any, flow: Any, records: list[str]
+) -> None:
+    options = {} if handler is None else {"handle_tool_errors": handler}
+    stack = [around("tool", flow)] if flow else []
+    log = decisions_of(call, failing(Broken("no")), FAIL, middleware=stack, **options)
+    assert [str(decision) for decision in log] == records
+    assert {(decision.call_id, decision.error) for decision in log} == {("1", "Broken")}
 
 
-def test_a_layer_whose_error_is_reported_is_recorded(call: Any) -> None:
-    options: Any = {"middleware": [around_tool(raises)], "handle_tool_errors": True}
-    raised, answered = decisions_of(call, failing(Broken("no")), FAIL, **options)
-    assert str(raised) == "Layer.around_tool (fail) raised: Broken"
-    assert str(answered) == "tools (fail) reported error: Broken"
-
-
-def test_a_layer_that_answers_for_a_raising_tool_recovers(call: Any) -> None:
-    options: Any = {"middleware": [around_tool(recovers_tool)]}
-    raised, recovered = decisions_of(call, failing(Broken("no")), FAIL, **options)
-    assert str(raised) == "tools (fail) raised: Broken"
-    assert str(recovered) == "Layer.around_tool (fail) recovered: Broken"
-
-
-@pytest.mark.parametrize(
-    ("calls", "detail"),
+@each(
+    "calls, detail",
     [
         ([{"name": "nope", "args": {}}], "unknown tool"),
         ([{"name": "fail", "args": {"a": "x"}}], ""),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import count
-from threading import Thread, current_thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +42,7 @@ from agent_factory.decisions.prefix import (
 from agent_factory.testing import Reply, ScriptedChatModel
 from agent_factory.testing.strategies import messages
 from samples import add
+from tables import each
 
 LONG = "You answer questions about orders. " * 20
 CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
@@ -73,6 +75,12 @@ def logged(*middleware: Any, steps: Any = None, contents: bool = False, **option
     model = ScriptedChatModel(steps or ["Yes."] * 20)
     log = DecisionLog(sink, contents=contents)
     return create_agent(model, [add], middleware=list(middleware), decisions=log, **options), found
+
+
+def in_thread(function: Callable[[], Any]) -> Any:
+    """The result of a function in a bare thread, which has no context."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
 
 
 def ask(agent: Any, call: Any, *names: str) -> None:
@@ -120,11 +128,8 @@ def test_a_provider_s_report_of_its_cache_is_a_decision(call: Any) -> None:
         "model used cache: 3,900 of 4,100 input tokens read, 150 written",
         "model used cache: 0 of 4,100 input tokens read",
     ]
-    assert found[0].to_data()["tokens"] == {
-        "input": 4100,
-        "cache_read": 3900,
-        "cache_creation": 150,
-    }
+    tokens = {"input": 4100, "cache_read": 3900, "cache_creation": 150}
+    assert found[0].to_data()["tokens"] == tokens
 
 
 def test_threads_are_compared_each_with_itself(call: Any) -> None:
@@ -167,11 +172,7 @@ def test_a_layer_that_loses_the_context_is_not_blamed_for_another(call: Any) -> 
 
     @wrap_model_call
     def elsewhere(request: Any, handler: Any) -> Any:
-        found: list[Any] = []
-        worker = Thread(target=lambda: found.append(handler(request)))
-        worker.start()
-        worker.join()
-        return found[0]
+        return in_thread(lambda: handler(request))
 
     agent, found = logged(elsewhere, dated())
     for _ in range(2):
@@ -186,11 +187,7 @@ def test_a_context_of_another_call_is_not_taken_for_this_one(call: Any) -> None:
     @wrap_model_call
     def worker(request: Any, handler: Any) -> Any:
         contexts.append(copy_context())
-        found: list[Any] = []
-        ask = Thread(target=lambda: found.append(contexts[0].run(handler, request)))
-        ask.start()
-        ask.join()
-        return found[0]
+        return in_thread(lambda: contexts[0].run(handler, request))
 
     prompts = count()
 
@@ -323,7 +320,7 @@ def reachable(start: Any) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize("contents", [False, True])
+@each("contents", [False, True])
 def test_what_is_remembered_of_a_thread_is_not_text(call: Any, contents: bool) -> None:
     agent, found = logged(dated(), steps=["A secret.", "Another."], contents=contents)
     recorder = agent.builder.nodes["model"].runnable._recorder
@@ -347,14 +344,10 @@ def test_parallel_runs_of_threads_do_not_mix() -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        workers = [Thread(target=talk, args=(f"thread {n}",)) for n in range(8)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(talk, [f"thread {n}" for n in range(8)]))
     finally:
         sys.setswitchinterval(before)
-    assert current_thread().is_alive()
     assert found == []
 
 
@@ -381,13 +374,9 @@ def test_parallel_calls_of_a_layer_are_each_read_as_they_were_sent() -> None:
 
 
 def prefix(history: list[AnyMessage], prompt: str = "") -> Prefix:
-    reader = PrefixReader(exact=True)
-    request = ModelRequest(
-        model=ScriptedChatModel(),
-        messages=history,
-        system_message=SystemMessage(prompt) if prompt else None,
-    )
-    return reader.read(request, tuple(map(digest_of, history)))
+    system = SystemMessage(prompt) if prompt else None
+    request = ModelRequest(model=MODEL, messages=history, system_message=system)
+    return PrefixReader(exact=True).read(request, tuple(map(digest_of, history)))
 
 
 @given(messages(), messages())
@@ -417,12 +406,8 @@ def test_removed_and_inserted_messages_are_counted(history: Any, data: Any) -> N
     assert removed is not None
     assert removed.at == first
     if last < len(history):
-        named = (
-            f"messages[{first}]"
-            if last == first + 1
-            else f"messages[{first}] to messages[{last - 1}]"
-        )
-        assert removed.text == f"removes {named}"
+        until = "" if last == first + 1 else f" to messages[{last - 1}]"
+        assert removed.text == f"removes messages[{first}]{until}"
         inserted = change_of("messages", prefix(shorter[:-1]), prefix(history))
         number = last - first
         assert inserted is not None
@@ -457,14 +442,9 @@ def test_a_digest_holds_what_a_provider_reads_and_nothing_else() -> None:
     text: Any = [{"type": "text", "text": "Hi"}]
     marked: Any = [{**text[0], "cache_control": {"type": "ephemeral"}}]
     assert digest_of(HumanMessage("Hi", id="1")) == digest_of(HumanMessage("Hi", id="2"))
-    assert (
-        digest_of(HumanMessage("Hi"))
-        == digest_of(HumanMessage(text))
-        == digest_of(HumanMessage(marked))
-    )
-    assert digest_of(HumanMessage(["Hi", {"cachePoint": {"type": "default"}}])) == digest_of(
-        HumanMessage("Hi")
-    )
+    point: Any = ["Hi", {"cachePoint": {"type": "default"}}]
+    for content in (text, marked, point):
+        assert digest_of(HumanMessage(content)) == digest_of(HumanMessage("Hi"))
     assert digest_of(AIMessage("Hi", response_metadata={"a": 1})) == digest_of(AIMessage("Hi"))
     made = [
         HumanMessage("Hi"),

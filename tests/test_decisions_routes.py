@@ -26,6 +26,7 @@ from agent_factory import (
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, add
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 
@@ -102,12 +103,42 @@ class Answers(AgentMiddleware):
         return {"messages": [ToolMessage("5", tool_call_id=c["id"]) for c in last.tool_calls]}
 
 
-def test_a_run_without_tools_or_jumps(call: Any) -> None:
-    assert routed(call, [calls("add", a=1, b=2), "3"], add) == [
-        "model -> tools (1 task) [pending calls]",
-        "tools -> model [tool results]",
-        "model -> __end__ [no calls left]",
-    ]
+class Restless(Hooked):
+    @hook_config(can_jump_to=["model"])
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return self.jump()
+
+
+ADD = calls("add", a=1, b=2)
+ANSWER = [{"name": "Answer", "args": {"number": 5}}]
+ENDS, SENDS = "model -> __end__ [no calls left]", "model -> tools (1 task) [pending calls]"
+RESULTS = "tools -> model [tool results]"
+
+
+def test_each_route_of_a_run_has_its_reason(call: Any) -> None:
+    def run(steps: Any, *tools: Any, stack: Any = (), answer: Any = None) -> list[str]:
+        options: Any = {"middleware": stack, "response_format": answer, "ignore": ["AF201"]}
+        return routed(call, steps, *tools, **options)
+
+    assert run([ADD, "3"], add) == [SENDS, RESULTS, ENDS]
+    jumped = "Before.before_model -> __end__ [jump to end by Before]"
+    assert run([], add, stack=[Before("end")]) == [jumped]
+    again = "After.after_model -> model [jump to model by After]"
+    stack: list[Any] = [After("model", HumanMessage("Again."))]
+    assert run(["a", "b"], add, stack=stack) == [again, f"After.after_{ENDS}"]
+    to_itself = "Restless.before_model -> model [next]"
+    assert run(["a"], add, stack=[Restless("model")]) == [to_itself, ENDS]
+    sent = "After.after_model -> tools (1 task) [jump to tools by After]"
+    assert run([ADD, "3"], add, stack=[After("tools")]) == [sent, RESULTS, f"After.after_{ENDS}"]
+    answered = "Answers.after_model -> model [calls already answered]"
+    assert run([ADD, "5"], add, stack=[Answers()]) == [answered, f"Answers.after_{ENDS}"]
+    direct = "tools -> __end__ [return_direct: refund]"
+    assert run([calls("refund", order="A-1")], refund, add) == [SENDS, direct]
+    assert run([calls("stop")], stop) == [SENDS, "tools -> __end__ [stopped by a tool]"]
+    by_tool, one = ToolStrategy(Answer), "model -> __end__ [structured answer]"
+    assert run([ANSWER], answer=by_tool) == [one]
+    assert run([ANSWER], add, answer=by_tool) == [one.replace("]", ": Answer]")]
+    assert run(['{"number": 5}'], add, answer=ProviderStrategy(Answer)) == [one]
 
 
 def test_a_route_to_tools_names_the_calls(call: Any) -> None:
@@ -117,53 +148,7 @@ def test_a_route_to_tools_names_the_calls(call: Any) -> None:
     assert all(d.to_data()["calls"] == list(d.calls) for d in log)
 
 
-def test_a_hook_that_jumps_is_named_by_its_route(call: Any) -> None:
-    assert routed(call, [], add, middleware=[Before("end")]) == [
-        "Before.before_model -> __end__ [jump to end by Before]"
-    ]
-    again = [After("model", HumanMessage("Again."))]
-    assert routed(call, ["a", "b"], add, middleware=again) == [
-        "After.after_model -> model [jump to model by After]",
-        "After.after_model -> __end__ [no calls left]",
-    ]
-
-
-def test_a_jump_of_a_hook_to_itself_has_the_reason_next(call: Any) -> None:
-    class Restless(Hooked):
-        @hook_config(can_jump_to=["model"])
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            return self.jump()
-
-    options: Any = {"middleware": [Restless("model")], "ignore": ["AF201"]}
-    assert routed(call, ["a"], add, **options) == [
-        "Restless.before_model -> model [next]",
-        "model -> __end__ [no calls left]",
-    ]
-
-
-def test_a_jump_to_tools_sends_the_pending_calls(call: Any) -> None:
-    steps = [calls("add", a=1, b=2), "3"]
-    assert routed(call, steps, add, middleware=[After("tools")])[0] == (
-        "After.after_model -> tools (1 task) [jump to tools by After]"
-    )
-
-
-def test_calls_that_a_hook_answered_go_back_to_the_model(call: Any) -> None:
-    assert routed(call, [calls("add", a=1, b=2), "5"], add, middleware=[Answers()]) == [
-        "Answers.after_model -> model [calls already answered]",
-        "Answers.after_model -> __end__ [no calls left]",
-    ]
-
-
-def test_a_result_that_is_the_answer_names_its_tool(call: Any) -> None:
-    assert routed(call, [calls("refund", order="A-1")], refund, add)[-1] == (
-        "tools -> __end__ [return_direct: refund]"
-    )
-
-
-def test_parallel_direct_results_end_the_run_through_the_loop_entry(
-    call: Any,
-) -> None:
+def test_parallel_direct_results_end_the_run_through_the_loop_entry(call: Any) -> None:
     log = recorded(call, [calls("refund", "refund", order="A-1")], refund, add)
     assert [f"{d.hook} {d.outcome} [{d.reason}]" for d in log[1:]] == [
         "tools routed [tool results]",
@@ -173,13 +158,8 @@ def test_parallel_direct_results_end_the_run_through_the_loop_entry(
     ]
 
 
-def test_a_tool_that_stops_the_run_is_the_reason(call: Any) -> None:
-    assert routed(call, [calls("stop")], stop)[-1] == "tools -> __end__ [stopped by a tool]"
-
-
 def test_hooks_skipped_after_a_tool_stopped_the_run_are_recorded(call: Any) -> None:
-    steps = [[*calls("stop"), *calls("add", a=1, b=2)]]
-    log = recorded(call, steps, stop, add)
+    log = recorded(call, [[*calls("stop"), *ADD]], stop, add)
     skipped = [d for d in log if d.outcome is Outcome.SKIPPED]
     assert [(d.hook, d.reason) for d in skipped] == [("model", "stopped by a tool")]
     assert log[-1].reason == "stopped by a tool"
@@ -191,8 +171,7 @@ def test_a_stop_by_a_tool_is_not_attributed_to_skipped_hooks(call: Any) -> None:
         def before_model(self, state: Any, runtime: Any) -> None:
             return None
 
-    steps = [[*calls("stop"), *calls("add", a=1, b=2)]]
-    log = recorded(call, steps, stop, add, middleware=[Quiet()])
+    log = recorded(call, [[*calls("stop"), *ADD]], stop, add, middleware=[Quiet()])
     assert [str(d) for d in log[-2:]] == [
         "Quiet.before_model skipped [stopped by a tool]",
         "Quiet.before_model routed: __end__ [stopped by a tool]",
@@ -213,24 +192,12 @@ def test_a_handover_to_the_parent_graph_is_recorded(call: Any) -> None:
     ]
 
 
-def test_a_structured_answer_ends_the_run(call: Any) -> None:
-    good = [{"name": "Answer", "args": {"number": 5}}]
-    tools = {"response_format": ToolStrategy(Answer)}
-    assert routed(call, [good], add, **tools) == ["model -> __end__ [structured answer: Answer]"]
-    assert routed(call, [good], **tools) == ["model -> __end__ [structured answer]"]
-    provider = {"response_format": ProviderStrategy(Answer)}
-    assert routed(call, ['{"number": 5}'], add, **provider) == [
-        "model -> __end__ [structured answer]"
-    ]
-
-
-@pytest.mark.parametrize("tools", [(), (add,)])
-@pytest.mark.parametrize("bad", ["five", [{"name": "Answer", "args": {"number": "five"}}]])
+@each("tools", [(), (add,)])
+@each("bad", ["five", [{"name": "Answer", "args": {"number": "five"}}]])
 def test_an_invalid_answer_is_explained_and_requested_again(
     call: Any, tools: Any, bad: Any
 ) -> None:
-    good = [{"name": "Answer", "args": {"number": 5}}]
-    log = recorded(call, [bad, bad, good], *tools, response_format=ToolStrategy(Answer))
+    log = recorded(call, [bad, bad, ANSWER], *tools, response_format=ToolStrategy(Answer))
     assert [str(decision) for decision in log[:4]] == [
         "model explained: 1 time",
         "model routed: model [asked again]",
@@ -254,31 +221,18 @@ def test_a_route_that_cannot_be_taken_is_recorded(call: Any) -> None:
 
 
 def test_a_repaired_history_is_recorded_once_with_its_changes(call: Any) -> None:
-    broken: Any = {
-        "messages": [
-            AIMessage("", tool_calls=calls("add", "add", a=1, b=2)),
-            ToolMessage("?", tool_call_id="unknown"),
-            HumanMessage("Well?"),
-        ]
-    }
-    log: list[Decision] = []
-    steps = [calls("add", a=1, b=2), "3"]
-    call(create_agent(ScriptedChatModel(steps), [add], decisions=log.append), broken)
-    repaired = [d for d in log if d.outcome is Outcome.REPAIRED]
-    assert [str(decision) for decision in repaired] == ["model repaired: 2 added, 1 removed"]
+    def repaired(messages: Any, *steps: Any) -> list[str]:
+        log: list[Decision] = []
+        agent = create_agent(ScriptedChatModel([*steps]), [add], decisions=log.append)
+        call(agent, {"messages": messages})
+        return [str(decision) for decision in log if decision.outcome is Outcome.REPAIRED]
 
-
-def test_a_moved_answer_is_recorded_as_a_reordering(call: Any) -> None:
-    broken: Any = {
-        "messages": [
-            AIMessage("", tool_calls=calls("add", a=1, b=2)),
-            HumanMessage("Well?"),
-            ToolMessage("3", tool_call_id="add0"),
-        ]
-    }
-    log: list[Decision] = []
-    call(create_agent(ScriptedChatModel(["3"]), [add], decisions=log.append), broken)
-    assert str(log[0]) == "model repaired: reordered"
+    question, unknown = HumanMessage("Well?"), ToolMessage("?", tool_call_id="unknown")
+    twice = AIMessage("", tool_calls=calls("add", "add", a=1, b=2))
+    changes = ["model repaired: 2 added, 1 removed"]
+    assert repaired([twice, unknown, question], ADD, "3") == changes
+    once, late = AIMessage("", tool_calls=ADD), ToolMessage("3", tool_call_id="add0")
+    assert repaired([once, question, late], "3") == ["model repaired: reordered"]
 
 
 def test_a_history_that_a_layer_broke_is_recorded_too(call: Any) -> None:
@@ -306,12 +260,8 @@ def test_every_recorded_route_is_in_the_plan_and_has_a_reason(
         [{"name": name, "args": args[name]} for name in names] or "Done." for names in turns
     ]
     log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel([*steps, "Done."]),
-        [add, refund, stop],
-        middleware=[After("")] if hooked else [],
-        decisions=log.append,
-    )
+    options: Any = {"middleware": [After("")] if hooked else [], "decisions": log.append}
+    agent = create_agent(ScriptedChatModel([*steps, "Done."]), [add, refund, stop], **options)
     agent.invoke(ASK)
     transitions = {(way.source, way.target): way.reasons for way in topology_of(agent).transitions}
     for decision in log:

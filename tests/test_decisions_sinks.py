@@ -33,6 +33,7 @@ from agent_factory import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import add
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
@@ -80,7 +81,7 @@ def asks(decision: Decision) -> None:
     interrupt("May I log?")
 
 
-@pytest.mark.parametrize("broken", [raises, asks])
+@each("broken", [raises, asks])
 def test_a_failing_sink_warns_once_and_the_run_continues(call: Any, broken: Any) -> None:
     log: list[Decision] = []
     built = agent([broken, log.append], checkpointer=InMemorySaver())
@@ -94,15 +95,11 @@ def test_a_failing_sink_warns_once_and_the_run_continues(call: Any, broken: Any)
 # Streams
 
 
-def test_decisions_are_custom_stream_events(collect: Any) -> None:
-    events = collect(agent(True), ASK, stream_mode="custom")
+@each("decisions", [True, DecisionLog()])
+def test_decisions_are_custom_stream_events(collect: Any, decisions: Any) -> None:
+    events = collect(agent(decisions), ASK, stream_mode="custom")
     assert [event["decision"]["hook"] for event in events] == RUN
     assert json.loads(json.dumps(events)) == events
-
-
-def test_a_log_without_sinks_writes_to_the_stream(collect: Any) -> None:
-    events = collect(agent(DecisionLog()), ASK, stream_mode="custom")
-    assert [event["decision"]["hook"] for event in events] == RUN
 
 
 def test_decisions_come_between_the_other_modes_in_the_order_of_the_run(collect: Any) -> None:
@@ -262,10 +259,13 @@ def test_without_opentelemetry_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
 # Agents that exist
 
 
-def test_an_agent_records_its_decisions_later(call: Any) -> None:
+def test_a_copy_of_an_agent_records_its_own_decisions_alone(call: Any) -> None:
     log: list[Decision] = []
     plain = agent(None)
-    call(with_decisions(plain, log.append), ASK)
+    with_decisions(plain, log.append)
+    call(plain, ASK)
+    assert log == []
+    call(with_decisions(agent(None), log.append), ASK)
     assert [decision.hook for decision in log] == RUN
 
 
@@ -278,11 +278,8 @@ def test_a_copy_keeps_the_sinks_and_the_settings_of_an_agent() -> None:
     copy.invoke(ASK, {"configurable": {"thread_id": "1"}})
     assert [one.hook for one in kept] == [one.hook for one in added] == RUN[:2]
     assert copy.get_state({"configurable": {"thread_id": "1"}}).next == ("tools",)
-    assert (copy.name, copy.config, copy.checkpointer) == (
-        made.name,
-        made.config,
-        made.checkpointer,
-    )
+    for name in ("name", "config", "checkpointer"):
+        assert getattr(copy, name) == getattr(made, name)
     assert topology_of(copy) == topology_of(made)
     assert type(copy) is type(made)
 
@@ -292,11 +289,4 @@ def test_a_route_that_is_taken_outside_of_a_run_goes_to_no_stream() -> None:
     thread: Any = {"configurable": {"thread_id": "1"}}
     made.invoke(ASK, thread)
     made.update_state(thread, {"messages": [("ai", "Six.")]}, "model")  # warnings are errors
-
-
-def test_a_copy_records_only_what_it_does() -> None:
-    log: list[Decision] = []
-    plain = agent(None)
-    with_decisions(plain, log.append)
-    plain.invoke(ASK)
-    assert log == []
+    assert made.get_state(thread).values["messages"][-1].text == "Six."

@@ -43,6 +43,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import LawViolation, ScriptedChatModel, check_middleware
 from samples import find, refund
+from tables import each
 
 
 def delete(path: str) -> str:
@@ -81,104 +82,92 @@ POLICY = ToolPolicy(
 )
 
 
-class TestBuiltIns:
-    def test_a_review_declares_its_rules(self) -> None:
-        guards = declared(HumanInTheLoopMiddleware(POLICY))
-        assert [line for line in guards if line.startswith("guard")] == [
-            "guard: HumanInTheLoopMiddleware: a model decides about refund when not (euros <= 50)",
-            "guard: HumanInTheLoopMiddleware: no call runs of delete when deny_late()",
-            "guard: HumanInTheLoopMiddleware: a person decides about * without search*, refund",
-        ]
+# What built-ins declare
 
-    def test_a_review_that_chooses_calls_in_its_hook_is_at_that_place(self) -> None:
-        class Own(HumanInTheLoopMiddleware):
-            def after_model(self, state: Any, runtime: Any) -> Any:
-                return super().after_model(state, runtime)
 
-        (guard,) = plan_agent(tools=[refund], middleware=[Own({"refund": True})]).guards
-        assert guard.place == "after_model"
+def test_a_review_declares_its_rules() -> None:
+    guards = declared(HumanInTheLoopMiddleware(POLICY))
+    assert [line for line in guards if line.startswith("guard")] == [
+        "guard: HumanInTheLoopMiddleware: a model decides about refund when not (euros <= 50)",
+        "guard: HumanInTheLoopMiddleware: no call runs of delete when deny_late()",
+        "guard: HumanInTheLoopMiddleware: a person decides about * without search*, refund",
+    ]
 
-    @pytest.mark.parametrize(
-        ("member", "expected"),
-        [
-            (
-                ModelCallLimitMiddleware(run_limit=5, thread_limit=9),
-                ["at most 5 model calls a run", "at most 9 model calls a thread"],
-            ),
-            (
-                ToolCallLimitMiddleware(tool_name="refund", run_limit=1),
-                ["at most 1 calls of refund a run"],
-            ),
-            (
-                BudgetMiddleware(
-                    run=Limits(turns=3, total_tokens=1000),
-                    thread=Limits(seconds=1.5),
-                    ledger=Ledger(Limits(tool_calls=7)),
-                ),
-                [
-                    "at most 1000 tokens a run",
-                    "at most 3 model calls a run",
-                    "at most 1.5 seconds a thread",
-                    "at most 7 tool calls a ledger",
-                ],
-            ),
-        ],
-        ids=["model calls", "tool calls", "budget"],
-    )
-    def test_limits_are_declared_with_their_numbers(self, member: Any, expected: list[str]) -> None:
+
+def test_a_review_that_chooses_calls_in_its_hook_is_at_that_place() -> None:
+    class Own(HumanInTheLoopMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return super().after_model(state, runtime)
+
+    (guard,) = plan_agent(tools=[refund], middleware=[Own({"refund": True})]).guards
+    assert guard.place == "after_model"
+
+
+def test_limits_are_declared_with_their_numbers() -> None:
+    def limits(member: Any) -> list[str]:
         plan = plan_agent(tools=[refund], middleware=[member], ignore=["AF210"])
-        assert [str(limit) for limit in plan.limits] == expected
         assert {limit.owner for limit in plan.limits} == {member.name}
+        return [str(limit) for limit in plan.limits]
 
-    def test_others_that_decide_about_calls_declare_it(self) -> None:
-        auto = AutoModeMiddleware(classifier=ScriptedChatModel([]), tools=["refund"])
-        once = OnceMiddleware({"refund": "ask"})
-        assert declared(auto)[0] == "guard: AutoModeMiddleware: a model decides about refund"
-        assert declared(once)[0] == (
-            "guard: OnceMiddleware: code decides about refund when the same call has run, or may "
-            "have"
-        )
-
-    def test_what_ordering_says_about_messages_is_in_the_plan(self) -> None:
-        assert declared(PIIMiddleware("email", apply_to_output=True)) == [
-            "access: PIIMiddleware[email] sanitizes answers, user_messages"
-        ]
+    calls = ModelCallLimitMiddleware(run_limit=5, thread_limit=9)
+    assert limits(calls) == ["at most 5 model calls a run", "at most 9 model calls a thread"]
+    refunds = ToolCallLimitMiddleware(tool_name="refund", run_limit=1)
+    assert limits(refunds) == ["at most 1 calls of refund a run"]
+    ledger = Ledger(Limits(tool_calls=7))
+    run, thread = Limits(turns=3, total_tokens=1000), Limits(seconds=1.5)
+    assert limits(BudgetMiddleware(run=run, thread=thread, ledger=ledger)) == [
+        *("at most 1000 tokens a run", "at most 3 model calls a run"),
+        *("at most 1.5 seconds a thread", "at most 7 tool calls a ledger"),
+    ]
 
 
-class TestFiles:
-    def test_a_plan_without_declarations_is_written_as_before(self) -> None:
-        text = plan_agent(tools=[find]).to_json()
-        assert not any(f'"{key}"' in text for key in ("guards", "limits", "accesses", "labels"))
+def test_others_that_decide_about_calls_declare_it() -> None:
+    auto = AutoModeMiddleware(classifier=ScriptedChatModel([]), tools=["refund"])
+    once = OnceMiddleware({"refund": "ask"})
+    assert declared(auto)[0] == "guard: AutoModeMiddleware: a model decides about refund"
+    assert declared(once)[0] == (
+        "guard: OnceMiddleware: code decides about refund when the same call has run, or may have"
+    )
 
-    def test_a_guard_that_everybody_decides_about_is_written_as_before(self) -> None:
-        plan = plan_agent(tools=[refund], middleware=[HumanInTheLoopMiddleware({"refund": True})])
-        names = ("reviewers", "decisions", "remember", "otherwise")
-        assert not any(f'"{name}"' in plan.to_json() for name in names)
-        assert plan.digest == "d64647ca2d916032"
 
-    def test_declarations_survive_in_files(self) -> None:
-        people = Rule(
-            "refund",
-            "ask",
-            reviewers=["finance"],
-            allowed_decisions=["approve", "reject"],
-            remember=60.5,
-        )
-        judged = Rule("delete", "judge", otherwise="deny")
-        stack: list[Any] = [
-            HumanInTheLoopMiddleware(POLICY),
-            HumanInTheLoopMiddleware(
-                ToolPolicy(people, judged, judge=ScriptedChatModel([])), name="People"
-            ),
-            BudgetMiddleware(run=Limits(usd=0.5, turns=2)),
-        ]
-        tools = [refund, clerk(stack[0])]
-        ignore = ["AF206", "AF210", "AF213"]
-        plan = plan_agent(tools=tools, middleware=stack, ignore=ignore)
-        assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
+def test_what_ordering_says_about_messages_is_in_the_plan() -> None:
+    assert declared(PIIMiddleware("email", apply_to_output=True)) == [
+        "access: PIIMiddleware[email] sanitizes answers, user_messages"
+    ]
 
-    def test_an_agent_without_declarations_has_the_digest_it_had(self) -> None:
-        assert plan_agent(tools=[find]).digest == "b44b63d6086c56bb"
+
+# Plans and their files
+
+
+def test_a_plan_without_declarations_is_written_as_before() -> None:
+    plan = plan_agent(tools=[find])
+    keys = ("guards", "limits", "accesses", "labels")
+    assert not any(f'"{key}"' in plan.to_json() for key in keys)
+    assert plan.digest == "b44b63d6086c56bb"
+
+
+def test_a_guard_that_everybody_decides_about_is_written_as_before() -> None:
+    plan = plan_agent(tools=[refund], middleware=[HumanInTheLoopMiddleware({"refund": True})])
+    names = ("reviewers", "decisions", "remember", "otherwise")
+    assert not any(f'"{name}"' in plan.to_json() for name in names)
+    assert plan.digest == "d64647ca2d916032"
+
+
+def test_declarations_survive_in_files() -> None:
+    how: Any = {"reviewers": ["finance"], "allowed_decisions": ["approve", "reject"]}
+    people = Rule("refund", "ask", remember=60.5, **how)
+    judged = Rule("delete", "judge", otherwise="deny")
+    stack: list[Any] = [
+        HumanInTheLoopMiddleware(POLICY),
+        HumanInTheLoopMiddleware(
+            ToolPolicy(people, judged, judge=ScriptedChatModel([])), name="People"
+        ),
+        BudgetMiddleware(run=Limits(usd=0.5, turns=2)),
+    ]
+    tools = [refund, clerk(stack[0])]
+    ignore = ["AF206", "AF210", "AF213"]
+    plan = plan_agent(tools=tools, middleware=stack, ignore=ignore)
+    assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
 
 
 REVIEW = HumanInTheLoopMiddleware({"refund": True, "delete": True})
@@ -229,6 +218,7 @@ def policy_of(*rules: Rule) -> HumanInTheLoopMiddleware:
 
 
 ASK_ALL = Rule("*", "ask")
+OVER_50: Any = {"allowed_decisions": ["approve"], "when": {"euros": {">": 50}}}
 BUDGET = BudgetMiddleware(run=Limits(turns=3))
 
 
@@ -238,6 +228,13 @@ def refund_copy() -> Any:
         return str(euros)
 
     return refund
+
+
+def ruled(before: Rule, after: Rule, was: str, now: str) -> tuple[Any, Any, str]:
+    """A change of the rule of a policy about refunds."""
+    head = "changed guard of refund by HumanInTheLoopMiddleware"
+    old, new = ({"middleware": [policy_of(rule)]} for rule in (before, after))
+    return old, new, f"{head}: was {was}, now {now}"
 
 
 SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -255,51 +252,39 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "rule with a condition": (
         {"middleware": [REVIEW]},
-        {
-            "middleware": [
-                HumanInTheLoopMiddleware(
-                    {
-                        "refund": {
-                            "allowed_decisions": ["approve"],
-                            "when": {"euros": {">": 50}},
-                        },
-                        "delete": True,
-                    }
-                )
-            ]
-        },
+        {"middleware": [HumanInTheLoopMiddleware({"refund": OVER_50, "delete": True})]},
         "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund, "
         "now a person decides about refund when euros > 50 (approve)",
     ),
-    "those who may decide": (
-        {"middleware": [policy_of(Rule("refund", "ask", reviewers=["finance", "@ann"]))]},
-        {"middleware": [policy_of(Rule("refund", "ask"))]},
-        "changed guard of refund by HumanInTheLoopMiddleware: was @ann or finance decides about "
-        "refund, now a person decides about refund",
+    "those who may decide": ruled(
+        Rule("refund", "ask", reviewers=["finance", "@ann"]),
+        Rule("refund", "ask"),
+        "@ann or finance decides about refund",
+        "a person decides about refund",
     ),
-    "those who may decide after a model": (
-        {"middleware": [policy_of(Rule("refund", "judge", reviewers=["finance"]))]},
-        {"middleware": [policy_of(Rule("refund", "judge"))]},
-        "changed guard of refund by HumanInTheLoopMiddleware: was a model decides about refund "
-        "(else finance), now a model decides about refund",
+    "those who may decide after a model": ruled(
+        Rule("refund", "judge", reviewers=["finance"]),
+        Rule("refund", "judge"),
+        "a model decides about refund (else finance)",
+        "a model decides about refund",
     ),
-    "denials left to people": (
-        {"middleware": [policy_of(Rule("refund", "judge", otherwise="deny"))]},
-        {"middleware": [policy_of(Rule("refund", "judge"))]},
-        "changed guard of refund by HumanInTheLoopMiddleware: was a model decides about refund "
-        "(else it is denied), now a model decides about refund",
+    "denials left to people": ruled(
+        Rule("refund", "judge", otherwise="deny"),
+        Rule("refund", "judge"),
+        "a model decides about refund (else it is denied)",
+        "a model decides about refund",
     ),
-    "kinds of decisions": (
-        {"middleware": [policy_of(Rule("refund", "ask", allowed_decisions=["approve", "reject"]))]},
-        {"middleware": [policy_of(Rule("refund", "ask", allowed_decisions=["approve"]))]},
-        "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund "
-        "(approve, reject), now a person decides about refund (approve)",
+    "kinds of decisions": ruled(
+        Rule("refund", "ask", allowed_decisions=["approve", "reject"]),
+        Rule("refund", "ask", allowed_decisions=["approve"]),
+        "a person decides about refund (approve, reject)",
+        "a person decides about refund (approve)",
     ),
-    "standing approvals": (
-        {"middleware": [policy_of(Rule("refund", "ask"))]},
-        {"middleware": [policy_of(Rule("refund", "ask", remember=3600))]},
-        "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund, "
-        "now a person decides about refund (approvals hold up to 1 hour)",
+    "standing approvals": ruled(
+        Rule("refund", "ask"),
+        Rule("refund", "ask", remember=3600),
+        "a person decides about refund",
+        "a person decides about refund (approvals hold up to 1 hour)",
     ),
     "work not in the background any more": (
         {"tools": [background(find, timeout=600), delete], "middleware": [BACKGROUND]},
@@ -375,17 +360,17 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "removed guard of clerk/refund by clerk/HumanInTheLoopMiddleware: it was: a person decides "
         "about clerk/refund",
     ),
-    "condition widened": (
-        {"middleware": [policy_of(Rule("refund", "ask", when={"euros": {">": 50}}))]},
-        {"middleware": [policy_of(Rule("refund", "ask", when={"euros": {">": 5000}}))]},
-        "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund "
-        "when euros > 50, now a person decides about refund when euros > 5000",
+    "condition widened": ruled(
+        Rule("refund", "ask", when={"euros": {">": 50}}),
+        Rule("refund", "ask", when={"euros": {">": 5000}}),
+        "a person decides about refund when euros > 50",
+        "a person decides about refund when euros > 5000",
     ),
-    "another role": (
-        {"middleware": [policy_of(Rule("refund", "ask", reviewers=["finance"]))]},
-        {"middleware": [policy_of(Rule("refund", "ask", reviewers=["support"]))]},
-        "changed guard of refund by HumanInTheLoopMiddleware: was finance decides about refund, "
-        "now support decides about refund",
+    "another role": ruled(
+        Rule("refund", "ask", reviewers=["finance"]),
+        Rule("refund", "ask", reviewers=["support"]),
+        "finance decides about refund",
+        "support decides about refund",
     ),
     "allowed by default": (
         {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "deny")))]},
@@ -398,18 +383,17 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "changed guard of * by HumanInTheLoopMiddleware: was a person decides about * without "
         "ref*, now a person decides about * without [!d]*",
     ),
-    "asks instead of a denial": (
-        {"middleware": [policy_of(Rule("refund", "deny"))]},
-        {"middleware": [policy_of(Rule("refund", "ask"))]},
-        "changed guard of refund by HumanInTheLoopMiddleware: was no call runs of refund, now a "
-        "person decides about refund",
+    "asks instead of a denial": ruled(
+        Rule("refund", "deny"),
+        Rule("refund", "ask"),
+        "no call runs of refund",
+        "a person decides about refund",
     ),
-    "approvals hold longer": (
-        {"middleware": [policy_of(Rule("refund", "ask", remember=60))]},
-        {"middleware": [policy_of(Rule("refund", "ask", remember=3600))]},
-        "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund "
-        "(approvals hold up to 1 minute), now a person decides about refund (approvals hold up "
-        "to 1 hour)",
+    "approvals hold longer": ruled(
+        Rule("refund", "ask", remember=60),
+        Rule("refund", "ask", remember=3600),
+        "a person decides about refund (approvals hold up to 1 minute)",
+        "a person decides about refund (approvals hold up to 1 hour)",
     ),
     "retries outside of a limit": (
         {"middleware": [BUDGET]},
@@ -441,7 +425,7 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("slip", SLIPS)
+@each("slip", SLIPS)
 def test_a_slip_is_red_in_the_default_snapshot_with_a_line_that_names_it(slip: str) -> None:
     before, after, line = SLIPS[slip]
     old, new = (plan_agent(**{"tools": [refund, delete], **each}) for each in (before, after))
@@ -503,6 +487,7 @@ def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 
     other_refund.__name__ = "refund"
     review: dict[str, Any] = {"refund": True, "delete": True}
+    rules = ToolPolicy(Rule("refund", "ask"), Rule("delete", "ask"), Rule("*", "allow"))
     every: Any = {"allowed_decisions": ["approve", "edit", "reject", "respond"]}
     changes: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "class": ({"middleware": [REVIEW]}, {"middleware": [Renamed(review, name=REVIEW.name)]}),
@@ -521,13 +506,7 @@ def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         ),
         "policy": (
             {"middleware": [REVIEW]},
-            {
-                "middleware": [
-                    HumanInTheLoopMiddleware(
-                        ToolPolicy(Rule("refund", "ask"), Rule("delete", "ask"), Rule("*", "allow"))
-                    )
-                ]
-            },
+            {"middleware": [HumanInTheLoopMiddleware(rules)]},
         ),
         "a tool that is not reviewed": (
             {"middleware": [REVIEW]},
@@ -586,7 +565,7 @@ def test_there_are_fifty_refactorings() -> None:
     assert len(REFACTORINGS) >= 50
 
 
-@pytest.mark.parametrize("change", REFACTORINGS)
+@each("change", REFACTORINGS)
 def test_a_refactoring_that_changes_nothing_is_green(change: str) -> None:
     both = REFACTORINGS[change]
     old, new = (plan_agent(**{"tools": [refund, delete], **each}) for each in both)
@@ -596,32 +575,34 @@ def test_a_refactoring_that_changes_nothing_is_green(change: str) -> None:
     assert not old.diff(new)
 
 
-class TestAgentsInside:
-    def test_guards_and_limits_of_an_agent_inside_have_the_name_of_its_tool(self) -> None:
-        inner = clerk(HumanInTheLoopMiddleware(POLICY), LIMIT)
-        plan = plan_agent(tools=[inner, delete])
-        assert [tool.name for tool in plan.tools] == ["clerk", "delete", "clerk/refund"]
-        assert str(plan.guards[2]).startswith(
-            "a person decides about clerk/* without clerk/search*"
-        )
-        assert [limit.owner for limit in plan.limits] == ["clerk/ModelCallLimitMiddleware"]
-
-    def test_agents_are_nested(self) -> None:
-        outer = create_agent(
-            ScriptedChatModel([]), [clerk(HumanInTheLoopMiddleware({"refund": True}))], name="desk"
-        )
-        plan = plan_agent(tools=[agent_tool(outer, description="Asks the clerk.")])
-        assert [tool.name for tool in plan.tools] == ["desk", "desk/clerk", "desk/clerk/refund"]
-        assert [guard.tool for guard in plan.guards] == ["desk/clerk/refund"]
-
-    def test_an_outer_guard_is_not_one_of_a_tool_inside(self) -> None:
-        everything = ToolGuard("*", "ask")
-        assert everything.covers("clerk")
-        assert not everything.covers("clerk/refund")
+# Agents inside
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
+def test_guards_and_limits_of_an_agent_inside_have_the_name_of_its_tool() -> None:
+    inner = clerk(HumanInTheLoopMiddleware(POLICY), LIMIT)
+    plan = plan_agent(tools=[inner, delete])
+    assert [tool.name for tool in plan.tools] == ["clerk", "delete", "clerk/refund"]
+    assert str(plan.guards[2]).startswith("a person decides about clerk/* without clerk/search*")
+    assert [limit.owner for limit in plan.limits] == ["clerk/ModelCallLimitMiddleware"]
+
+
+def test_agents_are_nested() -> None:
+    outer = create_agent(
+        ScriptedChatModel([]), [clerk(HumanInTheLoopMiddleware({"refund": True}))], name="desk"
+    )
+    plan = plan_agent(tools=[agent_tool(outer, description="Asks the clerk.")])
+    assert [tool.name for tool in plan.tools] == ["desk", "desk/clerk", "desk/clerk/refund"]
+    assert [guard.tool for guard in plan.guards] == ["desk/clerk/refund"]
+
+
+def test_an_outer_guard_is_not_one_of_a_tool_inside() -> None:
+    everything = ToolGuard("*", "ask")
+    assert everything.covers("clerk")
+    assert not everything.covers("clerk/refund")
+
+
+@each(
+    "make, words",
     [
         (lambda: ToolGuard("", "ask"), "ToolGuard.tool must be the name of a tool"),
         (lambda: ToolGuard("a", "shout"), "must be one of 'ask', 'judge', 'check', 'deny'"),  # type: ignore[arg-type]
@@ -663,33 +644,36 @@ class Secretive(AgentMiddleware):
         return {"messages": [message.model_copy(update={"tool_calls": calls})]} if calls else None
 
 
-class TestTheLaw:
-    @pytest.mark.parametrize(
-        ("make", "words"),
-        [
-            (Careless, "a person decides about look_up, and a call ran"),
-            (Boundless, "at most 2 model calls a run, and there were 5"),
-            (Secretive, "it changed tool calls; declare"),
-        ],
-    )
-    def test_what_is_not_kept_is_a_violation(self, make: Any, words: str) -> None:
-        with pytest.raises(LawViolation, match=words):
-            check_middleware(make, laws=["does_what_it_declares"])
+# The law
 
-    @pytest.mark.parametrize(
-        "make",
-        [
-            lambda: HumanInTheLoopMiddleware({"look_up": True}),
-            lambda: HumanInTheLoopMiddleware({"look_up": True}, interrupt_mode="per_call"),
-            lambda: HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "deny"))),
-            lambda: ModelCallLimitMiddleware(run_limit=3),
-            lambda: ModelCallLimitMiddleware(run_limit=3, exit_behavior="error"),
-            lambda: ToolCallLimitMiddleware(run_limit=2),
-            lambda: ToolCallLimitMiddleware(tool_name="look_up", run_limit=0),
-            lambda: BudgetMiddleware(run=Limits(turns=2, tool_calls=1)),
-            lambda: OnceMiddleware({"look_up": "ask"}),
-            lambda: PIIMiddleware("email", apply_to_output=True),
-        ],
-    )
-    def test_built_ins_keep_it(self, make: Any) -> None:
-        check_middleware(make, laws=["does_what_it_declares"], max_examples=5)
+
+@each(
+    "make, words",
+    [
+        (Careless, "a person decides about look_up, and a call ran"),
+        (Boundless, "at most 2 model calls a run, and there were 5"),
+        (Secretive, "it changed tool calls; declare"),
+    ],
+)
+def test_what_is_not_kept_is_a_violation(make: Any, words: str) -> None:
+    with pytest.raises(LawViolation, match=words):
+        check_middleware(make, laws=["does_what_it_declares"])
+
+
+@each(
+    "make",
+    [
+        lambda: HumanInTheLoopMiddleware({"look_up": True}),
+        lambda: HumanInTheLoopMiddleware({"look_up": True}, interrupt_mode="per_call"),
+        lambda: HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "deny"))),
+        lambda: ModelCallLimitMiddleware(run_limit=3),
+        lambda: ModelCallLimitMiddleware(run_limit=3, exit_behavior="error"),
+        lambda: ToolCallLimitMiddleware(run_limit=2),
+        lambda: ToolCallLimitMiddleware(tool_name="look_up", run_limit=0),
+        lambda: BudgetMiddleware(run=Limits(turns=2, tool_calls=1)),
+        lambda: OnceMiddleware({"look_up": "ask"}),
+        lambda: PIIMiddleware("email", apply_to_output=True),
+    ],
+)
+def test_built_ins_keep_it(make: Any) -> None:
+    check_middleware(make, laws=["does_what_it_declares"], max_examples=5)

@@ -34,6 +34,7 @@ from agent_factory.errors import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import add, adding
+from tables import each
 
 Decorate = Callable[..., Any]
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -47,7 +48,7 @@ class Counting(AgentState[Any]):
     calls: NotRequired[int]
 
 
-@pytest.mark.parametrize(("decorate", "name"), HOOK_AND_NAME)
+@each("decorate, name", HOOK_AND_NAME)
 def test_a_plain_function_becomes_the_hook_of_that_name(
     call: Any, decorate: Decorate, name: str
 ) -> None:
@@ -67,7 +68,7 @@ def test_a_plain_function_becomes_the_hook_of_that_name(
     assert seen == [("2 + 3?", None)]
 
 
-@pytest.mark.parametrize(("decorate", "name"), HOOK_AND_NAME)
+@each("decorate, name", HOOK_AND_NAME)
 def test_a_coroutine_function_serves_async_runs_only(decorate: Decorate, name: str) -> None:
     seen: list[str] = []
 
@@ -83,7 +84,7 @@ def test_a_coroutine_function_serves_async_runs_only(decorate: Decorate, name: s
         agent.invoke(ASK)
 
 
-@pytest.mark.parametrize("decorate", HOOKS)
+@each("decorate", HOOKS)
 def test_options_of_a_hook_arrive_on_the_middleware(decorate: Decorate) -> None:
     def hook(state: Any, runtime: Any) -> None:
         return None
@@ -95,42 +96,27 @@ def test_options_of_a_hook_arrive_on_the_middleware(decorate: Decorate) -> None:
     assert note.tools == [add]
 
 
-def test_a_bare_call_of_a_decorator_is_the_decorator_itself() -> None:
-    @before_model()
-    def note(state: Any, runtime: Any) -> None:
-        return None
-
-    assert note.name == "note"
-
-
-def test_a_hook_writes_to_its_own_schema(call: Any) -> None:
-    @before_model(state_schema=Counting)
+def test_the_schema_and_the_tools_of_a_hook_are_those_of_the_agent(call: Any) -> None:
+    @before_model(state_schema=Counting, tools=[add])
     def count(state: Any, runtime: Any) -> dict[str, Any]:
         return {"calls": state.get("calls", 0) + 1}
 
-    assert call(create_agent(adding(), [add], middleware=[count]), ASK)["calls"] == 2
-
-
-def test_tools_of_a_decorated_function_are_the_agents(call: Any) -> None:
-    @before_agent(tools=[add])
-    def bring(state: Any, runtime: Any) -> None:
-        return None
-
-    result = call(create_agent(adding(), middleware=[bring]), ASK)
+    result = call(create_agent(adding(), middleware=[count]), ASK)
+    assert result["calls"] == 2
     assert [m.text for m in result["messages"]][-2:] == ["5", "5"]
 
 
-@pytest.mark.parametrize("how", ["option", "hook_config"])
+@each("how", ["option", "hook_config"])
 def test_a_hook_declares_its_jumps_by_option_or_by_hook_config(call: Any, how: str) -> None:
     """A31."""
 
     def stop(state: Any, runtime: Any) -> dict[str, Any]:
         return {"jump_to": "end"}
 
+    options: Any = {"can_jump_to": ["end"]}
+    is_option = how == "option"
     made = (
-        before_model(can_jump_to=["end"])(stop)
-        if how == "option"
-        else before_model(hook_config(can_jump_to=["end"])(stop))
+        before_model(**options)(stop) if is_option else before_model(hook_config(**options)(stop))
     )
     asked = ScriptedChatModel()
     result = call(create_agent(asked, middleware=[made]), ASK)
@@ -143,22 +129,14 @@ def test_decorating_leaves_the_function_itself_alone() -> None:
         return None
 
     before_model(can_jump_to=["end"])(note)
+    assert before_model()(note).name == "note"
     assert not hasattr(note, "__can_jump_to__")
     assert note({}, None) is None  # type: ignore[func-returns-value]
 
 
-def test_one_function_makes_two_middleware_under_two_names(call: Any) -> None:
-    seen: list[int] = []
-
-    def note(state: Any, runtime: Any) -> None:
-        seen.append(len(state["messages"]))
-
-    members = [before_model(name="first")(note), before_model(name="second")(note)]
-    call(create_agent(ScriptedChatModel(["5"]), middleware=members), ASK)
-    assert seen == [1, 1]
-
-
-def test_a_partial_and_a_callable_object_are_functions_too(call: Any) -> None:
+def test_a_function_a_partial_and_a_callable_object_make_middleware_under_their_names(
+    call: Any,
+) -> None:
     seen: list[str] = []
 
     def note(word: str, state: Any, runtime: Any) -> None:
@@ -168,50 +146,41 @@ def test_a_partial_and_a_callable_object_are_functions_too(call: Any) -> None:
         def __call__(self, state: Any, runtime: Any) -> None:
             seen.append("object")
 
-    members = [
-        before_model(name="partial")(functools.partial(note, "partial")),
-        before_model(Noting()),
-    ]
-    assert members[1].name == "Noting"
+    noting, partial = Noting(), functools.partial(note, "partial")
+    members = [before_model(name=name)(partial) for name in ("first", "second")]
+    members += [before_model(noting), before_model(name="last")(noting)]
+    assert members[2].name == "Noting"
     call(create_agent(ScriptedChatModel(["5"]), middleware=members), ASK)
-    assert seen == ["partial", "object"]
+    assert seen == ["partial", "partial", "object", "object"]
 
 
-def test_wrap_model_call_takes_a_function_of_request_and_handler() -> None:
+def test_wraps_take_functions_of_request_and_handler() -> None:
     @wrap_model_call
     def polite(request: Any, handler: Any) -> Any:
         return handler(request.override(system_prompt="Be polite."))
 
-    asked = ScriptedChatModel(["5"])
-    create_agent(asked, middleware=[polite]).invoke(ASK)
-    assert asked.requests[0].messages[0].text == "Be polite."
-
-
-async def test_wrap_model_call_takes_a_coroutine_function() -> None:
-    @wrap_model_call(state_schema=Counting)
-    async def counted(request: Any, handler: Any) -> Any:
-        return ExtendedModelResponse(await handler(request), Command(update={"calls": 1}))
-
-    result = await create_agent(ScriptedChatModel(["5"]), middleware=[counted]).ainvoke(ASK)
-    assert result["calls"] == 1
-
-
-def test_wrap_tool_call_takes_a_function_of_request_and_handler() -> None:
     @wrap_tool_call
     def doubled(request: Any, handler: Any) -> Any:
         return handler(request.override(tool_call={**request.tool_call, "args": {"a": 4, "b": 6}}))
 
-    result = create_agent(adding(), [add], middleware=[doubled]).invoke(ASK)
+    asked = adding()
+    result = create_agent(asked, [add], middleware=[polite, doubled]).invoke(ASK)
+    assert asked.requests[0].messages[0].text == "Be polite."
     assert result["messages"][-2].text == "10"
 
 
-async def test_wrap_tool_call_takes_a_coroutine_function() -> None:
+async def test_wraps_take_coroutine_functions() -> None:
+    @wrap_model_call(state_schema=Counting)
+    async def counted(request: Any, handler: Any) -> Any:
+        return ExtendedModelResponse(await handler(request), Command(update={"calls": 1}))
+
     @wrap_tool_call
     async def marked(request: Any, handler: Any) -> Any:
         message = await handler(request)
         return message.model_copy(update={"content": "marked"})
 
-    result = await create_agent(adding(), [add], middleware=[marked]).ainvoke(ASK)
+    result = await create_agent(adding(), [add], middleware=[counted, marked]).ainvoke(ASK)
+    assert result["calls"] == 1
     assert result["messages"][-2].text == "marked"
 
 
@@ -231,7 +200,7 @@ def test_a_generator_function_becomes_a_flow_for_sync_and_async_runs(call: Any) 
     assert twice.name == "Twice"
 
 
-@pytest.mark.parametrize("prompt", ["Be brief.", SystemMessage("Be brief.")])
+@each("prompt", ["Be brief.", SystemMessage("Be brief.")])
 def test_a_dynamic_prompt_is_computed_for_each_call(call: Any, prompt: Any) -> None:
     @dynamic_prompt
     def brief(request: Any) -> Any:
@@ -259,50 +228,26 @@ def test_an_async_dynamic_prompt_serves_async_runs_only() -> None:
         agent.invoke(ASK)
 
 
-@pytest.mark.parametrize("decorate", HOOKS)
-def test_a_hook_with_other_arguments_is_refused_at_build(decorate: Decorate) -> None:
+@each(
+    "decorators, function, message",
+    [
+        (HOOKS, lambda state, runtime, user: None, r"AF106\] .*called with \(state, runtime\)"),
+        (HOOKS, lambda state, runtime: (yield), r"AF107\] .*is a generator"),
+        (WRAPS, lambda request: request, r"AF106\] .*is called with \(request, handler\)"),
+        (WRAPS, lambda request, handler: (yield), r"AF106\] .*is called with \(request\)"),
+    ],
+)
+def test_a_function_of_the_wrong_kind_is_refused_at_build(
+    decorators: list[Decorate], function: Any, message: str
+) -> None:
     """wanted 17."""
-
-    @decorate
-    def note(state: Any, runtime: Any, user: Any) -> None:
-        return None
-
-    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(state, runtime\)"):
-        create_agent(ScriptedChatModel(), middleware=[note])
+    for decorate in decorators:
+        with pytest.raises(ArgumentError, match=rf"^\[{message}"):
+            create_agent(ScriptedChatModel(), middleware=[decorate(name="mine")(function)])
 
 
-@pytest.mark.parametrize("decorate", WRAPS)
-def test_a_layer_with_other_arguments_is_refused_at_build(decorate: Decorate) -> None:
-    @decorate
-    def layer(request: Any) -> Any:
-        return request
-
-    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(request, handler\)"):
-        create_agent(ScriptedChatModel(), middleware=[layer])
-
-
-@pytest.mark.parametrize("decorate", WRAPS)
-def test_a_flow_with_other_arguments_is_refused_at_build(decorate: Decorate) -> None:
-    @decorate
-    def flow(request: Any, handler: Any) -> Any:
-        yield request
-
-    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(request\)"):
-        create_agent(ScriptedChatModel(), middleware=[flow])
-
-
-@pytest.mark.parametrize("decorate", HOOKS)
-def test_a_generator_is_refused_as_a_node_hook(decorate: Decorate) -> None:
-    @decorate
-    def note(state: Any, runtime: Any) -> Any:
-        yield None
-
-    with pytest.raises(ArgumentError, match=r"^\[AF107\] .*is a generator"):
-        create_agent(ScriptedChatModel(), middleware=[note])
-
-
-@pytest.mark.parametrize("decorate", [*HOOKS, *WRAPS, dynamic_prompt])
-@pytest.mark.parametrize("junk", [5, "text"])
+@each("decorate", [*HOOKS, *WRAPS, dynamic_prompt])
+@each("junk", [5, "text"])
 def test_decorating_something_other_than_a_function_is_refused(
     decorate: Decorate, junk: Any
 ) -> None:
@@ -310,7 +255,7 @@ def test_decorating_something_other_than_a_function_is_refused(
         decorate(junk)
 
 
-@pytest.mark.parametrize("junk", [5, {"role": "system"}])
+@each("junk", [5, {"role": "system"}])
 def test_a_dynamic_prompt_that_returns_no_prompt_is_named_in_the_error(
     call: Any, junk: Any
 ) -> None:
@@ -322,7 +267,7 @@ def test_a_dynamic_prompt_that_returns_no_prompt_is_named_in_the_error(
         call(create_agent(ScriptedChatModel(["5"]), middleware=[brief]), ASK)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
+@each("asynchronous", [False, True])
 def test_a_dynamic_prompt_without_a_return_is_an_error_that_names_it(asynchronous: bool) -> None:
     """The prompt of the agent would be gone from the request, without an error."""
 
@@ -353,7 +298,7 @@ def test_a_dynamic_prompt_can_leave_the_prompt_as_it_is(call: Any) -> None:
     assert model.requests[0].messages[0].text == "Never."
 
 
-@pytest.mark.parametrize(("decorate", "hook"), HOOK_AND_NAME)
+@each("decorate, hook", HOOK_AND_NAME)
 def test_hook_config_on_a_decorated_function_is_refused(decorate: Decorate, hook: str) -> None:
     @decorate
     def stop(state: Any, runtime: Any) -> Any:
@@ -369,7 +314,7 @@ def test_hook_config_on_a_class_is_refused() -> None:
         hook_config(can_jump_to=["end"])(AgentMiddleware)
 
 
-@pytest.mark.parametrize("declared", [None, ["model"]])
+@each("declared", [None, ["model"]])
 def test_an_undeclared_jump_of_a_function_names_its_decorator(call: Any, declared: Any) -> None:
     @after_model(can_jump_to=declared)
     def stop(state: Any, runtime: Any) -> Any:
@@ -389,8 +334,8 @@ async def atakes_self(self: Any, state: Any, runtime: Any) -> None:
     await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("decorate", [*HOOKS, *WRAPS, dynamic_prompt])
-@pytest.mark.parametrize("function", [takes_self, atakes_self])
+@each("decorate", [*HOOKS, *WRAPS, dynamic_prompt])
+@each("function", [takes_self, atakes_self])
 def test_a_decorated_function_that_takes_self_is_refused(
     decorate: Decorate, function: Decorate
 ) -> None:
@@ -401,9 +346,7 @@ def test_a_decorated_function_that_takes_self_is_refused(
         assert error.value.hint == write
 
 
-@pytest.mark.parametrize(
-    ("decorate", "method"), [(before_model, "before_model"), (dynamic_prompt, "around_model")]
-)
+@each("decorate, method", [(before_model, "before_model"), (dynamic_prompt, "around_model")])
 def test_a_decorator_in_the_body_of_a_class_is_explained(decorate: Decorate, method: str) -> None:
     with pytest.raises(ArgumentError, match=f"remove it, and name the method {method}"):
 
@@ -413,8 +356,8 @@ def test_a_decorator_in_the_body_of_a_class_is_explained(decorate: Decorate, met
                 return None
 
 
-@pytest.mark.parametrize(
-    ("decorate", "write"),
+@each(
+    "decorate, write",
     [(before_model, "def look(state, runtime)"), (wrap_tool_call, "def look(request, handler)")],
 )
 def test_the_hint_for_a_function_with_other_arguments_is_without_self(
@@ -429,7 +372,7 @@ def test_the_hint_for_a_function_with_other_arguments_is_without_self(
     assert error.value.hint == f"Write `{write}`."
 
 
-@pytest.mark.parametrize("function", [lambda: "", lambda request, handler: ""])
+@each("function", [lambda: "", lambda request, handler: ""])
 def test_a_dynamic_prompt_with_other_arguments_is_refused(function: Decorate) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(request\)"):
         dynamic_prompt(function)

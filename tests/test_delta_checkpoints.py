@@ -34,6 +34,7 @@ from langgraph.types import Command, Overwrite
 from agent_factory import AgentMiddleware, AgentState, DeltaMessages, SpecError, create_agent
 from agent_factory.state.channels import supports_delta_channel
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 CONFIG: Any = {"configurable": {"thread_id": "one"}}
 IDS = st.sampled_from("abc")
@@ -135,6 +136,11 @@ class Thread:
         except Exception as error:
             return type(error), str(error)
 
+    def say(self, *texts: str) -> None:
+        """Send a message of the user for each text."""
+        for text in texts:
+            self.take("say", text, None)
+
     def _at(self, back: int | None) -> Any:
         history = [] if back is None else list(self.agent.get_state_history(CONFIG))
         return history[back % len(history)].config if back is not None and history else CONFIG
@@ -202,7 +208,7 @@ def test_a_thread_moves_between_all_ways_to_store_it(
         assert moving.history() == full.history()
 
 
-@pytest.mark.parametrize("kind", SAVERS)
+@each("kind", SAVERS)
 def test_a_thread_whose_run_failed_moves_with_one_write(kind: str, new_saver: Any) -> None:
     full, moving = Thread(new_saver(kind), Ordinary), Thread(new_saver(kind), checkpoints="delta")
     for thread in (full, moving):
@@ -239,8 +245,8 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", SAVERS)
+@each("form", FORMS)
+@each("kind", SAVERS)
 def test_every_form_of_message_is_stored_with_an_id(kind: str, form: str, new_saver: Any) -> None:
     delta = Thread(new_saver(kind), checkpoints="delta")
     for write in ("say", "update"):
@@ -255,21 +261,12 @@ def test_every_form_of_message_is_stored_with_an_id(kind: str, form: str, new_sa
 def test_the_same_words_in_two_threads_are_two_messages() -> None:
     one, other = (Thread(InMemorySaver(), checkpoints="delta") for _ in range(2))
     for thread in (one, other):
-        thread.take("say", [("user", "Hi")], None)
+        thread.say("Hi")
     assert not set(ids(one.messages())) & set(ids(other.messages()))
 
 
-async def test_an_asynchronous_thread_is_stored_as_well() -> None:
-    delta = Thread(InMemorySaver(), checkpoints="delta")
-    for _ in range(3):
-        answer = await delta.agent.ainvoke({"messages": [("user", "Hi")]}, CONFIG)
-    state = await delta.agent.aget_state(CONFIG)
-    assert state.values["messages"] == answer["messages"]
-    assert len(answer["messages"]) == 6
-
-
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-@pytest.mark.parametrize("kind", SAVERS)
+@each("durability", ["sync", "async", "exit"])
+@each("kind", SAVERS)
 def test_a_thread_is_whole_whenever_it_is_stored(
     kind: str, durability: Any, new_saver: Any
 ) -> None:
@@ -303,7 +300,7 @@ def test_what_one_process_wrote_another_reads_with_the_same_ids(tmp_path: Path) 
     with closing(sqlite3.connect(store, check_same_thread=False)) as connection:
         delta = Thread(SqliteSaver(connection), checkpoints="delta")
         assert ids(delta.messages()) == written
-        delta.take("say", "Again", None)
+        delta.say("Again")
         assert ids(delta.messages())[:2] == written
 
 
@@ -325,8 +322,7 @@ def test_a_checkpoint_does_not_grow_with_its_thread() -> None:
     def stored(checkpoints: Any) -> int:
         saver = InMemorySaver()
         thread = Thread(saver, checkpoints=checkpoints)
-        for _ in range(30):
-            thread.take("say", [("user", "x" * 200)], None)
+        thread.say(*["x" * 200] * 30)
         return sum(len(value) for _, value in saver.blobs.values())
 
     assert stored("delta") * 5 < stored("full")
@@ -334,8 +330,7 @@ def test_a_checkpoint_does_not_grow_with_its_thread() -> None:
 
 def test_a_fork_of_an_old_checkpoint_leaves_the_thread_as_it_was() -> None:
     delta = Thread(InMemorySaver(), checkpoints="delta")
-    for text in ("one", "two", "three"):
-        delta.take("say", text, None)
+    delta.say("one", "two", "three")
     latest, old = delta.agent.get_state(CONFIG), list(delta.agent.get_state_history(CONFIG))[-3]
     before = ids(old.values["messages"])
     forked = delta.agent.update_state(old.config, {"messages": [RemoveMessage(id=str(before[0]))]})
@@ -386,34 +381,28 @@ def stored_messages(saver: Any) -> Any:
     return saver.get_tuple(CONFIG).checkpoint["channel_values"].get("messages")
 
 
-@pytest.mark.parametrize("kind", SAVERS)
+@each("kind", SAVERS)
 def test_a_new_thread_is_lean_where_its_saver_supports_it(kind: str, new_saver: Any) -> None:
     saver = new_saver(kind)
     thread = Thread(saver)
-    for _ in range(2):
-        thread.take("say", "Hi", None)
+    thread.say("Hi", "Hi")
     assert stored_messages(saver) is None
     assert len(thread.messages()) == 4
 
 
-def test_a_saver_that_may_forget_old_checkpoints_gets_full_ones() -> None:
-    saver = Latest()
-    thread = Thread(saver)
-    for _ in range(2):
-        thread.take("say", "Hi", None)
+@each("saver, form", [(Latest(), "auto"), (InMemorySaver(), "full")])
+def test_full_checkpoints_which_savers_get_that_may_forget_old_ones_hold_all_messages(
+    saver: Any, form: Any
+) -> None:
+    thread = Thread(saver, checkpoints=form)
+    thread.say("Hi", "Hi")
     assert len(stored_messages(saver)) == len(thread.messages()) == 4
+
+
+def test_lean_checkpoints_are_lost_with_old_ones() -> None:
     lost = Thread(Latest(), checkpoints="delta")  # what the default saves users from
-    for _ in range(2):
-        lost.take("say", "Hi", None)
+    lost.say("Hi", "Hi")
     assert len(lost.messages()) < 4
-
-
-def test_full_checkpoints_hold_all_messages() -> None:
-    saver = InMemorySaver()
-    thread = Thread(saver, checkpoints="full")
-    for _ in range(2):
-        thread.take("say", "Hi", None)
-    assert len(stored_messages(saver)) == 4
 
 
 @pytest.mark.parametrize("kind", SAVERS)
@@ -444,15 +433,14 @@ def copied(source: Any, target: Any) -> None:
             target.put_writes(config, [(channel, value)], f"{task}-{channel}")
 
 
-@pytest.mark.parametrize("checkpoints", ["auto", "full"])
-@pytest.mark.parametrize("kind", SAVERS)
+@each("checkpoints", ["auto", "full"])
+@each("kind", SAVERS)
 def test_a_copy_of_all_checkpoints_is_the_thread(
     kind: str, checkpoints: Any, new_saver: Any
 ) -> None:
     saver, other = InMemorySaver(), new_saver(kind)
     thread = Thread(saver)
-    for text in ("one", "two", "three"):
-        thread.take("say", text, None)
+    thread.say("one", "two", "three")
     copied(saver, other)
     copy = Thread(other, checkpoints=checkpoints)
     assert copy.history() == thread.history()
@@ -461,28 +449,27 @@ def test_a_copy_of_all_checkpoints_is_the_thread(
 
 def test_the_state_of_a_thread_starts_another() -> None:
     thread, other = Thread(InMemorySaver()), Thread(InMemorySaver())
-    for text in ("one", "two"):
-        thread.take("say", text, None)
+    thread.say("one", "two")
     other.agent.update_state(CONFIG, thread.agent.get_state(CONFIG).values)
     assert other.messages() == thread.messages()
     assert other.take("say", "three", None) == thread.take("say", "three", None)
 
 
-@pytest.mark.parametrize("kind", SAVERS)
+@each("kind", SAVERS)
 def test_another_graph_reads_a_lean_thread_and_writes_to_it(kind: str, new_saver: Any) -> None:
     saver = new_saver(kind)
     thread = Thread(saver)
-    thread.take("say", "Hi", None)
+    thread.say("Hi")
     graph: Any = StateGraph(MessagesState)
     graph.add_node("model", lambda state: {"messages": [("ai", str(len(state["messages"])))]})
     plain_agent = graph.set_entry_point("model").compile(checkpointer=saver)
     assert plain_agent.invoke({"messages": "How many?"}, CONFIG)["messages"][-1].text == "3"
-    thread.take("say", "And now?", None)
+    thread.say("And now?")
     assert len(thread.messages()) == 6
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("fused", "most"), [(False, 75), (True, 6), ("turn", 5)])
+@each("fused, most", [(False, 75), (True, 6), ("turn", 5)])
 def test_a_turn_of_a_long_thread_is_stored_in_a_few_kilobytes(fused: Any, most: float) -> None:
     def look(text: str) -> str:
         """Look something up."""
@@ -492,13 +479,9 @@ def test_a_turn_of_a_long_thread_is_stored_in_a_few_kilobytes(fused: Any, most: 
     # Each with a hook before the model and one after it, which write nothing.
     stack = [type(f"Member{at}", (Watching,), {})() for at in range(8)]
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
-        agent = create_agent(
-            ScriptedChatModel([*calls, "Done."]),
-            [look],
-            middleware=stack,
-            checkpointer=SqliteSaver(connection),
-            fused=fused,
-        )
+        options: Any = {"checkpointer": SqliteSaver(connection), "fused": fused}
+        model = ScriptedChatModel([*calls, "Done."])
+        agent = create_agent(model, [look], middleware=stack, **options)
         agent.invoke({"messages": "Look."}, CONFIG)
         stored = connection.execute(
             "select (select sum(length(checkpoint) + length(metadata)) from checkpoints)"

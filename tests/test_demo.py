@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sqlite3
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import topology_of
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 pytest.importorskip("rich", reason="the extra cli is not installed")
 
@@ -27,6 +27,7 @@ from agent_factory.demo.conversation import Conversation, Decide, Typewriter, de
 from agent_factory.demo.desk import DECLINED, THREAD, build_desk
 from agent_factory.demo.run import introduce, show_plan, show_refunds
 from agent_factory.demo.shop import Shop, tools_of
+from waiting import until
 
 
 @pytest.fixture
@@ -63,17 +64,20 @@ def test_a_refund_is_a_row_in_the_file_of_the_shop(shop: Shop) -> None:
     assert (order.price, order.left) == (3990, 1990)
 
 
-@pytest.mark.parametrize("cents", [-1, 0, 3991, 2**70])
+@each("cents", [-1, 0, 3991, 2**70])
 def test_a_refund_is_more_than_nothing_and_not_more_than_the_price(shop: Shop, cents: int) -> None:
     assert not shop.refund("A-1001", cents)
     assert shop.refunds() == []
 
 
-def test_refunds_of_an_order_add_up_to_its_price_at_most(shop: Shop) -> None:
+def test_refunds_of_an_order_add_up_to_its_price_at_most_and_are_kept(shop: Shop) -> None:
     assert shop.refund("A-1001", 2000)
     assert not shop.refund("A-1001", 2000)
     assert shop.refund("A-1001", 1990)
-    assert shop.refunds() == [("A-1001", 2000), ("A-1001", 1990)]
+    (shop.folder / "policies" / "returns.txt").write_text("Hats can be returned.\n")
+    again = Shop(shop.folder).open()
+    assert again.refunds() == [("A-1001", 2000), ("A-1001", 1990)]
+    assert again.search("returned hats") == "Hats can be returned."
 
 
 def test_refunds_at_the_same_time_do_not_find_the_same_money(shop: Shop) -> None:
@@ -87,29 +91,15 @@ def test_an_unknown_order_has_no_refund(shop: Shop) -> None:
     assert not shop.refund("Z-9", 1)
 
 
-def test_opening_again_keeps_what_was_refunded_and_what_was_rewritten(shop: Shop) -> None:
-    shop.refund("A-1001", 2000)
-    (shop.folder / "policies" / "returns.txt").write_text("Hats can be returned.\n")
-    again = Shop(shop.folder).open()
-    assert again.refunds() == [("A-1001", 2000)]
-    assert again.search("returned hats") == "Hats can be returned."
-
-
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
+def test_a_search_finds_the_line_with_most_words_in_common(shop: Shop) -> None:
+    for query, line in (
         ("Can I return shoes after 30 days?", "Shoes and clothes can be returned"),
         ("what is the WARRANTY of a lamp", "Lamps and grinders have a warranty"),
         ("shipping", "Shipping is free"),
-    ],
-)
-def test_a_search_finds_the_line_with_most_words(shop: Shop, query: str, found: str) -> None:
-    assert (shop.search(query) or "").startswith(found)
-
-
-@pytest.mark.parametrize("query", ["", "?!", "unicorns", "what is the"])
-def test_a_search_without_a_word_in_common_finds_nothing(shop: Shop, query: str) -> None:
-    assert shop.search(query) is None
+    ):
+        assert (shop.search(query) or "").startswith(line)
+    for query in ("", "?!", "unicorns", "what is the"):
+        assert shop.search(query) is None
 
 
 def test_a_search_in_no_texts_or_in_unreadable_ones_finds_nothing(shop: Shop) -> None:
@@ -140,7 +130,7 @@ def test_refund_order_pays_to_the_cent(shop: Shop) -> None:
     assert refund("A-1001", 0.01) == "Nothing was refunded: order A-1001 has 0.00 dollars left."
 
 
-@pytest.mark.parametrize("amount", [0, -5, 0.001, 40, 1e300, float("nan"), float("inf")])
+@each("amount", [0, -5, 0.001, 40, 1e300, float("nan"), float("inf")])
 def test_refund_order_says_how_much_is_left(shop: Shop, amount: float) -> None:
     said = tool(shop, "refund_order")("A-1001", amount)
     assert said == "Nothing was refunded: order A-1001 has 39.90 dollars left."
@@ -159,11 +149,11 @@ REFUND = [{"name": "refund_order", "args": {"order_id": "A-1001", "amount": 20}}
 
 
 def conversation(
-    shop: Shop, steps: list[Any], decide: Decide = lambda: "approve", saver: Any = None
+    shop: Shop, steps: Any, decide: Decide = lambda: "approve", saver: Any = None
 ) -> tuple[Conversation, Screen]:
-    screen = Screen()
-    agent = build_desk(ScriptedChatModel(steps), shop, saver or InMemorySaver())
-    return Conversation(agent, screen, decide), screen
+    """A conversation with the desk, whose model may be one or have these steps."""
+    screen, model = Screen(), ScriptedChatModel(steps) if isinstance(steps, list) else steps
+    return Conversation(build_desk(model, shop, saver or InMemorySaver()), screen, decide), screen
 
 
 def test_a_turn_shows_the_call_its_result_and_the_answer(shop: Shop) -> None:
@@ -182,35 +172,24 @@ def test_a_turn_shows_the_call_its_result_and_the_answer(shop: Shop) -> None:
 
 
 def test_an_answer_is_written_while_it_comes(shop: Shop) -> None:
-    screen = Screen()
-
     class Slow(ScriptedChatModel):
         """Says its last word only when the others are on the screen."""
 
         def _stream(self, *args: Any, **kwargs: Any) -> Any:
             *chunks, last, end = super()._stream(*args, **kwargs)
             yield from chunks
-            assert soon(lambda: "Desk It is here" in screen.text)
+            until(lambda: "Desk It is here" in screen.text)
             yield from (last, end)
 
-    agent = build_desk(Slow(steps=["It is here now."]), shop, InMemorySaver())
-    Conversation(agent, screen, lambda: "approve").say("Where?")
+    talk, screen = conversation(shop, Slow(steps=["It is here now."]))
+    talk.say("Where?")
     assert screen.text.endswith("Desk It is here now.\n")
 
 
-def soon(condition: Callable[[], bool]) -> bool:
-    """Whether something comes true within five seconds."""
-    end = time.monotonic() + 5
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
-
-
 def test_an_answer_that_does_not_stream_is_written_once(shop: Shop) -> None:
-    screen = Screen()
     model = ScriptedChatModel([FIND, "On Monday."], disable_streaming=True)
-    agent = build_desk(model, shop, InMemorySaver())
-    Conversation(agent, screen, lambda: "approve").say("Where?")
+    talk, screen = conversation(shop, model)
+    talk.say("Where?")
     assert screen.text.count("On Monday.") == 1
 
 
@@ -233,9 +212,8 @@ def test_an_approved_refund_is_paid(shop: Shop) -> None:
 
 def test_a_rejected_refund_is_not_paid_and_is_reported_to_the_model(shop: Shop) -> None:
     model = ScriptedChatModel([REFUND, "Sorry."])
-    screen = Screen()
-    agent = build_desk(model, shop, InMemorySaver())
-    Conversation(agent, screen, lambda: "reject").say("20 dollars back, please.")
+    talk, screen = conversation(shop, model, lambda: "reject")
+    talk.say("20 dollars back, please.")
     assert shop.refunds() == []
     report = model.requests[-1].messages[-1]
     assert isinstance(report, ToolMessage)
@@ -319,7 +297,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("decision", ["approve", "reject"])
+@each("decision", ["approve", "reject"])
 def test_a_given_decision_asks_nobody(decision: str) -> None:
     screen = Screen(force_terminal=True)
     assert decider(screen, decision)() == decision
@@ -345,10 +323,9 @@ def test_an_input_that_ends_undecided_is_named(
         decider(Screen(force_terminal=True), None)()
 
 
-@pytest.mark.parametrize(
-    ("stdin", "terminal"),
+@each(
+    "stdin, terminal",
     [(None, True), (io.StringIO("reject\n"), True), (Terminal("reject\n"), False)],
-    ids=["closed input", "piped input", "piped output"],
 )
 def test_without_a_terminal_reviews_are_approved_and_it_says_why(
     monkeypatch: pytest.MonkeyPatch, stdin: Any, terminal: bool
@@ -385,7 +362,7 @@ def test_a_word_wider_than_the_screen_is_written_all_the_same() -> None:
     assert "0123456789012345" in screen.text
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
+@each("width", [60, 80, 200])
 def test_the_plan_is_shown_whole_on_any_terminal(shop: Shop, width: int) -> None:
     agent = build_desk(ScriptedChatModel(), shop, InMemorySaver())
     screen = Screen(width=width)
@@ -395,8 +372,8 @@ def test_the_plan_is_shown_whole_on_any_terminal(shop: Shop, width: int) -> None
     assert " ".join(topology_of(agent).render().split()) in words
 
 
-@pytest.mark.parametrize(
-    ("model", "kept", "words"),
+@each(
+    "model, kept, words",
     [
         ("local", False, ["SmolLM2", "removed at the end", "--workspace DIR"]),
         ("openai:gpt-5", True, ["openai:gpt-5 decides", "(kept)"]),

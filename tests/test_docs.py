@@ -25,6 +25,7 @@ import agent_factory
 from agent_factory import AgentFactoryError
 from agent_factory.errors import BUILD_CODES
 from fake_anthropic import fake_anthropic
+from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -89,6 +90,7 @@ def code_pages() -> list[Any]:
     marks = {True: [pytest.mark.long], False: []}
     is_foreign = importlib.util.find_spec("langchain_mcp_adapters") is not None
     pages = [page for page in PAGES if is_foreign or title(page) not in FOREIGN]
+    pages = [page for page in pages if {"python", "sh run"} & {b.info for b in blocks(page)}]
     return [pytest.param(p, id=title(p), marks=marks[title(p) in LONG]) for p in pages]
 
 
@@ -175,7 +177,7 @@ def write_outputs(page: Path, stale: list[tuple[Block, str]]) -> None:
         page.write_text("".join(lines), encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
+@each("page", PAGES, ids=title)
 def test_code_that_is_not_run_says_why(page: Path) -> None:
     for block in blocks(page):
         kind, _, why = block.info.partition(" ")
@@ -194,7 +196,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
+@each("page", PAGES, ids=title)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if target.startswith(("http://", "https://")):
@@ -216,7 +218,7 @@ def test_the_index_links_every_page_and_the_page_of_examples_every_example() -> 
     assert set((ROOT / "examples").glob("[!_]*.py")) <= linked_from(ROOT / "examples" / "README.md")
 
 
-@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md"], ids=title)
+@each("page", [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md"], ids=title)
 def test_files_that_a_page_names_exist(page: Path) -> None:
     folders = ("agent_factory", "middleware", "scripts")
     files = {path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")}
@@ -243,21 +245,23 @@ def missing(module: str) -> list[str]:
     return [name for group in needs for name in group if not importlib.util.find_spec(name)]
 
 
-SLOW_EXAMPLES = {"agent_factory.local_model.chat_model"}
-"""Modules whose examples take seconds."""
+def packages() -> list[Any]:
+    """Packages with the modules whose docstrings have examples; those of a model take seconds."""
+    groups: dict[str, list[str]] = {}
+    for name in modules(">>>"):
+        groups.setdefault(".".join(name.split(".")[:2]), []).append(name)
+    marks = {"agent_factory.local_model": [pytest.mark.long]}
+    return [pytest.param(k, v, id=k, marks=marks.get(k, ())) for k, v in groups.items()]
 
 
-def example_modules() -> list[Any]:
-    marks = {True: [pytest.mark.long], False: []}
-    return [pytest.param(name, marks=marks[name in SLOW_EXAMPLES]) for name in modules(">>>")]
-
-
-@pytest.mark.parametrize("name", example_modules())
-def test_the_examples_in_docstrings_run(name: str) -> None:
-    if lacking := missing(name):
+@pytest.mark.parametrize(("package", "names"), packages())
+def test_the_examples_in_docstrings_run(package: str, names: list[str]) -> None:
+    if lacking := missing(package):
         pytest.skip(f"not installed: {', '.join(lacking)}")
-    failed, _ = doctest.testmod(importlib.import_module(name))
-    assert not failed
+    assert [n for n in names if doctest.testmod(importlib.import_module(n)).failed] == []
+
+
+ERRORS = (DOCS / "errors.md").read_text(encoding="utf-8")
 
 
 def error_classes() -> list[type[AgentFactoryError]]:
@@ -275,22 +279,14 @@ def error_classes() -> list[type[AgentFactoryError]]:
 
 def test_the_table_of_errors_is_that_of_the_code() -> None:
     """Each class has a row: its code, its bases outside of the tree, and its docstring's words."""
-    rows = re.findall(
-        r"^\| (AF\d+) \| `(\w+)` \| (.*?) \| (.*?) \| .+ \|$",
-        (DOCS / "errors.md").read_text(encoding="utf-8"),
-        flags=re.M,
-    )
+    rows = re.findall(r"^\| (AF\d+) \| `(\w+)` \| (.*?) \| (.*?) \| .+ \|$", ERRORS, re.M)
     expected = {(c.code, c.__name__, also(c), meaning(c)) for c in error_classes()}
     assert set(rows) == expected
 
 
 def test_the_table_of_build_codes_is_that_of_the_code() -> None:
     """Each code has a row: its name, the class it is raised as, and its meaning."""
-    rows = re.findall(
-        r"^\| (AF\d+) \| (\w+) \| `(\w+)` \| (.*?) \| .+ \|$",
-        (DOCS / "errors.md").read_text(encoding="utf-8"),
-        flags=re.M,
-    )
+    rows = re.findall(r"^\| (AF\d+) \| (\w+) \| `(\w+)` \| (.*?) \| .+ \|$", ERRORS, re.M)
     expected = [(entry.code, entry.name, entry.meaning) for entry in BUILD_CODES.values()]
     assert [(code, name, meaning) for code, name, _, meaning in rows] == expected
     assert {row[2] for row in rows} <= {cls.__name__ for cls in error_classes()}

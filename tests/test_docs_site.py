@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tables import each
+
 pytest.importorskip("mkdocs", reason="the extra docs is not installed")
 pytest.importorskip("griffe", reason="the extra docs is not installed")
 pytest.importorskip("pygraphviz", reason="the extra docs is not installed")
@@ -28,17 +30,12 @@ def site() -> Any:
     return module
 
 
-@pytest.mark.parametrize(
-    ("page", "place", "link", "expected"),
+@each(
+    "page, place, link, expected",
     [
         ("docs/react_agent.md", "react_agent.md", "../examples/why.py", "examples/why.md"),
         ("docs/howto/mcp.md", "howto/mcp.md", "../tools.md#errors", "../tools.md#errors"),
-        (
-            "docs/performance.md",
-            "performance.md",
-            "../benchmarks/README.md",
-            "project/benchmarks.md",
-        ),
+        ("docs/faq.md", "faq.md", "../benchmarks/README.md", "project/benchmarks.md"),
         ("docs/index.md", "contents.md", "../README.md", "index.md"),
         ("docs/index.md", "contents.md", "../examples", "examples/index.md"),
         ("README.md", "index.md", "examples/README.md", "examples/index.md"),
@@ -63,8 +60,8 @@ def test_a_link_to_a_mere_file_becomes_text_and_an_unknown_one_stays_for_mkdocs_
     assert site.with_links(text, *page) == "goals and [nothing](nothing.md)"
 
 
-@pytest.mark.parametrize(
-    ("info", "expected"),
+@each(
+    "info, expected",
     [
         ("python no-run: needs a key", "```python\n"),
         ("python file: desk.py", '```python title="desk.py"\n'),
@@ -99,10 +96,8 @@ def test_examples_in_docstrings_become_code() -> None:
 def test_the_reference_has_each_name_once_and_a_link_from_the_page_of_its_module() -> None:
     pages = reference_pages()
     assert "::: agent_factory.create_agent\n" in pages["reference/agent_factory/agents.md"]
-    assert (
-        "### before_model {#agent_factory.before_model}\n"
-        in (pages["reference/agent_factory/hooks.md"])
-    )
+    hooks = pages["reference/agent_factory/hooks.md"]
+    assert "### before_model {#agent_factory.before_model}\n" in hooks
     overview = pages["reference/agent_factory/index.md"]
     for name, target in {
         "create_agent": "[agent_factory.create_agent]",
@@ -132,19 +127,10 @@ def test_each_public_name_of_a_split_module_is_documented_somewhere() -> None:
 
 def test_the_parts_of_a_module_follow_it_in_the_navigation(site: Any) -> None:
     places = ["reference/errors.md", "reference/service/inbox.md", "reference/service/index.md"]
-    assert site.with_parts([{"Modules": [places[0], places[2]]}], places) == [
-        {
-            "Modules": [
-                "reference/errors.md",
-                {
-                    "agent_factory.service": [
-                        "reference/service/index.md",
-                        {"inbox": "reference/service/inbox.md"},
-                    ]
-                },
-            ]
-        }
-    ]
+    service = ["reference/service/index.md", {"inbox": "reference/service/inbox.md"}]
+    modules = ["reference/errors.md", {"agent_factory.service": service}]
+    expected = [{"Modules": modules}]
+    assert site.with_parts([{"Modules": [places[0], places[2]]}], places) == expected
 
 
 def test_each_example_is_in_the_navigation() -> None:

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage
 from agent_factory import AgentFactoryError, HistoryError, OutputError, SpecError, TurnError, errors
 from agent_factory import structured_output as output
 from agent_factory.errors import BuildWarning, SpecErrors, describe, raise_all
+from tables import each
 
 
 def _all_classes() -> list[type[AgentFactoryError]]:
@@ -46,26 +47,28 @@ OLD_TYPES = {
 """Where users know another exception type for a mistake, ours derives from it as well."""
 
 
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
-def test_every_mistake_is_of_the_build_or_of_the_run(cls: type[AgentFactoryError]) -> None:
-    if cls is not AgentFactoryError:
-        assert issubclass(cls, SpecError) != issubclass(cls, TurnError)
-    assert issubclass(cls, ValueError) or not issubclass(cls, SpecError)
-    assert issubclass(cls, RuntimeError) or not issubclass(cls, TurnError)
+@each("cls", ALL, ids=lambda cls: cls.__name__)
+def test_every_mistake_is_of_the_build_or_of_the_run_by_type_and_code(
+    cls: type[AgentFactoryError],
+) -> None:
+    assert (cls.__doc__ or "").strip().endswith((".", ")"))
+    if cls is AgentFactoryError:
+        return
+    assert cls.__doc__ != AgentFactoryError.__doc__
+    of_build = issubclass(cls, SpecError)
+    assert of_build != issubclass(cls, TurnError)
+    assert issubclass(cls, ValueError if of_build else RuntimeError)
+    assert len(cls.code) == 5
+    assert cls.code[2] == ("2" if issubclass(cls, BuildWarning) else "1" if of_build else "3")
+    assert cls.code.startswith("AF")
 
 
-@pytest.mark.parametrize(("name", "known"), OLD_TYPES.items())
+@each("name, known", OLD_TYPES.items())
 def test_a_mistake_is_caught_by_the_type_users_know_for_it(
     name: str, known: type[Exception]
 ) -> None:
     cls = next(cls for cls in ALL if cls.__name__ == name)
     assert issubclass(cls, known)
-
-
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
-def test_every_error_class_has_a_docstring(cls: type[AgentFactoryError]) -> None:
-    assert (cls.__doc__ or "").strip().endswith((".", ")"))
-    assert cls.__doc__ != AgentFactoryError.__doc__ or cls is AgentFactoryError
 
 
 def test_every_error_class_has_its_own_code() -> None:
@@ -75,37 +78,16 @@ def test_every_error_class_has_its_own_code() -> None:
     assert {cls.__name__ for cls in ALL} - own.keys() == {"SpecErrors", "HookPathNotSupported"}
 
 
-def test_codes_of_build_and_run_lie_apart() -> None:
-    for cls in ALL:
-        if cls is not AgentFactoryError:
-            family = (
-                "AF2"
-                if issubclass(cls, BuildWarning)
-                else "AF1"
-                if issubclass(cls, SpecError)
-                else "AF3"
-            )
-            assert cls.code[:3] == family
-            assert len(cls.code) == 5
-
-
-@pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
+@each("cls", PLAIN, ids=lambda cls: cls.__name__)
 def test_a_message_consists_of_code_subject_reason_and_hint(cls: type[AgentFactoryError]) -> None:
-    error = cls("the subject", "cannot work.", "Do this instead.")
-    assert (error.subject, error.reason, error.hint) == (
-        "the subject",
-        "cannot work.",
-        "Do this instead.",
-    )
+    parts = ("the subject", "cannot work.", "Do this instead.")
+    error = cls(*parts)
+    assert (error.subject, error.reason, error.hint) == parts
     assert str(error) == f"[{cls.code}] the subject: cannot work. Do this instead."
 
 
-def test_a_message_without_a_hint_ends_with_its_reason() -> None:
-    assert str(TurnError("it", "broke.")) == "[AF300] it: broke."
-
-
-@pytest.mark.parametrize(
-    ("reason", "text"),
+@each(
+    "reason, text",
     [
         ("cannot be read: no such file", "cannot be read: no such file. Write it."),
         ("cannot be read: no such file..", "cannot be read: no such file. Write it."),
@@ -116,16 +98,13 @@ def test_a_message_without_a_hint_ends_with_its_reason() -> None:
 def test_a_reason_is_a_sentence_before_the_hint(reason: str, text: str) -> None:
     """It often ends with the text of another exception, with or without a full stop."""
     assert str(TurnError("it", reason, "Write it.")) == f"[AF300] it: {text}"
-
-
-def test_a_single_mistake_of_a_build_reports_itself() -> None:
-    error = SpecError("it", "is wrong.")
-    assert error.errors == (error,)
+    assert str(TurnError("it", "broke.")) == "[AF300] it: broke."
 
 
 def test_no_error_raises_nothing_and_one_raises_itself() -> None:
     raise_all([])
     error = SpecError("it", "is wrong.")
+    assert error.errors == (error,)
     with pytest.raises(SpecError) as caught:
         raise_all([error])
     assert caught.value is error
@@ -162,28 +141,20 @@ def test_structured_output_errors_keep_the_contracts_arguments() -> None:
         assert error.ai_message is message
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"), [(3, "int (3)"), ("x", "str ('x')"), (None, "NoneType (None)")]
-)
-def test_a_value_is_described_by_its_type_and_a_look_at_it(value: Any, shown: str) -> None:
-    assert describe(value) == shown
+class BrokenRepr:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
 
 
-def test_a_description_stays_short() -> None:
+def test_a_value_is_described_by_its_type_and_a_short_look_at_it() -> None:
+    assert [*map(describe, (3, "x", None))] == ["int (3)", "str ('x')", "NoneType (None)"]
     shown = describe("x" * 1000)
     assert len(shown) <= 90
     assert shown.endswith("...)")
+    assert "BrokenRepr" in describe(BrokenRepr())
 
 
-def test_a_description_survives_a_broken_repr() -> None:
-    class Broken:
-        def __repr__(self) -> str:
-            raise RuntimeError("no")
-
-    assert "Broken" in describe(Broken())
-
-
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+@each("cls", ALL, ids=lambda cls: cls.__name__)
 def test_every_mistake_travels_between_processes(cls: type[AgentFactoryError]) -> None:
     """A worker's error must arrive at its parent as what it is."""
     made: dict[str, Any] = {

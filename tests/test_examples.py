@@ -106,19 +106,6 @@ needs_local_model = pytest.mark.skipif(
 )
 
 
-@pytest.mark.long
-@needs_local_model
-@pytest.mark.parametrize(
-    ("name", "tool", "fact"),
-    [("quickstart", "find_order", "Thursday"), ("runtime_tools", "refund", "refunded by Ada")],
-)
-def test_the_local_model_calls_the_tool_too(show: Show, name: str, tool: str, fact: str) -> None:
-    out = show(name, "--model", "local")
-    assert re.search(rf"{tool} \(call_\w+\)", out)
-    assert "order_id: A-1001" in out
-    assert out.rpartition("Ai Message")[2].count(fact) == 1
-
-
 def test_resilience_tries_again_what_passes_and_reports_to_the_model_what_does_not(
     show: Show,
 ) -> None:
@@ -127,15 +114,6 @@ def test_resilience_tries_again_what_passes_and_reports_to_the_model_what_does_n
     assert "Order A-1001 arrives on Thursday." in out
     assert out.count("find_order:") == 2
     assert "\nOrder C-77 does not exist.\n" in out
-
-
-@pytest.mark.long
-@needs_local_model
-def test_resilience_holds_with_the_local_model_too(show: Show) -> None:
-    out = show("resilience", "--model", "local")
-    assert "find_order: no answer after 2 s" in out
-    assert out.count("Order A-1001 arrives on Thursday.") == 2
-    assert out.count("Order C-77 does not exist.") == 2
 
 
 def test_limits_end_with_an_answer_and_not_with_another_call(show: Show) -> None:
@@ -158,22 +136,6 @@ def test_loops_end_and_a_cut_answer_is_asked_for_again(show: Show) -> None:
     assert out.strip().endswith("There is no order A-1002. Please check the number.")
 
 
-@pytest.mark.long
-@needs_local_model
-def test_loops_end_with_the_local_model_too(show: Show) -> None:
-    assert "Where is my order A-1002?" in show("loops", "--model", "local")
-
-
-@pytest.mark.long
-@needs_local_model
-def test_limits_let_the_local_model_look_up_once_and_answer_twice(show: Show) -> None:
-    out = show("limits", "--model", "local")
-    assert out.count("Limit reached") == 1
-    assert "order_id: A-1002" in out
-    assert out.count("Ai Message") == 4
-    assert out.rpartition("Ai Message")[2].strip("= \n")
-
-
 def test_long_thread_clears_and_summarises_and_never_loses_the_list(show: Show) -> None:
     out = show("long_thread")
     prompts = out.split("--- the model sees\n")[1:]
@@ -193,27 +155,10 @@ def test_recall_reads_the_end_of_a_log_and_survives_an_overflow(show: Show) -> N
     assert "tool: 180019 characters" in kept
 
 
-@pytest.mark.long
-@needs_local_model
-def test_long_thread_holds_with_the_local_model_too(show: Show) -> None:
-    out = show("long_thread", "--model", "local")
-    assert "tool: [cleared]" in out
-    assert "human: Summary of the conversation so far:\n\nWhere is my order A-1001?" in out
-    assert "Order B-2002 arrives on Thursday." in out.rpartition("--- the answer")[2]
-
-
 def test_budget_books_parent_and_subagent_in_one_ledger(show: Show) -> None:
     out = show("budget")
     assert "Order A-1001 leaves on Thursday." in out
     assert "4 turns and 2 tool calls of two agents: 990 tokens, $0.0050 of $0.02" in out
-
-
-@pytest.mark.long
-@needs_local_model
-def test_the_local_model_spends_from_one_ledger_too(show: Show) -> None:
-    out = show("budget", "--model", "local")
-    assert "order_id: A-1001" in out
-    assert re.search(r"4 turns and 2 tool calls of two agents: \d{3,4} tokens", out)
 
 
 def test_choose_tools_offers_the_tools_that_were_chosen(show: Show) -> None:
@@ -222,28 +167,11 @@ def test_choose_tools_offers_the_tools_that_were_chosen(show: Show) -> None:
     assert "The money for order A-1001 is on its way." in out
 
 
-@pytest.mark.long
-@needs_local_model
-def test_choose_tools_chooses_with_the_local_model_too(show: Show) -> None:
-    out = show("choose_tools", "--model", "local")
-    assert re.match(r"(offered: \w+ refund\n){2}", out)
-    assert "order_id: A-1001" in out
-    assert "on its way" in out.rpartition("Ai Message")[2]
-
-
 def test_workspace_search_finds_files_and_lines_and_follows_no_link(show: Show) -> None:
     out = show("workspace_search")
     assert "\n/shop/settings.toml\n" in out
     assert "/shop/settings.toml:2:port = 8080" in out
     assert "way_out" not in out
-
-
-@pytest.mark.long
-@needs_local_model
-def test_workspace_search_searches_with_the_local_model_too(show: Show) -> None:
-    out = show("workspace_search", "--model", "local")
-    assert "pattern: A-1001" in out
-    assert "\n/notes.md\n/shop/orders.csv\n" in out
 
 
 def test_privacy_keeps_addresses_and_cards_out_of_all_that_is_shown(show: Show) -> None:
@@ -266,24 +194,6 @@ def test_guarded_chat_shows_no_word_of_an_answer_that_is_stopped(show: Show) -> 
     ]
 
 
-@pytest.mark.long
-@needs_local_model
-def test_guarded_chat_guards_the_local_model_too(show: Show) -> None:
-    assert "> Write a poem.\nI only know about orders.\n" in show(
-        "guarded_chat", "--model", "local"
-    )
-
-
-@pytest.mark.long
-@needs_local_model
-def test_privacy_guards_the_local_model_too(show: Show) -> None:
-    out = show("privacy", "--model", "local")
-    assert re.search(r"I am <email_hash:[0-9a-f]{8}>\.", out)
-    assert re.search(r"questions to <email_hash:[0-9a-f]{8}>\.", out)
-    assert "order_id: A-1001" in out
-    assert "@example" not in out
-
-
 def test_workspace_works_in_its_own_folder_and_hides_addresses(show: Show) -> None:
     out = show("workspace")
     assert "On Monday [REDACTED_EMAIL] returned a lamp.\n[exit code 0]" in out
@@ -292,28 +202,11 @@ def test_workspace_works_in_its_own_folder_and_hides_addresses(show: Show) -> No
         assert "/workspace/done\nls: cannot access '/home': No such file" in out
 
 
-@pytest.mark.long
-@needs_local_model
-def test_workspace_works_with_the_local_model_too(show: Show) -> None:
-    out = show("workspace", "--model", "local")
-    assert "command: cat A-1001.txt" in out
-    assert "On Monday [REDACTED_EMAIL] returned a lamp.\n[exit code 0]" in out
-    assert "lamp" in out.rpartition("Ai Message")[2]
-
-
 def test_why_says_who_decided_and_for_what_reason(show: Show) -> None:
     out = show("why")
     assert "repeated: 2 times, after ConnectionError [the line was dead]" in out
     assert "Guard.after_model jumped: end [refunds are for people]" in out
     assert out.strip().endswith("a colleague will call you.")
-
-
-@pytest.mark.long
-@needs_local_model
-def test_why_names_the_local_model_too(show: Show) -> None:
-    out = show("why", "--model", "local")
-    assert "repeated: 2 times, after ConnectionError [the line was dead]" in out
-    assert "Guard.after_model jumped: end [refunds are for people]" in out
 
 
 def test_recorded_runs_show_what_a_change_changes(show: Show) -> None:
@@ -333,12 +226,6 @@ def test_reprompt_asks_until_the_form_is_right(show: Show) -> None:
     assert out.strip().endswith(
         "Booking(room='garden', start=datetime.date(2026, 5, 4), end=datetime.date(2026, 5, 6))"
     )
-
-
-@pytest.mark.long
-@needs_local_model
-def test_reprompt_ends_with_a_form_of_the_local_model_too(show: Show) -> None:
-    assert show("reprompt", "--model", "local").rpartition("\nBooking(room='garden'")[1]
 
 
 def test_time_travel_keeps_a_branch_for_each_decision(show: Show) -> None:
@@ -417,14 +304,6 @@ def test_react_agent_answers_in_a_tools_place_and_ends_in_time(show: Show) -> No
     assert out.strip().endswith("Sorry, need more steps to process this request.")
 
 
-@pytest.mark.long
-@needs_local_model
-def test_react_agent_guards_the_local_model_too(show: Show) -> None:
-    out = show("react_agent", "--model", "local")
-    assert "Refused: a colleague decides on this." in out
-    assert out.strip().endswith("Sorry, need more steps to process this request.")
-
-
 def test_cached_prompts_names_the_early_clock_and_accepts_the_late_one(show: Show) -> None:
     out = show("cached_prompts")
     assert "turn 1: EarlyClock.around_model changes the system prompt at byte 10; about" in out
@@ -446,6 +325,77 @@ def test_whole_run_frees_the_workspace_while_a_person_decides_and_ends_with_answ
     ]  # fmt: skip
 
 
+SAID = r"(?s)Ai Message(?!.*Ai Message).*"  # in the last message of the model
+LOCAL: dict[str, list[str | tuple[str, int]]] = {
+    "quickstart": [
+        r"find_order \(call_\w+\)",
+        "order_id: A-1001",
+        rf"{SAID}Thursday",
+        (rf"{SAID}Thursday.*Thursday", 0),
+    ],
+    "runtime_tools": [
+        r"refund \(call_\w+\)",
+        "order_id: A-1001",
+        rf"{SAID}refunded by Ada",
+        (rf"{SAID}refunded by Ada.*refunded by Ada", 0),
+    ],
+    "resilience": [
+        "find_order: no answer after 2 s",
+        (r"Order A-1001 arrives on Thursday\.", 2),
+        (r"Order C-77 does not exist\.", 2),
+    ],
+    "loops": [r"Where is my order A-1002\?"],
+    "limits": [("Limit reached", 1), "order_id: A-1002", ("Ai Message", 4), rf"{SAID}[^= \n]"],
+    "long_thread": [
+        r"tool: \[cleared\]",
+        r"human: Summary of the conversation so far:\n\nWhere is my order A-1001\?",
+        r"(?s)--- the answer(?!.*--- the answer).*Order B-2002 arrives on Thursday\.",
+    ],
+    "budget": ["order_id: A-1001", r"4 turns and 2 tool calls of two agents: \d{3,4} tokens"],
+    "choose_tools": [r"\A(offered: \w+ refund\n){2}", "order_id: A-1001", rf"{SAID}on its way"],
+    "workspace_search": ["pattern: A-1001", r"\n/notes\.md\n/shop/orders\.csv\n"],
+    "guarded_chat": [r"> Write a poem\.\nI only know about orders\.\n"],
+    "privacy": [
+        r"I am <email_hash:[0-9a-f]{8}>\.",
+        r"questions to <email_hash:[0-9a-f]{8}>\.",
+        "order_id: A-1001",
+        ("@example", 0),
+    ],
+    "workspace": [
+        r"command: cat A-1001\.txt",
+        r"On Monday \[REDACTED_EMAIL\] returned a lamp\.\n\[exit code 0\]",
+        rf"{SAID}lamp",
+    ],
+    "why": [
+        r"repeated: 2 times, after ConnectionError \[the line was dead\]",
+        r"Guard\.after_model jumped: end \[refunds are for people\]",
+    ],
+    "reprompt": [r"\nBooking\(room='garden'"],
+    "react_agent": [
+        r"Refused: a colleague decides on this\.",
+        r"Sorry, need more steps to process this request\.\s*\Z",
+    ],
+    "touches": [r"\n\['Milk and bread'\]\n.*\n\Z"],
+    "steering": [
+        (r"human: One sentence is enough\.\n", 1),
+        (r"human: Then write a mail\.\n", 1),
+        r"I had to stop here: the run was cancelled\.\s*\Z",
+    ],
+}
+"""Patterns of what an example shows with the local model, some with how often they are found."""
+
+
+@pytest.mark.long
+@needs_local_model
+@pytest.mark.parametrize("name", LOCAL)
+def test_an_example_holds_with_the_local_model_too(show: Show, name: str) -> None:
+    out = show(name, "--model", "local")
+    for row in LOCAL[name]:
+        pattern, times = (row, None) if isinstance(row, str) else row
+        matches = len(re.findall(pattern, out))
+        assert matches == times if times is not None else matches, pattern
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @needs_local_model
@@ -456,13 +406,3 @@ def test_the_local_model_works_in_the_background_within_the_budget(show: Show) -
     for handle in handles:
         assert out.count(f"[Background job {handle}, ") <= 1
     assert int(re.findall(r"took (\d+) of 20 turns", out)[0]) <= 20
-
-
-@pytest.mark.long
-@needs_local_model
-def test_the_local_model_adds_to_the_list_and_is_steered(show: Show) -> None:
-    assert show("touches", "--model", "local").splitlines()[-2] == "['Milk and bread']"
-    out = show("steering", "--model", "local")
-    assert out.count("human: One sentence is enough.\n") == 1
-    assert out.count("human: Then write a mail.\n") == 1
-    assert out.strip().endswith("I had to stop here: the run was cancelled.")

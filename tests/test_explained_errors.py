@@ -30,6 +30,7 @@ from agent_factory.errors import ArgumentError, BadReturn, PathNotSupported
 from agent_factory.middleware import ToolErrorMiddleware, ToolRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
 from samples import add, tool_results
+from tables import each
 
 GO: Any = {"messages": "Go"}
 CALL = [{"name": "add", "args": {"a": 1, "b": 2}}]
@@ -55,8 +56,8 @@ def wrap(self: Any, request: Any, handler: Any) -> None:
     handler(request)
 
 
-@pytest.mark.parametrize("kind", ["model", "tool"])
-@pytest.mark.parametrize("method", [flow, wrap])
+@each("kind", ["model", "tool"])
+@each("method", [flow, wrap])
 def test_a_layer_without_return_should_return(kind: str, method: Any) -> None:
     name = f"around_{kind}" if method is flow else f"wrap_{kind}_call"
     with pytest.raises(BadReturn) as caught:
@@ -88,25 +89,24 @@ async def reads_coroutine(self: Any, request: Any, handler: Any) -> Any:
     return DROPPED[-1].result
 
 
-@pytest.mark.usefixtures("dropped")
-@pytest.mark.parametrize("kind", ["model", "tool"])
-def test_a_layer_that_returns_a_coroutine_should_await(kind: str) -> None:
-    with pytest.raises(BadReturn) as caught:
-        run({f"awrap_{kind}_call": returns_coroutine}, start)
-    assert "await handler(request)" in caught.value.hint
+async def hook_returns_coroutine(self: Any, state: Any, runtime: Any) -> Any:
+    DROPPED.append(asyncio.sleep(0))
+    return DROPPED[-1]
 
 
 @pytest.mark.usefixtures("dropped")
-def test_a_hook_that_returns_a_coroutine_should_await() -> None:
-    async def later() -> None: ...
-
-    async def abefore_model(self: Any, state: Any, runtime: Any) -> Any:
-        DROPPED.append(later())
-        return DROPPED[-1]
-
+@each(
+    "methods, hint",
+    [
+        ({"awrap_model_call": returns_coroutine}, "await handler(request)"),
+        ({"awrap_tool_call": returns_coroutine}, "await handler(request)"),
+        ({"abefore_model": hook_returns_coroutine}, "`await`"),
+    ],
+)
+def test_a_layer_or_a_hook_that_returns_a_coroutine_should_await(methods: Any, hint: str) -> None:
     with pytest.raises(BadReturn) as caught:
-        run({"abefore_model": abefore_model}, start)
-    assert "`await`" in caught.value.hint
+        run(methods, start)
+    assert hint in caught.value.hint
 
 
 @tool("add")
@@ -117,8 +117,8 @@ async def tool_reads_coroutine(a: int, b: int) -> Any:
 
 
 @pytest.mark.usefixtures("dropped")
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize(
+@each("fused", [False, True])
+@each(
     "methods",
     [
         {"awrap_model_call": reads_coroutine},
@@ -157,24 +157,6 @@ def hook_reads(self: Any, state: Any, runtime: Any) -> Any:
     return {"messages": [runtime.context.user_id]}
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize(
-    "methods",
-    [
-        {"before_model": hook_reads},
-        {"around_model": flow_reads},
-        {"around_tool": tool_flow_reads},
-        {"tools": [tool_reads]},
-    ],
-)
-def test_a_missing_context_gets_a_note(call: Any, methods: Any, fused: bool) -> None:
-    tools = [] if "tools" in methods else [add]
-    with pytest.raises(AttributeError) as caught:
-        run(methods, call, context_schema=User, fused=fused, tools=tools)
-    (note,) = (n for n in caught.value.__notes__ if "context=" in n)
-    assert note == "This run has no context. Pass one: agent.invoke(..., context=User(...))."
-
-
 def flow_stores(self: Any, request: Any) -> Any:
     request.runtime.store.put(("notes",), "a", {})
     return (yield request)
@@ -204,53 +186,61 @@ def hook_takes_store(self: Any, state: Any, store: Any) -> Any:
     store.put(("notes",), "a", {})
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize(
-    "methods",
+NO_CONTEXT = "This run has no context. Pass one: agent.invoke(..., context=User(...))."
+NO_STORE = "This agent has no store. Pass one: create_agent(..., store=InMemoryStore())."
+
+
+@each("fused", [False, True])
+@each(
+    "methods, note",
     [
-        {"before_model": hook_stores},
-        {"before_model": hook_stores, "abefore_model": ahook_stores},
-        {"after_model": hook_takes_store},
-        {"around_model": flow_stores},
-        {"around_tool": tool_flow_stores},
-        {"tools": [tool_stores]},
+        ({"before_model": hook_reads}, NO_CONTEXT),
+        ({"around_model": flow_reads}, NO_CONTEXT),
+        ({"around_tool": tool_flow_reads}, NO_CONTEXT),
+        ({"tools": [tool_reads]}, NO_CONTEXT),
+        ({"before_model": hook_stores}, NO_STORE),
+        ({"before_model": hook_stores, "abefore_model": ahook_stores}, NO_STORE),
+        ({"after_model": hook_takes_store}, NO_STORE),
+        ({"around_model": flow_stores}, NO_STORE),
+        ({"around_tool": tool_flow_stores}, NO_STORE),
+        ({"tools": [tool_stores]}, NO_STORE),
     ],
 )
-def test_a_missing_store_gets_a_note(call: Any, methods: Any, fused: bool) -> None:
+def test_a_missing_context_or_store_gets_a_note(
+    call: Any, methods: Any, note: str, fused: bool
+) -> None:
     tools = [] if "tools" in methods else [add]
-    for options in ({}, {"context_schema": User}):
+    for options in [{"context_schema": User}, {}][: 1 + (note == NO_STORE)]:
         with pytest.raises(AttributeError) as caught:
             run(methods, call, fused=fused, tools=tools, **options)
-        (note,) = (n for n in caught.value.__notes__ if "store=" in n)
-        assert note == (
-            "This agent has no store. Pass one: create_agent(..., store=InMemoryStore())."
-        )
+        assert [n for n in caught.value.__notes__ if "Pass one" in n] == [note]
 
 
-def test_a_missing_value_in_code_without_a_store_gets_no_note(call: Any) -> None:
-    def before_model(self: Any, state: Any, runtime: Any) -> Any:
-        return state.get("missing").get("key")
+def raises(self: Any, state: Any, runtime: Any) -> Any:
+    raise AttributeError("nothing to do with it")
 
+
+@each(
+    "hook, options",
+    [
+        (lambda self, state, runtime: state.get("missing").get("key"), {}),
+        (raises, {"context_schema": User}),
+    ],
+)
+def test_other_errors_get_no_note(call: Any, hook: Any, options: Any) -> None:
     with pytest.raises(AttributeError) as caught:
-        run({"before_model": before_model}, call)
-    assert "store=" not in "".join(getattr(caught.value, "__notes__", []))
-
-
-def test_other_errors_get_no_note(call: Any) -> None:
-    def before_model(self: Any, state: Any, runtime: Any) -> Any:
-        raise AttributeError("nothing to do with it")
-
-    with pytest.raises(AttributeError) as caught:
-        run({"before_model": before_model}, call, context_schema=User)
-    assert "context=" not in "".join(getattr(caught.value, "__notes__", []))
+        run({"before_model": hook}, call, **options)
+    notes = "".join(getattr(caught.value, "__notes__", []))
+    assert "store=" not in notes
+    assert "context=" not in notes
 
 
 def look(self: Any, state: Any, runtime: Any) -> None: ...
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("handled", [True, False, "failed", (NotImplementedError,)])
-@pytest.mark.parametrize("catcher", [None, ToolErrorMiddleware(), ToolRetryMiddleware()])
+@each("fused", [False, True])
+@each("handled", [True, False, "failed", (NotImplementedError,)])
+@each("catcher", [None, ToolErrorMiddleware(), ToolRetryMiddleware()])
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 def test_a_tool_without_a_sync_function_is_named(fused: bool, handled: Any, catcher: Any) -> None:
     """The model could not do anything about it."""
@@ -269,7 +259,7 @@ def test_a_tool_without_a_sync_function_is_named(fused: bool, handled: Any, catc
     assert "ainvoke" in caught.value.hint
 
 
-@pytest.mark.parametrize("fused", [False, True])
+@each("fused", [False, True])
 def test_an_async_tool_may_raise_what_a_missing_function_raises(fused: bool) -> None:
     @tool("add")
     async def later(a: int, b: int) -> int:
@@ -281,11 +271,9 @@ def test_an_async_tool_may_raise_what_a_missing_function_raises(fused: bool) -> 
     assert "one day" in tool_results(start(agent, GO))[0][0]
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize(
-    ("config", "kind"), [(None, ValueError), ({"configurable": {"user": "1"}}, KeyError)]
-)
+@each("fused", [False, True])
+@each("streamed", [False, True])
+@each("config, kind", [(None, ValueError), ({"configurable": {"user": "1"}}, KeyError)])
 def test_a_missing_thread_id_gets_a_note(
     call: Any, collect: Any, config: Any, kind: Any, streamed: bool, fused: bool
 ) -> None:
@@ -299,7 +287,7 @@ def test_a_missing_thread_id_gets_a_note(
     )
 
 
-@pytest.mark.parametrize("fused", [False, True])
+@each("fused", [False, True])
 def test_a_thread_id_may_come_from_where_langgraph_takes_it(call: Any, fused: bool) -> None:
     model = ScriptedChatModel(["Hi"] * 5)
     agent: Any = create_agent(model, checkpointer=InMemorySaver(), fused=fused)
@@ -318,9 +306,9 @@ def test_a_thread_id_may_come_from_where_langgraph_takes_it(call: Any, fused: bo
     assert call(parent(), GO)  # the agent runs without a thread there
 
 
-@pytest.mark.parametrize("service", ["checkpointer", "store"])
-@pytest.mark.parametrize(
-    ("made", "write"),
+@each("service", ["checkpointer", "store"])
+@each(
+    "made, write",
     [
         (SqliteSaver.from_conn_string("x"), "with SqliteSaver.from_conn_string(...) as {}:"),
         (
@@ -337,8 +325,8 @@ def test_a_service_that_has_to_be_entered_is_explained(service: str, made: Any, 
     assert caught.value.hint == f"Write `{write.format(service)}`, and build the agent inside."
 
 
-@pytest.mark.parametrize(
-    ("decorator", "given", "write"),
+@each(
+    "decorator, given, write",
     [
         (before_model, "end", "@before_model(can_jump_to=['end'])"),
         (after_agent, ["model", "end"], "@after_agent(can_jump_to=['model', 'end'])"),

@@ -11,26 +11,20 @@ from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 
 from agent_factory import errors
 from agent_factory.errors import EXTRAS, MissingExtra, install, require, requirement
+from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NEEDS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 FOR_DEVELOPMENT = {
-    "bench",
-    "dev",
-    "docs",
-    "foreign",
-    "foreign-full",
-    "peer",
-    "pyright",
-    "release",
-    "tests",
+    *("bench", "dev", "docs", "foreign", "foreign-full", "peer", "pyright", "release", "tests")
 }
 
 TEXTS = [
@@ -205,45 +199,28 @@ FOLDER = ROOT.as_uri()
 COMMIT = {"vcs": "git", "commit_id": "8f3c2d1"}
 
 
-@pytest.mark.parametrize(
-    ("record", "command", "dependency"),
+GIT, WHEEL = "https://example.com/factory.git", "https://example.com/agent_factory-1-none-any.whl"
+
+
+@each(
+    "record, source",
     [
-        (
-            {"url": FOLDER, "dir_info": {}},
-            f"pip install 'agent-factory[cli] @ {FOLDER}'",
-            f"agent-factory[cli] @ {FOLDER}",
-        ),
-        (
-            {"url": FOLDER, "dir_info": {"editable": True}},
-            f"pip install -e '{ROOT}[cli]'",
-            f"agent-factory[cli] @ {FOLDER}",
-        ),
-        (
-            {"url": "https://example.com/factory.git", "vcs_info": COMMIT},
-            "pip install 'agent-factory[cli] @ git+https://example.com/factory.git@8f3c2d1'",
-            "agent-factory[cli] @ git+https://example.com/factory.git@8f3c2d1",
-        ),
-        (
-            {"url": "https://example.com/agent_factory-1-py3-none-any.whl", "archive_info": {}},
-            "pip install 'agent-factory[cli] @ "
-            "https://example.com/agent_factory-1-py3-none-any.whl'",
-            "agent-factory[cli] @ https://example.com/agent_factory-1-py3-none-any.whl",
-        ),
+        ({"url": FOLDER, "dir_info": {}}, f" @ {FOLDER}"),
+        ({"url": FOLDER, "dir_info": {"editable": True}}, f" @ {FOLDER}"),
+        ({"url": GIT, "vcs_info": COMMIT}, f" @ git+{GIT}@8f3c2d1"),
+        ({"url": WHEEL, "archive_info": {}}, f" @ {WHEEL}"),
         # The folder of a container's build is gone: pip takes what is installed.
-        (
-            {"url": "file:///no/such/folder", "dir_info": {}},
-            "pip install 'agent-factory[cli]'",
-            "agent-factory[cli]",
-        ),
+        ({"url": "file:///no/such/folder", "dir_info": {}}, ""),
     ],
-    ids=["folder", "editable", "commit", "wheel", "gone"],
 )
 def test_an_extra_is_installed_from_where_the_library_was(
-    record: object, command: str, dependency: str, monkeypatch: pytest.MonkeyPatch
+    record: dict[str, Any], source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.metadata.distribution", lambda _: Record(record))
-    assert install("cli") == command
-    assert requirement("cli") == dependency
+    is_editable = record.get("dir_info", {}).get("editable")
+    folder = f"-e '{ROOT}[cli]'" if is_editable else f"'agent-factory[cli]{source}'"
+    assert install("cli") == f"pip install {folder}"
+    assert requirement("cli") == f"agent-factory[cli]{source}"
     assert str(Requirement(requirement("cli", "serve")))
 
 

@@ -21,6 +21,7 @@ from agent_factory import (
 from agent_factory.errors import BUILD_CODES, ArgumentError, SpecError, SpecErrors, sentence
 from agent_factory.testing import ScriptedChatModel
 from samples import AsyncHook, Count, Plain, add
+from tables import each
 
 
 def other_add() -> int:
@@ -114,97 +115,89 @@ class Shortcut(AgentMiddleware):
         """May jump to the tools."""
 
 
-MISTAKES: list[tuple[str, str, str, dict[str, Any]]] = [
-    ("AF101", "model", "provider:name", {"model": 3}),
-    ("AF101", "model", "Pass a chat model", {"model": None}),
-    ("AF101", "tools", "tools=[...]", {"tools": "add"}),
-    ("AF101", "tools", "tools=[...]", {"tools": add}),
-    ("AF101", "system_prompt", "string", {"system_prompt": 3}),
-    ("AF101", "name", "string", {"name": 3}),
-    ("AF101", "interrupt_after", "interrupt_after=[", {"interrupt_after": "tools"}),
-    ("AF101", "checkpointer", "Pass a BaseCheckpointSaver", {"checkpointer": "memory"}),
-    ("AF102", "middleware", "list", {"middleware": Plain()}),
-    ("AF102", "middleware[0]", "Plain(...)", {"middleware": [Plain]}),
-    ("AF102", "middleware[1]", "decorate", {"middleware": [Plain(), 3]}),
-    ("AF103", "Plain", "name='first'", {"middleware": [Plain(), Plain()]}),
-    ("AF104", "'a|b'", "another name", {"middleware": [Plain(name="a|b")]}),
-    ("AF105", "Misspelt.before_modle", "before_model", {"middleware": [Misspelt()]}),
-    (
+Mistake = tuple[str, str, str, dict[str, Any]]
+
+
+def mistake(code: str, subject: str, hint: str, **arguments: Any) -> Mistake:
+    return code, subject, hint, arguments
+
+
+MISTAKES: list[Mistake] = [
+    mistake("AF101", "model", "provider:name", model=3),
+    mistake("AF101", "model", "Pass a chat model", model=None),
+    mistake("AF101", "tools", "tools=[...]", tools="add"),
+    mistake("AF101", "tools", "tools=[...]", tools=add),
+    mistake("AF101", "system_prompt", "string", system_prompt=3),
+    mistake("AF101", "name", "string", name=3),
+    mistake("AF101", "interrupt_after", "interrupt_after=[", interrupt_after="tools"),
+    mistake("AF101", "checkpointer", "Pass a BaseCheckpointSaver", checkpointer="memory"),
+    mistake("AF102", "middleware", "list", middleware=Plain()),
+    mistake("AF102", "middleware[0]", "Plain(...)", middleware=[Plain]),
+    mistake("AF102", "middleware[1]", "decorate", middleware=[Plain(), 3]),
+    mistake("AF103", "Plain", "name='first'", middleware=[Plain(), Plain()]),
+    mistake("AF104", "'a|b'", "another name", middleware=[Plain(name="a|b")]),
+    mistake("AF105", "Misspelt.before_modle", "before_model", middleware=[Misspelt()]),
+    mistake(
         "AF106",
         "WithUser.before_model",
         "def before_model(self, state, runtime)",
-        {"middleware": [WithUser()]},
+        middleware=[WithUser()],
     ),
-    (
-        "AF107",
-        "CoroutineInSync.before_model",
-        "abefore_model",
-        {"middleware": [CoroutineInSync()]},
+    mistake(
+        "AF107", "CoroutineInSync.before_model", "abefore_model", middleware=[CoroutineInSync()]
     ),
-    ("AF108", "Both", "around_model", {"middleware": [Both()]}),
-    (
+    mistake("AF108", "Both", "around_model", middleware=[Both()]),
+    mistake(
         "AF109",
         "SyncLayer.wrap_tool_call and AsyncHook.abefore_model",
         "flow",
-        {"middleware": [SyncLayer(), AsyncHook()]},
+        middleware=[SyncLayer(), AsyncHook()],
     ),
-    ("AF110", "JumpsAway.before_model", "'end'", {"middleware": [JumpsAway()]}),
-    ("AF111", "JumpsToTools.after_model", "tool", {"middleware": [JumpsToTools()]}),
-    ("AF112", "tools", "docstring", {"tools": [3]}),
-    ("AF112", "handle_tool_errors", "True", {"handle_tool_errors": 3}),
-    ("AF113", "add", "Rename", {"tools": [add], "middleware": [BringsAdd()]}),
-    ("AF113", "add", "Rename", {"tools": [add, other_add]}),
-    (
-        "AF113",
-        "add",
-        "Rename",
-        {"tools": [add], "response_format": {"title": "add", "type": "object"}},
+    mistake("AF110", "JumpsAway.before_model", "'end'", middleware=[JumpsAway()]),
+    mistake("AF111", "JumpsToTools.after_model", "tool", middleware=[JumpsToTools()]),
+    mistake("AF112", "tools", "docstring", tools=[3]),
+    mistake("AF112", "handle_tool_errors", "True", handle_tool_errors=3),
+    mistake("AF113", "add", "Rename", tools=[add], middleware=[BringsAdd()]),
+    mistake("AF113", "add", "Rename", tools=[add, other_add]),
+    mistake(
+        "AF113", "add", "Rename", tools=[add], response_format={"title": "add", "type": "object"}
     ),
-    ("AF114", "create_agent state_schema", "class MyState", {"state_schema": 3}),
-    ("AF114", "Strange state_schema", "class MyState", {"middleware": [Strange()]}),
-    ("AF114", "the state", "Annotated", {"state_schema": Folded}),
-    (
-        "AF115",
-        "state key 'count'",
-        "two names",
-        {"middleware": [Counting(), Tallying()]},
+    mistake("AF114", "create_agent state_schema", "class MyState", state_schema=3),
+    mistake("AF114", "Strange state_schema", "class MyState", middleware=[Strange()]),
+    mistake("AF114", "the state", "Annotated", state_schema=Folded),
+    mistake("AF115", "state key 'count'", "two names", middleware=[Counting(), Tallying()]),
+    mistake(
+        "AF125", "tool 'add numbers'", "Name it 'add_numbers'.", tools=[tool("add numbers")(add)]
     ),
-    (
-        "AF125",
-        "tool 'add numbers'",
-        "Name it 'add_numbers'.",
-        {"tools": [tool("add numbers")(add)]},
-    ),
-    ("AF126", "Review", "place=", {"tools": [add], "middleware": [Review("around_tool")]}),
-    (
+    mistake("AF126", "Review", "place=", tools=[add], middleware=[Review("around_tool")]),
+    mistake(
         "AF127",
         "'at most 5 model calls'",
         "ModelCallLimitMiddleware(run_limit=5)",
-        {"tools": [add], "guarantees": ["at most 5 model calls"]},
+        tools=[add],
+        guarantees=["at most 5 model calls"],
     ),
-    ("AF128", "guarantee 'no refunds'", "tool NAME passes", {"guarantees": ["no refunds"]}),
-    (
-        "AF128",
-        "tool ad",
-        "Did you mean 'add'?",
-        {"tools": [add], "guarantees": ["tool ad passes A"]},
+    mistake("AF128", "guarantee 'no refunds'", "tool NAME passes", guarantees=["no refunds"]),
+    mistake(
+        "AF128", "tool ad", "Did you mean 'add'?", tools=[add], guarantees=["tool ad passes A"]
     ),
-    ("AF101", "guarantees", "Pass guarantees=[", {"guarantees": "at most 5 model calls"}),
-    (
+    mistake("AF101", "guarantees", "Pass guarantees=[", guarantees="at most 5 model calls"),
+    mistake(
         "AF129",
         "Review",
         "Remove 'tools' from can_jump_to of Shortcut.before_model",
-        {"tools": [add], "middleware": [Shortcut(), Review("after_model")]},
+        tools=[add],
+        middleware=[Shortcut(), Review("after_model")],
     ),
-    ("AF116", "interrupt_before: 'tolos'", "model", {"interrupt_before": ["tolos"]}),
-    ("AF117", "response_format", "TypedDict", {"response_format": 3}),
-    ("AF101", "moved", "moved={'OldName': 'NewName'}", {"moved": ["Old"]}),
-    ("AF101", "moved['Old']", "one new name for each", {"moved": {"Old": ["Counts", "Other"]}}),
-    ("AF101", "moved[3]", "one new name for each", {"moved": {3: "Counting"}}),
-    ("AF101", "moved['a|b']", "one new name", _moving({"a|b": "Counting"})),
-    ("AF122", "moved['Old']", "Did you mean 'Counting'?", _moving({"Old": "Countin"})),
-    ("AF122", "moved['Old']", "Its middleware are none.", {"moved": {"Old": "Newer"}}),
-    ("AF123", "moved['Counting']", "Remove it", _moving({"Counting": "Counting"})),
+    mistake("AF116", "interrupt_before: 'tolos'", "model", interrupt_before=["tolos"]),
+    mistake("AF117", "response_format", "TypedDict", response_format=3),
+    mistake("AF101", "moved", "moved={'OldName': 'NewName'}", moved=["Old"]),
+    mistake("AF101", "moved['Old']", "one new name for each", moved={"Old": ["Counts", "Other"]}),
+    mistake("AF101", "moved[3]", "one new name for each", moved={3: "Counting"}),
+    mistake("AF101", "moved['a|b']", "one new name", **_moving({"a|b": "Counting"})),
+    mistake("AF122", "moved['Old']", "Did you mean 'Counting'?", **_moving({"Old": "Countin"})),
+    mistake("AF122", "moved['Old']", "Its middleware are none.", moved={"Old": "Newer"}),
+    mistake("AF123", "moved['Counting']", "Remove it", **_moving({"Counting": "Counting"})),
 ]
 
 
@@ -219,8 +212,12 @@ def test_names_that_move_in_a_circle_are_refused() -> None:
     assert [one.code for one in error.errors] == ["AF122", "AF122"]
 
 
-@pytest.mark.parametrize(("code", "subject", "hint", "arguments"), MISTAKES)
-def test_an_invalid_argument_is_refused_by_name(
+TYPE_ERRORS = {"AF101", "AF102", "AF106", "AF107", "AF112", "AF114", "AF117"}
+PLANNED = {"tools", "middleware", "response_format", "state_schema"}
+
+
+@each("code, subject, hint, arguments", MISTAKES)
+def test_an_invalid_argument_is_refused_by_name_by_agents_and_plans(
     code: str, subject: str, hint: str, arguments: dict[str, Any]
 ) -> None:
     error = refused(arguments)
@@ -229,6 +226,14 @@ def test_an_invalid_argument_is_refused_by_name(
     assert error.subject == subject
     assert hint in error.hint
     assert str(error) == f"[{code}] {error.subject}: {sentence(error.reason)} {error.hint}"
+    assert isinstance(error, ValueError)
+    assert isinstance(error, TypeError) == (code in TYPE_ERRORS)
+    assert isinstance(error, AssertionError) == (code == "AF103")
+    # The reducers of "the state" are LangGraph's to judge, when it makes its channels.
+    if set(arguments) <= PLANNED and subject != "the state":
+        with pytest.raises(SpecError) as caught:
+            plan_agent(**arguments)
+        assert (caught.value.code, caught.value.subject) == (code, subject)
 
 
 def test_every_code_of_an_error_is_tested() -> None:
@@ -236,34 +241,6 @@ def test_every_code_of_an_error_is_tested() -> None:
     elsewhere = {"AF118", "AF119", "AF120", "AF121", "AF124"}
     codes = {code for code, entry in BUILD_CODES.items() if entry.severity == "error"}
     assert codes - elsewhere == {code for code, *_ in MISTAKES}
-
-
-TYPE_ERRORS = {"AF101", "AF102", "AF106", "AF107", "AF112", "AF114", "AF117"}
-
-
-@pytest.mark.parametrize(("code", "arguments"), [(code, a) for code, *_, a in MISTAKES])
-def test_an_error_has_the_type_that_users_know_for_it(code: str, arguments: dict[str, Any]) -> None:
-    error = refused(arguments)
-    assert isinstance(error, ValueError)
-    assert isinstance(error, TypeError) == (code in TYPE_ERRORS)
-    assert isinstance(error, AssertionError) == (code == "AF103")
-
-
-PLANNED = ["tools", "middleware", "response_format", "state_schema"]
-
-
-@pytest.mark.parametrize(
-    ("code", "subject", "arguments"),
-    # The reducers of "the state" are LangGraph's to judge, when it makes its channels.
-    [(k, c, a) for k, c, _, a in MISTAKES if set(a) <= set(PLANNED) and c != "the state"],
-)
-def test_plan_agent_refuses_what_create_agent_refuses(
-    code: str, subject: str, arguments: dict[str, Any]
-) -> None:
-    with pytest.raises(SpecError) as caught:
-        plan_agent(**arguments)
-    assert caught.value.code == code
-    assert caught.value.subject == subject
 
 
 # Several at once
@@ -279,16 +256,8 @@ def test_all_mistakes_of_a_build_arrive_together() -> None:
         }
     )
     assert isinstance(error, SpecErrors)
-    assert sorted(single.code for single in error.errors) == [
-        "AF105",
-        "AF106",
-        "AF110",
-        "AF112",
-        "AF113",
-        "AF115",
-        "AF116",
-        "AF117",
-    ]
+    codes = "AF105 AF106 AF110 AF112 AF113 AF115 AF116 AF117"
+    assert sorted(single.code for single in error.errors) == codes.split()
     for single in error.errors:
         assert str(single) in str(error)
 
@@ -334,8 +303,8 @@ UNKNOWN_ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("build", [create_agent, plan_agent])
-@pytest.mark.parametrize(("name", "hint"), UNKNOWN_ARGUMENTS.items())
+@each("build", [create_agent, plan_agent])
+@each("name, hint", UNKNOWN_ARGUMENTS.items())
 def test_an_unknown_argument_is_refused_with_what_to_write(
     build: Any, name: str, hint: str
 ) -> None:
@@ -351,7 +320,7 @@ def test_a_plan_takes_the_arguments_of_an_agent() -> None:
     assert plan_agent("openai:gpt-5", [add]) == plan_agent(tools=[add])
 
 
-@pytest.mark.parametrize("build", [create_agent, plan_agent])
+@each("build", [create_agent, plan_agent])
 def test_tools_in_the_place_of_the_model_are_refused(build: Any) -> None:
     with pytest.raises(ArgumentError, match="Pass the model first, then the tools"):
         build([add])

@@ -25,6 +25,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel
 from samples import find
+from tables import each
 
 
 class Plain(AgentMiddleware):
@@ -80,8 +81,8 @@ def _findings(message: Any) -> Any:
     return message.warnings
 
 
-@pytest.mark.parametrize(
-    ("stack", "arguments", "expected"),
+@each(
+    "stack, arguments, expected",
     [
         ([Jumper()], {}, ["AF201"]),
         ([Early("a"), Jumper()], {}, ["AF202"]),
@@ -125,8 +126,8 @@ def test_each_warning_has_its_code(
     assert codes(*stack, **arguments) == expected
 
 
-@pytest.mark.parametrize(
-    ("stack", "arguments"),
+@each(
+    "stack, arguments",
     [
         ([Plain("a", before=["b"]), Plain("b", after=["a"])], {}),
         ([Plain("a", before=["nobody"], after=["nobody"], conflicts=["nobody"])], {}),
@@ -178,19 +179,15 @@ def test_a_cyclic_order_names_its_middleware() -> None:
     assert caught.value.subject == "a and b"
 
 
-def test_all_warnings_of_a_build_are_one_warning_at_the_callers_line() -> None:
+def test_all_warnings_of_a_build_are_one_warning_at_the_callers_line_and_kept() -> None:
     with pytest.warns(AgentFactoryWarning) as caught:
-        create_agent(ScriptedChatModel([]), [find], middleware=[Reviewer(), Jumper()])
+        agent = create_agent(ScriptedChatModel([]), [find], middleware=[Reviewer(), Jumper()])
     (warning,) = caught
     assert warning.filename == __file__
-    assert [f.code for f in _findings(warning.message)] == ["AF201", "AF210", "AF211"]
-    assert all(f.subject and f.reason and f.hint for f in _findings(warning.message))
-
-
-def test_a_built_agent_keeps_its_warnings() -> None:
-    with pytest.warns(AgentFactoryWarning):
-        agent = create_agent(ScriptedChatModel([]), middleware=[Jumper()])
-    assert [finding.code for finding in warnings_of(agent)] == ["AF201"]
+    findings = _findings(warning.message)
+    assert [f.code for f in findings] == ["AF201", "AF210", "AF211"]
+    assert all(f.subject and f.reason and f.hint for f in findings)
+    assert warnings_of(agent) == findings
     assert warnings_of(create_agent(ScriptedChatModel([]))) == ()
 
 
@@ -207,8 +204,8 @@ def configured(*tools: str) -> AgentMiddleware:
     return middleware
 
 
-@pytest.mark.parametrize(
-    ("name", "tool"),
+@each(
+    "name, tool",
     [
         ("refnd", "refund"),
         ("refnud", "refund"),
@@ -233,8 +230,8 @@ def test_a_misspelt_tool_is_refused_with_the_right_name(name: str, tool: str) ->
     assert codes(configured(name), tools=tools, ignore=["AF124"]) == []
 
 
-@pytest.mark.parametrize(
-    ("names", "tools", "expected"),
+@each(
+    "names, tools, expected",
     [
         (["write_file"], ["read_file"], ["AF210"]),
         (["send_mail"], ["read_mail"], ["AF210"]),
@@ -275,10 +272,7 @@ def test_an_error_has_the_warnings_as_notes() -> None:
     with pytest.raises(SpecError, match=r"^\[AF105\]") as caught:
         plan_agent(middleware=[Jumper(), Misspelt()])
     example, warning = caught.value.__notes__
-    assert (example, warning.split()[2]) == (
-        "An example: agent-factory explain AF105",
-        "[AF201]",
-    )
+    assert (example, warning.split()[2]) == ("An example: agent-factory explain AF105", "[AF201]")
 
 
 def test_ignored_codes_are_neither_warned_about_nor_raised() -> None:
@@ -287,14 +281,14 @@ def test_ignored_codes_are_neither_warned_about_nor_raised() -> None:
     assert codes(*stack, tools=[find], ignore=ignore, strict=True) == []
 
 
-@pytest.mark.parametrize("ignore", [["AF999"], ["AF103"], "AF204", [3], None])
+@each("ignore", [["AF999"], ["AF103"], "AF204", [3], None])
 def test_only_codes_of_warnings_can_be_ignored(ignore: Any) -> None:
     with pytest.raises(ArgumentError) as caught:
         plan_agent(ignore=ignore)
     assert caught.value.subject == "ignore"
 
 
-@pytest.mark.parametrize(
+@each(
     "declared",
     [
         {"before": "Guard"},
@@ -312,8 +306,8 @@ def test_an_ordering_is_checked_when_it_is_created(declared: dict[str, Any]) -> 
         Ordering(**declared)
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value"),
+@each(
+    "attribute, value",
     [
         ("ordering", {"before": ["a"]}),
         ("expected_tools", 3),

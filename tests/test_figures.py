@@ -21,6 +21,8 @@ from measures.source import (
     used_once,
 )
 
+from tables import each
+
 SAMPLE = Source(
     "sample.py",
     '''"""Whether this is a sample."""
@@ -82,12 +84,12 @@ def test_names_are_bound_by_assignments_arguments_and_loops() -> None:
     assert participles == {"given", "one", "found", "asked"}
 
 
-@pytest.mark.parametrize("name", ["found", "_given", "one", "asked", "KNOWN", "refused"])
+@each("name", ["found", "_given", "one", "asked", "KNOWN", "refused"])
 def test_a_participle_alone_is_counted(name: str) -> None:
     assert words.is_participle(name)
 
 
-@pytest.mark.parametrize("name", ["pending_calls", "is_known", "expected", "need", "rows", "key"])
+@each("name", ["pending_calls", "is_known", "expected", "need", "rows", "key"])
 def test_an_adjective_before_a_noun_and_a_word_of_the_field_are_fine(name: str) -> None:
     assert not words.is_participle(name)
 
@@ -133,8 +135,8 @@ def test_a_tool_call_costs_the_same_each_time() -> None:
     assert (first.calls, first.moves, first.deepest) == (second.calls, second.moves, second.deepest)
 
 
-@pytest.mark.parametrize(
-    ("figure", "problem"),
+@each(
+    "figure, problem",
     [
         (Figure("f", 3, 3), None),
         (Figure("f", 4, 3), "the goal of 3 is missed"),

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import Any, get_type_hints
+from typing import Any
 
-import pytest
-from langchain_core.tools import tool
-
-from agent_factory import AgentMiddleware, AgentState, create_agent, hook_config
+from agent_factory import AgentMiddleware, create_agent
 from agent_factory.runtime import routing
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Hook, Phase, Route, Shape, plan
-from samples import Number, add, numbered_calls, texts, tool_texts
+from samples import Number, add, tool_texts
+from tables import each
 
 GO = {"messages": "Go"}
 HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
 LAYERS = ("wrap_model_call", "wrap_tool_call")
 
 
-@pytest.mark.parametrize("name", [*HOOKS, *LAYERS])
+@each("name", [*HOOKS, *LAYERS])
 def test_a_hook_or_a_layer_of_this_name_is_sync_and_async(name: str) -> None:
     parameters = ["state", "runtime"] if name in HOOKS else ["request", "handler"]
     for method in (getattr(AgentMiddleware, name), getattr(AgentMiddleware, f"a{name}")):
@@ -38,18 +36,7 @@ def test_the_edges_of_the_loop_are_made_by_these_functions() -> None:
     assert routing.ROUTES[Route.AFTER_TOOLS] is routing._make_tools_to_model_edge
 
 
-def test_a_hook_jumps_with_jump_to(call: Any) -> None:
-    class Leaves(AgentMiddleware):
-        @hook_config(can_jump_to=["end"])
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            return {"jump_to": "end"}
-
-    assert "jump_to" in get_type_hints(AgentState)
-    agent = create_agent(ScriptedChatModel([]), middleware=[Leaves()])
-    assert texts(call(agent, GO)) == ["Go"]
-
-
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_one_tool_node_runs_the_calls_of_all_turns(call: Any, fused: bool) -> None:
     asked = [{"name": "add", "args": {"a": 1, "b": 2}, "id": id} for id in ("1", "2")]
     model = ScriptedChatModel([asked, "Done.", asked, "Done."])
@@ -58,16 +45,6 @@ def test_one_tool_node_runs_the_calls_of_all_turns(call: Any, fused: bool) -> No
     for _ in range(2):
         assert tool_texts(call(agent, GO)) == ["3", "3"]
     assert agent.nodes["tools"].bound.node is node
-
-
-def test_return_direct_makes_the_result_of_a_tool_the_answer(call: Any) -> None:
-    @tool(return_direct=True)
-    def greet() -> str:
-        """Greet."""
-        return "Hi"
-
-    model = ScriptedChatModel([numbered_calls("greet")])
-    assert texts(call(create_agent(model, [greet]), GO))[-1] == "Hi"
 
 
 def test_an_output_tool_stands_for_the_structured_answer(call: Any) -> None:

@@ -14,6 +14,8 @@ from langgraph.types import Command
 
 from agent_factory import Flow, Invoke, Sleep, arun, run, then
 from agent_factory.errors import BadReturn
+from tables import each
+from waiting import run_virtually
 
 Drive = Callable[..., Any]
 
@@ -46,19 +48,13 @@ async def later(value: Any) -> Any:
     return value
 
 
-def test_then_finishes_a_value_now() -> None:
+async def test_then_finishes_a_value_now_and_any_awaitable_when_it_is_awaited() -> None:
     assert then(2, str) == "2"
-
-
-async def test_then_finishes_an_awaitable_when_it_is_awaited() -> None:
     finished: list[int] = []
     pending = then(later(2), finished.append)
     assert finished == []
     await pending
     assert finished == [2]
-
-
-async def test_then_accepts_any_awaitable_not_only_coroutines() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     future.set_result(3)
     assert await then(future, str) == "3"
@@ -69,27 +65,18 @@ async def raise_later(error: BaseException) -> Any:
     raise error
 
 
-async def test_then_passes_the_error_of_an_awaitable_to_on_error() -> None:
-    error = ValueError("no")
-    assert await then(raise_later(error), str, on_error=lambda caught: caught is error) is True
-
-
-async def test_what_on_error_raises_is_raised() -> None:
+async def test_on_error_gets_the_errors_of_an_awaitable_and_no_others() -> None:
     def raise_again(error: BaseException) -> Any:
         raise KeyError("other") from error
 
+    error = ValueError("no")
+    assert await then(raise_later(error), str, on_error=lambda caught: caught is error) is True
     with pytest.raises(KeyError, match="other"):
-        await then(raise_later(ValueError("no")), str, raise_again)
-
-
-async def test_on_error_is_not_called_for_errors_of_finish() -> None:
+        await then(raise_later(error), str, raise_again)
     with pytest.raises(ZeroDivisionError):
         await then(later(0), lambda value: 1 // value, on_error=lambda _: 0)
-
-
-async def test_then_without_on_error_passes_errors_on() -> None:
     with pytest.raises(ValueError, match="no"):
-        await then(raise_later(ValueError("no")), str)
+        await then(raise_later(error), str)
 
 
 def test_a_flow_receives_the_result_of_the_inner_layer(drive: Drive) -> None:
@@ -101,19 +88,16 @@ def test_a_flow_receives_the_result_of_the_inner_layer(drive: Drive) -> None:
     assert drive(flow(), lambda value: value + "!") == "a!a!!"
 
 
-def test_a_flow_without_an_inner_call_only_returns(drive: Drive) -> None:
-    def flow() -> Flow[str]:
+def test_a_flow_without_an_inner_call_or_a_return_is_one_too(drive: Drive) -> None:
+    def returns() -> Flow[str]:
         return "done"
         yield
 
-    assert drive(flow()) == "done"
-
-
-def test_a_flow_without_a_return_gives_none(drive: Drive) -> None:
-    def flow() -> Flow[None]:
+    def yields() -> Flow[None]:
         yield 1
 
-    assert drive(flow(), lambda value: value) is None
+    assert drive(returns()) == "done"
+    assert drive(yields(), lambda value: value) is None
 
 
 def test_sleep_waits_its_seconds_and_gives_none(
@@ -133,17 +117,20 @@ def test_sleep_waits_its_seconds_and_gives_none(
     assert waits == [50.0]
 
 
-async def test_sleep_lets_other_tasks_run() -> None:
+def test_sleep_lets_other_tasks_run() -> None:
     ran: list[str] = []
 
     def flow() -> Flow[None]:
-        yield Sleep(0.03)
+        yield Sleep(60)
         ran.append("flow")
 
     async def other() -> None:
         ran.append("other")
 
-    await asyncio.gather(arun(flow()), other())
+    async def both() -> None:
+        await asyncio.gather(arun(flow()), other())
+
+    run_virtually(both())
     assert ran == ["other", "flow"]
 
 
@@ -172,7 +159,7 @@ def test_invoke_passes_its_config_on(drive: Drive) -> None:
     assert drive(flow()) == ["mine"]
 
 
-@pytest.mark.parametrize("effect", ["request", Invoke(RunnableLambda(fail_with(KeyError(1))), 0)])
+@each("effect", ["request", Invoke(RunnableLambda(fail_with(KeyError(1))), 0)])
 def test_an_exception_is_thrown_into_the_flow_where_it_yielded(drive: Drive, effect: Any) -> None:
     def flow() -> Flow[str]:
         try:
@@ -247,7 +234,7 @@ SIGNALS = [
 ]
 
 
-@pytest.mark.parametrize("signal", SIGNALS, ids=lambda signal: type(signal).__name__)
+@each("signal", SIGNALS, ids=lambda signal: type(signal).__name__)
 def test_a_signal_is_never_thrown_into_a_flow(drive: Drive, signal: BaseException) -> None:
     """Wanted 1: an author who catches everything still cannot swallow an interrupt."""
     seen: list[BaseException] = []
@@ -267,9 +254,10 @@ def test_a_signal_is_never_thrown_into_a_flow(drive: Drive, signal: BaseExceptio
 
 
 async def test_a_cancelled_run_closes_its_flow() -> None:
-    closed = asyncio.Event()
+    begun, closed = asyncio.Event(), asyncio.Event()
 
     def flow() -> Flow[None]:
+        begun.set()
         try:
             yield Sleep(60)
         except Exception:
@@ -278,14 +266,15 @@ async def test_a_cancelled_run_closes_its_flow() -> None:
             closed.set()
 
     task = asyncio.create_task(arun(flow()))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert closed.is_set()
 
 
-def test_a_signal_closes_the_flow_so_that_its_cleanup_runs(drive: Drive) -> None:
+def test_a_signal_closes_the_flow_whose_cleanup_cannot_hide_it(drive: Drive) -> None:
+    """Wanted 1: `finally: yield Sleep(...)` must not turn an interrupt into another error."""
     closed: list[bool] = []
 
     def flow() -> Flow[None]:
@@ -293,26 +282,14 @@ def test_a_signal_closes_the_flow_so_that_its_cleanup_runs(drive: Drive) -> None
             yield 1
         finally:
             closed.append(True)
+            yield Sleep(0)
 
     with pytest.raises(GraphInterrupt):
         drive(flow(), fail_with(GraphInterrupt(())))
     assert closed == [True]
 
 
-def test_a_flow_that_yields_while_it_is_closed_cannot_hide_the_signal(drive: Drive) -> None:
-    """Wanted 1: `finally: yield Sleep(...)` must not turn an interrupt into another error."""
-
-    def flow() -> Flow[None]:
-        try:
-            yield 1
-        finally:
-            yield Sleep(0)
-
-    with pytest.raises(GraphInterrupt):
-        drive(flow(), fail_with(GraphInterrupt(())))
-
-
-@pytest.mark.parametrize("junk", [None, 3, "text", object()])
+@each("junk", [None, 3, "text", object()])
 def test_without_an_inner_layer_a_flow_may_yield_effects_only(drive: Drive, junk: Any) -> None:
     def flow() -> Flow[None]:
         yield junk

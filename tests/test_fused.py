@@ -23,16 +23,12 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, Overwrite, interrupt
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    create_agent,
-    hook_config,
-)
+from agent_factory import AgentMiddleware, AgentState, create_agent, hook_config
 from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.comparison import normalize
 from busy_agents import ASK, THREAD, Busy, Run, busy, find, model, steps
+from tables import each
 
 # --- steps --------------------------------------------------------------------------------------
 
@@ -51,48 +47,47 @@ class Answering(Busy):
         return {"messages": []}
 
 
-@pytest.mark.parametrize("number", [1, 3, 8])
-def test_a_turn_takes_two_steps_if_hooks_write_nothing(call: Run, number: int) -> None:
-    agent = create_agent(model(), [find], middleware=busy(number), checkpointer=InMemorySaver())
+def agent_of(stack: Any, *script: Any, **options: Any) -> Any:
+    """An agent that keeps its threads, and fuses its runs unless the options say otherwise."""
+    options = {"middleware": stack, "checkpointer": InMemorySaver(), "fused": True, **options}
+    return create_agent(ScriptedChatModel([*script]) if script else model(), [find], **options)
+
+
+def route(agent: Any) -> str:
+    """The next node at each checkpoint of the thread, after its input."""
+    first, *others, last = steps(agent)
+    assert (first, last) == (("__start__",), ())
+    return ", ".join(name for (name,) in others)
+
+
+@each("number", [1, 3, 8])
+@each("options", [{}, {"fused": "turn"}])
+def test_a_turn_takes_two_steps_if_hooks_write_nothing(
+    call: Run, number: int, options: Any
+) -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(number), checkpointer=InMemorySaver(), **options
+    )
     call(agent, ASK, THREAD)
-    assert steps(agent) == [
-        ("__start__",),
-        ("busy 0.before_agent",),
-        ("tools",),
-        ("busy 0.before_model",),
-        (),
-    ]
+    assert route(agent) == "busy 0.before_agent, tools, busy 0.before_model"
 
 
-@pytest.mark.parametrize("number", [1, 3, 8])
+@each("number", [1, 3, 8])
 def test_what_hooks_write_is_stored_before_the_model_is_called(call: Run, number: int) -> None:
     stack = [*busy(number - 1), Writing(name=f"busy {number - 1}")]
-    agent = create_agent(model(), [find], middleware=stack, checkpointer=InMemorySaver())
+    agent = agent_of(stack)
     call(agent, ASK, THREAD)
-    assert steps(agent) == [
-        ("__start__",),
-        ("busy 0.before_agent",),
-        ("model",),
-        ("tools",),
-        ("busy 0.before_model",),
-        ("model",),
-        (),
-    ]
+    assert route(agent) == "busy 0.before_agent, model, tools, busy 0.before_model, model"
 
 
 def test_a_hook_that_writes_after_the_model_takes_a_step(call: Run) -> None:
     stack = [*busy(2), Answering(name="answering"), *busy(4)[2:]]
     agent = create_agent(model(), [find], middleware=stack, checkpointer=InMemorySaver())
     call(agent, ASK, THREAD)
-    assert steps(agent) == [
-        ("__start__",),
-        ("busy 0.before_agent",),
-        ("answering.after_model",),
-        ("tools",),
-        ("busy 0.before_model",),
-        ("answering.after_model",),
-        (),
-    ]
+    assert route(agent) == (
+        "busy 0.before_agent, answering.after_model, tools, "
+        "busy 0.before_model, answering.after_model"
+    )
 
 
 class Counting(AgentMiddleware):
@@ -112,9 +107,9 @@ class Killed(BaseException):
     """Stands for the end of a process."""
 
 
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("mode", [None, "messages", "updates"])
-@pytest.mark.parametrize("saver", ["memory", "sqlite"])
+@each("fused", [True, False])
+@each("mode", [None, "messages", "updates"])
+@each("saver", ["memory", "sqlite"])
 def test_an_answer_of_the_model_outlives_a_kill_in_a_hook_after_it(
     saver: str, mode: Any, fused: bool
 ) -> None:
@@ -141,40 +136,18 @@ def test_an_answer_of_the_model_outlives_a_kill_in_a_hook_after_it(
         assert len(model.requests) == 1
 
 
-@pytest.mark.parametrize("update", [None, {"messages": []}], ids=["idle", "writes"])
-@pytest.mark.parametrize(
-    ("error", "again"), [(ConnectionError(), False), (Killed(), True)], ids=["fails", "killed"]
-)
+@each("update", [None, {"messages": []}])
+@each("error, again", [(ConnectionError(), False), (Killed(), True)])
 def test_hooks_run_again_if_the_model_gave_no_answer(update: Any, error: Any, again: bool) -> None:
     def stop(_: Any) -> Any:
         raise error
 
     counting = Counting(update)
-    agent: Any = create_agent(
-        ScriptedChatModel([stop, "Done."]),
-        middleware=[counting],
-        checkpointer=InMemorySaver(),
-        fused=True,
-    )
+    agent = agent_of([counting], stop, "Done.")
     with pytest.raises(type(error)):
         agent.invoke(ASK, THREAD)
     assert agent.invoke(None, THREAD)["messages"][-1].text == "Done."
     assert counting.ran == (2 if again and update is None else 1)
-
-
-@pytest.mark.parametrize("number", [1, 3, 8])
-def test_a_turn_can_take_two_steps(call: Run, number: int) -> None:
-    agent = create_agent(
-        model(), [find], middleware=busy(number), checkpointer=InMemorySaver(), fused="turn"
-    )
-    call(agent, ASK, THREAD)
-    assert steps(agent) == [
-        ("__start__",),
-        ("busy 0.before_agent",),
-        ("tools",),
-        ("busy 0.before_model",),
-        (),
-    ]
 
 
 def test_fewer_steps_count_towards_the_limit() -> None:
@@ -186,12 +159,12 @@ def test_fewer_steps_count_towards_the_limit() -> None:
 
 
 def test_without_hooks_there_is_nothing_to_fuse(call: Run) -> None:
-    agent = create_agent(model(), [find], checkpointer=InMemorySaver(), fused="turn")
+    agent = agent_of([], fused="turn")
     assert call(agent, ASK, THREAD)["messages"][-1].text == "Done."
-    assert steps(agent)[1:] == [("model",), ("tools",), ("model",), ()]
+    assert route(agent) == "model, tools, model"
 
 
-@pytest.mark.parametrize("fused", [None, 1.5, "all"])
+@each("fused", [None, 1.5, "all"])
 def test_other_values_of_fused_are_refused(fused: Any) -> None:
     with pytest.raises(ArgumentError, match="'turn'"):
         create_agent(model(), [find], fused=fused)
@@ -225,19 +198,13 @@ class Noting(AgentMiddleware):
         return {"notes": Overwrite([*state["notes"], self.name])}
 
 
-@pytest.mark.parametrize("fused", [True, "turn"])
-@pytest.mark.parametrize("saver", [None, InMemorySaver])
+@each("fused", [True, "turn"])
+@each("saver", [None, InMemorySaver])
 def test_delta_channels_of_others_run_fused(call: Run, fused: Any, saver: Any) -> None:
     def result(fused: Any) -> Any:
         stack = [Noting(name="first"), Noting(name="second")]
-        agent = create_agent(
-            model(),
-            [find],
-            middleware=stack,
-            state_schema=DeltaState,
-            checkpointer=saver and saver(),
-            fused=fused,
-        )
+        kept = saver and saver()
+        agent = agent_of(stack, state_schema=DeltaState, checkpointer=kept, fused=fused)
         result = call(agent, ASK, THREAD)
         if saver:
             assert normalize(agent.get_state(THREAD).values) == normalize(result)
@@ -271,13 +238,10 @@ class Handler(BaseCallbackHandler):
         self.nodes.append(kwargs["name"])
 
 
-class AsyncHandler(AsyncCallbackHandler):
+class AsyncHandler(AsyncCallbackHandler, Handler):
     """The same, awaited."""
 
-    def __init__(self) -> None:
-        self.nodes: list[str] = []
-
-    async def on_chain_start(self, *args: Any, **kwargs: Any) -> None:
+    async def on_chain_start(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
         self.nodes.append(kwargs["name"])
 
 
@@ -295,25 +259,20 @@ class Tracer(BaseTracer):
 HOOKS = [f"busy {index}.before_agent" for index in range(3)]
 
 
-@pytest.mark.parametrize("handler", [Handler, Tracer])
-def test_a_callback_that_listens_to_nodes_sees_every_hook(call: Run, handler: Any) -> None:
+@each(
+    "handler, is_async",
+    [(Handler, False), (Handler, True), (Tracer, False), (Tracer, True), (AsyncHandler, True)],
+)
+def test_a_callback_that_listens_to_nodes_sees_every_hook(handler: Any, is_async: bool) -> None:
     agent = create_agent(model(), [find], middleware=busy(3), fused=True)
     listener = handler()
-    call(agent, ASK, {"callbacks": [listener]})
-    assert [name for name in listener.nodes if name in HOOKS] == HOOKS
-
-
-def test_a_callback_that_listens_to_nodes_may_be_async() -> None:
-    agent = create_agent(model(), [find], middleware=busy(3), fused=True)
-    listener = AsyncHandler()
-    asyncio.run(agent.ainvoke(ASK, {"callbacks": [listener]}))
+    config: Any = {"callbacks": [listener]}
+    asyncio.run(agent.ainvoke(ASK, config)) if is_async else agent.invoke(ASK, config)
     assert [name for name in listener.nodes if name in HOOKS] == HOOKS
 
 
 def test_a_callback_that_listens_to_models_does_not_prevent_fusion(call: Run) -> None:
-    agent = create_agent(
-        model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True
-    )
+    agent = agent_of(busy(3))
     call(agent, ASK, {**THREAD, "callbacks": [UsageMetadataCallbackHandler()]})
     assert len(steps(agent)) == 5
 
@@ -321,13 +280,11 @@ def test_a_callback_that_listens_to_models_does_not_prevent_fusion(call: Run) ->
 MODES = ["updates", "values", "messages", "tasks", "debug", "checkpoints", ["custom", "updates"]]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@each("mode", MODES, ids=str)
 def test_a_stream_shows_every_hook(collect: Run, mode: Any) -> None:
     shown = []
     for fused in (False, True):
-        agent = create_agent(
-            model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=fused
-        )
+        agent = agent_of(busy(3), fused=fused)
         shown.append([_shape(part) for part in collect(agent, ASK, THREAD, stream_mode=mode)])
     assert shown[0] == shown[1]
 
@@ -365,26 +322,19 @@ class Telling(AgentMiddleware):
 
 
 def test_custom_events_are_streamed_by_fused_runs(collect: Run) -> None:
-    agent = create_agent(
-        ScriptedChatModel(["Done."]),
-        middleware=[Telling(name="one"), Telling(name="two")],
-        checkpointer=InMemorySaver(),
-        fused=True,
-    )
+    agent = agent_of([Telling(name="one"), Telling(name="two")], "Done.")
     assert collect(agent, ASK, THREAD, stream_mode="custom") == ["one was here", "two was here"]
     assert steps(agent)[1:] == [("one.before_model",), ()]
 
 
-@pytest.mark.parametrize(
-    "mode", ["updates", "values", "messages", "custom", ["messages", "updates"]], ids=str
-)
+@each("mode", ["updates", "values", "messages", "custom", ["messages", "updates"]], ids=str)
 def test_a_watched_run_takes_few_steps(collect: Run, mode: Any) -> None:
     agent = create_agent(model(), [find], middleware=busy(3), checkpointer=InMemorySaver())
     collect(agent, ASK, THREAD, stream_mode=mode)
     assert ("busy 1.before_agent",) not in steps(agent)
 
 
-@pytest.mark.parametrize(
+@each(
     "option",
     [
         {"stream_mode": "tasks"},
@@ -398,19 +348,15 @@ def test_a_watched_run_takes_few_steps(collect: Run, mode: Any) -> None:
     ids=str,
 )
 def test_options_about_steps_get_every_node(call: Run, option: Any) -> None:
-    agent = create_agent(
-        model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True
-    )
+    agent = agent_of(busy(3))
     call(agent, ASK, THREAD, **option)
     assert ("busy 1.before_agent",) in steps(agent)
 
 
-@pytest.mark.parametrize("when", ["interrupt_before", "interrupt_after"])
+@each("when", ["interrupt_before", "interrupt_after"])
 def test_a_run_pauses_at_a_hook_named_in_create_agent(call: Run, when: Any) -> None:
     pauses: Any = {when: ["busy 1.before_model"]}
-    agent = create_agent(
-        model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True, **pauses
-    )
+    agent = agent_of(busy(3), **pauses)
     call(agent, ASK, THREAD)
     stopped = {"interrupt_before": "busy 1.before_model", "interrupt_after": "busy 2.before_model"}
     assert agent.get_state(THREAD).next == (stopped[when],)
@@ -420,14 +366,7 @@ def test_a_run_pauses_at_a_hook_named_in_create_agent(call: Run, when: Any) -> N
 
 
 def test_a_pause_at_every_node_leaves_nothing_to_fuse() -> None:
-    agent = create_agent(
-        model(),
-        [find],
-        middleware=busy(2),
-        checkpointer=InMemorySaver(),
-        interrupt_before="*",
-        fused=True,
-    )
+    agent = agent_of(busy(2), interrupt_before="*")
     agent.invoke(ASK, THREAD)
     agent.invoke(None, THREAD)
     assert agent.get_state(THREAD).next == ("busy 1.before_agent",)
@@ -458,7 +397,7 @@ def test_a_graph_that_a_hook_calls_remembers_what_that_hook_said(call: Run) -> N
             assert consults.questions == [[f"{consults.name} asks"] * (turn + 1)]
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+@each("saver", [None, InMemorySaver()])
 def test_a_stream_of_values_shows_the_jump_that_ends_a_run(saver: Any) -> None:
     class Stops(AgentMiddleware):
         @hook_config(can_jump_to=["end"])
@@ -517,19 +456,13 @@ class Asker(AgentMiddleware):
         return {"notes": [interrupt("Sure?")]}
 
 
-@pytest.mark.parametrize("fused", [True, "turn", False])
-@pytest.mark.parametrize("checkpoints", ["delta", "full"])
+@each("fused", [True, "turn", False])
+@each("checkpoints", ["delta", "full"])
 def test_what_a_node_writes_directly_is_kept_and_seen(
     call: Run, fused: Any, checkpoints: Any
 ) -> None:
-    keeper, model = Keeper(), ScriptedChatModel(["Well."])
-    agent = create_agent(
-        model,
-        middleware=[keeper],
-        checkpointer=InMemorySaver(),
-        checkpoints=checkpoints,
-        fused=fused,
-    )
+    keeper = Keeper()
+    agent = agent_of([keeper], "Well.", checkpoints=checkpoints, fused=fused)
     result = call(agent, {**ASK, "notes": ["given"]}, THREAD)
     first = ["given", "returned"]
     assert keeper.seen == [
@@ -541,12 +474,9 @@ def test_what_a_node_writes_directly_is_kept_and_seen(
     assert agent.get_state(THREAD).values["notes"] == keeper.seen[-1]
 
 
-@pytest.mark.parametrize("fused", [True, "turn", False])
+@each("fused", [True, "turn", False])
 def test_what_a_node_writes_directly_is_kept_once_if_it_asks(call: Run, fused: Any) -> None:
-    model = ScriptedChatModel(["Well."])
-    agent = create_agent(
-        model, middleware=[Asker(), Keeper()], checkpointer=InMemorySaver(), fused=fused
-    )
+    agent = agent_of([Asker(), Keeper()], "Well.", fused=fused)
     call(agent, {**ASK, "notes": []}, THREAD)
     before = ["returned", "by the layer", "by the hook"]
     assert agent.get_state(THREAD).values["notes"] == before

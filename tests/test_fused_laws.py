@@ -28,40 +28,31 @@ IN_TESTS = settings.get_current_profile_name() == "test"
 EXAMPLES = 10 if IN_TESTS else settings().max_examples // 2
 
 
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
-@pytest.mark.parametrize("fused", [True, "turn"])
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_fused_run_is_the_run_hook_by_hook(fused: Any, mode: Mode) -> None:
-    """Every hook's view, the state, what is next, what waits, and how it ends."""
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"),
+    pytest.mark.parametrize("fused", [True, "turn"]),
+    pytest.mark.parametrize("mode", ["sync", "async"]),
+]
+
+
+@pytest.mark.parametrize("acts", [CALM, [*ACTS]], ids=["calm", "all"])
+def test_a_fused_run_is_and_fails_as_the_run_hook_by_hook(
+    acts: list[str], fused: Any, mode: Mode
+) -> None:
+    """Every hook's view, the state, what is next, what waits, and how it ends.
+
+    Hooks that are not calm raise, or return what cannot be written.
+    """
 
     @settings(max_examples=EXAMPLES)
-    @given(cases(CALM))
+    @given(cases(acts))
     def check(case: Case) -> None:
         _same(case, fused, mode)
 
     check()
 
 
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
-@pytest.mark.parametrize("fused", [True, "turn"])
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_fused_run_fails_as_it_would_hook_by_hook(fused: Any, mode: Mode) -> None:
-    """Also with hooks that raise, and that return what cannot be written."""
-
-    @settings(max_examples=EXAMPLES)
-    @given(cases(list(ACTS)))
-    def check(case: Case) -> None:
-        _same(case, fused, mode)
-
-    check()
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
-@pytest.mark.parametrize("fused", [True, "turn"])
-@pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_run_without_a_checkpointer_is_the_run_hook_by_hook(fused: Any, mode: Mode) -> None:
     """Without a saver all of it may be one step."""
 

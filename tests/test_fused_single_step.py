@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import operator
-import time
 from collections.abc import Callable
 from typing import Annotated, Any, NotRequired
 
@@ -25,6 +24,8 @@ from langgraph.types import Command, interrupt
 from agent_factory import AgentMiddleware, AgentState, OmitFromOutput, create_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import BackToModel
+from tables import each
+from waiting import auntil, until
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
@@ -62,6 +63,12 @@ def asked(*names: str) -> list[dict[str, Any]]:
     return [{"name": name, "args": {"query": str(i)}} for i, name in enumerate(names)]
 
 
+def spied(fused: Any, *steps: Any, **options: Any) -> tuple[Any, Spy]:
+    """An agent, and the spy in its middleware and its tools."""
+    spy, model = Spy(), ScriptedChatModel([*steps] or [asked("find"), "Done."])
+    return create_agent(model, [spy.find], middleware=[spy], fused=fused, **options), spy
+
+
 def texts(outcome: Any) -> list[str]:
     return [message.text for message in outcome["messages"][1:]]
 
@@ -75,13 +82,21 @@ def fused(request: pytest.FixtureRequest) -> Any:
 # --- when it is one step ------------------------------------------------------------------------
 
 
-def test_a_run_is_one_step(call: Run, fused: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find"), asked("find"), "Done."])
-    outcome = call(create_agent(model, [spy.find], middleware=[spy], fused=fused), ASK)
-    assert texts(outcome) == ["", "found 0", "", "found 0", "Done."]
-    assert len(spy.tasks) == 8
-    assert len(set(spy.tasks)) == 1
+@each(
+    "turns, results, hooks",
+    [
+        ([["find"], ["find"]], ["", "found 0", "", "found 0", "Done."], 8),
+        # Parallel calls are sent, and the run continues after them.
+        ([["find"] * 2, ["find"]], ["", "found 0", "found 1", "", "found 0", "Done."], 9),
+    ],
+)
+def test_a_run_is_one_step(
+    call: Run, fused: Any, turns: Any, results: list[str], hooks: int
+) -> None:
+    agent, spy = spied(fused, *[asked(*names) for names in turns], "Done.")
+    assert texts(call(agent, ASK)) == results
+    assert len(spy.tasks) == hooks
+    assert len(set(spy.tasks)) == 1 or turns[0] == ["find"] * 2
 
 
 class Counted(AgentState[Any]):
@@ -90,60 +105,30 @@ class Counted(AgentState[Any]):
     left: NotRequired[RemainingSteps]
 
 
-@pytest.mark.parametrize(
-    "options",
+@each(
+    "options, attributes, known",
     [
-        {"checkpointer": InMemorySaver()},
-        {"cache": InMemoryCache()},
-        {"state_schema": Counted},
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_services_that_store_or_count_steps_get_them(call: Run, fused: Any, options: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find"), "Done."])
-    agent = create_agent(model, [spy.find], middleware=[spy], fused=fused, **options)
-    call(agent, ASK, THREAD)
-    assert len(set(spy.tasks)) > 1
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("step_timeout", 60),
-        ("checkpointer", InMemorySaver()),
-        ("interrupt_after_nodes", ["tools"]),
+        ({"checkpointer": InMemorySaver()}, {}, {}),
+        ({"cache": InMemoryCache()}, {}, {}),
+        ({"state_schema": Counted}, {}, {}),
+        ({}, {"step_timeout": 60}, {}),
+        ({}, {"checkpointer": InMemorySaver()}, {}),
+        ({}, {"interrupt_after_nodes": ["tools"]}, {}),
+        ({}, {}, {"control": RunControl()}),
     ],
 )
-def test_a_checkpointer_set_later_is_used(call: Run, fused: Any, name: str, value: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find"), "Done."])
-    agent = create_agent(model, [spy.find], middleware=[spy], fused=fused)
-    setattr(agent, name, value)
-    call(agent, ASK, THREAD)
+def test_services_that_store_count_or_stop_at_steps_get_them(
+    call: Run, fused: Any, options: Any, attributes: Any, known: Any
+) -> None:
+    agent, spy = spied(fused, **options)
+    for name, value in attributes.items():
+        setattr(agent, name, value)
+    call(agent, ASK, THREAD, **known)
     assert len(set(spy.tasks)) > 1
-
-
-def test_a_control_can_stop_a_run_between_its_steps(call: Run, fused: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find"), "Done."])
-    agent = create_agent(model, [spy.find], middleware=[spy], fused=fused)
-    call(agent, ASK, control=RunControl())
-    assert len(set(spy.tasks)) > 1
-
-
-def test_parallel_calls_are_sent_and_the_run_continues_after_them(call: Run, fused: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find", "find"), asked("find"), "Done."])
-    outcome = call(create_agent(model, [spy.find], middleware=[spy], fused=fused), ASK)
-    assert texts(outcome) == ["", "found 0", "found 1", "", "found 0", "Done."]
-    assert len(spy.tasks) == 9
 
 
 def test_an_agent_inside_takes_one_step_as_well(call: Run, fused: Any) -> None:
-    spy = Spy()
-    model = ScriptedChatModel([asked("find"), "Inner."])
-    inner = create_agent(model, [spy.find], middleware=[spy], fused=fused)
+    inner, spy = spied(fused, asked("find"), "Inner.")
 
     def ask_inner(query: str) -> str:
         """Ask another agent."""
@@ -157,7 +142,7 @@ def test_an_agent_inside_takes_one_step_as_well(call: Run, fused: Any) -> None:
 # --- what it counts -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", range(1, 13))
+@each("limit", range(1, 13))
 def test_skipped_steps_count_towards_the_limit(call: Run, fused: Any, limit: int) -> None:
     def ends(saver: Any) -> Any:
         spies = [Spy("a"), Spy("b")]
@@ -184,9 +169,7 @@ def test_an_endless_loop_gets_an_error_with_a_hint(fused: Any) -> None:
 
 def test_a_long_run_keeps_its_order(call: Run) -> None:
     turns = 150
-    model = ScriptedChatModel([*([asked("find")] * turns), "Done."])
-    spy = Spy()
-    agent = create_agent(model, [spy.find], middleware=[spy], fused=True)
+    agent, _ = spied(True, *([asked("find")] * turns), "Done.")
     outcome = call(agent, ASK, {"recursion_limit": 1000})
     assert texts(outcome) == [*(["", "found 0"] * turns), "Done."]
     assert len({message.id for message in outcome["messages"]}) == 2 * turns + 2
@@ -242,14 +225,12 @@ class Seen(BaseCallbackHandler):
 
 def test_models_and_tools_have_the_names_of_their_nodes(call: Run, fused: Any) -> None:
     seen = Seen()
-    agent = create_agent(
-        ScriptedChatModel([asked("find"), "Done."]), [Spy().find], middleware=[Spy()], fused=fused
-    )
+    agent, _ = spied(fused)
     call(agent, ASK, {"callbacks": [seen]})
     assert seen.nodes == [("model", "model"), ("tool", "tools"), ("model", "model")]
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["whole", "kept"])
+@each("saver", [None, InMemorySaver()])
 def test_an_exception_of_a_tool_comes_from_the_tools_node_and_it_runs_once(
     call: Run, fused: Any, saver: Any
 ) -> None:
@@ -261,20 +242,18 @@ def test_an_exception_of_a_tool_comes_from_the_tools_node_and_it_runs_once(
         raise ConnectionError(query)
 
     spy = Spy()
-    agent = create_agent(
-        ScriptedChatModel([asked("fail")]),
-        [fail],
-        middleware=[spy],
-        fused=fused,
-        checkpointer=saver,
-    )
+    options: Any = {"middleware": [spy], "fused": fused, "checkpointer": saver}
+    agent = create_agent(ScriptedChatModel([asked("fail")]), [fail], **options)
     with pytest.raises(ConnectionError) as caught:
         call(agent, ASK, {"configurable": {"thread_id": f"{call} {fused}"}})
     assert "name 'tools'" in "".join(caught.value.__notes__)
     assert (ran, len(spy.tasks)) == (["0"], 2)
 
 
-def test_an_interrupt_is_returned_and_nothing_runs_twice(call: Run, fused: Any) -> None:
+@each("nested", [False, True])
+def test_an_interrupt_is_returned_and_nothing_runs_twice(
+    call: Run, fused: Any, nested: bool
+) -> None:
     ran = []
 
     def ask(query: str) -> str:
@@ -284,31 +263,18 @@ def test_an_interrupt_is_returned_and_nothing_runs_twice(call: Run, fused: Any) 
 
     spy = Spy()
     agent = create_agent(ScriptedChatModel([asked("ask")]), [ask], middleware=[spy], fused=fused)
-    outcome = call(agent, ASK)
-    assert [waiting.value for waiting in outcome["__interrupt__"]] == ["0?"]
-    assert [message.type for message in outcome["messages"]] == ["human", "ai"]
-    assert (ran, len(spy.tasks)) == (["0"], 2)
-
-
-def test_an_interrupt_of_an_agent_inside_is_returned_too(call: Run, fused: Any) -> None:
-    ran = []
-
-    def ask(query: str) -> str:
-        """Ask a person."""
-        ran.append("asks")
-        return str(interrupt(f"{query}?"))
-
-    inner = create_agent(ScriptedChatModel([asked("ask")]), [ask], fused=fused)
 
     def ask_inner(query: str) -> str:
         """Ask another agent."""
         ran.append("goes in")
-        return str(inner.invoke(ASK))
+        return str(agent.invoke(ASK))
 
-    agent = create_agent(ScriptedChatModel([asked("ask_inner")]), [ask_inner], fused=fused)
-    outcome = call(agent, ASK)
+    model = ScriptedChatModel([asked("ask_inner")])
+    outer = create_agent(model, [ask_inner], fused=fused) if nested else agent
+    outcome = call(outer, ASK)
     assert [waiting.value for waiting in outcome["__interrupt__"]] == ["0?"]
-    assert ran == ["goes in", "asks"]
+    assert [message.type for message in outcome["messages"]] == ["human", "ai"]
+    assert (ran, len(spy.tasks)) == (["goes in"] * nested + ["0"], 2)
 
 
 def test_an_invalid_write_is_refused_as_hook_by_hook(call: Run, fused: Any) -> None:
@@ -333,7 +299,7 @@ def test_custom_events_arrive_during_the_run(fused: Any) -> None:
     def tell(query: str) -> str:
         """Say what happens."""
         get_stream_writer()("begins")
-        time.sleep(0.02)  # for who listens in another thread
+        until(lambda: seen)  # the stream is read in another thread
         seen.append("ends")
         return query
 
@@ -344,9 +310,12 @@ def test_custom_events_arrive_during_the_run(fused: Any) -> None:
 
 
 def test_parallel_runs_do_not_share_state(fused: Any) -> None:
+    waiting: list[str] = []
+
     async def wait(query: str) -> str:
-        """Wait a little."""
-        await asyncio.sleep(0.01)
+        """Wait for the other runs."""
+        waiting.append(query)
+        await auntil(lambda: len(waiting) == 8)
         return f"waited for {query}"
 
     def turn(messages: Any) -> Any:

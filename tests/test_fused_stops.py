@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any, NotRequired
 
 import pytest
-from langchain_core.callbacks import (
-    BaseCallbackHandler,
-)
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
@@ -29,11 +27,25 @@ from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.step import run_of
 from agent_factory.testing import ScriptedChatModel
 from busy_agents import ASK, THREAD, Run, busy, find, model, steps
+from tables import each
+
+
+def done(*stack: Any, **options: Any) -> Any:
+    """An agent that answers once, and whose runs are fused unless the options say otherwise."""
+    options = {"checkpointer": InMemorySaver(), "fused": True, **options}
+    return create_agent(ScriptedChatModel(["Done."]), middleware=[*stack], **options)
+
+
+def found(**options: Any) -> Any:
+    """An agent that calls a tool and answers, with hooks that do nothing."""
+    options = {"checkpointer": InMemorySaver(), "fused": True, **options}
+    return create_agent(model(), [find], middleware=busy(2), **options)
+
 
 # --- agents inside graphs and tools -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_an_agent_in_a_tool_has_its_own_run(call: Run, fused: bool) -> None:
     """What the tools of the outer agent have yet to do is not done by those of the inner one."""
     runs: list[Any] = []
@@ -128,12 +140,7 @@ def test_an_interrupt_repeats_no_more_than_in_a_run_hook_by_hook(call: Run) -> N
     began = []
     for fused in (False, True, "turn"):
         stack: list[Any] = [*busy(1), Asking("first"), Asking("second")]
-        agent = create_agent(
-            ScriptedChatModel(["Done."]),
-            middleware=stack,
-            checkpointer=InMemorySaver(),
-            fused=fused,
-        )
+        agent = done(*stack, fused=fused)
         (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
         assert agent.get_state(THREAD).next == ("first.before_model",)
         (again,) = call(agent, Command(resume={asked.id: "yes"}), THREAD)["__interrupt__"]
@@ -159,12 +166,7 @@ def test_writes_of_hooks_before_a_failing_one_are_kept(call: Run) -> None:
                 raise ValueError("not today")
 
     failing = Failing()
-    agent = create_agent(
-        ScriptedChatModel(["Done."]),
-        middleware=[Writing(), failing],
-        checkpointer=InMemorySaver(),
-        fused=True,
-    )
+    agent = done(Writing(), failing)
     with pytest.raises(ValueError, match="not today"):
         call(agent, ASK, THREAD)
     state = agent.get_state(THREAD)
@@ -185,12 +187,7 @@ def test_a_graph_inside_a_hook_may_interrupt() -> None:
         def before_model(self, state: Any, runtime: Any) -> Any:
             return {"messages": [asks.invoke({"messages": []})["messages"][-1]]}
 
-    agent = create_agent(
-        ScriptedChatModel(["Done."]),
-        middleware=[*busy(2), Consulting()],
-        checkpointer=InMemorySaver(),
-        fused=True,
-    )
+    agent = done(*busy(2), Consulting())
     (asked,) = agent.invoke(ASK, THREAD)["__interrupt__"]
     assert agent.get_state(THREAD).next == ("Consulting.before_model",)
     result = agent.invoke(Command(resume={asked.id: "yes"}), THREAD)
@@ -201,35 +198,27 @@ def test_a_graph_inside_a_hook_may_interrupt() -> None:
 
 
 def test_drawings_and_plans_are_those_of_the_agent() -> None:
-    plain = create_agent(model(), [find], middleware=busy(2))
-    quick = create_agent(model(), [find], middleware=busy(2), fused=True)
+    plain, quick = found(fused=False), found()
     assert topology_of(quick) == topology_of(plain)
     assert quick.get_graph().draw_mermaid() == plain.get_graph().draw_mermaid()
 
 
 def test_manual_updates_follow_the_plan() -> None:
-    agent = create_agent(
-        model(), [find], middleware=busy(2), checkpointer=InMemorySaver(), fused=True
-    )
+    agent = found()
     agent.update_state(THREAD, ASK, as_node="busy 0.before_model")
     assert agent.get_state(THREAD).next == ("busy 1.before_model",)
 
 
-def test_a_config_that_is_bound_to_the_agent_holds() -> None:
-    agent = create_agent(
-        model(), [find], middleware=busy(2), checkpointer=InMemorySaver(), fused=True
-    )
+def test_a_bound_config_and_attributes_set_later_apply_to_fused_runs() -> None:
+    agent = found()
     bound: Any = agent.with_config(THREAD)
     assert isinstance(bound, CompiledAgent)
     bound.invoke(ASK)
     assert len(steps(agent)) == 5
-
-
-def test_attributes_set_later_apply_to_fused_runs() -> None:
-    agent = create_agent(model(), [find], middleware=busy(2), fused=True)
-    agent.checkpointer = InMemorySaver()
-    agent.invoke(ASK, THREAD)
-    assert len(steps(agent)) == 5
+    later = found(checkpointer=None)
+    later.checkpointer = InMemorySaver()
+    later.invoke(ASK, THREAD)
+    assert len(steps(later)) == 5
 
 
 def test_jumps_are_followed_within_a_step(call: Run) -> None:
@@ -243,9 +232,7 @@ def test_jumps_are_followed_within_a_step(call: Run) -> None:
         def after_agent(self, state: Any, runtime: Any) -> Any:
             seen.append(str(state.get("jump_to")))
 
-    agent = create_agent(
-        ScriptedChatModel([]), middleware=[Leaving()], checkpointer=InMemorySaver(), fused=True
-    )
+    agent = done(Leaving())
     call(agent, ASK, THREAD)
     assert steps(agent)[1:] == [("Leaving.before_model",), ()]
     assert seen == ["end"]
@@ -268,11 +255,7 @@ def test_models_of_hooks_are_not_streamed(call: Run) -> None:
 
     results = []
     for fused in (False, True, "turn"):
-        agent = create_agent(
-            ScriptedChatModel(["Done."]),
-            middleware=[*busy(1), Mood()],
-            fused=fused,
-        )
+        agent = done(*busy(1), Mood(), checkpointer=None, fused=fused)
         call(agent, ASK, {"callbacks": [Ear()]})
         results.append([sorted(tag for tag in tags if "seq" not in tag) for tags in seen])
         seen.clear()
@@ -292,13 +275,8 @@ def test_the_decision_log_is_that_of_a_run_hook_by_hook(call: Run) -> None:
     results = []
     for fused in (False, True, "turn"):
         decisions: list[Decision] = []
-        agent = create_agent(
-            model(),
-            [find],
-            middleware=[*busy(2), Hasty()],
-            decisions=decisions.append,
-            fused=fused,
-        )
+        options: Any = {"decisions": decisions.append, "fused": fused}
+        agent = create_agent(model(), [find], middleware=[*busy(2), Hasty()], **options)
         call(agent, ASK)
         results.append(
             [(d.middleware, d.hook, d.outcome, d.detail, d.reason, d.changed) for d in decisions]
@@ -324,7 +302,7 @@ def test_a_thread_of_another_agent_is_continued_as_hook_by_hook(call: Run) -> No
         saver = InMemorySaver()
         other = create_agent(model(), [find], middleware=[Noting()], checkpointer=saver)
         other.invoke(ASK, THREAD)
-        agent = create_agent(model(), [find], middleware=busy(2), checkpointer=saver, fused=fused)
+        agent = found(checkpointer=saver, fused=fused)
         with pytest.raises(MissingNode, match=r"Noting\.before_model"):
             call(agent, None, THREAD)
         outcome = call(agent, ASK, THREAD)
@@ -333,7 +311,7 @@ def test_a_thread_of_another_agent_is_continued_as_hook_by_hook(call: Run) -> No
     assert results[0] == results[1] == results[2]
 
 
-@pytest.mark.parametrize("mode", ["messages", ["messages", "values"]], ids=str)
+@each("mode", ["messages", ["messages", "values"]], ids=str)
 def test_messages_of_a_hook_after_the_model_are_streamed(collect: Run, mode: Any) -> None:
     """It writes in a separate step, because the answer of the model is stored before."""
 
@@ -343,12 +321,7 @@ def test_messages_of_a_hook_after_the_model_are_streamed(collect: Run, mode: Any
 
     shown = []
     for fused in (True, False):
-        agent = create_agent(
-            ScriptedChatModel(["Done."]),
-            middleware=[*busy(1), Adding(name="one"), Adding(name="two")],
-            checkpointer=InMemorySaver(),
-            fused=fused,
-        )
+        agent = done(*busy(1), Adding(name="one"), Adding(name="two"), fused=fused)
         parts = collect(agent, ASK, THREAD, stream_mode=mode)
         events = [part if mode == "messages" else part[1] for part in parts if part[0] != "values"]
         shown.append(

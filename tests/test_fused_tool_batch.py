@@ -23,6 +23,7 @@ from agent_factory import (
 from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from samples import last_text
+from tables import each
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
@@ -62,18 +63,10 @@ def calls(*names: str) -> list[dict[str, Any]]:
     ]
 
 
-def agent_of(tools: Tools, *names: str, **options: Any) -> Any:
-    return create_agent(
-        ScriptedChatModel([calls(*names), "Done."]),
-        [tools.find, tools.ask, tools.fail],
-        checkpointer=InMemorySaver(),
-        fused=True,
-        **options,
-    )
-
-
-def steps(agent: Any) -> list[Any]:
-    return [state.next for state in reversed(list(agent.get_state_history(THREAD)))]
+def agent_of(tools: Tools, *names: str, others: Any = (), **options: Any) -> Any:
+    model = ScriptedChatModel([calls(*names), "Done."])
+    options = {"checkpointer": InMemorySaver(), "fused": True, **options}
+    return create_agent(model, [tools.find, tools.ask, tools.fail, *others], **options)
 
 
 def results(outcome: Any) -> list[str]:
@@ -99,23 +92,17 @@ def test_all_calls_of_a_turn_are_one_task_if_nothing_is_stored(call: Run) -> Non
 
 
 def test_calls_that_ask_are_shown_together_if_nothing_is_stored(call: Run) -> None:
-    tools = Tools()
-    model = ScriptedChatModel([calls("ask", "find", "ask")])
-    outcome = call(create_agent(model, [tools.find, tools.ask]), ASK)
+    outcome = call(agent_of(Tools(), "ask", "find", "ask", checkpointer=None), ASK)
     assert sorted(asked.value for asked in outcome["__interrupt__"]) == ["0", "2"]
     assert results(outcome) == ["found 1"]
 
 
 def test_a_call_that_fails_ends_a_run_of_which_nothing_is_stored(call: Run) -> None:
-    tools = Tools()
-    agent = create_agent(ScriptedChatModel([calls("find", "fail")]), [tools.find, tools.fail])
     with pytest.raises(ConnectionError, match="1"):
-        call(agent, ASK)
+        call(agent_of(Tools(), "find", "fail", checkpointer=None), ASK)
 
 
-def test_a_call_that_waits_has_its_own_task_and_the_others_do_not_run_again(
-    call: Run,
-) -> None:
+def test_a_call_that_waits_has_its_own_task_and_the_others_do_not_run_again(call: Run) -> None:
     tools = Tools()
     agent = agent_of(tools, "find", "ask", "find")
     (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
@@ -215,16 +202,10 @@ def answer(query: str) -> str:
     return f"answer {query}"
 
 
-@pytest.mark.parametrize("parallel", ["find", "ask"])
+@each("parallel", ["find", "ask"])
 def test_a_tool_that_stops_the_run_stops_it_among_parallel_calls(call: Run, parallel: str) -> None:
     """Also where another one has to be asked first."""
-    tools = Tools()
-    agent = create_agent(
-        ScriptedChatModel([calls("stop", parallel), "Not asked."]),
-        [stop, tools.find, tools.ask],
-        checkpointer=InMemorySaver(),
-        fused=True,
-    )
+    agent = agent_of(Tools(), "stop", parallel, others=[stop])
     outcome = call(agent, ASK, THREAD)
     if parallel == "ask":
         (asked,) = outcome["__interrupt__"]
@@ -239,10 +220,7 @@ def test_parallel_direct_results_are_the_answer_together(call: Run) -> None:
 
 
 def test_a_handoff_waits_for_the_parallel_call() -> None:
-    tools = Tools()
-    agent = create_agent(
-        ScriptedChatModel([calls("leave", "ask")]), [leave, tools.ask], fused=True, name="first"
-    )
+    agent = agent_of(Tools(), "leave", "ask", others=[leave], checkpointer=None, name="first")
     graph: Any = StateGraph(AgentState)
     graph.add_node("first", agent, destinations=("next",))
     graph.add_node("next", lambda state: {"messages": [("ai", "Here I am.")]})
@@ -278,17 +256,12 @@ def test_tools_see_the_same_state_as_in_their_own_task(call: Run) -> None:
             return (yield request)
 
     for fused in (False, True):
-        agent = create_agent(
-            ScriptedChatModel([calls("find", "find"), "Done."]),
-            [Tools().find],
-            middleware=[Look()],
-            fused=fused,
-        )
-        call(agent, ASK)
+        options: Any = {"middleware": [Look()], "checkpointer": None, "fused": fused}
+        call(agent_of(Tools(), "find", "find", **options), ASK)
     assert seen == [["human", "ai"]] * 4
 
 
-@pytest.mark.parametrize("fused", [False, True, "turn"])
+@each("fused", [False, True, "turn"])
 def test_results_have_their_ids_before_they_are_stored(
     call: Run, monkeypatch: pytest.MonkeyPatch, fused: Any
 ) -> None:
@@ -316,21 +289,17 @@ def test_results_have_their_ids_before_they_are_stored(
     assert sorted(given) == sorted(kept)
 
 
-@pytest.mark.parametrize("fused", [False, True, "turn"])
+@each("fused", [False, True, "turn"])
 def test_tools_that_wait_with_the_whole_state_are_continued(call: Run, fused: Any) -> None:
     """As those of a `create_react_agent` of version 1 do: one run of the tools has all calls."""
     saver, tools = InMemorySaver(), Tools()
+    asks, pause = ScriptedChatModel([calls("find", "find")]), ["tools"]
     before = create_react_agent(
-        ScriptedChatModel([calls("find", "find")]),
-        [tools.find],
-        version="v1",
-        checkpointer=saver,
-        interrupt_before=["tools"],
+        asks, [tools.find], version="v1", checkpointer=saver, interrupt_before=pause
     )
     call(before, ASK, THREAD)
-    agent = create_agent(
-        ScriptedChatModel(["Done."]), [tools.find], checkpointer=saver, fused=fused
-    )
+    model = ScriptedChatModel(["Done."])
+    agent = create_agent(model, [tools.find], checkpointer=saver, fused=fused)
     outcome = call(agent, None, THREAD)
     assert results(outcome) == ["found 0", "found 1"]
     assert outcome["messages"][-1].text == "Done."

@@ -10,7 +10,6 @@ import inspect
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from test_constructors import BUILT_INS
@@ -59,6 +58,7 @@ from agent_factory.middleware import (
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import find, refund
+from tables import each
 
 MODEL = ScriptedChatModel([])
 
@@ -98,6 +98,30 @@ def setting(before: Any, after: Any, change: str, **others: Any) -> Slip:
     return Slip(before, after, f"changed setting {{name}}: {change}", others)
 
 
+def raised(before: Any, after: Any, what: str) -> Slip:
+    """A limit that is a hundred times as high."""
+    at_most = f"at most 5 {what}", f"at most 500 {what}"
+    line = f"changed limit of {what} by {{layer}}: was {at_most[0]}, now {at_most[1]}"
+    return slip(before, after, line)
+
+
+def retries(method: str) -> Slip:
+    """More retries in a layer."""
+    return slip(1, 9, f"changed layer {{layer}}.{method}: was up to 2 attempts, now 10")
+
+
+def flow(before: Any, after: Any, was: str, now: str) -> Slip:
+    """A weaker rule about data that flows out."""
+    was, now = (text.replace("SEEN", "seen untrusted and seen private") for text in (was, now))
+    return slip(before, after, f"changed guard of * by {{layer}}: was {was}, now {now}")
+
+
+def cleaned(parts: str, left: str, **others: Any) -> Slip:
+    """A part of a thread that is cleaned no more."""
+    line = f"changed access {{layer}} sanitizes: was {parts}, user_messages, now {left}"
+    return slip(True, False, line, pii_type="email", **others)
+
+
 def judged(threshold: float) -> ToolPolicy:
     return ToolPolicy(Rule("refund", "judge"), judge=RiskJudge(MODEL, threshold=threshold))
 
@@ -105,12 +129,11 @@ def judged(threshold: float) -> ToolPolicy:
 EUROS = {"euros": {">": 50}}
 ASK, ASK_OVER = Rule("refund", "ask"), Rule("refund", "ask", when=EUROS)
 DOLLARS = {"run": Limits(usd=0.5)}
+FLOW = "decides about * when labeled outside and SEEN (approve, reject, respond)"
 
 IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
     AnswerGuardMiddleware: {
-        "max_retries": slip(
-            1, 9, "changed layer {layer}.around_model: was up to 2 attempts, now 10"
-        ),
+        "max_retries": retries("around_model"),
         "on_failure": setting("error", "answer", "'error' -> 'answer'"),
     },
     AutoModeMiddleware: {
@@ -130,14 +153,8 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
         ),
     },
     BudgetMiddleware: {
-        "run": slip(
-            Limits(turns=5), Limits(turns=500), "changed limit of model calls a run by {layer}: "
-            "was at most 5 model calls a run, now at most 500 model calls a run",
-        ),
-        "thread": slip(
-            Limits(turns=5), Limits(turns=500), "changed limit of model calls a thread by {layer}: "
-            "was at most 5 model calls a thread, now at most 500 model calls a thread",
-        ),
+        "run": raised(Limits(turns=5), Limits(turns=500), "model calls a run"),
+        "thread": raised(Limits(turns=5), Limits(turns=500), "model calls a thread"),
         "ledger": setting(Ledger(Limits(turns=5)), None, "Ledger -> None", run=Limits(turns=9)),
         "exit_behavior": setting("error", "answer", "'error' -> 'answer'", run=Limits(turns=9)),
         "prices": setting(
@@ -154,29 +171,19 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
         ),
     },
     FlowGuardMiddleware: {
-        "policy": slip(
-            None, ToolPolicy(Rule("refund", "allow")), "changed guard of * by {layer}: was a "
-            "person decides about * when labeled outside and seen untrusted and seen private "
-            "(approve, reject, respond), now a person decides about * without refund when labeled "
-            "outside and seen untrusted and seen private (approve, reject, respond)",
-        ),
-        "action": slip(
-            "deny", "ask", "changed guard of * by {layer}: was no call runs of * when labeled "
-            "outside and seen untrusted and seen private, now a person decides about * when "
-            "labeled outside and seen untrusted and seen private (approve, reject, respond)",
-        ),
-        "seen": slip(
-            ["private"], ["private", "untrusted"], "changed guard of * by {layer}: was a person "
-            "decides about * when labeled outside and seen private (approve, reject, respond), now "
-            "a person decides about * when labeled outside and seen untrusted and seen private "
+        "policy": flow(
+            None, ToolPolicy(Rule("refund", "allow")), f"a person {FLOW}",
+            "a person decides about * without refund when labeled outside and SEEN "
             "(approve, reject, respond)",
         ),
-        "reviewers": slip(
-            ["boss"], [], "changed guard of * by {layer}: was boss decides about * when labeled "
-            "outside and seen untrusted and seen private (approve, reject, respond), now a person "
-            "decides about * when labeled outside and seen untrusted and seen private (approve, "
-            "reject, respond)",
+        "action": flow(
+            "deny", "ask", "no call runs of * when labeled outside and SEEN", f"a person {FLOW}",
         ),
+        "seen": flow(
+            ["private"], ["private", "untrusted"],
+            f"a person {FLOW}".replace("SEEN", "seen private"), f"a person {FLOW}",
+        ),
+        "reviewers": flow(["boss"], [], f"boss {FLOW}", f"a person {FLOW}"),
     },
     GuardMiddleware: {
         "check": setting(no_weapons, nothing, "no_weapons -> nothing"),
@@ -200,14 +207,8 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
         "tools": setting(["find", "refund"], ["find"], "{{'find', 'refund'}} -> {{'find'}}")
     },
     ModelCallLimitMiddleware: {
-        "thread_limit": slip(
-            5, 500, "changed limit of model calls a thread by {layer}: was at most 5 model calls a "
-            "thread, now at most 500 model calls a thread",
-        ),
-        "run_limit": slip(
-            5, 500, "changed limit of model calls a run by {layer}: was at most 5 model calls a "
-            "run, now at most 500 model calls a run",
-        ),
+        "thread_limit": raised(5, 500, "model calls a thread"),
+        "run_limit": raised(5, 500, "model calls a run"),
         "exit_behavior": setting("error", "answer", "'error' -> 'answer'", run_limit=5),
     },
     ModelFallbackMiddleware: {
@@ -223,9 +224,7 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
         ),
     },
     ModelRetryMiddleware: {
-        "max_retries": slip(
-            1, 9, "changed layer {layer}.around_model: was up to 2 attempts, now 10"
-        ),
+        "max_retries": retries("around_model"),
     },
     OnceMiddleware: {
         "effects": setting(
@@ -240,22 +239,10 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
     PIIMiddleware: {
         "strategy": setting("block", "redact", "'block' -> 'redact'", pii_type="email"),
         "detector": setting("A-[0-9]+", "A-[0-9]", "'A-[0-9]+' -> 'A-[0-9]'", pii_type="order"),
-        "apply_to_input": slip(
-            True, False, "changed access {layer} sanitizes: was answers, user_messages, now "
-            "answers", pii_type="email", apply_to_output=True,
-        ),
-        "apply_to_output": slip(
-            True, False, "changed access {layer} sanitizes: was answers, user_messages, now "
-            "user_messages", pii_type="email",
-        ),
-        "apply_to_tool_results": slip(
-            True, False, "changed access {layer} sanitizes: was tool_results, user_messages, now "
-            "user_messages", pii_type="email",
-        ),
-        "apply_to_tool_calls": slip(
-            True, False, "changed access {layer} sanitizes: was tool_calls, user_messages, now "
-            "user_messages", pii_type="email",
-        ),
+        "apply_to_input": cleaned("answers", "answers", apply_to_output=True),
+        "apply_to_output": cleaned("answers", "user_messages"),
+        "apply_to_tool_results": cleaned("tool_results", "user_messages"),
+        "apply_to_tool_calls": cleaned("tool_calls", "user_messages"),
     },
     ProgressGuardMiddleware: {
         "withhold_after": setting(3, 4, "3 -> 4"),
@@ -284,20 +271,12 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
             None, "find", "removed limit of tool calls a run by {layer}: it was: at most 5 tool "
             "calls a run", run_limit=5, name="Limit",
         ),
-        "thread_limit": slip(
-            5, 500, "changed limit of tool calls a thread by {layer}: was at most 5 tool calls a "
-            "thread, now at most 500 tool calls a thread",
-        ),
-        "run_limit": slip(
-            5, 500, "changed limit of tool calls a run by {layer}: was at most 5 tool calls a run, "
-            "now at most 500 tool calls a run",
-        ),
+        "thread_limit": raised(5, 500, "tool calls a thread"),
+        "run_limit": raised(5, 500, "tool calls a run"),
         "exit_behavior": setting("end", "continue", "'end' -> 'continue'", run_limit=5),
     },
     ToolRetryMiddleware: {
-        "max_retries": slip(
-            1, 9, "changed layer {layer}.around_tool: was up to 2 attempts, now 10"
-        ),
+        "max_retries": retries("around_tool"),
         "tools": setting(["find"], ["find", "refund"], "{{'find'}} -> {{'find', 'refund'}}"),
         "retry_on": setting(
             ConnectionError, TimeoutError, "ConnectionError -> TimeoutError"
@@ -373,7 +352,7 @@ def lines_between(before: AgentMiddleware, after: AgentMiddleware) -> list[str]:
     return str(plans[0].diff(plans[1])).splitlines()
 
 
-@pytest.mark.parametrize("kind", BUILT_INS, ids=lambda kind: kind.__name__)
+@each("kind", BUILT_INS, ids=lambda kind: kind.__name__)
 def test_each_parameter_of_a_built_in_is_in_each_plan_or_neither_guards_nor_limits(
     kind: type[Any],
 ) -> None:
@@ -383,8 +362,8 @@ def test_each_parameter_of_a_built_in_is_in_each_plan_or_neither_guards_nor_limi
     assert not shown & others
 
 
-@pytest.mark.parametrize(
-    ("kind", "parameter"),
+@each(
+    "kind, parameter",
     [(kind, parameter) for kind, slips in IN_PLAN.items() for parameter in slips],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
@@ -418,7 +397,7 @@ PARTS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each("part", PARTS)
 def test_a_part_of_a_setting_that_guards_is_in_each_plan(part: str) -> None:
     before, after, line = PARTS[part]
     (change,) = lines_between(before, after)
@@ -445,7 +424,7 @@ INSIDE: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", INSIDE)
+@each("name", INSIDE)
 def test_what_an_agent_inside_of_a_tool_keeps_out_is_in_the_plan_around_it(name: str) -> None:
     def plan_around(member: Any) -> Any:
         agent = create_agent(MODEL, [find], middleware=[member] if member else [], name="clerk")
@@ -466,10 +445,7 @@ def test_a_plan_with_all_settings_is_compared_with_one_that_holds_those_that_gua
     assert not other.diff(full)
 
 
-@pytest.mark.parametrize(
-    ("folder", "text"),
-    [("/srv/ann/docs", ".../docs"), ("docs", ".../docs"), ("/", "/"), (".", ".")],
-)
+@each("folder, text", [("/srv/ann/docs", ".../docs"), ("docs", ".../docs"), ("/", "/"), (".", ".")])
 def test_a_folder_is_shown_without_the_parents_that_differ_by_machine(
     folder: str, text: str
 ) -> None:
@@ -484,9 +460,9 @@ PAUSES: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("pause", ["interrupt_before", "interrupt_after"])
-@pytest.mark.parametrize("slip", PAUSES)
-@pytest.mark.parametrize("way", ["plan_agent", "create_agent", "create_react_agent", "agent_tool"])
+@each("pause", ["interrupt_before", "interrupt_after"])
+@each("slip", PAUSES)
+@each("way", ["plan_agent", "create_agent", "create_react_agent", "agent_tool"])
 def test_a_pause_of_an_agent_is_in_each_plan(slip: str, pause: str, way: str) -> None:
     def plan_with(nodes: Any) -> Any:
         options: dict[str, Any] = {pause: nodes}
