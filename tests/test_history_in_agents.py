@@ -124,13 +124,13 @@ async def test_a_new_question_after_a_cancelled_run() -> None:
     async def slow(a: int, b: int) -> int:
         """Add two numbers."""
         started.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return a + b
 
     model = careful(calls("a"), "Here.")
     agent = create_agent(model, [slow], checkpointer=InMemorySaver())
     task = asyncio.create_task(agent.ainvoke(ask(), THREAD))
-    await asyncio.wait_for(started.wait(), timeout=10)
+    await asyncio.wait_for(started.wait(), timeout=60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -22,6 +22,8 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_results
+from tables import each
+from waiting import run_virtually
 
 ASK: Any = {"messages": [("user", "Well?")]}
 CALLS: Any = [{"name": "find", "args": {"query": "a"}, "id": "1"}]
@@ -153,17 +155,17 @@ def test_create_react_agent_takes_the_policies_of_its_nodes(call: Any, version: 
     assert len(model.requests) == 3
 
 
-@FUSED
-async def test_a_node_that_takes_too_long_is_stopped(fused: Any) -> None:
+@each("fused", [False, True, "turn"])
+def test_a_node_that_takes_too_long_is_stopped(fused: Any) -> None:
     async def find(query: str) -> str:
         """Find something."""
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
         return query
 
-    policies = {"tools": NodePolicy(timeout=0.05)}
+    policies = {"tools": NodePolicy(timeout=60)}
     agent = create_agent(ScriptedChatModel([CALLS]), [find], node_policies=policies, fused=fused)
     with pytest.raises(NodeTimeoutError):
-        await agent.ainvoke(ASK)
+        run_virtually(agent.ainvoke(ASK))
 
 
 def conversation(state: Any) -> str:

@@ -62,7 +62,7 @@ def test_all_calls_of_a_turn_are_run_in_one_step_and_answered_in_their_order(
     version: Any, call: Any
 ) -> None:
     """B47, B48"""
-    meet = threading.Barrier(2, timeout=30)
+    meet = threading.Barrier(2, timeout=60)
 
     @tool
     def wait(who: str) -> str:
