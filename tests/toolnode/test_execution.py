@@ -119,7 +119,7 @@ def test_c18_max_concurrency_is_the_size_of_the_pool(kind: Any, ask: Any) -> Non
         assert len(threads) == size
 
 
-def test_c18_without_it_the_pool_is_pythons_own(
+def test_c18_the_default_pool_is_pythons(
     kind: Any, ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At most 32, by the number of processors: 100 calls have never 100 threads."""
@@ -146,7 +146,7 @@ def test_c20_a_handled_error_does_not_stop_parallel_calls(kind: Any, run: Any, a
     ]
 
 
-def test_c20_an_error_that_is_not_handled_loses_the_results_of_that_run(
+def test_c20_an_unhandled_error_loses_the_results_of_that_run(
     kind: Any, call: Any, ask: Any
 ) -> None:
     graph = StateGraph(MessagesState).add_node("tools", kind([fail, add])).add_edge(START, "tools")
@@ -255,9 +255,7 @@ def test_c21a_a_tool_may_remember_its_answers(kind: Any, run: Any, ask: Any) -> 
     assert asked == ["a"]
 
 
-def test_c13_c22_calls_overlap_and_their_results_stand_in_order(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c13_c22_calls_overlap_and_results_stand_in_order(kind: Any, run: Any, ask: Any) -> None:
     """C22: so a run takes as long as its slowest call. Here each call waits for the next one."""
     ended = [threading.Event() for _ in range(4)]
     ended[3].set()
