@@ -20,6 +20,7 @@ import pytest
 import agent_factory
 import agent_factory.middleware
 from environments import built
+from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = ROOT / "middleware"
@@ -65,7 +66,7 @@ def packages_on_disk() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", modules())
+@each("name", modules())
 def test_every_module_has_one_name(name: str) -> None:
     module = importlib.import_module(name)
     assert module.__name__ == name
@@ -194,9 +195,7 @@ def test_the_skill_is_found_in_the_wheel(wheel: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_wheel_of_the_sdist_is_that_of_the_source(
-    source: Path, wheel: Path, tmp_path: Path
-) -> None:
+def test_the_sdist_gives_the_wheel_of_the_source(source: Path, wheel: Path, tmp_path: Path) -> None:
     sdist = built("build_sdist", source, tmp_path)
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -245,7 +244,7 @@ wrong: int = TodoListMiddleware()
 
 
 @pytest.mark.long
-def test_mypy_of_another_project_sees_an_editable_install(
+def test_mypy_elsewhere_sees_an_editable_install(
     source: Path, interpreter: Path, tmp_path: Path
 ) -> None:
     install(source, tmp_path, interpreter, linked=True)
