@@ -136,15 +136,6 @@ def test_of_a_layer_that_asks_twice_only_the_returned_answer_is_kept(call: Any) 
     assert result["pages"] == ["a"]
 
 
-def test_a_layer_may_answer_instead_of_the_model(call: Any) -> None:
-    def canned(request: Any) -> Any:
-        return AIMessage("From the cache.")
-        yield
-
-    result = call(agent(canned, model=ScriptedChatModel()), ASK)
-    assert result["messages"][-1].text == "From the cache."
-
-
 def test_tool_calls_of_a_canned_answer_are_run(call: Any) -> None:
     answers = iter(["calls", "ends"])
 

@@ -108,13 +108,6 @@ FORMS = {
 }
 
 
-@each("old, new", FORMS.values())
-def test_names_are_imported_from_where_they_live_now(old: str, new: str) -> None:
-    done = migrate_source(old)
-    assert (done.text, done.findings) == (new, ())
-    assert migrate_source(new).text == new
-
-
 @each(
     "old, new",
     [
@@ -277,8 +270,8 @@ MODULES = {
 }
 
 
-@each("old, new", MODULES.values())
-def test_attributes_of_a_module_are_found_where_they_live_now(old: str, new: str) -> None:
+@each("old, new", [*FORMS.values(), *MODULES.values()])
+def test_names_are_found_where_they_live_now(old: str, new: str) -> None:
     done = migrate_source(old)
     assert (done.text, done.findings) == (new, ())
     assert migrate_source(new).text == new

@@ -345,10 +345,3 @@ def test_a_union_always_means_the_tool_strategy(call: Any) -> None:
     result = call(create_agent(model, response_format=either), ASK)
     assert result["structured_response"] == News(headline="Sun")
     assert model.requests[0].tools == ["Weather", "News"]
-
-
-def test_one_auto_strategy_serves_many_agents(call: Any) -> None:
-    shared = AutoStrategy(Weather)
-    for name, step in [("gpt-5", GOOD), ("llama", [{"name": "Weather", "args": {"degrees": 18}}])]:
-        model = NamedModel(steps=[step], model_name=name)
-        assert call(create_agent(model, response_format=shared), ASK)["structured_response"]

@@ -74,13 +74,6 @@ def test_hooks_run_in_their_order(tools: Any, options: Any, nodes: list[str]) ->
     assert order(create_react_agent(scripted(ADD, last), tools, **options)) == nodes
 
 
-def test_without_tools_a_call_is_left_to_the_outer_graph(call: Any) -> None:
-    """B56"""
-    messages = call(create_react_agent(scripted(ADD), []), ASK)["messages"]
-    assert [m.type for m in messages] == ["human", "ai"]
-    assert messages[-1].tool_calls[0]["name"] == "add"
-
-
 # After the hook
 
 

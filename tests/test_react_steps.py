@@ -157,10 +157,12 @@ def test_the_words_take_the_place_of_the_calls(call: Any) -> None:
 
 
 def test_without_tools_no_call_needs_a_step(call: Any) -> None:
-    """B56, E7"""
+    """B56, E7: it is left to the outer graph."""
     asked = AIMessage("", tool_calls=[{"name": "add", "args": ARGS["add"], "id": "1"}])
     agent = create_react_agent(ScriptedChatModel([asked]), [])
-    assert call(agent, ASK, limit(2))["messages"][-1].tool_calls
+    messages = call(agent, ASK, limit(2))["messages"]
+    assert [m.type for m in messages] == ["human", "ai"]
+    assert messages[-1].tool_calls[0]["name"] == "add"
 
 
 class Unmanaged(TypedDict):

@@ -360,20 +360,6 @@ def test_a_limit_in_a_layer_does_not_end_a_loop_that_a_jump_closes() -> None:
     assert counterexample.hint == "Let Limit jump to the end in a hook before the model."
 
 
-def test_a_limit_after_the_model_ends_a_loop_unless_a_jump_goes_around_it() -> None:
-    limited = [hook("Limit", "after_model", "end"), limit("Limit", 9, "tokens")]
-    assert holds(plan(*limited), "every loop passes a limit")
-    # The last of a list is the first after the model.
-    assert no(
-        plan(*limited, hook("Again", "after_model", "model")), "every loop passes a limit"
-    ).path
-
-
-def test_a_limit_of_tool_calls_ends_no_loop() -> None:
-    checked = plan(layer("Limit", "tool"), limit("Limit", 3, "tool calls"))
-    assert no(checked, "every loop passes a limit").path
-
-
 def test_a_loop_passes_a_member_where_each_turn_does() -> None:
     assert holds(plan(hook("Log", "before_model")), "every loop passes Log")
     assert no(plan(hook("Log", "before_agent")), "every loop passes Log").hint == (
@@ -491,45 +477,55 @@ def test_a_limit_of_a_thread_is_one_of_its_runs_and_not_the_reverse() -> None:
     assert no(checked, "at most 5 model calls a thread").hint.endswith("(thread_limit=5).")
 
 
-def test_the_least_limit_that_is_not_bypassed_counts() -> None:
-    bypassed = [hook("A", "after_agent"), limit("A", 2)]
-    assert no(plan(*bypassed), "at most 5 model calls").path
-    checked = plan(*bypassed, layer("B", "model"), limit("B", 4))
-    assert holds(checked, "at most 5 model calls")
-    assert not holds(checked, "at most 3 model calls")
+AFTER = (hook("Limit", "after_model", "end"), limit("Limit", 3))
+BYPASSED = (hook("A", "after_agent"), limit("A", 2))
+LAYERED = (layer("B", "model"), limit("B", 4))
+TOKENS = (layer("Limit", "model"), limit("Limit", 900, "tokens"))
+TOOL_CALLS = (layer("Limit", "tool"), limit("Limit", 3, "tool calls"))
+COUNTED = (hook("Limit", "after_model"), limit("Limit", 3, "tool calls"))
 
 
-def test_a_limit_after_the_model_is_exceeded_where_a_run_comes_back() -> None:
-    limited = [hook("Limit", "after_model", "end"), limit("Limit", 3)]
-    assert holds(plan(*limited), "at most 3 model calls")
-    assert no(plan(*limited, hook("Again", "after_agent", "model")), "at most 3 model calls").path
-    assert not holds(
-        plan(hook("Limit", "after_model", "end"), limit("Limit", 0)), "at most 0 model calls"
-    )
-
-
-def test_a_limit_of_tool_calls_stops_them_around_the_tools() -> None:
-    checked = plan(layer("Limit", "tool"), limit("Limit", 3, "tool calls"))
-    assert holds(checked, "at most 3 tool calls and at most 3 calls of refund")
-    counted = [hook("Limit", "after_model"), limit("Limit", 3, "tool calls")]
-    assert holds(plan(*counted), "at most 3 tool calls")
-    assert nodes(no(plan(*counted, SHORTCUT), "at most 3 tool calls")) == (
-        "Shortcut.before_model tools"
-    )
-
-
-def test_without_a_loop_the_model_is_called_once() -> None:
-    assert holds(plan(tools=[]), "at most 1 model calls and at most 0 tool calls")
-    assert no(plan(tools=[]), "at most 0 model calls").path == ()
-    assert no(plan(tools=[]), "at most 100 tokens").path == ()
-
-
-def test_tokens_limit_those_of_the_input_too() -> None:
-    checked = plan(layer("Limit", "model"), limit("Limit", 900, "tokens"))
-    assert holds(checked, "at most 900 input tokens")
-    assert not holds(
-        plan(layer("L", "model"), limit("L", 900, "input tokens")), "at most 900 tokens"
-    )
+@each(
+    "checked, sentence, path",
+    [
+        # The least limit that is not bypassed counts.
+        (plan(*BYPASSED), "at most 5 model calls", "model tools model"),
+        (plan(*BYPASSED, *LAYERED), "at most 5 model calls", None),
+        (plan(*BYPASSED, *LAYERED), "at most 3 model calls", "model model"),
+        # A limit after the model is exceeded where a run comes back.
+        (plan(*AFTER), "at most 3 model calls and every loop passes a limit", None),
+        (plan(AFTER[0], limit("Limit", 0)), "at most 0 model calls", "model"),
+        (
+            plan(*AFTER, hook("Again", "after_agent", "model")),
+            "at most 3 model calls",
+            "model Limit.after_model Again.after_agent model",
+        ),
+        # It ends a loop unless a jump goes around it: the last of a list is the first there.
+        (
+            plan(*AFTER, hook("Again", "after_model", "model")),
+            "every loop passes a limit",
+            "model Again.after_model model",
+        ),
+        # A limit of tool calls in a layer ends no loop; a hook may be bypassed.
+        (plan(*TOOL_CALLS), "every loop passes a limit", "model tools model"),
+        (plan(*TOOL_CALLS), "at most 3 tool calls and at most 3 calls of refund", None),
+        (plan(*COUNTED), "at most 3 tool calls", None),
+        (plan(*COUNTED, SHORTCUT), "at most 3 tool calls", "Shortcut.before_model tools"),
+        # Without a loop the model is called once.
+        (plan(tools=[]), "at most 1 model calls and at most 0 tool calls", None),
+        (plan(tools=[]), "at most 0 model calls", ""),
+        (plan(tools=[]), "at most 100 tokens", ""),
+        # Tokens limit those of the input, too.
+        (plan(*TOKENS), "at most 900 input tokens", None),
+        (plan(layer("L", "model"), limit("L", 900, "input tokens")), "at most 900 tokens", ""),
+    ],
+)
+def test_a_limit_bounds_what_it_stops(
+    checked: TopologyData, sentence: str, path: str | None
+) -> None:
+    """Without a path, the sentence holds."""
+    assert holds(checked, sentence) is (path is None)
+    assert path is None or nodes(no(checked, sentence)) == path
 
 
 # Names
