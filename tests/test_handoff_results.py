@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import pytest
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -16,6 +15,7 @@ from agent_factory import AgentMiddleware, create_agent, create_react_agent
 from agent_factory.runtime.handoffs import command_to_parent
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from samples import ask, named_calls, tool_texts
+from tables import each
 
 GO: Any = {"messages": "Go"}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -61,7 +61,7 @@ FORMS: dict[str, Any] = {
         "update": {"messages": messages},
     },
 }
-FORM = pytest.mark.parametrize("form", FORMS)
+FORM = each("form", FORMS)
 
 
 def handoff(to: str, form: str = "history", passes: Any = history) -> Any:
@@ -94,8 +94,8 @@ class Team:
         return [m.text for m in request.messages if m.type == "tool"]
 
 
-@pytest.mark.parametrize(
-    ("form", "fused", "stored"),
+@each(
+    "form, fused, stored",
     [
         ("history", True, False),
         ("history", False, True),
@@ -104,8 +104,8 @@ class Team:
         ("send and update", False, False),
     ],
 )
-@pytest.mark.parametrize(
-    ("names", "expected"),
+@each(
+    "names, expected",
     [
         (["add", "to_bob"], ["3", "to bob"]),
         (["to_bob", "add"], ["to bob", "3"]),
@@ -135,10 +135,8 @@ def test_the_next_agent_reads_the_results_next_to_a_handoff(
 
 
 @FORM
-@pytest.mark.parametrize("fused", [True, False])
-def test_several_handoffs_of_one_turn_pass_on_all_results_once(
-    call: Any, form: str, fused: Any
-) -> None:
+@each("fused", [True, False])
+def test_several_handoffs_of_a_turn_pass_on_all_results(call: Any, form: str, fused: Any) -> None:
     tools = [add, handoff("bob", form), handoff("carol", form)]
     model = ScriptedChatModel([named_calls("to_carol", "add", "to_bob")])
     team = Team(create_agent(model, tools, fused=fused), "bob", "carol")
@@ -150,14 +148,25 @@ def test_several_handoffs_of_one_turn_pass_on_all_results_once(
     assert len(tool_texts(out)) == 3
 
 
-def test_a_handoff_that_passes_on_its_turn_alone_is_completed(call: Any) -> None:
-    model = ScriptedChatModel([named_calls("add", "to_bob")])
-    team = Team(create_agent(model, [add, handoff("bob", passes=last_pair)]), "bob")
+@each(
+    "turns, passes, expected",
+    [
+        # The turn of the handoff is all that it passes on.
+        ([["add", "to_bob"]], last_pair, ["3", "to bob"]),
+        # The ids of the last turn recur in the thread.
+        ([["add"], ["add", "to_bob"]], history, ["3", "3", "to bob"]),
+    ],
+)
+def test_each_call_that_a_handoff_passes_on_has_its_result(
+    call: Any, turns: Any, passes: Any, expected: list[str]
+) -> None:
+    model = ScriptedChatModel([named_calls(*names) for names in turns])
+    team = Team(create_agent(model, [add, handoff("bob", passes=passes)]), "bob")
     call(team.graph, GO)
-    assert team.read_by("bob") == ["3", "to bob"]
+    assert team.read_by("bob") == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "passes",
     [
         lambda state, note: [("user", "Take over.")],
@@ -168,7 +177,6 @@ def test_a_handoff_that_passes_on_its_turn_alone_is_completed(call: Any) -> None
         ],
         lambda state, note: [note],
     ],
-    ids=["a task", "its own call alone", "its own result alone"],
 )
 def test_results_go_where_their_calls_go(call: Any, passes: Any) -> None:
     """A handoff that keeps the calls to itself keeps their results, too."""
@@ -199,7 +207,7 @@ def test_a_structured_answer_next_to_a_handoff_goes_along(call: Any) -> None:
     assert (said.startswith("Returning structured response"), note) == (True, "to bob")
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_a_result_that_was_waited_for_goes_along(call: Any, fused: Any) -> None:
     model = ScriptedChatModel([named_calls("add", "ask", "to_bob")])
     alice = create_agent(model, [add, ask, handoff("bob")], fused=fused)
@@ -222,14 +230,7 @@ def test_a_call_that_a_hook_has_answered_keeps_its_answer(call: Any) -> None:
     assert team.read_by("bob") == ["refused", "seen", "to bob"]
 
 
-def test_ids_that_recur_in_a_thread_are_those_of_the_last_turn(call: Any) -> None:
-    model = ScriptedChatModel([named_calls("add"), named_calls("add", "to_bob")])
-    team = Team(create_agent(model, [add, handoff("bob")]), "bob")
-    call(team.graph, GO)
-    assert team.read_by("bob") == ["3", "3", "to bob"]
-
-
-@pytest.mark.parametrize("depth", [1, 2])
+@each("depth", [1, 2])
 def test_a_handoff_in_a_team_inside_of_another_graph(call: Any, depth: int) -> None:
     """Its agent hands over again, and the outer graphs get each result once."""
     carol = ScriptedChatModel(["carol here"])

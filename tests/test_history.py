@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
@@ -19,6 +18,7 @@ from agent_factory.state.history import (
     last_turn,
     repair,
 )
+from tables import each
 
 
 def ai(*ids: str, bad: tuple[str, ...] = ()) -> AIMessage:
@@ -74,11 +74,7 @@ BROKEN: list[tuple[str, list[AnyMessage], list[str]]] = [
     ("an answer to nothing", [user(), result("x")], ["human"]),
     ("an answer before any call", [result("x"), user()], ["human"]),
     ("a second answer", [ai("a"), result("a", "1"), result("a", "2")], ["ai", "tool a"]),
-    (
-        "an id used again",
-        [ai("a"), ai("a"), result("a")],
-        ["ai", "tool a !", "ai", "tool a"],
-    ),
+    ("an id used again", [ai("a"), ai("a"), result("a")], ["ai", "tool a !", "ai", "tool a"]),
     (
         "an answer to a later call stays there",
         [ai("a"), result("a"), ai("a")],
@@ -92,50 +88,45 @@ BROKEN: list[tuple[str, list[AnyMessage], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize("messages", VALID, ids=lambda m: "-".join(shown(m)) or "empty")
+@each("messages", VALID, ids=lambda m: "-".join(shown(m)) or "empty")
 def test_a_valid_history_is_left_alone(messages: list[AnyMessage]) -> None:
     assert is_valid(messages)
     assert repair(messages) is None
 
 
-@pytest.mark.parametrize(
-    ("messages", "valid"), [case[1:] for case in BROKEN], ids=[c[0] for c in BROKEN]
-)
+@each("messages, valid", [case[1:] for case in BROKEN])
 def test_an_invalid_history_is_repaired(messages: list[AnyMessage], valid: list[str]) -> None:
     assert not is_valid(messages)
+    assert shown(repaired_of(messages).messages) == valid
+
+
+def repaired_of(messages: list[AnyMessage]) -> Any:
     repaired = repair(messages)
     assert repaired is not None
-    assert shown(repaired.messages) == valid
+    return repaired
 
 
 def test_a_call_left_open_is_answered_with_an_error_that_names_its_tool() -> None:
-    repaired = repair([ai("a")])
-    assert repaired is not None
-    added = repaired.messages[-1]
-    assert isinstance(added, ToolMessage)
+    added = repaired_of([ai("a")]).messages[-1]
     assert (added.tool_call_id, added.name, added.status) == ("a", "tool_a", "error")
     assert added.id is not None
 
 
 def test_of_two_answers_the_first_is_kept() -> None:
     first = result("a", "first")
-    repaired = repair([ai("a"), first, result("a", "second")])
-    assert repaired is not None
-    assert repaired.messages[1] is first
+    assert repaired_of([ai("a"), first, result("a", "second")]).messages[1] is first
 
 
 def test_what_is_missing_at_the_end_is_only_added() -> None:
     """The thread is not rewritten for it."""
-    repaired = repair(with_ids([user(), ai("a"), result("a"), ai("b")]))
-    assert repaired is not None
+    repaired = repaired_of(with_ids([user(), ai("a"), result("a"), ai("b")]))
     assert shown(repaired.update) == ["tool b !"]
 
 
 def test_what_is_too_much_is_only_removed() -> None:
     messages = with_ids([user(), ai("a"), result("a"), result("x"), user()])
-    repaired = repair(messages)
-    assert repaired is not None
-    assert [(m.type, m.id) for m in repaired.update] == [("remove", messages[3].id)]
+    update = repaired_of(messages).update
+    assert [(m.type, m.id) for m in update] == [("remove", messages[3].id)]
 
 
 def test_calls_without_an_id_cannot_be_answered_and_count_for_nothing() -> None:
@@ -204,8 +195,10 @@ def a_model_may_see(messages: list[AnyMessage]) -> bool:
 
 
 @given(histories)
-def test_validity_is_what_providers_ask_for(messages: list[AnyMessage]) -> None:
-    assert is_valid(messages) is a_model_may_see(messages)
+def test_what_providers_ask_for_is_valid_and_is_left_alone(messages: list[AnyMessage]) -> None:
+    before = list(messages)
+    assert is_valid(messages) is (repair(messages) is None) is a_model_may_see(messages)
+    assert list(map(id, messages)) == list(map(id, before)), "the list itself never changes"
 
 
 @given(histories)
@@ -217,14 +210,7 @@ def test_a_repaired_history_is_valid_and_is_not_repaired_again(messages: list[An
 
 
 @given(histories)
-def test_what_is_valid_is_not_touched(messages: list[AnyMessage]) -> None:
-    assert (repair(messages) is None) is a_model_may_see(messages)
-
-
-@given(histories)
-def test_messages_other_than_answers_keep_their_place_and_identity(
-    messages: list[AnyMessage],
-) -> None:
+def test_messages_other_than_answers_stay_as_they_are(messages: list[AnyMessage]) -> None:
     if repaired := repair(messages):
         before = [m for m in messages if not isinstance(m, ToolMessage)]
         after = [m for m in repaired.messages if not isinstance(m, ToolMessage)]
@@ -269,9 +255,7 @@ def test_the_update_makes_the_thread_what_the_model_saw(messages: list[AnyMessag
 
 
 @given(histories, histories)
-def test_messages_known_to_be_valid_are_not_read(
-    first: list[AnyMessage], rest: list[AnyMessage]
-) -> None:
+def test_valid_messages_are_not_read_again(first: list[AnyMessage], rest: list[AnyMessage]) -> None:
     valid = repair(first)
     known = first if valid is None else valid.messages
     whole = [*known, *rest]
@@ -282,32 +266,17 @@ def test_messages_known_to_be_valid_are_not_read(
         assert shown(spared.messages) == shown(looked_at_all.messages)
 
 
-@given(histories)
-def test_repairing_leaves_the_given_list_unchanged(messages: list[AnyMessage]) -> None:
-    before = list(messages)
-    repair(messages)
-    assert len(before) == len(messages)
-    assert all(one is other for one, other in zip(before, messages, strict=True))
-
-
 # --- what a run remembers -------------------------------------------------------------------------
 
 
-def test_a_run_remembers_how_far_it_has_looked() -> None:
+def test_a_run_remembers_how_far_it_alone_has_looked() -> None:
     seen, run = ValidatedPrefix(), object()
     messages = with_ids([user(), AIMessage("hi")])
     assert seen.of(run, messages) == 0
     seen.remember(run, messages)
     assert seen.of(run, messages) == 2
     assert seen.of(run, [*messages, user()]) == 2
-
-
-def test_what_one_run_has_seen_is_news_to_another() -> None:
-    seen = ValidatedPrefix()
-    one, other = object(), object()
-    messages = with_ids([user()])
-    seen.remember(one, messages)
-    assert seen.of(other, messages) == 0
+    assert seen.of(object(), messages) == 0
 
 
 def test_a_history_that_changed_is_looked_at_again() -> None:

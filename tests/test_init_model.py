@@ -10,6 +10,7 @@ import pytest
 
 from agent_factory import SpecError, create_agent, init_model
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 
@@ -36,7 +37,7 @@ def test_a_name_is_made_a_model_by_langchain(langchain: Any, call: Any) -> None:
     assert asked == [("openai:gpt-5", {}), ("openai:gpt-5", {"temperature": 0})]
 
 
-def test_without_langchain_a_name_is_refused_with_the_way_to_install_it(
+def test_without_langchain_a_name_is_refused_with_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """B18: the exact text."""
@@ -55,7 +56,7 @@ def test_a_chat_model_is_taken_as_it_is() -> None:
     assert init_model(model) is model
 
 
-@pytest.mark.parametrize("junk", [None, 5, object(), len, ScriptedChatModel])
+@each("junk", [None, 5, object(), len, ScriptedChatModel])
 def test_something_other_than_a_model_is_refused_at_build(junk: Any) -> None:
     with pytest.raises(SpecError, match="model"):
         create_agent(junk)

@@ -26,6 +26,7 @@ from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools import tool_node
 from agent_factory.tools.tool_node import with_context
 from samples import add, fail
+from tables import each
 
 
 @pytest.fixture(params=["here", "pool"])
@@ -113,9 +114,9 @@ def ran(
     ]
 
 
-@pytest.mark.parametrize("handled", [True, False, "Try again.", ValueError], ids=repr)
-@pytest.mark.parametrize(
-    ("name", "args"),
+@each("handled", [True, False, "Try again.", ValueError])
+@each(
+    "name, args",
     [
         ("add", {"a": 1, "b": 2}),
         ("add", {"a": "one"}),
@@ -191,7 +192,7 @@ def test_a_layer_may_call_twice_replace_the_tool_and_the_call(where: str) -> Non
     assert content == "5 ['shown']"
 
 
-@pytest.mark.parametrize("handled", [True, False])
+@each("handled", [True, False])
 def test_an_exception_of_a_layer_is_handled_like_one_of_a_tool(where: str, handled: bool) -> None:
     def layer(request: Any, execute: Any) -> Any:
         raise LookupError("no such thing")

@@ -24,6 +24,7 @@ from agent_factory.hooks.introspection import hooks_of, is_empty, layers_of, val
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Phase
 from samples import add, awrap, wrap
+from tables import each
 
 PHASES = [str(phase) for phase in Phase]
 WRAPS = ["wrap_model_call", "wrap_tool_call"]
@@ -47,6 +48,18 @@ def flow(self: Any, request: Any) -> Any:
     return (yield request)
 
 
+def generator(self: Any, one: Any, other: Any) -> Any:
+    yield one
+
+
+async def acoroutine(self: Any, request: Any) -> Any:
+    return request
+
+
+async def async_generator(self: Any, one: Any, other: Any = None) -> Any:
+    yield one
+
+
 def made(**methods: Any) -> AgentMiddleware:
     middleware: AgentMiddleware = type("Mine", (AgentMiddleware,), methods)()
     return middleware
@@ -67,8 +80,8 @@ def test_a_middleware_without_methods_has_nothing_to_run() -> None:
     assert list(agent.nodes) == ["__start__", "model"]
 
 
-@pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("sides", ["sync", "async", "both"])
+@each("phase", PHASES)
+@each("sides", ["sync", "async", "both"])
 def test_a_hook_is_found_with_the_sides_its_class_overrides(phase: str, sides: str) -> None:
     """A4, A5, A6: either twin makes the node; the other side stays None."""
     methods: dict[str, Any] = {}
@@ -90,16 +103,12 @@ def test_hooks_are_listed_in_the_order_of_a_run() -> None:
     assert [str(found.definition.phase) for found in hooks_of(middleware)] == PHASES
 
 
-def test_an_inherited_hook_counts() -> None:
+def test_a_hook_of_a_parent_or_a_mixin_counts() -> None:
     parent = type("Parent", (AgentMiddleware,), {"before_model": hook})
-    child = type("Child", (parent,), {})()
-    assert [found.definition.node for found in hooks_of(child)] == ["Child.before_model"]
-
-
-def test_a_mixin_may_bring_a_hook() -> None:
     mixin = type("Mixin", (), {"before_model": hook})
-    child = type("Child", (mixin, AgentMiddleware), {})()
-    assert [found.definition.node for found in hooks_of(child)] == ["Child.before_model"]
+    for bases in ((parent,), (mixin, AgentMiddleware)):
+        child = type("Child", bases, {})()
+        assert [found.definition.node for found in hooks_of(child)] == ["Child.before_model"]
 
 
 def test_a_hook_set_on_an_instance_makes_no_node() -> None:
@@ -109,8 +118,8 @@ def test_a_hook_set_on_an_instance_makes_no_node() -> None:
     assert hooks_of(middleware) == []
 
 
-@pytest.mark.parametrize(("name", "call"), list(zip(WRAPS, CALLS, strict=True)))
-@pytest.mark.parametrize("sides", ["sync", "async", "both"])
+@each("name, call", list(zip(WRAPS, CALLS, strict=True)))
+@each("sides", ["sync", "async", "both"])
 def test_a_layer_is_found_with_its_sides(name: str, call: Call, sides: str) -> None:
     methods: dict[str, Any] = {}
     if sides != "async":
@@ -122,7 +131,7 @@ def test_a_layer_is_found_with_its_sides(name: str, call: Call, sides: str) -> N
     assert (found.func is not None, found.afunc is not None) == (sides != "async", sides != "sync")
 
 
-@pytest.mark.parametrize(("name", "call"), list(zip(FLOWS, CALLS, strict=True)))
+@each("name, call", list(zip(FLOWS, CALLS, strict=True)))
 def test_a_flow_is_a_sync_and_async_layer(name: str, call: Call) -> None:
     (found,) = layers_of(made(**{name: flow}))
     assert found.definition == Layer("Mine", call, name)
@@ -147,7 +156,7 @@ def _fresh_ahook() -> Any:
     return method
 
 
-@pytest.mark.parametrize("given", [None, []])
+@each("given", [None, []])
 def test_without_a_declaration_a_hook_has_no_jumps(given: Any) -> None:
     declared = hook_config(can_jump_to=given)(lambda self, state, runtime: None)
     (found,) = hooks_of(made(before_model=declared))
@@ -214,44 +223,47 @@ def test_each_instance_of_a_wrong_class_is_reported_by_its_name() -> None:
 # --- what is refused --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
+@each(
+    "name, meant",
     [
         ("before_modle", "before_model"),
         ("abefore_modle", "abefore_model"),
-        ("befor_model", None),
         ("after_agents", "after_agent"),
         ("wrap_model", "wrap_model_call"),
         ("wrap_tool", "wrap_tool_call"),
         ("awrap_toolcall", "awrap_tool_call"),
         ("around_tools", "around_tool"),
         ("around_model_call", "around_model"),
+        # The spelling of other libraries
+        ("beforeModel", "before_model"),
+        ("async_before_model", "abefore_model"),
+        ("a_before_model", "abefore_model"),
+        ("pre_model_hook", "before_model"),
+        ("post_model_hook", "after_model"),
+        ("on_tool_call", "wrap_tool_call"),
+        ("modify_model_request", "wrap_model_call"),
+        ("wrapToolCall", "wrap_tool_call"),
+        ("before_tool", "wrap_tool_call"),
+        ("after_tool", "wrap_tool_call"),
+        ("aafter_tool", "awrap_tool_call"),
+        ("before_tool_call", "wrap_tool_call"),
+        ("on_tool_start", "wrap_tool_call"),
+        # Attributes
+        ("state_shema", "state_schema"),
+        ("need_checkpointer", "needs_checkpointer"),
     ],
 )
-def test_a_misspelt_hook_is_refused_with_the_name_that_was_meant(
-    name: str, meant: str | None
-) -> None:
-    """wanted 17; a name that does not look like a hook is the author's own business."""
-    middleware = made(**{name: hook})
-    if meant is None:
-        assert list(validate_middleware(middleware)) == []
-        return
+def test_a_misspelt_name_is_refused_with_the_name_that_was_meant(name: str, meant: str) -> None:
+    """wanted 17"""
+    value = AgentState if name in ("state_shema", "need_checkpointer") else hook
+    middleware = made(**{name: value, "after_model": hook})
     with pytest.raises(SpecError, match=rf"^\[AF105\] .*Did you mean {meant}\?") as caught:
         create_agent(ScriptedChatModel(), middleware=[middleware])
     assert caught.value.subject == f"Mine.{name}"
 
 
-@pytest.mark.parametrize("name", ["_before_modle", "before_lunch", "after_hours", "helper"])
-def test_a_method_that_is_not_misspelt_is_accepted(name: str) -> None:
-    assert list(validate_middleware(made(**{name: hook}))) == []
-
-
-def test_an_attribute_that_only_sounds_like_a_hook_is_left_alone() -> None:
-    assert list(validate_middleware(made(before_models=["a", "b"]))) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "decorator"),
+@each(
+    "name, decorator",
     [
         *((prefix + name, name) for name in PHASES + WRAPS for prefix in ("", "a")),
         *zip(FLOWS, WRAPS, strict=True),
@@ -264,11 +276,9 @@ def test_a_hook_set_on_an_instance_is_refused_with_its_decorator(name: str, deco
     assert error.hint == f"Define it in the class, or decorate a function with {decorator}."
 
 
-@pytest.mark.parametrize(("wrap_name", "flow_name"), list(zip(WRAPS, FLOWS, strict=True)))
-@pytest.mark.parametrize("twin", ["", "a"])
-def test_a_flow_and_a_wrap_for_one_call_are_refused(
-    wrap_name: str, flow_name: str, twin: str
-) -> None:
+@each("wrap_name, flow_name", list(zip(WRAPS, FLOWS, strict=True)))
+@each("twin", ["", "a"])
+def test_a_flow_and_a_wrap_of_a_call_are_refused(wrap_name: str, flow_name: str, twin: str) -> None:
     with pytest.raises(SpecError, match=rf"^\[AF108\] .*Keep {flow_name} only") as caught:
         build(**{twin + wrap_name: awrap if twin else wrap, flow_name: flow})
     assert twin + wrap_name in caught.value.reason
@@ -280,54 +290,27 @@ def test_a_flow_for_the_model_and_a_wrap_for_tools_go_together() -> None:
     assert [found.definition.method for found in layers_of(middleware)] == [FLOWS[0], WRAPS[1]]
 
 
-@pytest.mark.parametrize("name", PHASES + WRAPS)
-def test_a_coroutine_in_a_sync_slot_is_refused(name: str) -> None:
-    with pytest.raises(ArgumentError, match=rf"^\[AF107\] .*Name it a{name}"):
-        build(**{name: ahook if name in PHASES else awrap})
+@each("name", PHASES + WRAPS)
+def test_a_function_of_another_kind_is_refused(name: str) -> None:
+    plain, coroutine = (hook, ahook) if name in PHASES else (wrap, awrap)
+    for method, function, words in (
+        (name, coroutine, f"Name it a{name}"),
+        (f"a{name}", plain, f"Use `async def`, or name it {name}"),
+        (name, generator, "is a generator"),
+        (name, async_generator, ""),
+    ):
+        with pytest.raises(ArgumentError, match=rf"^\[AF107\] .*{words}"):
+            build(**{method: function})
 
 
-@pytest.mark.parametrize("name", PHASES + WRAPS)
-def test_a_plain_function_in_an_async_slot_is_refused(name: str) -> None:
-    with pytest.raises(ArgumentError, match=rf"^\[AF107\] .*Use `async def`, or name it {name}"):
-        build(**{f"a{name}": hook if name in PHASES else wrap})
-
-
-@pytest.mark.parametrize("name", PHASES + WRAPS)
-def test_a_generator_named_as_a_hook_is_refused(name: str) -> None:
-    def generator(self: Any, one: Any, other: Any) -> Any:
-        yield one
-
-    with pytest.raises(ArgumentError, match=r"^\[AF107\] .*is a generator"):
-        build(**{name: generator})
-
-
-@pytest.mark.parametrize("name", FLOWS)
-@pytest.mark.parametrize("kind", ["plain", "coroutine", "async generator"])
-def test_a_flow_that_is_not_a_generator_is_refused(name: str, kind: str) -> None:
-    def plain(self: Any, request: Any) -> Any:
-        return request
-
-    async def coroutine(self: Any, request: Any) -> Any:
-        return request
-
-    async def async_generator(self: Any, request: Any) -> Any:
-        yield request
-
-    body = {"plain": plain, "coroutine": coroutine, "async generator": async_generator}[kind]
+@each("name", FLOWS)
+@each("body", [lambda self, request: request, acoroutine, async_generator])
+def test_a_flow_that_is_not_a_generator_is_refused(name: str, body: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF107\] .*yield request"):
         build(**{name: body})
 
 
-@pytest.mark.parametrize("name", PHASES + WRAPS)
-def test_an_async_generator_is_refused_as_a_hook(name: str) -> None:
-    async def generator(self: Any, one: Any, other: Any) -> Any:
-        yield one
-
-    with pytest.raises(ArgumentError, match=r"^\[AF107\]"):
-        build(**{name: generator})
-
-
-@pytest.mark.parametrize("name", [*PHASES, *WRAPS, *FLOWS])
+@each("name", [*PHASES, *WRAPS, *FLOWS])
 def test_a_hook_that_does_not_take_its_arguments_is_refused(name: str) -> None:
     """wanted 17: a wrong hook signature."""
 
@@ -346,21 +329,7 @@ def test_a_hook_that_is_not_a_function_is_refused() -> None:
         build(before_model=5)
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        staticmethod(lambda state, runtime: None),
-        classmethod(lambda cls, state, runtime: None),
-        lambda self, *arguments: None,
-        lambda self, state, runtime, extra=None: None,
-    ],
-    ids=["static", "class", "variadic", "default"],
-)
-def test_a_hook_that_can_be_called_as_one_is_fine(method: Any) -> None:
-    assert list(validate_middleware(made(before_model=method))) == []
-
-
-@pytest.mark.parametrize("jump", ["END", "finish", None, 3])
+@each("jump", ["END", "finish", None, 3])
 def test_an_unknown_jump_is_refused(jump: Any) -> None:
     """A31, wanted 17."""
     declared = hook_config(can_jump_to=[jump])(lambda self, state, runtime: None)
@@ -391,8 +360,8 @@ class Guard(AgentMiddleware[Any, Any]):
         return (yield request)
 
 
-@pytest.mark.parametrize(
-    ("unused", "left"),
+@each(
+    "unused, left",
     [
         ((), ["before_model", "around_tool"]),
         (("before_model",), ["around_tool"]),
@@ -414,40 +383,6 @@ def test_unused_hooks_have_to_be_known() -> None:
         create_agent(ScriptedChatModel(), middleware=[Guard(1)])
 
 
-NAMES_OF_OTHERS = {
-    "beforeModel": "before_model",
-    "async_before_model": "abefore_model",
-    "a_before_model": "abefore_model",
-    "pre_model_hook": "before_model",
-    "post_model_hook": "after_model",
-    "on_tool_call": "wrap_tool_call",
-    "modify_model_request": "wrap_model_call",
-    "wrapToolCall": "wrap_tool_call",
-    "before_tool": "wrap_tool_call",
-    "after_tool": "wrap_tool_call",
-    "aafter_tool": "awrap_tool_call",
-    "before_tool_call": "wrap_tool_call",
-    "on_tool_start": "wrap_tool_call",
-}
-
-
-@pytest.mark.parametrize(("name", "meant"), NAMES_OF_OTHERS.items())
-def test_a_hook_in_the_spelling_of_another_library_is_refused(name: str, meant: str) -> None:
-    (error,) = validate_middleware(made(**{name: hook}))
-    assert (error.code, error.subject) == ("AF105", f"Mine.{name}")
-    assert f"Did you mean {meant}?" in error.hint
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [("state_shema", "state_schema"), ("need_checkpointer", "needs_checkpointer")],
-)
-def test_a_misspelt_attribute_is_refused(name: str, meant: str) -> None:
-    (error,) = validate_middleware(made(**{name: AgentState, "before_model": hook}))
-    assert (error.code, error.subject) == ("AF105", f"Mine.{name}")
-    assert f"Did you mean {meant}?" in error.hint
-
-
 class Noting(AgentState[Any]):
     note: NotRequired[str]
 
@@ -456,9 +391,9 @@ class Bare(TypedDict):
     note: str
 
 
-@pytest.mark.parametrize("where", ["class", "instance"])
-@pytest.mark.parametrize(
-    ("name", "value"),
+@each("where", ["class", "instance"])
+@each(
+    "name, value",
     [("state", Noting), ("state", Bare), ("schema", Noting), ("state_schemas", Noting)],
 )
 def test_a_state_schema_under_another_name_is_refused(name: str, value: Any, where: str) -> None:
@@ -474,54 +409,58 @@ def test_a_state_schema_under_another_name_is_refused(name: str, value: Any, whe
 ADD = tool(add)
 
 
-@pytest.mark.parametrize("value", [ADD, [ADD], (ADD,)])
+@each("value", [ADD, [ADD], (ADD,)])
 def test_tools_under_another_name_are_refused(value: Any) -> None:
     (error,) = validate_middleware(made(before_model=hook, tool=value))
     assert (error.code, error.subject) == ("AF105", "Mine.tool")
     assert "Did you mean tools?" in error.hint
 
 
-@pytest.mark.parametrize(
-    "namespace",
-    [
-        {"State": Noting, "state_schema": Noting},
-        {"answer_schema": Bare},
-        {"tool": ADD, "tools": [ADD]},
-        {"tool": ADD, "wrap_model_call": lambda self, request, handler: handler(request)},
-        {"tool": []},
-    ],
-)
-def test_a_schema_or_a_tool_that_the_class_uses_itself_is_accepted(namespace: Any) -> None:
-    assert list(validate_middleware(made(before_model=hook, **namespace))) == []
-
-
-@pytest.mark.parametrize("name", ["before_tool", "after_tool"])
+@each("name", ["before_tool", "after_tool"])
 def test_a_hook_around_tools_is_explained_as_a_layer(name: str) -> None:
     (error,) = validate_middleware(made(**{name: hook}))
     assert "around each call; the flow around_tool serves sync and async runs" in error.hint
 
 
-def test_other_names_of_a_class_are_its_own() -> None:
-    helpers = {"tool": hook, "model": 3, "after": hook, "on_error": hook, "schema": AgentState}
-    assert list(validate_middleware(made(before_model=hook, **helpers))) == []
+@each(
+    "namespace",
+    [
+        {"before_model": staticmethod(lambda state, runtime: None)},
+        {"before_model": classmethod(lambda cls, state, runtime: None)},
+        {"before_model": lambda self, *arguments: None},
+        {"before_model": lambda self, state, runtime, extra=None: None},
+        # Names that do not look like a hook are the author's own.
+        *({name: hook} for name in ("befor_model", "_before_modle", "before_lunch", "after_hours")),
+        {"before_models": ["a", "b"]},
+        {"helper": hook, "tool": hook, "model": 3, "after": hook, "on_error": hook},
+        # A schema, or a tool, that the class uses itself
+        {"before_model": hook, "schema": AgentState},
+        {"before_model": hook, "State": Noting, "state_schema": Noting},
+        {"before_model": hook, "answer_schema": Bare},
+        {"before_model": hook, "tool": ADD, "tools": [ADD]},
+        {"tool": ADD, "wrap_model_call": lambda self, request, handler: handler(request)},
+        {"before_model": hook, "tool": []},
+    ],
+)
+def test_a_class_is_accepted(namespace: dict[str, Any]) -> None:
+    assert list(validate_middleware(made(**namespace))) == []
 
 
 def test_tools_as_a_method_are_refused_with_what_to_write() -> None:
-    made_so = made(tools=lambda self: [])
     with pytest.raises(ArgumentError, match=r"Mine\.tools: must be .* Decorate .* with @property"):
-        create_agent(ScriptedChatModel(), middleware=[made_so])
+        build(tools=lambda self: [])
 
 
-EMPTY_BUT_DECLARED: list[dict[str, Any]] = [
-    {"tools": [add]},
-    {"ordering": Ordering(requires=("Other",))},
-    {"expected_tools": ("add",)},
-    {"state_schema": type("Own", (AgentState,), {})},
-    {"around_tool": flow},
-]
-
-
-@pytest.mark.parametrize("namespace", EMPTY_BUT_DECLARED)
+@each(
+    "namespace",
+    [
+        {"tools": [add]},
+        {"ordering": Ordering(requires=("Other",))},
+        {"expected_tools": ("add",)},
+        {"state_schema": type("Own", (AgentState,), {})},
+        {"around_tool": flow},
+    ],
+)
 def test_a_middleware_that_declares_something_is_not_empty(namespace: dict[str, Any]) -> None:
     assert not is_empty(made(**namespace))
 

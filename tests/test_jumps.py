@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphRecursionError
 from langgraph.types import Command
 
 from agent_factory import (
@@ -28,6 +27,7 @@ from agent_factory.middleware import ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
 from samples import types
+from tables import each
 
 # These hooks jump where a build warns about it; the tests are about the targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
@@ -78,7 +78,7 @@ def quiet(log: list[str], name: str, *phases: str) -> AgentMiddleware:
 # Each phase, each jump
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@each("phase", PHASES)
 def test_end_leaves_by_the_after_agent_hooks(call: Any, phase: str) -> None:
     """A33, A34e: an after_agent hook leaves for the very end; the others of its kind are left."""
     log: list[str] = []
@@ -92,19 +92,7 @@ def test_end_leaves_by_the_after_agent_hooks(call: Any, phase: str) -> None:
     assert types(result) == (["human"] if phase.startswith("before") else ["human", "ai"])
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_model_goes_to_the_start_of_the_loop(call: Any, phase: str) -> None:
-    """A28: to the first before_model hook, from everywhere."""
-    log: list[str] = []
-    jumper = member("J", **{phase: hook(log, phase, "model", ["model"])})
-    stack = [quiet(log, "A", *PHASES), jumper, quiet(log, "Z", *PHASES)]
-    call(create_agent(ScriptedChatModel(["One", "Two"]), middleware=stack), GO)
-    at = log.index(f"J.{phase}")
-    assert log[at + 1] == "A.before_model"
-    assert log.count("A.before_agent") == 1
-
-
-@pytest.mark.parametrize("phase", ["before_agent", "before_model"])
+@each("phase", ["before_agent", "before_model"])
 def test_tools_runs_pending_calls_before_the_model_is_called(call: Any, phase: str) -> None:
     """A28, A34c: calls that an earlier turn left, or the caller passed in."""
     jumper = member("J", **{phase: hook([], phase, "tools", ["tools"])})
@@ -133,7 +121,7 @@ def test_tools_from_after_agent_runs_what_is_pending(call: Any) -> None:
     assert log == ["L.after_model", "B.after_agent", "L.after_model", "B.after_agent"]
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@each("phase", PHASES)
 def test_tools_without_a_pending_call_is_refused(call: Any, phase: str) -> None:
     """A34c"""
     jumper = member("J", **{phase: hook([], phase, "tools", ["tools"])})
@@ -181,10 +169,8 @@ class AsyncDeclares(AgentMiddleware):
         return {"jump_to": "end"}
 
 
-@pytest.mark.parametrize("kind", [TwoColours, AsyncDeclares])
-def test_a_declaration_on_the_sync_or_the_async_hook_is_enough(
-    call: Any, kind: type[AgentMiddleware]
-) -> None:
+@each("kind", [TwoColours, AsyncDeclares])
+def test_a_declaration_on_either_hook_is_enough(call: Any, kind: type[AgentMiddleware]) -> None:
     """A31"""
     agent = create_agent(ScriptedChatModel([]), middleware=[kind()])
     assert types(call(agent, GO)) == ["human"]
@@ -207,8 +193,8 @@ def test_decorators_declare_jumps(call: Any) -> None:
     assert types(call(agent, GO)) == ["human", "ai"]
 
 
-@pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("jump", ["tools", "model", "end", "nowhere", 5])
+@each("phase", PHASES)
+@each("jump", ["tools", "model", "end", "nowhere", 5])
 def test_an_undeclared_jump_is_refused_even_with_an_edge(call: Any, phase: str, jump: Any) -> None:
     """A34d"""
     jumper = member("J", **{phase: hook([], phase, jump)})
@@ -240,10 +226,8 @@ def test_model_from_the_loop_entry_has_no_effect(call: Any) -> None:
 # A jump lives for one step
 
 
-@pytest.mark.parametrize("by", [lambda _: None, lambda _: {}, lambda _: Command(update={})])
-def test_a_jump_is_not_followed_again_by_the_node_it_led_to(
-    call: Any, by: Callable[[Any], Any]
-) -> None:
+@each("by", [lambda _: None, lambda _: {}, lambda _: Command(update={})])
+def test_a_jump_is_not_followed_again_by_its_target(call: Any, by: Callable[[Any], Any]) -> None:
     """A32: whatever that node returns, where its own edge reads jumps too."""
     log: list[str] = []
     start = member("S", before_agent=hook(log, "before_agent", "end", ["end"]))
@@ -301,7 +285,7 @@ def test_a_jump_outlives_a_pause(call: Any) -> None:
 # Commands of hooks
 
 
-@pytest.mark.parametrize("update", [{"jump_to": "end"}, [("jump_to", "end")]])
+@each("update", [{"jump_to": "end"}, [("jump_to", "end")]])
 def test_a_command_may_carry_a_declared_jump(call: Any, update: Any) -> None:
     """A29: as a dict of updates, or as pairs."""
 
@@ -327,15 +311,7 @@ def test_a_command_of_a_hook_cannot_go_to_a_node(call: Any) -> None:
 # Limits
 
 
-def test_an_endless_jump_reaches_the_callers_limit(call: Any) -> None:
-    """A34e, E8"""
-    back = member("B", after_model=hook([], "after_model", "model", ["model"], times=99))
-    agent = create_agent(ScriptedChatModel(["Again"] * 50), middleware=[back])
-    with pytest.raises(GraphRecursionError):
-        call(agent, GO, {"recursion_limit": 20})
-
-
-@pytest.mark.parametrize("outer", [True, False])
+@each("outer", [True, False])
 def test_a_limit_cannot_be_bypassed_by_a_jump(call: Any, outer: bool) -> None:
     """A20 rule 1: the limit is asked at every entry of the loop, wherever it stands."""
     back = member("B", after_model=hook([], "after_model", "model", ["model"], times=99))
@@ -381,7 +357,7 @@ def walk(stack: list[list[str]], index: int, phase: str, jump: str) -> list[str]
 
 
 @given(case=jumps())
-def test_any_jump_of_any_stack_reaches_its_target(
+def test_any_jump_reaches_its_target(
     call: Any, case: tuple[list[list[str]], int, str, str]
 ) -> None:
     """A28-A30, A33, A34"""

@@ -19,9 +19,10 @@ from agent_factory import (
     ModelResponse,
     create_agent,
 )
-from agent_factory.errors import BadReturn, UndeclaredJump, UnknownStateKey, UnknownTool
+from agent_factory.errors import BadReturn, UndeclaredJump, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import add, through
+from tables import each
 
 ASK = {"messages": [("user", "Hello")]}
 
@@ -51,11 +52,15 @@ def agent(*flows: Any, model: Any = None, tools: Sequence[Any] = (), **options: 
     )
 
 
-def writing(**update: Any) -> Any:
+def commanding(*arguments: Any, **fields: Any) -> Any:
     def flow(request: Any) -> Any:
-        return ExtendedModelResponse((yield request), Command(update=update))
+        return ExtendedModelResponse((yield request), Command(*arguments, **fields))
 
     return flow
+
+
+def writing(**update: Any) -> Any:
+    return commanding(update=update)
 
 
 # --- what a layer sees and changes -----------------------------------------------------------
@@ -103,48 +108,32 @@ def test_a_layer_may_change_the_whole_request_for_one_call(call: Any) -> None:
 
 
 def test_what_one_call_changed_is_forgotten_by_the_next(call: Any) -> None:
-    calls = iter([1, 2])
-
-    def flow(request: Any) -> Any:
-        if next(calls) == 1:
-            request = request.override(system_prompt="Once.", tools=[add])
-        return (yield request)
-
-    model = ScriptedChatModel([[{"name": "add", "args": {"a": 1, "b": 2}}], "3"])
-    call(agent(flow, model=model, tools=[add], system_prompt="Always."), ASK)
-    assert [record.messages[0].text for record in model.requests] == ["Once.", "Always."]
-
-
-def test_changing_the_tool_list_of_a_request_in_place_does_not_change_the_agent(call: Any) -> None:
-    """A layer of old habits appends; the next call offers what the agent has."""
+    """Also a list that a layer of old habits appends to."""
     calls = iter([1, 2])
 
     def flow(request: Any) -> Any:
         if next(calls) == 1:
             request.tools.append({"type": "web_search"})
+            request = request.override(system_prompt="Once.")
         return (yield request)
 
     model = ScriptedChatModel([[{"name": "add", "args": {"a": 1, "b": 2}}], "3"])
-    call(agent(flow, model=model, tools=[add]), ASK)
+    call(agent(flow, model=model, tools=[add], system_prompt="Always."), ASK)
+    assert [record.messages[0].text for record in model.requests] == ["Once.", "Always."]
     assert [record.tools for record in model.requests] == [["add", "web_search"], ["add"]]
 
 
-def test_a_layer_may_ask_several_times_and_only_the_returned_answer_is_kept(call: Any) -> None:
+def test_of_a_layer_that_asks_twice_only_the_returned_answer_is_kept(call: Any) -> None:
+    """And what a layer inside of it writes with that answer."""
+
     def best_of_two(request: Any) -> Any:
         yield request
         return (yield request)
 
-    result = call(agent(best_of_two, model=ScriptedChatModel(["One.", "Two."])), ASK)
+    model = ScriptedChatModel(["One.", "Two."])
+    result = call(agent(best_of_two, writing(pages=["a"]), model=model), ASK)
     assert [m.text for m in result["messages"]] == ["Hello", "Two."]
-
-
-def test_a_layer_may_answer_instead_of_the_model(call: Any) -> None:
-    def canned(request: Any) -> Any:
-        return AIMessage("From the cache.")
-        yield
-
-    result = call(agent(canned, model=ScriptedChatModel()), ASK)
-    assert result["messages"][-1].text == "From the cache."
+    assert result["pages"] == ["a"]
 
 
 def test_tool_calls_of_a_canned_answer_are_run(call: Any) -> None:
@@ -180,45 +169,23 @@ def test_a_layer_that_forgets_to_return_is_named(call: Any) -> None:
         call(agent(forgetful), ASK)
 
 
-def test_a_tool_offered_at_run_time_that_nothing_runs_is_refused(call: Any) -> None:
-    def offering(request: Any) -> Any:
-        from langchain_core.tools import tool
-
-        return (yield request.override(tools=[tool(add)]))
-
-    with pytest.raises(UnknownTool, match="nothing in this agent can run it"):
-        call(agent(offering), ASK)
-
-
 # --- commands ---------------------------------------------------------------------------------
 
 
 def test_what_layers_write_reaches_the_state(call: Any) -> None:
-    result = call(agent(writing(note="written")), ASK)
-    assert result["note"] == "written"
-    assert result["messages"][-1].text == "Hi."
-
-
-def test_of_several_writes_to_a_single_value_the_outermost_wins(call: Any) -> None:
-    outer, inner = writing(note="outer"), writing(note="inner")
-    assert call(agent(outer, inner), ASK)["note"] == "outer"
-
-
-def test_writes_to_a_reducer_are_all_folded_inner_first(call: Any) -> None:
-    result = call(agent(writing(pages=["outer"]), writing(pages=["inner"])), ASK)
-    assert result["pages"] == ["inner", "outer"]
-
-
-def test_messages_a_layer_writes_come_after_the_answer(call: Any) -> None:
-    result = call(agent(writing(messages=[HumanMessage("P.S.")])), ASK)
+    """The outermost wins a single value, a reducer gets the inner first; others lose nothing."""
+    outer = writing(note="outer", pages=["outer"])
+    inner = writing(note="inner", pages=["inner"], messages=[HumanMessage("P.S.")])
+    result = call(agent(through, outer, through, inner, through), ASK)
+    assert (result["note"], result["pages"]) == ("outer", ["inner", "outer"])
     assert [m.text for m in result["messages"]] == ["Hello", "Hi.", "P.S."]
 
 
 OLD: Any = [HumanMessage("one", id="1"), HumanMessage("two", id="2"), HumanMessage("three", id="3")]
 
 
-@pytest.mark.parametrize(
-    ("outer", "inner", "left"),
+@each(
+    "outer, inner, left",
     [
         ([HumanMessage("outer", id="1")], [RemoveMessage(id="1")], ["two", "three"]),
         ([RemoveMessage(id="1")], [HumanMessage("inner", id="1")], ["inner", "two", "three"]),
@@ -234,111 +201,56 @@ OLD: Any = [HumanMessage("one", id="1"), HumanMessage("two", id="2"), HumanMessa
         ),
     ],
 )
-def test_the_inner_word_on_a_message_stands(
-    call: Any, outer: list[Any], inner: list[Any], left: list[str]
-) -> None:
+def test_inner_updates_win(call: Any, outer: list[Any], inner: list[Any], left: list[str]) -> None:
     """The inner layer saw what the outer one had changed; brought back, it would end up last."""
     layers = agent(writing(messages=outer), writing(messages=inner))
     result = call(layers, {"messages": OLD})
     assert [m.text for m in result["messages"] if m.text != "Hi."] == left
 
 
-def test_a_retried_layer_writes_once(call: Any) -> None:
-    def twice(request: Any) -> Any:
-        yield request
-        return (yield request)
-
-    model = ScriptedChatModel(["One.", "Two."])
-    assert call(agent(twice, writing(pages=["a"]), model=model), ASK)["pages"] == ["a"]
+def test_a_command_may_write_pairs_or_nothing(call: Any) -> None:
+    update = [("pages", ["one"]), ("pages", ["two"])]
+    result = call(agent(commanding(update=update), commanding()), ASK)
+    assert (result["pages"], result["messages"][-1].text) == (["one", "two"], "Hi.")
 
 
-def test_a_command_may_write_pairs(call: Any) -> None:
-    def flow(request: Any) -> Any:
-        update = [("pages", ["one"]), ("pages", ["two"])]
-        return ExtendedModelResponse((yield request), Command(update=update))
-
-    assert call(agent(flow), ASK)["pages"] == ["one", "two"]
-
-
-def test_a_command_without_an_update_is_allowed(call: Any) -> None:
-    def flow(request: Any) -> Any:
-        return ExtendedModelResponse((yield request), Command())
-
-    assert call(agent(flow), ASK)["messages"][-1].text == "Hi."
-
-
-@pytest.mark.parametrize("junk", ["text", 3, ["text"], [("key",)]])
+@each("junk", ["text", 3, ["text"], [("key",)]])
 def test_an_update_of_another_type_is_refused(call: Any, junk: Any) -> None:
-    def flow(request: Any) -> Any:
-        return ExtendedModelResponse((yield request), Command(update=junk))
-
     with pytest.raises(BadReturn, match="whose update is"):
-        call(agent(flow), ASK)
+        call(agent(commanding(update=junk)), ASK)
 
 
-def test_a_layer_cannot_jump(call: Any) -> None:
+def test_a_layer_writes_no_jump_and_no_key_that_no_schema_has(call: Any) -> None:
     with pytest.raises(UndeclaredJump, match="after_model hook"):
         call(agent(writing(jump_to="end")), ASK)
-
-
-@pytest.mark.parametrize("field", [{"goto": "model"}, {"resume": 1}, {"graph": Command.PARENT}])
-def test_a_command_of_a_layer_is_for_updates_only(call: Any, field: Any) -> None:
-    def flow(request: Any) -> Any:
-        return ExtendedModelResponse((yield request), Command(update={}, **field))
-
-    with pytest.raises(NotImplementedError, match=r"L0\.around_model"):
-        call(agent(flow), ASK)
-
-
-def test_a_key_that_no_schema_has_is_refused_as_in_a_hook(call: Any) -> None:
     with pytest.raises(UnknownStateKey, match="nokey"):
         call(agent(writing(nokey=1)), ASK)
 
 
-def test_a_layer_may_not_lose_the_answer_of_an_earlier_writer(call: Any) -> None:
-    """A layer that writes nothing leaves the commands of the one inside it alone."""
-
-    def quiet(request: Any) -> Any:
-        return (yield request)
-
-    assert call(agent(quiet, writing(note="kept"), quiet), ASK)["note"] == "kept"
+@each("field", [{"goto": "model"}, {"resume": 1}, {"graph": Command.PARENT}])
+def test_a_command_of_a_layer_is_for_updates_only(call: Any, field: Any) -> None:
+    with pytest.raises(NotImplementedError, match=r"L0\.around_model"):
+        call(agent(commanding(update={}, **field)), ASK)
 
 
 # --- names and order --------------------------------------------------------------------------
 
 
-def test_names_distinguish_layers_of_one_class(call: Any) -> None:
-    """wanted 10."""
-    log: list[str] = []
-
-    class Logs(AgentMiddleware):
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            log.append(self.name)
-            return handler(request)
-
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            log.append(self.name)
-            return await handler(request)
-
-    members = [Logs(name="first"), Logs(name="second")]
-    call(create_agent(ScriptedChatModel(["Hi."]), middleware=members), ASK)
-    assert log == ["first", "second"]
-
-
 def test_flows_and_wraps_stand_in_one_order(call: Any) -> None:
+    """wanted 10: names distinguish layers of one class."""
     log: list[str] = []
 
     class Wrap(AgentMiddleware):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            log.append("wrap<")
+            log.append(f"{self.name}<")
             response = handler(request)
-            log.append("wrap>")
+            log.append(f"{self.name}>")
             return response
 
         async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            log.append("wrap<")
+            log.append(f"{self.name}<")
             response = await handler(request)
-            log.append("wrap>")
+            log.append(f"{self.name}>")
             return response
 
     class Around(AgentMiddleware):
@@ -348,6 +260,6 @@ def test_flows_and_wraps_stand_in_one_order(call: Any) -> None:
             log.append(f"{self.name}>")
             return response
 
-    members = [Around(name="a"), Wrap(), Around(name="b")]
+    members = [Around(name="a"), Wrap(name="b"), Around(name="c"), Wrap(name="d")]
     call(create_agent(ScriptedChatModel(["Hi."]), middleware=members), ASK)
-    assert log == ["a<", "wrap<", "b<", "b>", "wrap>", "a>"]
+    assert log == ["a<", "b<", "c<", "d<", "d>", "c>", "b>", "a>"]

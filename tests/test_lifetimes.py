@@ -26,13 +26,11 @@ from agent_factory import (
     wrap_model_call,
     wrap_tool_call,
 )
-from agent_factory.middleware import (
-    PromptCachingMiddleware,
-    SummarizationMiddleware,
-)
+from agent_factory.middleware import PromptCachingMiddleware, SummarizationMiddleware
 from agent_factory.serve.langgraph.start import input_keys
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 langchain = pytest.importorskip("langchain.agents.middleware")
 
@@ -263,7 +261,7 @@ SHARED = [PromptCachingMiddleware()]
 """Middleware that agents of several requests share."""
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@each("way", WAYS, ids=lambda way: way.__name__)
 def test_what_an_agent_is_made_of_is_collected_after_it(way: Any, call: Any) -> None:
     def serve() -> ref[Connection]:
         connection = Connection()
@@ -289,5 +287,5 @@ def test_no_cache_of_a_module_keeps_objects() -> None:
     }
     assert {entry for entry in caches if not re.fullmatch(r"(\w+: str)?", entry[2])} <= {
         # An object of LangGraph, without references, that has none to it either.
-        ("log.py", "_ids_of", "run: object"),
+        ("log.py", "_ids_of", "run: object")
     }

@@ -13,6 +13,8 @@ import pytest
 import yaml
 from site_pages import FENCE, LINK, ROOT
 
+from tables import each
+
 NAV = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
 PAGES = list(llms.pages(NAV))
 
@@ -50,7 +52,7 @@ def test_the_list_has_the_form_of_llmstxt_org(site: Path) -> None:
     assert sections[-2] == "## Optional"
 
 
-@pytest.mark.parametrize("page", [*PAGES, "llms.txt", "llms-full.txt"], ids=str)
+@each("page", [*PAGES, "llms.txt", "llms-full.txt"])
 def test_each_link_leads_to_a_file_of_the_site(site: Path, page: llms.Page | str) -> None:
     place = page if isinstance(page, str) else page.place
     for link in LINK.finditer(FENCE.sub("", text(site, place))):
@@ -58,7 +60,7 @@ def test_each_link_leads_to_a_file_of_the_site(site: Path, page: llms.Page | str
         assert (site / target).is_file() or (ROOT / "docs" / target).is_file(), link[0]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
+@each("page", PAGES)
 def test_a_page_is_plain_markdown_that_begins_with_its_title(site: Path, page: llms.Page) -> None:
     markdown = text(site, page.place)
     assert markdown.startswith("# ")

@@ -14,21 +14,12 @@ from typing import Any, Literal
 
 import pytest
 from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from agent_factory.local_model import (
-    LocalChatModel,
-    LocalContextOverflowError,
-    LocalModelError,
-)
+from agent_factory.local_model import LocalChatModel, LocalContextOverflowError, LocalModelError
 from model_calls import call, function, result
 
 
@@ -167,9 +158,7 @@ async def test_a_streamed_tool_call_is_the_invoked_one(model: LocalChatModel) ->
     assert invoked["args"] == streamed["args"] == awaited["args"] == {"order_id": "A-7"}
 
 
-def test_a_forced_call_follows_a_result_and_a_forbidden_one_does_not(
-    model: LocalChatModel,
-) -> None:
+def test_a_forced_call_follows_a_result_and_a_forbidden_one_does_not(model: LocalChatModel) -> None:
     talk = [HumanMessage("Where is A-7?"), call(order_id="A-7"), result("No such order.")]
     forced = model.bind_tools(SHOP[:1], tool_choice="any").invoke(talk)
     assert forced.tool_calls[0]["args"] == {"order_id": "A-7"}
@@ -226,9 +215,7 @@ async def test_structured_output_is_a_value_of_the_schema(model: LocalChatModel)
     assert copied == Contact(name="Anna Smith", email="anna@example.com")
 
 
-def test_an_answer_that_is_cut_off_is_an_error_or_stands_next_to_the_raw_one(
-    model: LocalChatModel,
-) -> None:
+def test_an_answer_that_is_cut_off_is_an_error_or_is_next_to_it(model: LocalChatModel) -> None:
     with pytest.raises(OutputParserException, match="does not fit the schema"):
         model.with_structured_output(Contact, max_tokens=3).invoke("Anna")
     contact = model.with_structured_output(Contact, include_raw=True, max_tokens=3).invoke("Anna")
@@ -308,9 +295,7 @@ def test_tokens_are_the_models_own(model: LocalChatModel) -> None:
     assert model.get_num_tokens_from_messages([HumanMessage("Hello world")]) > 2
 
 
-def test_a_file_that_only_looks_like_weights_is_a_clear_error(
-    model: LocalChatModel, tmp_path: Path
-) -> None:
+def test_a_file_that_is_not_weights_is_a_clear_error(model: LocalChatModel, tmp_path: Path) -> None:
     (tmp_path / "no.gguf").write_bytes(b"GGUF no model")
     with pytest.raises(LocalModelError, match=r"could not load .*GGUF file of a chat model"):
         LocalChatModel(model_path=tmp_path / "no.gguf").invoke("Hi")

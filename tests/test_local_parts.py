@@ -28,12 +28,13 @@ from agent_factory.local_model import (
     tool_calling,
 )
 from model_calls import call, function, result
+from tables import each
 
 # --- what a message offers ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@each(
+    "text, found",
     [
         ("20 dollars", ["20"]),
         ("$49.90, please.", ["49.90"]),
@@ -50,8 +51,8 @@ def test_numbers_are_those_that_count_something(text: str, found: list[str]) -> 
     assert slots.numbers(text) == found
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@each(
+    "text, found",
     [
         ("refund 20 dollars for A-1001", ["A-1001"]),
         ("track #4711", ["4711"]),
@@ -64,7 +65,7 @@ def test_codes_are_words_that_name_something(text: str, found: list[str]) -> Non
     assert slots.codes(text) == found
 
 
-@pytest.mark.parametrize("text", ['He said "hi"\n\\ A-1001, 20€ 😀 日本語', "", " . "])
+@each("text", ['He said "hi"\n\\ A-1001, 20€ 😀 日本語', "", " . "])
 def test_pieces_are_the_whole_text(text: str) -> None:
     assert "".join(slots.pieces(text)) == text
 
@@ -126,7 +127,7 @@ def test_fallback_arguments_have_the_right_types() -> None:
     }
 
 
-@pytest.mark.parametrize("written", ['{"order_id": "A-', "", "[1]", "{}"])
+@each("written", ['{"order_id": "A-', "", "[1]", "{}"])
 def test_arguments_that_are_cut_off_are_replaced_by_what_the_message_offers(written: str) -> None:
     described = function(order_id={"type": "string"})
     assert tool_calling.parsed_arguments(written, described, "see A-7") == {"order_id": "A-7"}
@@ -231,8 +232,8 @@ def test_a_question_names_what_is_missing() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("report", "words"),
+@each(
+    "report, words",
     [
         ("Sent on May 3.", "Sent on May 3."),
         ('{"order_id": "A-1", "paid": true}', "order id: A-1, paid: true"),
@@ -253,7 +254,7 @@ def reply(text: str, finish_reason: str | None = None, tokens: int = 0) -> engin
     return engine.Reply(text, finish_reason, usage)
 
 
-@pytest.mark.parametrize("pieces", [[" Hi ", " ", "you", " \n"], ["\n", "Hi  you"], ["", " "]])
+@each("pieces", [[" Hi ", " ", "you", " \n"], ["\n", "Hi  you"], ["", " "]])
 def test_streamed_pieces_join_to_the_stripped_answer(pieces: list[str]) -> None:
     usage = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
     chunks = chat_model.chunks(map(reply, pieces), usage, {})
@@ -280,17 +281,11 @@ def test_grounded_requests_ask_for_words_of_the_result() -> None:
     assert requests.grounded_answer(messages.Turn("Where?"), None) is None
 
 
-@pytest.mark.parametrize(
-    ("answer", "error", "words"),
+@each(
+    "answer, error, words",
     [
         (
-            {
-                "error": {
-                    "type": "exceed_context_size_error",
-                    "n_prompt_tokens": 900,
-                    "n_ctx": 512,
-                }
-            },
+            {"error": {"type": "exceed_context_size_error", "n_prompt_tokens": 900, "n_ctx": 512}},
             LocalContextOverflowError,
             "900 tokens .* 512",
         ),
@@ -299,9 +294,7 @@ def test_grounded_requests_ask_for_words_of_the_result() -> None:
         ("oh", LocalModelError, "failed: oh"),
     ],
 )
-def test_errors_of_the_engine_are_distinguished(
-    answer: Any, error: type[Exception], words: str
-) -> None:
+def test_errors_of_the_engine_have_types(answer: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         engine.read_reply(answer)
 

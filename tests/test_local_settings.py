@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import (
     AIMessage,
-    BaseMessage,
     ChatMessage,
     HumanMessage,
     RemoveMessage,
@@ -31,6 +30,7 @@ from agent_factory.local_model import (
     tool_calling,
     weights,
 )
+from tables import each
 
 
 @tool
@@ -48,55 +48,65 @@ def list_orders(customer: str) -> str:
 SHOP = [find_order, list_orders]
 
 
-@pytest.mark.parametrize("choice", [None, "auto"])
-def test_a_free_choice_offers_all_tools(choice: str | None) -> None:
-    functions, forced = tool_calling.offered_tools(SHOP, choice)
-    assert (len(functions), forced) == (2, False)
-
-
-@pytest.mark.parametrize("choice", ["any", "required", True])
-def test_a_forced_choice_offers_all_tools(choice: str | bool) -> None:
-    functions, forced = tool_calling.offered_tools(SHOP, choice)
-    assert (len(functions), forced) == (2, True)
-
-
-@pytest.mark.parametrize(
-    "choice",
+@each(
+    "choice, names, is_forced",
     [
-        "find_order",
-        {"type": "function", "function": {"name": "find_order"}},
-        {"type": "tool", "name": "find_order"},
+        *((free, ["find_order", "list_orders"], False) for free in (None, "auto")),
+        *((forced, ["find_order", "list_orders"], True) for forced in ("any", "required", True)),
+        ("find_order", ["find_order"], True),
+        ({"type": "function", "function": {"name": "find_order"}}, ["find_order"], True),
+        ({"type": "tool", "name": "find_order"}, ["find_order"], True),
+        ("none", [], False),
     ],
 )
-def test_a_named_choice_offers_one_tool(choice: str | dict[str, Any]) -> None:
+def test_a_choice_offers_or_forces_tools(choice: Any, names: list[str], is_forced: bool) -> None:
     functions, forced = tool_calling.offered_tools(SHOP, choice)
-    assert ([f["name"] for f in functions], forced) == (["find_order"], True)
+    assert ([function["name"] for function in functions], forced) == (names, is_forced)
 
 
-def test_no_tool_is_on_offer_where_the_choice_is_none() -> None:
-    assert tool_calling.offered_tools(SHOP, "none") == ([], False)
+TEXT: Any = {"title": "x", "type": "object", "properties": {"a": {"type": "text"}}}
+IMAGE: Any = {"type": "image_url", "image_url": {"url": "x"}}
 
 
-def test_a_choice_of_an_unknown_tool_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"find_order, list_orders, .*got 'find_ordre'"):
-        LocalChatModel().bind_tools(SHOP, tool_choice="find_ordre")
-
-
-@pytest.mark.parametrize("wrong", [{"type": "web_search"}, 3])
-def test_what_is_not_a_tool_here_is_refused(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="LocalChatModel can't"):
-        LocalChatModel().bind_tools([wrong])
-
-
-@pytest.mark.parametrize("wrong", [{"type": "json_object"}, {"type": "json_schema"}, "json", str])
-def test_a_response_format_without_a_schema_is_refused(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="with_structured_output"):
-        LocalChatModel().invoke("Hi", response_format=wrong)
-
-
-def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'max_token'. It takes .*max_tokens"):
-        LocalChatModel().invoke("Hi", max_token=3)
+@each(
+    "act, words",
+    [
+        # The tools that are known are named, and so are the settings.
+        (
+            lambda model: model.bind_tools(SHOP, tool_choice="find_ordre"),
+            r"find_order, list_orders, .*got 'find_ordre'",
+        ),
+        (lambda model: model.invoke("Hi", max_token=3), r"'max_token'. It takes .*max_tokens"),
+        *(
+            (lambda model, junk=junk: model.bind_tools([junk]), "LocalChatModel can't")
+            for junk in ({"type": "web_search"}, 3)
+        ),
+        *(
+            (lambda model, f=f: model.invoke("Hi", response_format=f), "with_structured_output")
+            for f in ({"type": "json_object"}, {"type": "json_schema"}, "json", str)
+        ),
+        # Schemas
+        (
+            lambda model: model.with_structured_output(42),
+            "must be a class or a JSON schema, got 42",
+        ),
+        (
+            lambda model: model.with_structured_output(dict, method="json_mode"),
+            r"must be .* got 'json_mode'",
+        ),
+        (lambda model: model.with_structured_output(TEXT), "no type 'text'"),
+        # Conversations without anything to read
+        (lambda model: model.invoke([]), "got no message"),
+        (lambda model: model.invoke([SystemMessage("Be kind.")]), "Add a HumanMessage"),
+        (lambda model: model.invoke([AIMessage("Hi")]), "Add a HumanMessage"),
+        (lambda model: model.invoke([HumanMessage([IMAGE])]), "'image_url'"),
+        (lambda model: model.invoke([RemoveMessage(id="1")]), "RemoveMessage"),
+        (lambda model: model.invoke([ChatMessage(content="x", role="critic")]), "critic"),
+    ],
+)
+def test_a_mistake_in_a_call_is_refused_by_name(act: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        act(LocalChatModel())
 
 
 def test_settings_of_the_call_win_and_those_without_effect_are_passed_over() -> None:
@@ -104,8 +114,8 @@ def test_settings_of_the_call_win_and_those_without_effect_are_passed_over() -> 
     assert chat_model.sampling(given) == {"temperature": 0.5}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "complaint"),
+@each(
+    "wrong, complaint",
     [
         ({"max_token": 3}, "max_token"),
         ({"n_ctx": 1}, "n_ctx"),
@@ -117,13 +127,6 @@ def test_settings_of_the_call_win_and_those_without_effect_are_passed_over() -> 
 def test_wrong_parameters_are_refused_at_once(wrong: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         LocalChatModel(**wrong)
-
-
-def test_a_value_that_is_not_a_schema_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be a class or a JSON schema, got 42"):
-        LocalChatModel().with_structured_output(42)  # type: ignore[arg-type]  # the mistake tested
-    with pytest.raises(ValueError, match=r"must be .* got 'json_mode'"):
-        LocalChatModel().with_structured_output(dict, method="json_mode")  # type: ignore[arg-type]  # the mistake tested
 
 
 def test_the_profile_says_what_the_model_can() -> None:
@@ -140,35 +143,10 @@ def test_a_model_can_be_copied_and_pickled() -> None:
     assert pickle.loads(pickle.dumps(model)) == model
 
 
-@pytest.mark.parametrize(
-    ("messages", "complaint"),
-    [
-        ([], "got no message"),
-        ([SystemMessage("Be kind.")], "Add a HumanMessage"),
-        ([AIMessage("Hi")], "Add a HumanMessage"),
-        ([HumanMessage([{"type": "image_url", "image_url": {"url": "x"}}])], "'image_url'"),
-        ([RemoveMessage(id="1")], "RemoveMessage"),
-        ([ChatMessage(content="x", role="critic")], "critic"),
-    ],
-)
-def test_conversations_without_anything_to_read_are_refused(
-    messages: list[BaseMessage], complaint: str
-) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        LocalChatModel().invoke(messages)
-
-
-def test_a_type_that_json_schema_lacks_is_refused() -> None:
-    with pytest.raises(ValueError, match="no type 'text'"):
-        LocalChatModel().with_structured_output(
-            {"title": "x", "type": "object", "properties": {"a": {"type": "text"}}}
-        )
-
-
 # --- engine and weights that are missing -------------------------------------------------------
 
 
-def test_missing_weights_are_an_import_error_that_says_how_to_get_them(
+def test_missing_weights_are_an_import_error_with_a_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -176,7 +154,7 @@ def test_missing_weights_are_an_import_error_that_says_how_to_get_them(
         find_weights()
 
 
-def test_a_missing_engine_is_an_import_error_that_names_the_extra(
+def test_a_missing_engine_is_an_import_error_with_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
@@ -196,7 +174,7 @@ def fake_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_weights_are_verified_and_found_without_an_import(
+def test_weights_are_found_and_verified(
     fake_weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest = hashlib.sha256(fake_weights.read_bytes()).hexdigest()

@@ -29,6 +29,7 @@ from agent_factory.runtime.limits import MAX_FAILED_TURNS, MAX_JUMPS, MAX_UNREAD
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, BackToModel, add, last_text
+from tables import each
 
 GO: Any = {"messages": "Go"}
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -74,10 +75,8 @@ FORMATS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("format_", FORMATS.values(), ids=FORMATS)
-def test_a_model_whose_calls_cannot_be_read_is_not_asked_for_ever(
-    call: Any, fused: Any, format_: Any
-) -> None:
+@each("format_", FORMATS.values())
+def test_unreadable_calls_of_a_model_end_the_run(call: Any, fused: Any, format_: Any) -> None:
     steps = [unreadable()] * 20
     result, model = run(call, steps, fused=fused, response_format=format_)
     assert len(model.requests) == MAX_UNREADABLE_TURNS == 4
@@ -97,8 +96,8 @@ def test_a_model_that_calls_unknown_tools_is_not_asked_for_ever(call: Any, fused
     )
 
 
-@pytest.mark.parametrize("step", [asking("fail"), asking("add", a="x")])
-def test_the_same_call_with_the_same_error_is_not_repeated_for_ever(
+@each("step", [asking("fail"), asking("add", a="x")])
+def test_a_call_with_the_same_error_is_not_repeated_for_ever(
     call: Any, fused: Any, step: Any
 ) -> None:
     """The first is an attempt like any other, so that its repetitions count."""
@@ -215,8 +214,8 @@ def jumper(hook: str) -> AgentMiddleware:
 
 
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
-@pytest.mark.parametrize(
-    ("hook", "tools", "fused"),
+@each(
+    "hook, tools, fused",
     [
         ("before_model", [add], False),
         ("before_model", [], "turn"),
@@ -225,9 +224,7 @@ def jumper(hook: str) -> AgentMiddleware:
         ("after_agent", [], True),
     ],
 )
-def test_a_hook_that_jumps_in_circles_is_named(
-    call: Any, fused: Any, hook: str, tools: list[Any]
-) -> None:
+def test_a_hook_that_loops_is_named(call: Any, fused: Any, hook: str, tools: list[Any]) -> None:
     model = ScriptedChatModel(["Hi"] * (MAX_JUMPS + 5))
     agent = create_agent(model, tools, middleware=[Still(), jumper(hook)], fused=fused)
     with pytest.raises(EndlessLoop) as caught:
@@ -360,7 +357,7 @@ def insisting(method: str, request: Any, kind: type[BaseException]) -> Any:
     return type("Insists", (AgentMiddleware,), {method: flow, "attempts": 0})()
 
 
-@pytest.mark.parametrize("kind", [Exception, BaseException])
+@each("kind", [Exception, BaseException])
 def test_a_layer_that_runs_the_agent_again_and_again_ends(call: Any, kind: Any) -> None:
     layer = insisting("around_agent", None, kind)
     with pytest.raises(BadReturn, match="ran the agent a second time"):
@@ -376,11 +373,9 @@ def test_a_layer_that_goes_on_after_a_pause_ends(call: Any) -> None:
     assert layer.attempts < 200
 
 
-@pytest.mark.parametrize("traced", [False, True])
-@pytest.mark.parametrize("method", ["around_model", "around_tool"])
-def test_a_layer_that_yields_no_request_again_and_again_ends(
-    call: Any, method: str, traced: bool
-) -> None:
+@each("traced", [False, True])
+@each("method", ["around_model", "around_tool"])
+def test_a_layer_that_keeps_yielding_no_request_ends(call: Any, method: str, traced: bool) -> None:
     layer, callbacks = insisting(method, "no request", Exception), []
     if traced:
         callbacks = [RunCollectorCallbackHandler()]

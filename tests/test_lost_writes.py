@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections.abc import Callable
+from operator import delitem, setitem
 from typing import Annotated, Any, NotRequired
 
-import pytest
 from langchain_core.messages import HumanMessage, RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
@@ -25,6 +26,7 @@ from agent_factory import (
 )
 from agent_factory.errors import BadReturn
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 HISTORY: Any = {"messages": [("user", "Hi"), ("assistant", "Hello."), ("user", "How are you?")]}
 HOOKS = [
@@ -56,42 +58,18 @@ def findings(call: Any, middleware: Any, *, strict: bool = True, given: Any = GI
     return [error for message in messages for error in message.warnings]
 
 
-def sets(state: Any) -> None:
-    state["n"] = 5
+CHANGES: list[tuple[Callable[[Any], object], str]] = [
+    (lambda state: setitem(state, "n", 5), "{'n': ...}"),
+    (lambda state: delitem(state, "n"), "{'n': ...}"),
+    (lambda state: state["messages"].append(HumanMessage("More.")), "{'messages': [message]}"),
+    (lambda state: state["notes"].append("b"), "{'notes': ...}"),
+    (lambda state: setitem(state["seen"], "a", 2), "{'seen': ...}"),
+    (lambda state: setitem(state, "jump_to", "end"), "{'jump_to': ...}"),
+]
 
 
-def adds(state: Any) -> None:
-    state["messages"].append(HumanMessage("More."))
-
-
-def appends(state: Any) -> None:
-    state["notes"].append("b")
-
-
-def updates(state: Any) -> None:
-    state["seen"]["a"] = 2
-
-
-def removes(state: Any) -> None:
-    del state["n"]
-
-
-def jumps(state: Any) -> None:
-    state["jump_to"] = "end"
-
-
-CHANGES = {
-    sets: "{'n': ...}",
-    adds: "{'messages': [message]}",
-    appends: "{'notes': ...}",
-    updates: "{'seen': ...}",
-    removes: "{'n': ...}",
-    jumps: "{'jump_to': ...}",
-}
-
-
-@pytest.mark.parametrize(("decorate", "name"), HOOKS)
-@pytest.mark.parametrize(("change", "write"), CHANGES.items())
+@each("decorate, name", HOOKS)
+@each("change, write", CHANGES)
 def test_a_change_of_the_state_in_place_is_a_warning_in_a_strict_agent(
     call: Any, decorate: Any, name: str, change: Any, write: str
 ) -> None:
@@ -119,7 +97,7 @@ def test_a_coroutine_function_is_watched_too() -> None:
     assert error.subject == "hook.before_model"
 
 
-@pytest.mark.parametrize("with_command", [False, True])
+@each("with_command", [False, True])
 def test_a_change_that_is_returned_has_an_effect(call: Any, with_command: bool) -> None:
     @before_model
     def hook(state: Any, runtime: Any) -> Any:
@@ -143,19 +121,7 @@ def test_a_hook_that_reads_the_state_is_silent(call: Any) -> None:
 # Messages that are there already
 
 
-def kept_last(messages: Any) -> Any:
-    return messages[-1:]
-
-
-def kept_two(messages: Any) -> Any:
-    return messages[-2:]
-
-
-def kept_ends(messages: Any) -> Any:
-    return [messages[0], messages[-1]]
-
-
-@pytest.mark.parametrize("keep", [kept_last, kept_two, kept_ends])
+@each("keep", [lambda known: known[-1:], lambda known: known[-2:], lambda known: known[::2]])
 def test_messages_that_the_thread_has_are_a_warning_in_a_strict_agent(call: Any, keep: Any) -> None:
     """A user means to shorten the history; messages are merged by id."""
 
@@ -169,10 +135,6 @@ def test_messages_that_the_thread_has_are_a_warning_in_a_strict_agent(call: Any,
     assert findings(call, hook, strict=False) == []
 
 
-def shortened(messages: Any) -> Any:
-    return [RemoveMessage(id=REMOVE_ALL_MESSAGES), messages[-1]]
-
-
 def redacted(messages: Any) -> Any:
     messages[-1].content = "[redacted]"
     return messages[-1:]
@@ -183,12 +145,16 @@ def marked(messages: Any) -> Any:
     return messages[-1:]
 
 
-def replaced(messages: Any) -> Any:
-    return [messages[-1].model_copy(update={"content": "[redacted]"})]
-
-
-@pytest.mark.parametrize(
-    "change", [shortened, redacted, marked, replaced, lambda messages: messages, lambda _: []]
+@each(
+    "change",
+    [
+        lambda messages: [RemoveMessage(id=REMOVE_ALL_MESSAGES), messages[-1]],
+        lambda messages: [messages[-1].model_copy(update={"content": "[redacted]"})],
+        redacted,
+        marked,
+        lambda messages: messages,
+        lambda _: [],
+    ],
 )
 def test_messages_that_change_something_are_fine(call: Any, change: Any) -> None:
     @before_model

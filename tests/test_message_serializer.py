@@ -28,6 +28,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Overwrite
 
 from agent_factory.service.message_serializer import MessageSerializer
+from tables import each
 
 theirs, ours = JsonPlusSerializer(), MessageSerializer()
 
@@ -121,7 +122,7 @@ def test_it_reads_and_writes_what_langgraph_does(value: object) -> None:
         assert [*map(parts_of, whole)] == [*map(parts_of, wanted)]
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [HumanMessage("Hi"), SystemMessage("Hi"), AIMessage("Hi"), ToolMessage("Hi", tool_call_id="1")],
 )
@@ -133,7 +134,7 @@ def test_a_message_that_was_read_is_one_like_any_other(message: BaseMessage) -> 
     assert (read.text, message.text) == ("Bye", "Hi")
 
 
-@pytest.mark.parametrize("change", [{"more": 1}, {"name": ...}])
+@each("change", [{"more": 1}, {"name": ...}])
 def test_fields_of_another_release_are_read_by_langgraph(change: dict[str, Any]) -> None:
     """A field that this release does not know, and one that an earlier one did not have."""
     fields: dict[str, Any] = {**HumanMessage("Hi").model_dump(), **change}
@@ -145,7 +146,7 @@ def test_fields_of_another_release_are_read_by_langgraph(change: dict[str, Any])
     assert (read.text, read.name) == ("Hi", None)
 
 
-@pytest.mark.parametrize("parts", [["module", "name", {}], [[], "name", {}, ""], "text"])
+@each("parts", [["module", "name", {}], [[], "name", {}, ""], "text"])
 def test_an_extension_in_another_form_is_read_by_langgraph(parts: object) -> None:
     stored = ormsgpack.packb(ormsgpack.Ext(EXT_PYDANTIC_V2, ormsgpack.packb(parts)))
     assert ours.loads_typed(("msgpack", stored)) == theirs.loads_typed(("msgpack", stored))

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("libcst", reason="the extra cli is not installed")
 
 from agent_factory.migrate import Factory, Migration, migrate_source
+from tables import each
 
 REACT = "from langgraph.prebuilt import create_react_agent\n"
 OURS = "from agent_factory.prebuilt import create_react_agent\n"
@@ -20,8 +21,8 @@ def to_agent(text: str) -> Migration:
 # Keywords
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@each(
+    "old, new",
     [
         (
             "create_react_agent(m, [], config_schema=C)",
@@ -56,8 +57,8 @@ def test_keywords_are_found_by_any_name_of_the_function() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
+@each(
+    "call, words",
     [
         ("create_react_agent(m, [], config_schema=C, context_schema=D)", "context_schema is given"),
         ("create_react_agent(m, [], messages_modifier=f)", "function of the state"),
@@ -97,9 +98,9 @@ def test_a_size_that_is_a_constant_of_the_file_is_written_with_its_unit() -> Non
     assert not done.findings
 
 
-@pytest.mark.parametrize("name", ["ModelRetryMiddleware", "ToolRetryMiddleware"])
-@pytest.mark.parametrize(
-    ("old", "new"),
+@each("name", ["ModelRetryMiddleware", "ToolRetryMiddleware"])
+@each(
+    "old, new",
     [
         ("'raise'", "'error'"),
         ('"return_message"', '"continue"'),
@@ -113,12 +114,8 @@ def test_what_happens_on_a_failure_is_named_as_it_is_now(name: str, old: str, ne
     assert (done.text, done.findings) == (text.format("agent_factory", new), ())
 
 
-@pytest.mark.parametrize(
-    ("name", "argument"), [("SummarizationMiddleware", "summary_prefix='So far:'")]
-)
-def test_a_parameter_that_is_no_longer_needed_is_reported_until_it_is_gone(
-    name: str, argument: str
-) -> None:
+@each("name, argument", [("SummarizationMiddleware", "summary_prefix='So far:'")])
+def test_a_parameter_without_use_is_reported_until_it_is_gone(name: str, argument: str) -> None:
     text = f"from langchain.agents.middleware import {name}\n{name}({argument})\n"
     first = migrate_source(text)
     assert [(finding.kind, finding.write) for finding in first.findings] == [
@@ -130,8 +127,8 @@ def test_a_parameter_that_is_no_longer_needed_is_reported_until_it_is_gone(
 # create_agent
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@each(
+    "old, new",
     [
         ("create_react_agent(m, [])", "create_agent(m, [])"),
         ("create_react_agent(model=m, tools=[])", "create_agent(model=m, tools=[])"),
@@ -178,8 +175,8 @@ def test_calls_whose_parameters_have_a_counterpart_become_create_agent(old: str,
     assert migrate_source(done.text, Factory.AGENT).text == done.text
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
+@each(
+    "call, words",
     [
         ("create_react_agent(**kwargs)", "hides which parameters"),
         ("create_react_agent(*args)", "hides which parameters"),
@@ -210,10 +207,7 @@ def test_calls_whose_parameters_have_a_counterpart_become_create_agent(old: str,
         ("functools.partial(create_react_agent, m)", "passed on"),
         ("def create_agent(): ...\ncreate_react_agent(m, [])", "something else"),
         ("from shop import create_agent\ncreate_react_agent(m, [])", "something else"),
-        (
-            "if OLD: create_react_agent = None\ncreate_react_agent(m, [])",
-            "another statement",
-        ),
+        ("if OLD: create_react_agent = None\ncreate_react_agent(m, [])", "another statement"),
     ],
 )
 def test_calls_that_a_person_has_to_look_at_stay_and_say_why(call: str, words: str) -> None:
@@ -247,8 +241,8 @@ def test_where_some_calls_stay_both_functions_are_imported() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@each(
+    "old, new",
     [
         (
             "from langgraph.prebuilt import create_react_agent as make\nmake(m, [])\n",

@@ -11,6 +11,7 @@ pytest.importorskip("libcst", reason="the extra cli is not installed")
 
 from agent_factory.migrate import migrate_source
 from agent_factory.migrate.values import Finding
+from tables import each
 
 IMPORTS = """
 from langchain.agents import AgentState, create_agent
@@ -26,7 +27,7 @@ def found(text: str) -> list[Finding]:
     return list(done.findings)
 
 
-@pytest.mark.parametrize("base", ["AgentMiddleware", "AgentMiddleware[AgentState, None]", "First"])
+@each("base", ["AgentMiddleware", "AgentMiddleware[AgentState, None]", "First"])
 def test_a_helper_whose_name_looks_like_a_hook_is_reported(base: str) -> None:
     (finding,) = found(
         f"""
@@ -43,43 +44,72 @@ def test_a_helper_whose_name_looks_like_a_hook_is_reported(base: str) -> None:
     assert finding.write == "_after_tool if it is a helper"
 
 
-def test_a_helper_of_another_class_is_not_reported() -> None:
-    assert not found("class Other:\n    def after_tool(self, call): ...\n")
+@each(
+    "text, reported",
+    [
+        # Private names of a built-in that are overridden or called
+        (
+            """
+            class Short(SummarizationMiddleware):
+                def _create_summary(self, messages): return self._shout("short")
+                def _shout(self, text): return text.upper()
+            class Long(SummarizationMiddleware):
+                def before_model(self, state, runtime):
+                    self._last = state
+                    return self._should_summarize(self._last) and super()._trim(state)
+            """,
+            ["Short._create_summary", "Long._should_summarize", "Long._trim"],
+        ),
+        # Those of a base of the file
+        (
+            """
+            class Base(AgentMiddleware):
+                def before_model(self, state, runtime): return self._update(state)
+                def _update(self, state): ...
+            class Own(Base):
+                def _update(self, state): return self._other
+            """,
+            [],
+        ),
+        # State schemas that are not typed dicts
+        (
+            """
+            from pydantic import BaseModel
+            class Form(BaseModel):
+                x: int
+            @dataclass
+            class Data:
+                x: int
+            class Uses(AgentMiddleware):
+                state_schema = Data
+            class Names(AgentMiddleware):
+                state_schema: type[Form] = Form
+            create_agent(m, state_schema=Form)
+            """,
+            ["state_schema=Data", "state_schema=Form", "state_schema=Form"],
+        ),
+        # Keys of built-ins that are used
+        (
+            """
+            from langchain.agents.middleware import TodoListMiddleware
+            @after_model
+            def clear(state, runtime):
+                return {"todos": []}
+            create_agent(m, middleware=[TodoListMiddleware(), clear])
+            """,
+            [],
+        ),
+        # Classes that are no middleware, and classes that derive from each other
+        ("class Other:\n    def after_tool(self, call): ...\n", []),
+        ("class A(B): ...\nclass B(A):\n    def after_tool(self): ...\n", []),
+    ],
+)
+def test_only_what_breaks_is_reported(text: str, reported: list[str]) -> None:
+    assert [finding.what for finding in found(text)] == reported
 
 
-def test_private_names_of_a_built_in_that_are_overridden_or_called_are_reported() -> None:
-    findings = found(
-        """
-        class Short(SummarizationMiddleware):
-            def _create_summary(self, messages): return self._shout("short")
-            def _shout(self, text): return text.upper()
-        class Long(SummarizationMiddleware):
-            def before_model(self, state, runtime):
-                self._last = state
-                return self._should_summarize(self._last) and super()._trim(state)
-        """
-    )
-    assert [finding.what for finding in findings] == [
-        "Short._create_summary",
-        "Long._should_summarize",
-        "Long._trim",
-    ]
-
-
-def test_private_names_of_an_own_base_are_not_reported() -> None:
-    assert not found(
-        """
-        class Base(AgentMiddleware):
-            def before_model(self, state, runtime): return self._update(state)
-            def _update(self, state): ...
-        class Own(Base):
-            def _update(self, state): return self._other
-        """
-    )
-
-
-@pytest.mark.parametrize(
-    ("decorators", "reported"),
+@each(
+    "decorators, reported",
     [
         ("@before_model", True),
         ("@before_model(name='f')", True),
@@ -88,15 +118,13 @@ def test_private_names_of_an_own_base_are_not_reported() -> None:
         ("", False),
     ],
 )
-def test_a_jump_of_a_function_that_is_not_declared_is_reported(
-    decorators: str, reported: bool
-) -> None:
+def test_an_undeclared_jump_of_a_function_is_reported(decorators: str, reported: bool) -> None:
     findings = found(f"{decorators}\ndef f(state, runtime): return {{'jump_to': 'end'}}\n")
     assert [finding.what for finding in findings] == ["jump_to"] * reported
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "reported"),
+@each(
+    "method, target, reported",
     [
         ("def before_model", "'end'", True),
         ("async def aafter_agent", "'end'", True),
@@ -105,7 +133,7 @@ def test_a_jump_of_a_function_that_is_not_declared_is_reported(
         ("def helper", "'end'", False),
     ],
 )
-def test_a_jump_of_a_class_that_is_not_declared_is_reported(
+def test_an_undeclared_jump_of_a_class_is_reported(
     method: str, target: str, reported: bool
 ) -> None:
     body = f"{method}(self, state, runtime): return {{'jump_to': {target}}}"
@@ -120,8 +148,8 @@ def count(state, runtime):
 """
 
 
-@pytest.mark.parametrize(
-    ("rest", "reported"),
+@each(
+    "rest, reported",
     [
         ("create_agent(m, middleware=[count])", True),
         ("", False),
@@ -132,52 +160,15 @@ def count(state, runtime):
         ("from shop import T\nclass S(T):\n    x: int\ncreate_agent(m, state_schema=S)", False),
     ],
 )
-def test_a_key_that_no_state_schema_has_is_reported_if_all_are_in_the_file(
-    rest: str, reported: bool
-) -> None:
+def test_a_key_of_no_state_schema_of_the_file_is_reported(rest: str, reported: bool) -> None:
     assert [finding.what for finding in found(f"{HOOK}{rest}\n")] == ["count"] * reported
-
-
-def test_keys_of_built_ins_that_are_used_are_known() -> None:
-    assert not found(
-        """
-        from langchain.agents.middleware import TodoListMiddleware
-        @after_model
-        def clear(state, runtime):
-            return {"todos": []}
-        create_agent(m, middleware=[TodoListMiddleware(), clear])
-        """
-    )
-
-
-def test_a_state_schema_that_is_not_a_typed_dict_is_reported() -> None:
-    findings = found(
-        """
-        from pydantic import BaseModel
-        class Form(BaseModel):
-            x: int
-        @dataclass
-        class Data:
-            x: int
-        class Uses(AgentMiddleware):
-            state_schema = Data
-        class Names(AgentMiddleware):
-            state_schema: type[Form] = Form
-        create_agent(m, state_schema=Form)
-        """
-    )
-    assert [finding.what for finding in findings] == [
-        "state_schema=Data",
-        "state_schema=Form",
-        "state_schema=Form",
-    ]
 
 
 PII = "from langchain.agents.middleware.pii import PIIMiddleware, RedactionRule\n"
 
 
-@pytest.mark.parametrize(
-    ("call", "package"),
+@each(
+    "call, package",
     [
         ("PIIMiddleware('key', detector=r'sk-\\w+')", "regex"),
         ("KEY = 'sk-'\nRedactionRule(detector=KEY, pii_type='key')", "regex"),
@@ -198,30 +189,7 @@ def test_a_package_that_a_detector_needs_is_reported_where_it_is_missing(
     assert not migrate_source(f"{PII}{call}\n").findings
 
 
-ODD_MIDDLEWARE = {
-    "new": "def __new__(cls, *args): raise SystemExit('executed')",
-    "init": "def __init__(self, limit): self.limit = limit",
-    "subclasses": "def __init_subclass__(cls, **words): raise SystemExit('executed')",
-    "items": "def __class_getitem__(cls, item): raise SystemExit('executed')",
-    "slots": "__slots__ = ('before_tool',)",
-    "attributes": "def __getattribute__(self, name): raise SystemExit('executed')",
-    "names": "def __set_name__(self, owner, name): raise SystemExit('executed')",
-    "descriptor": "def __get__(self, instance, owner): raise SystemExit('executed')",
-    "deletion": "def __del__(self): raise SystemExit('executed')",
-    "equality": "def __eq__(self, other): raise SystemExit('executed')",
-    "name": "def name(self): return 'own'",
-    "mro": "def mro(cls): return []",
-}
-
-
-@pytest.mark.parametrize("body", ODD_MIDDLEWARE.values(), ids=ODD_MIDDLEWARE)
-def test_no_method_of_a_class_is_executed(body: str, capsys: pytest.CaptureFixture[str]) -> None:
-    findings = found(f"class Odd(AgentMiddleware):\n    {body}\n    def after_tool(self): ...\n")
-    assert [finding.what for finding in findings] == ["Odd.after_tool"]
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(
+@each(
     "head",
     [
         "class Odd(AgentMiddleware, metaclass=Meta):",
@@ -231,12 +199,26 @@ def test_no_method_of_a_class_is_executed(body: str, capsys: pytest.CaptureFixtu
         "class Odd(AgentMiddleware, *bases, **words):",
         "class Odd(AgentMiddleware, closed=1 / 0):",
         "class Odd(AgentMiddleware[1 / 0]):",
+        *(
+            f"class Odd(AgentMiddleware):\n    {body}"
+            for body in (
+                "def __init__(self, limit): self.limit = limit",
+                "__slots__ = ('before_tool',)",
+                "def name(self): return 'own'",
+                "def mro(cls): return []",
+                "def __new__(cls, *args): raise SystemExit('executed')",
+                "def __init_subclass__(cls, **words): raise SystemExit('executed')",
+                "def __class_getitem__(cls, item): raise SystemExit('executed')",
+                "def __getattribute__(self, name): raise SystemExit('executed')",
+                "def __set_name__(self, owner, name): raise SystemExit('executed')",
+                "def __get__(self, instance, owner): raise SystemExit('executed')",
+                "def __del__(self): raise SystemExit('executed')",
+                "def __eq__(self, other): raise SystemExit('executed')",
+            )
+        ),
     ],
 )
-def test_the_head_of_a_class_is_not_executed(head: str) -> None:
+def test_nothing_of_a_class_is_executed(head: str, capsys: pytest.CaptureFixture[str]) -> None:
     (finding,) = found(f"{head}\n    def after_tool(self): ...\n")
     assert finding.what == "Odd.after_tool"
-
-
-def test_classes_that_derive_from_each_other_are_read() -> None:
-    assert not found("class A(B): ...\nclass B(A):\n    def after_tool(self): ...\n")
+    assert capsys.readouterr() == ("", "")

@@ -15,6 +15,7 @@ pytest.importorskip("libcst", reason="the extra cli is not installed")
 
 from agent_factory.migrate import Factory, Migration, migrate_source
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 OLD = Path(__file__).parent / "fixtures" / "old_way"
 SCRIPTS = sorted((Path(__file__).parent / "fixtures" / "langchain_scripts").iterdir())
@@ -37,8 +38,8 @@ def printed(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return output.getvalue()
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name.removesuffix(".py.txt"))
-def test_a_script_for_langchain_prints_the_same_after_the_move(
+@each("path", SCRIPTS, ids=lambda path: path.name.removesuffix(".py.txt"))
+def test_a_script_prints_the_same_after_its_move(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("langchain")
@@ -70,7 +71,7 @@ def test_every_example_has_a_test_here() -> None:
         assert f'migrated("{path.name.removesuffix(".py.txt")}"' in text
 
 
-@pytest.mark.parametrize("to", Factory)
+@each("to", Factory)
 def test_quickstart_calls_its_tool_and_answers(to: Factory, loaded: Any) -> None:
     done = migrated("quickstart", to)
     assert not done.findings

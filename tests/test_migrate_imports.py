@@ -11,6 +11,7 @@ pytest.importorskip("libcst", reason="the extra cli is not installed")
 
 from agent_factory.migrate import migrate_source
 from agent_factory.migrate.values import Finding
+from tables import each
 
 
 def moved(text: str) -> str:
@@ -80,12 +81,6 @@ FORMS = {
         "from agent_factory.middleware import ModelRefusalMiddleware\n"
         "from agent_factory.middleware import ModelChoice, ModelRouterMiddleware\n",
     ),
-    "two more modules of langchain 1.5": (
-        "from langchain.agents.middleware.model_refusal import ModelRefusalMiddleware\n"
-        "from langchain.agents.middleware.model_router import ModelRouterMiddleware\n",
-        "from agent_factory.middleware import ModelRefusalMiddleware\n"
-        "from agent_factory.middleware import ModelRouterMiddleware\n",
-    ),
     "a module whose names the package does not offer": (
         "from langchain.agents.middleware.internal_call_transformer import "
         "InternalCallTransformer\n",
@@ -113,110 +108,102 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), FORMS.values(), ids=FORMS)
-def test_names_are_imported_from_where_they_live_now(old: str, new: str) -> None:
-    done = migrate_source(old)
-    assert (done.text, done.findings) == (new, ())
-    assert migrate_source(new).text == new
+@each(
+    "old, new",
+    [
+        # Comments and the indent stay.
+        (
+            """
+            def build():
+                from langgraph.prebuilt import (  # noqa: F401
+                    # runs tools
+                    ToolNode,  # of langgraph
 
-
-def test_a_statement_of_many_lines_keeps_its_comments_and_its_indent() -> None:
-    old = """
-    def build():
-        from langgraph.prebuilt import (  # noqa: F401
-            # runs tools
-            ToolNode,  # of langgraph
-
-            # makes agents
-            create_react_agent as make,
-            tools_condition  # a route
-            # that is all
-        )
-    """
-    new = """
-    def build():
-        from agent_factory import (  # noqa: F401
-            # runs tools
-            ToolNode,  # of langgraph
-            tools_condition,  # a route
-            # that is all
-        )
-        from agent_factory.prebuilt import (  # noqa: F401
-            # makes agents
-            create_react_agent as make,
-        )
-    """
+                    # makes agents
+                    create_react_agent as make,
+                    tools_condition  # a route
+                    # that is all
+                )
+            """,
+            """
+            def build():
+                from agent_factory import (  # noqa: F401
+                    # runs tools
+                    ToolNode,  # of langgraph
+                    tools_condition,  # a route
+                    # that is all
+                )
+                from agent_factory.prebuilt import (  # noqa: F401
+                    # makes agents
+                    create_react_agent as make,
+                )
+            """,
+        ),
+        # Names that fit on a line are written on one.
+        (
+            """
+            from langgraph.prebuilt import (
+                ToolNode,
+                create_react_agent,
+                tools_condition,
+            )
+            """,
+            """
+            from agent_factory import ToolNode, tools_condition
+            from agent_factory.prebuilt import create_react_agent
+            """,
+        ),
+        # Imports for types, and imports with an alternative
+        (
+            """
+            from typing import TYPE_CHECKING
+            if TYPE_CHECKING:
+                from langgraph.prebuilt import ToolNode
+            try:
+                from langchain.agents import create_agent
+            except ImportError:
+                from langgraph.prebuilt import create_react_agent as create_agent
+            def f(node: "ToolNode") -> "list[ToolNode]": ...
+            """,
+            """
+            from typing import TYPE_CHECKING
+            if TYPE_CHECKING:
+                from agent_factory import ToolNode
+            try:
+                from agent_factory import create_agent
+            except ImportError:
+                from agent_factory.prebuilt import create_react_agent as create_agent
+            def f(node: "ToolNode") -> "list[ToolNode]": ...
+            """,
+        ),
+    ],
+)
+def test_statements_of_many_lines_are_laid_out_as_before(old: str, new: str) -> None:
     assert moved(old) == dedent(new)
 
 
-def test_a_statement_of_many_lines_that_moves_as_a_whole_keeps_its_layout() -> None:
-    old = """
-    from langchain.agents.middleware import (
-      PIIMiddleware  ,  # privacy
+@each(
+    "old",
+    [
+        """
+        from langchain.agents.middleware import (
+          PIIMiddleware  ,  # privacy
 
 
-    \tModelRetryMiddleware)
-    """
+        \tModelRetryMiddleware)
+        """,
+        """
+        from langchain.agents.middleware import (
+            HumanInTheLoopMiddleware,
+            ModelFallbackMiddleware,
+            SummarizationMiddleware,
+            TracePolicy,
+        )
+        """,
+    ],
+)
+def test_a_statement_that_moves_as_a_whole_keeps_its_layout(old: str) -> None:
     assert moved(old) == dedent(old).replace("langchain.agents", "agent_factory")
-
-
-def test_names_that_fit_on_a_line_are_written_on_one() -> None:
-    old = """
-    from langgraph.prebuilt import (
-        ToolNode,
-        create_react_agent,
-        tools_condition,
-    )
-    """
-    new = """
-    from agent_factory import ToolNode, tools_condition
-    from agent_factory.prebuilt import create_react_agent
-    """
-    assert moved(old) == dedent(new)
-
-
-def test_names_too_many_for_a_line_stay_one_to_a_line() -> None:
-    old = """
-    from langchain.agents.middleware import (
-        HumanInTheLoopMiddleware,
-        ModelFallbackMiddleware,
-        SummarizationMiddleware,
-        TracePolicy,
-    )
-    """
-    new = """
-    from agent_factory.middleware import (
-        HumanInTheLoopMiddleware,
-        ModelFallbackMiddleware,
-        SummarizationMiddleware,
-        TracePolicy,
-    )
-    """
-    assert moved(old) == dedent(new)
-
-
-def test_imports_for_types_and_imports_with_a_way_out_move_too() -> None:
-    old = """
-    from typing import TYPE_CHECKING
-    if TYPE_CHECKING:
-        from langgraph.prebuilt import ToolNode
-    try:
-        from langchain.agents import create_agent
-    except ImportError:
-        from langgraph.prebuilt import create_react_agent as create_agent
-    def f(node: "ToolNode") -> "list[ToolNode]": ...
-    """
-    new = """
-    from typing import TYPE_CHECKING
-    if TYPE_CHECKING:
-        from agent_factory import ToolNode
-    try:
-        from agent_factory import create_agent
-    except ImportError:
-        from agent_factory.prebuilt import create_react_agent as create_agent
-    def f(node: "ToolNode") -> "list[ToolNode]": ...
-    """
-    assert moved(old) == dedent(new)
 
 
 # Modules
@@ -283,8 +270,8 @@ MODULES = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), MODULES.values(), ids=MODULES)
-def test_attributes_of_a_module_are_found_where_they_live_now(old: str, new: str) -> None:
+@each("old, new", [*FORMS.values(), *MODULES.values()])
+def test_names_are_found_where_they_live_now(old: str, new: str) -> None:
     done = migrate_source(old)
     assert (done.text, done.findings) == (new, ())
     assert migrate_source(new).text == new
@@ -319,8 +306,8 @@ def test_imports_that_lead_elsewhere_are_none_of_it() -> None:
 MIDDLEWARE = "langchain.agents.middleware"
 
 
-@pytest.mark.parametrize(
-    ("call", "old", "new"),
+@each(
+    "call, old, new",
     [
         ("patch", "langchain.agents.create_agent", "agent_factory.create_agent"),
         ("mock.patch", f"{MIDDLEWARE}.pii.PIIMiddleware", "agent_factory.middleware.PIIMiddleware"),
@@ -356,8 +343,8 @@ def test_a_path_that_is_patched_moves_with_what_it_names(call: str, old: str, ne
 # What a person decides
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "kind", "words"),
+@each(
+    "text, line, kind, words",
     [
         ("x = 1\nfrom langgraph.prebuilt import *\n", 2, "star-import", "import *"),
         ("from langchain.agents.middleware import *\n", 1, "star-import", "import *"),
@@ -406,9 +393,7 @@ def test_a_path_that_is_patched_moves_with_what_it_names(call: str, old: str, ne
         ),
     ],
 )
-def test_what_cannot_be_decided_is_reported_and_left(
-    text: str, line: int, kind: str, words: str
-) -> None:
+def test_open_questions_are_reported_and_left(text: str, line: int, kind: str, words: str) -> None:
     done = migrate_source(text)
     assert done.text == text
     (finding,) = done.findings

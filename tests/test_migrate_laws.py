@@ -19,6 +19,7 @@ pytest.importorskip("libcst", reason="the extra cli is not installed")
 from agent_factory.migrate import Factory, UnreadableSource, migrate_bytes, migrate_source
 from agent_factory.migrate.moves import KEYWORDS, MOVES, STAYS, home_of
 from agent_factory.migrate.values import Edit, Symbol, apply
+from tables import each
 
 IMPORT = "from langchain.agents import create_agent"
 MOVED = "from agent_factory import create_agent"
@@ -33,18 +34,14 @@ def exists(module: str, name: str) -> bool:
     return hasattr(importlib.import_module(module), name)
 
 
-@pytest.mark.parametrize(
-    "home",
-    sorted({home for module, name in NAMES if (home := home_of(Symbol(module, name)))}),
-    ids=str,
-)
+@each("home", sorted({home for module, name in NAMES if (home := home_of(Symbol(module, name)))}))
 def test_every_name_has_a_home_that_exists(home: Symbol) -> None:
     assert exists(home.module, home.name)
     assert home.name in importlib.import_module(home.module).__all__
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("module", [name for name in STAYS if name.startswith("langgraph")])
+@each("module", [name for name in STAYS if name.startswith("langgraph")])
 def test_what_is_moved_from_langgraph_is_there_to_be_moved(module: str) -> None:
     assert all(exists(module, name) for moved, name in NAMES if moved == module)
 
@@ -162,9 +159,7 @@ def unmoved(text: str) -> list[str]:
 
 @pytest.mark.long
 @given(sources(), st.sampled_from(Factory))
-def test_lines_that_do_not_move_stay_as_they_are_and_no_remark_is_lost(
-    text: str, to: Factory
-) -> None:
+def test_lines_that_do_not_move_stay_and_no_remark_is_lost(text: str, to: Factory) -> None:
     new = migrate_source(text, to).text
     assert unmoved(new) == unmoved(text)
     for remark in ("# über", "# noqa: F401", "# type: ignore"):
@@ -199,7 +194,7 @@ def test_edits_leave_what_is_between_them(edits: list[tuple[int, str]]) -> None:
 # Bytes
 
 
-@pytest.mark.parametrize(
+@each(
     "form",
     [
         "{}\n",
@@ -219,7 +214,7 @@ def test_a_file_keeps_its_line_breaks_its_mark_and_its_end(form: str) -> None:
     assert done.changed
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-8", "shift_jis", "koi8-r"])
+@each("encoding", ["latin-1", "cp1252", "utf-8", "shift_jis", "koi8-r"])
 def test_a_file_keeps_its_encoding(encoding: str) -> None:
     letters = {"shift_jis": "漢字", "koi8-r": "да"}.get(encoding, "é")
     old = f"# -*- coding: {encoding} -*-\n# {letters}\n{IMPORT}  # {letters}\n"
@@ -227,8 +222,8 @@ def test_a_file_keeps_its_encoding(encoding: str) -> None:
     assert data == old.replace(IMPORT, MOVED).encode(encoding)
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
+@each(
+    "data, words",
     [
         (b"from langchain.agents import (\n", "line"),
         (b"print 'langchain agents'\n", "line 1"),

@@ -19,6 +19,7 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from tables import each
 
 GO: Any = {"messages": "Go"}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -56,9 +57,9 @@ def result_of(values: Any) -> str:
     return str(result.text)
 
 
-@pytest.mark.parametrize("fused", [True, False, "turn"])
-@pytest.mark.parametrize("way", ["add_input", "invoke"])
-@pytest.mark.parametrize("trouble", ["ask", "no result", ValueError("It failed."), Killed()])
+@each("fused", [True, False, "turn"])
+@each("way", ["add_input", "invoke"])
+@each("trouble", ["ask", "no result", ValueError("It failed."), Killed()])
 def test_a_call_that_began_may_have_run(call: Any, fused: Any, way: str, trouble: Any) -> None:
     bank = Bank(trouble)
     agent = agent_of(bank, fused=fused)
@@ -72,7 +73,7 @@ def test_a_call_that_began_may_have_run(call: Any, fused: Any, way: str, trouble
     assert bank.paid == 1
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@each("mode", ["batched", "per_call"])
 def test_a_call_that_was_approved_and_began_may_have_run(call: Any, mode: Any) -> None:
     bank = Bank(Killed())
     guard = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)

@@ -13,16 +13,12 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 
-from agent_factory import (
-    HistoryError,
-    create_agent,
-    wrap_model_call,
-    wrap_tool_call,
-)
+from agent_factory import HistoryError, create_agent, wrap_model_call, wrap_tool_call
 from agent_factory.errors import BadReturn, ModelCannotCallTools, UnknownTool
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 
@@ -131,8 +127,6 @@ def test_the_cache_of_bound_models_is_bounded(call: Any) -> None:
 
 
 def test_settings_of_a_call_are_passed_with_and_without_tools(call: Any) -> None:
-    settings = iter([{"temperature": 0.1}, {"temperature": 0.9}])
-
     @wrap_model_call
     def warm(request: Any) -> Any:
         return (yield request.override(model_settings=next(settings)))
@@ -164,7 +158,7 @@ def test_an_agent_without_tools_binds_none(call: Any) -> None:
     assert call(agent, ASK)["messages"][-1].text == "Hi."
 
 
-@pytest.mark.parametrize("format_", [None, ToolStrategy({"title": "Answer"})])
+@each("format_", [None, ToolStrategy({"title": "Answer"})])
 def test_a_model_that_cannot_call_tools_is_named(call: Any, format_: Any) -> None:
     """E38: a clear message in place of an empty NotImplementedError."""
     tools: list[Any] = [] if format_ else [add]
@@ -193,7 +187,7 @@ def test_provider_tools_are_offered_and_not_run(call: Any) -> None:
     assert "tools" not in agent.get_graph().nodes
 
 
-@pytest.mark.parametrize("tools", [[], [add]])
+@each("tools", [[], [add]])
 def test_settings_bound_to_the_model_are_kept(call: Any, tools: Any) -> None:
     """B24: a model with bound settings is bound to the tools on top of them."""
     model = ScriptedChatModel(["Hi."])
@@ -203,7 +197,7 @@ def test_settings_bound_to_the_model_are_kept(call: Any, tools: Any) -> None:
     assert model.requests[0].tools == [tool.name for tool in tools]
 
 
-@pytest.mark.parametrize("tools", [[], [add]])
+@each("tools", [[], [add]])
 def test_a_config_bound_to_the_model_is_kept(call: Any, tools: Any) -> None:
     seen: list[Any] = []
 
@@ -216,16 +210,7 @@ def test_a_config_bound_to_the_model_is_kept(call: Any, tools: Any) -> None:
     assert "mine" in seen
 
 
-def test_a_tool_offered_at_run_time_must_be_one_that_can_run(call: Any) -> None:
-    @wrap_model_call
-    def offer(request: Any) -> Any:
-        return (yield request.override(tools=[*request.tools, multiply]))
-
-    with pytest.raises(UnknownTool, match="multiply"):
-        call(create_agent(ScriptedChatModel(["Hi."]), [add], middleware=[offer]), ASK)
-
-
-def test_a_tool_layer_may_know_tools_that_the_agent_does_not(call: Any) -> None:
+def test_a_tool_offered_at_run_time_must_be_one_that_a_layer_can_run(call: Any) -> None:
     """wanted 13."""
 
     @wrap_model_call
@@ -236,6 +221,8 @@ def test_a_tool_layer_may_know_tools_that_the_agent_does_not(call: Any) -> None:
     def execute(request: Any) -> Any:
         return (yield request)
 
+    with pytest.raises(UnknownTool, match=r"multiply.*nothing in this agent can run it"):
+        call(create_agent(ScriptedChatModel(["Hi."]), [add], middleware=[offer]), ASK)
     model = ScriptedChatModel(["Hi."])
     call(create_agent(model, [add], middleware=[offer, execute]), ASK)
     assert model.requests[0].tools == ["add", "multiply"]
@@ -244,10 +231,8 @@ def test_a_tool_layer_may_know_tools_that_the_agent_does_not(call: Any) -> None:
 # --- what the model is shown ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prompt", ["Be brief.", SystemMessage("Be brief.")])
-def test_the_system_prompt_comes_first_and_is_not_kept_in_the_thread(
-    call: Any, prompt: Any
-) -> None:
+@each("prompt", ["Be brief.", SystemMessage("Be brief.")])
+def test_the_system_prompt_comes_first_and_is_not_in_the_thread(call: Any, prompt: Any) -> None:
     model = ScriptedChatModel(["5"])
     result = call(create_agent(model, system_prompt=prompt), ASK)
     assert [m.type for m in model.requests[0].messages] == ["system", "human"]
@@ -257,13 +242,8 @@ def test_the_system_prompt_comes_first_and_is_not_kept_in_the_thread(
 def test_no_messages_and_no_prompt_is_an_error(call: Any) -> None:
     with pytest.raises(HistoryError, match="Pass a message to the run"):
         call(create_agent(ScriptedChatModel(["Hi."])), {"messages": []})
-
-
-def test_a_prompt_without_messages_is_enough(call: Any) -> None:
-    result = call(
-        create_agent(ScriptedChatModel(["Hi."]), system_prompt="Greet."), {"messages": []}
-    )
-    assert [m.text for m in result["messages"]] == ["Hi."]
+    greeting = create_agent(ScriptedChatModel(["Hi."]), system_prompt="Greet.")
+    assert [m.text for m in call(greeting, {"messages": []})["messages"]] == ["Hi."]
 
 
 # --- what the model answers -----------------------------------------------------------------------
@@ -338,7 +318,7 @@ def test_an_invalid_call_without_an_id_is_answered_too(call: Any) -> None:
     assert "no JSON" in result["messages"][2].text
 
 
-@pytest.mark.parametrize("output", ["text", HumanMessage("not mine"), None])
+@each("output", ["text", HumanMessage("not mine"), None])
 def test_a_model_that_does_not_return_a_message_is_refused(call: Any, output: Any) -> None:
     class Odd(ScriptedChatModel):
         def invoke(self, *args: Any, **kwargs: Any) -> Any:

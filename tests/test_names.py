@@ -18,6 +18,7 @@ from agent_factory import (
     warnings_of,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 GO: Any = {"messages": "Go"}
 
@@ -45,11 +46,9 @@ class Bringing(AgentMiddleware):
         self.tools = list(tools)
 
 
-@pytest.mark.parametrize("build", [create_agent, plan_agent])
-@pytest.mark.parametrize(("name", "write"), REFUSED.items())
-def test_a_name_of_a_tool_that_providers_refuse_is_an_error(
-    build: Any, name: str, write: str
-) -> None:
+@each("build", [create_agent, plan_agent])
+@each("name, write", REFUSED.items())
+def test_a_tool_name_that_providers_refuse_is_an_error(build: Any, name: str, write: str) -> None:
     for options in ({"tools": [named(name)]}, {"middleware": [Bringing(named(name))]}):
         with pytest.raises(SpecError, match=r"^\[AF125\] tool '.*has a name that pro") as error:
             build(ScriptedChatModel(), **options)
@@ -65,10 +64,14 @@ def test_a_long_name_of_a_schema_is_an_error() -> None:
 
 
 def test_a_tool_of_the_provider_has_any_name() -> None:
-    create_agent(ScriptedChatModel(), [{"type": "web search"}], strict=True)
+    model = ScriptedChatModel(["Hi."])
+    agent: Any = create_agent(model, [{"type": "web search"}], strict=True)
+    agent.invoke(GO)
+    assert model.requests[0].tools == ["web search"]
+    assert not warnings_of(agent)
 
 
-@pytest.mark.parametrize("name", ["Order desk", "desk/1", "Käse", "x" * 65])
+@each("name", ["Order desk", "desk/1", "Käse", "x" * 65])
 def test_a_name_of_an_agent_that_providers_refuse_is_a_warning(name: str) -> None:
     """It becomes the `name` of its messages, which OpenAI refuses in the second call."""
     with pytest.warns(AgentFactoryWarning, match=r"^\[AF216\] name '") as warnings:
@@ -110,7 +113,7 @@ class Hooked(Layered):
         return None
 
 
-@pytest.mark.parametrize("name", ["Side:classifier", "a|b"])
+@each("name", ["Side:classifier", "a|b"])
 def test_a_middleware_without_hooks_may_have_any_name(name: str) -> None:
     """Only hooks become nodes of LangGraph."""
     agent = create_agent(

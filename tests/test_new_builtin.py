@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from new_builtin import ROOT, main
 
+from tables import each
+
 FILES = ("mkdocs.yml", "CHANGELOG.md", "README.md", "CONTRIBUTING.md", "pyproject.toml")
 
 
@@ -57,8 +59,8 @@ def test_its_tests_and_its_page_pass_and_it_joins_the_stacks_of_built_ins(tree: 
     run(tree, "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *tests, "-k", which)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@each(
+    "arguments, message",
     [
         (["AuditTrail"], "got 'AuditTrail'. Write audit_trail."),
         (["audit-trail"], "got 'audit-trail'. Write audit_trail."),

@@ -12,24 +12,20 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import NodeTimeoutError
 from langgraph.types import CachePolicy, RetryPolicy, TimeoutPolicy
 
-from agent_factory import (
-    AgentMiddleware,
-    NodePolicy,
-    create_agent,
-    create_react_agent,
-    plan_agent,
-)
+from agent_factory import AgentMiddleware, NodePolicy, create_agent, create_react_agent, plan_agent
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_results
+from tables import each
+from waiting import run_virtually
 
 ASK: Any = {"messages": [("user", "Well?")]}
 CALLS: Any = [{"name": "find", "args": {"query": "a"}, "id": "1"}]
 BOTH: Any = [*CALLS, {"name": "find", "args": {"query": "b"}, "id": "2"}]
 AGAIN = NodePolicy(retry_policy=RetryPolicy(initial_interval=0, jitter=False, max_attempts=3))
 
-FUSED = pytest.mark.parametrize("fused", [False, True, "turn"])
-THREADS = pytest.mark.parametrize("saver", [False, True], ids=["no thread", "thread"])
+FUSED = each("fused", [False, True, "turn"])
+THREADS = each("saver", [False, True])
 
 
 class Flaky:
@@ -82,9 +78,7 @@ CONFIG: Any = {"configurable": {"thread_id": "1"}}
 
 @FUSED
 @THREADS
-def test_the_model_is_asked_again_and_the_hooks_run_once(
-    call: Any, fused: Any, saver: bool
-) -> None:
+def test_the_model_is_asked_again_and_hooks_run_once(call: Any, fused: Any, saver: bool) -> None:
     counting = Counting(Flaky(2))
     agent = create_agent(
         ScriptedChatModel(["Well."]),
@@ -100,9 +94,7 @@ def test_the_model_is_asked_again_and_the_hooks_run_once(
 
 @FUSED
 @THREADS
-def test_a_tool_runs_again_and_the_other_calls_of_its_turn_do_not(
-    call: Any, fused: Any, saver: bool
-) -> None:
+def test_a_tool_runs_again_and_parallel_calls_do_not(call: Any, fused: Any, saver: bool) -> None:
     flaky = Flaky(0)
 
     def find(query: str) -> str:
@@ -142,7 +134,7 @@ def test_a_hook_runs_again(call: Any, fused: Any, saver: bool) -> None:
     assert (flaky.ran, len(model.requests)) == (["load"] * 3, 1)
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@each("version", ["v1", "v2"])
 def test_create_react_agent_takes_the_policies_of_its_nodes(call: Any, version: Any) -> None:
     tools = Flaky(1)
     policies = {"agent": AGAIN, "tools": AGAIN}
@@ -153,17 +145,17 @@ def test_create_react_agent_takes_the_policies_of_its_nodes(call: Any, version: 
     assert len(model.requests) == 3
 
 
-@FUSED
-async def test_a_node_that_takes_too_long_is_stopped(fused: Any) -> None:
+@each("fused", [False, True, "turn"])
+def test_a_node_that_takes_too_long_is_stopped(fused: Any) -> None:
     async def find(query: str) -> str:
         """Find something."""
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
         return query
 
-    policies = {"tools": NodePolicy(timeout=0.05)}
+    policies = {"tools": NodePolicy(timeout=60)}
     agent = create_agent(ScriptedChatModel([CALLS]), [find], node_policies=policies, fused=fused)
     with pytest.raises(NodeTimeoutError):
-        await agent.ainvoke(ASK)
+        run_virtually(agent.ainvoke(ASK))
 
 
 def conversation(state: Any) -> str:
@@ -203,9 +195,9 @@ def test_the_plan_of_an_agent_takes_them_too() -> None:
 QUICK: Any = {"initial_interval": 0, "jitter": False, "max_attempts": 3}
 
 
-@pytest.mark.parametrize("policy", [QUICK, RetryPolicy(**QUICK)], ids=["dict", "policy"])
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_create_react_agent_takes_one_retry_policy_for_all_nodes(
+@each("policy", [QUICK, RetryPolicy(**QUICK)])
+@each("version", ["v1", "v2"])
+def test_create_react_agent_takes_a_retry_policy_for_all(
     call: Any, policy: Any, version: Any
 ) -> None:
     flaky, hook_runs = Flaky(2), Flaky(2)
@@ -244,8 +236,8 @@ def test_a_dict_with_another_field_is_refused() -> None:
 # What cannot be built
 
 
-@pytest.mark.parametrize(
-    ("argument", "value"),
+@each(
+    "argument, value",
     [
         ("retry_policy", 3),
         ("retry_policy", [RetryPolicy(), 3]),
@@ -262,19 +254,19 @@ def test_a_policy_of_another_type_is_refused(argument: str, value: Any) -> None:
         NodePolicy(**{argument.partition(".")[0]: value})
 
 
-@pytest.mark.parametrize("timeout", [3, 1.5, timedelta(seconds=1), TimeoutPolicy(idle_timeout=1)])
+@each("timeout", [3, 1.5, timedelta(seconds=1), TimeoutPolicy(idle_timeout=1)])
 def test_a_timeout_takes_the_forms_of_langgraph(timeout: Any) -> None:
     assert NodePolicy(timeout=timeout).timeout is timeout
 
 
-@pytest.mark.parametrize("make", [create_agent, create_react_agent])
+@each("make", [create_agent, create_react_agent])
 def test_policies_of_another_type_are_refused(make: Any) -> None:
     for policies in ([AGAIN], {"tools": RetryPolicy()}):
         with pytest.raises(ArgumentError, match=r"^\[AF101\] node_policies.*: must be"):
             make(ScriptedChatModel([]), [find_with(Flaky(0))], node_policies=policies)
 
 
-@pytest.mark.parametrize("make", [create_agent, create_react_agent])
+@each("make", [create_agent, create_react_agent])
 def test_a_policy_of_an_unknown_node_is_refused(make: Any) -> None:
     with pytest.raises(SpecError, match=r"^\[AF116\] node_policies: 'tolos'.*Its nodes are"):
         make(ScriptedChatModel([]), [find_with(Flaky(0))], node_policies={"tolos": AGAIN})

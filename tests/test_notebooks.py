@@ -74,9 +74,7 @@ def test_a_plan_is_a_picture_with_its_text() -> None:
     assert "&lt;script&gt;" in forms["image/svg+xml"]
 
 
-def test_without_graphviz_a_plan_and_a_counterexample_are_their_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_graphviz_a_plan_and_a_path_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
     plan = plan_agent(tools=[find])
     assert bundle(plan) == {"text/plain": plan.render()}

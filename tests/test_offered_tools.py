@@ -29,6 +29,7 @@ from agent_factory.middleware import (
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, last_text, tool_results
+from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 HI: Any = {"messages": [("user", "Give me my money back.")]}
@@ -63,6 +64,12 @@ class Shop:
 @pytest.fixture
 def shop() -> Shop:
     return Shop()
+
+
+def run(call: Any, shop: Shop, *middleware: Any, calls: Any = (REFUND,), **options: Any) -> Any:
+    """The result of an agent of a shop, whose model calls these tools."""
+    model = ScriptedChatModel([[*calls], "I may not."])
+    return call(create_agent(model, shop.tools, middleware=[*middleware], **options), HI)
 
 
 def without_refund(request: Any) -> Any:
@@ -128,14 +135,11 @@ STACKS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("stack", STACKS)
-def test_a_call_of_a_hidden_tool_is_answered_and_does_not_run(
-    call: Any, shop: Shop, stack: str, fused: bool
-) -> None:
-    model = ScriptedChatModel([[REFUND, LOOK], "I may not."])
-    agent = create_agent(model, shop.tools, middleware=STACKS[stack](), fused=fused)
-    result = call(agent, HI)
+@each("fused", [True, False])
+@each("stack", STACKS.values())
+def test_a_call_of_a_hidden_tool_is_only_answered(call: Any, stack: Any, fused: bool) -> None:
+    shop = Shop()
+    result = run(call, shop, *stack(), calls=(REFUND, LOOK), fused=fused)
     assert shop.ran == ["look A1"]
     refused, looked = tool_results(result)
     assert refused == (f"{REFUSED} Offered: look.", "error")
@@ -147,16 +151,13 @@ def test_a_call_of_a_hidden_tool_is_answered_and_does_not_run(
 
 
 def test_a_turn_of_hidden_calls_alone_goes_back_to_the_model(call: Any, shop: Shop) -> None:
-    model = ScriptedChatModel([[REFUND], "I may not."])
-    agent = create_agent(model, shop.tools, middleware=[Flow()])
-    assert last_text(call(agent, HI)) == "I may not."
+    assert last_text(run(call, shop, Flow())) == "I may not."
     assert shop.ran == []
 
 
 def test_where_nothing_is_offered_the_answer_says_so(call: Any, shop: Shop) -> None:
-    model = ScriptedChatModel([[REFUND], "No."])
-    agent = create_agent(model, shop.tools, middleware=[offering([])])
-    assert tool_results(call(agent, HI)) == [(f"{REFUSED} Offered: none.", "error")]
+    result = run(call, shop, offering([]))
+    assert tool_results(result) == [(f"{REFUSED} Offered: none.", "error")]
     assert shop.ran == []
 
 
@@ -197,30 +198,31 @@ def refund(euros: int) -> str:
     return "not this one"
 
 
-FORMS: list[Any] = [
-    {"type": "function", "function": {"name": "refund", "parameters": {}}},
-    {"name": "refund", "input_schema": {}},
-    {"toolSpec": {"name": "refund"}},
-    {"function_declarations": [{"name": "refund"}]},
-    {"type": "namespace", "name": "shop", "tools": [{"type": "function", "name": "refund"}]},
-    {"title": "refund", "type": "object", "properties": {}},
-    refund,
-    tool(refund),
-    type("refund", (Answer,), {"__doc__": "Pay money back."}),
-]
-
-
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: type(form).__name__)
-def test_a_tool_in_another_form_is_offered(call: Any, shop: Shop, form: Any) -> None:
-    model = ScriptedChatModel([[REFUND], "Paid."])
-    call(create_agent(model, shop.tools, middleware=[offering([form])]), HI)
-    assert shop.ran == ["refund 40"]
-
-
-def test_tools_in_the_settings_of_a_request_are_offered(call: Any, shop: Shop) -> None:
-    model = ScriptedChatModel([[REFUND], "Paid."])
-    settings = {"tools": [{"name": "refund"}]}
-    call(create_agent(model, shop.tools, middleware=[offering(model_settings=settings)]), HI)
+@each(
+    "layer",
+    [
+        *(
+            offering([form])
+            for form in (
+                {"type": "function", "function": {"name": "refund", "parameters": {}}},
+                {"name": "refund", "input_schema": {}},
+                {"toolSpec": {"name": "refund"}},
+                {"function_declarations": [{"name": "refund"}]},
+                {"type": "namespace", "name": "shop", "tools": [{"name": "refund"}]},
+                {"title": "refund", "type": "object", "properties": {}},
+                refund,
+                tool(refund),
+                type("refund", (Answer,), {"__doc__": "Pay money back."}),
+            )
+        ),
+        offering(model_settings={"tools": [{"name": "refund"}]}),
+        # Tools that the provider searches
+        ProviderToolSearchMiddleware(searchable_tools=["refund"], provider="anthropic"),
+    ],
+)
+def test_a_tool_in_another_form_is_offered(call: Any, layer: Any) -> None:
+    shop = Shop()
+    run(call, shop, layer)
     assert shop.ran == ["refund 40"]
 
 
@@ -231,13 +233,6 @@ def test_a_model_that_is_bound_to_tools_offers_them(call: Any, shop: Shop) -> No
         agent = create_agent(ScriptedChatModel([]), shop.tools, middleware=[offering(model=bound)])
         call(agent, HI)
     assert shop.ran == ["refund 40", "refund 40"]
-
-
-def test_deferred_tools_are_offered(call: Any, shop: Shop) -> None:
-    search = ProviderToolSearchMiddleware(searchable_tools=["refund"], provider="anthropic")
-    model = ScriptedChatModel([[REFUND], "Paid."])
-    call(create_agent(model, shop.tools, middleware=[search]), HI)
-    assert shop.ran == ["refund 40"]
 
 
 # What stays as it is
@@ -269,15 +264,12 @@ def test_tools_that_a_layer_adds_at_run_time_run(call: Any, shop: Shop) -> None:
 
 
 def test_the_answer_lists_tools_that_a_layer_adds(call: Any, shop: Shop) -> None:
-    extra = AddsAtRunTime(tool("find")(refund))
-    model = ScriptedChatModel([[REFUND], "I may not."])
-    agent = create_agent(model, shop.tools, middleware=[Flow(), extra])
-    assert tool_results(call(agent, HI)) == [(f"{REFUSED} Offered: look, find.", "error")]
+    result = run(call, shop, Flow(), AddsAtRunTime(tool("find")(refund)))
+    assert tool_results(result) == [(f"{REFUSED} Offered: look, find.", "error")]
 
 
 def test_an_unknown_tool_has_the_error_of_the_tools_node(call: Any, shop: Shop) -> None:
-    model = ScriptedChatModel([[{**REFUND, "name": "refnd"}], "Sorry."])
-    ((text, status),) = tool_results(call(create_agent(model, shop.tools, middleware=[Flow()]), HI))
+    ((text, status),) = tool_results(run(call, shop, Flow(), calls=[{**REFUND, "name": "refnd"}]))
     assert text.startswith("Error: refnd is not a valid tool, try one of [refund, look]")
     assert status == "error"
 
@@ -341,25 +333,15 @@ def test_a_hidden_call_is_not_reviewed(call: Any, shop: Shop) -> None:
     assert shop.ran == []
 
 
-def test_a_hidden_call_is_not_counted(call: Any, shop: Shop) -> None:
-    limit = ToolCallLimitMiddleware(run_limit=1)
-    model = ScriptedChatModel([[REFUND, LOOK], "Shipped."])
-    call(create_agent(model, shop.tools, middleware=[limit, Flow()]), HI)
-    assert shop.ran == ["look A1"]
-
-
 def test_a_hidden_call_is_not_emulated(call: Any, shop: Shop) -> None:
-    emulator = LLMToolEmulator(model=ScriptedChatModel([]))
-    model = ScriptedChatModel([[REFUND], "I may not."])
-    agent = create_agent(model, shop.tools, middleware=[emulator, Flow()])
-    assert tool_results(call(agent, HI)) == [(f"{REFUSED} Offered: look.", "error")]
+    result = run(call, shop, LLMToolEmulator(model=ScriptedChatModel([])), Flow())
+    assert tool_results(result) == [(f"{REFUSED} Offered: look.", "error")]
 
 
 def test_tools_that_the_selection_left_out_do_not_run(call: Any, shop: Shop) -> None:
     chooser = ScriptedChatModel([[{"name": "ToolSelection", "args": {"tools": ["look"]}}]])
     selector = LLMToolSelectorMiddleware(model=chooser, max_tools=1)
-    model = ScriptedChatModel([[REFUND, LOOK], "Shipped."])
-    call(create_agent(model, shop.tools, middleware=[selector]), HI)
+    run(call, shop, selector, calls=(REFUND, LOOK))
     assert shop.ran == ["look A1"]
 
 
@@ -377,13 +359,8 @@ def test_each_attempt_is_judged_by_its_own_request(call: Any, shop: Shop) -> Non
 
 def test_a_structured_answer_next_to_a_hidden_call_counts(call: Any, shop: Shop) -> None:
     answer = {"name": "Answer", "args": {"number": 7}, "id": "a"}
-    agent = create_agent(
-        ScriptedChatModel([[REFUND, answer]]),
-        shop.tools,
-        middleware=[Flow()],
-        response_format=ToolStrategy(Answer),
-    )
-    result = call(agent, HI)
+    strategy = ToolStrategy(Answer)
+    result = run(call, shop, Flow(), calls=(REFUND, answer), response_format=strategy)
     assert result["structured_response"] == Answer(number=7)
     assert shop.ran == []
 
@@ -395,7 +372,7 @@ def test_a_hidden_tool_that_returns_directly_ends_nothing(call: Any, shop: Shop)
     assert last_text(call(agent, HI)) == "I may not."
 
 
-def test_tool_layers_see_only_calls_that_run(call: Any, shop: Shop) -> None:
+def test_tool_layers_and_limits_count_only_calls_that_run(call: Any, shop: Shop) -> None:
     seen = []
 
     class Note(AgentMiddleware):
@@ -403,19 +380,15 @@ def test_tool_layers_see_only_calls_that_run(call: Any, shop: Shop) -> None:
             seen.append(request.tool_call["name"])
             return (yield request)
 
-    model = ScriptedChatModel([[REFUND, LOOK], "Shipped."])
-    call(create_agent(model, shop.tools, middleware=[Note(), Flow()]), HI)
+    limit = ToolCallLimitMiddleware(run_limit=1)
+    run(call, shop, limit, Note(), Flow(), calls=(REFUND, LOOK))
     assert seen == ["look"]
+    assert shop.ran == ["look A1"]
 
 
 def test_the_decision_log_says_what_was_not_offered(call: Any, shop: Shop) -> None:
     log: list[Any] = []
-    model = ScriptedChatModel([[REFUND], "I may not."])
-    call(create_agent(model, shop.tools, middleware=[Flow()], decisions=log.append), HI)
+    run(call, shop, Flow(), decisions=log.append)
     (decision,) = [one for one in log if one.outcome is Outcome.ERROR_REPORTED]
-    assert (decision.hook, decision.detail, decision.tool, decision.call_id) == (
-        "model",
-        "not offered",
-        "refund",
-        "r",
-    )
+    assert (decision.hook, decision.detail) == ("model", "not offered")
+    assert (decision.tool, decision.call_id) == ("refund", "r")

@@ -20,6 +20,7 @@ from agent_factory.structured_output import (
 from agent_factory.structured_output.strategies import as_response_format
 from agent_factory.testing import ScriptedChatModel
 from samples import through
+from tables import each
 from weather import News, Weather, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
@@ -42,6 +43,7 @@ class NamedModel(ScriptedChatModel):
 
 
 GOOD = '{"degrees": 18}'
+BLOCKS: Any = [{"type": "text", "text": '{"degrees"'}, {"type": "text", "text": ": 18}"}]
 LOOKING = [{"name": "look", "args": {"city": "Rome"}, "id": "look"}]
 
 
@@ -59,7 +61,7 @@ def test_the_provider_is_asked_for_the_schema(call: Any) -> None:
     assert [m.type for m in result["messages"]] == ["human", "ai"]
 
 
-@pytest.mark.parametrize(("strict", "passed"), [(None, {}), (True, {"strict": True})])
+@each("strict, passed", [(None, {}), (True, {"strict": True})])
 def test_strict_is_passed_on_only_where_it_is_given(call: Any, strict: Any, passed: Any) -> None:
     """wanted 11."""
     model = ScriptedChatModel([GOOD])
@@ -100,31 +102,25 @@ def test_settings_of_a_layer_are_sent_with_the_schema(call: Any) -> None:
     assert set(model.requests[0].kwargs) == {"response_format", "temperature"}
 
 
-@pytest.mark.parametrize(
-    ("schema", "text", "value"),
+@each(
+    "schema, text, value",
     [
         (Weather, GOOD, Weather(degrees=18)),
+        (Weather, AIMessage(BLOCKS), Weather(degrees=18)),
         (Point, '{"x": 1}', Point(1)),
         (Move, '{"by": 2}', {"by": 2}),
         ({"title": "Any", "type": "object"}, '{"a": [1]}', {"a": [1]}),
         ({"title": "Many", "type": "array"}, "[1, 2]", [1, 2]),
     ],
 )
-def test_the_text_is_read_as_the_schema(call: Any, schema: Any, text: str, value: Any) -> None:
+def test_the_text_is_read_as_the_schema(call: Any, schema: Any, text: Any, value: Any) -> None:
     agent = create_agent(ScriptedChatModel([text]), response_format=ProviderStrategy(schema))
     assert call(agent, ASK)["structured_response"] == value
 
 
-def test_text_in_content_blocks_is_read_too(call: Any) -> None:
-    blocks: Any = [{"type": "text", "text": '{"degrees"'}, {"type": "text", "text": ": 18}"}]
-    model = ScriptedChatModel([AIMessage(blocks)])
-    agent = create_agent(model, response_format=ProviderStrategy(Weather))
-    assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
-
-
-@pytest.mark.parametrize("tools", [[], [look]])
-@pytest.mark.parametrize(
-    ("bad", "reason"),
+@each("tools", [[], [look]])
+@each(
+    "bad, reason",
     [
         ("It is fine.", "Answer with JSON that matches Weather, and nothing else."),
         ("", "Answer with JSON that matches Weather"),
@@ -133,9 +129,7 @@ def test_text_in_content_blocks_is_read_too(call: Any) -> None:
         ("[1]", "Failed to parse structured output"),
     ],
 )
-def test_a_bad_answer_of_a_provider_is_explained(
-    call: Any, bad: str, reason: str, tools: Any
-) -> None:
+def test_an_invalid_answer_is_explained(call: Any, bad: str, reason: str, tools: Any) -> None:
     """wanted 5."""
     model = ScriptedChatModel([bad, GOOD])
     result = call(create_agent(model, tools, response_format=ProviderStrategy(Weather)), ASK)
@@ -145,7 +139,7 @@ def test_a_bad_answer_of_a_provider_is_explained(
     assert reason in report.text
 
 
-@pytest.mark.parametrize("tools", [[], [look]])
+@each("tools", [[], [look]])
 def test_a_provider_is_asked_three_times_again(call: Any, tools: Any) -> None:
     model = ScriptedChatModel(["No."] * 9)
     with pytest.raises(OutputError, match="retries: 3") as caught:
@@ -177,8 +171,8 @@ def test_a_bare_schema_means_auto_strategy() -> None:
         assert as_response_format(strategy) is strategy
 
 
-@pytest.mark.parametrize(
-    ("name", "supports"),
+@each(
+    "name, supports",
     [
         ("gpt-4o-mini", True),
         ("gpt-4.1", True),
@@ -206,23 +200,24 @@ def test_a_bare_schema_means_auto_strategy() -> None:
         ("", False),
     ],
 )
-@pytest.mark.parametrize("attribute", ["model_name", "model", "model_id"])
-def test_model_names_of_providers_with_structured_output_are_known(
-    name: str, supports: bool, attribute: str
-) -> None:
+@each("attribute", ["model_name", "model", "model_id"])
+def test_models_with_structured_output_are_known(name: str, supports: bool, attribute: str) -> None:
     model = type("Model", (), {attribute: name})()
     assert supports_provider_strategy(model) is supports
 
 
-@pytest.mark.parametrize("promised", [True, False])
-@pytest.mark.parametrize("name", ["gpt-5", "llama-3"])
-def test_a_profile_counts_before_the_name(promised: bool, name: str) -> None:
-    profile: Any = {"structured_output": promised}
+@each(
+    "profile, name, promised",
+    [
+        *(({"structured_output": True}, name, True) for name in ("gpt-5", "llama-3")),
+        *(({"structured_output": False}, name, False) for name in ("gpt-5", "llama-3")),
+        # Without the key, it is left to the name.
+        ({}, "gpt-5", True),
+        ({}, "", False),
+    ],
+)
+def test_a_profile_counts_before_the_name(profile: Any, name: str, promised: bool) -> None:
     assert supports_provider_strategy(NamedModel(model_name=name, profile=profile)) is promised
-
-
-def test_a_profile_without_the_key_leaves_it_to_the_name() -> None:
-    assert supports_provider_strategy(NamedModel(model_name="gpt-5", profile={}))
     assert not supports_provider_strategy(ScriptedChatModel())
 
 
@@ -230,8 +225,8 @@ GEMINI: Any = {"structured_output": True}
 TOOL_CALL = [{"name": "Weather", "args": {"degrees": 18}}]
 
 
-@pytest.mark.parametrize(
-    ("name", "with_tools"),
+@each(
+    "name, with_tools",
     [
         ("gemini-1.5-pro", False),
         ("gemini-2.0-flash", False),
@@ -244,9 +239,7 @@ TOOL_CALL = [{"name": "Weather", "args": {"degrees": 18}}]
         ("gemma-3-27b-it", True),
     ],
 )
-def test_a_schema_is_sent_with_tools_only_to_models_that_take_both(
-    name: str, with_tools: bool
-) -> None:
+def test_a_schema_goes_with_tools_to_models_that_take_both(name: str, with_tools: bool) -> None:
     """Gemini before version 3 answers such a request with an error."""
     model = NamedModel(model_name=name, profile=GEMINI)
     assert supports_provider_strategy(model)
@@ -275,8 +268,8 @@ run_all = wrap_tool_call(through)
 """A layer that may run tools which the agent does not have."""
 
 
-@pytest.mark.parametrize(
-    ("tools", "stack", "by_provider"),
+@each(
+    "tools, stack, by_provider",
     [
         ([], [], True),
         ([look], [], False),
@@ -286,9 +279,7 @@ run_all = wrap_tool_call(through)
         ([], [with_look_in_settings], False),
     ],
 )
-def test_tools_of_any_kind_count(
-    call: Any, tools: Any, stack: list[Any], by_provider: bool
-) -> None:
+def test_any_tools_count(call: Any, tools: Any, stack: list[Any], by_provider: bool) -> None:
     step: Any = GOOD if by_provider else TOOL_CALL
     model = NamedModel(steps=[step], model_name="gemini-2.5-flash", profile=GEMINI)
     agent = create_agent(model, tools, middleware=stack, response_format=Weather)
@@ -319,11 +310,9 @@ def test_fallbacks_of_a_model_must_take_the_schema_too(call: Any) -> None:
     assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
 
 
-@pytest.mark.parametrize("format_", [Weather, AutoStrategy(Weather)])
-@pytest.mark.parametrize(("name", "by_provider"), [("gpt-5", True), ("llama-3", False)])
-def test_auto_strategy_suits_the_model(
-    call: Any, format_: Any, name: str, by_provider: bool
-) -> None:
+@each("format_", [Weather, AutoStrategy(Weather)])
+@each("name, by_provider", [("gpt-5", True), ("llama-3", False)])
+def test_auto_strategy_fits_a_model(call: Any, format_: Any, name: str, by_provider: bool) -> None:
     step: Any = GOOD if by_provider else [{"name": "Weather", "args": {"degrees": 18}}]
     model = NamedModel(steps=[step], model_name=name)
     result = call(create_agent(model, response_format=format_), ASK)
@@ -356,10 +345,3 @@ def test_a_union_always_means_the_tool_strategy(call: Any) -> None:
     result = call(create_agent(model, response_format=either), ASK)
     assert result["structured_response"] == News(headline="Sun")
     assert model.requests[0].tools == ["Weather", "News"]
-
-
-def test_one_auto_strategy_serves_many_agents(call: Any) -> None:
-    shared = AutoStrategy(Weather)
-    for name, step in [("gpt-5", GOOD), ("llama", [{"name": "Weather", "args": {"degrees": 18}}])]:
-        model = NamedModel(steps=[step], model_name=name)
-        assert call(create_agent(model, response_format=shared), ASK)["structured_response"]

@@ -34,6 +34,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from agent_factory.testing import Reply, ScriptedChatModel
+from tables import each
 
 GO: Any = {"messages": "Go"}
 MODES: Any = {"stream_mode": ["messages", "updates"], "version": "v2"}
@@ -409,13 +410,13 @@ class TicketDict(TypedDict):
     items: list[int]
 
 
-@pytest.mark.parametrize("by", ["text", "call"])
-@pytest.mark.parametrize(
+@each("by", ["text", "call"])
+@each(
     "schema",
     [Ticket, TicketData, TicketDict, Ticket.model_json_schema()],
     ids=lambda s: str(s)[:22],
 )
-def test_each_kind_of_schema_gives_plain_values_and_its_instance(
+def test_each_schema_gives_plain_values_and_its_instance(
     collect: Any, schema: Any, by: str
 ) -> None:
     name = "Ticket" if isinstance(schema, dict) else schema.__name__
@@ -458,7 +459,7 @@ def test_defaults_grow_and_converted_values_restart(collect: Any) -> None:
         assert last.answer == Parcel(weight=12)
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {"properties": {"a": {"enum": ["xy"]}}},
@@ -482,7 +483,7 @@ def test_a_string_of_an_enum_is_shown_when_it_is_complete(schema: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {"items": {"enum": ["x", "yz"]}},
@@ -532,7 +533,7 @@ def test_a_field_that_is_given_twice_restarts() -> None:
     assert objects(parts) == [({"subject": "B"}, False)]
 
 
-@pytest.mark.parametrize("first", ["resp_1", "run"])
+@each("first", ["resp_1", "run"])
 def test_the_id_of_a_run_continues_the_first_chunk(first: str) -> None:
     run, other = "lc_run--1", "lc_run--2"
     ids = ["resp_1" if first == "resp_1" else run, run, run, "resp_2", other, "resp_2"]

@@ -16,16 +16,11 @@ from langgraph.store.memory import InMemoryStore
 from agent_factory import SpecError, create_agent, warnings_of
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
-from agent_factory.review import (
-    StandingApproval,
-    StoredApprovals,
-    approvals,
-    policy_table,
-    revoke,
-)
+from agent_factory.review import StandingApproval, StoredApprovals, approvals, policy_table, revoke
 from agent_factory.review.policy import COMPARISONS, condition_text, holds
 from agent_factory.testing import ScriptedChatModel
 from samples import find, pay
+from tables import each
 
 
 def request(name: str, **args: Any) -> ToolCallRequest:
@@ -36,8 +31,8 @@ def request(name: str, **args: Any) -> ToolCallRequest:
 # Conditions
 
 
-@pytest.mark.parametrize(
-    ("condition", "args", "expected"),
+@each(
+    "condition, args, expected",
     [
         ({}, {"euros": 5}, True),
         ({"to": "Ann"}, {"to": "Ann"}, True),
@@ -59,8 +54,8 @@ def test_a_condition_holds_or_not(condition: Any, args: Any, expected: bool) -> 
     assert holds(condition, args) is expected
 
 
-@pytest.mark.parametrize("value", ["5", None, True, [5], float("nan"), {"euros": 5}])
-@pytest.mark.parametrize("sign", ["==", "!=", "<", "<=", ">", ">="])
+@each("value", ["5", None, True, [5], float("nan"), {"euros": 5}])
+@each("sign", ["==", "!=", "<", "<=", ">", ">="])
 def test_a_condition_on_a_value_of_another_type_is_undecided(sign: str, value: Any) -> None:
     """A tool may convert it: "5000" is more than 50."""
     assert holds({"euros": {sign: 50}}, {"euros": value}) is None
@@ -112,8 +107,8 @@ def test_a_condition_is_shown_in_words() -> None:
 # Rules
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@each(
+    "arguments, message",
     [
         ({"tool": ""}, "tool must be the name"),
         ({"action": "maybe"}, "action of 'pay' must be one of 'allow', 'ask', 'deny', 'judge'"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -11,7 +10,7 @@ import langgraph.prebuilt.interrupt
 import pytest
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableLambda
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
@@ -26,9 +25,9 @@ import agent_factory
 from agent_factory import create_react_agent, prebuilt
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.react_errors import ReactArgumentError
-from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
 from samples import fail, nothing, scripted, tool_texts
+from tables import each
 
 ASK = {"messages": [("user", "2 + 3?")]}
 
@@ -79,16 +78,12 @@ def test_every_name_of_langgraph_prebuilt_can_be_imported() -> None:
     assert set(langgraph.prebuilt.__all__) <= set(prebuilt.__all__)
     assert all(hasattr(prebuilt, name) for name in prebuilt.__all__)
     assert prebuilt.ToolNode is agent_factory.ToolNode
+    # The forms of agent-inbox
+    for name in ("ActionRequest", "HumanInterrupt", "HumanInterruptConfig", "HumanResponse"):
+        assert getattr(prebuilt, name) is getattr(langgraph.prebuilt.interrupt, name)
 
 
-def test_nothing_is_said_of_deprecation() -> None:
-    """B8: it has a home here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        create_react_agent(scripted(), [add], context_schema=dict)
-
-
-@pytest.mark.parametrize("given", [{"retries": 1}, {"a": 1, "b": 2}])
+@each("given", [{"retries": 1}, {"a": 1, "b": 2}])
 def test_an_unknown_parameter_is_refused(given: Any) -> None:
     """B2"""
     with pytest.raises(TypeError) as caught:
@@ -96,15 +91,8 @@ def test_an_unknown_parameter_is_refused(given: Any) -> None:
     assert str(caught.value) == (f"create_react_agent() got unexpected keyword arguments: {given}")
 
 
-@pytest.mark.parametrize("given", [(), (ScriptedChatModel(["Hello"]),)])
-def test_model_and_tools_must_be_given(given: Any) -> None:
-    """B2"""
-    with pytest.raises(TypeError, match="missing"):
-        create_react_agent(*given)
-
-
-@pytest.mark.parametrize(
-    ("given", "subject"),
+@each(
+    "given, subject",
     [
         ({"model": None}, "model"),
         ({"model": 3}, "model"),
@@ -137,16 +125,12 @@ def test_config_schema_is_the_context_schema_of_yesterday() -> None:
         "`config_schema` is deprecated and will be removed. Please use `context_schema` instead."
     )
     assert agent.context_schema is Context
-
-
-def test_context_schema_goes_before_config_schema() -> None:
-    """B3"""
     with pytest.warns(LangGraphDeprecatedSinceV10):
         agent = create_react_agent(scripted(), [], context_schema=Context, config_schema=dict)
     assert agent.context_schema is Context
 
 
-@pytest.mark.parametrize("version", ["v3", None, 2])
+@each("version", ["v3", None, 2])
 def test_another_version_is_refused(version: Any) -> None:
     """B4"""
     with pytest.raises(ValueError, match="Invalid version") as caught:
@@ -156,7 +140,7 @@ def test_another_version_is_refused(version: Any) -> None:
     assert isinstance(caught.value, SpecError)
 
 
-@pytest.mark.parametrize("tools", [[add], []])
+@each("tools", [[add], []])
 def test_a_hook_after_the_model_needs_the_version_that_has_one(tools: Any) -> None:
     """B52, E28"""
     with pytest.raises(ReactArgumentError, match="needs version 'v2'") as caught:
@@ -179,17 +163,15 @@ class Empty(BaseModel):
     pass
 
 
-@pytest.mark.parametrize(
-    ("schema", "more", "missing"),
+@each(
+    "schema, more, missing",
     [
         (Bare, {}, {"remaining_steps"}),
         (Steps, {"response_format": Empty}, {"structured_response"}),
         (Empty, {}, {"messages", "remaining_steps"}),
     ],
 )
-def test_a_state_schema_without_its_keys_is_refused(
-    schema: Any, more: Any, missing: set[str]
-) -> None:
+def test_a_state_schema_without_keys_is_refused(schema: Any, more: Any, missing: set[str]) -> None:
     """B9, E6"""
     with pytest.raises(ValueError, match="Missing required key") as caught:
         create_react_agent(scripted(), [add], state_schema=schema, **more)
@@ -239,8 +221,8 @@ def test_a_run_has_its_own_limit() -> None:
     assert agent.config["recursion_limit"] == 9_999
 
 
-@pytest.mark.parametrize(
-    ("given", "after"),
+@each(
+    "given, after",
     [
         ({"interrupt_before": ["tools"]}, ("tools",)),
         ({"interrupt_before": ("tools",)}, ("tools",)),
@@ -312,13 +294,13 @@ def plain(a: int) -> int:
 WEB = {"type": "web_search_preview"}
 
 
-@pytest.mark.parametrize("tools", [[add], (add,), [plain], [add, plain], iter([add])])
+@each("tools", [[add], (add,), [plain], [add, plain], iter([add])])
 def test_tools_are_tools_or_functions(tools: Any) -> None:
     """B13"""
     assert "tools" in create_react_agent(scripted(), tools).nodes
 
 
-@pytest.mark.parametrize("tools", [[], [WEB]])
+@each("tools", [[], [WEB]])
 def test_without_a_tool_to_run_the_model_is_asked_once(tools: Any, call: Any) -> None:
     """B14, B15: a provider's tool is bound, and run there."""
     asked = scripted()
@@ -341,7 +323,7 @@ class Loud(ToolNode):
     """A node of the user's own."""
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@each("version", ["v1", "v2"])
 def test_a_tool_node_is_used_as_it_is(version: Any, call: Any) -> None:
     """B13, B61: with its own way to handle errors; its name is not that of the node."""
     node = Loud([fail, add], name="my_tools", handle_tool_errors="Oh no.")
@@ -366,19 +348,6 @@ def test_a_runnable_is_a_hook_as_well(call: Any) -> None:
     asked = scripted()
     call(create_react_agent(asked, [], pre_model_hook=hook), ASK)
     assert [m.text for m in asked.requests[0].messages] == ["Only this"]
-
-
-def test_tools_are_base_tools_in_the_end() -> None:
-    """B13"""
-    agent: Any = create_react_agent(scripted(), [plain])
-    assert all(isinstance(t, BaseTool) for t in agent.builder.spec.toolbox.client.values())
-
-
-def test_the_forms_of_agent_inbox_are_here() -> None:
-    names = ("ActionRequest", "HumanInterrupt", "HumanInterruptConfig", "HumanResponse")
-    assert all(
-        getattr(prebuilt, name) is getattr(langgraph.prebuilt.interrupt, name) for name in names
-    )
 
 
 def test_a_tool_asks_in_the_form_of_agent_inbox_and_gets_its_answer(call: Any) -> None:

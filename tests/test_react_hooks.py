@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, NotRequired
 
 import pytest
-from langchain_core.messages import (
-    AIMessage,
-    HumanMessage,
-    RemoveMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -22,6 +17,7 @@ from agent_factory.errors import BadReturn, CommandNotSupported, UnknownStateKey
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
 from react_tools import add, forget, ran  # noqa: F401  forget is a fixture
 from samples import Answer, nothing, scripted, texts
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -47,44 +43,44 @@ def order(agent: Any, ask: Any = ASK) -> list[str]:
 # The order of a run
 
 
-def test_the_hook_before_the_model_runs_before_every_call() -> None:
-    """B55"""
-    agent = create_react_agent(scripted(ADD, "It is 5."), [add], pre_model_hook=nothing)
-    assert order(agent) == ["pre_model_hook", "agent", "tools", "pre_model_hook", "agent"]
+HOOKS: dict[str, Any] = {"pre_model_hook": nothing, "post_model_hook": nothing}
 
 
-def test_the_hook_after_the_model_runs_after_every_call_and_before_tools() -> None:
-    """B51, B57"""
-    agent = create_react_agent(scripted(ADD, "It is 5."), [add], post_model_hook=nothing)
-    assert order(agent) == ["agent", "post_model_hook", "tools", "agent", "post_model_hook"]
-
-
-def test_without_tools_everything_runs_once_in_its_order() -> None:
-    """B56: there is no router, so a call leads nowhere."""
-    agent = create_react_agent(
-        scripted(ADD, STRUCTURED),
-        [],
-        pre_model_hook=nothing,
-        post_model_hook=nothing,
-        response_format=Answer,
-    )
-    nodes = ["pre_model_hook", "agent", "post_model_hook", "generate_structured_response"]
-    assert order(agent) == nodes
-
-
-def test_without_tools_a_call_is_left_to_the_outer_graph(call: Any) -> None:
-    """B56"""
-    messages = call(create_react_agent(scripted(ADD), []), ASK)["messages"]
-    assert [m.type for m in messages] == ["human", "ai"]
-    assert messages[-1].tool_calls[0]["name"] == "add"
+@each(
+    "tools, options, nodes",
+    [
+        # B55: the hook before the model runs before every call.
+        (
+            [add],
+            {"pre_model_hook": nothing},
+            ["pre_model_hook", "agent", "tools", "pre_model_hook", "agent"],
+        ),
+        # B51, B57: the hook after the model runs after every call and before tools.
+        (
+            [add],
+            {"post_model_hook": nothing},
+            ["agent", "post_model_hook", "tools", "agent", "post_model_hook"],
+        ),
+        # B56: without tools there is no router, so a call leads nowhere.
+        (
+            [],
+            {**HOOKS, "response_format": Answer},
+            ["pre_model_hook", "agent", "post_model_hook", "generate_structured_response"],
+        ),
+    ],
+)
+def test_hooks_run_in_their_order(tools: Any, options: Any, nodes: list[str]) -> None:
+    last = "It is 5." if tools else STRUCTURED
+    assert order(create_react_agent(scripted(ADD, last), tools, **options)) == nodes
 
 
 # After the hook
 
 
-@pytest.mark.parametrize("name", ["calls wait", "one waits"])
+@each("name", ["calls wait", "one waits"])
 def test_calls_that_nothing_answers_are_run(name: str, call: Any) -> None:
     """B50, B51: the pending ones, and those alone."""
+    ran.clear()
     done = [ToolMessage("by the hook", tool_call_id="1")] if name == "one waits" else []
 
     def answer(state: Any) -> Any:
@@ -95,7 +91,7 @@ def test_calls_that_nothing_answers_are_run(name: str, call: Any) -> None:
     assert sorted(ran) == (["mul"] if done else ["add", "mul"])
 
 
-@pytest.mark.parametrize("pre", [None, nothing])
+@each("pre", [None, nothing])
 def test_where_the_hook_answers_all_calls_the_model_goes_on(pre: Any) -> None:
     """B50: by way of the entry point."""
 
@@ -111,7 +107,7 @@ def test_where_the_hook_answers_all_calls_the_model_goes_on(pre: Any) -> None:
     assert not ran
 
 
-@pytest.mark.parametrize("structured", [False, True])
+@each("structured", [False, True])
 def test_an_answer_that_is_not_the_last_word_ends_the_run(structured: bool) -> None:
     """B50: the calls are answered, and the last message is not a ToolMessage."""
 
@@ -182,7 +178,7 @@ class NotingModel(AgentStatePydantic):
     notes: list[str] = Field(default_factory=list)
 
 
-@pytest.mark.parametrize("name", ["pre_model_hook", "post_model_hook"])
+@each("name", ["pre_model_hook", "post_model_hook"])
 def test_a_hook_writes_the_state(name: str, call: Any) -> None:
     """B60"""
     hook: Any = {name: lambda state: {"notes": ["seen"]}}
@@ -190,7 +186,7 @@ def test_a_hook_writes_the_state(name: str, call: Any) -> None:
     assert call(agent, ASK)["notes"] == ["seen"]
 
 
-@pytest.mark.parametrize("name", ["pre_model_hook", "post_model_hook"])
+@each("name", ["pre_model_hook", "post_model_hook"])
 def test_a_hook_sees_an_instance_of_a_model_and_may_give_one_back(name: str, call: Any) -> None:
     """B11"""
 
@@ -269,8 +265,8 @@ def test_tokens_of_models_that_a_hook_calls_are_streamed(collect: Any) -> None:
     assert spoken == {"pre_model_hook": "Aside.", "agent": "Hello"}
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "text"),
+@each(
+    "given, error, text",
     [
         ({"mood": "calm"}, UnknownStateKey, "pre_model_hook: wrote 'mood'"),
         ("calm", BadReturn, "pre_model_hook: must return a dict of updates or None, got str"),

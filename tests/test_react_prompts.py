@@ -17,6 +17,7 @@ from agent_factory.prebuilt import AgentStatePydantic
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
 from samples import scripted
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 
@@ -45,7 +46,7 @@ class Prompter:
         return first(state)
 
 
-@pytest.mark.parametrize(
+@each(
     "prompt",
     [
         "Be brief.",
@@ -60,10 +61,6 @@ class Prompter:
         lambda state: TEMPLATE.invoke(state),
         lambda state: RunnableLambda(first),
     ],
-    ids=[
-        *("str", "message", "function", "object", "runnable", "template", "sequence"),
-        *("returns a sum", "returns a template", "returns a value", "returns a runnable"),
-    ],
 )
 def test_every_form_of_prompt_comes_first(prompt: Any, call: Any) -> None:
     """B29"""
@@ -72,14 +69,7 @@ def test_every_form_of_prompt_comes_first(prompt: Any, call: Any) -> None:
     assert shown(asked) == [("system", "Be brief."), ("human", "2 + 3?")]
 
 
-def test_without_a_prompt_the_messages_are_shown_as_they_are(call: Any) -> None:
-    """B29, B31"""
-    asked = scripted()
-    call(create_react_agent(asked, []), ASK)
-    assert shown(asked) == [("human", "2 + 3?")]
-
-
-@pytest.mark.parametrize("prompt", [3, ["Be brief."], {"system": "x"}, HumanMessage("x")])
+@each("prompt", [3, ["Be brief."], {"system": "x"}, HumanMessage("x")])
 def test_another_type_is_refused_as_a_prompt(prompt: Any) -> None:
     """B29"""
     with pytest.raises(ValueError, match="Got unexpected type") as caught:
@@ -116,24 +106,16 @@ async def test_a_coroutine_function_prompts_an_asynchronous_run() -> None:
     assert str(caught.value).startswith('No synchronous function provided to "Prompt".')
 
 
-def test_a_prompt_gives_all_that_the_model_sees(call: Any) -> None:
-    """B30: also what is not in the state."""
+@each("given", [[("user", "Only this")], "Only this", HumanMessage("Only this")])
+def test_a_prompt_gives_all_that_the_model_sees(given: Any, call: Any) -> None:
+    """B30: also what is not in the state, and one message without a list."""
     asked = scripted()
-    agent = create_react_agent(asked, [], prompt=lambda state: [("user", "Other")])
-    result = call(agent, ASK)
-    assert shown(asked) == [("human", "Other")]
+    result = call(create_react_agent(asked, [], prompt=lambda state: given), ASK)
+    assert shown(asked) == [("human", "Only this")]
     assert [m.text for m in result["messages"]] == ["2 + 3?", "Hello"]
 
 
-@pytest.mark.parametrize("given", ["Only this", HumanMessage("Only this")])
-def test_a_prompt_may_give_one_message(given: Any, call: Any) -> None:
-    """B30"""
-    asked = scripted()
-    call(create_react_agent(asked, [], prompt=lambda state: given), ASK)
-    assert shown(asked) == [("human", "Only this")]
-
-
-@pytest.mark.parametrize("given", [None, 3, {"a": 1}])
+@each("given", [None, 3, {"a": 1}])
 def test_what_a_prompt_gives_must_be_messages(given: Any, call: Any) -> None:
     agent = create_react_agent(scripted(), [], prompt=lambda state: given)
     with pytest.raises(BadReturn, match="prompt: must return messages"):
@@ -192,7 +174,7 @@ def test_an_empty_prompt_is_an_error(call: Any) -> None:
 # What a hook chooses
 
 
-@pytest.mark.parametrize("prompt", [None, "Be brief.", first])
+@each("prompt", [None, "Be brief.", first])
 def test_chosen_messages_are_shown_in_place_of_the_states(prompt: Any, call: Any) -> None:
     """B12, B31, B32: and under `messages` to the prompt; the state keeps its own."""
     asked = scripted()
@@ -207,11 +189,9 @@ def test_chosen_messages_are_shown_in_place_of_the_states(prompt: Any, call: Any
     assert "llm_input_messages" not in result
 
 
-@pytest.mark.parametrize("schema", [None, AgentStatePydantic])
-@pytest.mark.parametrize("chosen", [{}, {"llm_input_messages": []}])
-def test_where_nothing_is_chosen_the_states_messages_are_shown(
-    schema: Any, chosen: Any, call: Any
-) -> None:
+@each("schema", [None, AgentStatePydantic])
+@each("chosen", [{}, {"llm_input_messages": []}])
+def test_without_a_choice_the_state_is_shown(schema: Any, chosen: Any, call: Any) -> None:
     """B31: an empty choice is none."""
     asked = scripted()
     hook = {"pre_model_hook": lambda state: chosen, "state_schema": schema}
@@ -283,7 +263,7 @@ def test_a_call_without_an_answer_is_named_before_the_model_is_asked(call: Any) 
     assert not asked.requests
 
 
-@pytest.mark.parametrize(
+@each(
     "history",
     [
         [asking("1"), ToolMessage("5", tool_call_id="1")],
@@ -328,13 +308,6 @@ def test_a_thread_whose_turn_was_left_says_so_in_the_next(call: Any) -> None:
 
 
 # The answer
-
-
-def test_the_answer_bears_the_agents_name_and_is_added(call: Any) -> None:
-    """B7, B35"""
-    agent = create_react_agent(scripted(ADD, "It is 5."), [add], name="counter")
-    messages = call(agent, ASK)["messages"]
-    assert [m.name for m in messages if m.type == "ai"] == ["counter", "counter"]
 
 
 def test_the_models_own_message_is_left_alone(call: Any) -> None:

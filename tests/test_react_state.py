@@ -24,6 +24,7 @@ from agent_factory.prebuilt.react_state import (
 )
 from samples import add_tool as add
 from samples import scripted
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -32,9 +33,7 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]
 
 
-@pytest.mark.parametrize(
-    ("structured", "name"), [(False, "AgentState"), (True, "AgentStateWithStructuredResponse")]
-)
+@each("structured, name", [(False, "AgentState"), (True, "AgentStateWithStructuredResponse")])
 def test_the_usual_state_has_a_place_for_what_is_asked_for(structured: bool, name: str) -> None:
     """B10, D12"""
     chosen = chosen_schema(None, structured=structured)
@@ -53,7 +52,7 @@ class Moody(prebuilt.AgentStatePydantic):
     mood: int = 0
 
 
-@pytest.mark.parametrize("tools", [[], [add]])
+@each("tools", [[], [add]])
 def test_a_model_of_the_state_refuses_what_does_not_fit(tools: Any, call: Any) -> None:
     """B11"""
     agent = create_react_agent(scripted(), tools, state_schema=Moody)
@@ -95,7 +94,7 @@ class Own(BaseModel):
     remaining_steps: RemainingSteps = 25
 
 
-@pytest.mark.parametrize("schema", [prebuilt.AgentState, Noting, Own])
+@each("schema", [prebuilt.AgentState, Noting, Own])
 def test_the_models_input_is_the_state_and_what_a_hook_chose(schema: Any) -> None:
     """B12: of the same kind as the state."""
     assert model_schema(schema, hooked=False) is schema
@@ -137,15 +136,6 @@ def test_what_a_hook_chose_outlives_a_pause(call: Any) -> None:
     assert set(agent.get_state(THREAD).values) == {"messages"}
 
 
-def test_threads_remember(call: Any) -> None:
-    """D36"""
-    asked = scripted("Hello", "Again")
-    agent = create_react_agent(asked, [], checkpointer=InMemorySaver())
-    for _ in range(2):
-        call(agent, ASK, THREAD)
-    assert [m.text for m in asked.requests[1].messages] == ["2 + 3?", "Hello", "2 + 3?"]
-
-
 def test_it_is_a_node_of_another_graph(call: Any) -> None:
     """B6: with the steps of that graph's run as its own limit."""
     inner = create_react_agent(scripted(ADD, "It is 5."), [add], name="counter")
@@ -159,7 +149,7 @@ def test_it_is_a_node_of_another_graph(call: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-@pytest.mark.parametrize("make", [create_react_agent, langgraph.prebuilt.create_react_agent])
+@each("make", [create_react_agent, langgraph.prebuilt.create_react_agent])
 def test_checkpoints_have_the_metadata_of_langgraph_and_of_the_caller(call: Any, make: Any) -> None:
     saver = InMemorySaver()
     agent = make(scripted(), [add], checkpointer=saver)

@@ -21,6 +21,7 @@ from agent_factory.prebuilt import AgentStatePydantic
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, nothing, show
 from samples import add_tool as add
+from tables import each
 
 SORRY = "Sorry, need more steps to process this request."
 ASK = {"messages": [("user", "2 + 3?")]}
@@ -85,7 +86,7 @@ KINDS = [
     for pre, post, structured, version in product((0, 1), (0, 1), (0, 1), ("v1", "v2"))
     if not (post and version == "v1")
 ]
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+each_kind = each("kind", KINDS)
 
 
 def limit(steps: int) -> Any:
@@ -113,8 +114,8 @@ def test_a_model_that_never_stops_is_stopped_as_late_as_possible(kind: Kind, cal
 
 
 @each_kind
-@pytest.mark.parametrize("calls", [("show",), ("add", "show")], ids=str)
-def test_calls_whose_results_are_the_answer_need_no_other_turn(
+@each("calls", [("show",), ("add", "show")])
+def test_calls_whose_results_end_a_run_need_no_turn(
     kind: Kind, calls: tuple[str, ...], call: Any
 ) -> None:
     """E7, E2, B39: one such call among others ends the run, so it counts for all of them."""
@@ -129,15 +130,9 @@ def test_calls_whose_results_are_the_answer_need_no_other_turn(
             assert call(agent, ASK, limit(steps))["messages"][-1].text == SORRY
 
 
-@pytest.mark.parametrize(
-    ("kind", "least"),
-    [
-        (Kind(), 4),
-        (Kind(pre=1), 6),
-        (Kind(post=1), 6),
-        (Kind(structured=1), 5),
-        (Kind(1, 1, 1), 9),
-    ],
+@each(
+    "kind, least",
+    [(Kind(), 4), (Kind(pre=1), 6), (Kind(post=1), 6), (Kind(structured=1), 5), (Kind(1, 1, 1), 9)],
 )
 def test_the_least_limit_of_one_round_of_tools(kind: Kind, least: int, call: Any) -> None:
     """E7"""
@@ -162,10 +157,12 @@ def test_the_words_take_the_place_of_the_calls(call: Any) -> None:
 
 
 def test_without_tools_no_call_needs_a_step(call: Any) -> None:
-    """B56, E7"""
+    """B56, E7: it is left to the outer graph."""
     asked = AIMessage("", tool_calls=[{"name": "add", "args": ARGS["add"], "id": "1"}])
     agent = create_react_agent(ScriptedChatModel([asked]), [])
-    assert call(agent, ASK, limit(2))["messages"][-1].tool_calls
+    messages = call(agent, ASK, limit(2))["messages"]
+    assert [m.type for m in messages] == ["human", "ai"]
+    assert messages[-1].tool_calls[0]["name"] == "add"
 
 
 class Unmanaged(TypedDict):
@@ -183,8 +180,8 @@ def test_steps_that_nobody_counts_do_not_limit_a_run(call: Any) -> None:
     assert call(agent, {**ASK, "remaining_steps": 2})["messages"][-1].text == SORRY
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
-@pytest.mark.parametrize("schema", [None, AgentStatePydantic])
+@each("version", ["v1", "v2"])
+@each("schema", [None, AgentStatePydantic])
 def test_tools_see_the_steps_that_are_left(version: Any, schema: Any, call: Any) -> None:
     """E9, B41, B47: a task of v2 carries the whole state, what is in no channel included."""
     seen = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -20,6 +19,7 @@ from agent_factory.prebuilt import (
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, show
 from samples import add_tool as add
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -47,15 +47,15 @@ def answer(name: str = "Answer", number: int = 5) -> list[dict[str, Any]]:
     return [{"name": name, "args": {"number": number}}]
 
 
-@pytest.mark.parametrize(
-    ("schema", "name", "expected"),
+@each(
+    "schema, name, expected",
     [
         (Answer, "Answer", Answer(number=5)),
         (AnswerDict, "AnswerDict", {"number": 5}),
         (SCHEMA, "Answer", {"number": 5}),
     ],
 )
-def test_the_model_is_asked_once_more_for_the_answer(
+def test_the_model_is_asked_for_the_answer(
     schema: Any, name: str, expected: Any, call: Any
 ) -> None:
     """B42, B44, G17: in its own call, without the agent's tools, that leaves no message."""
@@ -112,10 +112,7 @@ def test_an_answer_of_an_earlier_turn_is_not_taken_for_this_ones(call: Any) -> N
     assert call(agent, ASK, THREAD)["structured_response"] is None
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [None, AgentStateWithStructuredResponse, AgentStateWithStructuredResponsePydantic],
-)
+@each("schema", [None, AgentStateWithStructuredResponse, AgentStateWithStructuredResponsePydantic])
 def test_the_usual_states_have_a_place_for_it(schema: Any, call: Any) -> None:
     """B10"""
     agent = create_react_agent(

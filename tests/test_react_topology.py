@@ -20,6 +20,7 @@ from agent_factory.topology import AgentStyle, Topology
 from agent_factory.topology.load import TopologyFileError
 from samples import Answer, nothing, show
 from samples import add_tool as add
+from tables import each
 
 START, END = "__start__", "__end__"
 PRE, POST, STRUCTURED = "pre_model_hook", "post_model_hook", "generate_structured_response"
@@ -54,32 +55,16 @@ def planned(built: Any) -> dict[str, set[str]]:
 HOOKS = {"pre": nothing, "post": nothing}
 
 TOPOLOGIES: dict[str, tuple[dict[str, Any], dict[str, set[str]]]] = {
-    "plain": (
-        {},
-        {START: {"agent"}, "agent": {"tools", END}, "tools": {"agent"}},
-    ),
+    "plain": ({}, {START: {"agent"}, "agent": {"tools", END}, "tools": {"agent"}}),
     "post": (
         {"post": nothing},
-        {
-            START: {"agent"},
-            "agent": {POST},
-            POST: {END, "agent", "tools"},
-            "tools": {"agent"},
-        },
+        {START: {"agent"}, "agent": {POST}, POST: {END, "agent", "tools"}, "tools": {"agent"}},
     ),
     "rf": (
         {"rf": Answer},
-        {
-            START: {"agent"},
-            "agent": {"tools", STRUCTURED},
-            "tools": {"agent"},
-            STRUCTURED: {END},
-        },
+        {START: {"agent"}, "agent": {"tools", STRUCTURED}, "tools": {"agent"}, STRUCTURED: {END}},
     ),
-    "rd": (
-        {"tools": [show]},
-        {START: {"agent"}, "agent": {"tools", END}, "tools": {"agent", END}},
-    ),
+    "rd": ({"tools": [show]}, {START: {"agent"}, "agent": {"tools", END}, "tools": {"agent", END}}),
     "rd+rf": (
         {"tools": [add, show], "rf": Answer},
         {
@@ -116,23 +101,13 @@ TOPOLOGIES: dict[str, tuple[dict[str, Any], dict[str, set[str]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", TOPOLOGIES)
+@each("name", TOPOLOGIES)
 def test_the_graph_is_the_known_one(name: str) -> None:
     """B42, B46, B53, B55-B57, B59, E5; no node stands there for nothing (B55)."""
     arguments, edges = TOPOLOGIES[name]
     built = agent(**arguments)
     assert drawn(built) == planned(built) == edges
     assert set(built.nodes) == {*edges} == {START, *topology_of(built).nodes}
-
-
-def test_both_versions_have_one_graph() -> None:
-    """B47, B48"""
-    assert drawn(agent(version="v1")) == drawn(agent(version="v2"))
-
-
-def test_building_again_gives_the_same_plan() -> None:
-    """B5"""
-    assert topology_of(agent(**HOOKS)) == topology_of(agent(**HOOKS))
 
 
 EVERY = [
@@ -144,7 +119,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize(("tools", "pre", "post", "rf", "version"), EVERY)
+@each("tools, pre, post, rf, version", EVERY)
 def test_a_plan_of_this_style_is_read_back_from_either_file(
     tools: int, pre: Any, post: Any, rf: Any, version: Any
 ) -> None:

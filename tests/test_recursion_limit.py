@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -16,10 +18,11 @@ from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import Number, add, add_tool, combinations, in_memory, tool_messages, tool_texts
+from samples import Number, add, add_tool, in_memory, tool_messages, tool_texts
+from tables import each
 
 GO: Any = {"messages": [("user", "Go")]}
-EACH_WAY = pytest.mark.parametrize("fused", [False, True, "turn"])
+EACH_WAY = each("fused", [False, True, "turn"])
 
 
 show = tool("show", return_direct=True)(add)
@@ -54,7 +57,7 @@ STACKS: dict[str, Any] = {
     "more hooks": lambda: [Hooks("A"), Hooks("B")],
     "hooks that write": lambda: [Hooks("A", "before_agent", "before_model", "after_agent")],
 }
-EACH_STACK = pytest.mark.parametrize("stack", STACKS)
+EACH_STACK = each("stack", STACKS)
 
 
 def restless(name: str = "add", calls: int = 1) -> ScriptedChatModel:
@@ -87,15 +90,33 @@ def least(run: Any, steps: int = 1) -> int:
             return steps
 
 
-def check_each_limit(run: Callable[[Any, int], Any], fused: Any, stack: str, saver: bool) -> None:
-    """Run an agent with the lowest limit that allows an answer, and with higher ones."""
+@settings.get_profile("costly")
+@given(
+    fused=st.sampled_from([False, True, "turn"]),
+    stack=st.sampled_from(sorted(STACKS)),
+    saver=st.booleans(),
+    streamed=st.booleans(),
+    is_async=st.booleans(),
+)
+def test_every_limit_that_allows_an_answer_ends_with_one(
+    fused: Any, stack: str, saver: bool, streamed: bool, is_async: bool
+) -> None:
+    """From the lowest limit that allows an answer on."""
 
     def result_of(steps: int) -> Any:
         keeps: Any = {"checkpointer": InMemorySaver()} if saver else {}
         agent: Any = create_agent(
             restless(), [add], middleware=STACKS[stack](), fused=fused, **keeps
         )
-        return run(agent, steps)
+        config = limit(steps, configurable={"thread_id": "1"})
+        if not streamed:
+            return asyncio.run(agent.ainvoke(GO, config)) if is_async else agent.invoke(GO, config)
+
+        async def watch() -> Any:
+            return [part async for part in agent.astream(GO, config, stream_mode="values")]
+
+        parts = agent.stream(GO, config, stream_mode="values")
+        return (asyncio.run(watch()) if is_async else [*parts])[-1]
 
     first = least(result_of)
     counts = []
@@ -109,31 +130,6 @@ def check_each_limit(run: Callable[[Any, int], Any], fused: Any, stack: str, sav
         counts.append(turns(result))
     assert counts == sorted(counts)
     assert (counts[0], counts[-1] > 0) == (0, True)
-
-
-EACH_AGENT = pytest.mark.parametrize(
-    ("fused", "stack", "saver"),
-    combinations([False, True, "turn"], STACKS, [False, True], every=3),
-)
-
-
-@EACH_AGENT
-def test_every_limit_that_allows_an_answer_ends_with_one(
-    call: Any, fused: Any, stack: str, saver: bool
-) -> None:
-    def run(agent: Any, steps: int) -> Any:
-        return call(agent, GO, limit(steps, configurable={"thread_id": "1"}))
-
-    check_each_limit(run, fused, stack, saver)
-
-
-@EACH_AGENT
-def test_so_does_every_limit_of_a_stream(collect: Any, fused: Any, stack: str, saver: bool) -> None:
-    def run(agent: Any, steps: int) -> Any:
-        config = limit(steps, configurable={"thread_id": "1"})
-        return collect(agent, GO, config, stream_mode="values")[-1]
-
-    check_each_limit(run, fused, stack, saver)
 
 
 @EACH_STACK
@@ -231,7 +227,7 @@ def test_a_structured_answer_that_is_there_is_kept(call: Any, fused: Any) -> Non
 
 
 @EACH_WAY
-def test_an_agent_within_a_graph_ends_with_an_answer_and_the_graph_goes_on(
+def test_an_agent_in_a_graph_ends_with_an_answer_and_the_graph_goes_on(
     call: Any, fused: Any
 ) -> None:
     """Each graph counts its own steps, up to the limit of the run."""
@@ -271,9 +267,7 @@ def test_a_graph_around_it_still_has_its_own_limit(call: Any, fused: Any) -> Non
 
 
 @EACH_WAY
-def test_a_hook_that_jumps_again_and_again_still_reaches_langgraphs_limit(
-    call: Any, fused: Any
-) -> None:
+def test_a_hook_that_keeps_jumping_still_reaches_langgraphs_limit(call: Any, fused: Any) -> None:
     """No model call is pending: nothing that could be answered ends the loop."""
 
     class Again(AgentMiddleware):

@@ -21,6 +21,7 @@ from agent_factory import (
     hook_config,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -216,11 +217,9 @@ class Barrier(LastValue[Any]):
     """A channel that nobody but LangGraph knows."""
 
 
-@pytest.mark.parametrize("place", ["before_model", "after_model"])
-@pytest.mark.parametrize("fused", [True, False])
-def test_a_reducer_beside_an_unknown_channel_is_left_to_langgraph(
-    call: Any, place: str, fused: bool
-) -> None:
+@each("place", ["before_model", "after_model"])
+@each("fused", [True, False])
+def test_a_reducer_next_to_an_unknown_channel_works(call: Any, place: str, fused: bool) -> None:
     """The step of the hook goes on along its edge."""
     reducer, ran = Reducer("in place"), list[str]()
 
@@ -252,8 +251,8 @@ class Largest(AgentState[Any]):
     largest: NotRequired[Annotated[int | None, lambda left, right: max(left or 0, right or 0)]]
 
 
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("writes", [(3,), (2, 5), (None, 4, 1)])
+@each("fused", [True, False])
+@each("writes", [(3,), (2, 5), (None, 4, 1)])
 def test_a_key_without_a_first_value_gets_what_is_written(
     call: Any, fused: bool, writes: tuple[int | None, ...]
 ) -> None:

@@ -12,6 +12,7 @@ from agent_factory import ModelRequest, create_agent, wrap_model_call
 from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
 from samples import add, add_tool
+from tables import each
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Hi")]}
@@ -39,9 +40,9 @@ BY_NAME = (
 
 
 @pytest.mark.filterwarnings("ignore:Setting ModelRequest:DeprecationWarning")
-@pytest.mark.parametrize("change", [overridden, constructed, assigned])
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
+@each("change", [overridden, constructed, assigned])
+@each(
+    "name, value, message",
     [
         (
             "model",
@@ -90,7 +91,7 @@ def test_a_tool_without_its_list_is_refused() -> None:
         request.override(tools=add_tool)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("tools", [[add_tool], [add], (add_tool,), {"a": add_tool}.values()])
+@each("tools", [[add_tool], [add], (add_tool,), {"a": add_tool}.values()])
 def test_tools_of_every_form_are_accepted(call: Run, tools: Any) -> None:
     @wrap_model_call
     def again(request: Any) -> Any:

@@ -24,13 +24,14 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from samples import named_calls, results_by_id
+from tables import each
 
 GO: Any = {"messages": "Go"}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 CallId = Annotated[str, InjectedToolCallId]
 State = Annotated[dict[str, Any], InjectedState]
 
-MODES = pytest.mark.parametrize("fused", [True, False])
+MODES = each("fused", [True, False])
 
 
 class Ran:
@@ -66,19 +67,15 @@ FORMS: dict[str, Any] = {
     "dict": lambda id_: Command(
         update={"messages": [message("pay"), {"role": "tool", "content": "", "tool_call_id": id_}]}
     ),
-    "command in a list": lambda id_: [
-        message("pay"),
-        Command(update={"messages": [message(id_)]}),
-    ],
+    "command in a list": lambda id_: [message("pay"), Command(update={"messages": [message(id_)]})],
     "handoff": lambda id_: Command(
         graph=Command.PARENT, goto="other", update={"messages": [message(id_)]}
     ),
 }
-FORM = pytest.mark.parametrize("form", FORMS)
-WRONG_ID = pytest.mark.parametrize(
-    ("wrong", "order"),
+FORM = each("form", FORMS)
+WRONG_ID = each(
+    "wrong, order",
     [("typo", ("pay", "look")), ("look", ("pay", "look")), ("look", ("look", "pay"))],
-    ids=["no call", "a later call", "an earlier call"],
 )
 
 
@@ -127,7 +124,7 @@ def test_a_result_of_a_tool_for_another_call_is_its_error(
 
 @FORM
 @WRONG_ID
-@pytest.mark.parametrize("kind", ["flow", "wrap"])
+@each("kind", ["flow", "wrap"])
 def test_a_result_of_a_layer_for_another_call_is_its_error(
     call: Any, form: str, wrong: str, order: Any, kind: str
 ) -> None:
@@ -167,9 +164,9 @@ def test_a_tool_of_any_class_is_checked(call: Any) -> None:
         call(agent, GO)
 
 
-@pytest.mark.parametrize("kind", [ToolNode, LangGraphToolNode], ids=["ours", "LangGraph's"])
-@pytest.mark.parametrize("version", ["v1", "v2"])
-@pytest.mark.parametrize("form", ["message", "command with both", "dict", "handoff"])
+@each("kind", [ToolNode, LangGraphToolNode])
+@each("version", ["v1", "v2"])
+@each("form", ["message", "command with both", "dict", "handoff"])
 @WRONG_ID
 def test_a_tool_node_of_the_author_is_checked(
     call: Any, kind: Any, version: Any, form: str, wrong: str, order: Any
@@ -217,7 +214,7 @@ def test_a_call_whose_result_has_a_wrong_id_is_not_repeated(call: Any) -> None:
     assert ran.names == ["pay"]
 
 
-@pytest.mark.parametrize("source", ["tool", "layer"])
+@each("source", ["tool", "layer"])
 def test_an_effect_whose_result_has_a_wrong_id_may_have_happened(call: Any, source: str) -> None:
     """The record stays, so that the effect does not happen again when the run is resumed."""
     ran = Ran(message("typo") if source == "tool" else "paid")
@@ -274,9 +271,9 @@ def clear() -> Command[Any]:
     return Command(update={"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
 
 
-@pytest.mark.parametrize("name", ["recall", "redo", "delegate", "clear"])
-@pytest.mark.parametrize("layered", [False, True])
-def test_messages_of_the_state_and_calls_that_come_along_keep_their_results(
+@each("name", ["recall", "redo", "delegate", "clear"])
+@each("layered", [False, True])
+def test_messages_and_calls_that_come_along_keep_results(
     call: Any, name: str, layered: bool
 ) -> None:
     class Passing(AgentMiddleware):

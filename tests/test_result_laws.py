@@ -140,9 +140,7 @@ def test_the_next_model_reads_one_true_result_of_each_call(
 @given(
     st.lists(st.sampled_from("abc"), unique=True), st.lists(st.sampled_from("abcd"), unique=True)
 )
-def test_results_are_added_once_and_in_the_order_of_the_calls(
-    has: list[str], more: list[str]
-) -> None:
+def test_results_are_added_once_in_the_order_of_the_calls(has: list[str], more: list[str]) -> None:
     ids = ["a", "b", "c"]
     turn = AIMessage("", tool_calls=[{"name": id_, "args": {}, "id": id_} for id_ in ids])
     messages = [turn, *(ToolMessage("old", tool_call_id=id_) for id_ in has)]

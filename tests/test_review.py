@@ -20,6 +20,7 @@ from agent_factory.review.pending_calls import ALL, read_request
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import goes_on, payments, question
 from samples import results_by_id
+from tables import each
 
 Act = Callable[..., Any]
 
@@ -52,23 +53,26 @@ class Till:
 LOOK = {"name": "look", "args": {}, "id": "look"}
 
 
-def asked(till: Till, *script: Any, mode: Any = "batched", **options: Any) -> Any:
-    """An agent whose middleware, or whose tool, has asked."""
-    members = [HumanInTheLoopMiddleware({"pay": options.pop("on", True)}, interrupt_mode=mode)]
+def asked(
+    *script: Any, mode: Any = "batched", on: Any = True, review: Any = None, **options: Any
+) -> tuple[Any, Till]:
+    """An agent whose middleware, or whose tool, has asked; and what its tools do."""
+    till = Till()
+    review = review or HumanInTheLoopMiddleware({"pay": on}, interrupt_mode=mode)
     agent = create_agent(
         ScriptedChatModel(script),
         [till.pay, till.look, till.ask],
-        middleware=[*options.pop("before", ()), *members],
+        middleware=[*options.pop("before", ()), review],
         checkpointer=InMemorySaver(),
         **options,
     )
     agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
-    return agent
+    return agent, till
 
 
 def test_pending_calls_are_listed_by_id(act: Act, mode: Any) -> None:
     config = {"allowed_decisions": ["approve", "reject"], "description": "Is it right?"}
-    agent = asked(Till(), [LOOK, *payments(1, 2)], mode=mode, on=config)
+    agent, _ = asked([LOOK, *payments(1, 2)], mode=mode, on=config)
     calls = act("pending", agent).calls
     assert [(c.id, c.name, c.args, c.kind, c.question) for c in calls] == [
         ("call_1", "pay", {"euros": 1}, "review", "Is it right?"),
@@ -79,8 +83,7 @@ def test_pending_calls_are_listed_by_id(act: Act, mode: Any) -> None:
 
 def test_two_identical_calls_are_distinguished(act: Act) -> None:
     alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
-    till = Till()
-    agent = asked(till, alike, "Done.")
+    agent, till = asked(alike, "Done.")
     result = act("decide", agent, {"a": {"type": "reject"}, "b": {"type": "approve"}})
     assert till.done == [1]
     assert results_by_id(result)["b"] == "paid 1"
@@ -88,12 +91,11 @@ def test_two_identical_calls_are_distinguished(act: Act) -> None:
 
 def test_identical_calls_of_which_some_are_reviewed_are_distinguished_by_id(act: Act) -> None:
     alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
-    till = Till()
     only_b = {
         "allowed_decisions": ["reject"],
         "when": lambda request: request.tool_call["id"] == "b",
     }
-    agent = asked(till, alike, "Done.", on=only_b)
+    agent, _ = asked(alike, "Done.", on=only_b)
     assert [call.id for call in act("pending", agent).calls] == ["b"]
     result = act("reject", agent, "no", "b")
     assert results_by_id(result) == {"a": "paid 1", "b": "no"}
@@ -101,34 +103,21 @@ def test_identical_calls_of_which_some_are_reviewed_are_distinguished_by_id(act:
 
 def test_a_review_by_langchains_middleware_is_matched_by_name_and_arguments(act: Act) -> None:
     theirs = pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
-    till = Till()
-    agent = create_agent(
-        ScriptedChatModel([payments(1, 2), "Done."]),
-        [till.pay],
-        middleware=[theirs.middleware.HumanInTheLoopMiddleware({"pay": True})],
-        checkpointer=InMemorySaver(),
-    )
-    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    review = theirs.middleware.HumanInTheLoopMiddleware({"pay": True})
+    agent, till = asked(payments(1, 2), "Done.", review=review)
     assert [call.id for call in act("pending", agent).calls] == ["call_1", "call_2"]
     act("decide", agent, {"call_1": {"type": "reject"}, "call_2": {"type": "approve"}})
     assert till.done == [2]
 
 
-@pytest.mark.parametrize("allowed", [["approve", "reject"], ["approve"], [*ALL]], ids=len)
+@each("allowed", [["approve", "reject"], ["approve"], [*ALL]])
 def test_a_review_of_each_call_by_langchains_middleware_is_read(act: Act, allowed: Any) -> None:
     """Its request does not name the decisions: they are in the schema of the answer."""
     theirs = pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
-    till = Till()
     review = theirs.middleware.HumanInTheLoopMiddleware(
         {"pay": {"allowed_decisions": allowed}}, interrupt_mode="per_call"
     )
-    agent = create_agent(
-        ScriptedChatModel([payments(1, 2), "Done."]),
-        [till.pay],
-        middleware=[review],
-        checkpointer=InMemorySaver(),
-    )
-    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    agent, till = asked(payments(1, 2), "Done.", review=review)
     calls = act("pending", agent).calls
     assert {(call.id, call.kind, call.allowed) for call in calls} == {
         ("call_1", "review", tuple(allowed)),
@@ -146,10 +135,7 @@ def test_a_request_that_a_thread_has_from_an_earlier_version_is_read() -> None:
     assert (
         read_request(stored)
         == read_request(now)
-        == (
-            [({**action, "tool_call_id": "c"}, config)],
-            False,
-        )
+        == ([({**action, "tool_call_id": "c"}, config)], False)
     )
     assert read_request({"type": "tool_approval"}) is None
 
@@ -184,17 +170,15 @@ def test_calls_of_parallel_subagents_with_one_id_are_distinguished(act: Act) -> 
 
 
 def test_all_calls_are_approved_at_once(act: Act, mode: Any) -> None:
-    till = Till()
-    agent = asked(till, payments(1, 2), "Done.", mode=mode)
+    agent, till = asked(payments(1, 2), "Done.", mode=mode)
     assert act("approve", agent)["messages"][-1].text == "Done."
     assert sorted(till.done) == [1, 2]
     assert goes_on(agent)
 
 
-@pytest.mark.parametrize("first", ["call_1", "call_2"])
+@each("first", ["call_1", "call_2"])
 def test_calls_are_decided_one_by_one_in_any_order(act: Act, mode: Any, first: str) -> None:
-    till = Till()
-    agent = asked(till, payments(1, 2), "Done.", mode=mode)
+    agent, till = asked(payments(1, 2), "Done.", mode=mode)
     act("approve", agent, first)
     (left,) = act("pending", agent).open
     assert {first, left.id} == {"call_1", "call_2"}
@@ -206,8 +190,7 @@ def test_calls_are_decided_one_by_one_in_any_order(act: Act, mode: Any, first: s
 
 
 def test_a_recorded_decision_can_be_changed_until_all_are_made(act: Act) -> None:
-    till = Till()
-    agent = asked(till, payments(1, 2), "Done.")
+    agent, till = asked(payments(1, 2), "Done.")
     act("approve", agent, "call_1")
     act("reject", agent, "no", "call_1")
     act("approve", agent, "call_2")
@@ -217,8 +200,7 @@ def test_a_recorded_decision_can_be_changed_until_all_are_made(act: Act) -> None
 
 def test_decisions_of_one_stop_do_not_apply_to_the_next(act: Act) -> None:
     """The middleware asks about the calls, and then the run stops before the tools as well."""
-    till = Till()
-    agent = asked(till, payments(1, 2), "Done.", interrupt_before=["tools"])
+    agent, till = asked(payments(1, 2), "Done.", interrupt_before=["tools"])
     act("approve", agent, "call_1")
     act("approve", agent, "call_2")
     waiting = act("pending", agent)
@@ -229,8 +211,7 @@ def test_decisions_of_one_stop_do_not_apply_to_the_next(act: Act) -> None:
 
 
 def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, mode: Any) -> None:
-    till = Till()
-    agent = asked(till, payments(1, 2), "I did not pay.", mode=mode)
+    agent, till = asked(payments(1, 2), "I did not pay.", mode=mode)
     result = act("reject", agent, "No money.")
     assert results_by_id(result) == {"call_1": "No money.", "call_2": "No money."}
     assert result["messages"][-1].text == "I did not pay."
@@ -239,15 +220,14 @@ def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, mode: Any
 
 
 def test_a_rejection_without_a_reason_gets_the_text_of_the_middleware(act: Act, mode: Any) -> None:
-    agent = asked(Till(), payments(1), "Well.", mode=mode)
+    agent, _ = asked(payments(1), "Well.", mode=mode)
     assert results_by_id(act("reject", agent))["call_1"].startswith(
         "A reviewer rejected this call of pay"
     )
 
 
 def test_an_edited_call_runs_and_the_model_reads_about_the_edit(act: Act, mode: Any) -> None:
-    till = Till()
-    agent = asked(till, payments(100), "Done.", mode=mode)
+    agent, till = asked(payments(100), "Done.", mode=mode)
     result = act("edit", agent, {"euros": 10})
     assert till.done == [10]
     assert results_by_id(result)["call_100"].startswith("paid 10\n\n[A reviewer changed this call")
@@ -255,8 +235,7 @@ def test_an_edited_call_runs_and_the_model_reads_about_the_edit(act: Act, mode: 
 
 
 def test_a_response_replaces_the_result(act: Act, mode: Any) -> None:
-    till = Till()
-    agent = asked(till, payments(1, 2), "Done.", mode=mode)
+    agent, till = asked(payments(1, 2), "Done.", mode=mode)
     act("respond", agent, "paid in cash", "call_1")
     assert results_by_id(act("approve", agent)) == {"call_1": "paid in cash", "call_2": "paid 2"}
     assert till.done == [2]
@@ -264,8 +243,7 @@ def test_a_response_replaces_the_result(act: Act, mode: Any) -> None:
 
 
 def test_a_new_message_keeps_the_results_of_parallel_calls(act: Act, mode: Any) -> None:
-    till = Till()
-    agent = asked(till, [LOOK, *payments(1)], "Stopped.", mode=mode)
+    agent, till = asked([LOOK, *payments(1)], "Stopped.", mode=mode)
     result = act("add_input", agent, "Stop!")
     assert 1 not in till.done
     # The tools may have begun where a layer around one of them asks.
@@ -296,7 +274,7 @@ class DyingSaver(InMemorySaver):
         return super().put(config, checkpoint, metadata, new_versions)
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_a_new_message_keeps_what_a_finished_step_has_written(fused: bool) -> None:
     saver = DyingSaver()
     script = ["First.", "Second.", "Third."]
@@ -313,20 +291,15 @@ def test_a_new_message_keeps_what_a_finished_step_has_written(fused: bool) -> No
     assert "Second." in texts
 
 
-def test_a_decision_that_is_not_allowed_raises_and_the_thread_stays_paused(
-    act: Act, mode: Any
-) -> None:
-    agent = asked(Till(), payments(1), mode=mode, on={"allowed_decisions": ["approve"]})
+def test_a_decision_that_is_not_allowed_leaves_the_thread_paused(act: Act, mode: Any) -> None:
+    agent, _ = asked(payments(1), mode=mode, on={"allowed_decisions": ["approve"]})
     with pytest.raises(review.DecisionNotAllowed, match=r"pay: .*Allowed: approve\."):
         act("reject", agent)
     assert act("pending", agent).open
 
 
-def test_a_decision_that_is_given_again_does_not_apply_to_the_next_review(
-    act: Act, mode: Any
-) -> None:
-    till = Till()
-    agent = asked(till, payments(1), payments(2), "Done.", mode=mode)
+def test_a_repeated_decision_does_not_apply_to_the_next_review(act: Act, mode: Any) -> None:
+    agent, till = asked(payments(1), payments(2), "Done.", mode=mode)
     act("approve", agent, "call_1")
     for again in ("call_1", act("pending", agent).calls[0].interrupt_id[::-1]):
         with pytest.raises(review.UnknownCall, match=r"is not a pending call\. Pending: 'call_2'"):
@@ -335,11 +308,8 @@ def test_a_decision_that_is_given_again_does_not_apply_to_the_next_review(
     assert [call.id for call in act("pending", agent).open] == ["call_2"]
 
 
-def test_an_answer_by_interrupt_id_that_is_given_again_does_not_answer_the_next_review(
-    call: Any, mode: Any
-) -> None:
-    till = Till()
-    agent = asked(till, payments(1), payments(2), "Done.", mode=mode)
+def test_a_repeated_answer_does_not_apply_to_the_next_review(call: Any, mode: Any) -> None:
+    agent, till = asked(payments(1), payments(2), "Done.", mode=mode)
     (first,) = agent.get_state(THREAD).interrupts
     approval = {"type": "approve"}
     answer = {first.id: {"decisions": [approval]} if mode == "batched" else approval}
@@ -351,9 +321,8 @@ def test_an_answer_by_interrupt_id_that_is_given_again_does_not_answer_the_next_
 
 
 def test_a_digest_names_one_call_even_if_the_model_repeats_its_id(act: Act, mode: Any) -> None:
-    till = Till()
     same = [{"name": "pay", "args": {"euros": 1}, "id": "0"}]
-    agent = asked(till, same, same, "Done.", mode=mode)
+    agent, till = asked(same, same, "Done.", mode=mode)
     (first,) = act("pending", agent).calls
     act("approve", agent, first.digest)
     (second,) = act("pending", agent).calls
@@ -368,8 +337,7 @@ def test_a_digest_names_one_call_even_if_the_model_repeats_its_id(act: Act, mode
 
 
 def test_a_digest_stays_while_other_calls_are_decided(act: Act, mode: Any) -> None:
-    till = Till()
-    agent = asked(till, payments(1, 2), "Done.", mode=mode)
+    agent, till = asked(payments(1, 2), "Done.", mode=mode)
     one, two = sorted(act("pending", agent).calls, key=lambda call: call.id)
     act("approve", agent, one.digest)
     act("reject", agent, None, two.digest)
@@ -378,8 +346,7 @@ def test_a_digest_stays_while_other_calls_are_decided(act: Act, mode: Any) -> No
 
 
 def test_the_id_of_an_interrupt_about_several_calls_names_none_of_them(act: Act) -> None:
-    till = Till()
-    agent = asked(till, payments(1, 2), "Done.")
+    agent, till = asked(payments(1, 2), "Done.")
     one, _ = act("pending", agent).calls
     with pytest.raises(review.UnknownCall, match=r"asks about 2 calls"):
         act("approve", agent, one.interrupt_id)
@@ -404,8 +371,7 @@ def stream(request: pytest.FixtureRequest) -> Act:
 
 
 def test_a_streamed_run_is_decided_about_and_streams_on(stream: Act, mode: Any) -> None:
-    till = Till()
-    agent = asked(till, payments(1), payments(2), "Done.", mode=mode)
+    agent, till = asked(payments(1), payments(2), "Done.", mode=mode)
     parts = stream(agent, "approve", "call_1", stream_mode="updates")
     nodes = [node for part in parts for node in part]
     assert "tools" in nodes
@@ -417,8 +383,7 @@ def test_a_streamed_run_is_decided_about_and_streams_on(stream: Act, mode: Any) 
 
 
 def test_an_action_that_runs_nothing_streams_nothing(stream: Act) -> None:
-    till = Till()
-    agent = asked(till, payments(1, 2), "Done.", on=False, interrupt_before=["tools"])
+    agent, till = asked(payments(1, 2), "Done.", on=False, interrupt_before=["tools"])
     assert stream(agent, "approve", "call_1", stream_mode="updates") == []
     parts = stream(agent, "edit", {"euros": 3}, "call_2", stream_mode="updates")
     assert sorted(till.done) == [1, 3]
@@ -426,8 +391,8 @@ def test_an_action_that_runs_nothing_streams_nothing(stream: Act) -> None:
     assert goes_on(agent)
 
 
-@pytest.mark.parametrize(
-    ("action", "more", "done"),
+@each(
+    "action, more, done",
     [
         ("decide", ({"call_1": {"type": "approve"}},), [1]),
         ("respond", ("paid in cash",), []),
@@ -435,11 +400,10 @@ def test_an_action_that_runs_nothing_streams_nothing(stream: Act) -> None:
         ("edit", ({"euros": 5},), [5]),
     ],
 )
-def test_every_action_streams(
+def test_all_actions_stream(
     stream: Act, mode: Any, action: str, more: Any, done: list[int]
 ) -> None:
-    till = Till()
-    agent = asked(till, payments(1), "Done.", mode=mode)
+    agent, till = asked(payments(1), "Done.", mode=mode)
     parts = stream(agent, action, *more, stream_mode="values")
     assert parts[-1]["messages"][-1].text == "Done."
     assert till.done == done
@@ -447,8 +411,7 @@ def test_every_action_streams(
 
 
 def test_an_earlier_review_is_decided_differently_in_a_stream(mode: Any) -> None:
-    till = Till()
-    agent = asked(till, payments(1), "Done.", "Well.", mode=mode)
+    agent, till = asked(payments(1), "Done.", "Well.", mode=mode)
     moment = agent.get_state(THREAD).config
     review.approve(agent, THREAD)
     parts = list(review.reject(agent, moment, "No!", stream=True, stream_mode="values"))
@@ -457,8 +420,7 @@ def test_an_earlier_review_is_decided_differently_in_a_stream(mode: Any) -> None
 
 
 def test_an_interrupt_in_a_tool_is_answered_with_any_value(act: Act) -> None:
-    till = Till()
-    agent = asked(till, [LOOK, question("size")], "Done.")
+    agent, till = asked([LOOK, question("size")], "Done.")
     (call,) = act("pending", agent).calls
     assert (call.id, call.name, call.kind, call.question) == (
         "size",
@@ -472,7 +434,7 @@ def test_an_interrupt_in_a_tool_is_answered_with_any_value(act: Act) -> None:
     assert goes_on(agent)
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@each("version", ["v1", "v2"])
 def test_an_interrupt_in_a_tool_of_a_react_agent_is_answered(act: Act, version: Any) -> None:
     """Under v1 one task runs all calls: the sibling of a tool that asked runs again with it."""
     till = Till()
@@ -486,8 +448,7 @@ def test_an_interrupt_in_a_tool_of_a_react_agent_is_answered(act: Act, version: 
 
 
 def test_several_interrupts_are_answered_one_by_one(act: Act) -> None:
-    till = Till()
-    agent = asked(till, [question("size"), LOOK, question("mode")], "Done.")
+    agent, till = asked([question("size"), LOOK, question("mode")], "Done.")
     assert [call.id for call in act("pending", agent).calls] == ["size", "mode"]
     act("respond", agent, "red", "mode")
     (left,) = act("pending", agent).calls
@@ -498,15 +459,14 @@ def test_several_interrupts_are_answered_one_by_one(act: Act) -> None:
 
 
 def test_an_interrupt_in_a_tool_can_not_be_approved_or_edited(act: Act) -> None:
-    agent = asked(Till(), [question("size")])
+    agent, _ = asked([question("size")])
     for name, more in (("approve", ()), ("reject", ()), ("edit", ({},))):
         with pytest.raises(review.DecisionNotAllowed, match=r"respond\(\) answers it"):
             act(name, agent, *more)
 
 
 def test_a_new_message_drops_an_interrupt_in_a_tool(act: Act) -> None:
-    till = Till()
-    agent = asked(till, [LOOK, question("size")], "Fine.")
+    agent, till = asked([LOOK, question("size")], "Fine.")
     result = act("add_input", agent, "Never mind.")
     assert results_by_id(result)["look"] == "all there"
     assert till.done == ["look"]
@@ -514,8 +474,7 @@ def test_a_new_message_drops_an_interrupt_in_a_tool(act: Act) -> None:
 
 
 def test_parallel_reviews_and_interrupts_are_decided_together(act: Act) -> None:
-    till = Till()
-    agent = asked(till, [*payments(1), question("size")], "Done.", mode="per_call")
+    agent, _ = asked([*payments(1), question("size")], "Done.", mode="per_call")
     decisions = {"call_1": {"type": "approve"}, "size": {"type": "respond", "message": "big"}}
     assert results_by_id(act("decide", agent, decisions)) == {
         "call_1": "paid 1",
@@ -525,8 +484,7 @@ def test_parallel_reviews_and_interrupts_are_decided_together(act: Act) -> None:
 
 
 def test_an_earlier_review_can_be_decided_differently(act: Act, mode: Any) -> None:
-    till = Till()
-    agent = asked(till, payments(1, 2), "Done.", "Well.", mode=mode)
+    agent, till = asked(payments(1, 2), "Done.", "Well.", mode=mode)
     moment = agent.get_state(THREAD).config
     act("approve", agent)
     result = review.reject(agent, moment, "No!")
@@ -545,7 +503,7 @@ class Doubts(AgentMiddleware[AgentState[Any], Any]):
 
 
 def test_an_interrupt_in_a_hook_is_answered(act: Act) -> None:
-    agent = asked(Till(), "Hello!", before=[Doubts()])
+    agent, _ = asked("Hello!", before=[Doubts()])
     (call,) = act("pending", agent).calls
     assert (call.name, call.args, call.question) == ("Doubts.before_model", {}, "Shall I?")
     assert act("respond", agent, "yes", call.id)["messages"][-1].text == "Hello!"
@@ -574,7 +532,7 @@ def around(mode: Any) -> Callable[[Till], Any]:
     return build
 
 
-def test_an_agent_inside_a_graph_is_answered_through_the_graph(
+def test_an_agent_inside_is_answered_through_its_graph(
     act: Act, around: Callable[[Till], Any]
 ) -> None:
     till = Till()

@@ -16,6 +16,7 @@ from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
 from reviews import Till, goes_on, payments
+from tables import each
 
 Act = Callable[..., Any]
 
@@ -41,15 +42,17 @@ def build(request: pytest.FixtureRequest) -> Act:
     return made
 
 
-def stopped(build: Act, till: Till, *script: Any, **options: Any) -> Any:
+def stopped(build: Act, *script: Any, **options: Any) -> tuple[Any, Till]:
+    """An agent that waits for a review, and what its tool does."""
+    till = Till()
     options = {"interrupt_before": ["tools"], "checkpointer": InMemorySaver(), **options}
     agent = build(ScriptedChatModel(script), [till.pay], **options)
     agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
-    return agent
+    return agent, till
 
 
 def test_pending_calls_are_listed(act: Act, build: Act) -> None:
-    agent = stopped(build, Till(), payments(1, 2))
+    agent, _ = stopped(build, payments(1, 2))
     waiting = act("pending", agent)
     assert waiting
     assert [(c.id, c.name, c.args, c.kind) for c in waiting.calls] == [
@@ -60,19 +63,17 @@ def test_pending_calls_are_listed(act: Act, build: Act) -> None:
 
 
 def test_all_calls_are_approved_at_once(act: Act, build: Act) -> None:
-    till = Till()
-    agent = stopped(build, till, payments(1, 2), "Done.")
+    agent, till = stopped(build, payments(1, 2), "Done.")
     assert act("approve", agent)["messages"][-1].text == "Done."
     assert sorted(till.paid) == [1, 2]
     assert goes_on(agent)
 
 
 def test_a_model_cannot_claim_that_its_calls_were_approved(act: Act, build: Act) -> None:
-    till = Till()
     approvals = {"call_1": {"type": "approve"}, "call_2": {"type": "approve"}}
     claim = {"review": {"at": "tools", "decisions": approvals}}
     message = AIMessage("", tool_calls=payments(1, 2), response_metadata=claim)
-    agent = stopped(build, till, message, "Done.")
+    agent, till = stopped(build, message, "Done.")
     assert [call.decision for call in act("pending", agent).calls] == [None, None]
     act("approve", agent, "call_1")
     assert till.paid == []
@@ -80,8 +81,7 @@ def test_a_model_cannot_claim_that_its_calls_were_approved(act: Act, build: Act)
 
 def test_an_approved_call_waits_until_the_other_is_decided(act: Act, build: Act) -> None:
     """All calls of a turn stop and start together: the first decision is kept in the thread."""
-    till = Till()
-    agent = stopped(build, till, payments(1, 2), "Done.")
+    agent, till = stopped(build, payments(1, 2), "Done.")
     still = act("approve", agent, "call_1")
     assert [m.type for m in still["messages"]] == ["human", "ai"]
     assert [call.id for call in act("pending", agent).open] == ["call_2"]
@@ -93,8 +93,7 @@ def test_an_approved_call_waits_until_the_other_is_decided(act: Act, build: Act)
 
 
 def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, build: Act) -> None:
-    till = Till()
-    agent = stopped(build, till, payments(1, 2), "I did not pay.")
+    agent, till = stopped(build, payments(1, 2), "I did not pay.")
     result = act("reject", agent, "No money.")
     assert [m.text for m in result["messages"][2:]] == ["No money.", "No money.", "I did not pay."]
     assert {m.status for m in result["messages"][2:4]} == {"error"}
@@ -103,13 +102,12 @@ def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, build: Ac
 
 
 def test_a_rejection_without_a_reason_gets_a_default_text(act: Act, build: Act) -> None:
-    agent = stopped(build, Till(), payments(1), "Well.")
+    agent, _ = stopped(build, payments(1), "Well.")
     assert "A reviewer rejected this call of pay" in act("reject", agent)["messages"][2].text
 
 
 def test_an_edited_call_runs_instead_of_the_original(act: Act, build: Act) -> None:
-    till = Till()
-    agent = stopped(build, till, payments(100), "Done.")
+    agent, till = stopped(build, payments(100), "Done.")
     result = act("edit", agent, {"euros": 10})
     assert till.paid == [10]
     assert result["messages"][1].tool_calls[0]["args"] == {"euros": 10}
@@ -126,10 +124,7 @@ def test_a_call_can_be_edited_into_a_call_of_another_tool(act: Act) -> None:
 
     model = ScriptedChatModel([payments(100), "The boss says no."])
     agent = create_agent(
-        model,
-        [till.pay, ask_boss],
-        checkpointer=InMemorySaver(),
-        interrupt_before=["tools"],
+        model, [till.pay, ask_boss], checkpointer=InMemorySaver(), interrupt_before=["tools"]
     )
     agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
     act("edit", agent, {}, name="ask_boss")
@@ -141,14 +136,13 @@ def test_a_call_can_be_edited_into_a_call_of_another_tool(act: Act) -> None:
 def test_content_blocks_that_repeat_the_call_are_edited_too(act: Act) -> None:
     block = {"type": "tool_use", "id": "call_9", "name": "pay", "input": {"euros": 9}}
     said = AIMessage(content=[block], tool_calls=payments(9))
-    agent = stopped(of_langchain, Till(), said, "Done.")
+    agent, _ = stopped(of_langchain, said, "Done.")
     result = act("edit", agent, {"euros": 1})
     assert result["messages"][1].content[0]["input"] == {"euros": 1}
 
 
 def test_a_response_replaces_the_result(act: Act, build: Act) -> None:
-    till = Till()
-    agent = stopped(build, till, payments(1, 2), "Done.")
+    agent, till = stopped(build, payments(1, 2), "Done.")
     act("respond", agent, "paid in cash", "call_1")
     result = act("approve", agent)
     assert till.paid == [2]
@@ -156,7 +150,7 @@ def test_a_response_replaces_the_result(act: Act, build: Act) -> None:
     assert goes_on(agent)
 
 
-@pytest.mark.parametrize("form", ["text", "message", "list", "input"])
+@each("form", ["text", "message", "list", "input"])
 def test_a_new_message_keeps_pending_calls_from_running(act: Act, build: Act, form: str) -> None:
     given: Any = {
         "text": "Stop!",
@@ -164,8 +158,7 @@ def test_a_new_message_keeps_pending_calls_from_running(act: Act, build: Act, fo
         "list": [("user", "Stop!")],
         "input": {"messages": [HumanMessage("Stop!")]},
     }[form]
-    till = Till()
-    agent = stopped(build, till, payments(1, 2), "Stopped.")
+    agent, till = stopped(build, payments(1, 2), "Stopped.")
     result = act("add_input", agent, given)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool", "human", "ai"]
     # The thread of a process that died in its tools looks the same.
@@ -176,8 +169,8 @@ def test_a_new_message_keeps_pending_calls_from_running(act: Act, build: Act, fo
 
 
 def test_results_are_read_and_approved_after_the_tools(act: Act, build: Act) -> None:
-    agent = stopped(
-        build, Till(), payments(1), "Done.", interrupt_before=None, interrupt_after=["tools"]
+    agent, _ = stopped(
+        build, payments(1), "Done.", interrupt_before=None, interrupt_after=["tools"]
     )
     (call,) = act("pending", agent).calls
     assert (call.kind, call.question, call.allowed) == ("result", "paid 1", ("approve", "respond"))
@@ -186,8 +179,8 @@ def test_results_are_read_and_approved_after_the_tools(act: Act, build: Act) -> 
 
 
 def test_a_result_is_changed_before_the_model_reads_it(act: Act, build: Act) -> None:
-    agent = stopped(
-        build, Till(), payments(1, 2), "Done.", interrupt_before=None, interrupt_after=["tools"]
+    agent, _ = stopped(
+        build, payments(1, 2), "Done.", interrupt_before=None, interrupt_after=["tools"]
     )
     act("respond", agent, "[secret]", "call_2")
     result = act("approve", agent)
@@ -196,14 +189,13 @@ def test_a_result_is_changed_before_the_model_reads_it(act: Act, build: Act) -> 
 
 
 def test_a_call_that_has_run_can_not_be_rejected(act: Act, build: Act) -> None:
-    agent = stopped(build, Till(), payments(1), interrupt_before=None, interrupt_after=["tools"])
+    agent, _ = stopped(build, payments(1), interrupt_before=None, interrupt_after=["tools"])
     with pytest.raises(review.DecisionNotAllowed, match=r"The call has run: respond\(\) changes"):
         act("reject", agent)
 
 
 def test_several_calls_get_different_decisions_at_once(act: Act, build: Act) -> None:
-    till = Till()
-    agent = stopped(build, till, payments(1, 2, 3, 4), "Done.")
+    agent, till = stopped(build, payments(1, 2, 3, 4), "Done.")
     result = act(
         "decide",
         agent,
@@ -226,8 +218,7 @@ def test_several_calls_get_different_decisions_at_once(act: Act, build: Act) -> 
 
 
 def test_a_review_loop_continues_while_calls_are_pending(act: Act, build: Act) -> None:
-    till = Till()
-    agent = stopped(build, till, payments(1), payments(2), "Done.")
+    agent, till = stopped(build, payments(1), payments(2), "Done.")
     while act("pending", agent):
         result = act("approve", agent)
     assert till.paid == [1, 2]
@@ -241,13 +232,10 @@ class Looks(AgentMiddleware[AgentState[Any], Any]):
         """Look, and change nothing."""
 
 
-@pytest.mark.parametrize(
-    "stop", [{"interrupt_after": ["model"]}, {"interrupt_before": ["Looks.after_model"]}]
-)
+@each("stop", [{"interrupt_after": ["model"]}, {"interrupt_before": ["Looks.after_model"]}])
 def test_a_stop_before_an_after_model_hook_is_reviewed(act: Act, stop: dict[str, Any]) -> None:
-    till = Till()
     options = {"interrupt_before": None, "middleware": [Looks()], **stop}
-    agent = stopped(of_langchain, till, payments(1, 2), "Done.", **options)
+    agent, till = stopped(of_langchain, payments(1, 2), "Done.", **options)
     act("reject", agent, None, "call_1")
     while agent.get_state(THREAD).next:
         act("approve", agent)
@@ -256,8 +244,7 @@ def test_a_stop_before_an_after_model_hook_is_reviewed(act: Act, stop: dict[str,
 
 
 def test_a_run_that_stops_at_every_node_continues_step_by_step(act: Act, build: Act) -> None:
-    till = Till()
-    agent = stopped(build, till, payments(1), "Done.", interrupt_before="*")
+    agent, till = stopped(build, payments(1), "Done.", interrupt_before="*")
     assert act("pending", agent).calls == ()
     with pytest.raises(review.NothingPending, match="no call is pending; next is"):
         act("reject", agent)
@@ -268,8 +255,7 @@ def test_a_run_that_stops_at_every_node_continues_step_by_step(act: Act, build: 
 
 
 def test_a_decision_about_an_earlier_checkpoint_starts_a_branch(act: Act, build: Act) -> None:
-    till = Till()
-    agent = stopped(build, till, payments(1), "Done.", "I did not.")
+    agent, till = stopped(build, payments(1), "Done.", "I did not.")
     moment = agent.get_state(THREAD).config
     act("approve", agent)
     assert not review.pending(agent, THREAD)
@@ -280,8 +266,7 @@ def test_a_decision_about_an_earlier_checkpoint_starts_a_branch(act: Act, build:
 
 
 def test_an_earlier_checkpoint_can_be_approved_again_and_the_calls_run_again(build: Act) -> None:
-    till = Till()
-    agent = stopped(build, till, payments(1), "Done.", "Done again.")
+    agent, till = stopped(build, payments(1), "Done.", "Done again.")
     moment = agent.get_state(THREAD).config
     review.approve(agent, THREAD)
     assert review.approve(agent, moment)["messages"][-1].text == "Done again."
@@ -289,10 +274,8 @@ def test_an_earlier_checkpoint_can_be_approved_again_and_the_calls_run_again(bui
     assert goes_on(agent)
 
 
-def test_a_message_at_an_earlier_checkpoint_follows_what_the_thread_had_there(
-    build: Act,
-) -> None:
-    agent = stopped(build, Till(), payments(1), "Done.", "Instead.", interrupt_before=[])
+def test_a_message_at_an_earlier_checkpoint_follows_what_the_thread_had_there(build: Act) -> None:
+    agent, _ = stopped(build, payments(1), "Done.", "Instead.", interrupt_before=[])
     history = agent.get_state_history(THREAD)
     moment = next(state for state in history if len(state.values["messages"]) == 1)
     result = review.add_input(agent, moment.config, "Do not pay.")
@@ -308,55 +291,59 @@ def test_invalid_tool_calls_are_answered_by_the_tools_node(act: Act) -> None:
             {"type": "invalid_tool_call", "name": "pay", "args": "{", "id": "bad", "error": None}
         ],
     )
-    agent = stopped(of_langchain, Till(), said, "Done.")
+    agent, _ = stopped(of_langchain, said, "Done.")
     act("reject", agent)
     assert goes_on(agent)
 
 
 def test_options_are_passed_to_invoke(act: Act) -> None:
-    agent = stopped(of_langchain, Till(), payments(1), "Done.")
+    agent, _ = stopped(of_langchain, payments(1), "Done.")
     chunks = act("approve", agent, stream_mode="updates")
     assert [list(chunk) for chunk in chunks] == [["tools"], ["model"]]
 
 
 def test_a_finished_thread_has_no_pending_calls(act: Act) -> None:
-    agent = stopped(of_langchain, Till(), "Hello!")
+    agent, _ = stopped(of_langchain, "Hello!")
     assert not act("pending", agent)
     for name, more in (("approve", ()), ("edit", ({},)), ("add_input", ("Hi",)), ("decide", ({},))):
         with pytest.raises(review.NothingPending, match="AF331"):
             act(name, agent, *more)
 
 
-def test_an_unknown_id_is_reported_with_the_pending_ones(act: Act) -> None:
-    agent = stopped(of_langchain, Till(), payments(1))
-    for name, more in (("approve", ("call_9",)), ("decide", ({"call_9": {"type": "approve"}},))):
-        with pytest.raises(review.UnknownCall, match=r"'call_9'.*Pending: 'call_1' \(pay\)"):
-            act(name, agent, *more)
-
-
-@pytest.mark.parametrize(("name", "given"), [("edit", {"euros": 1}), ("respond", "paid")])
-def test_edit_and_respond_need_a_call_id_if_several_are_pending(
-    act: Act, name: str, given: Any
-) -> None:
-    agent = stopped(of_langchain, Till(), payments(1, 2))
-    with pytest.raises(review.UnknownCall, match="is needed: 2 calls are pending"):
-        act(name, agent, given)
-
-
-@pytest.mark.parametrize("decision", ["approve", {"type": "allow"}, {}, None])
-def test_an_invalid_decision_raises_and_the_thread_stays_paused(act: Act, decision: Any) -> None:
-    agent = stopped(of_langchain, Till(), payments(1))
-    with pytest.raises(review.InvalidDecision, match=r"a type \(approve, edit, reject, respond\)"):
-        act("decide", agent, {"call_1": decision})
-    assert act("pending", agent).open
-
-
-def test_arguments_of_a_wrong_type_raise(act: Act) -> None:
-    agent = stopped(of_langchain, Till(), payments(1))
-    for name, given in (("edit", "euros"), ("respond", 5), ("add_input", 5)):
-        with pytest.raises((ArgumentError, review.InvalidDecision)):
-            act(name, agent, given)
-    assert act("pending", agent).open
+@each(
+    "name, more, error, words",
+    [
+        # An unknown id is reported with the pending ones.
+        ("approve", ("call_9",), review.UnknownCall, r"'call_9'.*Pending: 'call_1' \(pay\)"),
+        (
+            "decide",
+            ({"call_9": {"type": "approve"}},),
+            review.UnknownCall,
+            r"'call_9'.*Pending: 'call_1' \(pay\)",
+        ),
+        # Of several calls, one has to be named.
+        ("edit", ({"euros": 1},), review.UnknownCall, "is needed: 2 calls are pending"),
+        ("respond", ("paid",), review.UnknownCall, "is needed: 2 calls are pending"),
+        *(
+            (
+                "decide",
+                ({"call_1": decision},),
+                review.InvalidDecision,
+                r"a type \(approve, edit, reject, respond\)",
+            )
+            for decision in ("approve", {"type": "allow"}, {}, None)
+        ),
+        # Arguments of a wrong type
+        ("edit", ("euros", "call_1"), review.InvalidDecision, "a dict with all of its arguments"),
+        ("respond", (5, "call_1"), review.InvalidDecision, r"must be a string, got int \(5\)"),
+        ("add_input", (5,), ArgumentError, "must be a string, a message or a list of messages"),
+    ],
+)
+def test_a_mistake_changes_nothing(act: Act, name: str, more: Any, error: Any, words: str) -> None:
+    agent, _ = stopped(of_langchain, payments(1, 2))
+    with pytest.raises(error, match=words):
+        act(name, agent, *more)
+    assert [call.id for call in act("pending", agent).open] == ["call_1", "call_2"]
 
 
 def test_a_thread_is_needed() -> None:
@@ -387,7 +374,7 @@ ACTIONS: Any = [
 ]
 
 
-@pytest.mark.parametrize(("action", "more"), ACTIONS)
+@each("action, more", ACTIONS)
 def test_a_thread_that_does_not_exist_is_named(act: Act, action: str, more: Any) -> None:
     agent = create_agent(ScriptedChatModel([]), checkpointer=InMemorySaver())
     with pytest.raises(
@@ -397,8 +384,8 @@ def test_a_thread_that_does_not_exist_is_named(act: Act, action: str, more: Any)
     assert not act("pending", agent)
 
 
-@pytest.mark.parametrize(
-    ("config", "problem"),
+@each(
+    "config, problem",
     [
         ({}, r"config: must have a thread_id.*Pass \{'configurable': \{'thread_id'"),
         ({"configurable": {}}, "must have a thread_id"),
@@ -410,8 +397,8 @@ def test_a_thread_that_does_not_exist_is_named(act: Act, action: str, more: Any)
         ("1", r"must be a dict with a thread_id, got str \('1'\)"),
     ],
 )
-@pytest.mark.parametrize(("action", "more"), [*ACTIONS, ("pending", ())])
-def test_a_config_without_a_thread_is_refused(
+@each("action, more", [*ACTIONS, ("pending", ())])
+def test_configs_without_thread_are_refused(
     action: str, more: Any, config: Any, problem: str
 ) -> None:
     agent = create_agent(ScriptedChatModel([]), checkpointer=InMemorySaver())

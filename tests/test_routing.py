@@ -25,6 +25,7 @@ from agent_factory.runtime.routing import (
 )
 from agent_factory.state.history import last_turn
 from agent_factory.topology import MODEL, TOOLS, Hook, Phase, Shape, plan
+from tables import each
 
 BEFORE, OUT = "A.before_model", "Z.after_agent"
 RULES = Rules(known={"add", "mul", "show", "tell"}, direct={"show", "tell"}, output={"Answer"})
@@ -92,13 +93,11 @@ def test_the_last_turn_is_the_last_ai_message_and_what_follows() -> None:
 # Jumps
 
 
-@pytest.mark.parametrize(
-    ("jump", "node"),
+@each(
+    "jump, node",
     [("model", MODEL), ("end", OUT), ("nowhere", BEFORE), (None, BEFORE), ("", BEFORE)],
 )
-def test_a_jump_leads_to_its_node_and_an_unknown_one_has_no_effect(
-    jump: str | None, node: str
-) -> None:
+def test_a_jump_leads_to_its_node_and_others_have_no_effect(jump: str | None, node: str) -> None:
     """A28"""
     hook = Hook("A", Phase.BEFORE_AGENT, frozenset({"model", "end", "tools"}))
     planned = plan(Shape((hook, *HOOKS), has_tools=True))
@@ -111,14 +110,6 @@ def test_a_jump_leads_to_its_node_and_an_unknown_one_has_no_effect(
             state(ask("add:1"), jump_to="tools")
         )
     ) == [["add"]]
-
-
-def test_a_jump_comes_before_every_other_rule() -> None:
-    """A20 rule 1: before pending calls, a structured answer, or having no calls."""
-    asking = state(ask("add:1"), jump_to="model", structured_response=1)
-    assert after_model()(asking) == BEFORE
-    assert after_model()({**asking, "jump_to": "end"}) == OUT
-    assert after_model()(state(AIMessage("Bye"), jump_to="model")) == BEFORE
 
 
 def test_a_jump_to_tools_sends_what_is_pending_or_refuses() -> None:
@@ -171,14 +162,29 @@ def test_a_jump_without_an_edge_is_refused() -> None:
 # After the model
 
 
-def test_without_an_ai_message_the_run_leaves() -> None:
-    """A21"""
-    assert after_model()(state()) == OUT
+ANSWERED = [ask("Answer:1"), result("Answer:1")]
+REFUSED = [ask("Answer:1"), explained("Answer:1")]
 
 
-def test_without_calls_the_run_leaves() -> None:
-    """A20 rule 2"""
-    assert after_model()(state(AIMessage("Bye"))) == OUT
+@each(
+    "messages, more, node",
+    [
+        ([], {}, OUT),  # A21: without an AI message
+        ([AIMessage("Bye")], {}, OUT),  # A20 rule 2: without calls
+        ([AIMessage("Bye"), explained()], {}, BEFORE),  # prose in place of a structured answer
+        (ANSWERED, {"structured_response": {}}, OUT),  # A20 rule 4
+        # A21: None says that this call gave none; a false value is an answer.
+        (REFUSED, {"structured_response": None}, BEFORE),
+        (REFUSED, {"structured_response": 0}, OUT),
+        ([ask("add:1"), result("add:1")], {}, BEFORE),  # A20 rule 5: answered by something else
+        # A20 rule 1: a jump comes before pending calls, a structured answer, or having no calls.
+        ([ask("add:1")], {"jump_to": "model", "structured_response": 1}, BEFORE),
+        ([ask("add:1")], {"jump_to": "end", "structured_response": 1}, OUT),
+        ([AIMessage("Bye")], {"jump_to": "model"}, BEFORE),
+    ],
+)
+def test_the_model_leads_to_a_node(messages: list[Any], more: Any, node: str) -> None:
+    assert after_model()(state(*messages, **more)) == node
 
 
 def test_each_pending_call_is_sent_alone() -> None:
@@ -200,50 +206,24 @@ def test_calls_are_marked_as_parallel_if_their_results_may_be_the_answer() -> No
     assert sends[0].arg[0]["type"] == "tool_call"
 
 
-def test_answered_calls_and_structured_answers_are_not_sent() -> None:
-    """A20 rule 3"""
-    message = ask("add:1", "Answer:2", "mul:3")
-    assert sent(after_model()(state(message, result("add:1")))) == [["mul"]]
-
-
-def test_an_answer_of_an_earlier_turn_does_not_count() -> None:
-    """A20 rule 3: ids may recur in a thread; only what follows the last message answers it."""
-    earlier = [ask("add:1"), result("add:1")]
-    assert sent(after_model()(state(*earlier, ask("add:1")))) == [["add"]]
-
-
-def test_pending_calls_go_before_a_structured_answer() -> None:
-    """A20 rules 3 and 4: ordinary calls in the same message still run."""
-    messages = [ask("Answer:1", "add:2"), result("Answer:1")]
-    assert sent(after_model()(state(*messages, structured_response=1))) == [["add"]]
-
-
-def test_a_structured_answer_ends_the_loop() -> None:
-    """A20 rule 4"""
-    messages = [ask("Answer:1"), result("Answer:1")]
-    assert after_model()(state(*messages, structured_response={})) == OUT
-
-
-def test_a_structured_answer_of_none_counts_as_missing() -> None:
-    """A21: None says that this call gave none; a false value is an answer."""
-    messages = [ask("Answer:1"), explained("Answer:1")]
-    assert after_model()(state(*messages, structured_response=None)) == BEFORE
-    assert after_model()(state(*messages, structured_response=0)) == OUT
-
-
-def test_calls_answered_by_something_else_lead_back() -> None:
-    """A20 rule 5"""
-    assert after_model()(state(ask("add:1"), result("add:1"))) == BEFORE
+@each(
+    "messages, more, calls",
+    [
+        # A20 rule 3: answered calls and structured answers are not sent.
+        ([ask("add:1", "Answer:2", "mul:3"), result("add:1")], {}, [["mul"]]),
+        # Ids may recur in a thread; only what follows the last message answers it.
+        ([ask("add:1"), result("add:1"), ask("add:1")], {}, [["add"]]),
+        # A20 rules 3 and 4: ordinary calls next to a structured answer still run.
+        ([ask("Answer:1", "add:2"), ANSWERED[1]], {"structured_response": 1}, [["add"]]),
+    ],
+)
+def test_pending_calls_are_sent(messages: list[Any], more: Any, calls: list[list[str]]) -> None:
+    assert sent(after_model()(state(*messages, **more))) == calls
 
 
 def test_without_an_edge_back_the_run_leaves() -> None:
     """A19, A20: only a declared target is ever chosen."""
     assert after_model(BARE)(state(ask("add:1"), result("add:1"))) == "__end__"
-
-
-def test_prose_instead_of_a_structured_answer_leads_back() -> None:
-    """A20 rule 2 does not hold if the agent has a structured answer."""
-    assert after_model()(state(AIMessage("Bye"), explained())) == BEFORE
 
 
 def test_calls_with_invalid_arguments_are_sent_too() -> None:
@@ -258,89 +238,60 @@ def test_calls_with_invalid_arguments_are_sent_too() -> None:
 # After the tools
 
 
-@pytest.mark.parametrize(
-    ("calls", "node"),
+SHOWN = [ask("show:1"), result("show:1")]
+UNREAD = ask("show:1", invalid_tool_calls=[broken("ghost")])
+
+
+@each(
+    "messages, more, node",
     [
-        (["show:1"], OUT),
-        (["show:1", "tell:2"], OUT),
-        (["add:1"], BEFORE),
-        (["show:1", "add:2"], BEFORE),
+        # A16 rules 1 and 3, E2: the run leaves where all tools return directly, not any.
+        (SHOWN, {}, OUT),
+        ([ask("show:1", "tell:2"), result("show:1"), result("tell:2")], {}, OUT),
+        ([ask("add:1"), result("add:1")], {}, BEFORE),
+        ([ask("show:1", "add:2"), result("show:1"), result("add:2")], {}, BEFORE),
+        # While one is open, nothing is decided.
+        ([ask("show:1", "tell:2"), result("show:1")], {}, BEFORE),
+        # A17: the model must see that there is no such tool, where it called no other.
+        ([ask("ghost:1"), result("ghost:1", "error")], {}, BEFORE),
+        ([ask("ghost:1"), result("ghost:1")], {}, BEFORE),
+        ([ask("show:1", "web:2"), result("show:1"), result("web:2")], {}, OUT),
+        # A direct tool that failed leads back.
+        ([ask("show:1"), result("show:1", "error")], {}, BEFORE),
+        ([ask("show:1", "tell:2"), result("show:1"), result("tell:2", "error")], {}, BEFORE),
+        ([UNREAD, result("show:1"), result("ghost:2", "error")], {}, BEFORE),
+        # A18: the name of a tool is taken from its answer, where a call was redirected.
+        ([ask("add:1"), result("show:1")], {}, OUT),
+        ([ask("show:1"), result("add:1")], {}, BEFORE),
+        ([], {}, BEFORE),  # A18: without an AI message
+        # Signals of several tools meet in the next node.
+        (SHOWN, {"loop_relay": [DIRECT]}, BEFORE),
+        (SHOWN, {"loop_relay": [WRITTEN]}, BEFORE),
+        (SHOWN, {"loop_relay": [Command(graph=Command.PARENT)]}, BEFORE),
+        # A16 rule 2: with a structured answer parallel tasks leave too; only what they cannot
+        # know is passed on.
+        (SHOWN, {"loop_relay": [DIRECT], "structured_response": 1}, OUT),
+        (SHOWN, {"loop_relay": [WRITTEN], "structured_response": 1}, BEFORE),
+        ([ask("Answer:1", "add:2"), ANSWERED[1], result("add:2")], {"structured_response": 1}, OUT),
+        # A18: a refused structured answer, with a parallel direct tool too
+        (
+            [ask("Answer:1", "show:2"), REFUSED[1], result("show:2")],
+            {"structured_response": None},
+            BEFORE,
+        ),
+        # A tool that stops the run leaves. Parallel tasks leave for the loop entry, as the exit
+        # must not be entered twice.
+        ([ask("add:1"), result("add:1")], {"jump_to": "end"}, OUT),
+        ([ask("add:1", "mul:2"), result("add:1")], {"jump_to": "end"}, BEFORE),
+        (
+            [ask("add:1", "mul:2"), result("add:1")],
+            {"jump_to": "end", "structured_response": 1},
+            OUT,
+        ),
     ],
 )
-def test_the_run_leaves_where_all_tools_return_directly(calls: list[str], node: str) -> None:
-    """A16 rules 1 and 3, E2: all of them, not any."""
-    assert after_tools()(state(ask(*calls), *map(result, calls))) == node
-
-
-def test_unknown_tools_alone_lead_back_to_the_model() -> None:
-    """A17: the model must see that there is no such tool."""
-    assert after_tools()(state(ask("ghost:1"), result("ghost:1", "error"))) == BEFORE
-    assert after_tools()(state(ask("ghost:1"), result("ghost:1"))) == BEFORE
-
-
-def test_unknown_names_do_not_prevent_a_direct_result() -> None:
-    """A16 rule 1: names that are in no table are skipped."""
-    assert after_tools()(state(ask("show:1", "web:2"), result("show:1"), result("web:2"))) == OUT
-
-
-def test_direct_results_wait_for_parallel_calls() -> None:
-    """A16 rule 1: while one is open, nothing is decided."""
-    assert after_tools()(state(ask("show:1", "tell:2"), result("show:1"))) == BEFORE
-
-
-def test_signals_of_tools_lead_to_the_loop_entry() -> None:
-    """Signals of several tools meet in the next node."""
-    turn = state(ask("show:1"), result("show:1"))
-    signals: list[Any] = [DIRECT, WRITTEN, Command(graph=Command.PARENT)]
-    for signal in signals:
-        assert after_tools()({**turn, "loop_relay": [signal]}) == BEFORE
-
-
-def test_with_a_structured_answer_a_direct_result_changes_nothing() -> None:
-    """A16 rule 2: parallel tasks leave too; only what they cannot know is passed on."""
-    turn = state(ask("show:1"), result("show:1"), structured_response=1)
-    assert after_tools()({**turn, "loop_relay": [DIRECT]}) == OUT
-    assert after_tools()({**turn, "loop_relay": [WRITTEN]}) == BEFORE
-
-
-def test_a_failed_direct_tool_goes_back_to_the_model() -> None:
-    assert after_tools()(state(ask("show:1"), result("show:1", "error"))) == BEFORE
-    calls = [ask("show:1", "tell:2"), result("show:1"), result("tell:2", "error")]
-    assert after_tools()(state(*calls)) == BEFORE
-    unread = ask("show:1", invalid_tool_calls=[broken("ghost")])
-    assert after_tools()(state(unread, result("show:1"), result("ghost:2", "error"))) == BEFORE
-
-
-def test_the_name_that_ran_counts_where_a_call_was_redirected() -> None:
-    """A18: the tool's name is taken from its answer."""
-    assert after_tools()(state(ask("add:1"), result("show:1"))) == OUT
-    assert after_tools()(state(ask("show:1"), result("add:1"))) == BEFORE
-
-
-def test_without_an_ai_message_the_tools_lead_back() -> None:
-    """A18"""
-    assert after_tools()(state()) == BEFORE
-
-
-def test_a_structured_answer_leads_out_of_the_tools() -> None:
-    """A16 rule 2"""
-    messages = [ask("Answer:1", "add:2"), result("Answer:1"), result("add:2")]
-    assert after_tools()(state(*messages, structured_response=1)) == OUT
-
-
-def test_a_refused_structured_answer_leads_back() -> None:
-    """A18: with a parallel direct tool too."""
-    messages = [ask("Answer:1", "show:2"), explained("Answer:1"), result("show:2")]
-    assert after_tools()(state(*messages, structured_response=None)) == BEFORE
-
-
-def test_a_tool_that_stops_the_run_leaves_unless_others_are_running() -> None:
-    """Parallel tasks leave for the loop entry, and the exit must not be entered twice."""
-    alone = state(ask("add:1"), result("add:1"), jump_to="end")
-    assert after_tools()(alone) == OUT
-    parallel = state(ask("add:1", "mul:2"), result("add:1"), jump_to="end")
-    assert after_tools()(parallel) == BEFORE
-    assert after_tools()({**parallel, "structured_response": 1}) == OUT
+def test_the_tools_lead_to_a_node(messages: list[Any], more: Any, node: str) -> None:
+    assert after_tools()(state(*messages, **more)) == node
 
 
 # A structured answer without tools

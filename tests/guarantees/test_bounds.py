@@ -46,6 +46,7 @@ from agent_factory.middleware import (
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Bounds
 from samples import add_tool, find
+from tables import each
 
 PRICES = {
     "costly": Price(input=2.0, output=8.0, cache_write=3.0),
@@ -95,18 +96,15 @@ def test_a_limit_of_the_thread_bounds_a_run() -> None:
     )
 
 
-def test_calls_of_the_model_do_not_bound_calls_of_tools() -> None:
-    bound = bounds_of(ModelCallLimitMiddleware(run_limit=5)).of("tool calls")
-    assert bound.most is None
-    assert bound.notes == ("Add ToolCallLimitMiddleware(run_limit=...).",)
-
-
 def test_without_a_limit_each_bound_says_what_to_add() -> None:
     for row in bounds_of().rows:
         assert row.most is None
         assert row.notes[0].startswith("Add "), row
     advice = "Add ToolCallLimitMiddleware(tool_name='find', run_limit=...)."
     assert bounds_of().of("calls of find").notes == (advice,)
+    # Calls of the model do not bound calls of tools.
+    bound = bounds_of(ModelCallLimitMiddleware(run_limit=5)).of("tool calls")
+    assert (bound.most, bound.notes) == (None, ("Add ToolCallLimitMiddleware(run_limit=...).",))
 
 
 def test_a_limit_of_all_tools_bounds_each_of_them() -> None:
@@ -127,8 +125,8 @@ def test_limits_of_all_tools_one_by_one_bound_them_together() -> None:
     assert bounds_of(limits[0], tools=(find, add_tool)).of("tool calls").most is None
 
 
-@pytest.mark.parametrize(
-    ("limits", "tokens"),
+@each(
+    "limits, tokens",
     [
         (Limits(total_tokens=100), [100, 100, 100]),
         (Limits(total_tokens=100, output_tokens=20), [100, 100, 20]),
@@ -136,7 +134,7 @@ def test_limits_of_all_tools_one_by_one_bound_them_together() -> None:
         (Limits(input_tokens=50), [None, 50, None]),
     ],
 )
-def test_tokens_bound_their_parts_and_the_parts_bound_all(
+def test_tokens_bound_their_parts_and_vice_versa(
     limits: Limits, tokens: list[float | None]
 ) -> None:
     rows = bounds_of(BudgetMiddleware(run=limits))
@@ -146,8 +144,8 @@ def test_tokens_bound_their_parts_and_the_parts_bound_all(
         assert row.most is None or "may go over it" in row.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("limits", "usd"),
+@each(
+    "limits, usd",
     [
         (Limits(total_tokens=1_000_000), 8.0),
         (Limits(input_tokens=1_000_000, output_tokens=500_000), 3.0 + 4.0),
@@ -329,7 +327,7 @@ def test_other_attempts_are_a_change_of_the_plan_and_not_of_its_digest() -> None
     assert two.digest == five.digest
 
 
-@pytest.mark.parametrize("value", [0, -1, "3", True])
+@each("value", [0, -1, "3", True])
 def test_attempts_of_another_form_are_refused(value: Any) -> None:
     class Repeats(AgentMiddleware):
         most_attempts = value

@@ -22,6 +22,7 @@ from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel, replay_counterexample
 from agent_factory.topology.model import TopologyData
 from samples import Review, refund, search
+from tables import each
 
 
 class Shortcut(AgentMiddleware):
@@ -125,7 +126,7 @@ def test_a_layer_answers_calls_where_the_path_skips_the_tools() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
-@pytest.mark.parametrize("stack", [[], [Again()], [ModelCallLimitMiddleware(run_limit=900)]])
+@each("stack", [[], [Again()], [ModelCallLimitMiddleware(run_limit=900)]])
 def test_a_run_makes_one_call_of_the_model_more_than_allowed(stack: list[Any]) -> None:
     """More than the hundred jumps without anything new, after which an agent gives up."""
     plan = plan_agent(tools=[refund], middleware=stack)
@@ -175,8 +176,8 @@ def provider_tool() -> dict[str, Any]:
     return {"type": "web_search"}
 
 
-@pytest.mark.parametrize(
-    ("sentence", "reason"),
+@each(
+    "sentence, reason",
     [
         ("at most 1001 model calls", "takes more than 1001 calls; a replay makes at most 1,000."),
         ("at most 5 USD", "is about USD, of which a scripted model uses none."),

@@ -18,10 +18,11 @@ from agent_factory.guarantees.sentences import (
     SeesLast,
     ToolPasses,
 )
+from tables import each
 
 
-@pytest.mark.parametrize(
-    ("text", "clause"),
+@each(
+    "text, clause",
     [
         ("tool refund passes Review", ToolPasses("refund", ("Review",))),
         ("tool send_* passes a person", ToolPasses("send_*", ("a person",))),
@@ -58,10 +59,7 @@ def test_unless_names_more_members_that_excuse_a_path() -> None:
 
 def test_and_joins_sentences() -> None:
     guarantee = parse("model passes A unless B and at most 2 calls of x a thread")
-    assert guarantee.clauses == (
-        ModelPasses(("A", "B")),
-        AtMost(2, "tool calls", "thread", "x"),
-    )
+    assert guarantee.clauses == (ModelPasses(("A", "B")), AtMost(2, "tool calls", "thread", "x"))
 
 
 def test_spaces_and_the_full_stop_do_not_matter() -> None:
@@ -69,7 +67,7 @@ def test_spaces_and_the_full_stop_do_not_matter() -> None:
     assert str(guarantee) == "tool refund passes a person"
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -107,29 +105,19 @@ def test_what_is_not_a_sentence_is_refused_with_the_forms(text: str) -> None:
     assert isinstance(caught.value, SpecError)
 
 
-def test_the_error_names_the_part_that_is_wrong() -> None:
-    with pytest.raises(GuaranteeSyntaxError, match="not a sentence: 'tool b passed C'"):
-        parse("tool a passes B and tool b passed C")
-
-
-@pytest.mark.parametrize(
-    "text",
+@each(
+    "text, words",
     [
-        "at most 5 model calls unless A",
-        "tool a only after tool b unless C",
-        "A sees answers last unless B",
+        # The error names the part that is wrong.
+        ("tool a passes B and tool b passed C", "not a sentence: 'tool b passed C'"),
+        # `unless` is for sentences about paths, and followed by members.
+        ("at most 5 model calls unless A", "not about paths"),
+        ("tool a only after tool b unless C", "not about paths"),
+        ("A sees answers last unless B", "not about paths"),
+        ("tool a passes B unless it rains", "a member after `unless`: 'it rains'"),
+        (5, "is not a string"),
     ],
 )
-def test_unless_is_for_sentences_about_paths(text: str) -> None:
-    with pytest.raises(GuaranteeSyntaxError, match="not about paths"):
+def test_a_part_that_is_wrong_is_named(text: Any, words: str) -> None:
+    with pytest.raises(GuaranteeSyntaxError, match=words):
         parse(text)
-
-
-def test_unless_is_followed_by_members() -> None:
-    with pytest.raises(GuaranteeSyntaxError, match="a member after `unless`: 'it rains'"):
-        parse("tool a passes B unless it rains")
-
-
-def test_a_guarantee_is_a_string() -> None:
-    with pytest.raises(GuaranteeSyntaxError, match="is not a string"):
-        parse(5)  # type: ignore[arg-type]

@@ -25,12 +25,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.topology import (
-    Access,
-    AccessKind,
-    ToolGuard,
-    UsageLimit,
-)
+from agent_factory.topology import Access, AccessKind, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
     JUMPS,
     Call,
@@ -44,12 +39,10 @@ from agent_factory.topology.model import (
 )
 from agent_factory.topology.planner import decide
 from samples import refund
+from tables import each
 
 
-def plan(
-    *parts: object,
-    tools: Sequence[str | Tool] = ("refund", "search"),
-) -> TopologyData:
+def plan(*parts: object, tools: Sequence[str | Tool] = ("refund", "search")) -> TopologyData:
     """A plan of hooks, layers and declarations, in the order of the list."""
 
     def each(kind: type[Any]) -> tuple[Any, ...]:
@@ -115,8 +108,52 @@ SHORTCUT = hook("Shortcut", "before_model", "tools")
 # tool NAME passes MEMBER
 
 
-def test_a_tool_passes_a_hook_that_no_jump_bypasses() -> None:
-    assert holds(plan(*REVIEW), "tool refund passes Review")
+@each(
+    "checked, sentence",
+    [
+        (plan(*REVIEW), "tool refund passes Review"),
+        # No jump bypasses a layer.
+        (
+            plan(SHORTCUT, layer("Review", "tool"), guard("Review", "refund")),
+            "tool refund passes Review and tool refund passes a guard",
+        ),
+        # A hook before the loop counts for the whole run, and so does a layer around the run.
+        (plan(hook("Login", "before_agent")), "tool * passes Login"),
+        (plan(SHORTCUT, layer("Session", "agent")), "tool refund passes Session"),
+        # A name with the characters of patterns means itself.
+        (plan(layer("Limit[refund]", "tool")), "tool refund passes Limit[refund]"),
+        # There is no loop.
+        (plan(tools=[]), "every loop passes a limit"),
+        # A layer around tools sees calls after all hooks.
+        (
+            plan(hook("Edit", "after_model"), layer("Judge", "tool"), writes("Edit")),
+            "Judge sees tool_calls last",
+        ),
+    ],
+)
+def test_a_sentence_holds_where_no_jump_goes_around(checked: TopologyData, sentence: str) -> None:
+    assert holds(checked, sentence)
+
+
+@each(
+    "checked, sentence, path",
+    [
+        # A jump skips a hook that comes before the loop.
+        (
+            plan(hook("Cache", "before_agent", "model"), hook("Login", "before_agent")),
+            "tool refund passes Login",
+            "Cache.before_agent model tools",
+        ),
+        # Each turn has to pass it again: the first does, and then a jump leads to the tools.
+        (
+            plan(hook("Review", "after_model"), hook("Again", "after_agent", "tools")),
+            "tool refund passes Review",
+            "model Review.after_model tools Again.after_agent tools",
+        ),
+    ],
+)
+def test_a_jump_around_a_member_is_a_no(checked: TopologyData, sentence: str, path: str) -> None:
+    assert nodes(no(checked, sentence)) == path
 
 
 def test_a_jump_around_a_review_is_a_path_with_who_opens_it_and_what_to_write() -> None:
@@ -130,32 +167,6 @@ def test_a_jump_around_a_review_is_a_path_with_who_opens_it_and_what_to_write() 
     )
     assert counterexample.opened_by == ("Shortcut",)
     assert counterexample.tool == "refund"
-
-
-def test_no_jump_bypasses_a_layer() -> None:
-    checked = plan(SHORTCUT, layer("Review", "tool"), guard("Review", "refund"))
-    assert holds(checked, "tool refund passes Review")
-    assert holds(checked, "tool refund passes a guard")
-
-
-def test_what_is_passed_before_the_loop_counts_for_the_whole_run() -> None:
-    assert holds(plan(hook("Login", "before_agent")), "tool * passes Login")
-
-
-def test_a_jump_before_it_skips_what_is_passed_before_the_loop() -> None:
-    checked = plan(hook("Cache", "before_agent", "model"), hook("Login", "before_agent"))
-    assert nodes(no(checked, "tool refund passes Login")) == "Cache.before_agent model tools"
-
-
-def test_each_turn_has_to_pass_it_again() -> None:
-    """The first turn does; then a jump of an after_agent hook leads to the tools."""
-    checked = plan(hook("Review", "after_model"), hook("Again", "after_agent", "tools"))
-    path = "model Review.after_model tools Again.after_agent tools"
-    assert nodes(no(checked, "tool refund passes Review")) == path
-
-
-def test_a_layer_around_the_run_is_always_passed() -> None:
-    assert holds(plan(SHORTCUT, layer("Session", "agent")), "tool refund passes Session")
 
 
 def test_a_guard_is_passed_where_it_decides() -> None:
@@ -209,11 +220,6 @@ def test_patterns_mean_several_tools_and_members() -> None:
     assert holds(checked, "tool send_* passes Review?")
     assert no(checked, "tool send_* passes Audit*").tool == "send_mail"
     assert holds(checked, "tool delete_* passes Audit")  # there are none
-
-
-def test_a_name_with_the_characters_of_patterns_means_itself() -> None:
-    checked = plan(layer("Limit[refund]", "tool"))
-    assert holds(checked, "tool refund passes Limit[refund]")
 
 
 def test_the_provider_runs_its_tools_past_all_middleware() -> None:
@@ -354,30 +360,12 @@ def test_a_limit_in_a_layer_does_not_end_a_loop_that_a_jump_closes() -> None:
     assert counterexample.hint == "Let Limit jump to the end in a hook before the model."
 
 
-def test_a_limit_after_the_model_ends_a_loop_unless_a_jump_goes_around_it() -> None:
-    limited = [hook("Limit", "after_model", "end"), limit("Limit", 9, "tokens")]
-    assert holds(plan(*limited), "every loop passes a limit")
-    # The last of a list is the first after the model.
-    assert no(
-        plan(*limited, hook("Again", "after_model", "model")), "every loop passes a limit"
-    ).path
-
-
-def test_a_limit_of_tool_calls_ends_no_loop() -> None:
-    checked = plan(layer("Limit", "tool"), limit("Limit", 3, "tool calls"))
-    assert no(checked, "every loop passes a limit").path
-
-
 def test_a_loop_passes_a_member_where_each_turn_does() -> None:
     assert holds(plan(hook("Log", "before_model")), "every loop passes Log")
     assert no(plan(hook("Log", "before_agent")), "every loop passes Log").hint == (
         "Add Log to a part of the loop that each turn passes."
     )
     assert holds(plan(), "every loop passes model") is False  # the model is a node, no member
-
-
-def test_a_plan_without_a_loop_passes_everything() -> None:
-    assert holds(plan(tools=[]), "every loop passes a limit")
 
 
 # MEMBER sees PART last
@@ -389,11 +377,6 @@ def test_a_later_member_that_writes_is_a_no_with_its_path() -> None:
     assert counterexample.reason == "Edit may change tool calls after Judge has seen them."
     assert nodes(counterexample) == "model Judge.after_model Edit.after_model tools"
     assert holds(checked, "Edit sees tool_calls last")
-
-
-def test_a_layer_around_tools_sees_calls_after_all_hooks() -> None:
-    checked = plan(hook("Edit", "after_model"), layer("Judge", "tool"), writes("Edit"))
-    assert holds(checked, "Judge sees tool_calls last")
 
 
 def test_a_jump_around_the_last_look_is_a_no() -> None:
@@ -494,52 +477,62 @@ def test_a_limit_of_a_thread_is_one_of_its_runs_and_not_the_reverse() -> None:
     assert no(checked, "at most 5 model calls a thread").hint.endswith("(thread_limit=5).")
 
 
-def test_the_least_limit_that_is_not_bypassed_counts() -> None:
-    bypassed = [hook("A", "after_agent"), limit("A", 2)]
-    assert no(plan(*bypassed), "at most 5 model calls").path
-    checked = plan(*bypassed, layer("B", "model"), limit("B", 4))
-    assert holds(checked, "at most 5 model calls")
-    assert not holds(checked, "at most 3 model calls")
+AFTER = (hook("Limit", "after_model", "end"), limit("Limit", 3))
+BYPASSED = (hook("A", "after_agent"), limit("A", 2))
+LAYERED = (layer("B", "model"), limit("B", 4))
+TOKENS = (layer("Limit", "model"), limit("Limit", 900, "tokens"))
+TOOL_CALLS = (layer("Limit", "tool"), limit("Limit", 3, "tool calls"))
+COUNTED = (hook("Limit", "after_model"), limit("Limit", 3, "tool calls"))
 
 
-def test_a_limit_after_the_model_is_exceeded_where_a_run_comes_back() -> None:
-    limited = [hook("Limit", "after_model", "end"), limit("Limit", 3)]
-    assert holds(plan(*limited), "at most 3 model calls")
-    assert no(plan(*limited, hook("Again", "after_agent", "model")), "at most 3 model calls").path
-    assert not holds(
-        plan(hook("Limit", "after_model", "end"), limit("Limit", 0)), "at most 0 model calls"
-    )
-
-
-def test_a_limit_of_tool_calls_stops_them_around_the_tools() -> None:
-    checked = plan(layer("Limit", "tool"), limit("Limit", 3, "tool calls"))
-    assert holds(checked, "at most 3 tool calls and at most 3 calls of refund")
-    counted = [hook("Limit", "after_model"), limit("Limit", 3, "tool calls")]
-    assert holds(plan(*counted), "at most 3 tool calls")
-    assert nodes(no(plan(*counted, SHORTCUT), "at most 3 tool calls")) == (
-        "Shortcut.before_model tools"
-    )
-
-
-def test_without_a_loop_the_model_is_called_once() -> None:
-    assert holds(plan(tools=[]), "at most 1 model calls and at most 0 tool calls")
-    assert no(plan(tools=[]), "at most 0 model calls").path == ()
-    assert no(plan(tools=[]), "at most 100 tokens").path == ()
-
-
-def test_tokens_limit_those_of_the_input_too() -> None:
-    checked = plan(layer("Limit", "model"), limit("Limit", 900, "tokens"))
-    assert holds(checked, "at most 900 input tokens")
-    assert not holds(
-        plan(layer("L", "model"), limit("L", 900, "input tokens")), "at most 900 tokens"
-    )
+@each(
+    "checked, sentence, path",
+    [
+        # The least limit that is not bypassed counts.
+        (plan(*BYPASSED), "at most 5 model calls", "model tools model"),
+        (plan(*BYPASSED, *LAYERED), "at most 5 model calls", None),
+        (plan(*BYPASSED, *LAYERED), "at most 3 model calls", "model model"),
+        # A limit after the model is exceeded where a run comes back.
+        (plan(*AFTER), "at most 3 model calls and every loop passes a limit", None),
+        (plan(AFTER[0], limit("Limit", 0)), "at most 0 model calls", "model"),
+        (
+            plan(*AFTER, hook("Again", "after_agent", "model")),
+            "at most 3 model calls",
+            "model Limit.after_model Again.after_agent model",
+        ),
+        # It ends a loop unless a jump goes around it: the last of a list is the first there.
+        (
+            plan(*AFTER, hook("Again", "after_model", "model")),
+            "every loop passes a limit",
+            "model Again.after_model model",
+        ),
+        # A limit of tool calls in a layer ends no loop; a hook may be bypassed.
+        (plan(*TOOL_CALLS), "every loop passes a limit", "model tools model"),
+        (plan(*TOOL_CALLS), "at most 3 tool calls and at most 3 calls of refund", None),
+        (plan(*COUNTED), "at most 3 tool calls", None),
+        (plan(*COUNTED, SHORTCUT), "at most 3 tool calls", "Shortcut.before_model tools"),
+        # Without a loop the model is called once.
+        (plan(tools=[]), "at most 1 model calls and at most 0 tool calls", None),
+        (plan(tools=[]), "at most 0 model calls", ""),
+        (plan(tools=[]), "at most 100 tokens", ""),
+        # Tokens limit those of the input, too.
+        (plan(*TOKENS), "at most 900 input tokens", None),
+        (plan(layer("L", "model"), limit("L", 900, "input tokens")), "at most 900 tokens", ""),
+    ],
+)
+def test_a_limit_bounds_what_it_stops(
+    checked: TopologyData, sentence: str, path: str | None
+) -> None:
+    """Without a path, the sentence holds."""
+    assert holds(checked, sentence) is (path is None)
+    assert path is None or nodes(no(checked, sentence)) == path
 
 
 # Names
 
 
-@pytest.mark.parametrize(
-    ("sentence", "subject", "hint"),
+@each(
+    "sentence, subject, hint",
     [
         ("tool refnd passes A", "tool refnd", "Did you mean 'refund'?"),
         ("tool refund only after tool serch", "tool serch", "Did you mean 'search'?"),
@@ -556,7 +549,7 @@ def test_a_misspelt_tool_or_node_is_an_error(sentence: str, subject: str, hint: 
     assert caught.value.code == "AF128"
 
 
-@pytest.mark.parametrize("sentence", ["tool refund passes Reviw", "model passes Reviw"])
+@each("sentence", ["tool refund passes Reviw", "model passes Reviw"])
 def test_a_misspelt_member_is_a_no_that_names_the_closest(sentence: str) -> None:
     counterexample = no(plan(*REVIEW), sentence)
     assert counterexample.reason == "Reviw is not in the stack."

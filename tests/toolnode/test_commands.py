@@ -17,6 +17,7 @@ from agent_factory import ToolNode, create_agent
 from agent_factory.errors import BadReturn
 from agent_factory.testing import ScriptedChatModel
 from samples import texts
+from tables import each
 
 
 def giving(value: Any, name: str = "give") -> BaseTool:
@@ -65,11 +66,17 @@ def test_c57_calls_alone_take_a_dict(kind: Any, run: Any, ask: Any) -> None:
     assert len(run(kind([giving(command)]), [call])) == 1
 
 
-@pytest.mark.parametrize("state", [True, False])
-def test_c57_a_command_without_an_update_is_not_looked_at(
-    kind: Any, run: Any, ask: Any, state: bool
+@each(
+    "state, command",
+    [
+        (True, Command(goto="next")),
+        (False, Command(goto="next")),
+        (True, Command(update={"n": 1}, graph=Command.PARENT)),
+    ],
+)
+def test_c57_c60_a_command_without_an_update_or_to_another_graph_is_not_looked_at(
+    kind: Any, run: Any, ask: Any, state: bool, command: Any
 ) -> None:
-    command: Any = Command(goto="next")
     assert given(kind, run, ask, command, state=state) == [command]
 
 
@@ -95,7 +102,7 @@ def test_c59_an_answer_gets_the_name_of_its_tool(kind: Any, run: Any, ask: Any) 
     assert [message.name for message in passed.update["messages"]] == ["give", None]
 
 
-def test_c59_an_answer_written_as_a_dict_counts_and_gets_no_name(
+def test_c59_an_answer_that_is_a_dict_counts_and_gets_no_name(
     kind: Any, run: Any, ask: Any
 ) -> None:
     written = {"role": "tool", "content": "Done.", "tool_call_id": "1"}
@@ -103,33 +110,24 @@ def test_c59_an_answer_written_as_a_dict_counts_and_gets_no_name(
     assert passed.update == {"messages": [written]}
 
 
-@pytest.mark.parametrize(
-    ("state", "update", "example"),
+@each(
+    "state, command, example",
     [
-        (True, {"n": 1}, 'update={"messages": '),
-        (True, {"messages": [answer("other")]}, 'update={"messages": '),
-        (False, [answer("other")], "update=[ToolMessage"),
+        (True, Command(update={"n": 1}), 'update={"messages": '),
+        (True, Command(update={"messages": [answer("other")]}), 'update={"messages": '),
+        (False, Command(update=[answer("other")]), "update=[ToolMessage"),
+        # C61, E24: one of the documents' examples
+        (True, Command(goto="next", update={"n": 1}), 'update={"messages": '),
     ],
 )
 def test_c60_a_command_to_this_graph_answers_its_call(
-    kind: Any, run: Any, ask: Any, state: bool, update: Any, example: str
+    kind: Any, run: Any, ask: Any, state: bool, command: Any, example: str
 ) -> None:
     with pytest.raises(ValueError, match="Expected to have a matching ToolMessage") as caught:
-        given(kind, run, ask, Command(update=update), state=state)
+        given(kind, run, ask, command, state=state)
     assert "for tool 'give', got: [" in str(caught.value)
     assert "Every tool call (LLM requesting to call a tool)" in str(caught.value)
     assert f"You can fix it by modifying the tool to return `Command({example}" in str(caught.value)
-
-
-def test_c60_a_command_to_another_graph_need_not(kind: Any, run: Any, ask: Any) -> None:
-    command: Any = Command(update={"n": 1}, graph=Command.PARENT)
-    assert given(kind, run, ask, command) == [command]
-
-
-def test_c61_to_go_on_with_an_update_alone_is_refused(kind: Any, run: Any, ask: Any) -> None:
-    """E24: one of the documents' examples."""
-    with pytest.raises(ValueError, match="Expected to have a matching ToolMessage"):
-        given(kind, run, ask, Command(goto="next", update={"n": 1}))
 
 
 def test_c62_these_mistakes_are_a_tools_errors(kind: Any, run: Any, ask: Any) -> None:
@@ -153,9 +151,7 @@ def merged(kind: Any, run: Any, ask: Any, *commands: Any) -> Any:
     return run(kind(tools), {"messages": ask(*((known.name, {}) for known in tools))})
 
 
-def test_c63_commands_to_the_parents_nodes_become_one_at_the_end(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c63_commands_to_nodes_of_the_parent_become_one(kind: Any, run: Any, ask: Any) -> None:
     *others, last = merged(kind, run, ask, to("a"), "text", to("b"), Command(goto="x"))
     assert last == Command(
         graph=Command.PARENT, goto=[Send("a", {"from": "a"}), Send("b", {"from": "b"})]
@@ -163,10 +159,8 @@ def test_c63_commands_to_the_parents_nodes_become_one_at_the_end(
     assert [type(other) for other in others] == [dict, Command]
 
 
-@pytest.mark.parametrize("goto", ["a", ["a"], [Send("a", {}), "b"], ()])
-def test_c63_other_commands_to_the_parent_are_left_alone(
-    kind: Any, run: Any, ask: Any, goto: Any
-) -> None:
+@each("goto", ["a", ["a"], [Send("a", {}), "b"], ()])
+def test_c63_other_commands_to_the_parent_stay(kind: Any, run: Any, ask: Any, goto: Any) -> None:
     commands = [Command(graph=Command.PARENT, goto=goto, update={"n": n}) for n in (1, 2)]
     assert merged(kind, run, ask, *commands) == commands
 
@@ -260,25 +254,23 @@ def test_c64_a_tool_may_give_several_things_with_one_answer(kind: Any, run: Any,
     assert len(given(kind, run, ask, inside)) == 2
 
 
-@pytest.mark.parametrize(
-    ("value", "answers"),
+@each(
+    "value, answers",
     [
         ([Command(update={"n": 1})], 0),
         ([answer("other")], 0),
         ([answer(), Command(update={"messages": [answer()]})], 2),
     ],
 )
-def test_c64_it_needs_exactly_one_answer(
-    kind: Any, run: Any, ask: Any, value: Any, answers: int
-) -> None:
+def test_c64_it_has_one_answer(kind: Any, run: Any, ask: Any, value: Any, answers: int) -> None:
     text = f"Tool give returned a list with {answers} messages bound to tool_call_id '1'; expected"
     with pytest.raises(ValueError, match=text):
         given(kind, run, ask, value)
 
 
-@pytest.mark.parametrize("value", [3, None, [3], [answer(), object()], [answer(), {"a": 1}]])
-@pytest.mark.parametrize("in_list", [False, True])
-def test_messages_of_another_type_are_refused_by_name(
+@each("value", [3, None, [3], [answer(), object()], [answer(), {"a": 1}]])
+@each("in_list", [False, True])
+def test_messages_of_another_type_are_refused(
     run: Any, ask: Any, value: Any, in_list: bool
 ) -> None:
     """LangGraph raises a NotImplementedError, a TypeError or a ValueError that names no tool."""
@@ -290,13 +282,8 @@ def test_messages_of_another_type_are_refused_by_name(
     assert 'Write Command(update={"messages": [ToolMessage(' in caught.value.hint
 
 
-def test_a_message_may_stand_alone_in_a_command(run: Any, ask: Any) -> None:
-    (command,) = given(ToolNode, run, ask, Command(update={"messages": answer()}))
-    assert command.update["messages"].text == "Done."
-
-
-@pytest.mark.parametrize("fused", [True, False])
-def test_an_agent_takes_that_message(call: Any, fused: bool) -> None:
+@each("fused", [True, False])
+def test_a_message_may_stand_alone_in_a_command(call: Any, fused: bool) -> None:
     model = ScriptedChatModel([[{"name": "give", "args": {}, "id": "1"}], "Read."])
     command: Any = Command(update={"messages": answer()})
     agent = create_agent(model, [giving(command)], fused=fused)

@@ -19,6 +19,7 @@ from agent_factory import ToolNode, create_agent
 from agent_factory.errors import SpecError, SpecErrors, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
 from samples import add, undocumented
+from tables import each
 
 
 @tool("add")
@@ -48,10 +49,6 @@ def test_c1_the_parameters_and_their_defaults(kind: Any) -> None:
     assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in optional)
 
 
-def test_c1_ours_is_one_of_langgraphs() -> None:
-    assert isinstance(ToolNode([add]), LangGraphToolNode)
-
-
 def test_c2_functions_become_tools_and_tools_stay_what_they_are(kind: Any) -> None:
     node = kind([add, tool("more")(add)])
     assert list(node.tools_by_name) == ["add", "more"]
@@ -64,14 +61,12 @@ def test_c2_a_function_without_a_docstring_is_refused(kind: Any) -> None:
         kind([undocumented])
 
 
-def test_c2_of_two_tools_of_a_name_langgraph_takes_the_last() -> None:
-    assert LangGraphToolNode([add, other]).tools_by_name["add"] is other
-
-
-def test_c2_two_tools_of_a_name_are_refused_here() -> None:
+def test_c2_two_tools_of_a_name_are_refused() -> None:
+    """LangGraph takes the last."""
     with pytest.raises(SpecError, match=r"^\[AF113\] .*could reach only one"):
         ToolNode([add, other])
     assert list(ToolNode([other, other]).tools_by_name) == ["add"], "the same tool may come twice"
+    assert LangGraphToolNode([add, other]).tools_by_name["add"] is other
 
 
 def test_c2_all_tools_that_cannot_be_are_named_at_once_here() -> None:
@@ -80,7 +75,7 @@ def test_c2_all_tools_that_cannot_be_are_named_at_once_here() -> None:
     assert [error.code for error in caught.value.errors] == ["AF112"] * 3
 
 
-def test_c3_what_a_tool_needs_is_read_once(
+def test_c3_a_tool_is_read_once(
     kind: Any, run: Any, ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = kind([add])
@@ -130,17 +125,12 @@ def test_c4_as_a_node_it_reads_the_whole_state(kind: Any, call: Any, ask: Any) -
 def test_c5_a_name_and_tags_are_kept(kind: Any) -> None:
     node = kind([add], name="workers", tags=["langchain:tool"])
     assert (node.get_name(), node.tags) == ("workers", ["langchain:tool"])
+    assert "workers" in StateGraph(MessagesState).add_node(node).nodes
     assert kind([add]).get_name() == "tools"
+    assert isinstance(node, LangGraphToolNode)
 
 
-def test_c5_the_name_serves_as_the_nodes(kind: Any) -> None:
-    graph = StateGraph(MessagesState).add_node(kind([add], name="workers"))
-    assert "workers" in graph.nodes
-
-
-def test_c6_outside_of_a_graph_langgraphs_needs_a_runtime_and_ours_has_an_empty_one(
-    ask: Any,
-) -> None:
+def test_c6_outside_of_a_graph_langgraphs_alone_needs_a_runtime(ask: Any) -> None:
     calls = ask(("add", {"a": 1, "b": 2}))
     with pytest.raises(ValueError, match="Missing required config key 'N/A' for 'tools'"):
         LangGraphToolNode([add]).invoke(calls)
@@ -186,7 +176,7 @@ def test_outside_of_a_graph_an_error_says_what_is_missing(ask: Any) -> None:
         assert "takes a dict with messages and this key" in caught.value.hint
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_the_node_of_an_agent_runs_outside_of_it(fused: bool, ask: Any) -> None:
     node = create_agent(ScriptedChatModel([]), [add], fused=fused).nodes["tools"].bound
     result: Any = node.invoke({"messages": ask(("add", {"a": 1, "b": 2}))})

@@ -11,6 +11,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
 from error_handlers import FAILURES, HandlerObject, fail, later, number, two, values_or_keys
+from tables import each
 
 
 def handles(node: Any, run: Any, ask: Any) -> set[str]:
@@ -42,8 +43,8 @@ def by_union(error: Union[ValueError, KeyError]) -> str:  # noqa: UP007  # the o
     return "one of the two"
 
 
-@pytest.mark.parametrize(
-    ("handler", "report"),
+@each(
+    "handler, report",
     [
         (Desk().values, {"value"}),
         (Desk.keys, {"key"}),
@@ -57,7 +58,7 @@ def test_c46_a_handler_takes_what_its_parameter_is_annotated_with(
     assert handles(kind([fail], handle_tool_errors=handler), run, ask) == report
 
 
-@pytest.mark.parametrize("handler", [by_union, values_or_keys])
+@each("handler", [by_union, values_or_keys])
 def test_c46_a_union_in_a_postponed_annotation(run: Any, ask: Any, handler: Any) -> None:
     """C46: under `from __future__ import annotations` LangGraph stumbles over a union."""
     assert handles(ToolNode([fail], handle_tool_errors=handler), run, ask) == {"value", "key"}
@@ -99,7 +100,7 @@ class Later:
 UNUSABLE = [number, perhaps, anything, unreadable, two, none, later, Later()]
 
 
-@pytest.mark.parametrize("handler", [number, perhaps, unreadable, two, none, Later()])
+@each("handler", [number, perhaps, unreadable, two, none, Later()])
 def test_c47_langgraph_finds_out_when_a_tool_fails(run: Any, ask: Any, handler: Any) -> None:
     """And what the tool raised is replaced by what is wrong with the handler."""
     node = LangGraphToolNode([fail], handle_tool_errors=handler)
@@ -121,7 +122,7 @@ def test_c46_langgraphs_message_for_a_type_that_is_not_an_exception(run: Any, as
             run(LangGraphToolNode([fail], handle_tool_errors=odd), ask(("fail", {"kind": "os"})))
 
 
-@pytest.mark.parametrize("handler", UNUSABLE)
+@each("handler", UNUSABLE)
 def test_c47_a_handler_that_could_not_work_is_refused_at_once_here(handler: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
         ToolNode([fail], handle_tool_errors=handler)
@@ -146,7 +147,7 @@ def worded(text: str, error: ValueError) -> str:
     return text
 
 
-@pytest.mark.parametrize("handler", [HandlerObject(), partial(worded, "reported")])
+@each("handler", [HandlerObject(), partial(worded, "reported")])
 def test_c47_any_callable_can_be_a_handler_here(run: Any, ask: Any, handler: Any) -> None:
     assert handles(ToolNode([fail], handle_tool_errors=handler), run, ask) == {"value"}
     with pytest.raises(TypeError, match="is not a module, class, method, or function"):

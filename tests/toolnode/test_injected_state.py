@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
 from samples import timed
+from tables import each
 
 
 class Shop(MessagesState):
@@ -61,23 +62,14 @@ def after(kind: Any, call: Any, ask: Any, given: Any, **options: Any) -> Any:
     return call(agent, {"messages": ask((given.name, {})), "cart": cart})
 
 
-SPOILERS = pytest.mark.parametrize("given", [spoil, spoil_a_field, spoil_at_run_time])
-
-
-@SPOILERS
-def test_c39_changes_of_a_tool_leak_into_the_state_in_langgraph(
-    call: Any, ask: Any, given: Any
-) -> None:
-    """E21: only the outermost dict is fresh."""
-    cart = after(LangGraphToolNode, call, ask, given)["cart"]
-    assert (cart["lamps"], cart["modes"]) == ([1, 2], {"blue", "red"})
-
-
-@SPOILERS
-def test_c39_changes_of_a_tool_stay_in_its_copy_here(call: Any, ask: Any, given: Any) -> None:
+@each("given", [spoil, spoil_a_field, spoil_at_run_time])
+def test_c39_changes_of_a_tool_stay_in_its_copy(call: Any, ask: Any, given: Any) -> None:
+    """E21: in LangGraph they leak into the state, where only the outermost dict is fresh."""
     result = after(ToolNode, call, ask, given)
     assert result["cart"] == {"lamps": [1], "modes": {"blue"}}
     assert [m.text for m in result["messages"]] == ["", "spoilt"]
+    cart = after(LangGraphToolNode, call, ask, given)["cart"]
+    assert (cart["lamps"], cart["modes"]) == ([1, 2], {"blue", "red"})
 
 
 def test_c39_each_parallel_call_has_its_own_copy_here(run: Any, ask: Any) -> None:
@@ -104,8 +96,8 @@ class Trolley:
     cart: dict[str, Any] = field(default_factory=dict)
 
 
-@pytest.mark.parametrize("state", [Basket, Trolley])
-def test_c39_a_state_that_is_an_object_keeps_its_type(
+@each("state", [Basket, Trolley])
+def test_c39_a_state_keeps_the_type_of_its_object(
     kind: Any, run: Any, ask: Any, state: Any
 ) -> None:
     @tool
@@ -185,8 +177,8 @@ def test_c32_a_parameter_of_its_type_is_given_the_runtime(kind: Any, run: Any, a
     assert [type(runtime) for runtime in seen] == [ToolRuntime]
 
 
-@pytest.mark.parametrize("annotation", [Any, object, ToolRuntime, ToolRuntime[Any, Any] | None])
-def test_c32_a_parameter_named_runtime_is_given_it(
+@each("annotation", [Any, object, ToolRuntime, ToolRuntime[Any, Any] | None])
+def test_c32_a_parameter_named_runtime_gets_it(
     kind: Any, run: Any, ask: Any, annotation: Any
 ) -> None:
     def look(runtime: Any) -> str:
@@ -198,13 +190,9 @@ def test_c32_a_parameter_named_runtime_is_given_it(
     assert message.text == "ToolRuntime"
 
 
-def test_c32_a_text_named_runtime_cannot_be_called_in_langgraph(run: Any, ask: Any) -> None:
-    (message,) = run(LangGraphToolNode([timed]), ask(("timed", {"runtime": "90 minutes"})))
-    assert message.status == "error"
-    assert message.text.endswith("with error:\n \n Please fix the error and try again."), "a blank"
+def test_c32_a_text_named_runtime_is_refused(run: Any, ask: Any) -> None:
+    """In LangGraph, such a tool cannot be called, and the model reads a blank."""
 
-
-def test_c32_a_text_named_runtime_is_refused_here() -> None:
     def states(runtime: Annotated[Any, InjectedState]) -> str:
         """Take the state by the runtime's name."""
         return "never"
@@ -212,6 +200,9 @@ def test_c32_a_text_named_runtime_is_refused_here() -> None:
     for given in (timed, states):
         with pytest.raises(ArgumentError, match=r"^\[AF112\] .*Rename the parameter"):
             ToolNode([given])
+    (message,) = run(LangGraphToolNode([timed]), ask(("timed", {"runtime": "90 minutes"})))
+    assert message.status == "error"
+    assert message.text.endswith("with error:\n \n Please fix the error and try again.")
 
 
 class Till(TypedDict):
@@ -254,9 +245,7 @@ def test_c34_each_call_has_its_own_runtime(kind: Any, run: Any, ask: Any) -> Non
     assert {runtime.tool_call_id for runtime in seen} == {"1", "2"}
 
 
-def test_c35_what_belongs_to_the_run_is_shared_and_the_rest_is_the_calls(
-    kind: Any, call: Any, ask: Any
-) -> None:
+def test_c35_calls_share_what_belongs_to_the_run_alone(kind: Any, call: Any, ask: Any) -> None:
     seen: list[Any] = []
     node: Any = Runtime(context={"a": 1}, store=InMemoryStore(), stream_writer=print)
     call(kind([holding(seen)]), ask(*[("hold", {"n": 1})] * 2), {}, runtime=node)

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
 from samples import ThreadModel, prices, two_stores
+from tables import each
 
 
 def whole(state: Annotated[Any, InjectedState]) -> str:
@@ -86,14 +87,14 @@ def said(run: Any, ask: Any, node: Any, args: dict[str, Any] | None = None, **kn
     return str(message.text)
 
 
-@pytest.mark.parametrize("given", [whole, whole_by_call])
+@each("given", [whole, whole_by_call])
 def test_c23_the_whole_state_is_injected(kind: Any, run: Any, ask: Any, given: Any) -> None:
     assert said(run, ask, kind([given])) == "dict"
 
 
-@pytest.mark.parametrize("given", [user, user_by_key])
-@pytest.mark.parametrize("state", [dict, Thread, Model])
-def test_c23_a_field_of_any_state_is_injected(
+@each("given", [user, user_by_key])
+@each("state", [dict, Thread, Model])
+def test_c23_fields_of_states_are_injected(
     kind: Any, run: Any, ask: Any, given: Any, state: Any
 ) -> None:
     node = kind([given])
@@ -102,10 +103,8 @@ def test_c23_a_field_of_any_state_is_injected(
     assert message.text.endswith("Ada")
 
 
-@pytest.mark.parametrize("given", [stored, stored_by_class])
-def test_c24_the_store_is_injected_under_any_name(
-    kind: Any, run: Any, ask: Any, given: Any
-) -> None:
+@each("given", [stored, stored_by_class])
+def test_c24_the_store_is_injected_by_any_name(kind: Any, run: Any, ask: Any, given: Any) -> None:
     assert said(run, ask, kind([given]), store=prices()) == "{'price': 39}"
 
 
@@ -130,18 +129,14 @@ def test_c26_two_marks_of_a_kind_on_one_parameter_are_refused(kind: Any) -> None
             kind([given])
 
 
-def test_c27_of_two_store_parameters_langgraph_fills_the_last(run: Any, ask: Any) -> None:
-    """Validation then finds the first missing, which the message leaves out."""
-    text = said(run, ask, LangGraphToolNode([two_stores]), store=prices())
-    assert "first: Field required" in text
-
-
-def test_c27_a_second_store_parameter_is_refused_here() -> None:
-    """E34"""
+def test_c27_a_second_store_parameter_is_refused(run: Any, ask: Any) -> None:
+    """E34: LangGraph fills the last; validation finds the first missing, and leaves that out."""
     with pytest.raises(
         ArgumentError, match=r"^\[AF112\] .*takes the store in 'first' and in 'second'"
     ):
         ToolNode([two_stores])
+    text = said(run, ask, LangGraphToolNode([two_stores]), store=prices())
+    assert "first: Field required" in text
 
 
 def test_c28_a_list_has_no_fields_but_its_messages(kind: Any, run: Any, ask: Any) -> None:
@@ -158,9 +153,7 @@ def test_c28_a_list_has_no_fields_but_its_messages(kind: Any, run: Any, ask: Any
             only(given)
 
 
-def test_c28_the_whole_of_a_list_has_it_under_the_messages_key(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c28_the_whole_of_a_list_has_it_at_the_messages_key(kind: Any, run: Any, ask: Any) -> None:
     @tool
     def keys(state: Annotated[dict[str, Any], InjectedState]) -> str:
         """List the keys."""
@@ -197,8 +190,8 @@ def test_c29_calls_alone_have_no_state_outside_a_graph(kind: Any, run: Any) -> N
     assert run(kind([user_or]), [call])["messages"][0].text == "nobody"
 
 
-@pytest.mark.parametrize("handle", [True, False, "No."])
-def test_c30_without_a_store_the_run_ends_whatever_is_handled(
+@each("handle", [True, False, "No."])
+def test_c30_without_a_store_the_run_always_ends(
     kind: Any, run: Any, ask: Any, handle: Any
 ) -> None:
     """E17"""
@@ -224,9 +217,7 @@ def test_c30_with_a_wrapper_langgraph_reports_a_missing_store_to_the_model(ask: 
         ToolNode([stored], **options).invoke(calls, runtime=Runtime())
 
 
-def test_c31_a_field_that_is_missing_ends_the_run_whatever_is_handled(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c31_without_a_field_the_run_always_ends(kind: Any, run: Any, ask: Any) -> None:
     calls = ask(("user", {}))
     for handle in (True, "No."):
         node = kind([user], handle_tool_errors=handle)
@@ -254,9 +245,7 @@ class Secret(InjectedToolArg):
     """A mark of one's own."""
 
 
-def test_c36_every_mark_of_injection_is_out_of_the_models_reach(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c36_every_mark_of_injection_keeps_the_model_out(kind: Any, run: Any, ask: Any) -> None:
     @tool
     def show(key: Annotated[str, Secret()] = "none", n: int = 0) -> str:
         """Show the key."""
@@ -274,9 +263,7 @@ def test_c37_a_choice_is_an_ordinary_parameter(kind: Any, run: Any, ask: Any) ->
     assert said(run, ask, kind([price]), {"shop": "town"}, store=prices()) == "39"
 
 
-def test_c38_the_id_of_the_call_is_injected_by_the_tool_itself(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c38_the_tool_itself_injects_the_id_of_the_call(kind: Any, run: Any, ask: Any) -> None:
     @tool
     def id_of(mine: Annotated[str, InjectedToolCallId]) -> str:
         """Say the id."""

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from agent_factory import ToolNode
 from samples import Thread, add
+from tables import each
 
 
 def calling(a: int, id_: str = "1") -> dict[str, Any]:
@@ -40,15 +41,15 @@ def test_c7_another_list_is_a_list_of_messages(kind: Any, run: Any) -> None:
     assert texts(run(kind([add]), [HumanMessage("Go"), message(3)])) == ["3"]
 
 
-def test_c7_a_call_with_its_context_is_one_call(kind: Any, run: Any) -> None:
-    given = {"__type": "tool_call_with_context", "tool_call": calling(4), "state": {}}
+@each("more", [{}, {"messages": [message(8)]}])
+def test_c7_c8_a_call_with_its_context_is_one_call(kind: Any, run: Any, more: Any) -> None:
+    """C8: this form comes before that of a state."""
+    given = {"__type": "tool_call_with_context", "tool_call": calling(4), "state": {}, **more}
     assert texts(run(kind([add]), given)["messages"]) == ["4"]
 
 
-@pytest.mark.parametrize("wrap", [None, lambda request, execute: execute(request.override())])
-def test_c7_a_call_whose_context_is_a_list_is_answered_in_a_dict(
-    kind: Any, run: Any, wrap: Any
-) -> None:
+@each("wrap", [None, lambda request, execute: execute(request.override())])
+def test_c7_a_call_with_a_list_as_context_has_a_dict(kind: Any, run: Any, wrap: Any) -> None:
     @tool("add")
     def answer(tool_call_id: Annotated[str, InjectedToolCallId], as_list: bool) -> Any:
         """Add."""
@@ -66,14 +67,14 @@ def test_c7_a_call_whose_context_is_a_list_is_answered_in_a_dict(
         run(node, given(True))
 
 
-@pytest.mark.parametrize("state", [dict, Thread, Model])
+@each("state", [dict, Thread, Model])
 def test_c7_a_state_holds_messages(kind: Any, run: Any, state: Any) -> None:
     assert texts(run(kind([add]), state(messages=[message(5)]))["messages"]) == ["5"]
 
 
-@pytest.mark.parametrize("state", [dict, Thread, Model])
-def test_c7_anything_else_holds_no_message(kind: Any, run: Any, state: Any) -> None:
-    for given in (state(messages=[]), state(), {"other": [message(1)]}, None, 5):
+@each("state", [dict, Thread, Model])
+def test_c7_c11_anything_else_holds_no_message(kind: Any, run: Any, state: Any) -> None:
+    for given in (state(messages=[]), state(), {"other": [message(1)]}, None, 5, message(1)):
         with pytest.raises(ValueError, match="No message found in input"):
             run(kind([add]), given)
 
@@ -83,16 +84,6 @@ def test_c7_the_messages_may_have_another_key(kind: Any, run: Any) -> None:
     assert texts(run(node, {"talk": [message(6)]})["talk"]) == ["6"]
     with pytest.raises(ValueError, match="No message found in input"):
         run(node, {"messages": [message(6)]})
-
-
-def test_c8_the_special_form_comes_before_the_general_one(kind: Any, run: Any) -> None:
-    given = {
-        "__type": "tool_call_with_context",
-        "tool_call": calling(7),
-        "state": {},
-        "messages": [message(8)],
-    }
-    assert texts(run(kind([add]), given)["messages"]) == ["7"]
 
 
 def test_c8_a_users_own_key_named_type_has_no_special_meaning(kind: Any, run: Any) -> None:
@@ -116,16 +107,8 @@ def test_c10_a_message_without_calls_gives_an_empty_result(kind: Any, run: Any) 
     assert run(kind([add]), [AIMessage("Done.")]) == []
 
 
-def test_c10_an_empty_list_is_an_index_error_in_langgraph(run: Any) -> None:
-    with pytest.raises(IndexError):
-        run(LangGraphToolNode([add]), [])
-
-
-def test_c10_an_empty_list_holds_no_message_here(run: Any) -> None:
+def test_c10_an_empty_list_holds_no_message_and_is_an_index_error_in_langgraph(run: Any) -> None:
     with pytest.raises(ValueError, match="No message found in input"):
         run(ToolNode([add]), [])
-
-
-def test_c11_a_single_message_is_not_an_input(kind: Any, run: Any) -> None:
-    with pytest.raises(ValueError, match="No message found in input"):
-        run(kind([add]), message(1))
+    with pytest.raises(IndexError):
+        run(LangGraphToolNode([add]), [])

@@ -21,6 +21,7 @@ from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
 from error_handlers import fail, values
 from samples import add
+from tables import each
 
 
 def answer(kind: Any, run: Any, ask: Any, handle: Any, why: str = "value") -> tuple[str, str]:
@@ -39,8 +40,8 @@ values_or_keys.__annotations__["error"] = ValueError | KeyError  # not postponed
 TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
 
 
-@pytest.mark.parametrize(
-    ("handle", "report"),
+@each(
+    "handle, report",
     [
         (True, TEMPLATE),
         ("Try again.", "Try again."),
@@ -58,23 +59,19 @@ def test_c41_c43_c44_a_handled_error_is_reported_to_the_model(
     assert answer(kind, run, ask, handle) == (report, "error")
 
 
-@pytest.mark.parametrize(
-    "handle", [False, "", (), KeyError, (KeyError, TypeError), values, values_or_keys]
-)
+@each("handle", [False, "", (), KeyError, (KeyError, TypeError), values, values_or_keys])
 def test_c41_any_other_error_ends_the_run(kind: Any, run: Any, ask: Any, handle: Any) -> None:
     with pytest.raises(OSError, match="os"):
         answer(kind, run, ask, handle, "os")
 
 
-def test_c41_another_form_is_refused_by_langgraph_when_a_tool_fails(run: Any, ask: Any) -> None:
-    with pytest.raises(ValueError, match=r"Expected bool, str or callable\. Received: 5"):
-        answer(LangGraphToolNode, run, ask, 5)
-
-
-def test_c41_another_form_is_refused_at_once_here() -> None:
+def test_c41_another_form_is_refused_at_once(run: Any, ask: Any) -> None:
+    """By LangGraph when a tool fails."""
     for handle in (5, [ValueError], (int,), None):
         with pytest.raises(ArgumentError, match=r"^\[AF112\] .*must be True, False, a string"):
             ToolNode([add], handle_tool_errors=handle)  # type: ignore[arg-type]  # for show
+    with pytest.raises(ValueError, match=r"Expected bool, str or callable\. Received: 5"):
+        answer(LangGraphToolNode, run, ask, 5)
 
 
 def test_c42_c52_by_default_invalid_arguments_are_reported_and_exceptions_of_tools_raise(
@@ -109,10 +106,8 @@ def test_c45_an_unknown_name_is_always_reported(kind: Any, run: Any, ask: Any) -
 # Interrupts are not errors
 
 
-@pytest.mark.parametrize(
-    "bubble", [GraphBubbleUp, GraphInterrupt, partial(ParentCommand, Command())]
-)
-@pytest.mark.parametrize("handle", [True, Exception, lambda error: "no"])
+@each("bubble", [GraphBubbleUp, GraphInterrupt, partial(ParentCommand, Command())])
+@each("handle", [True, Exception, lambda error: "no"])
 def test_c48_control_flow_passes_whatever_is_handled(
     kind: Any, run: Any, ask: Any, handle: Any, bubble: Any
 ) -> None:
@@ -143,7 +138,7 @@ def as_a_graph(kind: Any, given: Any, ask: Any, **options: Any) -> Any:
     return graph.add_edge(START, "tools")
 
 
-@pytest.mark.parametrize("depth", [0, 1, 2])
+@each("depth", [0, 1, 2])
 def test_c48_an_interrupt_waits_at_any_depth(kind: Any, call: Any, ask: Any, depth: int) -> None:
     """In a tool, in a node of a graph called as a tool, and in a graph inside that."""
     given, name = asking(), "approve"
@@ -166,7 +161,7 @@ def test_c48_an_interrupt_waits_at_any_depth(kind: Any, call: Any, ask: Any, dep
     assert result["messages"][-1].text == "said yes"
 
 
-def test_c49_a_wrapper_that_catches_every_exception_swallows_an_interrupt(
+def test_c49_a_wrapper_that_catches_all_swallows_an_interrupt(
     kind: Any, call: Any, ask: Any
 ) -> None:
     """E25: GraphBubbleUp is an Exception. Write `except GraphBubbleUp: raise` first."""
@@ -200,35 +195,26 @@ def order(text: str) -> str:
     return str(Order.model_validate({"lamps": text}))
 
 
-def test_c50_langgraph_reports_a_validation_error_of_a_tool_as_invalid_arguments(
-    run: Any, ask: Any
-) -> None:
-    """E40"""
-    (message,) = run(LangGraphToolNode([order]), ask(("order", {"text": "many"})))
-    assert message.text.startswith("Error invoking tool 'order' with kwargs {'text': 'many'}")
+def test_c50_a_validation_error_of_a_tool_is_an_error_of_the_tool(run: Any, ask: Any) -> None:
+    """E40: LangGraph reports it as invalid arguments."""
 
+    @tool
+    def shop(text: str) -> str:
+        """Shop for lamps with another tool."""
+        return str(tool(add).invoke({"a": text, "b": 1}))
 
-def test_c50_a_validation_error_of_a_tool_is_an_error_of_the_tool_here(run: Any, ask: Any) -> None:
     calls = ask(("order", {"text": "many"}))
     for handle in ({}, {"handle_tool_errors": False}, {"handle_tool_errors": KeyError}):
         with pytest.raises(ValidationError, match="for Order"):
             run(ToolNode([order], **handle), calls)
+    with pytest.raises(ValidationError, match="for add"):
+        run(ToolNode([shop]), ask(("shop", {"text": "many"})))
     (message,) = run(ToolNode([order], handle_tool_errors=ValidationError), calls)
     assert message.text.startswith("Error: 1 validation error for Order")
     (message,) = run(ToolNode([order], handle_tool_errors=values), calls)
     assert message.text.startswith("bad value 1 validation error for Order"), "it is a ValueError"
-
-
-def test_c50_a_validation_error_of_a_tool_inside_a_tool_is_an_error_of_the_tool_here(
-    run: Any, ask: Any
-) -> None:
-    @tool
-    def shop(text: str) -> str:
-        """Shop for lamps."""
-        return str(tool(add).invoke({"a": text, "b": 1}))
-
-    with pytest.raises(ValidationError, match="for add"):
-        run(ToolNode([shop]), ask(("shop", {"text": "many"})))
+    (message,) = run(LangGraphToolNode([order]), calls)
+    assert message.text.startswith("Error invoking tool 'order' with kwargs {'text': 'many'}")
 
 
 def test_c50_bad_arguments_are_an_error_that_knows_them(kind: Any, run: Any, ask: Any) -> None:
@@ -245,9 +231,7 @@ def test_c50_bad_arguments_are_an_error_that_knows_them(kind: Any, run: Any, ask
     assert [fact["loc"] for fact in error.filtered_errors] == [("a",)]
 
 
-def test_c51_the_model_does_not_read_about_injected_arguments(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c51_the_model_does_not_see_injected_arguments(kind: Any, run: Any, ask: Any) -> None:
     @tool
     def count(n: int, secret: Annotated[int, InjectedState("secret")]) -> int:
         """Count."""
@@ -284,13 +268,8 @@ def misbooked(kind: Any, run: Any, ask: Any, **options: Any) -> Any:
     return message.text
 
 
-def test_c51_an_error_of_several_arguments_is_left_out_by_langgraph(run: Any, ask: Any) -> None:
-    """E41"""
-    text = misbooked(LangGraphToolNode, run, ask)
-    assert text.endswith("with error:\n \n Please fix the error and try again.")
-
-
-def test_c51_an_error_of_several_arguments_is_reported_here(run: Any, ask: Any) -> None:
+def test_c51_an_error_of_several_arguments_is_reported(run: Any, ask: Any) -> None:
+    """E41: LangGraph leaves it out."""
     text = misbooked(ToolNode, run, ask)
     assert "with error:\n arguments: Value error, end is before start\n Please fix" in text
     assert "swordfish" not in misbooked(ToolNode, run, ask, handle_tool_errors=True)
@@ -302,3 +281,5 @@ def test_c51_an_error_of_several_arguments_is_reported_here(run: Any, ask: Any) 
 
     misbooked(ToolNode, run, ask, handle_tool_errors=keep)
     assert [fact["input"] for fact in facts] == [{"start": 2, "end": 1}]
+    text = misbooked(LangGraphToolNode, run, ask)
+    assert text.endswith("with error:\n \n Please fix the error and try again.")

@@ -13,6 +13,7 @@ from langgraph.types import Command
 from agent_factory import ToolNode, create_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_messages
+from tables import each
 
 
 def show(n: int) -> str:
@@ -64,9 +65,7 @@ def test_c13_results_stand_in_the_order_of_the_calls(kind: Any, run: Any, ask: A
     assert [m.text for m in run(kind([show]), calls)] == [str(n) for n in range(9)]
 
 
-def test_c14_with_a_command_each_message_is_a_separate_update(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c14_with_a_command_each_message_is_an_update(kind: Any, run: Any, ask: Any) -> None:
     calls = ask(("note", {"n": 1}), ("show", {"n": 2}), ("show", {"n": 3}))
     command, second, third = run(kind([note, show]), {"messages": calls})
     assert command.update["noted"] == 1
@@ -74,9 +73,7 @@ def test_c14_with_a_command_each_message_is_a_separate_update(
     assert [m.text for m in third["messages"]] == ["3"]
 
 
-def test_c14_with_a_command_in_a_list_each_message_is_a_separate_list(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c14_with_a_list_in_a_command_messages_are_lists(kind: Any, run: Any, ask: Any) -> None:
     calls = ask(("note_in_a_list", {"n": 1}), ("show", {"n": 2}))
     command, (second,) = run(kind([note_in_a_list, show]), calls)
     assert isinstance(command, Command)
@@ -89,54 +86,40 @@ def test_c15_a_message_names_its_tool_and_its_call(kind: Any, run: Any, ask: Any
     assert known == ("1", "show", "1", "success")
 
 
-CONTENT = [
-    ("a text", "a text"),
-    ({"city": "北京"}, '{"city": "北京"}'),
-    (None, "null"),
-    ([], []),
-    (["a", "b"], '["a", "b"]'),
-    ({1, 2}, "{1, 2}"),
-    (math.nan, "NaN"),
-    (True, "true"),
-    ([{"type": "text", "text": "a"}], [{"type": "text", "text": "a"}]),
-    ([{"type": "tool_use", "id": "1"}], '[{"type": "tool_use", "id": "1"}]'),
-    ([{"type": "text", "text": "a"}, "b"], '[{"type": "text", "text": "a"}, "b"]'),
-]
+class Thing:
+    """An object that JSON cannot encode."""
+
+    def __str__(self) -> str:
+        return "a thing"
 
 
-@pytest.mark.parametrize(("value", "content"), CONTENT, ids=[str(value) for value, _ in CONTENT])
+BLOCKS = ["text", "image_url", "image", "json", "search_result", "document", "file"]
+
+
+@each(
+    "value, content",
+    [
+        ("a text", "a text"),
+        ({"city": "北京"}, '{"city": "北京"}'),
+        (None, "null"),
+        ([], []),
+        (["a", "b"], '["a", "b"]'),
+        ({1, 2}, "{1, 2}"),
+        (math.nan, "NaN"),
+        (True, "true"),
+        (Thing(), "a thing"),
+        *(([{"type": block}], [{"type": block}]) for block in BLOCKS),
+        ([{"type": "custom_tool_call_output"}], [{"type": "custom_tool_call_output"}]),
+        ([{"type": "text", "text": "a"}], [{"type": "text", "text": "a"}]),
+        ([{"type": "tool_use", "id": "1"}], '[{"type": "tool_use", "id": "1"}]'),
+        ([{"type": "text", "text": "a"}, "b"], '[{"type": "text", "text": "a"}, "b"]'),
+    ],
+)
 def test_c53_c54_a_result_becomes_a_text_or_stays_a_list_of_blocks(
     kind: Any, run: Any, ask: Any, value: Any, content: Any
 ) -> None:
     """C54: a list of texts does not pass, and no character is escaped."""
     assert result_content(kind, run, ask, value) == content
-
-
-BLOCKS = [
-    "text",
-    "image_url",
-    "image",
-    "json",
-    "search_result",
-    "custom_tool_call_output",
-    "document",
-    "file",
-]
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_c53_these_blocks_stay_blocks(kind: Any, run: Any, ask: Any, block: str) -> None:
-    assert result_content(kind, run, ask, [{"type": block}]) == [{"type": block}]
-
-
-def test_c53_an_object_that_json_cannot_encode_becomes_its_string(
-    kind: Any, run: Any, ask: Any
-) -> None:
-    class Thing:
-        def __str__(self) -> str:
-            return "a thing"
-
-    assert result_content(kind, run, ask, Thing()) == "a thing"
 
 
 def test_c55_a_tool_may_write_its_message_itself(kind: Any, run: Any, ask: Any) -> None:
@@ -167,7 +150,7 @@ def test_c55_any_other_answer_of_a_tool_is_a_mistake(kind: Any, run: Any, ask: A
         run(kind([Raw()]), ask(("raw", {})))
 
 
-@pytest.mark.parametrize("value", [5, None, {"a": 1}, [5], [{"a": 1}], [[]]], ids=str)
+@each("value", [5, None, {"a": 1}, [5], [{"a": 1}], [[]]])
 def test_such_an_answer_is_refused_with_what_to_return(value: Any, run: Any, ask: Any) -> None:
     with pytest.raises(TypeError, match=r"^Tool raw returned .* Return a string, a list of conten"):
         run(ToolNode([Raw(value=value)]), ask(("raw", {})))
@@ -176,8 +159,8 @@ def test_such_an_answer_is_refused_with_what_to_return(value: Any, run: Any, ask
 BLOCK = {"type": "text", "text": "A page."}
 
 
-@pytest.mark.parametrize(
-    ("value", "content"),
+@each(
+    "value, content",
     [
         ("text", "text"),
         ([BLOCK], [BLOCK]),
@@ -187,7 +170,6 @@ BLOCK = {"type": "text", "text": "A page."}
             [{"type": "image_url", "image_url": {"url": "u"}}],
         ),
     ],
-    ids=str,
 )
 def test_content_of_such_a_tool_is_the_content_of_its_message(
     value: Any, content: Any, run: Any, ask: Any
@@ -198,7 +180,7 @@ def test_content_of_such_a_tool_is_the_content_of_its_message(
     assert result_content(ToolNode, run, ask, value) == (value if value == "text" else content)
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_content_of_such_a_tool_reaches_the_model(fused: bool, call: Any) -> None:
     model = ScriptedChatModel([[{"name": "raw", "args": {}, "id": "1"}], "Seen."])
     agent = create_agent(model, [Raw(value=[BLOCK])], fused=fused)

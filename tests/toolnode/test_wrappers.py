@@ -22,8 +22,13 @@ from agent_factory import ToolNode
 from agent_factory.errors import PathNotSupported
 from error_handlers import values
 from samples import add, user
+from tables import each
 
 SUM = ("add", {"a": 1, "b": 2})
+
+
+def passing(request: Any, execute: Any) -> Any:
+    return execute(request)
 
 
 def wrapped(kind: Any, wrap: Any, tools: Any = (add,), **options: Any) -> Any:
@@ -36,9 +41,7 @@ def wrapped(kind: Any, wrap: Any, tools: Any = (add,), **options: Any) -> Any:
     return kind(list(tools), wrap_tool_call=wrap, awrap_tool_call=awrap, **options)
 
 
-def test_c66_a_request_holds_the_call_its_tool_the_state_and_the_runtime(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c66_a_request_holds_call_tool_state_and_runtime(kind: Any, run: Any, ask: Any) -> None:
     seen: list[Any] = []
 
     def look(request: Any, execute: Any) -> Any:
@@ -78,19 +81,9 @@ def test_c66_to_set_an_attribute_warns(kind: Any, run: Any, ask: Any) -> None:
     run(wrapped(kind, set_), ask(SUM))
 
 
-def test_c67_a_wrapper_may_answer_without_the_tool(kind: Any, run: Any, ask: Any) -> None:
-    def cached(request: Any, execute: Any) -> Any:
-        return ToolMessage("cached", tool_call_id=request.tool_call["id"])
-
-    (message,) = run(wrapped(kind, cached), ask(SUM))
-    assert message.text == "cached"
-
-
-def test_c67_a_wrapper_may_give_a_command(kind: Any, run: Any, ask: Any) -> None:
-    def stop(request: Any, execute: Any) -> Any:
-        return Command(goto="end")
-
-    assert run(wrapped(kind, stop), ask(SUM)) == [Command(goto="end")]
+@each("answer", [ToolMessage("cached", tool_call_id="1"), Command(goto="end")])
+def test_c67_a_wrapper_may_answer_itself(kind: Any, run: Any, ask: Any, answer: Any) -> None:
+    assert run(wrapped(kind, lambda request, execute: answer), ask(SUM)) == [answer]
 
 
 def flaky(times: int) -> Any:
@@ -148,10 +141,7 @@ def test_c68_a_wrapper_may_run_a_tool_that_is_not_known(kind: Any, run: Any, ask
 
 
 def test_c68_an_unknown_name_is_reported_to_the_model(kind: Any, run: Any, ask: Any) -> None:
-    def through(request: Any, execute: Any) -> Any:
-        return execute(request)
-
-    (message,) = run(wrapped(kind, through), ask(("ghost", {})))
+    (message,) = run(wrapped(kind, passing), ask(("ghost", {})))
     assert message.text == "Error: ghost is not a valid tool, try one of [add]."
 
 
@@ -159,79 +149,58 @@ def other_state(request: Any, execute: Any) -> Any:
     return execute(request.override(state={"user": "Eve"}))
 
 
-def test_c68_langgraph_ignored_another_state_in_the_request(run: Any, ask: Any) -> None:
+def test_c68_another_state_in_the_request_reaches_the_tool(kind: Any, run: Any, ask: Any) -> None:
+    """Earlier versions of LangGraph ignored it."""
     state = {"messages": ask(("user", {})), "user": "Ada"}
-    (message,) = run(wrapped(LangGraphToolNode, other_state, [user]), state)["messages"]
-    ignores = Version(version("langgraph-prebuilt")) < Version("1.1.3")
+    (message,) = run(wrapped(kind, other_state, [user]), state)["messages"]
+    ignores = kind is not ToolNode and Version(version("langgraph-prebuilt")) < Version("1.1.3")
     assert message.text == ("Ada" if ignores else "Eve")
-
-
-def test_c68_another_state_in_the_request_reaches_the_tool_here(run: Any, ask: Any) -> None:
-    state = {"messages": ask(("user", {})), "user": "Ada"}
-    (message,) = run(wrapped(ToolNode, other_state, [user]), state)["messages"]
-    assert message.text == "Eve"
 
 
 def other_tool(request: Any, execute: Any) -> Any:
     return execute(request.override(tool=tool("add")(user)))
 
 
-def test_c68_langgraph_injects_by_the_name_of_another_tool_in_the_request(
-    run: Any, ask: Any
-) -> None:
+def test_c68_another_tool_in_the_request_gets_what_it_takes(run: Any, ask: Any) -> None:
+    """LangGraph injects by the name of the tool that the model called."""
     state = {"messages": ask(("add", {})), "user": "Ada"}
-    (message,) = run(wrapped(LangGraphToolNode, other_tool), state)["messages"]
-    assert "name: Field required" in message.text
-
-
-def test_c68_another_tool_in_the_request_gets_what_it_takes_here(run: Any, ask: Any) -> None:
-    state = {"messages": ask(("add", {})), "user": "Ada"}
-    (message,) = run(wrapped(ToolNode, other_tool), state)["messages"]
-    assert message.text == "Ada"
+    for kind, text in ((ToolNode, "Ada"), (LangGraphToolNode, "name: Field required")):
+        (message,) = run(wrapped(kind, other_tool), state)["messages"]
+        assert text in message.text
 
 
 def strict(request: Any, execute: Any) -> Any:
     raise PermissionError("not today")
 
 
-@pytest.mark.parametrize("handle", [None, False, ""])
+@each("handle", [None, False, ""])
 def test_c69_what_a_wrapper_raises_ends_the_run(kind: Any, run: Any, ask: Any, handle: Any) -> None:
     options = {} if handle is None else {"handle_tool_errors": handle}
     with pytest.raises(PermissionError, match="not today"):
         run(wrapped(kind, strict, **options), ask(SUM))
 
 
-@pytest.mark.parametrize(
-    ("handle", "report"),
+@each(
+    "handle, report",
     [
         (True, "Error: PermissionError('not today')\n Please fix your mistakes."),
         ("No.", "No."),
         (OSError, "Error: PermissionError('not today')\n Please fix your mistakes."),
     ],
 )
-def test_c69_it_is_reported_if_it_is_handled(
-    kind: Any, run: Any, ask: Any, handle: Any, report: str
-) -> None:
+def test_c69_it_may_be_handled(kind: Any, run: Any, ask: Any, handle: Any, report: str) -> None:
     (message,) = run(wrapped(kind, strict, handle_tool_errors=handle), ask(SUM))
     assert (message.text, message.status, message.tool_call_id) == (report, "error", "1")
 
 
-OTHER_TYPES = pytest.mark.parametrize("handle", [ValueError, (ValueError, KeyError), values])
-
-
-@OTHER_TYPES
-def test_c69_langgraph_reports_it_whatever_types_are_listed(
-    run: Any, ask: Any, handle: Any
-) -> None:
+@each("handle", [ValueError, (ValueError, KeyError), values])
+def test_c69_types_that_are_not_listed_end_the_run(run: Any, ask: Any, handle: Any) -> None:
+    """LangGraph reports them, whatever types are listed."""
+    with pytest.raises(PermissionError, match="not today"):
+        run(wrapped(ToolNode, strict, handle_tool_errors=handle), ask(SUM))
     node = wrapped(LangGraphToolNode, strict, handle_tool_errors=handle)
     (message,) = run(node, ask(SUM))
     assert message.status == "error"
-
-
-@OTHER_TYPES
-def test_c69_types_that_are_not_listed_end_the_run_here(run: Any, ask: Any, handle: Any) -> None:
-    with pytest.raises(PermissionError, match="not today"):
-        run(wrapped(ToolNode, strict, handle_tool_errors=handle), ask(SUM))
 
 
 def test_c69_the_handler_is_called_once_for_an_error_of_a_tool_here(run: Any, ask: Any) -> None:
@@ -242,12 +211,9 @@ def test_c69_the_handler_is_called_once_for_an_error_of_a_tool_here(run: Any, as
         asked.append(type(error).__name__)
         raise error
 
-    def through(request: Any, execute: Any) -> Any:
-        return execute(request)
-
     for kind, times in ((LangGraphToolNode, 2), (ToolNode, 1)):
         asked.clear()
-        node = wrapped(kind, through, [flaky(1)], handle_tool_errors=count)
+        node = wrapped(kind, passing, [flaky(1)], handle_tool_errors=count)
         with pytest.raises(ConnectionError):
             run(node, ask(SUM))
         assert asked == ["ConnectionError"] * times
@@ -280,9 +246,7 @@ def test_c70_an_async_run_takes_the_async_wrapper(kind: Any, ask: Any) -> None:
     assert node.invoke(ask(SUM), runtime=Runtime())[0].text == "(3)"
 
 
-def test_c70_without_it_the_sync_wrapper_runs_the_tool_in_the_event_loop(
-    kind: Any, ask: Any
-) -> None:
+def test_c70_without_it_the_wrapper_runs_the_tool_in_the_event_loop(kind: Any, ask: Any) -> None:
     """With the tool in the loop's own thread: an async tool cannot run there."""
     node = kind([add], wrap_tool_call=hush)
     assert asyncio.run(node.ainvoke(ask(SUM), runtime=Runtime()))[0].text == "(3)"
@@ -296,14 +260,12 @@ def test_c70_without_it_the_sync_wrapper_runs_the_tool_in_the_event_loop(
         asyncio.run(kind([later], wrap_tool_call=hush).ainvoke(ask(SUM), runtime=Runtime()))
 
 
-def test_c70_a_sync_run_skips_an_async_wrapper_in_langgraph(ask: Any) -> None:
-    node = LangGraphToolNode([add], awrap_tool_call=shout)
-    assert node.invoke(ask(SUM), runtime=Runtime())[0].text == "3"
-
-
-def test_c70_a_sync_run_refuses_to_skip_it_here(ask: Any) -> None:
+def test_c70_a_sync_run_refuses_to_skip_an_async_wrapper(ask: Any) -> None:
+    """LangGraph skips it."""
     node = ToolNode([add], awrap_tool_call=shout, handle_tool_errors=True)
     with pytest.raises(PathNotSupported, match="awrap_tool_call alone"):
         node.invoke(ask(SUM), runtime=Runtime())
     assert issubclass(PathNotSupported, NotImplementedError)
     assert asyncio.run(node.ainvoke(ask(SUM), runtime=Runtime()))[0].text == "3!"
+    theirs = LangGraphToolNode([add], awrap_tool_call=shout)
+    assert theirs.invoke(ask(SUM), runtime=Runtime())[0].text == "3"
