@@ -14,6 +14,7 @@ from langgraph.types import Command
 
 from agent_factory import Flow, Invoke, Sleep, arun, run, then
 from agent_factory.errors import BadReturn
+from waiting import run_virtually
 
 Drive = Callable[..., Any]
 
@@ -133,17 +134,20 @@ def test_sleep_waits_its_seconds_and_gives_none(
     assert waits == [50.0]
 
 
-async def test_sleep_lets_other_tasks_run() -> None:
+def test_sleep_lets_other_tasks_run() -> None:
     ran: list[str] = []
 
     def flow() -> Flow[None]:
-        yield Sleep(0.03)
+        yield Sleep(30)
         ran.append("flow")
 
     async def other() -> None:
         ran.append("other")
 
-    await asyncio.gather(arun(flow()), other())
+    async def both() -> None:
+        await asyncio.gather(arun(flow()), other())
+
+    run_virtually(both())
     assert ran == ["other", "flow"]
 
 
@@ -267,9 +271,10 @@ def test_a_signal_is_never_thrown_into_a_flow(drive: Drive, signal: BaseExceptio
 
 
 async def test_a_cancelled_run_closes_its_flow() -> None:
-    closed = asyncio.Event()
+    began, closed = asyncio.Event(), asyncio.Event()
 
     def flow() -> Flow[None]:
+        began.set()
         try:
             yield Sleep(60)
         except Exception:
@@ -278,7 +283,7 @@ async def test_a_cancelled_run_closes_its_flow() -> None:
             closed.set()
 
     task = asyncio.create_task(arun(flow()))
-    await asyncio.sleep(0.01)
+    await began.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
