@@ -16,6 +16,7 @@ from agent_factory import AgentMiddleware, Sleep, create_agent
 from agent_factory.errors import HookPathNotSupported, PathNotSupported, SpecError
 from agent_factory.testing import ScriptedChatModel
 from samples import add, adding, awrap, wrap
+from waiting import auntil
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 HOOKS = ["before_agent", "before_model", "after_model", "after_agent"]
@@ -77,16 +78,17 @@ def test_of_two_variants_the_one_for_the_mode_of_the_run_is_called(phase: str) -
 
 
 async def test_a_sync_hook_in_an_async_run_does_not_block_the_loop() -> None:
-    released = threading.Event()
+    began, released = threading.Event(), threading.Event()
 
     def before_model(self: Any, state: Any, runtime: Any) -> None:
-        assert released.wait(5), "the event loop stood still"
+        began.set()
+        assert released.wait(60), "the event loop stood still"
 
     agent = create_agent(
         ScriptedChatModel(["Hi."]), middleware=[middleware(before_model=before_model)]
     )
     task = asyncio.create_task(agent.ainvoke(ASK))
-    await asyncio.sleep(0.02)
+    await auntil(began.is_set)
     released.set()
     assert (await task)["messages"][-1].text == "Hi."
 

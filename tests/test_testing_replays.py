@@ -630,7 +630,7 @@ class SecondFirst(AgentMiddleware):
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
         ids = [call["id"] for call in request.state["messages"][-1].tool_calls]
         if request.tool_call["id"] == ids[0] and len(ids) == 2:
-            assert self.second.wait(10)
+            assert self.second.wait(60)
         result = handler(request)
         if request.tool_call["id"] == ids[-1]:
             self.second.set()

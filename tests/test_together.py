@@ -44,14 +44,14 @@ class Meeting:
         self._there, self._parties, self._all = 0, parties, asyncio.Event()
 
     def invoke(self, input: Any, config: Any = None) -> Any:
-        self._barrier.wait(10)
+        self._barrier.wait(60)
         return input
 
     async def ainvoke(self, input: Any, config: Any = None) -> Any:
         self._there += 1
         if self._there == self._parties:
             self._all.set()
-        await asyncio.wait_for(self._all.wait(), 10)
+        await asyncio.wait_for(self._all.wait(), 60)
         return input
 
 

@@ -306,7 +306,7 @@ async def test_layers_of_parallel_calls_run_side_by_side() -> None:
 
     @wrap_tool_call
     async def meet(request: Any, handler: Any) -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await both_inside.wait()
         return await handler(request)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from threading import Event
 from typing import Any, cast, get_type_hints
 
 import pytest
@@ -180,16 +180,21 @@ def test_tools_may_come_from_a_generator(call: Any) -> None:
 def test_results_stand_in_the_order_of_the_calls(call: Any) -> None:
     """C13, C15: whatever the order in which tools finish."""
 
-    def wait(seconds: float) -> str:
-        """Wait."""
-        time.sleep(seconds)
-        return f"{seconds}"
+    finished = {number: Event() for number in range(4)}
+    finished[3].set()
 
-    steps = [{"name": "wait", "args": {"seconds": s}, "id": f"{s}"} for s in (0.05, 0.0, 0.02)]
-    result = call(create_agent(ScriptedChatModel([steps, "Done"]), [wait]), GO)
+    def after(number: int) -> str:
+        """Finish after the call of the next number."""
+        assert finished[number + 1].wait(60)
+        finished[number].set()
+        return f"{number}"
+
+    steps = [{"name": "after", "args": {"number": n}, "id": f"{n}"} for n in (0, 2, 1)]
+    result = call(create_agent(ScriptedChatModel([steps, "Done"]), [after]), GO)
     report = [m for m in result["messages"] if m.type == "tool"]
-    assert [m.tool_call_id for m in report] == ["0.05", "0.0", "0.02"]
-    assert {m.name for m in report} == {"wait"}
+    assert [(m.tool_call_id, m.text, m.name) for m in report] == [
+        (id, id, "after") for id in ("0", "2", "1")
+    ]
 
 
 # Tools known only at run time

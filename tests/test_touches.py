@@ -259,7 +259,7 @@ async def test_a_call_begins_when_those_that_it_waits_for_have_ended(stored: boo
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("stored", [False, True])
 def test_a_chain_goes_on_while_a_call_of_another_one_runs(stored: bool, asynchronous: bool) -> None:
-    barrier = threading.Barrier(2, timeout=20)  # the second call of one chain, the first of another
+    barrier = threading.Barrier(2, timeout=60)  # the second call of one chain, the first of another
 
     @touches(writes="file:{path}")
     def write(path: str, meets: bool) -> str:
@@ -297,7 +297,7 @@ async def test_the_limit_of_a_run_holds_for_the_calls_of_a_turn() -> None:
 
 
 def test_calls_that_read_the_same_run_side_by_side() -> None:
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=60)
 
     @touches(reads="file:{path}")
     def read(path: str) -> str:

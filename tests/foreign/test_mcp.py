@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,17 +18,19 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from foreign.stories import Library, calls, compare, tell_each
+from processes import owned, wait_for_line
 
 SERVER = '''
 import pathlib
+import socket
 import sys
 
+import uvicorn
 from mcp.server.fastmcp import FastMCP, Image
 from mcp.server.fastmcp.exceptions import ToolError
 from pydantic import BaseModel
 
-transport, port = sys.argv[1:]
-server = FastMCP("shop", log_level="CRITICAL", port=int(port))
+server = FastMCP("shop", log_level="CRITICAL")
 count = pathlib.Path(__file__).with_suffix(".count")
 
 
@@ -67,7 +67,13 @@ def order(item: str) -> str:
     raise ToolError("out of order")
 
 
-server.run(transport)
+if sys.argv[1] == "stdio":
+    server.run("stdio")
+else:
+    bound = socket.create_server(("127.0.0.1", 0))
+    print(f"port {bound.getsockname()[1]}", flush=True)
+    config = uvicorn.Config(server.streamable_http_app(), log_level="critical")
+    uvicorn.Server(config).run(sockets=[bound])
 '''
 
 
@@ -81,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def stdio(server: Path) -> MultiServerMCPClient:
     """A client that starts the server for each session."""
-    arguments = [str(server), "stdio", "0"]
+    arguments = [str(server), "stdio"]
     connection: Any = {"transport": "stdio", "command": sys.executable, "args": arguments}
     return MultiServerMCPClient({"shop": connection})
 
@@ -89,19 +95,10 @@ def stdio(server: Path) -> MultiServerMCPClient:
 @pytest.fixture(scope="module")
 def url(server: Path) -> Iterator[str]:
     """The address of a running server: to start one for each call would take minutes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = free.getsockname()
-    command = [sys.executable, str(server), "streamable-http", str(address[1])]
-    with subprocess.Popen(command) as process:
-        for _ in range(300):
-            try:
-                socket.create_connection(address, timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        yield f"http://{address[0]}:{address[1]}/mcp"
-        process.terminate()
+    with owned() as processes:
+        process = processes.start([sys.executable, server, "http"], stdout=subprocess.PIPE)
+        port = wait_for_line(process, "port").split()[1]
+        yield f"http://127.0.0.1:{port}/mcp"
 
 
 @pytest.fixture
