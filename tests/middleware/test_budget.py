@@ -30,6 +30,7 @@ from agent_factory.middleware.budget import (
 from agent_factory.review import InvalidAnswer
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, AsksTwice, PassingWraps, in_memory, look, types
+from waiting import auntil
 
 Ask = Callable[..., Any]
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
@@ -667,7 +668,7 @@ def test_an_answer_is_capped_at_the_limits(send: Ask) -> None:
 
 
 class Talks(BaseChatModel):
-    """Streams ten words, in async runs one every millisecond."""
+    """Streams ten words."""
 
     @property
     def _llm_type(self) -> str:
@@ -686,7 +687,7 @@ class Talks(BaseChatModel):
 
     async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         for chunk in self._stream(messages):
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
             yield chunk
 
 
@@ -766,7 +767,7 @@ def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(send: Ask) 
     async def hang() -> str:
         """Hang."""
         begun.append("hang")
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return "never"
 
     hangs = [{"name": "hang", "args": {}}]
@@ -776,8 +777,7 @@ def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(send: Ask) 
 
     async def abandon() -> None:
         task = asyncio.create_task(agent.ainvoke(GO_ON, ONE))
-        while len(begun) < 2:
-            await asyncio.sleep(0.001)
+        await auntil(lambda: len(begun) == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -864,7 +864,7 @@ def test_a_cancelled_tool_call_counts_because_it_has_begun() -> None:
 
     async def hang() -> str:
         """Hang."""
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return "never"
 
     model = ScriptedChatModel([[{"name": "hang", "args": {}}]])
@@ -874,8 +874,7 @@ def test_a_cancelled_tool_call_counts_because_it_has_begun() -> None:
 
     async def cancelled() -> None:
         task = asyncio.create_task(agent.ainvoke({"messages": "Go"}))
-        while not ledger.reserved.tool_calls:
-            await asyncio.sleep(0.001)
+        await auntil(lambda: ledger.reserved.tool_calls)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from agent_factory.middleware import Effect, EffectStore, InMemoryEffects, SqliteEffects
+from processes import Processes, exit_code, wait_for_line
 
 
 def effect(key: str = "key", run: str = "run") -> Effect:
@@ -99,6 +101,7 @@ import sys
 from agent_factory.middleware import Effect, SqliteEffects
 
 store = SqliteEffects(sys.argv[1])
+print("ready", flush=True)
 sys.stdin.readline()
 won = []
 for number in range(200):
@@ -112,12 +115,17 @@ print(won)
 
 
 @pytest.mark.long
-def test_one_of_several_processes_begins_each_effect(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", RACE, str(tmp_path / "effects.db")]
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    racers = [subprocess.Popen(command, **pipes) for _ in range(4)]
-    won = [eval(racer.communicate("go\n", timeout=120)[0]) for racer in racers]
-    assert [racer.returncode for racer in racers] == [0] * 4
+def test_one_of_several_processes_begins_each_effect(tmp_path: Path, processes: Processes) -> None:
+    command = [sys.executable, "-c", RACE, tmp_path / "effects.db"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    racers = [processes.start(command, **pipes) for _ in range(3)]
+    for racer in racers:
+        wait_for_line(racer, "ready")
+    for racer in racers:
+        racer.stdin.write("go\n")  # type: ignore[union-attr]
+        racer.stdin.flush()  # type: ignore[union-attr]
+    won = [json.loads(wait_for_line(racer, "[")) for racer in racers]
+    assert [exit_code(racer) for racer in racers] == [0] * 3
     assert sorted(number for numbers in won for number in numbers) == list(range(200))
     store = SqliteEffects(tmp_path / "effects.db")
     assert sum(one.is_done for one in store.of_run("run")) == len(range(0, 200, 3))

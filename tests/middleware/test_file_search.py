@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -19,9 +20,11 @@ from hypothesis import strategies as st
 
 from agent_factory import create_agent
 from agent_factory.middleware import FilesystemFileSearchMiddleware
+from agent_factory.middleware.file_search import grep as grep_module
 from agent_factory.middleware.file_search import tree
 from agent_factory.middleware.file_search.tree import Deadline, Scope, Tree
 from agent_factory.testing import ScriptedChatModel
+from waiting import auntil
 
 Run = Callable[..., Any]
 Search = Callable[..., str]
@@ -290,17 +293,40 @@ def test_invalid_patterns_are_reported(root: Path, rg: bool, arguments: dict[str
     assert grep(**arguments).startswith("Error: the ")
 
 
-@pytest.mark.long
+def when_opened(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> None:
+    """Call a function when a search opens a file of some name."""
+    real_open = os.open
+
+    def opens(path: Any, *args: Any, **settings: Any) -> int:
+        if path == name:
+            act()
+        return real_open(path, *args, **settings)
+
+    monkeypatch.setattr(os, "open", opens)
+
+
 @pytest.mark.parametrize("rg", BOTH)
 def test_a_regex_that_backtracks_forever_is_stopped_and_keeps_its_results(
-    root: Path, rg: bool
+    root: Path, rg: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    is_late = Event()
+
+    class Timer:
+        """Ends a process when the time is up."""
+
+        def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+            self.thread = Thread(target=lambda: is_late.wait(60) and function(), daemon=True)
+            self.start, self.cancel = self.thread.start, lambda: None
+
+    monkeypatch.setattr(grep_module, "Timer", Timer)
+    monkeypatch.setattr(tree, "monotonic", lambda: time.monotonic() + 100 * is_late.is_set())
+    when_opened(monkeypatch, "zz", is_late.set)
     (root / "src/zz").write_text("a" * 60 + "!\n")
-    _, grep = tools(root, use_ripgrep=rg, timeout=0.6)
+    _, grep = tools(root, use_ripgrep=rg, timeout=60)
     # ripgrep does not support look-ahead, so Python searches in both cases.
     text = grep(pattern="TOP = 1|^(?=a)(a+)+$", path="/src", include="[az]*")
     assert text == (
-        "/src/a.py\n[The search was stopped after 0.6 seconds. Narrow the pattern or the path.]"
+        "/src/a.py\n[The search was stopped after 60 seconds. Narrow the pattern or the path.]"
     )
 
 
@@ -490,21 +516,25 @@ def test_without_ripgrep_python_searches(root: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("rg", BOTH)
-def test_searches_do_not_block_the_event_loop(root: Path, rg: bool) -> None:
-    (root / "evil").write_text("a" * 60 + "!\n")
-    search: Any = FilesystemFileSearchMiddleware(root_path=root, use_ripgrep=rg, timeout=0.4)
+def test_searches_do_not_block_the_event_loop(
+    root: Path, rg: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_opened, go_on = Event(), Event()
 
-    async def both() -> int:
-        beats = 0
-        waiting = asyncio.ensure_future(
-            search.tools[1].ainvoke({"pattern": "^(?=a)(a+)+$", "path": "/evil"})
-        )
-        while not waiting.done():
-            await asyncio.sleep(0.01)
-            beats += 1
-        return beats
+    def wait() -> None:
+        is_opened.set()
+        assert go_on.wait(60)
 
-    assert asyncio.run(both()) > 10
+    async def both() -> Any:
+        arguments = {"pattern": "(?=T)TOP = 1", "path": "/src"}
+        search = asyncio.ensure_future(searching.grep_search.ainvoke(arguments))
+        await auntil(is_opened.is_set)
+        go_on.set()
+        return await search
+
+    searching: Any = FilesystemFileSearchMiddleware(root_path=root, use_ripgrep=rg)
+    when_opened(monkeypatch, "a.py", wait)
+    assert asyncio.run(both()) == "/src/a.py"
 
 
 def test_two_folders_have_separate_tools(call: Run, root: Path, tmp_path: Path) -> None:

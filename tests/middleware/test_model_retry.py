@@ -28,6 +28,7 @@ from agent_factory.middleware.model_retry import default_retry_on
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, add
+from waiting import auntil
 
 GO: Any = {"messages": "Go"}
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -338,8 +339,7 @@ async def test_a_cancelled_run_stops_waiting() -> None:
     model = ScriptedChatModel([DOWN, "never"])
     agent = create_agent(model, middleware=[retry(initial_delay=60, jitter=False)])
     task = asyncio.create_task(agent.ainvoke(GO))
-    while not model.requests:
-        await asyncio.sleep(0.001)
+    await auntil(lambda: model.requests)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

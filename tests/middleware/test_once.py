@@ -762,7 +762,7 @@ def test_async_stores_do_not_block_the_loop() -> None:
         loop = asyncio.get_running_loop()
 
         def slow(effect: Effect) -> Effect | None:
-            asyncio.run_coroutine_threadsafe(_set(waiting), loop).result(timeout=5)
+            asyncio.run_coroutine_threadsafe(_set(waiting), loop).result(timeout=60)
             return begin(effect)
 
         store.begin = slow  # type: ignore[method-assign]
