@@ -24,6 +24,7 @@ from agent_factory.middleware import (
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import assert_valid_history, check_middleware
 from samples import Answer, last_text, scripted, texts
+from tables import each
 
 Run = Callable[..., Any]
 GO: Any = {"messages": [HumanMessage("Go")]}
@@ -86,7 +87,7 @@ COMPLETE = [
 ]
 
 
-@pytest.mark.parametrize("metadata", [*CUT, *MALFORMED])
+@each("metadata", [*CUT, *MALFORMED])
 def test_an_answer_that_its_provider_marks_is_asked_for_again(
     metadata: dict[str, Any], call: Run, ran: list[Any]
 ) -> None:
@@ -99,7 +100,7 @@ def test_an_answer_that_its_provider_marks_is_asked_for_again(
     assert failed["fault"] == ("cut" if metadata in CUT else "malformed")
 
 
-@pytest.mark.parametrize("metadata", COMPLETE)
+@each("metadata", COMPLETE)
 def test_another_answer_is_left_alone(metadata: dict[str, Any], call: Run) -> None:
     answer = AIMessage("It is 5.", response_metadata=metadata)
     message = call(agent(scripted(answer)), GO)["messages"][-1]
@@ -107,7 +108,7 @@ def test_another_answer_is_left_alone(metadata: dict[str, Any], call: Run) -> No
     assert "failed_answers" not in message.response_metadata
 
 
-@pytest.mark.parametrize(
+@each(
     "content",
     ["", " \n", [], [{"type": "text", "text": ""}], [{"type": "reasoning", "reasoning": "Hm."}]],
 )
@@ -121,7 +122,7 @@ def test_an_answer_without_content_is_empty(content: Any, call: Run) -> None:
     assert remark.text == "[Your last answer was empty. Give your answer in text, or call a tool.]"
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         AIMessage([{"type": "image", "url": "https://shop.example/a.png"}]),
@@ -136,7 +137,7 @@ def test_an_answer_that_is_not_text_is_not_empty(answer: AIMessage, call: Run) -
     assert "failed_answers" not in message.response_metadata
 
 
-@pytest.mark.parametrize(
+@each(
     "refusal",
     [
         AIMessage("", response_metadata={"finish_reason": "content_filter"}),
@@ -275,8 +276,8 @@ def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Run, ran: 
     assert (ran, len(result["messages"])) == ([], 2)
 
 
-@pytest.mark.parametrize(
-    ("steps", "note"),
+@each(
+    "steps, note",
     [
         (["", "", ""], "[The model gave no answer, 3 times in a row.]"),
         (
@@ -321,7 +322,7 @@ def test_a_cut_call_of_the_answer_is_asked_for_again(call: Run) -> None:
     assert call(found, GO)["structured_response"] == Answer(number=12)
 
 
-@pytest.mark.parametrize("retries", [0, 3])
+@each("retries", [0, 3])
 def test_a_cut_text_of_the_answer_is_asked_for_again(retries: int, call: Run) -> None:
     strategy = ProviderStrategy(Answer, max_retries=retries)
     model = scripted(cut('{"number": 1'), '{"number": 12}')
@@ -357,7 +358,7 @@ def test_what_it_asks_counts_as_one_call_of_the_model(call: Run) -> None:
     assert last_text(call(agent(scripted("", "", "Yes."), stack=[limit]), GO)) == "Yes."
 
 
-@pytest.mark.parametrize(
+@each(
     "stack",
     [
         [ProgressGuardMiddleware(remark_after=1, withhold_after=1, answer_after=1)],
@@ -380,8 +381,8 @@ def test_the_decision_log_says_why_it_asked_again(call: Run) -> None:
     assert decision.reason == "asked again 2 times, the last for finish_reason: length"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
+@each(
+    "arguments, error",
     [
         ({"max_retries": -1}, "max_retries must be a whole number of at least 0, got -1."),
         ({"on_cut": "stop"}, "on_cut must be 'shorten' or 'continue', got 'stop'."),

@@ -66,6 +66,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from stack_tools import break_down, find
+from tables import each
 
 Member = AgentMiddleware[Any, Any]
 TOOLS = ("find", "break_down", "write_todos", "nobody")
@@ -196,7 +197,7 @@ def checkpointer_warnings(member: Member) -> list[str]:
     return [str(one.message) for one in caught if "[AF211]" in str(one.message)]
 
 
-@pytest.mark.parametrize("kind", NEED_A_CHECKPOINTER)
+@each("kind", NEED_A_CHECKPOINTER)
 def test_what_depends_on_earlier_runs_of_a_thread_asks_for_a_checkpointer(
     kind: type[Member],
 ) -> None:
@@ -205,7 +206,7 @@ def test_what_depends_on_earlier_runs_of_a_thread_asks_for_a_checkpointer(
         assert "needs a checkpointer" in warning
 
 
-@pytest.mark.parametrize("make", NEED_NONE)
+@each("make", NEED_NONE)
 def test_what_depends_on_one_run_asks_for_no_checkpointer(make: Callable[[], Member]) -> None:
     assert checkpointer_warnings(make()) == []
 
@@ -217,8 +218,8 @@ def test_every_argument_about_a_thread_is_tested_for_its_checkpointer() -> None:
         assert lasting <= tested, kind
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize(
+@each("mode", ["sync", "async"])
+@each(
     "name",
     [
         *("answers", "budget", "fallback", "limit", "progress", "refusal", "retry", "router"),

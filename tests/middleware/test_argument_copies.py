@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 
@@ -20,6 +19,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool
+from tables import each
 
 Arguments = dict[str, Any]
 
@@ -127,7 +127,7 @@ def containers(value: object, seen: set[int]) -> Iterator[object]:
         yield from containers(part, seen)
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@each("name", ARGUMENTS)
 def test_no_container_of_the_caller_is_kept(name: str) -> None:
     arguments = ARGUMENTS[name]()
     callers = {id(c): c for c in containers(list(arguments.values()), set())}

@@ -29,6 +29,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_messages
+from tables import each
 
 Run = Callable[..., Any]
 GO: Any = {"messages": "Delete the file a.txt"}
@@ -95,14 +96,14 @@ def test_a_tool_that_is_not_listed_is_not_judged(call: Run) -> None:
     assert judge.requests == []
 
 
-@pytest.mark.parametrize("tools", [["delete"], [delete], ("delete",), None])
+@each("tools", [["delete"], [delete], ("delete",), None])
 def test_tools_are_listed_by_name_or_object_and_none_means_all(call: Run, tools: Any) -> None:
     _, auto = judged(judgement(1), tools=tools)
     assert tool_messages(call(agent(auto), GO))[0].status == "error"
 
 
-@pytest.mark.parametrize(
-    ("probability", "threshold", "runs"),
+@each(
+    "probability, threshold, runs",
     [
         (0.49, 0.5, True),
         (0.5, 0.5, False),
@@ -121,7 +122,7 @@ def test_a_call_is_blocked_at_the_threshold(
     assert (result.status == "success") is runs
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         "I'd rather not.",
@@ -255,8 +256,8 @@ class TrueFalse(BaseModel):
     false: Any = None
 
 
-@pytest.mark.parametrize(
-    ("criteria", "expected"),
+@each(
+    "criteria, expected",
     [
         ("Anything on Fridays.", "Anything on Fridays."),
         (
@@ -284,8 +285,8 @@ def test_the_blocked_message_may_be_chosen(call: Run) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("answer", "status"),
+@each(
+    "answer, status",
     [
         ('{"reason": "fine", "probability": 0.1}', "success"),
         ('I think:\n```json\n{"probability": 0.7}\n```', "error"),
@@ -350,8 +351,8 @@ def test_the_order_of_a_stack_is_checked() -> None:
             plan_agent(tools=[delete], middleware=wrong, strict=True)
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "problem"),
+@each(
+    "settings, error, problem",
     [
         ({"tools": []}, ValueError, "tools is empty"),
         ({"tools": "delete"}, TypeError, "tools must be a list"),
@@ -403,8 +404,8 @@ def test_by_default_a_decision_model_is_asked_a_question(call: Run) -> None:
     assert question.criteria is None
 
 
-@pytest.mark.parametrize(
-    ("criteria", "outcomes"),
+@each(
+    "criteria, outcomes",
     [
         ("It deletes.", ("It deletes.", None)),
         ({"true": ["deletes"], "false": "It reads."}, (["deletes"], "It reads.")),
@@ -436,7 +437,7 @@ WRAPPED: list[tuple[Any, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrap", "answers"), WRAPPED)
+@each("wrap, answers", WRAPPED)
 def test_a_decision_model_may_have_retries_fallbacks_or_a_config(
     call: Run, wrap: Any, answers: list[Any]
 ) -> None:

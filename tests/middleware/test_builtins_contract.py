@@ -42,6 +42,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import add, find
+from tables import each
 
 Member = AgentMiddleware[Any, Any]
 Make = Callable[[], Member]
@@ -177,7 +178,7 @@ OTHERS = {
 """Arguments about tools that name none, or one that the built-in brings."""
 
 
-@pytest.mark.parametrize("argument", NAMING)
+@each("argument", NAMING)
 def test_a_built_in_is_not_built_for_a_misspelt_tool(argument: str) -> None:
     def refund(order: str) -> str:
         """Pay the money back."""
@@ -218,7 +219,7 @@ AS_IN_LANGCHAIN = {
 """Built-ins whose spans record the whole request, because those of langchain's do."""
 
 
-@pytest.mark.parametrize("name", BUILT_INS)
+@each("name", BUILT_INS)
 def test_spans_of_a_built_in_leave_out_the_request(name: str) -> None:
     policy = BUILT_INS[name].trace_policy
     if name in AS_IN_LANGCHAIN:
@@ -242,7 +243,7 @@ ASKING: dict[str, Callable[[ScriptedChatModel], Member]] = {
 }
 
 
-@pytest.mark.parametrize("name", ASKING)
+@each("name", ASKING)
 def test_a_model_that_a_built_in_asks_is_asked_once_with_an_invalid_key(
     call: Callable[..., Any], name: str
 ) -> None:

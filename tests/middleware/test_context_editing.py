@@ -25,6 +25,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from stack_tools import look
+from tables import each
 
 Ask = Callable[..., Any]
 CLEARED = "[cleared]"
@@ -247,7 +248,7 @@ class CountingModel(ScriptedChatModel):
         return 1000 * len(messages)
 
 
-@pytest.mark.parametrize(
+@each(
     "settings", [{"token_count_method": "model"}, {"token_counter": lambda some: 1000 * len(some)}]
 )
 def test_the_model_or_a_function_may_count(send: Ask, settings: dict[str, Any]) -> None:
@@ -314,7 +315,7 @@ def test_a_history_that_an_edit_breaks_is_repaired_before_the_model_sees_it(send
     assert [m.text for m in result["messages"]] == ["x", "y", "two"]
 
 
-@pytest.mark.parametrize("given", ["text", [1], {"messages": []}, 7])
+@each("given", ["text", [1], {"messages": []}, 7])
 def test_an_edit_that_returns_no_messages_raises(send: Ask, given: Any) -> None:
     class Odd:
         def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> Any:
@@ -330,7 +331,7 @@ def summing(**settings: Any) -> SummarizationMiddleware:
     return summarizing(ScriptedChatModel(["S"] * 9), **{**defaults, **settings})
 
 
-@pytest.mark.parametrize("first", ["edit", "summary"])
+@each("first", ["edit", "summary"])
 def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(send: Ask, first: str) -> None:
     """A message that the summary removed does not come back, cleared, at the end."""
     history = [HumanMessage("go"), *turn("a"), *turn("b"), *turn("c"), AIMessage("so")]
@@ -375,8 +376,8 @@ def test_two_instances_do_not_undo_each_other(send: Ask) -> None:
     assert results(result["messages"]) == ["[c"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each(
+    "settings, problem",
     [
         ({"trigger": -1}, "trigger must be a whole number of at least 0"),
         ({"trigger": None}, "trigger must be a whole number of at least 0, got None"),
@@ -394,8 +395,8 @@ def test_an_invalid_edit_raises(settings: dict[str, Any], problem: str) -> None:
         ClearToolUsesEdit(**settings)
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "problem"),
+@each(
+    "settings, error, problem",
     [
         ({"edits": []}, ValueError, r"edits must be a list of edits"),
         ({"edits": ClearToolUsesEdit()}, ValueError, "edits must be a list"),

@@ -24,6 +24,7 @@ from agent_factory.middleware import (
     TodoListMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 Direct = Callable[..., Any]
 CHAT = [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3")]
@@ -77,7 +78,7 @@ def before_model(middleware: Any, state: Any, mode: str) -> Any:
     return asyncio.run(middleware.abefore_model(state, None))
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@each("mode", ["sync", "async"])
 def test_before_model_returns_the_shorter_conversation(mode: str) -> None:
     update = before_model(summarizing(), {"messages": CHAT}, mode)
     first, summary, last = update["messages"]
@@ -89,7 +90,7 @@ def test_before_model_returns_the_shorter_conversation(mode: str) -> None:
     assert before_model(waiting, {"messages": CHAT}, mode) is None
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@each("mode", ["sync", "async"])
 def test_before_model_gives_ids_to_messages_and_includes_an_earlier_summary(mode: str) -> None:
     earlier = HumanMessage("Before.", additional_kwargs={"lc_source": "summarization"})
     given = [earlier, AIMessage("b"), HumanMessage("c")]
@@ -110,7 +111,7 @@ def test_an_agent_summarizes_once_and_in_its_layer_only() -> None:
     assert len(writer.requests) == 1
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@each("mode", ["sync", "async"])
 def test_a_subclass_may_override_before_model_and_call_super(mode: str) -> None:
     seen: list[Any] = []
 
@@ -191,8 +192,8 @@ def test_the_model_layer_of_provider_tool_search(direct: Direct) -> None:
     assert inner.tools[-1] == {"type": "tool_search"}
 
 
-@pytest.mark.parametrize(
-    ("tools", "expected"),
+@each(
+    "tools, expected",
     [
         (None, "invented"),
         (["search"], "invented"),
@@ -209,7 +210,7 @@ def test_the_tool_layer_of_the_emulator(direct: Direct, tools: Any, expected: st
     assert made.text == expected
 
 
-@pytest.mark.parametrize("state", [{}, {"messages": []}, {"messages": CHAT}])
+@each("state", [{}, {"messages": []}, {"messages": CHAT}])
 def test_the_tool_of_a_todo_list(state: Any) -> None:
     write_todos: Any = TodoListMiddleware().tools[0]
     runtime: Any = ToolRuntime(

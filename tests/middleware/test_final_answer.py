@@ -13,6 +13,7 @@ from agent_factory.middleware._shared.final_answer import request_final_answer
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, search
+from tables import each
 
 Ask = Callable[..., Any]
 SEARCH: Any = {"name": "search", "args": {"query": "x"}, "id": "s1", "type": "tool_call"}
@@ -115,7 +116,7 @@ def test_invalid_tool_calls_are_dropped(ask: Ask) -> None:
     assert (last.text, last.invalid_tool_calls) == ("Well.", [])
 
 
-@pytest.mark.parametrize("tools", [[search], []])
+@each("tools", [[search], []])
 def test_a_structured_answer_by_tool_is_kept_and_other_calls_are_dropped(
     ask: Ask, tools: Any
 ) -> None:
@@ -141,7 +142,7 @@ def test_a_structured_answer_by_the_provider_is_kept(ask: Ask) -> None:
     assert "response_format" in model.requests[0].kwargs
 
 
-@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
+@each("strategy", [ToolStrategy, ProviderStrategy])
 def test_text_instead_of_a_structured_answer_is_retried(ask: Ask, strategy: Any) -> None:
     last = '{"number": 5}' if strategy is ProviderStrategy else [GOOD]
     agent, model = ending("In prose.", last, response_format=strategy(Answer))
@@ -169,8 +170,8 @@ def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Ask) -> Non
     assert "not valid JSON" in explained.text
 
 
-@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
-@pytest.mark.parametrize("tools", [[search], []])
+@each("strategy", [ToolStrategy, ProviderStrategy])
+@each("tools", [[search], []])
 def test_a_tool_call_instead_of_a_structured_answer_is_explained(
     ask: Ask, strategy: Any, tools: Any
 ) -> None:

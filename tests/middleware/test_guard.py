@@ -33,6 +33,7 @@ from agent_factory.middleware import (
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, call_of, last_text, look
+from tables import each
 from waiting import VirtualLoop, auntil
 
 ASK: Any = {"messages": [("user", "How?")]}
@@ -264,7 +265,7 @@ def test_nothing_leaves_before_the_verdict_of_a_sync_run(
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-@pytest.mark.parametrize("listener", ["v2", "v3", "tracer"])
+@each("listener", ["v2", "v3", "tracer"])
 def test_no_listener_sees_a_word_that_is_stopped(listener: str) -> None:
     async def check(_: Any) -> str:
         await auntil(lambda: model.asked)
@@ -328,7 +329,7 @@ def test_messages_are_those_that_the_model_has_not_seen(call: Any) -> None:
     assert checked == [["How?"], ["a tree"]]
 
 
-@pytest.mark.parametrize("when", ["beside", "before"])
+@each("when", ["beside", "before"])
 def test_an_objection_ends_the_run_with_the_answer(call: Any, when: Any) -> None:
     guard = GuardMiddleware(lambda _: "It is bad.", when=when, answer="No: {reason} {x}")
     agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
@@ -345,7 +346,7 @@ def test_the_model_is_not_asked_if_the_check_before_it_objects(call: Any) -> Non
     assert not model.requests
 
 
-@pytest.mark.parametrize("value", [True, False, "", 1], ids=str)
+@each("value", [True, False, "", 1], ids=str)
 def test_a_check_that_returns_something_else_objects(call: Any, value: Any) -> None:
     guard = GuardMiddleware(lambda _: value)
     last = call(create_agent(ScriptedChatModel(["Well."]), middleware=[guard]), ASK)["messages"][-1]
@@ -386,7 +387,7 @@ def test_an_async_check_works_in_a_sync_run_too(call: Any) -> None:
     assert last_text(call(agent, ASK)) == NO
 
 
-@pytest.mark.parametrize(("probability", "text"), [(0.9, NO), (0.1, "Well.")], ids=str)
+@each("probability, text", [(0.9, NO), (0.1, "Well.")], ids=str)
 def test_a_model_judges(call: Any, probability: float, text: str) -> None:
     answer = f'{{"reason": "It is bad.", "probability": {probability}}}'
     judge = ScriptedChatModel([answer])
@@ -404,8 +405,8 @@ def test_a_judge_without_a_probability_objects(call: Any) -> None:
     assert last_text(call(agent, ASK)) == NO
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
+@each(
+    "options, text",
     [
         ({"on": "answer", "when": "beside"}, "only after the call"),
         ({"on": "messages", "tools": ["look"]}, "tools does not go with"),
@@ -464,7 +465,7 @@ def test_the_answer_of_another_layer_is_checked(call: Any) -> None:
     assert last_text(call(agent, ASK)) == NO
 
 
-@pytest.mark.parametrize("on", ["messages", "answer"])
+@each("on", ["messages", "answer"])
 def test_a_structured_answer_that_is_stopped_ends_the_run(call: Any, on: Any) -> None:
     guard = GuardMiddleware(lambda _: "It is bad.", on=on)
     model = ScriptedChatModel([[call_of("Answer", number=1)]] * 3)
@@ -477,7 +478,7 @@ def test_a_structured_answer_that_is_stopped_ends_the_run(call: Any, on: Any) ->
 # Calls and results
 
 
-@pytest.mark.parametrize("when", ["beside", "before"])
+@each("when", ["beside", "before"])
 def test_a_call_is_checked(call: Any, when: Any) -> None:
     ran: list[str] = []
 

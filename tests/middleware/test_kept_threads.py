@@ -35,6 +35,7 @@ from agent_factory.middleware import (
 from agent_factory.testing import ScriptedChatModel, check_middleware
 from samples import AddsContext, Asks
 from stack_tools import look
+from tables import each
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -358,8 +359,8 @@ class Named(AgentState[Any]):
     customer: str
 
 
-@pytest.mark.parametrize(
-    ("built_in", "arguments"),
+@each(
+    "built_in, arguments",
     [
         (SummarizationMiddleware, [ScriptedChatModel()]),
         (ContextEditingMiddleware, []),

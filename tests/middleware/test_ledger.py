@@ -29,6 +29,7 @@ from agent_factory.middleware.budget import (
 from agent_factory.middleware.summarization import SummarizationMiddleware
 from agent_factory.testing import ScriptedChatModel
 from samples import look
+from tables import each
 
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 
@@ -49,7 +50,7 @@ def test_a_reservation_is_committed_or_released() -> None:
     assert (ledger.spent.usd, ledger.spent.turns, ledger.reserved) == (0.25, 1, Spent())
 
 
-@pytest.mark.parametrize("signal", [asyncio.CancelledError, KeyboardInterrupt, TimeoutError])
+@each("signal", [asyncio.CancelledError, KeyboardInterrupt, TimeoutError])
 def test_what_was_reserved_is_spent_if_nobody_knows_whether_the_call_ran(signal: Any) -> None:
     ledger = Ledger(Limits(usd=1))
     with pytest.raises(signal), ledger.reserve(Spent(usd=0.4)):
@@ -128,8 +129,8 @@ def test_errors_can_be_pickled() -> None:
     assert (unknown.model, unknown.provider) == ("gpt-9", "openai")
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each(
+    "settings, problem",
     [
         ({"limits": 1}, "limits must be Limits"),
         ({"limits": Limits(), "spent": {"usd": 1}}, "spent must be Spent"),

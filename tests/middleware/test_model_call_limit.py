@@ -16,6 +16,7 @@ from agent_factory import (
 from agent_factory.middleware import ModelCallLimitExceededError, ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, AsksTwice, BackToModel, add, in_memory
+from tables import each
 
 Ask = Callable[..., Any]
 CALL = [{"name": "add", "args": {"a": 1, "b": 2}}]
@@ -114,7 +115,7 @@ def test_two_instances_count_each_call_once(send: Ask) -> None:
     model.assert_done()
 
 
-@pytest.mark.parametrize("first", [True, False])
+@each("first", [True, False])
 def test_a_hook_that_always_jumps_back_does_not_bypass_the_limit(send: Ask, first: bool) -> None:
     limit = ModelCallLimitMiddleware(run_limit=3)
     stack = [limit, BackToModel()] if first else [BackToModel(), limit]
@@ -153,7 +154,7 @@ def test_a_call_that_failed_does_not_count(send: Ask) -> None:
     assert send(agent, config=ONE)["messages"][-1].text == "up"
 
 
-@pytest.mark.parametrize("outermost", [True, False])
+@each("outermost", [True, False])
 def test_what_layers_do_within_a_call_counts_as_one(send: Ask, outermost: bool) -> None:
     limit = ModelCallLimitMiddleware(run_limit=2)
     stack = [AsksTwice(), limit] if outermost else [limit, AsksTwice()]
@@ -209,7 +210,7 @@ def test_a_used_up_thread_has_no_call_left_for_an_answer(send: Ask) -> None:
     assert "2 of 2 model calls" in send(agent, config=ONE)["messages"][-1].text
 
 
-@pytest.mark.parametrize("first", [True, False])
+@each("first", [True, False])
 def test_an_answer_is_given_once_even_if_a_hook_jumps_back(send: Ask, first: bool) -> None:
     limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="answer")
     stack = [limit, BackToModel()] if first else [BackToModel(), limit]
@@ -237,8 +238,8 @@ def test_an_invalid_structured_last_answer_does_not_exceed_the_limit(send: Ask) 
     assert result.get("structured_response") is None
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each(
+    "settings, problem",
     [
         ({}, "Pass thread_limit, run_limit or both"),
         ({"run_limit": -1}, "run_limit must be a whole number"),
@@ -259,7 +260,7 @@ def test_invalid_limits_raise(settings: dict[str, Any], problem: str) -> None:
 DIRECT: Any = {"messages": [], "run_model_call_count": 1, "thread_model_call_count": 1}
 
 
-@pytest.mark.parametrize("limits", [{"run_limit": 1}, {"thread_limit": 1}])
+@each("limits", [{"run_limit": 1}, {"thread_limit": 1}])
 def test_its_hook_works_without_a_run(limits: Any) -> None:
     """As tests of products call it."""
     update = ModelCallLimitMiddleware(**limits).before_model(DIRECT, cast("Any", None))

@@ -28,6 +28,7 @@ from agent_factory.middleware import (
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, Gpt, add, last_text
+from tables import each
 
 Call = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Go on")]}
@@ -89,7 +90,7 @@ def test_an_exception_object_raised_again_gets_no_more_notes(call: Call) -> None
     assert len([n for n in error.__notes__ if n.startswith("Model ")]) == 2
 
 
-@pytest.mark.parametrize("handle", [TimeoutError, (TimeoutError, KeyError), lambda e: False])
+@each("handle", [TimeoutError, (TimeoutError, KeyError), lambda e: False])
 def test_exceptions_outside_handle_are_raised_at_once(call: Call, handle: Any) -> None:
     fallback = ScriptedChatModel([])
     agent = create_agent(down(), middleware=[ModelFallbackMiddleware(fallback, handle=handle)])
@@ -211,8 +212,8 @@ GIVEN = [{"name": "Answer", "args": {"number": 3}}]
 WRITTEN = '{"number": 3}'
 
 
-@pytest.mark.parametrize("format_", [Answer, ProviderStrategy(Answer, strict=True)])
-@pytest.mark.parametrize("tools", [(), (add,)])
+@each("format_", [Answer, ProviderStrategy(Answer, strict=True)])
+@each("tools", [(), (add,)])
 def test_a_fallback_without_a_providers_structured_output_answers_by_tool(
     call: Call, format_: Any, tools: Any
 ) -> None:
@@ -225,7 +226,7 @@ def test_a_fallback_without_a_providers_structured_output_answers_by_tool(
     assert other.requests[0].tools[-1] == "Answer"
 
 
-@pytest.mark.parametrize("tools", [(), (add,)])
+@each("tools", [(), (add,)])
 def test_a_fallback_with_a_providers_structured_output_uses_it(call: Call, tools: Any) -> None:
     first, other = Claude(steps=[ConnectionError()]), Gpt(steps=[WRITTEN])
     stack = [ModelFallbackMiddleware(other)]
@@ -236,7 +237,7 @@ def test_a_fallback_with_a_providers_structured_output_uses_it(call: Call, tools
     assert "response_format" in other.requests[0].kwargs
 
 
-@pytest.mark.parametrize("tools", [(), (add,)])
+@each("tools", [(), (add,)])
 def test_a_bad_answer_of_a_fallback_is_explained_and_asked_for_again(
     call: Call, tools: Any
 ) -> None:
@@ -337,7 +338,7 @@ def retry(**settings: Any) -> ModelRetryMiddleware:
     return ModelRetryMiddleware(max_retries=1, initial_delay=0, **settings)
 
 
-@pytest.mark.parametrize("settings", [{}, {"on_failure": "error"}])
+@each("settings", [{}, {"on_failure": "error"}])
 def test_a_retry_further_in_tries_each_model_again_before_the_next(
     call: Call, settings: Any
 ) -> None:
@@ -357,7 +358,7 @@ def test_a_retry_further_out_goes_through_all_models_again(call: Call) -> None:
     second.assert_done()
 
 
-@pytest.mark.parametrize("inside", [True, False])
+@each("inside", [True, False])
 def test_the_failure_message_of_a_retry_is_kept_when_all_models_fail(
     call: Call, inside: bool
 ) -> None:
@@ -376,8 +377,8 @@ def test_two_fallbacks_nest(call: Call) -> None:
     assert answer.response_metadata["lc_written_by"].endswith(".Gpt")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
+@each(
+    "arguments, problem",
     [
         ((None,), "model 1 must be a chat model or 'provider:name'"),
         (("",), "model 1 must be a chat model"),
@@ -393,7 +394,7 @@ def test_a_value_that_is_not_a_model_is_refused(arguments: Any, problem: str) ->
         ModelFallbackMiddleware(*arguments)
 
 
-@pytest.mark.parametrize("handle", [5, (), KeyboardInterrupt, (ValueError, int), "all", None])
+@each("handle", [5, (), KeyboardInterrupt, (ValueError, int), "all", None])
 def test_an_invalid_handle_is_refused(handle: Any) -> None:
     with pytest.raises(TypeError, match="handle must be an exception type"):
         ModelFallbackMiddleware(ScriptedChatModel(), handle=handle)

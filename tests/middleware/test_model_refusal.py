@@ -23,6 +23,7 @@ from agent_factory.middleware import (
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, add, scripted
+from tables import each
 
 Call = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Go on")]}
@@ -37,7 +38,7 @@ def refusing(text: str = SORRY, **fields: Any) -> AIMessage:
     return AIMessage(text, response_metadata=metadata, usage_metadata=usage, **fields)
 
 
-@pytest.mark.parametrize(
+@each(
     "metadata",
     [
         {"stop_reason": "refusal"},
@@ -63,7 +64,7 @@ def test_another_model_answers_what_one_refused(call: Call) -> None:
     assert [m.text for m in call(agent, ASK)["messages"]] == ["Go on", "Gladly."]
 
 
-@pytest.mark.parametrize(
+@each(
     "no",
     [
         AIMessage("", additional_kwargs={"refusal": SORRY}),
@@ -77,7 +78,7 @@ def test_a_refusal_in_additional_kwargs_or_content_counts(no: AIMessage) -> None
     assert refusal_of(no) == "refusal"
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         AIMessage(SORRY),
@@ -150,7 +151,7 @@ def test_when_all_refuse_the_error_lists_all_refusals(call: Call) -> None:
     assert [m.type for m in agent.get_state(ONE).values["messages"]] == ["human"]
 
 
-@pytest.mark.parametrize("settings", [{}, {"on_refusal": "error"}])
+@each("settings", [{}, {"on_refusal": "error"}])
 def test_without_another_model_a_refusal_is_an_error(call: Call, settings: Any) -> None:
     """As in langchain; what handles the error of langchain-core handles it."""
     stack = [ModelRefusalMiddleware(**settings)]
@@ -170,8 +171,8 @@ def test_an_error_of_a_refusal_travels_between_processes() -> None:
     assert error.ai_message.text == SORRY
 
 
-@pytest.mark.parametrize(
-    ("error", "text"),
+@each(
+    "error, text",
     [
         (CoreRefusalError("No.", raw_message=refusing()), SORRY),
         (CoreRefusalError("No."), "No."),
@@ -227,8 +228,8 @@ FORMATS = [
 ]
 
 
-@pytest.mark.parametrize("format_", FORMATS)
-@pytest.mark.parametrize("tools", [(), (add,)])
+@each("format_", FORMATS)
+@each("tools", [(), (add,)])
 def test_another_model_gives_the_structured_answer(call: Call, format_: Any, tools: Any) -> None:
     class Plain(ScriptedChatModel):
         model_name: str = "plain"
@@ -238,8 +239,8 @@ def test_another_model_gives_the_structured_answer(call: Call, format_: Any, too
     assert call(agent, ASK)["structured_response"] == Answer(number=3)
 
 
-@pytest.mark.parametrize("format_", FORMATS)
-@pytest.mark.parametrize("tools", [(), (add,)])
+@each("format_", FORMATS)
+@each("tools", [(), (add,)])
 def test_a_final_refusal_is_not_retried_for_a_structured_answer(
     call: Call, format_: Any, tools: Any
 ) -> None:
@@ -321,8 +322,8 @@ def test_a_stream_has_both_answers_under_different_ids(collect: Call) -> None:
     assert sorted(streamed.values()) == ["Gladly.", SORRY]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "settings", "error", "problem"),
+@each(
+    "arguments, settings, error, problem",
     [
         ((), {"on_refusal": "keep"}, ValueError, "on_refusal='keep' needs another model"),
         ((scripted(),), {"on_refusal": "stop"}, ValueError, "on_refusal must be 'keep' or 'error'"),

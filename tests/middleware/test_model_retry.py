@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from agent_factory.middleware.model_retry import default_retry_on
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, add
+from tables import each
 from waiting import auntil
 
 GO: Any = {"messages": "Go"}
@@ -94,15 +96,15 @@ def test_an_on_failure_that_returns_no_text_is_reported(call: Any) -> None:
         call(create_agent(ScriptedChatModel([DOWN]), middleware=[words]), GO)
 
 
-@pytest.mark.parametrize(
-    ("retry_on", "retried", "raised"),
+@each(
+    "retry_on, retried, raised",
     [
         (ConnectionError, ConnectionResetError("x"), ValueError("x")),
         ((ConnectionError, TimeoutError), TimeoutError("x"), OSError("x")),
         (lambda error: "503" in str(error), OSError("503"), OSError("400")),
     ],
 )
-@pytest.mark.parametrize("on_failure", ["continue", "error"])
+@each("on_failure", ["continue", "error"])
 def test_only_what_matches_is_retried_and_the_rest_is_raised_at_once(
     call: Any, retry_on: Any, retried: Exception, raised: Exception, on_failure: str
 ) -> None:
@@ -134,22 +136,21 @@ TRANSIENT = [
 BASES: list[Any] = [Exception, (exceptions.LangChainException, OSError), default_retry_on]
 
 
-@pytest.mark.parametrize("error", PERMANENT, ids=repr)
-@pytest.mark.parametrize("settings", [{}, *({"retry_on": base} for base in BASES)])
-@pytest.mark.parametrize("on_failure", ["continue", "error", lambda error: "Sorry."])
-def test_an_error_that_no_retry_helps_is_raised_at_once(
-    call: Any, error: Exception, settings: Any, on_failure: Any
-) -> None:
-    model = ScriptedChatModel([error, "never"])
-    agent = create_agent(model, middleware=[retry(on_failure=on_failure, **settings)])
-    with pytest.raises(type(error)) as caught:
-        call(agent, GO)
-    assert caught.value is error
-    assert len(model.requests) == 1
+@each("error", PERMANENT, ids=repr)
+def test_an_error_that_no_retry_helps_is_raised_at_once(call: Any, error: Exception) -> None:
     assert not default_retry_on(error)
+    ways = cycle(["continue", "error", lambda error: "Sorry."])
+    for base, on_failure in zip([None, *BASES], ways, strict=False):
+        settings = {} if base is None else {"retry_on": base}
+        model = ScriptedChatModel([error, "never"])
+        agent = create_agent(model, middleware=[retry(on_failure=on_failure, **settings)])
+        with pytest.raises(type(error)) as caught:
+            call(agent, GO)
+        assert caught.value is error
+        assert len(model.requests) == 1
 
 
-@pytest.mark.parametrize("error", TRANSIENT, ids=repr)
+@each("error", TRANSIENT, ids=repr)
 def test_an_error_that_may_pass_is_retried(call: Any, error: Exception) -> None:
     model = ScriptedChatModel([error, error, "Hello!"])
     assert call(create_agent(model, middleware=[retry()]), GO)["messages"][-1].text == "Hello!"
@@ -164,7 +165,7 @@ class InvalidKey(ProviderError, exceptions.ModelAuthenticationError):
     """As integrations derive their errors from those of the client and of langchain-core."""
 
 
-@pytest.mark.parametrize(
+@each(
     "retry_on",
     [
         exceptions.ModelAuthenticationError,
@@ -193,7 +194,7 @@ def test_another_model_is_asked_after_an_error_that_no_retry_helps(call: Any) ->
     first.assert_done()
 
 
-@pytest.mark.parametrize("on_failure", ["continue", lambda error: "Sorry."])
+@each("on_failure", ["continue", lambda error: "Sorry."])
 def test_a_program_can_tell_a_failure_from_an_answer(call: Any, on_failure: Any) -> None:
     decisions: list[Any] = []
     model = ScriptedChatModel([DOWN, ValueError("gone"), "Hello!"])
@@ -210,8 +211,8 @@ def test_a_program_can_tell_a_failure_from_an_answer(call: Any, on_failure: Any)
     assert decisions[-1].reason != decision.reason
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
+@each(
+    "text, line",
     [
         ("provider is down", "ConnectionError: provider is down."),
         ("provider is down.", "ConnectionError: provider is down."),
@@ -231,9 +232,9 @@ def test_the_text_of_a_failure_is_made_of_sentences(call: Any, text: str, line: 
 WRONG = [{"name": "Answer", "args": {"number": "many"}}]
 
 
-@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
-@pytest.mark.parametrize("tools", [[], [add]])
-@pytest.mark.parametrize("before", [[], ["prose"]])
+@each("strategy", [ToolStrategy, ProviderStrategy])
+@each("tools", [[], [add]])
+@each("before", [[], ["prose"]])
 def test_an_outage_ends_a_run_with_a_response_format(
     call: Any, strategy: Any, tools: list[Any], before: list[Any]
 ) -> None:
@@ -256,7 +257,7 @@ def test_an_answer_that_never_fits_is_not_asked_for_beyond_its_cap(call: Any) ->
     model.assert_done()
 
 
-@pytest.mark.parametrize("retry_on", [OutputError, (ValueError, TurnError), lambda error: True])
+@each("retry_on", [OutputError, (ValueError, TurnError), lambda error: True])
 def test_an_error_of_the_library_is_retried_if_it_is_named(call: Any, retry_on: Any) -> None:
     model = ScriptedChatModel([WRONG, [{"name": "Answer", "args": {"number": 5}}]])
     format_ = ToolStrategy(Answer, max_retries=0)
@@ -265,7 +266,7 @@ def test_an_error_of_the_library_is_retried_if_it_is_named(call: Any, retry_on: 
     assert call(agent, GO)["structured_response"] == Answer(number=5)
 
 
-@pytest.mark.parametrize("retry_on", [RuntimeError, Exception, (ValueError, OSError)])
+@each("retry_on", [RuntimeError, Exception, (ValueError, OSError)])
 def test_a_base_class_does_not_cover_errors_of_the_library(call: Any, retry_on: Any) -> None:
     format_ = ToolStrategy(Answer, max_retries=0)
     stack = [retry(retry_on=retry_on)]
@@ -324,7 +325,7 @@ def test_an_interrupt_in_a_layer_does_not_count_as_a_failure(call: Any) -> None:
     assert call(agent, Command(resume="yes"), ONE)["messages"][-1].text == "Thanks."
 
 
-@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+@each("signal", [KeyboardInterrupt, SystemExit])
 def test_a_signal_to_stop_is_not_retried(signal: Any) -> None:
     def stop(messages: Any) -> Any:
         raise signal
@@ -395,13 +396,13 @@ class Broken(Exception):
         raise RuntimeError("not even that")
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
+@each(
+    "error, said",
     [
         (ConnectionError("x" * 100_000), "x" * 1000 + "..."),
         (ConnectionError("bad \ud800 text"), "bad ? text"),
         (ConnectionError(), "with ConnectionError.\n"),
-        (Broken(), "with Broken.\n"),
+        pytest.param(Broken(), "with Broken.\n", id="broken"),
     ],
 )
 def test_the_message_is_readable_for_any_exception(call: Any, error: Exception, said: str) -> None:

@@ -32,6 +32,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import add, last_text, scripted
+from tables import each
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -74,9 +75,7 @@ def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Call) -> None:
     assert human.text == "<conversation>\nUser: 6 times 7?\n</conversation>"
 
 
-@pytest.mark.parametrize(
-    "answer", ["deep", " deep\n", "Deep", "'deep'", "**deep**.", "I choose deep: it is hard."]
-)
+@each("answer", ["deep", " deep\n", "Deep", "'deep'", "**deep**.", "I choose deep: it is hard."])
 def test_a_name_is_found_in_what_a_chatty_model_says(call: Call, answer: str) -> None:
     agent = create_agent(own(), middleware=[router(scripted(answer), deep=scripted("42."))])
     assert last_text(call(agent, ask())) == "42."
@@ -85,13 +84,13 @@ def test_a_name_is_found_in_what_a_chatty_model_says(call: Call, answer: str) ->
 UNPLACED = ["", "neither", "quick or deep", "deeper", AIMessage([{"type": "thinking"}])]
 
 
-@pytest.mark.parametrize("answer", UNPLACED)
+@each("answer", UNPLACED)
 def test_without_a_named_choice_the_agents_own_model_answers(call: Call, answer: Any) -> None:
     agent = create_agent(own("Mine."), middleware=[router(scripted(answer))])
     assert last_text(call(agent, ask())) == "Mine."
 
 
-@pytest.mark.parametrize("answer", UNPLACED)
+@each("answer", UNPLACED)
 def test_without_a_named_choice_the_default_answers(call: Call, answer: Any) -> None:
     stack = [router(scripted(answer), quick=scripted("Hi."), default="quick")]
     assert last_text(call(create_agent(own(), middleware=stack), ask())) == "Hi."
@@ -214,7 +213,7 @@ def test_a_call_that_failed_is_routed_again(call: Call) -> None:
 # Classifiers
 
 
-@pytest.mark.parametrize("text", ["6 times 7?", "Hello"])
+@each("text", ["6 times 7?", "Hello"])
 def test_a_function_of_the_request_may_choose(call: Call, text: str) -> None:
     def classify(request: ModelRequest[Any]) -> str:
         return "deep" if "times" in request.messages[-1].text else "quick"
@@ -230,7 +229,7 @@ async def test_an_asynchronous_function_may_choose(classifier: Any) -> None:
     assert last_text(await agent.ainvoke(ask())) == "42."
 
 
-@pytest.mark.parametrize("classifier", [deeply, lambda request: deeply(request)])
+@each("classifier", [deeply, lambda request: deeply(request)])
 def test_an_async_function_is_refused_in_a_synchronous_run(classifier: Any) -> None:
     agent = create_agent(own(), middleware=[router(classifier, deep=scripted("42."))])
     with pytest.raises(TypeError, match="classifier is a coroutine function"):
@@ -243,7 +242,7 @@ def test_a_runnable_of_the_request_may_choose(call: Call) -> None:
     assert last_text(call(agent, ask("deep"))) == "42."
 
 
-@pytest.mark.parametrize("wrong", ["Deep", "", None, 5, scripted()])
+@each("wrong", ["Deep", "", None, 5, scripted()])
 def test_a_function_that_names_no_choice_raises(call: Call, wrong: Any) -> None:
     agent = create_agent(own(), middleware=[router(lambda request: wrong)])
     with pytest.raises(RoutingError, match="Return one of 'quick', 'deep'") as caught:
@@ -253,7 +252,7 @@ def test_a_function_that_names_no_choice_raises(call: Call, wrong: Any) -> None:
     assert (error.code, error.choice, error.choices) == ("AF348", wrong, ("quick", "deep"))
 
 
-@pytest.mark.parametrize("kind", ["model", "function"])
+@each("kind", ["model", "function"])
 def test_an_exception_of_a_classifier_propagates(call: Call, kind: str) -> None:
     def broken(request: ModelRequest[Any]) -> str:
         raise KeyError("broken")
@@ -353,7 +352,7 @@ def test_a_choice_has_the_structured_output_that_suits_it(call: Call) -> None:
         assert call(agent, ask())["structured_response"] == Answer(number=3)
 
 
-@pytest.mark.parametrize(("inside", "asked"), [(True, 1), (False, 2)])
+@each("inside, asked", [(True, 1), (False, 2)])
 def test_inside_the_router_a_retry_asks_the_classifier_once(
     call: Call, inside: bool, asked: int
 ) -> None:
@@ -381,8 +380,8 @@ def test_a_function_needs_no_criteria(call: Call) -> None:
 QUICK = {"quick": ModelChoice(scripted(), "small talk")}
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "problem"),
+@each(
+    "settings, error, problem",
     [
         ({"choices": {}}, ValueError, "choices must be a dict"),
         ({"choices": ["quick"]}, ValueError, "choices must be a dict"),
@@ -443,7 +442,7 @@ def test_without_a_message_of_the_user_a_decision_model_reads_the_conversation(c
     assert [m.text for m in classifier.requests[0][0]] == ["They greeted."]
 
 
-@pytest.mark.parametrize("answer", ["other", {}])
+@each("answer", ["other", {}])
 def test_an_answer_of_a_decision_model_must_name_a_choice(call: Call, answer: Any) -> None:
     agent = create_agent(own(), middleware=[router(ScriptedDecisionModel(answers=[answer]))])
     with pytest.raises(RoutingError) as caught:
@@ -481,8 +480,8 @@ def test_a_chat_model_reads_criteria_of_any_form_as_text(call: Call) -> None:
     assert '- a: {"only": ["x"]}' in classifier.requests[0].messages[0].text
 
 
-@pytest.mark.parametrize(
-    ("classifier", "instructions"),
+@each(
+    "classifier, instructions",
     [
         (scripted(), ["a list"]),
         (ScriptedDecisionModel(answers=[]), 5),

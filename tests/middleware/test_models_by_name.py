@@ -26,6 +26,7 @@ from agent_factory.middleware import (
     ToolPolicy,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 NAME = "openai:gpt-5"
 
@@ -56,7 +57,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
 """Everything that takes a model by name."""
 
 
-@pytest.mark.parametrize("maker", MAKERS)
+@each("maker", MAKERS)
 def test_without_langchain_the_build_fails(maker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain", None)
     monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
@@ -64,7 +65,7 @@ def test_without_langchain_the_build_fails(maker: str, monkeypatch: pytest.Monke
         MAKERS[maker]()
 
 
-@pytest.mark.parametrize("maker", MAKERS)
+@each("maker", MAKERS)
 def test_without_the_package_of_the_provider_the_build_fails(
     maker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.review import pending
 from agent_factory.testing import ScriptedChatModel, check_middleware
+from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 GO: Any = {"messages": [("user", "Go")]}
@@ -119,8 +120,8 @@ def answer(agent: Any, call: Any, decision: Any) -> Any:
 # What is stored is not run again
 
 
-@pytest.mark.parametrize("fused", [True, False, "turn"])
-@pytest.mark.parametrize("policy", ["rerun", "ask", "fail"])
+@each("fused", [True, False, "turn"])
+@each("policy", ["rerun", "ask", "fail"])
 def test_a_stored_result_is_returned_without_running_the_tool(
     call: Any, policy: str, fused: Any
 ) -> None:
@@ -135,7 +136,7 @@ class Paid(AgentState[Any]):
     total: Annotated[int, lambda old, new: old + new]
 
 
-@pytest.mark.parametrize("as_list", [False, True])
+@each("as_list", [False, True])
 def test_commands_and_lists_are_stored_as_they_are(call: Any, as_list: bool) -> None:
     runs = []
 
@@ -185,7 +186,7 @@ class Keeps(InMemoryEffects):
             raise Killed
 
 
-@pytest.mark.parametrize("policy", ["rerun", "ask"])
+@each("policy", ["rerun", "ask"])
 def test_a_store_that_keeps_a_released_record_is_an_error(call: Any, policy: str) -> None:
     bank, store = Bank(Killed()), Keeps()
     agent = agent_of(bank, policy, store=store)
@@ -222,9 +223,9 @@ def test_fail_reports_to_the_model_that_the_outcome_is_unknown(call: Any) -> Non
     assert len(bank.paid) == 1
 
 
-@pytest.mark.parametrize("fused", [True, False, "turn"])
-@pytest.mark.parametrize(
-    ("decision", "result", "payments"),
+@each("fused", [True, False, "turn"])
+@each(
+    "decision, result, payments",
     [
         ({"type": "approve"}, "Paid 5.", 2),
         ({"type": "respond", "message": "Paid, receipt 7."}, "Paid, receipt 7.", 1),
@@ -338,7 +339,7 @@ class Breaks(InMemoryEffects):
         self._raise("released")
 
 
-@pytest.mark.parametrize("when", ["release", "released", "begin"])
+@each("when", ["release", "released", "begin"])
 def test_an_answer_is_not_asked_for_twice_if_the_process_dies_before_the_tool_starts(
     call: Any, when: str
 ) -> None:
@@ -362,7 +363,7 @@ def test_a_death_before_the_record_costs_nothing(call: Any) -> None:
     assert len(bank.paid) == 1
 
 
-@pytest.mark.parametrize("when", ["begun", "finish"])
+@each("when", ["begun", "finish"])
 def test_a_death_between_record_and_result_is_an_unknown_outcome(call: Any, when: str) -> None:
     bank = Bank()
     agent = agent_of(bank, "fail", store=Breaks(**{when: [Killed()]}))
@@ -375,7 +376,7 @@ def test_a_death_between_record_and_result_is_an_unknown_outcome(call: Any, when
 # Interrupts
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@each("mode", ["batched", "per_call"])
 def test_it_works_inside_of_reviews(call: Any, mode: Any) -> None:
     review = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
     bank = Bank(Killed())
@@ -426,10 +427,8 @@ def test_a_retry_outside_repeats_definite_failures(call: Any) -> None:
 NAMED: Any = {"retry_on": (ConnectionError, TimeoutError)}
 
 
-@pytest.mark.parametrize(
-    "named", [NAMED, {"idempotent_tools": ["pay"]}, {"retry_on": lambda error: True}]
-)
-@pytest.mark.parametrize("inside", [False, True])
+@each("named", [NAMED, {"idempotent_tools": ["pay"]}, {"retry_on": lambda error: True}])
+@each("inside", [False, True])
 def test_a_timeout_of_an_effect_is_never_repeated_blindly(
     call: Any, named: Any, inside: bool
 ) -> None:
@@ -475,7 +474,7 @@ def test_the_answer_to_a_question_of_the_tool_does_not_answer_that_of_the_middle
     assert answers == [approve, approve]
 
 
-@pytest.mark.parametrize("inside", [False, True])
+@each("inside", [False, True])
 def test_a_tool_with_a_key_is_repeated_after_a_timeout(call: Any, inside: bool) -> None:
     bank = Bank(TimeoutError("no answer"))
     layers: Any = {"inner": [retries()]} if inside else {}
@@ -510,7 +509,7 @@ def test_a_build_warns_of_a_wrong_order_and_of_hidden_errors() -> None:
 # The store
 
 
-@pytest.mark.parametrize("refusal", [LeaseLost("the lease", "is lost."), Killed()])
+@each("refusal", [LeaseLost("the lease", "is lost."), Killed()])
 def test_a_refusal_of_the_store_passes_all_layers_unchanged(call: Any, refusal: Any) -> None:
     bank = Bank()
     outer = (ToolErrorMiddleware(), retries())
@@ -522,7 +521,7 @@ def test_a_refusal_of_the_store_passes_all_layers_unchanged(call: Any, refusal: 
     assert bank.paid == []
 
 
-@pytest.mark.parametrize("when", ["begin", "finish", "release"])
+@each("when", ["begin", "finish", "release"])
 def test_a_failure_of_the_store_is_not_one_of_the_tool(call: Any, when: str) -> None:
     bank = Bank()
     bank.before = [ConnectionError("down")] if when == "release" else []
@@ -730,8 +729,8 @@ def test_a_subagent_does_not_inherit_a_key(call: Any) -> None:
 # Arguments, laws
 
 
-@pytest.mark.parametrize(
-    ("make", "text"),
+@each(
+    "make, text",
     [
         (lambda: OnceMiddleware(["pay"]), "effects must be a dict"),  # type: ignore[arg-type]
         (lambda: OnceMiddleware({"pay": "stop"}), r"effects\['pay'\] must be 'rerun', 'ask' or"),  # type: ignore[dict-item]

@@ -22,6 +22,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.review import reject
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 TRIP = [
@@ -112,7 +113,7 @@ def tools_of(effects: Any) -> list[str]:
     return [effect.tool for effect in effects]
 
 
-@pytest.mark.parametrize("fused", [True, False, "turn"])
+@each("fused", [True, False, "turn"])
 def test_effects_are_undone_backwards_once_a_reviewer_rejects(undo: Any, fused: Any) -> None:
     agency = Agency()
     once = once_of(agency)
@@ -170,8 +171,8 @@ def test_undoing_goes_on_after_a_failure(undo: Any) -> None:
     assert agency.log[2:] == [*CANCELLED, CANCELLED[1]]
 
 
-@pytest.mark.parametrize("death", [Killed(), TimeoutError("no answer")])
-@pytest.mark.parametrize(("policy", "repeats"), [("ask", False), ("fail", False), ("rerun", True)])
+@each("death", [Killed(), TimeoutError("no answer")])
+@each("policy, repeats", [("ask", False), ("fail", False), ("rerun", True)])
 def test_a_compensation_of_unknown_outcome_is_repeated_only_with_rerun(
     undo: Any, death: Any, policy: str, repeats: bool
 ) -> None:

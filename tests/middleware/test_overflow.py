@@ -23,6 +23,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import Asks, last_text
+from tables import each
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -197,8 +198,8 @@ TEN: list[Any] = [*(fetching(f"w{at}") for at in range(9)), "done"]
 """A run of ten calls of the model."""
 
 
-@pytest.mark.parametrize("stack", ["clear", "offload", "summarize", "all"])
-@pytest.mark.parametrize("point", range(10))
+@each("stack", ["clear", "offload", "summarize", "all"])
+@each("point", range(10))
 def test_an_overflow_at_any_of_ten_points_costs_one_more_call(
     call: Call, point: int, stack: str
 ) -> None:
@@ -305,7 +306,7 @@ def test_without_layers_outside_another_model_is_asked_as_usual(call: Call) -> N
     assert last_text(call(agent, {"messages": CONTEXT}, ONE)) == "I read more."
 
 
-@pytest.mark.parametrize("inner", [summarizes, clears, offloads])
+@each("inner", [summarizes, clears, offloads])
 def test_what_makes_a_conversation_smaller_belongs_outside_of_retries(inner: Any) -> None:
     agent = agent_of(ScriptedChatModel([]), [ModelRetryMiddleware(), inner()])
     assert [warning.code for warning in warnings_of(agent)] == ["AF204"]
@@ -406,7 +407,7 @@ LONG: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("trim", [None, 1_000_000])
+@each("trim", [None, 1_000_000])
 def test_a_summary_model_with_a_small_window_gets_smaller_pages(
     call: Call, trim: int | None
 ) -> None:
