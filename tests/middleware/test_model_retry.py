@@ -41,6 +41,13 @@ def retry(**settings: Any) -> ModelRetryMiddleware:
     return ModelRetryMiddleware(**{"initial_delay": 0.0001, **settings})
 
 
+def reply(call: Any, model: Any, *stack: Any, **options: Any) -> AIMessage:
+    """The last message of an agent of a model, or of its steps."""
+    model = ScriptedChatModel(model) if isinstance(model, list) else model
+    message: AIMessage = call(create_agent(model, middleware=stack, **options), GO)["messages"][-1]
+    return message
+
+
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
 
 
@@ -86,14 +93,10 @@ def test_the_exception_itself_is_raised_with_a_note_of_the_attempts(call: Any) -
 
 def test_a_custom_text_ends_the_run(call: Any) -> None:
     words = retry(max_retries=0, on_failure=lambda error: f"Sorry ({error}).")
-    result = call(create_agent(ScriptedChatModel([DOWN]), middleware=[words]), GO)
-    assert result["messages"][-1].text == "Sorry (down)."
-
-
-def test_an_on_failure_that_returns_no_text_is_reported(call: Any) -> None:
-    words: Any = retry(max_retries=0, on_failure=lambda error: None, name="Mine")
+    assert reply(call, [DOWN], words).text == "Sorry (down)."
+    wrong: Any = retry(max_retries=0, on_failure=lambda error: None, name="Mine")
     with pytest.raises(TurnError, match="Mine on_failure: must return a str, got NoneType"):
-        call(create_agent(ScriptedChatModel([DOWN]), middleware=[words]), GO)
+        reply(call, [DOWN], wrong)
 
 
 @each(
@@ -109,9 +112,8 @@ def test_only_what_matches_is_retried_and_the_rest_is_raised_at_once(
     call: Any, retry_on: Any, retried: Exception, raised: Exception, on_failure: str
 ) -> None:
     model = ScriptedChatModel([retried, raised])
-    agent = create_agent(model, middleware=[retry(retry_on=retry_on, on_failure=on_failure)])
     with pytest.raises(type(raised)) as caught:
-        call(agent, GO)
+        reply(call, model, retry(retry_on=retry_on, on_failure=on_failure))
     assert caught.value is raised
     assert not any("attempt" in note for note in getattr(raised, "__notes__", ()))
     model.assert_done()
@@ -143,17 +145,15 @@ def test_an_error_that_no_retry_helps_is_raised_at_once(call: Any, error: Except
     for base, on_failure in zip([None, *BASES], ways, strict=False):
         settings = {} if base is None else {"retry_on": base}
         model = ScriptedChatModel([error, "never"])
-        agent = create_agent(model, middleware=[retry(on_failure=on_failure, **settings)])
         with pytest.raises(type(error)) as caught:
-            call(agent, GO)
+            reply(call, model, retry(on_failure=on_failure, **settings))
         assert caught.value is error
         assert len(model.requests) == 1
 
 
 @each("error", TRANSIENT, ids=repr)
 def test_an_error_that_may_pass_is_retried(call: Any, error: Exception) -> None:
-    model = ScriptedChatModel([error, error, "Hello!"])
-    assert call(create_agent(model, middleware=[retry()]), GO)["messages"][-1].text == "Hello!"
+    assert reply(call, [error, error, "Hello!"], retry()).text == "Hello!"
     assert default_retry_on(error)
 
 
@@ -175,9 +175,8 @@ class InvalidKey(ProviderError, exceptions.ModelAuthenticationError):
     ],
 )
 def test_an_error_that_no_retry_helps_is_retried_if_it_is_named(call: Any, retry_on: Any) -> None:
-    model = ScriptedChatModel([InvalidKey("invalid key"), "Hello!"])
-    agent = create_agent(model, middleware=[retry(retry_on=retry_on)])
-    assert call(agent, GO)["messages"][-1].text == "Hello!"
+    steps = [InvalidKey("invalid key"), "Hello!"]
+    assert reply(call, steps, retry(retry_on=retry_on)).text == "Hello!"
 
 
 def test_control_flow_is_not_retried_by_default() -> None:
@@ -188,9 +187,8 @@ def test_control_flow_is_not_retried_by_default() -> None:
 def test_another_model_is_asked_after_an_error_that_no_retry_helps(call: Any) -> None:
     """Its key may be valid."""
     first = ScriptedChatModel([exceptions.ModelAuthenticationError("invalid key")])
-    second = ScriptedChatModel(["Hello!"])
-    stack = [ModelFallbackMiddleware(second), retry()]
-    assert call(create_agent(first, middleware=stack), GO)["messages"][-1].text == "Hello!"
+    fallback = ModelFallbackMiddleware(ScriptedChatModel(["Hello!"]))
+    assert reply(call, first, fallback, retry()).text == "Hello!"
     first.assert_done()
 
 
@@ -209,24 +207,6 @@ def test_a_program_can_tell_a_failure_from_an_answer(call: Any, on_failure: Any)
     answer = call(agent, GO)["messages"][-1]
     assert "failure" not in answer.response_metadata
     assert decisions[-1].reason != decision.reason
-
-
-@each(
-    "text, line",
-    [
-        ("provider is down", "ConnectionError: provider is down."),
-        ("provider is down.", "ConnectionError: provider is down."),
-        ("is it down?", "ConnectionError: is it down?"),
-        ("x" * 2000, f"ConnectionError: {'x' * 1000}..."),
-    ],
-)
-def test_the_text_of_a_failure_is_made_of_sentences(call: Any, text: str, line: str) -> None:
-    agent = create_agent(
-        ScriptedChatModel([ConnectionError(text)]), middleware=[retry(max_retries=0)]
-    )
-    first, second = call(agent, GO)["messages"][-1].text.splitlines()
-    assert first == f"The model call failed after 1 attempt with {line}"
-    assert second == "Nothing is lost: ask again later."
 
 
 WRONG = [{"name": "Answer", "args": {"number": "many"}}]
@@ -250,27 +230,28 @@ def test_an_outage_ends_a_run_with_a_response_format(
 
 def test_an_answer_that_never_fits_is_not_asked_for_beyond_its_cap(call: Any) -> None:
     model = ScriptedChatModel([WRONG, WRONG])
-    format_ = ToolStrategy(Answer, max_retries=1)
-    agent = create_agent(model, middleware=[retry()], response_format=format_)
     with pytest.raises(OutputError):
-        call(agent, GO)
+        reply(call, model, retry(), response_format=ToolStrategy(Answer, max_retries=1))
     model.assert_done()
 
 
-@each("retry_on", [OutputError, (ValueError, TurnError), lambda error: True])
-def test_an_error_of_the_library_is_retried_if_it_is_named(call: Any, retry_on: Any) -> None:
+@each(
+    "retry_on, is_retried",
+    [
+        *((named, True) for named in (OutputError, (ValueError, TurnError), lambda error: True)),
+        *((base, False) for base in (RuntimeError, Exception, (ValueError, OSError))),
+    ],
+)
+def test_an_error_of_the_library_is_retried_if_it_is_named(
+    call: Any, retry_on: Any, is_retried: bool
+) -> None:
+    """A base class does not cover it."""
     model = ScriptedChatModel([WRONG, [{"name": "Answer", "args": {"number": 5}}]])
     format_ = ToolStrategy(Answer, max_retries=0)
-    stack = [retry(retry_on=retry_on)]
-    agent = create_agent(model, middleware=stack, response_format=format_)
-    assert call(agent, GO)["structured_response"] == Answer(number=5)
-
-
-@each("retry_on", [RuntimeError, Exception, (ValueError, OSError)])
-def test_a_base_class_does_not_cover_errors_of_the_library(call: Any, retry_on: Any) -> None:
-    format_ = ToolStrategy(Answer, max_retries=0)
-    stack = [retry(retry_on=retry_on)]
-    agent = create_agent(ScriptedChatModel([WRONG]), middleware=stack, response_format=format_)
+    agent = create_agent(model, middleware=[retry(retry_on=retry_on)], response_format=format_)
+    if is_retried:
+        assert call(agent, GO)["structured_response"] == Answer(number=5)
+        return
     with pytest.raises(OutputError):
         call(agent, GO)
 
@@ -386,8 +367,7 @@ def test_a_fallback_inside_is_tried_within_each_attempt(call: Any) -> None:
 
     model = ScriptedChatModel([DOWN, DOWN])
     other = ScriptedChatModel([DOWN, "from the other"])
-    result = call(create_agent(model, middleware=[retry(), Other()]), GO)
-    assert result["messages"][-1].text == "from the other"
+    assert reply(call, model, retry(), Other()).text == "from the other"
     model.assert_done()
 
 
@@ -397,28 +377,26 @@ class Broken(Exception):
 
 
 @each(
-    "error, said",
+    "error, line",
     [
-        (ConnectionError("x" * 100_000), "x" * 1000 + "..."),
-        (ConnectionError("bad \ud800 text"), "bad ? text"),
-        (ConnectionError(), "with ConnectionError.\n"),
-        pytest.param(Broken(), "with Broken.\n", id="broken"),
+        (ConnectionError("provider is down"), "ConnectionError: provider is down."),
+        (ConnectionError("provider is down."), "ConnectionError: provider is down."),
+        (ConnectionError("is it down?"), "ConnectionError: is it down?"),
+        (ConnectionError("x" * 100_000), f"ConnectionError: {'x' * 1000}..."),
+        (ConnectionError("bad \ud800 text"), "ConnectionError: bad ? text."),
+        (ConnectionError(), "ConnectionError."),
+        pytest.param(Broken(), "Broken.", id="broken"),
     ],
 )
-def test_the_message_is_readable_for_any_exception(call: Any, error: Exception, said: str) -> None:
-    agent = create_agent(ScriptedChatModel([error]), middleware=[retry(max_retries=0)])
-    text = call(agent, GO)["messages"][-1].text
-    assert said in text
-    assert len(text.encode()) < 1200
+def test_the_text_of_a_failure_is_made_of_sentences(call: Any, error: Exception, line: str) -> None:
+    first, second = reply(call, [error], retry(max_retries=0)).text.splitlines()
+    assert first == f"The model call failed after 1 attempt with {line}"
+    assert second == "Nothing is lost: ask again later."
 
 
 def test_two_of_them_multiply(call: Any) -> None:
     model = ScriptedChatModel([DOWN] * 4)
-    stack = [
-        retry(max_retries=1, name="outer"),
-        retry(max_retries=1, on_failure="error", name="inner"),
-    ]
-    assert (
-        "after 2 attempts" in call(create_agent(model, middleware=stack), GO)["messages"][-1].text
-    )
+    outer = retry(max_retries=1, name="outer")
+    inner = retry(max_retries=1, on_failure="error", name="inner")
+    assert "after 2 attempts" in reply(call, model, outer, inner).text
     model.assert_done()
