@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.exceptions import ModelAuthenticationError
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
 
 from agent_factory import (
     AgentMiddleware,
@@ -33,19 +36,21 @@ from agent_factory.middleware import (
     ModelChoice,
     ModelRouterMiddleware,
     OnceMiddleware,
+    Price,
     ProgressGuardMiddleware,
     ProviderToolSearchMiddleware,
+    RedactionRule,
     SummarizationMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import add, find
+from samples import add, add_tool, find
 from tables import each
 
 Member = AgentMiddleware[Any, Any]
-Make = Callable[[], Member]
+Arguments = dict[str, Any]
 
 BUILT_INS: dict[str, type[Member]] = {
     name: built_in
@@ -55,61 +60,120 @@ BUILT_INS: dict[str, type[Member]] = {
     and built_in is not AgentMiddleware
 }
 
-ARGUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
-    "AutoModeMiddleware": lambda: {"classifier": ScriptedChatModel()},
-    "BudgetMiddleware": lambda: {"run": Limits(turns=9)},
+ARGUMENTS: dict[str, Callable[[], Arguments]] = {
+    "AutoModeMiddleware": lambda: {
+        "classifier": ScriptedChatModel(),
+        "tools": ["add"],
+        "criteria": {"true": {"mail": ["abroad"]}},
+    },
+    "BudgetMiddleware": lambda: {
+        "run": Limits(turns=9),
+        "warn_at": [0.5, 0.8],
+        "prices": {"scripted": Price(input=1.0, output=2.0)},
+    },
+    "ClearToolUsesEdit": lambda: {"exclude_tools": ["add"]},
+    "ContextEditingMiddleware": lambda: {"edits": [ClearToolUsesEdit()]},
     "FilesystemFileSearchMiddleware": lambda: {"root_path": Path(__file__).parent},
-    "GuardMiddleware": lambda: {"check": lambda _: None},
-    "HumanInTheLoopMiddleware": lambda: {"interrupt_on": {"add": True}},
+    "FlowGuardMiddleware": lambda: {"seen": ["private"], "reviewers": ["finance"]},
+    "GuardMiddleware": lambda: {"check": lambda _: None, "on": "call", "tools": ["add"]},
+    "HumanInTheLoopMiddleware": lambda: {
+        "interrupt_on": {
+            "add": {"allowed_decisions": ["approve"], "args_schema": {"properties": {"a": {}}}}
+        }
+    },
+    "LLMToolEmulator": lambda: {"tools": ["add", add_tool]},
+    "LLMToolSelectorMiddleware": lambda: {
+        "always_include": ["add"],
+        "on_parsing_failure": ["add"],
+    },
     "ModelCallLimitMiddleware": lambda: {"run_limit": 3},
-    "ModelFallbackMiddleware": lambda: {"first_model": ScriptedChatModel()},
-    "ModelRefusalMiddleware": lambda: {"on_refusal": "error"},
+    "ModelFallbackMiddleware": lambda: {"first_model": (ScriptedChatModel(), {"stop": ["x"]})},
+    "ModelRefusalMiddleware": lambda: {"*": [(ScriptedChatModel(), {"stop": ["x"]})]},
     "ModelRouterMiddleware": lambda: {
-        "choices": {"one": ModelChoice(ScriptedChatModel(), "all")},
+        "choices": {"one": ModelChoice((ScriptedChatModel(), {"stop": ["x"]}), "all")},
         "classifier": lambda request: "one",
     },
-    "OnceMiddleware": lambda: {"effects": {"pay": "ask"}},
+    "OnceMiddleware": lambda: {"effects": {"add": "ask"}, "undo": {"add": lambda effect: None}},
     "PIIMiddleware": lambda: {"pii_type": "email"},
-    "SummarizationMiddleware": lambda: {"model": ScriptedChatModel()},
+    "ProgressGuardMiddleware": lambda: {
+        "polling_tools": {"add": 9},
+        "ignore_tools": ["add"],
+        "ignore_arguments": ["page"],
+    },
+    "ProviderToolSearchMiddleware": lambda: {"searchable_tools": ["add"]},
+    "Rule": lambda: {
+        "tool": "add",
+        "action": "ask",
+        "when": {"a": {"in": [1, 2]}},
+        "reviewers": ["ann"],
+        "allowed_decisions": ["approve"],
+        "args_schema": {"properties": {"a": {}}},
+    },
+    "ShellToolMiddleware": lambda: {
+        "startup_commands": ["ls"],
+        "shutdown_commands": ["ls"],
+        "redaction_rules": [RedactionRule("email")],
+        "shell_command": ["/bin/sh"],
+        "env": {"A": "1"},
+    },
+    "SummarizationMiddleware": lambda: {
+        "model": ScriptedChatModel(),
+        "trigger": [("messages", 9), {"tokens": 100, "messages": 2}],
+    },
     "ToolCallLimitMiddleware": lambda: {"run_limit": 3},
+    "ToolErrorMiddleware": lambda: {"tools": ["add"]},
+    "ToolResultOffloadMiddleware": lambda: {"namespace": ["results"]},
+    "ToolRetryMiddleware": lambda: {"tools": ["add"], "idempotent_tools": ["add"]},
 }
-"""What a built-in cannot be made without."""
+"""Every argument of a built-in, or of a value for one, that takes a list, a dict or a set, and what
+a built-in cannot be made without."""
+
+NO_CONTAINERS = {
+    *("AnswerGuardMiddleware", "BackgroundMiddleware", "ClientToolsMiddleware"),
+    *("ModelRetryMiddleware", "PromptCachingMiddleware", "SteeringMiddleware"),
+    "TodoListMiddleware",
+}
+"""Built-ins that are made without arguments, and take no list, dict or set."""
 
 
-@pytest.fixture(params=sorted(BUILT_INS))
-def make(request: pytest.FixtureRequest) -> Make:
-    """Makes a built-in with few arguments."""
-    if request.param == "ShellToolMiddleware" and os.name != "posix":
-        pytest.skip("the shell needs a POSIX system")
-    return lambda: BUILT_INS[request.param](**ARGUMENTS.get(request.param, dict)())
+def built(name: str, arguments: Arguments | None = None) -> Any:
+    """A built-in, or a value for one, with its arguments."""
+    arguments = ARGUMENTS.get(name, dict)() if arguments is None else arguments
+    return getattr(middleware, name)(*arguments.pop("*", ()), **arguments)
 
 
-def test_each_built_in_has_its_own_list_of_tools(make: Make) -> None:
+HERE = [name for name in BUILT_INS if name != "ShellToolMiddleware" or os.name == "posix"]
+"""The built-ins that work on this system."""
+
+
+@each("name", HERE)
+def test_each_built_in_has_its_own_list_of_tools(name: str) -> None:
     """Code written for LangChain adds to it."""
-    tools = make().tools
+    tools = built(name).tools
     assert isinstance(tools, list)
     tools.append({"name": "another"})
-    assert tools[-1] not in make().tools
+    assert tools[-1] not in built(name).tools
 
 
+@each("name", HERE)
 def test_no_built_in_waits_for_files_in_an_event_loop(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file system may be slow, and all other tasks of the loop would wait."""
-    make()  # imports what it needs
+    built(name)  # imports what it needs
 
     def refuse(*args: object, **options: object) -> object:
         raise AssertionError(f"waits for {args}")
 
     async def make_it() -> Member:
         with monkeypatch.context() as patch:
-            for name in ("getcwd", "stat", "lstat", "readlink", "scandir", "mkdir", "access"):
-                patch.setattr(os, name, refuse)
+            for function in ("getcwd", "stat", "lstat", "readlink", "scandir", "mkdir", "access"):
+                patch.setattr(os, function, refuse)
             patch.setattr("builtins.open", refuse)
             patch.setattr("time.sleep", refuse)
-            return make()
+            return cast("Member", built(name))
 
-    assert asyncio.run(make_it()).name == make().name
+    assert asyncio.run(make_it()).name == built(name).name
 
 
 NOT_SETTINGS: dict[str, set[str]] = {
@@ -119,14 +183,48 @@ NOT_SETTINGS: dict[str, set[str]] = {
 """Parameters that are not attributes, for a reason."""
 
 
-def test_each_parameter_of_a_built_in_is_an_attribute(make: Make) -> None:
+@each("name", HERE)
+def test_each_parameter_of_a_built_in_is_an_attribute(name: str) -> None:
     """Plans show such parameters as settings."""
-    built_in = make()
+    built_in = built(name)
     names = inspect.signature(type(built_in).__init__).parameters.keys() - {"self"}
     held = {f"{name.removesuffix('s')}_names": name for name in names if name.endswith("tools")}
     attributes = dir(built_in)
     missing = names - {held.get(name, name) for name in attributes} - set(attributes)
     assert missing == NOT_SETTINGS.get(type(built_in).__name__, set())
+
+
+def containers(value: object, seen: set[int]) -> Iterator[object]:
+    """The lists, dicts and sets that can be reached from a value, through objects of ours too."""
+    if id(value) in seen or isinstance(value, BaseChatModel | BaseTool | type):
+        return
+    seen.add(id(value))
+    inner: list[object] = []
+    if isinstance(value, Mapping):
+        inner = [*value.keys(), *value.values()]
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = list(value)
+    elif type(value).__module__.startswith("agent_factory"):
+        inner = list(getattr(value, "__dict__", {}).values())
+        if dataclasses.is_dataclass(value):
+            inner += [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if isinstance(value, list | dict | set):
+        yield value
+    for part in inner:
+        yield from containers(part, seen)
+
+
+@each("name", ARGUMENTS)
+def test_no_container_of_the_caller_is_kept(name: str) -> None:
+    """The caller may change it afterwards."""
+    arguments = ARGUMENTS[name]()
+    callers = {id(c): c for c in containers(list(arguments.values()), set())}
+    shared = [c for c in containers(built(name, arguments), set()) if id(c) in callers]
+    assert shared == []
+
+
+def test_the_arguments_of_every_built_in_are_known() -> None:
+    assert BUILT_INS.keys() <= ARGUMENTS.keys() | NO_CONTAINERS
 
 
 NAMING: dict[str, Callable[[str], Member]] = {
