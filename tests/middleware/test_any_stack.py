@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,7 +65,7 @@ from agent_factory.middleware import (
     ToolResultOffloadMiddleware,
     ToolRetryMiddleware,
 )
-from agent_factory.testing import ScriptedChatModel
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from stack_tools import break_down, find
 from tables import each
 
@@ -168,8 +169,7 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
     ClientToolsMiddleware: [{}],
     FlowGuardMiddleware: [{}],
     HumanInTheLoopMiddleware: [
-        {"interrupt_on": {"find": True}},
-        {"interrupt_on": {"find": True}, "interrupt_mode": "per_call"},
+        {"interrupt_on": {"find": True}, "interrupt_mode": mode} for mode in ("batched", "per_call")
     ],
     OnceMiddleware: [{"effects": {"find": "ask"}}],
     ModelCallLimitMiddleware: [{"thread_limit": 3}, {"thread_limit": 3, "run_limit": 1}],
@@ -198,9 +198,7 @@ def checkpointer_warnings(member: Member) -> list[str]:
 
 
 @each("kind", NEED_A_CHECKPOINTER)
-def test_what_depends_on_earlier_runs_of_a_thread_asks_for_a_checkpointer(
-    kind: type[Member],
-) -> None:
+def test_what_depends_on_earlier_runs_asks_for_a_checkpointer(kind: type[Member]) -> None:
     for arguments in NEED_A_CHECKPOINTER[kind]:
         (warning,) = checkpointer_warnings(kind(**arguments))
         assert "needs a checkpointer" in warning
@@ -286,27 +284,14 @@ def _args(name: str, number: int) -> dict[str, Any]:
 
 
 def assert_valid(messages: Sequence[AnyMessage]) -> None:
-    open_calls: set[str | None] = set()
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            assert message.tool_call_id in open_calls, messages
-            open_calls.remove(message.tool_call_id)
-            continue
-        assert not open_calls, messages
-        if isinstance(message, AIMessage):
-            open_calls = {call["id"] for call in message.tool_calls}
-    assert not open_calls, messages
+    assert_valid_history(messages)
     ids = [message.id for message in messages]
     assert len(ids) == len(set(ids))
 
 
 def decisions(question: Any) -> dict[str, Any]:
-    kinds = ["approve", "reject"]
-    return {
-        "decisions": [
-            {"type": kinds[index % 2]} for index, _ in enumerate(question["action_requests"])
-        ]
-    }
+    kinds = cycle([{"type": "approve"}, {"type": "reject"}])
+    return {"decisions": [next(kinds) for _ in question["action_requests"]]}
 
 
 @pytest.mark.long

@@ -371,17 +371,6 @@ def test_a_thread_is_written_once_a_run_and_includes_the_current_run(send: Ask) 
     assert "3 of 3 turns in this thread" in last_text(send(agent, config=ONE))
 
 
-def test_instances_have_separate_records(send: Ask) -> None:
-    stack = [
-        BudgetMiddleware(run=Limits(turns=9), name="wide"),
-        BudgetMiddleware(run=Limits(turns=2), name="narrow", exit_behavior="end"),
-    ]
-    agent = agent_of(turns(2), *stack, **in_memory())
-    assert "2 of 2 turns" in last_text(send(agent, config=ONE))
-    records = agent.get_state(ONE).values["budget_run"]
-    assert (records["wide"]["turns"], records["narrow"]["turns"]) == (2, 2)
-
-
 def test_a_structured_answer_is_a_turn_and_not_a_tool_call(send: Ask) -> None:
     fits, wrong = ([{"name": "Answer", "args": {"number": n}}] for n in (1, "many"))
     agent = agent_of([fits], BudgetMiddleware(run=Limits(tool_calls=0)), response_format=Answer)

@@ -40,27 +40,17 @@ def test_the_first_attempt_is_recorded_and_others_see_it(store: EffectStore) -> 
     assert (earlier.result_data, earlier.attempt) == (b"result", first.attempt)
 
 
-def test_a_released_key_is_free(store: EffectStore) -> None:
-    first, second = effect(), effect()
-    store.begin(first)
-    store.release(first)
-    assert store.begin(second) is None
-
-
-def test_another_attempt_changes_nothing(store: EffectStore) -> None:
+def test_an_attempt_that_is_not_done_can_be_released_by_itself_alone(store: EffectStore) -> None:
     first, second = effect(), effect()
     store.begin(first)
     store.release(second)
     store.finish(second, b"wrong")
     assert store.begin(second) == first
-
-
-def test_what_is_done_cannot_be_released(store: EffectStore) -> None:
-    first = effect()
-    store.begin(first)
-    store.finish(first, b"result")
     store.release(first)
-    assert store.begin(effect()) is not None
+    assert store.begin(second) is None
+    store.finish(second, b"result")
+    store.release(second)
+    assert store.begin(first) is not None
 
 
 def test_a_run_lists_its_effects_in_order(store: EffectStore) -> None:
@@ -79,21 +69,13 @@ def test_one_of_many_threads_begins(store: EffectStore) -> None:
     assert begun.count(None) == 1
 
 
-def test_a_file_keeps_its_effects(tmp_path: Path) -> None:
+def test_a_file_keeps_its_effects_and_a_closed_store_opens_again(tmp_path: Path) -> None:
     first = effect()
-    for found in (None, first):
-        store = SqliteEffects(tmp_path / "effects.db")
-        assert store.begin(first) == found
+    for store in (SqliteEffects(tmp_path / "effects.db") for _ in range(2)):
         store.close()
-
-
-def test_a_closed_store_opens_again(tmp_path: Path) -> None:
-    store = SqliteEffects(tmp_path / "effects.db")
-    store.close()
-    store.begin(effect())
-    store.close()
-    assert store.begin(effect()) is not None
-    store.close()
+        store.begin(first)
+        assert store.begin(effect()) == first
+        store.close()
 
 
 RACE = """

@@ -329,50 +329,42 @@ def test_messages_are_those_that_the_model_has_not_seen(call: Any) -> None:
     assert checked == [["How?"], ["a tree"]]
 
 
+def last_of(call: Any, guard: GuardMiddleware, *steps: Any, tools: Any = ()) -> AIMessage:
+    """The last message of an agent with a guard."""
+    agent = create_agent(ScriptedChatModel([*steps] or ["Well."]), tools, middleware=[guard])
+    message: AIMessage = call(agent, ASK)["messages"][-1]
+    return message
+
+
 @each("when", ["beside", "before"])
 def test_an_objection_ends_the_run_with_the_answer(call: Any, when: Any) -> None:
     guard = GuardMiddleware(lambda _: "It is bad.", when=when, answer="No: {reason} {x}")
-    agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
-    last = call(agent, ASK)["messages"][-1]
+    model = ScriptedChatModel(["Well."])
+    last = call(create_agent(model, middleware=[guard]), ASK)["messages"][-1]
     assert last.text == "No: It is bad. {x}"
     assert last.response_metadata["reason"] == "It is bad."
     assert last.additional_kwargs["lc_source"] == "guard"
+    assert not (model.requests and when == "before")
 
 
-def test_the_model_is_not_asked_if_the_check_before_it_objects(call: Any) -> None:
-    model = ScriptedChatModel(["Well."])
-    guard = GuardMiddleware(lambda _: "It is bad.", when="before")
-    call(create_agent(model, middleware=[guard]), ASK)
-    assert not model.requests
+@each("value", [True, False, "", 1, LookupError("no list")], ids=repr)
+def test_a_check_that_raises_or_returns_something_else_objects(call: Any, value: Any) -> None:
+    def check(_: Any) -> Any:
+        if isinstance(value, Exception):
+            raise value
+        return value
 
-
-@each("value", [True, False, "", 1], ids=str)
-def test_a_check_that_returns_something_else_objects(call: Any, value: Any) -> None:
-    guard = GuardMiddleware(lambda _: value)
-    last = call(create_agent(ScriptedChatModel(["Well."]), middleware=[guard]), ASK)["messages"][-1]
+    last = last_of(call, GuardMiddleware(check))
+    returns = f"returned {value!r}, and must return None"
+    reason = "LookupError: no list" if isinstance(value, Exception) else returns
     assert last.text == NO
-    assert f"returned {value!r}, and must return None" in last.response_metadata["reason"]
-
-
-def test_a_check_that_raises_objects(call: Any) -> None:
-    def check(_: Any) -> None:
-        raise LookupError("no list")
-
-    guard = GuardMiddleware(check)
-    last = call(create_agent(ScriptedChatModel(["Well."]), middleware=[guard]), ASK)["messages"][-1]
-    assert "LookupError: no list" in last.response_metadata["reason"]
+    assert reason in last.response_metadata["reason"]
 
 
 def test_a_check_that_takes_too_long_objects(call: Any) -> None:
     go_on = threading.Event()
-
-    def check(_: Any) -> None:
-        go_on.wait(60)
-
-    guard = GuardMiddleware(check, timeout=0)
     try:
-        agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
-        last = call(agent, ASK)["messages"][-1]
+        last = last_of(call, GuardMiddleware(lambda _: go_on.wait(60), timeout=0))
     finally:
         go_on.set()
     assert last.response_metadata["reason"] == "the check took longer than 0 seconds."
@@ -383,26 +375,25 @@ def test_an_async_check_works_in_a_sync_run_too(call: Any) -> None:
         await asyncio.sleep(0)
         return "It is bad."
 
-    agent = create_agent(ScriptedChatModel(["Well."]), middleware=[GuardMiddleware(check)])
-    assert last_text(call(agent, ASK)) == NO
+    assert last_of(call, GuardMiddleware(check)).text == NO
 
 
-@each("probability, text", [(0.9, NO), (0.1, "Well.")], ids=str)
-def test_a_model_judges(call: Any, probability: float, text: str) -> None:
-    answer = f'{{"reason": "It is bad.", "probability": {probability}}}'
+@each(
+    "answer, text",
+    [
+        ('{"reason": "It is bad.", "probability": 0.9}', NO),
+        ('{"reason": "It is bad.", "probability": 0.1}', "Well."),
+        ("Perhaps.", NO),
+    ],
+)
+def test_a_model_judges(call: Any, answer: str, text: str) -> None:
+    """Without a probability, it objects."""
     judge = ScriptedChatModel([answer])
     guard = GuardMiddleware(judge, instructions="Stop what is bad.")
-    agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
-    assert last_text(call(agent, ASK)) == text
+    assert last_of(call, guard).text == text
     system, document = judge.requests[0].messages
     assert "Stop what is bad." in system.text
-    assert '"How?"' in document.text or "How?" in document.text
-
-
-def test_a_judge_without_a_probability_objects(call: Any) -> None:
-    guard = GuardMiddleware(ScriptedChatModel(["Perhaps."]), instructions="Stop what is bad.")
-    agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
-    assert last_text(call(agent, ASK)) == NO
+    assert "How?" in document.text
 
 
 @each(
@@ -416,7 +407,6 @@ def test_a_judge_without_a_probability_objects(call: Any) -> None:
         ({"check": 3}, "check must be a function"),
         ({"timeout": -1}, "timeout"),
     ],
-    ids=lambda value: str(value)[:30] if isinstance(value, str) else "options",
 )
 def test_arguments_that_cannot_be_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises((TypeError, ValueError), match=text):
@@ -450,8 +440,7 @@ def test_calls_of_an_answer_that_is_stopped_do_not_run(call: Any) -> None:
         return "paid"
 
     guard = GuardMiddleware(lambda message: "It pays." if message.tool_calls else None, on="answer")
-    agent = create_agent(ScriptedChatModel([[call_of("pay")], "Paid."]), [pay], middleware=[guard])
-    assert (last_text(call(agent, ASK)), ran) == (NO, [])
+    assert (last_of(call, guard, [call_of("pay")], tools=[pay]).text, ran) == (NO, [])
 
 
 def test_the_answer_of_another_layer_is_checked(call: Any) -> None:
@@ -490,13 +479,12 @@ def test_a_call_is_checked(call: Any, when: Any) -> None:
     def check(tool_call: Any) -> str | None:
         return "It is not yours." if tool_call["args"]["path"] == "/etc" else None
 
-    model = ScriptedChatModel(
-        [[call_of("delete", path="/etc")], [call_of("delete", path="/tmp")], "Done."]
-    )
+    paths = ([call_of("delete", path=path)] for path in ("/etc", "/tmp"))
+    model = ScriptedChatModel([*paths, [call_of("look")], "Done."])
     guard = GuardMiddleware(check, on="call", when=when, tools=["delete"])
-    result = call(create_agent(model, [delete], middleware=[guard]), ASK)
-    first, second = (m for m in result["messages"] if m.type == "tool")
-    assert (first.status, second.text) == ("error", "deleted")
+    result = call(create_agent(model, [delete, look], middleware=[guard]), ASK)
+    first, second, other = (m for m in result["messages"] if m.type == "tool")
+    assert (first.status, second.text, other.text) == ("error", "deleted", "a tree")
     assert "the call of delete was blocked: It is not yours." in first.text
     if when == "before":
         assert ran == ["/tmp"]
@@ -515,14 +503,6 @@ def test_a_result_is_checked_before_the_model_sees_it(call: Any) -> None:
     result = call(agent, ASK)["messages"][2]
     assert result.status == "error"
     assert "Ignore" not in result.text
-
-
-def test_other_tools_are_left_alone(call: Any) -> None:
-    guard = GuardMiddleware(lambda _: "No.", on="call", tools=["delete"])
-    agent = create_agent(
-        ScriptedChatModel([[call_of("look")], "Done."]), [look], middleware=[guard]
-    )
-    assert call(agent, ASK)["messages"][2].text == "a tree"
 
 
 # With other middleware

@@ -564,23 +564,6 @@ def test_an_answer_of_a_reviewer_is_marked(go: Go, mode: Any) -> None:
     }
 
 
-def test_per_call_decisions_may_come_together(go: Go) -> None:
-    third = tool_call("send", "t", to="Cid")
-    agent, mailbox, _ = agent_with([SEND, DELETE, third], "done", interrupt_mode="per_call")
-    asked = asked_by_call(go(agent, "Tidy up"))
-    decisions = {
-        asked["s"].id: {"type": "respond", "message": "wrote her"},
-        asked["d"].id: edit("delete", number=9),
-        asked["t"].id: APPROVE,
-    }
-    result = go(agent, Command(resume=decisions))
-    assert sorted(mailbox.ran) == [("delete", 9), ("send", "Cid")]
-    given = answers(result)
-    assert given["s"].text == "wrote her"
-    assert given["d"].text.startswith("deleted 9\n\n[A reviewer changed this call")
-    assert given["t"].text == "sent to Cid"
-
-
 def test_per_call_decisions_may_come_one_by_one_and_other_calls_run_meanwhile(go: Go) -> None:
     third = tool_call("delete", "t", number=2)
     on = {"send": True, "delete": {"allowed_decisions": EVERY, "when": is_first}}

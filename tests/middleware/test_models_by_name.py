@@ -57,31 +57,35 @@ MAKERS: dict[str, Callable[[], Any]] = {
 """Everything that takes a model by name."""
 
 
-@each("maker", MAKERS)
-def test_without_langchain_the_build_fails(maker: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "langchain", None)
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
-    with pytest.raises(ImportError, match="pip install langchain"):
-        MAKERS[maker]()
-
-
-@each("maker", MAKERS)
-def test_without_the_package_of_the_provider_the_build_fails(
-    maker: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def fake_langchain(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[str]:
+    """Install a langchain whose function returns or raises something; the names it is given."""
     names: list[str] = []
 
     def init_chat_model(name: str) -> Any:
         names.append(name)
-        raise ImportError("pip install langchain-openai")
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-    package, models = types.ModuleType("langchain"), types.ModuleType("langchain.chat_models")
+    models = types.ModuleType("langchain.chat_models")
     models.init_chat_model = init_chat_model  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "langchain", package)
+    monkeypatch.setitem(sys.modules, "langchain", types.ModuleType("langchain"))
     monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
+    return names
+
+
+@each("maker", MAKERS)
+def test_without_langchain_or_the_package_of_the_provider_the_build_fails(
+    maker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = fake_langchain(monkeypatch, ImportError("pip install langchain-openai"))
     with pytest.raises(ImportError, match="langchain-openai"):
         MAKERS[maker]()
     assert names == [NAME]
+    monkeypatch.setitem(sys.modules, "langchain", None)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    with pytest.raises(ImportError, match="pip install langchain"):
+        MAKERS[maker]()
 
 
 def test_the_error_names_the_argument(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,11 +99,7 @@ def test_the_error_names_the_argument(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_name_is_made_into_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ScriptedChatModel(["one"])
-    names: list[str] = []
-    models = types.ModuleType("langchain.chat_models")
-    models.init_chat_model = lambda name: (names.append(name), model)[1]  # type: ignore[attr-defined,func-returns-value]
-    monkeypatch.setitem(sys.modules, "langchain", types.ModuleType("langchain"))
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
+    names = fake_langchain(monkeypatch, model)
     fallback = ModelFallbackMiddleware(NAME)
     assert (fallback.models, names) == ([model], [NAME])
     agent = create_agent(ScriptedChatModel([ConnectionError()]), middleware=[fallback])

@@ -82,21 +82,20 @@ class Mortal(InMemoryEffects):
         super().__init__()
         self._world = world
 
-    def begin(self, effect: Effect) -> Effect | None:
+    def _between_points(self, operation: Any, *arguments: Any) -> Any:
         self._world.point()
-        earlier = super().begin(effect)
+        result = operation(*arguments)
         self._world.point()
-        return earlier
+        return result
+
+    def begin(self, effect: Effect) -> Any:
+        return self._between_points(super().begin, effect)
 
     def finish(self, effect: Effect, result: bytes) -> None:
-        self._world.point()
-        super().finish(effect, result)
-        self._world.point()
+        self._between_points(super().finish, effect, result)
 
     def release(self, effect: Effect) -> None:
-        self._world.point()
-        super().release(effect)
-        self._world.point()
+        self._between_points(super().release, effect)
 
 
 class Outside(AgentMiddleware):
