@@ -84,8 +84,7 @@ def test_a_call_of_a_tool_that_nobody_brings_is_answered(call: Any) -> None:
     assert "scroll is not a valid tool" in results_of(result)["call_1"][0]
 
 
-@each("rule", ["ask", "deny"])
-@each("fused", [True, False])
+@each("rule, fused", [("ask", True), ("ask", False), ("deny", True)])
 def test_a_policy_holds_for_tools_of_the_client(call: Any, fused: bool, rule: Any) -> None:
     review = HumanInTheLoopMiddleware(ToolPolicy(Rule("title", rule), Rule("*", "allow")))
     agent, _ = agent_of([[call_of("title")], "Done."], layers=[review], fused=fused)
