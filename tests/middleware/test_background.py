@@ -34,21 +34,9 @@ from agent_factory import (
     tool_labels,
     topology_of,
 )
+from agent_factory import middleware as mw
 from agent_factory.errors import AgentFactoryWarning, ArgumentError, SpecError
 from agent_factory.guarantees import counterexamples
-from agent_factory.middleware import (
-    BackgroundMiddleware,
-    BudgetMiddleware,
-    Ledger,
-    Limits,
-    PIIMiddleware,
-    Price,
-    SteeringMiddleware,
-    ToolRetryMiddleware,
-    cancel,
-    follow_up,
-    steer,
-)
 from agent_factory.middleware.background.jobs import this_process
 from agent_factory.middleware.background.work import Work, under_way
 from agent_factory.testing import Reply, ScriptedChatModel, assert_valid_history, check_middleware
@@ -116,7 +104,7 @@ def agent_with(steps: list[Any], *tools: Any, **options: Any) -> Any:
     """An agent whose model has these steps, and whose tools work in the background."""
     settings = options.pop("settings", {})
     own = [each if isinstance(each, BaseTool) else background(each) for each in tools]
-    options = {"middleware": [BackgroundMiddleware(**settings)], **in_memory(), **options}
+    options = {"middleware": [mw.BackgroundMiddleware(**settings)], **in_memory(), **options}
     return create_agent(ScriptedChatModel(steps), own, **options)
 
 
@@ -320,7 +308,7 @@ def test_results_are_cleaned_before_the_model_reads_them(call: Call) -> None:
         """Work."""
         return "Write to ada@example.org"
 
-    stack = [BackgroundMiddleware(), PIIMiddleware("email")]
+    stack = [mw.BackgroundMiddleware(), mw.PIIMiddleware("email")]
     result = call(agent_with([WORK, *DONE], work, middleware=stack), HELLO, ONE)
     assert results(result) == [("done", "Write to [REDACTED_EMAIL]")]
 
@@ -350,7 +338,7 @@ def test_a_result_does_not_come_between_a_call_and_its_result(over: Event, long_
         until(lambda: has_mailbox(saver))
         return [{"name": "look", "args": {}}]
 
-    stack = [BackgroundMiddleware(), Skips()]
+    stack = [mw.BackgroundMiddleware(), Skips()]
     agent = agent_with(
         [WORK, step, step, "Done."], long_work, tool(look), middleware=stack, checkpointer=saver
     )
@@ -374,7 +362,7 @@ def test_an_agent_inside_of_another_reads_its_own_results(call: Call) -> None:
     inner = create_agent(
         ScriptedChatModel([WORK, *[last_result] * 2]),
         [background(work)],
-        middleware=[BackgroundMiddleware()],
+        middleware=[mw.BackgroundMiddleware()],
         name="clerk",
         ignore=["AF211"],
     )
@@ -394,7 +382,7 @@ def test_a_call_that_another_layer_answers_starts_nothing(call: Call) -> None:
         """Work."""
         pytest.fail("it ran")
 
-    for stack in ([BackgroundMiddleware(), Denies()], [Denies(), BackgroundMiddleware()]):
+    for stack in ([mw.BackgroundMiddleware(), Denies()], [Denies(), mw.BackgroundMiddleware()]):
         result = call(agent_with([WORK, "Done."], work, middleware=stack), HELLO, ONE)
         assert texts(result) == ["Hello", "", "no", "Done."]
 
@@ -402,8 +390,8 @@ def test_a_call_that_another_layer_answers_starts_nothing(call: Call) -> None:
 def test_a_layer_with_a_timeout_leaves_the_work_alone(
     call: Call, over: Event, long_work: Any
 ) -> None:
-    retry = ToolRetryMiddleware(timeout=60, initial_delay=0)
-    for stack in ([BackgroundMiddleware(), retry], [retry, BackgroundMiddleware()]):
+    retry = mw.ToolRetryMiddleware(timeout=60, initial_delay=0)
+    for stack in ([mw.BackgroundMiddleware(), retry], [retry, mw.BackgroundMiddleware()]):
         steps = [WORK, setting(over, "I wait."), *DONE]
         result = call(agent_with(steps, long_work, middleware=stack), HELLO, ONE)
         assert results(result) == [("done", "True")]
@@ -439,7 +427,7 @@ def test_the_work_has_the_context_the_store_and_the_state_of_its_call(call: Call
         work,
         store=store,
         context_schema=Context,
-        middleware=[Sets(), BackgroundMiddleware()],
+        middleware=[Sets(), mw.BackgroundMiddleware()],
     )
     result = call(agent, HELLO, ONE, context=Context("ada"))
     assert results(result) == [("done", "ada {'c': 1} 2 1: set")]
@@ -583,7 +571,7 @@ def test_a_job_that_has_ended_says_so(call: Call, over: Event, long_work: Any) -
         over.set()
         return [*asking("check_background")(messages), *asking("cancel_background")(messages)]
 
-    stack = [BackgroundMiddleware(), Waits()]
+    stack = [mw.BackgroundMiddleware(), Waits()]
     agent = agent_with([WORK, ask, "Done."], long_work, checkpointer=saver, middleware=stack)
     result = call(agent, HELLO, ONE)
     text = f"work ({job_id(result)}) has ended. How it has ended arrives as a message."
@@ -616,7 +604,7 @@ def test_a_message_of_the_user_ends_the_wait(call: Call, over: Event) -> None:
     def work() -> str:
         """Work. The user says something meanwhile."""
         waiting.wait(60)
-        steer(agent, ONE, "Quick!")
+        mw.steer(agent, ONE, "Quick!")
         return str(over.wait(60))
 
     waiting = Event()
@@ -628,7 +616,7 @@ def test_a_message_of_the_user_ends_the_wait(call: Call, over: Event) -> None:
             "Done.",
         ],
         work,
-        middleware=[SteeringMiddleware(), BackgroundMiddleware()],
+        middleware=[mw.SteeringMiddleware(), mw.BackgroundMiddleware()],
     )
     result = call(agent, HELLO, ONE)
     assert texts(result)[4:6] == ["Quick!", "Yes: Quick!"]
@@ -638,13 +626,13 @@ def test_a_message_of_the_user_ends_the_wait(call: Call, over: Event) -> None:
 def test_a_follow_up_is_answered_while_the_work_is_under_way(call: Call, over: Event) -> None:
     def work() -> str:
         """Work. The user says something meanwhile."""
-        follow_up(agent, ONE, "And then?")
+        mw.follow_up(agent, ONE, "And then?")
         return str(over.wait(60))
 
     agent = agent_with(
         [WORK, "I wait.", setting(over, "Then this."), "Done."],
         work,
-        middleware=[SteeringMiddleware(), BackgroundMiddleware()],
+        middleware=[mw.SteeringMiddleware(), mw.BackgroundMiddleware()],
     )
     result = call(agent, HELLO, ONE)
     assert texts(result)[3:6] == ["I wait.", "And then?", "Then this."]
@@ -657,19 +645,21 @@ def test_a_run_that_is_cancelled_cancels_its_jobs(call: Call, over: Event, when:
         """Work until the test is over."""
         if when == "waiting":
             waiting.wait(60)
-            cancel(agent, ONE)
+            mw.cancel(agent, ONE)
         return str(over.wait(60))
 
     def answer(messages: Any) -> Any:
         waiting.set()
         if when == "working":
-            cancel(agent, ONE)
+            mw.cancel(agent, ONE)
             return [{"name": "check_background", "args": {"id": "1"}}]
         return "I wait."
 
     waiting = Event()
     agent = agent_with(
-        [WORK, answer, "Done."], work, middleware=[SteeringMiddleware(), BackgroundMiddleware()]
+        [WORK, answer, "Done."],
+        work,
+        middleware=[mw.SteeringMiddleware(), mw.BackgroundMiddleware()],
     )
     result = call(agent, HELLO, ONE)
     assert results(result) == []
@@ -832,7 +822,7 @@ def test_a_subagent_that_asks_a_person_fails_and_says_why(call: Call, saver: Any
 
 
 def test_what_a_subagent_spends_counts_when_the_run_of_its_parent_has_ended(over: Event) -> None:
-    ledger = Ledger(Limits(turns=10))
+    ledger = mw.Ledger(mw.Limits(turns=10))
     answered = Event()
 
     def answer(messages: Any) -> Any:
@@ -843,8 +833,8 @@ def test_what_a_subagent_spends_counts_when_the_run_of_its_parent_has_ended(over
         def after_agent(self, state: Any, runtime: Any) -> None:
             answered.set()
 
-    tool_ = clerk_tool([answer], middleware=[Ends(), BudgetMiddleware(ledger=ledger)])
-    stack = [BackgroundMiddleware(wait=False), BudgetMiddleware(ledger=ledger)]
+    tool_ = clerk_tool([answer], middleware=[Ends(), mw.BudgetMiddleware(ledger=ledger)])
+    stack = [mw.BackgroundMiddleware(wait=False), mw.BudgetMiddleware(ledger=ledger)]
     agent = agent_with([ASK, "Later."], tool_, middleware=stack)
     agent.invoke(HELLO, ONE)
     assert ledger.spent.turns == 2
@@ -882,9 +872,9 @@ def test_a_sync_subagent_that_is_cancelled_ends_at_its_next_call(over: Event) ->
 
 
 def test_the_handler_of_a_ledger_counts_the_models_of_background_work(call: Call) -> None:
-    ledger = Ledger(Limits())
+    ledger = mw.Ledger(mw.Limits())
     agent = agent_with([ASK, *DONE], clerk_tool([Reply("It is paid.", usage=(1_000_000, 1))]))
-    handler = ledger.handler({"ScriptedChatModel": Price(input=1, output=1)})
+    handler = ledger.handler({"ScriptedChatModel": mw.Price(input=1, output=1)})
     call(agent, HELLO, {**ONE, "callbacks": [handler]})
     assert 1_000_000 < ledger.spent.input_tokens < 2_000_000
 
@@ -898,7 +888,7 @@ def test_a_background_tool_without_the_middleware_is_refused() -> None:
     assert e.value.code == "AF118"
     assert "Add BackgroundMiddleware() to `middleware`." in str(e.value)
 
-    class Own(BackgroundMiddleware):
+    class Own(mw.BackgroundMiddleware):
         pass
 
     plan_agent(tools=[background(work)], middleware=[Own()], checkpointer=InMemorySaver())
@@ -906,13 +896,13 @@ def test_a_background_tool_without_the_middleware_is_refused() -> None:
 
 def test_the_middleware_without_a_background_tool_is_a_warning() -> None:
     with pytest.warns(AgentFactoryWarning, match=r"^\[AF212\] BackgroundMiddleware: does nothing"):
-        plan_agent(tools=[tool(work)], middleware=[BackgroundMiddleware()], ignore=["AF211"])
+        plan_agent(tools=[tool(work)], middleware=[mw.BackgroundMiddleware()], ignore=["AF211"])
     # The plan of a stack: its tools are not known.
-    plan_agent(middleware=[BackgroundMiddleware()], ignore=["AF211"])
+    plan_agent(middleware=[mw.BackgroundMiddleware()], ignore=["AF211"])
 
 
 def test_jobs_under_way_bound_no_run_and_are_limited_in_a_sentence() -> None:
-    tools, stack = [background(work)], [BackgroundMiddleware(max_running=3)]
+    tools, stack = [background(work)], [mw.BackgroundMiddleware(max_running=3)]
     plan = plan_agent(tools=tools, middleware=stack, checkpointer=InMemorySaver())
     assert all(bound.most is None for bound in plan.bounds().rows)
     assert not counterexamples(plan, ["at most 3 jobs under way a thread"])
@@ -934,8 +924,8 @@ DIRECT = StructuredTool.from_function(lambda: "", name="d", description="D.", re
         (lambda: background(DIRECT), "return_direct"),
         (lambda: background(background(work)), "already"),
         (lambda: background(7), "must be a function"),  # type: ignore[arg-type]
-        (lambda: BackgroundMiddleware(max_running=0), "max_running"),
-        (lambda: BackgroundMiddleware(wait=1), "wait"),  # type: ignore[arg-type]
+        (lambda: mw.BackgroundMiddleware(max_running=0), "max_running"),
+        (lambda: mw.BackgroundMiddleware(wait=1), "wait"),  # type: ignore[arg-type]
         *(
             (lambda timeout=timeout: background(work, timeout=timeout), "positive number of sec")
             for timeout in (0, -1, True, float("nan"), float("inf"), "1", None)
@@ -965,4 +955,4 @@ def test_a_plan_shows_the_subagent_inside() -> None:
 
 @pytest.mark.long
 def test_it_follows_the_laws_of_middleware() -> None:
-    check_middleware(BackgroundMiddleware)
+    check_middleware(mw.BackgroundMiddleware)

@@ -24,27 +24,6 @@ from agent_factory import (
     omit_payload,
     plan_agent,
 )
-from agent_factory.middleware import (
-    AutoModeMiddleware,
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    GuardMiddleware,
-    HumanInTheLoopMiddleware,
-    Limits,
-    LLMToolEmulator,
-    LLMToolSelectorMiddleware,
-    ModelChoice,
-    ModelRouterMiddleware,
-    OnceMiddleware,
-    Price,
-    ProgressGuardMiddleware,
-    ProviderToolSearchMiddleware,
-    RedactionRule,
-    SummarizationMiddleware,
-    ToolCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
 from agent_factory.testing import ScriptedChatModel
 from samples import add, add_tool, find
 from tables import each
@@ -67,12 +46,12 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
         "criteria": {"true": {"mail": ["abroad"]}},
     },
     "BudgetMiddleware": lambda: {
-        "run": Limits(turns=9),
+        "run": middleware.Limits(turns=9),
         "warn_at": [0.5, 0.8],
-        "prices": {"scripted": Price(input=1.0, output=2.0)},
+        "prices": {"scripted": middleware.Price(input=1.0, output=2.0)},
     },
     "ClearToolUsesEdit": lambda: {"exclude_tools": ["add"]},
-    "ContextEditingMiddleware": lambda: {"edits": [ClearToolUsesEdit()]},
+    "ContextEditingMiddleware": lambda: {"edits": [middleware.ClearToolUsesEdit()]},
     "FilesystemFileSearchMiddleware": lambda: {"root_path": Path(__file__).parent},
     "FlowGuardMiddleware": lambda: {"seen": ["private"], "reviewers": ["finance"]},
     "GuardMiddleware": lambda: {"check": lambda _: None, "on": "call", "tools": ["add"]},
@@ -90,7 +69,7 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
     "ModelFallbackMiddleware": lambda: {"first_model": (ScriptedChatModel(), {"stop": ["x"]})},
     "ModelRefusalMiddleware": lambda: {"*": [(ScriptedChatModel(), {"stop": ["x"]})]},
     "ModelRouterMiddleware": lambda: {
-        "choices": {"one": ModelChoice((ScriptedChatModel(), {"stop": ["x"]}), "all")},
+        "choices": {"one": middleware.ModelChoice((ScriptedChatModel(), {"stop": ["x"]}), "all")},
         "classifier": lambda request: "one",
     },
     "OnceMiddleware": lambda: {"effects": {"add": "ask"}, "undo": {"add": lambda effect: None}},
@@ -112,7 +91,7 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
     "ShellToolMiddleware": lambda: {
         "startup_commands": ["ls"],
         "shutdown_commands": ["ls"],
-        "redaction_rules": [RedactionRule("email")],
+        "redaction_rules": [middleware.RedactionRule("email")],
         "shell_command": ["/bin/sh"],
         "env": {"A": "1"},
     },
@@ -228,39 +207,43 @@ def test_the_arguments_of_every_built_in_are_known() -> None:
 
 
 NAMING: dict[str, Callable[[str], Member]] = {
-    "AutoModeMiddleware.tools": lambda name: AutoModeMiddleware(
+    "AutoModeMiddleware.tools": lambda name: middleware.AutoModeMiddleware(
         classifier=ScriptedChatModel(), tools=[name]
     ),
-    "ContextEditingMiddleware.edits": lambda name: ContextEditingMiddleware(
-        edits=[ClearToolUsesEdit(exclude_tools=[name])]
+    "ContextEditingMiddleware.edits": lambda name: middleware.ContextEditingMiddleware(
+        edits=[middleware.ClearToolUsesEdit(exclude_tools=[name])]
     ),
-    "GuardMiddleware.tools": lambda name: GuardMiddleware(lambda _: None, on="call", tools=[name]),
-    "HumanInTheLoopMiddleware.interrupt_on": lambda name: HumanInTheLoopMiddleware({name: True}),
-    "LLMToolEmulator.tools": lambda name: LLMToolEmulator(tools=[name]),
-    "LLMToolSelectorMiddleware.always_include": lambda name: LLMToolSelectorMiddleware(
+    "GuardMiddleware.tools": lambda name: middleware.GuardMiddleware(
+        lambda _: None, on="call", tools=[name]
+    ),
+    "HumanInTheLoopMiddleware.interrupt_on": lambda name: middleware.HumanInTheLoopMiddleware(
+        {name: True}
+    ),
+    "LLMToolEmulator.tools": lambda name: middleware.LLMToolEmulator(tools=[name]),
+    "LLMToolSelectorMiddleware.always_include": lambda name: middleware.LLMToolSelectorMiddleware(
         always_include=[name]
     ),
-    "LLMToolSelectorMiddleware.on_parsing_failure": lambda name: LLMToolSelectorMiddleware(
-        on_parsing_failure=[name]
+    "LLMToolSelectorMiddleware.on_parsing_failure": lambda name: (
+        middleware.LLMToolSelectorMiddleware(on_parsing_failure=[name])
     ),
-    "OnceMiddleware.effects": lambda name: OnceMiddleware({name: "ask"}),
-    "ProgressGuardMiddleware.ignore_tools": lambda name: ProgressGuardMiddleware(
+    "OnceMiddleware.effects": lambda name: middleware.OnceMiddleware({name: "ask"}),
+    "ProgressGuardMiddleware.ignore_tools": lambda name: middleware.ProgressGuardMiddleware(
         ignore_tools=[name]
     ),
-    "ProgressGuardMiddleware.polling_tools": lambda name: ProgressGuardMiddleware(
+    "ProgressGuardMiddleware.polling_tools": lambda name: middleware.ProgressGuardMiddleware(
         polling_tools={name: 9}
     ),
-    "ProviderToolSearchMiddleware.searchable_tools": lambda name: ProviderToolSearchMiddleware(
-        searchable_tools=[name]
+    "ProviderToolSearchMiddleware.searchable_tools": lambda name: (
+        middleware.ProviderToolSearchMiddleware(searchable_tools=[name])
     ),
-    "ToolCallLimitMiddleware.tool_name": lambda name: ToolCallLimitMiddleware(
+    "ToolCallLimitMiddleware.tool_name": lambda name: middleware.ToolCallLimitMiddleware(
         tool_name=name, run_limit=1
     ),
-    "ToolErrorMiddleware.tools": lambda name: ToolErrorMiddleware(tools=[name]),
-    "ToolRetryMiddleware.idempotent_tools": lambda name: ToolRetryMiddleware(
+    "ToolErrorMiddleware.tools": lambda name: middleware.ToolErrorMiddleware(tools=[name]),
+    "ToolRetryMiddleware.idempotent_tools": lambda name: middleware.ToolRetryMiddleware(
         idempotent_tools=[name]
     ),
-    "ToolRetryMiddleware.tools": lambda name: ToolRetryMiddleware(tools=[name]),
+    "ToolRetryMiddleware.tools": lambda name: middleware.ToolRetryMiddleware(tools=[name]),
 }
 """Each argument of a built-in that names tools."""
 
@@ -329,13 +312,13 @@ def test_spans_of_a_built_in_leave_out_the_request(name: str) -> None:
 
 
 ASKING: dict[str, Callable[[ScriptedChatModel], Member]] = {
-    "auto mode": lambda model: AutoModeMiddleware(classifier=model),
-    "emulator": lambda model: LLMToolEmulator(model=model),
-    "router": lambda model: ModelRouterMiddleware(
-        choices={"same": ModelChoice(ScriptedChatModel([]), "all")}, classifier=model
+    "auto mode": lambda model: middleware.AutoModeMiddleware(classifier=model),
+    "emulator": lambda model: middleware.LLMToolEmulator(model=model),
+    "router": lambda model: middleware.ModelRouterMiddleware(
+        choices={"same": middleware.ModelChoice(ScriptedChatModel([]), "all")}, classifier=model
     ),
-    "selector": lambda model: LLMToolSelectorMiddleware(model=model, max_tools=1),
-    "summary": lambda model: SummarizationMiddleware(
+    "selector": lambda model: middleware.LLMToolSelectorMiddleware(model=model, max_tools=1),
+    "summary": lambda model: middleware.SummarizationMiddleware(
         model, trigger=("messages", 2), keep=("messages", 1)
     ),
 }

@@ -10,21 +10,7 @@ from typing import Any
 import pytest
 
 from agent_factory import create_agent, create_react_agent
-from agent_factory.middleware import (
-    AutoModeMiddleware,
-    BudgetMiddleware,
-    HumanInTheLoopMiddleware,
-    Limits,
-    LLMToolEmulator,
-    LLMToolSelectorMiddleware,
-    ModelChoice,
-    ModelFallbackMiddleware,
-    ModelRefusalMiddleware,
-    ModelRouterMiddleware,
-    Rule,
-    SummarizationMiddleware,
-    ToolPolicy,
-)
+from agent_factory import middleware as mw
 from agent_factory.testing import ScriptedChatModel
 from tables import each
 
@@ -38,21 +24,23 @@ def pick(request: object) -> str:
 MAKERS: dict[str, Callable[[], Any]] = {
     "create_agent": lambda: create_agent(NAME),
     "create_react_agent": lambda: create_react_agent(NAME, []),
-    "fallback": lambda: ModelFallbackMiddleware(NAME),
-    "second fallback": lambda: ModelFallbackMiddleware(ScriptedChatModel(), NAME),
-    "fallback with settings": lambda: ModelFallbackMiddleware((NAME, {"temperature": 0})),
-    "refusal": lambda: ModelRefusalMiddleware(NAME),
-    "choice": lambda: ModelRouterMiddleware(choices={"one": ModelChoice(NAME)}, classifier=pick),
-    "classifier": lambda: ModelRouterMiddleware(
-        choices={"one": ModelChoice(ScriptedChatModel(), "all")}, classifier=NAME
+    "fallback": lambda: mw.ModelFallbackMiddleware(NAME),
+    "second fallback": lambda: mw.ModelFallbackMiddleware(ScriptedChatModel(), NAME),
+    "fallback with settings": lambda: mw.ModelFallbackMiddleware((NAME, {"temperature": 0})),
+    "refusal": lambda: mw.ModelRefusalMiddleware(NAME),
+    "choice": lambda: mw.ModelRouterMiddleware(
+        choices={"one": mw.ModelChoice(NAME)}, classifier=pick
     ),
-    "auto mode": lambda: AutoModeMiddleware(classifier=NAME),
-    "judge": lambda: HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "judge"), judge=NAME)),
-    "summaries": lambda: SummarizationMiddleware(NAME),
-    "summarizer": lambda: SummarizationMiddleware(ScriptedChatModel(), summarizer=NAME),
-    "selection": lambda: LLMToolSelectorMiddleware(model=NAME),
-    "emulator": lambda: LLMToolEmulator(model=NAME),
-    "budget": lambda: BudgetMiddleware(run=Limits(total_tokens=9), cheaper=NAME),
+    "classifier": lambda: mw.ModelRouterMiddleware(
+        choices={"one": mw.ModelChoice(ScriptedChatModel(), "all")}, classifier=NAME
+    ),
+    "auto mode": lambda: mw.AutoModeMiddleware(classifier=NAME),
+    "judge": lambda: mw.HumanInTheLoopMiddleware(mw.ToolPolicy(mw.Rule("*", "judge"), judge=NAME)),
+    "summaries": lambda: mw.SummarizationMiddleware(NAME),
+    "summarizer": lambda: mw.SummarizationMiddleware(ScriptedChatModel(), summarizer=NAME),
+    "selection": lambda: mw.LLMToolSelectorMiddleware(model=NAME),
+    "emulator": lambda: mw.LLMToolEmulator(model=NAME),
+    "budget": lambda: mw.BudgetMiddleware(run=mw.Limits(total_tokens=9), cheaper=NAME),
 }
 """Everything that takes a model by name."""
 
@@ -100,7 +88,7 @@ def test_the_error_names_the_argument(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_is_made_into_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ScriptedChatModel(["one"])
     names = fake_langchain(monkeypatch, model)
-    fallback = ModelFallbackMiddleware(NAME)
+    fallback = mw.ModelFallbackMiddleware(NAME)
     assert (fallback.models, names) == ([model], [NAME])
     agent = create_agent(ScriptedChatModel([ConnectionError()]), middleware=[fallback])
     assert agent.invoke({"messages": [("user", "Hi")]})["messages"][-1].text == "one"
