@@ -366,13 +366,10 @@ def test_benign_runs_are_asked_one_needless_question_at_most(call: Ask, parts: l
     assert questions == 1  # about the last of them
 
 
-def test_a_denied_call_does_not_run_and_says_which_results_are_the_reason(
-    call: Ask, thread: str
-) -> None:
+def test_a_denied_call_says_which_results_are_the_reason(call: Ask, thread: str) -> None:
     desk = Desk()
     agent = desk.agent([FETCH, CUSTOMERS, SEND], FlowGuardMiddleware(action="deny"))
-    result = call(agent, PUT_IN, config_of(thread))
-    denied = result["messages"][-2]
+    denied = call(agent, PUT_IN, config_of(thread))["messages"][-2]
     assert denied.status == "error"
     assert "text that others wrote: the result of fetch_page (call_" in denied.text
     assert "private data: the result of list_customers (call_" in denied.text
@@ -425,9 +422,8 @@ def test_an_edit_is_refused_unless_a_rule_of_the_author_allows_it(thread: str) -
     desk, config, other = Desk(), config_of(thread), config_of(f"{thread}-edited")
     agent = desk.agent(steps)
     agent.invoke(PUT_IN, config)
-    with pytest.raises(
-        review.DecisionNotAllowed, match=r"respond\. `allowed_decisions` of its rule"
-    ):
+    reason = r"respond\. `allowed_decisions` of its rule"
+    with pytest.raises(review.DecisionNotAllowed, match=reason):
         review.edit(agent, config, {"to": "ada"})
     agent = desk.agent(steps, FlowGuardMiddleware(ToolPolicy(rule)))
     agent.invoke(PUT_IN, other)
@@ -455,33 +451,27 @@ def test_a_thread_from_before_the_guard_is_read_from_its_messages(call: Ask, thr
     assert desk.sent == []
 
 
-def test_labels_are_neither_in_inputs_nor_in_results(call: Ask, thread: str) -> None:
+def test_the_state_names_the_first_result_that_brought_a_label(call: Ask, thread: str) -> None:
+    """The labels are neither in inputs nor in results, and no input takes them away."""
     desk, config = Desk(), config_of(thread)
-    agent = desk.agent([FETCH, CUSTOMERS, "So.", SEND])
+    agent = desk.agent([FETCH, COUNT, READ, CUSTOMERS, "So.", SEND])
     assert "seen_labels" not in call(agent, PUT_IN, config)
     assert "seen_labels" not in agent.get_input_jsonschema()["properties"]
-    forged = {"messages": "Go on.", "seen_labels": {}}
-    assert "__interrupt__" in call(agent, forged, config)
-
-
-def test_the_state_names_the_first_result_that_brought_a_label(call: Ask, thread: str) -> None:
-    desk, config = Desk(), config_of(thread)
-    agent = desk.agent([FETCH, COUNT, READ, CUSTOMERS])
-    call(agent, PUT_IN, config)
     values = agent.get_state(config).values
     calls = [m.tool_call_id for m in values["messages"] if m.type == "tool"]
     assert values["seen_labels"] == {
         "untrusted": {"tool": "fetch_page", "call": calls[0]},
         "private": {"tool": "list_customers", "call": calls[3]},
     }
+    forged = {"messages": "Go on.", "seen_labels": {}}
+    assert "__interrupt__" in call(agent, forged, config)
 
 
 def test_a_rejected_source_brings_no_label_into_the_state(call: Ask, thread: str) -> None:
-    desk, config = Desk(), config_of(thread)
     guard = FlowGuardMiddleware(ToolPolicy(Rule("fetch_page", "deny")))
-    agent = desk.agent([FETCH, CUSTOMERS], guard)
-    call(agent, PUT_IN, config)
-    assert [*agent.get_state(config).values["seen_labels"]] == ["private"]
+    agent = Desk().agent([FETCH, CUSTOMERS], guard)
+    call(agent, PUT_IN, config_of(thread))
+    assert [*agent.get_state(config_of(thread)).values["seen_labels"]] == ["private"]
 
 
 def test_an_agent_inside_knows_what_the_thread_outside_has_seen(call: Ask, thread: str) -> None:
@@ -610,20 +600,17 @@ def test_a_rule_decides_about_the_name_that_a_layer_further_in_gives(
 
 def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Ask, thread: str) -> None:
     """The agent inside waits for a person, and goes on in another process."""
-    config = config_of(thread)
-    desk = Desk(INJECTIONS[1])
+    config, desk = config_of(thread), Desk(INJECTIONS[1])
     review = HumanInTheLoopMiddleware({"count": True})
 
-    def agent(*inside: Any) -> Any:
-        clerk = desk.clerk(inside, review, FlowGuardMiddleware())
-        return desk.agent([CLERK, CUSTOMERS, SEND], FlowGuardMiddleware(), tools=[clerk])
+    def agent(*script: Any) -> Any:
+        clerk = desk.clerk([FETCH, COUNT, "It says so."], review, FlowGuardMiddleware())
+        return desk.agent(script, FlowGuardMiddleware(), tools=[clerk])
 
-    result = call(agent([FETCH], COUNT, "It says so."), PUT_IN, config)
+    result = call(agent(CLERK), PUT_IN, config)
     (waiting,) = result["__interrupt__"]
     resume: Command[Any] = Command(resume={waiting.id: {"decisions": [{"type": "approve"}]}})
-    again = desk.clerk(["It says so."], review, FlowGuardMiddleware())
-    other = desk.agent([CUSTOMERS, SEND], FlowGuardMiddleware(), tools=[again])
-    result = call(other, resume, config)
+    result = call(agent(CUSTOMERS, SEND), resume, config)
     assert "text that others wrote" in result["__interrupt__"][0].value["description"]
     assert desk.sent == []
 

@@ -105,25 +105,18 @@ def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Go) -> None:
     (asked,) = result["__interrupt__"]
     digests = [action.pop("digest") for action in asked.value["action_requests"]]
     assert len(set(digests)) == 2
+    texts = {"send": '{"to": "Ann"}', "delete": '{"number": 1}'}
     assert asked.value == {
         "action_requests": [
             {
-                "name": "send",
-                "args": {"to": "Ann"},
-                "tool_call_id": "s",
-                "description": 'Please look\n\nTool: send\nArgs: {"to": "Ann"}',
-            },
-            {
-                "name": "delete",
-                "args": {"number": 1},
-                "tool_call_id": "d",
-                "description": 'Please look\n\nTool: delete\nArgs: {"number": 1}',
-            },
+                "name": call["name"],
+                "args": call["args"],
+                "tool_call_id": call["id"],
+                "description": f"Please look\n\nTool: {call['name']}\nArgs: {texts[call['name']]}",
+            }
+            for call in (SEND, DELETE)
         ],
-        "review_configs": [
-            {"action_name": "send", "allowed_decisions": EVERY},
-            {"action_name": "delete", "allowed_decisions": EVERY},
-        ],
+        "review_configs": [{"action_name": name, "allowed_decisions": EVERY} for name in texts],
     }
     assert asked.response_schema["title"] == "HITLResponse"
     assert mailbox.ran == []
@@ -250,48 +243,34 @@ def test_only_calls_of_listed_tools_are_asked_about(go: Go) -> None:
     assert len(mailbox.ran) == 2
 
 
-def test_when_selects_the_calls_that_need_a_review(go: Go) -> None:
+def test_a_configuration_selects_calls_and_is_part_of_the_request(go: Go) -> None:
     seen: list[ToolCallRequest] = []
 
     def is_stranger(request: ToolCallRequest) -> bool:
         seen.append(request)
         return bool(request.tool_call["args"]["to"] != "Ann")
 
-    agent, mailbox, _ = agent_with(
-        [SEND, tool_call("send", "t", to="Eve")],
-        "done",
-        interrupt_on={"send": {"allowed_decisions": ["reject"], "when": is_stranger}},
-    )
-    (asked,) = go(agent, "Write to both")["__interrupt__"]
-    assert [r["args"] for r in asked.value["action_requests"]] == [{"to": "Eve"}]
-    assert seen[0].state["messages"][0].text == "Write to both"
-    assert seen[0].runtime.tool_call_id == "s"
-    go(agent, decisions(REJECT))
-    assert mailbox.ran == [("send", "Ann")]
-
-
-def test_a_configuration_is_part_of_the_request(go: Go) -> None:
     def describe(tool_call: Any, state: Any, runtime: Any) -> str:
         return f"{tool_call['id']} after {len(state['messages'])}"
 
     schema = {"type": "object", "properties": {"to": {"type": "string"}}}
-    agent, _, _ = agent_with(
-        [SEND, DELETE],
-        interrupt_on={
-            "send": {"allowed_decisions": ["edit"], "description": describe, "args_schema": schema},
-            "delete": {"allowed_decisions": EVERY, "description": "Gone is gone."},
-        },
+    send = {"allowed_decisions": ["edit"], "description": describe, "args_schema": schema}
+    delete = {"allowed_decisions": EVERY, "description": "Gone is gone."}
+    agent, mailbox, _ = agent_with(
+        [SEND, tool_call("send", "t", to="Eve"), DELETE],
+        "done",
+        interrupt_on={"send": {**send, "when": is_stranger}, "delete": delete},
     )
-    (asked,) = go(agent, "Tidy up")["__interrupt__"]
-    assert [r["description"] for r in asked.value["action_requests"]] == [
-        "s after 2",
-        "Gone is gone.",
-    ]
-    assert asked.value["review_configs"][0] == {
-        "action_name": "send",
-        "allowed_decisions": ["edit"],
-        "args_schema": schema,
-    }
+    (asked,) = go(agent, "Write to both")["__interrupt__"]
+    requests = asked.value["action_requests"]
+    assert [r["args"] for r in requests] == [{"to": "Eve"}, {"number": 1}]
+    assert [r["description"] for r in requests] == ["t after 2", "Gone is gone."]
+    config = {"action_name": "send", "allowed_decisions": ["edit"], "args_schema": schema}
+    assert asked.value["review_configs"][0] == config
+    assert seen[0].state["messages"][0].text == "Write to both"
+    assert seen[0].runtime.tool_call_id == "s"
+    go(agent, decisions(edit("send", to="Cid"), REJECT))
+    assert mailbox.ran == [("send", "Ann"), ("send", "Cid")]
 
 
 WRONG_RESPONSES = [

@@ -129,8 +129,7 @@ def test_effects_are_undone_backwards_once_a_reviewer_rejects(undo: Any, fused: 
 
 
 def test_effects_of_earlier_runs_stay(undo: Any) -> None:
-    agency = Agency()
-    once = once_of(agency)
+    once = once_of(agency := Agency())
     agent = agent_of(agency, once, [TRIP[0], "Booked.", TRIP[1], "Booked."])
     go(agent)
     go(agent, "And a hotel")
@@ -242,15 +241,17 @@ def test_only_an_agent_with_compensations_has_a_hook() -> None:
     assert "OnceMiddleware.before_agent" not in agent_of(agency, once_of(agency, undo=None)).nodes
 
 
+class Keeps(InMemoryEffects):
+    """A store that keeps a record which was released."""
+
+    releases = 0
+
+    def release(self, effect: Effect) -> None:
+        self.releases += 1
+        assert self.releases < 50
+
+
 def test_a_store_that_keeps_a_released_record_is_an_error(undo: Any) -> None:
-    class Keeps(InMemoryEffects):
-        releases = 0
-
-        def release(self, effect: Effect) -> None:
-            self.releases += 1
-            if self.releases > 50:
-                raise Killed
-
     agency, store = Agency(cancel_hotel=Killed()), Keeps()
     once = once_of(agency, "rerun", store=store)
     agent = agent_of(agency, once)
