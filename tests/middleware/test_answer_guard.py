@@ -97,8 +97,7 @@ def test_an_answer_that_its_provider_marks_is_asked_for_again(
     metadata: dict[str, Any], call: Run, ran: list[Any]
 ) -> None:
     bad = AIMessage("It i", tool_calls=[ADD], response_metadata=metadata)
-    model = scripted(bad, "It is 5.")
-    result = call(agent(model, ran), GO)
+    result = call(agent(scripted(bad, "It is 5."), ran), GO)
     assert texts(result) == ["Go", "It is 5."]
     assert ran == []
     (failed,) = result["messages"][-1].response_metadata["failed_answers"]
@@ -175,8 +174,7 @@ def test_a_cut_text_is_asked_for_in_less_words(call: Run) -> None:
 def test_a_cut_call_does_not_run_and_is_asked_for_in_parts(call: Run, ran: list[Any]) -> None:
     """Also one that looks complete: integrations close the brackets of what was cut."""
     model = scripted(cut("", ADD), [ADD], "It is 5.")
-    result = call(agent(model, ran), GO)
-    assert texts(result) == ["Go", "", "5", "It is 5."]
+    assert texts(call(agent(model, ran), GO)) == ["Go", "", "5", "It is 5."]
     assert ran == [(2, 3)]
     assert model.requests[1].messages[-1].text == (
         "[Your last answer was cut off at the limit of output tokens, with a call of add. No call "
@@ -208,8 +206,7 @@ def test_the_model_reads_what_was_cut(call: Run, bad: AIMessage, remark: str) ->
 def test_after_a_result_the_remark_is_part_of_it(call: Run) -> None:
     """Some providers reject a message of the user after a result. The thread keeps the result."""
     model = scripted([ADD], "", "It is 5.")
-    result = call(agent(model), GO)
-    assert texts(result) == ["Go", "", "5", "It is 5."]
+    assert texts(call(agent(model), GO)) == ["Go", "", "5", "It is 5."]
     last = model.requests[2].messages[-1]
     assert last.type == "tool"
     assert last.text.startswith("5\n\n[Your last answer was empty.")
@@ -359,8 +356,7 @@ def test_what_it_asks_counts_as_one_call_of_the_model(call: Run) -> None:
 )
 def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Run) -> None:
     model = scripted([ADD], [{**ADD, "id": "2"}], "", "It is 5.")
-    result = call(agent(model, stack=stack), GO)
-    assert last_text(result) == "It is 5."
+    assert last_text(call(agent(model, stack=stack), GO)) == "It is 5."
     assert model.requests[3].tools == []
 
 

@@ -230,8 +230,7 @@ def test_what_the_tool_returns_or_raises_is_its_result(
             raise outcome
         return interrupt("May I?") if outcome == "ask" else outcome
 
-    result = call(agent_with([WORK, *DONE], work), HELLO, ONE)
-    message = result["messages"][-2]
+    message = call(agent_with([WORK, *DONE], work), HELLO, ONE)["messages"][-2]
     assert message.additional_kwargs["background"]["ending"] == ending
     assert text in message.text
     assert ("has failed" in message.text) is (ending == "failed")
@@ -336,8 +335,7 @@ def test_a_result_does_not_come_between_a_call_and_its_result(over: Event, long_
 
 def test_a_run_waits_after_a_structured_answer(call: Call, over: Event, long_work: Any) -> None:
     steps = [WORK, setting(over, Answer(number=1)), *[Answer(number=2)] * 2]
-    agent = agent_with(steps, long_work, response_format=Answer)
-    result = call(agent, HELLO, ONE)
+    result = call(agent_with(steps, long_work, response_format=Answer), HELLO, ONE)
     assert results(result) == [("done", "True")]
     assert result["structured_response"] == Answer(number=2)
 
@@ -492,8 +490,7 @@ def test_sync_work_ends_when_it_writes_its_progress_after_its_time(over: Event) 
             ended.set()
         return ""
 
-    agent = agent_with([WORK, *DONE], background(work, timeout=AT_ONCE))
-    agent.invoke(HELLO, ONE)
+    agent_with([WORK, *DONE], background(work, timeout=AT_ONCE)).invoke(HELLO, ONE)
     assert ended.wait(60)
 
 
@@ -760,8 +757,7 @@ def ask_person() -> str:
 def test_a_subagent_with_its_own_saver_has_a_thread_for_each_job(call: Call) -> None:
     saver = InMemorySaver()
     tool_ = clerk_tool(["It is paid.", "It is paid."], checkpointer=saver)
-    agent = agent_with([ASK * 2, *DONE], tool_, checkpointer=saver)
-    result = call(agent, HELLO, ONE)
+    result = call(agent_with([ASK * 2, *DONE], tool_, checkpointer=saver), HELLO, ONE)
     assert results(result) == [("done", "It is paid.")] * 2
     assert {*saver.storage} == {"1", *(f"1:{id}" for id in ids_in(result["messages"]))}
 
@@ -792,8 +788,7 @@ def test_what_a_subagent_spends_counts_when_the_run_of_its_parent_has_ended(over
 
     tool_ = clerk_tool([answer], middleware=[Ends(), mw.BudgetMiddleware(ledger=ledger)])
     stack = [mw.BackgroundMiddleware(wait=False), mw.BudgetMiddleware(ledger=ledger)]
-    agent = agent_with([ASK, "Later."], tool_, middleware=stack)
-    agent.invoke(HELLO, ONE)
+    agent_with([ASK, "Later."], tool_, middleware=stack).invoke(HELLO, ONE)
     assert ledger.spent.turns == 2
     over.set()
     assert answered.wait(60)

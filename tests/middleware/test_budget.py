@@ -278,8 +278,7 @@ def test_a_cheaper_model_is_used_if_the_usual_one_does_not_fit(send: Ask) -> Non
 
 def test_parallel_calls_over_the_limit_get_one_error_each(send: Ask) -> None:
     model = ScriptedChatModel([response(looks=2), response(looks=3), response("done")])
-    budget = BudgetMiddleware(run=Limits(tool_calls=3))
-    result = send(agent_of(model, budget))
+    result = send(agent_of(model, BudgetMiddleware(run=Limits(tool_calls=3))))
     answers = [m for m in result["messages"] if m.type == "tool"]
     assert [m.status for m in answers] == ["success"] * 3 + ["error"] * 2
     assert "refused this call of look: 2 of 3 tool calls" in answers[-1].text

@@ -163,8 +163,7 @@ def test_agents_inside_take_the_tools_of_the_run(call: Any) -> None:
 
     tool = StructuredTool.from_function(helper, ahelper, name="helper")
     outer, _ = agent_of([[call_of("helper", question="x")], "Outer."], tool)
-    first = call(outer, HI, config(TITLE))
-    assert first["__interrupt__"][0].value["name"] == "title"
+    assert call(outer, HI, config(TITLE))["__interrupt__"][0].value["name"] == "title"
     assert last_text(call(outer, Command(resume="Orders"), config(TITLE))) == "Outer."
 
 
@@ -195,8 +194,7 @@ def test_a_choice_that_names_no_tool_is_refused(call: Any) -> None:
 
 def test_a_client_tool_of_the_agent_stays_its_own(call: Any) -> None:
     agent, _ = agent_of([[call_of("mine")], "Done."], client_tool("mine", "Mine."))
-    first = call(agent, HI, config(TITLE))
-    assert first["__interrupt__"][0].value["name"] == "mine"
+    assert call(agent, HI, config(TITLE))["__interrupt__"][0].value["name"] == "mine"
     result = call(agent, Command(resume="x"), config(TITLE))
     assert isinstance(result["messages"][1], AIMessage)
     assert last_text(result) == "Done."

@@ -363,8 +363,7 @@ def test_two_instances_do_not_undo_each_other(send: Ask) -> None:
     outer = shortening(edits=[ClearToolUsesEdit(trigger=0, keep=0)], name="outer")
     inner = shortening(edits=[Shorten(2)], name="inner")
     history = [*turn("a"), AIMessage("so"), HumanMessage("and?")]
-    result = send(agent_of(["ok"], outer, inner), history)
-    assert results(result["messages"]) == ["[c"]
+    assert results(send(agent_of(["ok"], outer, inner), history)["messages"]) == ["[c"]
 
 
 @each(

@@ -136,8 +136,7 @@ def test_a_structured_answer_by_the_provider_is_kept(ask: Ask) -> None:
 def test_text_instead_of_a_structured_answer_is_retried(ask: Ask, strategy: Any) -> None:
     last = '{"number": 5}' if strategy is ProviderStrategy else [GOOD]
     agent, model = ending("In prose.", last, response_format=strategy(Answer))
-    result = ask(agent)
-    assert result["structured_response"] == Answer(number=5)
+    assert ask(agent)["structured_response"] == Answer(number=5)
     tools = [] if strategy is ProviderStrategy else ["Answer"]
     assert [request.tools for request in model.requests] == [tools, tools]
 
@@ -145,8 +144,7 @@ def test_text_instead_of_a_structured_answer_is_retried(ask: Ask, strategy: Any)
 def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Ask) -> None:
     wrong = AIMessage("", invalid_tool_calls=[unread("Answer")])
     agent, model = ending(wrong, [GOOD], response_format=ToolStrategy(Answer))
-    result = ask(agent)
-    assert result["structured_response"] == Answer(number=5)
+    assert ask(agent)["structured_response"] == Answer(number=5)
     explained = model.requests[1].messages[-2]
     assert isinstance(explained, ToolMessage)
     assert "not valid JSON" in explained.text

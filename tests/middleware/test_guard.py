@@ -322,8 +322,7 @@ def test_messages_are_those_that_the_model_has_not_seen(call: Any) -> None:
         checked.append([message.text for message in messages])
 
     model = ScriptedChatModel([[call_of("look")], "Well."])
-    guard = GuardMiddleware(check)
-    agent = create_agent(model, [look], middleware=[guard])
+    agent = create_agent(model, [look], middleware=[GuardMiddleware(check)])
     history = [HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("How?")]
     call(agent, {"messages": history})
     assert checked == [["How?"], ["a tree"]]

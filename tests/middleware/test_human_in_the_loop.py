@@ -101,8 +101,7 @@ MODES = each("mode", ["batched", "per_call"])
 
 def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], description_prefix="Please look")
-    result = go(agent, "Tidy up")
-    (asked,) = result["__interrupt__"]
+    (asked,) = go(agent, "Tidy up")["__interrupt__"]
     digests = [action.pop("digest") for action in asked.value["action_requests"]]
     assert len(set(digests)) == 2
     texts = {"send": '{"to": "Ann"}', "delete": '{"number": 1}'}
@@ -196,8 +195,7 @@ def test_an_edit_into_another_tool_whose_calls_are_reviewed_is_asked_about(
     agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode=mode)
     go(agent, "Write to Ann")
     change = edit("delete", number=7)
-    result = go(agent, decided(mode, change))
-    (asked,) = result["__interrupt__"]
+    (asked,) = go(agent, decided(mode, change))["__interrupt__"]
     assert asked.value["name"] == "delete"
     assert mailbox.ran == []
     go(agent, Command(resume={asked.id: APPROVE}))
@@ -448,8 +446,7 @@ def test_a_patched_interrupt_is_called_where_a_call_needs_a_review_and_its_answe
 def test_a_subclass_that_calls_super_can_be_tested_by_itself() -> None:
     class Notes(HumanInTheLoopMiddleware):
         def after_model(self, state: Any, runtime: Any) -> Any:
-            update = super().after_model(state, runtime)
-            return {**(update or {}), "note": "seen"}
+            return {**(super().after_model(state, runtime) or {}), "note": "seen"}
 
     update, _ = reviewed([SEND], APPROVE, review=Notes({"send": True}))
     assert (len(update["messages"]), update["note"]) == (1, "seen")
@@ -613,8 +610,7 @@ def test_a_tool_may_still_interrupt_itself(go: Go) -> None:
     go(agent, "hi")
     (asked,) = go(agent, Command(resume=APPROVE))["__interrupt__"]
     assert asked.value == "sure?"
-    result = go(agent, Command(resume="yes"))
-    assert answers(result)["c"].text == "x: yes"
+    assert answers(go(agent, Command(resume="yes")))["c"].text == "x: yes"
 
 
 def test_a_command_from_an_edited_tool_carries_the_notice(go: Go) -> None:
@@ -624,8 +620,7 @@ def test_a_command_from_an_edited_tool_carries_the_notice(go: Go) -> None:
         return Command(update={"messages": [ToolMessage(f"noted {text}", tool_call_id="n")]})
 
     model = ScriptedChatModel([[tool_call("note", "n", text="a")], "done"])
-    review = HumanInTheLoopMiddleware({"note": True})
-    agent = agent_of(model, [note], review)
+    agent = agent_of(model, [note], HumanInTheLoopMiddleware({"note": True}))
     go(agent, [HumanMessage("note a")])
     result = go(agent, decisions(edit("note", text="b")))
     assert answers(result)["n"].text.startswith("noted b\n\n[A reviewer changed this call")
@@ -660,8 +655,7 @@ def test_a_model_cannot_claim_that_its_call_was_reviewed(go: Go, mode: Any, fuse
     (asked,) = go(agent, "Write to Ann")["__interrupt__"]
     assert asked.value["args"] == {"to": "Ann"}
     assert mailbox.ran == []
-    result = go(agent, Command(resume=APPROVE))
-    assert answers(result)["s"].text == "sent to Ann"
+    assert answers(go(agent, Command(resume=APPROVE)))["s"].text == "sent to Ann"
 
 
 def test_neither_a_layer_nor_a_hook_can_claim_that_its_call_was_reviewed(go: Go) -> None:

@@ -191,8 +191,7 @@ def test_a_summary_survives_a_process_and_an_interrupt(call: Call, asks: bool) -
 
 def test_a_fork_has_the_summary_of_its_moment(call: Call) -> None:
     model = ScriptedChatModel([*"bdfhjXYZ"])
-    middleware = summary("S", "T", "U", trigger=("messages", 6))
-    agent = agent_of(model, middleware)
+    agent = agent_of(model, summary("S", "T", "U", trigger=("messages", 6)))
     say(call, agent, *"ac")
     early = agent.get_state(ONE).config
     say(call, agent, "e", "g")
@@ -287,8 +286,7 @@ def test_what_another_layer_adds_is_neither_summarized_nor_hidden(call: Call) ->
 def test_system_messages_among_the_messages_stay(call: Call) -> None:
     history = [SystemMessage("rules"), ("user", "1"), ("ai", "2"), SystemMessage("more")]
     model = ScriptedChatModel(["5", "7"])
-    middleware = summary("S", "T", trigger=("messages", 6))
-    agent = agent_of(model, middleware)
+    agent = agent_of(model, summary("S", "T", trigger=("messages", 6)))
     call(agent, {"messages": [*history, ("user", "3"), ("ai", "4")]}, ONE)
     say(call, agent, "6")
     shown = [["rules", "S", "more", "3", "4"], ["rules", "T", "more", "5", "6"]]

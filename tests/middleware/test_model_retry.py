@@ -204,8 +204,7 @@ def test_a_program_can_tell_a_failure_from_an_answer(call: Any, on_failure: Any)
     (decision,) = [d for d in decisions if d.middleware == "ModelRetryMiddleware"]
     assert (decision.outcome, decision.error) == ("recovered", "ConnectionError, ValueError")
     assert decision.reason == "gave up after 2 attempts"
-    answer = call(agent, GO)["messages"][-1]
-    assert "failure" not in answer.response_metadata
+    assert "failure" not in call(agent, GO)["messages"][-1].response_metadata
     assert decisions[-1].reason != decision.reason
 
 

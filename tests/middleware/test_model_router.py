@@ -176,8 +176,7 @@ def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Call) -> None
         writer, trigger=("messages", 3), keep=("messages", 1), keep_thread=False
     )
     stack: list[Any] = [router(scripted("deep"), deep=scripted(ADD, ADD, "Three.")), summaries]
-    agent = create_agent(scripted(), [add], middleware=stack)
-    result = call(agent, ask())
+    result = call(create_agent(scripted(), [add], middleware=stack), ask())
     assert last_text(result) == "Three."
     assert result["messages"][0].additional_kwargs["lc_source"] == "summarization"
 

@@ -102,13 +102,19 @@ def agent_of(
     return create_agent(model, middleware=[*outer, once, *inner], **options)
 
 
-def die(call: Any, agent: Any, given: Any = None, kind: type[BaseException] = Killed) -> None:
+def die(call: Any, agent: Any, given: Any = GO, kind: type[BaseException] = Killed) -> Any:
+    """Start a run whose process dies; the agent."""
     with pytest.raises(kind):
         call(agent, given, THREAD, durability="sync")
+    return agent
 
 
 def results(values: Any) -> list[str]:
     return [message.text for message in values["messages"] if message.type == "tool"]
+
+
+def retries(**options: Any) -> ToolRetryMiddleware:
+    return ToolRetryMiddleware(initial_delay=0, **options)
 
 
 def answer(agent: Any, call: Any, decision: Any) -> Any:
@@ -126,8 +132,7 @@ def test_a_stored_result_is_returned_without_running_the_tool(
     call: Any, policy: str, fused: Any
 ) -> None:
     bank = Bank()
-    agent = agent_of(bank, policy, Dies("1"), fused=fused)
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, policy, Dies("1"), fused=fused))
     assert results(call(agent, None, THREAD)) == ["Paid 5."]
     assert len(bank.paid) == 1
 
@@ -164,7 +169,7 @@ def test_a_returned_error_is_a_result(call: Any) -> None:
         raise ValueError("declined")
 
     agent = agent_of(Bank(), "ask", Dies("1"), tools=[pay], handle_tool_errors=ValueError)
-    die(call, agent, GO)
+    die(call, agent)
     (text,) = results(call(agent, None, THREAD))
     assert "declined" in text
     assert runs == [5]
@@ -189,8 +194,7 @@ class Keeps(InMemoryEffects):
 @each("policy", ["rerun", "ask"])
 def test_a_store_that_keeps_a_released_record_is_an_error(call: Any, policy: str) -> None:
     bank, store = Bank(Killed()), Keeps()
-    agent = agent_of(bank, policy, store=store)
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, policy, store=store))
     if policy == "ask":
         call(agent, None, THREAD, durability="sync")
     act = partial(answer, agent, call, {"type": "approve"})
@@ -204,8 +208,7 @@ def test_a_store_that_keeps_a_released_record_is_an_error(call: Any, policy: str
 
 def test_rerun_runs_the_tool_again_with_the_same_key(call: Any) -> None:
     bank = Bank(Killed())
-    agent = agent_of(bank, "rerun")
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, "rerun"))
     assert results(call(agent, None, THREAD)) == ["Paid 5."]
     assert (len(bank.paid), len(set(bank.paid))) == (2, 1)
 
@@ -213,22 +216,13 @@ def test_rerun_runs_the_tool_again_with_the_same_key(call: Any) -> None:
 @each("death", [Killed(), TimeoutError("no answer")])
 def test_fail_reports_to_the_model_that_the_outcome_is_unknown(call: Any, death: Any) -> None:
     bank = Bank(death)
-    agent = agent_of(bank, "fail")
-    die(call, agent, GO, type(death))
+    agent = die(call, agent_of(bank, "fail"), kind=type(death))
     values = call(agent, None, THREAD)
     (text,) = results(values)
     assert text.startswith("Error: pay(euros=5), started at 20")
     assert "its outcome is unknown: it may have been done" in text
     assert values["messages"][2].status == "error"
     assert len(bank.paid) == 1
-
-
-def test_after_a_definite_failure_the_call_may_run_again(call: Any) -> None:
-    bank = Bank()
-    bank.before = [ConnectionError("down")]
-    agent = agent_of(bank, "fail")
-    die(call, agent, GO, ConnectionError)
-    assert results(call(agent, None, THREAD)) == ["Paid 5."]
 
 
 @each("fused", [True, False, "turn"])
@@ -245,8 +239,7 @@ def test_ask_asks_a_person(
     call: Any, fused: Any, decision: Any, result: str, payments: int
 ) -> None:
     bank = Bank(Killed())
-    agent = agent_of(bank, "ask", fused=fused)
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, "ask", fused=fused))
     call(agent, None, THREAD, durability="sync")
     (asked,) = pending(agent, THREAD).calls
     assert (asked.id, asked.name, asked.args, asked.kind) == ("1", "pay", {"euros": 5}, "review")
@@ -266,8 +259,7 @@ def test_the_functions_of_review_answer_the_question(act: Any, call: Any) -> Non
         ("reject", ("Let it be.",), "Let it be."),
     ):
         store = InMemoryEffects()
-        agent = agent_of(Bank(Killed()), "ask", store=store)
-        die(call, agent, GO)
+        agent = die(call, agent_of(Bank(Killed()), "ask", store=store))
         call(agent, None, THREAD)
         assert results(act(name, agent, *args)) == [result]
         if name == "respond":  # a result that a person gives is recorded
@@ -279,7 +271,7 @@ def test_parallel_calls_are_asked_about_one_by_one(call: Any) -> None:
     store = InMemoryEffects()
     agent = agent_of(bank, "ask", script=[[payment(5, "a"), payment(6, "b")]], store=store)
     bank.after = [Killed(), Killed()]
-    die(call, agent, GO)
+    die(call, agent)
     while not pending(agent, THREAD).asks:  # what was cancelled before it started is not done
         try:
             call(agent, None, THREAD, durability="sync")
@@ -300,8 +292,7 @@ def test_parallel_calls_are_asked_about_one_by_one(call: Any) -> None:
 
 def test_each_attempt_of_unknown_outcome_is_asked_about(call: Any) -> None:
     bank = Bank(Killed(), Killed())
-    agent = agent_of(bank, "ask")
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, "ask"))
     for _ in range(2):
         call(agent, None, THREAD, durability="sync")
         assert pending(agent, THREAD).asks
@@ -345,8 +336,7 @@ def test_an_answer_is_not_asked_for_twice_if_the_process_dies_before_the_tool_st
 ) -> None:
     bank = Bank(Killed())
     store = Breaks()
-    agent = agent_of(bank, "ask", store=store)
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, "ask", store=store))
     call(agent, None, THREAD, durability="sync")
     store.errors = {when: [None, Killed()] if when == "begin" else [Killed()]}
     with pytest.raises(Killed):
@@ -359,8 +349,7 @@ def test_an_answer_is_not_asked_for_twice_if_the_process_dies_before_the_tool_st
 def test_a_death_between_record_and_result_is_an_unknown_outcome(call: Any, when: str) -> None:
     """A death before the record costs nothing."""
     bank = Bank()
-    agent = agent_of(bank, "fail", store=Breaks(**{when: [Killed()]}))
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, "fail", store=Breaks(**{when: [Killed()]})))
     (text,) = results(call(agent, None, THREAD))
     assert ("its outcome is unknown" in text) is (when != "begin")
     assert len(bank.paid) == (when != "begun")
@@ -391,12 +380,12 @@ def test_it_works_inside_of_reviews(call: Any, mode: Any) -> None:
 # Failures and retries
 
 
-def retries(**options: Any) -> ToolRetryMiddleware:
-    return ToolRetryMiddleware(initial_delay=0, **options)
-
-
-def test_a_retry_outside_repeats_definite_failures(call: Any) -> None:
+def test_after_a_definite_failure_the_call_may_run_again(call: Any) -> None:
+    """In another run, or by a retry outside."""
     bank = Bank()
+    bank.before = [ConnectionError("down")]
+    agent = die(call, agent_of(bank, "fail"), kind=ConnectionError)
+    assert results(call(agent, None, THREAD)) == ["Paid 5."]
     bank.before = [ConnectionError("down")] * 2
     assert results(call(agent_of(bank, "ask", retries()), GO, THREAD)) == ["Paid 5."]
 
@@ -563,20 +552,15 @@ def test_outside_of_an_agent_a_question_is_an_error() -> None:
 # The key
 
 
-def test_a_reused_call_id_is_another_effect(call: Any) -> None:
-    bank = Bank()
+def test_a_reused_call_id_and_another_thread_are_other_effects(call: Any) -> None:
+    bank, store = Bank(), InMemoryEffects()
     agent = agent_of(bank, "ask", script=[[payment()], [payment()]])
     assert results(call(agent, GO, THREAD)) == ["Paid 5."] * 2
-    assert len(set(bank.paid)) == 2
-
-
-def test_threads_have_different_effects(call: Any) -> None:
-    bank, store = Bank(), InMemoryEffects()
     turn = AIMessage("", tool_calls=[{**payment(), "type": "tool_call"}], id="the same")
     for thread in ("1", "2"):
         config = {"configurable": {"thread_id": thread}}
         call(agent_of(bank, "ask", script=[turn], store=store), GO, config)
-    assert len(set(bank.paid)) == 2
+    assert len(set(bank.paid)) == len(bank.paid) == 4
 
 
 def history_before(agent: Any, node: str) -> Any:
@@ -612,27 +596,21 @@ def test_an_edited_call_is_another_effect(call: Any) -> None:
     assert len(set(bank.paid)) == 2
 
 
-def test_a_tool_that_is_not_recorded_has_no_key(call: Any) -> None:
-    bank = Bank()
-    once = OnceMiddleware({"pay": None}, default="ask", store=InMemoryEffects())
-    model = ScriptedChatModel([[payment()]])
-    agent = create_agent(model, [bank.pay], middleware=[once], checkpointer=InMemorySaver())
-    with pytest.raises(EffectError, match="has no key for this call"):
-        call(agent, GO, THREAD)
-
-
-def test_all_tools_but_some_can_be_recorded(call: Any) -> None:
-    bank, store = Bank(), InMemoryEffects()
-    once = OnceMiddleware({"look": None}, default="ask", store=store)
-
+def test_all_tools_but_some_can_be_recorded_and_those_have_no_key(call: Any) -> None:
     def look(euros: int) -> str:
         """Look."""
         return "nothing"
 
-    model = ScriptedChatModel([[payment(), payment(id="2", name="look")], "Done."])
-    agent = create_agent(model, [bank.pay, look], middleware=[once], checkpointer=InMemorySaver())
+    store = InMemoryEffects()
+    once = OnceMiddleware({"look": None}, default="ask", store=store)
+    calls = [payment(), payment(id="2", name="look")]
+    agent = create_agent(ScriptedChatModel([calls, "Done."]), [Bank().pay, look], middleware=[once])
     call(agent, GO, THREAD)
     assert [effect.tool for effect in store.of_run("1/")] == ["pay"]
+    once = OnceMiddleware({"pay": None}, default="ask", store=store)
+    agent = create_agent(ScriptedChatModel([[payment()]]), [Bank().pay], middleware=[once])
+    with pytest.raises(EffectError, match="has no key for this call"):
+        call(agent, GO, THREAD)
 
 
 # Subagents
@@ -661,8 +639,7 @@ def with_clerk(bank: Bank, inner: Any, *outer: Any, times: int = 1) -> Any:
 def test_the_effect_of_a_subagent_happens_once(call: Any) -> None:
     bank, store = Bank(), InMemoryEffects()
     once = OnceMiddleware({"pay": "ask"}, store=store)
-    agent = with_clerk(bank, [Dies("1"), once])
-    die(call, agent, GO)
+    agent = die(call, with_clerk(bank, [Dies("1"), once]))
     assert results(call(agent, None, THREAD)) == ["It is paid."]
     assert len(bank.paid) == 1
 
@@ -678,7 +655,7 @@ def test_each_call_of_a_subagent_has_its_own_effects(call: Any) -> None:
 def test_the_question_of_a_subagent_is_answered_from_outside(call: Any) -> None:
     bank = Bank(Killed())
     agent = with_clerk(bank, [OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())])
-    die(call, agent, GO)
+    die(call, agent)
     call(agent, None, THREAD, durability="sync")
     assert results(answer(agent, call, {"type": "respond", "message": "Paid."})) == ["It is paid."]
     assert len(bank.paid) == 1
@@ -687,8 +664,7 @@ def test_the_question_of_a_subagent_is_answered_from_outside(call: Any) -> None:
 def test_a_subagent_records_in_the_store_and_the_run_of_the_outer_agent(call: Any) -> None:
     bank, store = Bank(), InMemoryEffects()
     outer = OnceMiddleware({"nothing": "ask"}, store=store)
-    agent = with_clerk(bank, [OnceMiddleware({"pay": "ask"})], outer)
-    call(agent, GO, THREAD)
+    call(with_clerk(bank, [OnceMiddleware({"pay": "ask"})], outer), GO, THREAD)
     assert [effect.key for effect in store.of_run("1/")] == bank.paid
 
 

@@ -212,8 +212,7 @@ def test_an_overflow_at_any_of_ten_points_costs_one_more_call(
     call: Call, point: int, number: int
 ) -> None:
     model = ScriptedChatModel([*TEN[:point], TOO_LONG, *TEN[point:]])
-    agent = agent_of(model, STACKS[number]())
-    result = call(agent, {"messages": CONTEXT}, ONE)
+    result = call(agent_of(model, STACKS[number]()), {"messages": CONTEXT}, ONE)
     assert last_text(result) == "done"
     assert len(model.requests) == 11
     failed, again = model.requests[point : point + 2]
@@ -359,8 +358,7 @@ def test_the_newest_results_are_cleared_only_if_there_are_no_others(call: Call) 
     edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(keep=2)])
     steps = [fetching("a"), fetching("b"), fetching("c"), TOO_LONG, fetching("d"), TOO_LONG]
     model = ScriptedChatModel([*steps, TOO_LONG, "done"])
-    agent = agent_of(model, [edits])
-    call(agent, {"messages": "go"}, ONE)
+    call(agent_of(model, [edits]), {"messages": "go"}, ONE)
     shown = [[m.text[0] for m in r.messages if m.type == "tool"] for r in model.requests]
     assert shown[3:] == [[*"abc"], [*"[bc"], [*"[bcd"], [*"[[cd"], [*"[[[d"]]
 
@@ -411,8 +409,7 @@ def test_a_summary_model_with_a_small_window_gets_smaller_pages(
         trim_tokens_to_summarize=trim,
     )
     model = ScriptedChatModel(["done"])
-    agent = agent_of(model, [middleware])
-    call(agent, {"messages": [*LONG, HumanMessage("?")]}, ONE)
+    call(agent_of(model, [middleware]), {"messages": [*LONG, HumanMessage("?")]}, ONE)
     assert sum(length > 5_000 for length in sent) <= 3
     # Everything was read, and the last page continues the summary before it.
     read = "".join(r.messages[0].text for r in writer.requests if len(r.messages[0].text) <= 5_020)
@@ -493,8 +490,7 @@ def test_a_call_outside_of_an_agent_leaves_out_nothing_that_is_not_summarized() 
 def test_a_result_keeps_its_call_whatever_is_cut(call: Call) -> None:
     steps = [fetching("a", "b"), TOO_LONG, fetching("c"), TOO_LONG, "done"]
     model = ScriptedChatModel(steps)
-    agent = agent_of(model, [summarizes(*[""] * 9)])
-    call(agent, {"messages": "go"}, ONE)
+    call(agent_of(model, [summarizes(*[""] * 9)]), {"messages": "go"}, ONE)
     for record in model.requests:
         called = {c["id"] for m in record.messages for c in getattr(m, "tool_calls", ())}
         answered = {m.tool_call_id for m in record.messages if isinstance(m, ToolMessage)}
