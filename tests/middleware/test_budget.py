@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
+import stack_agents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
@@ -83,10 +85,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def agent_of(model: Any, *stack: Any, tools: Any = (look,), **options: Any) -> Any:
-    """An agent of a model, or of its steps."""
-    model = ScriptedChatModel(model) if isinstance(model, list) else model
-    return create_agent(model, tools, middleware=stack, **options)
+agent_of = partial(stack_agents.agent_of, tools=[look])
 
 
 def last_texts(model: ScriptedChatModel) -> list[str]:

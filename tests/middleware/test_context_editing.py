@@ -6,10 +6,12 @@ What a kept thread holds, and that the model sees the same then, is in `test_kep
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
+import stack_agents
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
@@ -73,10 +75,7 @@ def edited(edit: ClearToolUsesEdit, messages: Sequence[AnyMessage]) -> list[AnyM
     return edit.apply(list(messages), count_tokens=lambda some: sum(len(m.text) for m in some))
 
 
-def agent_of(steps: Any, *stack: Any, tools: Any = (look,), **options: Any) -> Any:
-    """An agent of a model or its steps."""
-    model = ScriptedChatModel(steps) if isinstance(steps, list) else steps
-    return create_agent(model, tools, middleware=stack, **options)
+agent_of = partial(stack_agents.agent_of, tools=[look])
 
 
 def test_older_results_are_cleared_in_the_prompt_and_in_the_thread(send: Ask) -> None:

@@ -10,6 +10,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langgraph.types import Command, interrupt
+from stack_agents import reply
 
 from agent_factory import (
     AgentMiddleware,
@@ -38,11 +39,6 @@ ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
 
 class Claude(ScriptedChatModel):
     model_name: str = "claude-3"
-
-
-def reply(call: Call, model: Any, *stack: Any, tools: Any = ()) -> Any:
-    """The last message of an agent with some middleware."""
-    return call(create_agent(model, tools, middleware=stack), ASK)["messages"][-1]
 
 
 def down(times: int = 1) -> ScriptedChatModel:

@@ -12,6 +12,7 @@ from langchain_core.exceptions import ModelRefusalError as CoreRefusalError
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from stack_agents import reply
 
 from agent_factory import Flow, ModelRequest, TurnError, create_agent, wrap_model_call
 from agent_factory.middleware import (
@@ -36,13 +37,6 @@ def refusing(text: str = SORRY, **fields: Any) -> AIMessage:
     usage: Any = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
     metadata = {"stop_reason": "refusal", "model_name": "strict"}
     return AIMessage(text, response_metadata=metadata, usage_metadata=usage, **fields)
-
-
-def reply(call: Call, model: Any, *stack: Any, tools: Any = (), **options: Any) -> AIMessage:
-    """The last message of an agent with some middleware."""
-    agent = create_agent(model, tools, middleware=stack, **options)
-    message: AIMessage = call(agent, ASK)["messages"][-1]
-    return message
 
 
 @each(

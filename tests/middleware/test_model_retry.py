@@ -15,6 +15,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, interrupt
+from stack_agents import reply
 
 from agent_factory import (
     AgentMiddleware,
@@ -39,13 +40,6 @@ DOWN = ConnectionError("down")
 
 def retry(**settings: Any) -> ModelRetryMiddleware:
     return ModelRetryMiddleware(**{"initial_delay": 0.0001, **settings})
-
-
-def reply(call: Any, model: Any, *stack: Any, **options: Any) -> AIMessage:
-    """The last message of an agent of a model, or of its steps."""
-    model = ScriptedChatModel(model) if isinstance(model, list) else model
-    message: AIMessage = call(create_agent(model, middleware=stack, **options), GO)["messages"][-1]
-    return message
 
 
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
