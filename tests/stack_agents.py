@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from langchain_core.messages import AIMessage
+from langchain_core.tools import StructuredTool
 
 from agent_factory import create_agent
 from agent_factory.testing import ScriptedChatModel
@@ -23,3 +24,15 @@ def reply(call: Callable[..., Any], model: Any, *stack: Any, **options: Any) -> 
         "messages"
     ][-1]
     return message
+
+
+def calling(agent: Any, name: str) -> StructuredTool:
+    """A tool whose function, sync and async, calls an agent as an author's own code does."""
+
+    def call(request: str) -> str:
+        return str(agent.invoke({"messages": request})["messages"][-1].text)
+
+    async def acall(request: str) -> str:
+        return str((await agent.ainvoke({"messages": request}))["messages"][-1].text)
+
+    return StructuredTool.from_function(call, acall, name=name, description="Ask an agent.")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from stack_agents import calling
 
 from agent_factory import AgentMiddleware, client_tool, create_agent
 from agent_factory.errors import ArgumentError
@@ -153,16 +153,7 @@ def test_a_result_may_change_what_the_client_asks_for(call: Any) -> None:
 def test_agents_inside_take_the_tools_of_the_run(call: Any) -> None:
     inner, _ = agent_of([[call_of("title")], "Inner."])
 
-    async def ahelper(question: str) -> str:
-        """Ask another agent."""
-        return last_text(await inner.ainvoke({"messages": question}))
-
-    def helper(question: str) -> str:
-        """Ask another agent."""
-        return last_text(inner.invoke({"messages": question}))
-
-    tool = StructuredTool.from_function(helper, ahelper, name="helper")
-    outer, _ = agent_of([[call_of("helper", question="x")], "Outer."], tool)
+    outer, _ = agent_of([[call_of("helper", request="x")], "Outer."], calling(inner, "helper"))
     assert call(outer, HI, config(TITLE))["__interrupt__"][0].value["name"] == "title"
     assert last_text(call(outer, Command(resume="Orders"), config(TITLE))) == "Outer."
 

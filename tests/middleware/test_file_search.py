@@ -268,8 +268,15 @@ def test_a_regex_that_backtracks_forever_is_stopped_and_keeps_its_results(
         """Ends a process when the time is up."""
 
         def __init__(self, seconds: float, function: Callable[[], None]) -> None:
-            self.thread = Thread(target=lambda: is_late.wait(60) and function(), daemon=True)
-            self.start, self.cancel = self.thread.start, lambda: None
+            self._function = function
+            self.start = Thread(target=self._end, daemon=True).start
+
+        def _end(self) -> None:
+            if is_late.wait(60):
+                self._function()
+
+        def cancel(self) -> None:
+            """Leave the thread alone: it ends with the test."""
 
     monkeypatch.setattr(grep_module, "Timer", Timer)
     monkeypatch.setattr(tree, "monotonic", lambda: time.monotonic() + 100 * is_late.is_set())

@@ -15,6 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from stack_agents import agent_of, calling
 
 from agent_factory import AgentMiddleware, agent_tool, create_agent, review, tool_labels
 from agent_factory.middleware import (
@@ -117,14 +118,10 @@ class Desk:
         ]
 
     def agent(self, script: Sequence[Any], *middleware: Any, tools: Sequence[Any] = ()) -> Any:
-        model = ScriptedChatModel([*map(answer_of, script), *["Done."] * 9])
-        return create_agent(
-            model,
-            [*self.tools, *tools],
-            middleware=middleware or [FlowGuardMiddleware()],
-            checkpointer=self.saver,
-            store=self.store,
-        )
+        steps = [*map(answer_of, script), *["Done."] * 9]
+        kept: Any = {"checkpointer": self.saver, "store": self.store}
+        stack = middleware or [FlowGuardMiddleware()]
+        return agent_of(steps, *stack, tools=[*self.tools, *tools], **kept)
 
     def next(self, messages: Sequence[Any]) -> Any:
         """The next step of the script, for agents that take part in several threads."""
@@ -137,13 +134,8 @@ class Desk:
             turn = sum(message.type == "ai" for message in messages)
             return answer_of(script[turn]) if turn < len(script) else "Done."
 
-        agent = create_agent(
-            ScriptedChatModel([step] * 99),
-            self.tools,
-            middleware=middleware,
-            store=self.store,
-            ignore=["AF211", "AF219"],
-        )
+        options: Any = {"store": self.store, "ignore": ["AF211", "AF219"]}
+        agent = agent_of([step] * 99, *middleware, tools=self.tools, **options)
         return agent_tool(agent, name="clerk", description="Does what is asked.")
 
 
@@ -439,14 +431,9 @@ def test_a_rule_about_what_was_seen_needs_the_guard_in_the_stack() -> None:
 
 def test_a_thread_from_before_the_guard_is_read_from_its_messages(call: Ask, thread: str) -> None:
     desk, config = Desk(), config_of(thread)
-    without_guard = create_agent(
-        ScriptedChatModel([answer_of([FETCH, CUSTOMERS]), "So."]),
-        desk.tools,
-        checkpointer=desk.saver,
-        store=desk.store,
-        ignore=["AF219"],
-    )
-    call(without_guard, PUT_IN, config)
+    steps = [answer_of([FETCH, CUSTOMERS]), "So."]
+    options: Any = {"checkpointer": desk.saver, "store": desk.store, "ignore": ["AF219"]}
+    call(agent_of(steps, tools=desk.tools, **options), PUT_IN, config)
     assert "__interrupt__" in call(desk.agent([SEND]), {"messages": "Go on."}, config)
     assert desk.sent == []
 
@@ -477,24 +464,11 @@ def test_a_rejected_source_brings_no_label_into_the_state(call: Ask, thread: str
 def test_an_agent_inside_knows_what_the_thread_outside_has_seen(call: Ask, thread: str) -> None:
     desk = Desk()
     script = [FETCH, CUSTOMERS, ("ask_clerk", {"request": "Send it!"})]
-    inner = create_agent(
-        ScriptedChatModel([answer_of(SEND), "Done."]),
-        [desk.tools[5]],
-        middleware=[FlowGuardMiddleware()],
-        ignore=["AF211"],
+    steps, guard = [answer_of(SEND), "Done."], FlowGuardMiddleware()
+    inner = agent_of(steps, guard, tools=[desk.tools[5]], ignore=["AF211"])
+    result = call(
+        desk.agent(script, tools=[calling(inner, "ask_clerk")]), PUT_IN, config_of(thread)
     )
-
-    def ask_clerk(request: str) -> str:
-        """Ask the clerk, who is called by a function of the author."""
-        return str(inner.invoke({"messages": request})["messages"][-1].text)
-
-    async def ask_clerk_later(request: str) -> str:
-        return str((await inner.ainvoke({"messages": request}))["messages"][-1].text)
-
-    tool = StructuredTool.from_function(
-        ask_clerk, ask_clerk_later, name="ask_clerk", description="Ask the clerk."
-    )
-    result = call(desk.agent(script, tools=[tool]), PUT_IN, config_of(thread))
     (waiting,) = result["__interrupt__"]
     assert waiting.value["name"] == "send_mail"
     assert "the result of fetch_page" in waiting.value["description"]

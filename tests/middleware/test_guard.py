@@ -363,8 +363,9 @@ def test_a_check_that_raises_or_returns_something_else_objects(call: Any, value:
 
 def test_a_check_that_takes_too_long_objects(call: Any) -> None:
     go_on = threading.Event()
+    check: Any = lambda _: go_on.wait(60)  # noqa: E731
     try:
-        last = last_of(call, GuardMiddleware(lambda _: go_on.wait(60), timeout=0))
+        last = last_of(call, GuardMiddleware(check, timeout=0))
     finally:
         go_on.set()
     assert last.response_metadata["reason"] == "the check took longer than 0 seconds."

@@ -547,7 +547,7 @@ def test_per_call_decisions_may_come_one_by_one_and_other_calls_run_meanwhile(go
         [SEND, DELETE, third], "done", interrupt_mode="per_call", interrupt_on=on
     )
     asked = asked_by_call(go(agent, "Tidy up"))
-    assert (asked.keys(), mailbox.ran) == ({"s", "d"}, [("delete", 2)])
+    assert ({*asked}, mailbox.ran) == ({"s", "d"}, [("delete", 2)])
     result = go(agent, Command(resume={asked["d"].id: APPROVE}))
     assert mailbox.ran == [("delete", 2), ("delete", 1)]
     assert list(asked_by_call(result)) == ["s"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from types import new_class
 from typing import Any
@@ -435,10 +436,9 @@ def test_requests_continue_each_other_until_something_is_summarized_or_cleared(
 
 @pytest.mark.parametrize("keep_thread", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_they_keep_the_laws_of_middleware(keep_thread: bool) -> None:
-    for at in range(2):
-        check_middleware(
-            lambda at=at: shortening((9, 1), (90, 0, False), keep_thread=keep_thread)[at]
-        )
+    made = partial(shortening, (9, 1), (90, 0, False), keep_thread=keep_thread)
+    check_middleware(lambda: made()[0])
+    check_middleware(lambda: made()[1])
 
 
 # Everything comes back

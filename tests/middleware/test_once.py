@@ -8,6 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import pytest
+import stack_agents
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -97,9 +98,9 @@ def agent_of(
     bank: Bank, policy: Any, *outer: Any, script: Any = (), inner: Any = (), **options: Any
 ) -> Any:
     once = OnceMiddleware({"pay": policy}, store=options.pop("store", InMemoryEffects()))
-    model = ScriptedChatModel([*(script or [[payment()]]), "Done."])
+    steps = [*(script or [[payment()]]), "Done."]
     options = {"checkpointer": InMemorySaver(), "tools": [bank.pay], **options}
-    return create_agent(model, middleware=[*outer, once, *inner], **options)
+    return stack_agents.agent_of(steps, *outer, once, *inner, **options)
 
 
 def die(call: Any, agent: Any, given: Any = GO, kind: type[BaseException] = Killed) -> Any:
@@ -620,20 +621,12 @@ def with_clerk(bank: Bank, inner: Any, *outer: Any, times: int = 1) -> Any:
     """An agent whose tool is an agent that pays."""
     # A cached model gives the same answer with the same ids.
     call = AIMessage("", tool_calls=[{**payment(), "type": "tool_call"}], id="cached")
-    clerk = create_agent(
-        ScriptedChatModel([call, "It is paid."] * times),
-        [bank.pay],
-        middleware=inner,
-        name="clerk",
-        ignore=["AF211"],
-    )
+    options: Any = {"tools": [bank.pay], "name": "clerk", "ignore": ["AF211"]}
+    clerk = stack_agents.agent_of([call, "It is paid."] * times, *inner, **options)
     asked = [{"name": "clerk", "args": {"request": "Pay!"}, "id": "c"}]
-    return create_agent(
-        ScriptedChatModel([asked] * times + ["Done."]),
-        [agent_tool(clerk, description="Pays bills.")],
-        middleware=outer,
-        checkpointer=InMemorySaver(),
-    )
+    tools = [agent_tool(clerk, description="Pays bills.")]
+    steps = [*[asked] * times, "Done."]
+    return stack_agents.agent_of(steps, *outer, tools=tools, checkpointer=InMemorySaver())
 
 
 def test_the_effect_of_a_subagent_happens_once(call: Any) -> None:

@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+import stack_agents
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import agent_tool, create_agent
+from agent_factory import agent_tool
 from agent_factory.middleware import (
     Effect,
     EffectError,
@@ -21,7 +22,6 @@ from agent_factory.middleware import (
     undo_effects,
 )
 from agent_factory.review import reject
-from agent_factory.testing import ScriptedChatModel
 from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -82,13 +82,10 @@ def once_of(agency: Agency, policy: Any = "ask", **changes: Any) -> OnceMiddlewa
 
 
 def agent_of(agency: Agency, once: OnceMiddleware, script: Any = TRIP, **options: Any) -> Any:
-    return create_agent(
-        ScriptedChatModel(script),
-        [agency.book_flight, agency.book_hotel, agency.pay],
-        middleware=[HumanInTheLoopMiddleware({"pay": True}), once],
-        checkpointer=InMemorySaver(),
-        **options,
-    )
+    tools = [agency.book_flight, agency.book_hotel, agency.pay]
+    stack = [HumanInTheLoopMiddleware({"pay": True}), once]
+    options = {"tools": tools, "checkpointer": InMemorySaver(), **options}
+    return stack_agents.agent_of(script, *stack, **options)
 
 
 def go(agent: Any, text: str = "Book a trip") -> None:
@@ -215,18 +212,13 @@ def test_async_compensations_need_an_async_call() -> None:
 def test_a_run_can_be_named_and_holds_the_effects_of_subagents(undo: Any) -> None:
     agency, store = Agency(), InMemoryEffects()
     once = once_of(agency, store=None)
-    clerk = create_agent(
-        ScriptedChatModel([TRIP[1], "Booked."]),
-        [agency.book_hotel],
-        middleware=[OnceMiddleware({"book_hotel": "ask"})],
-        name="clerk",
-        ignore=["AF211"],
-    )
-    model = ScriptedChatModel([TRIP[0], [{"name": "clerk", "args": {"request": "Go"}}], "Booked."])
+    booking: Any = {"tools": [agency.book_hotel], "name": "clerk", "ignore": ["AF211"]}
+    inner = OnceMiddleware({"book_hotel": "ask"})
+    clerk = stack_agents.agent_of([TRIP[1], "Booked."], inner, **booking)
+    steps = [TRIP[0], [{"name": "clerk", "args": {"request": "Go"}}], "Booked."]
     tools: Any = [agency.book_flight, agent_tool(clerk, description="Books hotels.")]
-    agent = create_agent(
-        model, tools, middleware=[once], checkpointer=InMemorySaver(), ignore=["AF210"]
-    )
+    options: Any = {"tools": tools, "checkpointer": InMemorySaver(), "ignore": ["AF210"]}
+    agent = stack_agents.agent_of(steps, once, **options)
     with effects_of_run(store, "trip-1"):
         go(agent)
         assert tools_of(undo(once, "trip-1").undone) == ["book_hotel", "book_flight"]
