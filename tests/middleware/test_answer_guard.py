@@ -24,6 +24,7 @@ from agent_factory.middleware import (
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import assert_valid_history, check_middleware
 from samples import Answer, last_text, scripted, texts
+from tables import each
 
 Run = Callable[..., Any]
 GO: Any = {"messages": [HumanMessage("Go")]}
@@ -56,6 +57,11 @@ def cut(text: Any = "", *calls: Any, reason: str = "length", **fields: Any) -> A
     )
 
 
+def reply(call: Run, *steps: Any, **options: Any) -> Any:
+    """The last message of `agent`, whose model has these steps."""
+    return call(agent(scripted(*steps), **options), GO)["messages"][-1]
+
+
 # Faults
 
 CUT = [
@@ -86,28 +92,26 @@ COMPLETE = [
 ]
 
 
-@pytest.mark.parametrize("metadata", [*CUT, *MALFORMED])
+@each("metadata", [*CUT, *MALFORMED])
 def test_an_answer_that_its_provider_marks_is_asked_for_again(
     metadata: dict[str, Any], call: Run, ran: list[Any]
 ) -> None:
     bad = AIMessage("It i", tool_calls=[ADD], response_metadata=metadata)
-    model = scripted(bad, "It is 5.")
-    result = call(agent(model, ran), GO)
+    result = call(agent(scripted(bad, "It is 5."), ran), GO)
     assert texts(result) == ["Go", "It is 5."]
     assert ran == []
     (failed,) = result["messages"][-1].response_metadata["failed_answers"]
     assert failed["fault"] == ("cut" if metadata in CUT else "malformed")
 
 
-@pytest.mark.parametrize("metadata", COMPLETE)
+@each("metadata", COMPLETE)
 def test_another_answer_is_left_alone(metadata: dict[str, Any], call: Run) -> None:
-    answer = AIMessage("It is 5.", response_metadata=metadata)
-    message = call(agent(scripted(answer)), GO)["messages"][-1]
+    message = reply(call, AIMessage("It is 5.", response_metadata=metadata))
     assert message.text == "It is 5."
     assert "failed_answers" not in message.response_metadata
 
 
-@pytest.mark.parametrize(
+@each(
     "content",
     ["", " \n", [], [{"type": "text", "text": ""}], [{"type": "reasoning", "reasoning": "Hm."}]],
 )
@@ -121,7 +125,7 @@ def test_an_answer_without_content_is_empty(content: Any, call: Run) -> None:
     assert remark.text == "[Your last answer was empty. Give your answer in text, or call a tool.]"
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         AIMessage([{"type": "image", "url": "https://shop.example/a.png"}]),
@@ -131,12 +135,11 @@ def test_an_answer_without_content_is_empty(content: Any, call: Run) -> None:
     ],
 )
 def test_an_answer_that_is_not_text_is_not_empty(answer: AIMessage, call: Run) -> None:
-    model = scripted(answer, "It is 5.")
-    message = call(agent(model), GO)["messages"][1]
+    message = call(agent(scripted(answer, "It is 5.")), GO)["messages"][1]
     assert "failed_answers" not in message.response_metadata
 
 
-@pytest.mark.parametrize(
+@each(
     "refusal",
     [
         AIMessage("", response_metadata={"finish_reason": "content_filter"}),
@@ -149,11 +152,10 @@ def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Run) 
     model = scripted(refusal)
     call(agent(model), GO)
     assert len(model.requests) == 1
-    for outside in (True, False):
-        other = ModelRefusalMiddleware(scripted("Gladly."))
-        stack = [other, AnswerGuardMiddleware()] if outside else [AnswerGuardMiddleware(), other]
-        found = call(create_agent(scripted(refusal), middleware=stack), GO)
-        assert last_text(found) == "Gladly."
+    stack = [ModelRefusalMiddleware(scripted("Gladly.", "Gladly.")), AnswerGuardMiddleware()]
+    for order in (stack, stack[::-1]):
+        result = call(create_agent(scripted(refusal), middleware=order), GO)
+        assert last_text(result) == "Gladly."
 
 
 # What the model is asked
@@ -172,8 +174,7 @@ def test_a_cut_text_is_asked_for_in_less_words(call: Run) -> None:
 def test_a_cut_call_does_not_run_and_is_asked_for_in_parts(call: Run, ran: list[Any]) -> None:
     """Also one that looks complete: integrations close the brackets of what was cut."""
     model = scripted(cut("", ADD), [ADD], "It is 5.")
-    result = call(agent(model, ran), GO)
-    assert texts(result) == ["Go", "", "5", "It is 5."]
+    assert texts(call(agent(model, ran), GO)) == ["Go", "", "5", "It is 5."]
     assert ran == [(2, 3)]
     assert model.requests[1].messages[-1].text == (
         "[Your last answer was cut off at the limit of output tokens, with a call of add. No call "
@@ -181,41 +182,38 @@ def test_a_cut_call_does_not_run_and_is_asked_for_in_parts(call: Run, ran: list[
     )
 
 
-def test_of_a_cut_call_with_broken_json_the_model_reads_why(call: Run, ran: list[Any]) -> None:
-    bad = AIMessage(
-        "", invalid_tool_calls=[BROKEN], response_metadata={"stop_reason": "max_tokens"}
-    )
-    model = scripted(bad, "It is 5.")
-    assert texts(call(agent(model, ran), GO)) == ["Go", "It is 5."]
-    assert "with a call of add" in model.requests[1].messages[-1].text
-
-
-def test_a_model_that_only_thought_is_asked_to_think_less(call: Run) -> None:
-    model = scripted(cut(), "It is 5.")
-    call(agent(model), GO)
-    assert "before it began. Think briefly, then answer.]" in model.requests[1].messages[-1].text
+@each(
+    "bad, remark",
+    [
+        (
+            AIMessage(
+                "",
+                invalid_tool_calls=[BROKEN],
+                response_metadata={"stop_reason": "max_tokens"},
+            ),
+            "with a call of add",
+        ),
+        (cut(), "before it began. Think briefly, then answer.]"),  # only thoughts
+    ],
+)
+def test_the_model_reads_what_was_cut(call: Run, bad: AIMessage, remark: str) -> None:
+    model = scripted("", bad, "It is 5.")
+    assert texts(call(agent(model), GO)) == ["Go", "It is 5."]
+    assert [len(r.messages) for r in model.requests] == [1, 2, 2]  # about the last answer alone
+    assert remark in model.requests[2].messages[-1].text
 
 
 def test_after_a_result_the_remark_is_part_of_it(call: Run) -> None:
     """Some providers reject a message of the user after a result. The thread keeps the result."""
     model = scripted([ADD], "", "It is 5.")
-    result = call(agent(model), GO)
-    assert texts(result) == ["Go", "", "5", "It is 5."]
+    assert texts(call(agent(model), GO)) == ["Go", "", "5", "It is 5."]
     last = model.requests[2].messages[-1]
     assert last.type == "tool"
     assert last.text.startswith("5\n\n[Your last answer was empty.")
 
 
-def test_each_remark_is_about_the_last_answer(call: Run) -> None:
-    model = scripted("", cut("Once upon"), "Once.")
-    call(agent(model), GO)
-    assert [len(r.messages) for r in model.requests] == [1, 2, 2]
-    assert "cut off" in model.requests[2].messages[-1].text
-
-
 def test_what_failed_is_kept_if_asked(call: Run) -> None:
-    model = scripted(cut("Once", ADD), "Once.")
-    message = call(agent(model, keep_failed=True), GO)["messages"][-1]
+    message = reply(call, cut("Once", ADD), "Once.", keep_failed=True)
     (failed,) = message.response_metadata["failed_answers"]
     assert (failed["text"], failed["tool_calls"]) == ("Once", [ADD])
 
@@ -236,7 +234,7 @@ def test_a_cut_text_can_be_continued(call: Run) -> None:
 
 def test_a_continued_text_keeps_the_blocks_of_its_end(call: Run) -> None:
     end = AIMessage([{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "time."}])
-    message = call(agent(scripted(cut("A "), end), on_cut="continue"), GO)["messages"][-1]
+    message = reply(call, cut("A "), end, on_cut="continue")
     assert message.text == "A time."
     assert [block["type"] for block in message.content] == ["text", "reasoning", "text"]
 
@@ -255,8 +253,8 @@ def test_what_cannot_be_continued_is_asked_for_again(call: Run, ran: list[Any]) 
 
 
 def test_a_continued_answer_that_never_ends_is_kept(call: Run) -> None:
-    model = scripted(cut("one "), cut("two "), cut("three"))
-    assert last_text(call(agent(model, on_cut="continue"), GO)) == (
+    steps = cut("one "), cut("two "), cut("three")
+    assert reply(call, *steps, on_cut="continue").text == (
         "one two three\n\n[The answer was cut off at the limit of output tokens.]"
     )
 
@@ -275,29 +273,29 @@ def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Run, ran: 
     assert (ran, len(result["messages"])) == ([], 2)
 
 
-@pytest.mark.parametrize(
-    ("steps", "note"),
+@each(
+    "step, note",
     [
-        (["", "", ""], "[The model gave no answer, 3 times in a row.]"),
+        ("", "[The model gave no answer, 3 times in a row.]"),
         (
-            [AIMessage("", response_metadata=MALFORMED[0])] * 3,
+            AIMessage("", response_metadata=MALFORMED[0]),
             "[The model made a call that could not be read, 3 times in a row.]",
         ),
     ],
 )
-def test_a_note_says_what_was_wrong(steps: list[Any], note: str, call: Run) -> None:
-    assert last_text(call(agent(scripted(*steps)), GO)) == note
+def test_a_note_says_what_was_wrong(step: Any, note: str, call: Run) -> None:
+    assert reply(call, step, step, step).text == note
 
 
 def test_without_retries_a_cut_call_does_not_run_either(call: Run, ran: list[Any]) -> None:
-    model = scripted(cut("Let me add.", ADD))
-    assert last_text(call(agent(model, ran, max_retries=0), GO)).startswith("Let me add.\n\n[")
+    message = reply(call, cut("Let me add.", ADD), ran=ran, max_retries=0)
+    assert message.text.startswith("Let me add.\n\n[")
     assert ran == []
 
 
 def test_an_error_can_be_raised(call: Run) -> None:
     with pytest.raises(UnusableAnswerError) as caught:
-        call(agent(scripted("", cut("Once")), max_retries=1, on_failure="error"), GO)
+        reply(call, "", cut("Once"), max_retries=1, on_failure="error")
     assert str(caught.value).startswith(
         "[AF355] the model: gave no usable answer: empty (no text and no calls), cut "
         "(finish_reason: length)."
@@ -308,8 +306,8 @@ def test_an_error_can_be_raised(call: Run) -> None:
 
 def test_a_fallback_takes_the_error_for_a_failure_of_the_model(call: Run) -> None:
     fallback = ModelFallbackMiddleware(scripted("It is 5."))
-    found = agent(scripted(""), stack=[fallback], max_retries=0, on_failure="error")
-    assert last_text(call(found, GO)) == "It is 5."
+    options: Any = {"max_retries": 0, "on_failure": "error"}
+    assert reply(call, "", stack=[fallback], **options).text == "It is 5."
 
 
 # Structured output
@@ -321,7 +319,7 @@ def test_a_cut_call_of_the_answer_is_asked_for_again(call: Run) -> None:
     assert call(found, GO)["structured_response"] == Answer(number=12)
 
 
-@pytest.mark.parametrize("retries", [0, 3])
+@each("retries", [0, 3])
 def test_a_cut_text_of_the_answer_is_asked_for_again(retries: int, call: Run) -> None:
     strategy = ProviderStrategy(Answer, max_retries=retries)
     model = scripted(cut('{"number": 1'), '{"number": 12}')
@@ -331,22 +329,14 @@ def test_a_cut_text_of_the_answer_is_asked_for_again(retries: int, call: Run) ->
 
 
 def test_a_text_that_could_be_parsed_is_complete(call: Run) -> None:
-    model = scripted(cut('{"number": 12}'))
-    result = call(agent(model, schema=ProviderStrategy(Answer)), GO)
+    result = call(agent(scripted(cut('{"number": 12}')), schema=ProviderStrategy(Answer)), GO)
     assert result["structured_response"] == Answer(number=12)
-
-
-def test_a_run_ends_without_a_structured_answer(call: Run) -> None:
     strategy = ProviderStrategy(Answer, max_retries=0)
     result = call(agent(scripted(*[cut('{"number": 1')] * 3), schema=strategy), GO)
     assert result.get("structured_response") is None
     assert "[The answer was cut off" in last_text(result)
-
-
-def test_another_error_of_structured_output_is_raised(call: Run) -> None:
-    strategy = ProviderStrategy(Answer, max_retries=0)
     with pytest.raises(Exception, match="AF3"):
-        call(agent(scripted('{"number": "x"}'), schema=strategy), GO)
+        reply(call, '{"number": "x"}', schema=strategy)
 
 
 # With others
@@ -354,10 +344,10 @@ def test_another_error_of_structured_output_is_raised(call: Run) -> None:
 
 def test_what_it_asks_counts_as_one_call_of_the_model(call: Run) -> None:
     limit = ModelCallLimitMiddleware(run_limit=1)
-    assert last_text(call(agent(scripted("", "", "Yes."), stack=[limit]), GO)) == "Yes."
+    assert reply(call, "", "", "Yes.", stack=[limit]).text == "Yes."
 
 
-@pytest.mark.parametrize(
+@each(
     "stack",
     [
         [ProgressGuardMiddleware(remark_after=1, withhold_after=1, answer_after=1)],
@@ -366,8 +356,7 @@ def test_what_it_asks_counts_as_one_call_of_the_model(call: Run) -> None:
 )
 def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Run) -> None:
     model = scripted([ADD], [{**ADD, "id": "2"}], "", "It is 5.")
-    result = call(agent(model, stack=stack), GO)
-    assert last_text(result) == "It is 5."
+    assert last_text(call(agent(model, stack=stack), GO)) == "It is 5."
     assert model.requests[3].tools == []
 
 
@@ -380,8 +369,8 @@ def test_the_decision_log_says_why_it_asked_again(call: Run) -> None:
     assert decision.reason == "asked again 2 times, the last for finish_reason: length"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
+@each(
+    "arguments, error",
     [
         ({"max_retries": -1}, "max_retries must be a whole number of at least 0, got -1."),
         ({"on_cut": "stop"}, "on_cut must be 'shorten' or 'continue', got 'stop'."),

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,44 +29,10 @@ from agent_factory import (
     create_agent,
     run,
 )
-from agent_factory.middleware import (
-    AnswerGuardMiddleware,
-    AutoModeMiddleware,
-    BackgroundMiddleware,
-    BudgetMiddleware,
-    ClearToolUsesEdit,
-    ClientToolsMiddleware,
-    ContextEditingMiddleware,
-    FilesystemFileSearchMiddleware,
-    FlowGuardMiddleware,
-    GuardMiddleware,
-    HumanInTheLoopMiddleware,
-    InMemoryEffects,
-    Limits,
-    LLMToolEmulator,
-    LLMToolSelectorMiddleware,
-    ModelCallLimitMiddleware,
-    ModelChoice,
-    ModelFallbackMiddleware,
-    ModelRefusalMiddleware,
-    ModelRetryMiddleware,
-    ModelRouterMiddleware,
-    OnceMiddleware,
-    PIIMiddleware,
-    ProgressGuardMiddleware,
-    PromptCachingMiddleware,
-    ProviderToolSearchMiddleware,
-    ShellToolMiddleware,
-    SteeringMiddleware,
-    SummarizationMiddleware,
-    TodoListMiddleware,
-    ToolCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolResultOffloadMiddleware,
-    ToolRetryMiddleware,
-)
-from agent_factory.testing import ScriptedChatModel
+from agent_factory import middleware as mw
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from stack_tools import break_down, find
+from tables import each
 
 Member = AgentMiddleware[Any, Any]
 TOOLS = ("find", "break_down", "write_todos", "nobody")
@@ -83,61 +50,67 @@ def words() -> Talker:
 
 
 BUILT_INS: dict[str, Callable[[], Member]] = {
-    "answers": lambda: AnswerGuardMiddleware(max_retries=1),
-    "auto_mode": lambda: AutoModeMiddleware(tools=["find"], classifier=words()),
-    "background": lambda: BackgroundMiddleware(),
-    "budget": lambda: BudgetMiddleware(run=Limits(turns=4, tool_calls=3)),
-    "budget_end": lambda: BudgetMiddleware(
-        run=Limits(total_tokens=4000), exit_behavior="end", name="tokens"
+    "answers": lambda: mw.AnswerGuardMiddleware(max_retries=1),
+    "auto_mode": lambda: mw.AutoModeMiddleware(tools=["find"], classifier=words()),
+    "background": lambda: mw.BackgroundMiddleware(),
+    "budget": lambda: mw.BudgetMiddleware(run=mw.Limits(turns=4, tool_calls=3)),
+    "budget_end": lambda: mw.BudgetMiddleware(
+        run=mw.Limits(total_tokens=4000), exit_behavior="end", name="tokens"
     ),
-    "caching": lambda: PromptCachingMiddleware(min_tokens=0, provider="anthropic"),
-    "clearing": lambda: ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=30, keep=1)]),
-    "clearing_thread": lambda: ContextEditingMiddleware(
-        edits=[ClearToolUsesEdit(trigger=40, keep=1)], keep_thread=False, name="clears the thread"
+    "caching": lambda: mw.PromptCachingMiddleware(min_tokens=0, provider="anthropic"),
+    "clearing": lambda: mw.ContextEditingMiddleware(
+        edits=[mw.ClearToolUsesEdit(trigger=30, keep=1)]
     ),
-    "client_tools": lambda: ClientToolsMiddleware(),
-    "emulator": lambda: LLMToolEmulator(tools=["find"], model=words()),
-    "fallback": lambda: ModelFallbackMiddleware(words()),
-    "flow_guard": lambda: FlowGuardMiddleware(action="deny"),
-    "guard": lambda: GuardMiddleware(lambda _: None),
-    "guard_answer": lambda: GuardMiddleware(lambda _: None, on="answer", name="answers"),
-    "guard_result": lambda: GuardMiddleware(lambda _: None, on="result", name="results"),
-    "limit": lambda: ModelCallLimitMiddleware(run_limit=3),
-    "limit_answer": lambda: ModelCallLimitMiddleware(
+    "clearing_thread": lambda: mw.ContextEditingMiddleware(
+        edits=[mw.ClearToolUsesEdit(trigger=40, keep=1)],
+        keep_thread=False,
+        name="clears the thread",
+    ),
+    "client_tools": lambda: mw.ClientToolsMiddleware(),
+    "emulator": lambda: mw.LLMToolEmulator(tools=["find"], model=words()),
+    "fallback": lambda: mw.ModelFallbackMiddleware(words()),
+    "flow_guard": lambda: mw.FlowGuardMiddleware(action="deny"),
+    "guard": lambda: mw.GuardMiddleware(lambda _: None),
+    "guard_answer": lambda: mw.GuardMiddleware(lambda _: None, on="answer", name="answers"),
+    "guard_result": lambda: mw.GuardMiddleware(lambda _: None, on="result", name="results"),
+    "limit": lambda: mw.ModelCallLimitMiddleware(run_limit=3),
+    "limit_answer": lambda: mw.ModelCallLimitMiddleware(
         run_limit=2, exit_behavior="answer", name="answering"
     ),
-    "once": lambda: OnceMiddleware({}, default="fail", store=InMemoryEffects(), undo={"x": print}),
-    "pii": lambda: PIIMiddleware(
+    "once": lambda: mw.OnceMiddleware(
+        {}, default="fail", store=mw.InMemoryEffects(), undo={"x": print}
+    ),
+    "pii": lambda: mw.PIIMiddleware(
         "email", apply_to_output=True, apply_to_tool_results=True, apply_to_tool_calls=True
     ),
-    "progress": lambda: ProgressGuardMiddleware(
+    "progress": lambda: mw.ProgressGuardMiddleware(
         remark_after=1, withhold_after=1, answer_after=2, error_after=1
     ),
-    "provider": lambda: ProviderToolSearchMiddleware(provider="anthropic"),
-    "refusal": lambda: ModelRefusalMiddleware(words()),
-    "retry": lambda: ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False),
-    "review": lambda: HumanInTheLoopMiddleware({"find": True, "break_down": True}),
-    "router": lambda: ModelRouterMiddleware(
-        choices={"same": ModelChoice(words(), "always")}, classifier=lambda request: "same"
+    "provider": lambda: mw.ProviderToolSearchMiddleware(provider="anthropic"),
+    "refusal": lambda: mw.ModelRefusalMiddleware(words()),
+    "retry": lambda: mw.ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False),
+    "review": lambda: mw.HumanInTheLoopMiddleware({"find": True, "break_down": True}),
+    "router": lambda: mw.ModelRouterMiddleware(
+        choices={"same": mw.ModelChoice(words(), "always")}, classifier=lambda request: "same"
     ),
-    "selector": lambda: LLMToolSelectorMiddleware(
+    "selector": lambda: mw.LLMToolSelectorMiddleware(
         model=words(), max_tools=1, max_retries=0, on_parsing_failure="all"
     ),
-    "steering": lambda: SteeringMiddleware(),
-    "summary": lambda: SummarizationMiddleware(
+    "steering": lambda: mw.SteeringMiddleware(),
+    "summary": lambda: mw.SummarizationMiddleware(
         words(), trigger=("messages", 5), keep=("messages", 2)
     ),
-    "summary_thread": lambda: SummarizationMiddleware(
+    "summary_thread": lambda: mw.SummarizationMiddleware(
         words(), trigger=("messages", 6), keep=("messages", 2), keep_thread=False, name="thread"
     ),
-    "todo": lambda: TodoListMiddleware(),
-    "tool_error": lambda: ToolErrorMiddleware(),
-    "tool_limit": lambda: ToolCallLimitMiddleware(run_limit=3),
-    "tool_limit_end": lambda: ToolCallLimitMiddleware(
+    "todo": lambda: mw.TodoListMiddleware(),
+    "tool_error": lambda: mw.ToolErrorMiddleware(),
+    "tool_limit": lambda: mw.ToolCallLimitMiddleware(run_limit=3),
+    "tool_limit_end": lambda: mw.ToolCallLimitMiddleware(
         tool_name="find", run_limit=1, exit_behavior="end"
     ),
-    "tool_offload": lambda: ToolResultOffloadMiddleware(threshold=10, preview=5),
-    "tool_retry": lambda: ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False),
+    "tool_offload": lambda: mw.ToolResultOffloadMiddleware(threshold=10, preview=5),
+    "tool_retry": lambda: mw.ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False),
 }
 """Each built-in, set up so that it acts soon. The shell and file search only bring tools."""
 
@@ -151,7 +124,7 @@ def built_in_classes() -> set[type[Member]]:
 
 def test_every_built_in_takes_part(tmp_path: Path) -> None:
     made = [make() for make in BUILT_INS.values()]
-    made += [ShellToolMiddleware(), FilesystemFileSearchMiddleware(root_path=tmp_path)]
+    made += [mw.ShellToolMiddleware(), mw.FilesystemFileSearchMiddleware(root_path=tmp_path)]
     assert {type(member) for member in made} == built_in_classes()
 
 
@@ -159,33 +132,32 @@ LASTING = ("thread", "interrupt_")
 """How the parameters begin that only make sense with what is kept between runs of a thread."""
 
 NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
-    BudgetMiddleware: [
-        {"thread": Limits(turns=4)},
-        {"run": Limits(turns=4), "exit_behavior": "ask"},
+    mw.BudgetMiddleware: [
+        {"thread": mw.Limits(turns=4)},
+        {"run": mw.Limits(turns=4), "exit_behavior": "ask"},
     ],
-    BackgroundMiddleware: [{}],
-    ClientToolsMiddleware: [{}],
-    FlowGuardMiddleware: [{}],
-    HumanInTheLoopMiddleware: [
-        {"interrupt_on": {"find": True}},
-        {"interrupt_on": {"find": True}, "interrupt_mode": "per_call"},
+    mw.BackgroundMiddleware: [{}],
+    mw.ClientToolsMiddleware: [{}],
+    mw.FlowGuardMiddleware: [{}],
+    mw.HumanInTheLoopMiddleware: [
+        {"interrupt_on": {"find": True}, "interrupt_mode": mode} for mode in ("batched", "per_call")
     ],
-    OnceMiddleware: [{"effects": {"find": "ask"}}],
-    ModelCallLimitMiddleware: [{"thread_limit": 3}, {"thread_limit": 3, "run_limit": 1}],
-    SteeringMiddleware: [{}],
-    ToolCallLimitMiddleware: [{"thread_limit": 3}, {"tool_name": "find", "thread_limit": 3}],
+    mw.OnceMiddleware: [{"effects": {"find": "ask"}}],
+    mw.ModelCallLimitMiddleware: [{"thread_limit": 3}, {"thread_limit": 3, "run_limit": 1}],
+    mw.SteeringMiddleware: [{}],
+    mw.ToolCallLimitMiddleware: [{"thread_limit": 3}, {"tool_name": "find", "thread_limit": 3}],
 }
 """Arguments with which a built-in depends on what is kept between runs of a thread."""
 
 NEED_NONE: list[Callable[[], Member]] = [
-    lambda: BudgetMiddleware(run=Limits(turns=4), thread=Limits()),
+    lambda: mw.BudgetMiddleware(run=mw.Limits(turns=4), thread=mw.Limits()),
     *(
         make
         for name, make in BUILT_INS.items()
         if name not in ("background", "client_tools", "once", "review", "steering")
     ),
-    ShellToolMiddleware,
-    lambda: FilesystemFileSearchMiddleware(root_path="."),
+    mw.ShellToolMiddleware,
+    lambda: mw.FilesystemFileSearchMiddleware(root_path="."),
 ]
 
 
@@ -196,16 +168,14 @@ def checkpointer_warnings(member: Member) -> list[str]:
     return [str(one.message) for one in caught if "[AF211]" in str(one.message)]
 
 
-@pytest.mark.parametrize("kind", NEED_A_CHECKPOINTER)
-def test_what_depends_on_earlier_runs_of_a_thread_asks_for_a_checkpointer(
-    kind: type[Member],
-) -> None:
+@each("kind", NEED_A_CHECKPOINTER)
+def test_what_depends_on_earlier_runs_asks_for_a_checkpointer(kind: type[Member]) -> None:
     for arguments in NEED_A_CHECKPOINTER[kind]:
         (warning,) = checkpointer_warnings(kind(**arguments))
         assert "needs a checkpointer" in warning
 
 
-@pytest.mark.parametrize("make", NEED_NONE)
+@each("make", NEED_NONE)
 def test_what_depends_on_one_run_asks_for_no_checkpointer(make: Callable[[], Member]) -> None:
     assert checkpointer_warnings(make()) == []
 
@@ -217,8 +187,8 @@ def test_every_argument_about_a_thread_is_tested_for_its_checkpointer() -> None:
         assert lasting <= tested, kind
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize(
+@each("mode", ["sync", "async"])
+@each(
     "name",
     [
         *("answers", "budget", "fallback", "limit", "progress", "refusal", "retry", "router"),
@@ -285,27 +255,14 @@ def _args(name: str, number: int) -> dict[str, Any]:
 
 
 def assert_valid(messages: Sequence[AnyMessage]) -> None:
-    open_calls: set[str | None] = set()
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            assert message.tool_call_id in open_calls, messages
-            open_calls.remove(message.tool_call_id)
-            continue
-        assert not open_calls, messages
-        if isinstance(message, AIMessage):
-            open_calls = {call["id"] for call in message.tool_calls}
-    assert not open_calls, messages
+    assert_valid_history(messages)
     ids = [message.id for message in messages]
     assert len(ids) == len(set(ids))
 
 
 def decisions(question: Any) -> dict[str, Any]:
-    kinds = ["approve", "reject"]
-    return {
-        "decisions": [
-            {"type": kinds[index % 2]} for index, _ in enumerate(question["action_requests"])
-        ]
-    }
+    kinds = cycle([{"type": "approve"}, {"type": "reject"}])
+    return {"decisions": [next(kinds) for _ in question["action_requests"]]}
 
 
 @pytest.mark.long

@@ -90,13 +90,13 @@ def end(number):
 
 def work(number: int) -> str:
     "Work."
-    time.sleep(random.random() * 0.03)
+    time.sleep(random.random() * 0.03)  # waits: kills come at any moment of the work
     return end(number)
 
 
 async def awork(number: int) -> str:
     "Work."
-    await asyncio.sleep(random.random() * 0.03)
+    await asyncio.sleep(random.random() * 0.03)  # waits: as above
     return end(number)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
+import stack_agents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
@@ -29,11 +31,23 @@ from agent_factory.middleware.budget import (
 )
 from agent_factory.review import InvalidAnswer
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, AsksTwice, PassingWraps, in_memory, look, types
+from samples import (
+    Answer,
+    AsksTwice,
+    PassingWraps,
+    in_memory,
+    last_text,
+    look,
+    tool_results,
+    types,
+)
+from tables import each
+from waiting import auntil
 
 Ask = Callable[..., Any]
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 ONE: Any = {"configurable": {"thread_id": "1"}}
+TWO: Any = {"configurable": {"thread_id": "2"}}
 
 
 _numbers: Iterator[int] = iter(range(10**9))
@@ -71,23 +85,25 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+agent_of = partial(stack_agents.agent_of, tools=[look])
+
+
 def last_texts(model: ScriptedChatModel) -> list[str]:
     """What each request ended with."""
     return [request.messages[-1].text for request in model.requests]
 
 
-@pytest.mark.parametrize(
+@each(
     "limits",
     [Limits(turns=3), Limits(total_tokens=360), Limits(usd=0.36), Limits(input_tokens=340)],
-    ids=lambda limits: str(limits.given()),
 )
 def test_the_last_call_that_fits_answers_from_the_work_so_far(send: Ask, limits: Limits) -> None:
     steps = [response(looks=1, read=90), response(looks=1, read=110), response("A tree.", read=128)]
     model = ScriptedChatModel(steps)
     budget = BudgetMiddleware(run=limits, prices=PRICES, warn_at=None)
-    result = send(create_agent(model, [look], middleware=[budget]))
+    result = send(agent_of(model, budget))
     assert types(result) == ["human", "ai", "tool", "ai", "tool", "ai"]
-    assert result["messages"][-1].text == "A tree."
+    assert last_text(result) == "A tree."
     assert [request.tools for request in model.requests] == [["look"], ["look"], []]
     assert "too little is left for more" in last_texts(model)[-1]
     assert set(result) == {"messages"}
@@ -137,15 +153,14 @@ def test_far_limits_choose_calls_as_near_ones_do(
 
 
 def test_calls_of_the_last_answer_are_dropped_and_the_run_ends(send: Ask) -> None:
-    model = ScriptedChatModel(turns(2))
     budget = BudgetMiddleware(run=Limits(turns=2))
-    last = send(create_agent(model, [look], middleware=[budget]))["messages"][-1]
+    last = send(agent_of(turns(2), budget))["messages"][-1]
     assert (last.text, last.tool_calls) == ("look 1", [])
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize(
-    ("limits", "numbers"),
+@each("shared", [False, True])
+@each(
+    "limits, numbers",
     [
         (Limits(turns=2), "2 of 2 turns"),
         (Limits(total_tokens=250), "200 of 250 tokens"),
@@ -155,18 +170,17 @@ def test_calls_of_the_last_answer_are_dropped_and_the_run_ends(send: Ask) -> Non
 def test_the_last_words_of_a_run_name_what_its_last_call_has_spent_too(
     send: Ask, limits: Limits, numbers: str, shared: bool
 ) -> None:
-    model = ScriptedChatModel([response(looks=1), response(looks=1, read=95, written=5)])
+    steps = [response(looks=1), response(looks=1, read=95, written=5)]
     where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
     budget = BudgetMiddleware(**where, prices=PRICES, warn_at=None)
-    last = send(create_agent(model, [look], middleware=[budget]))["messages"][-1]
-    assert last.text.startswith(f"I had to stop here: {numbers} in ")
+    last = last_text(send(agent_of(steps, budget)))
+    assert last.startswith(f"I had to stop here: {numbers} in ")
 
 
 def test_a_run_within_its_budget_is_unchanged(send: Ask) -> None:
     model = ScriptedChatModel([*turns(1), response("A tree.")])
     budget = BudgetMiddleware(run=Limits(usd=10, turns=10, seconds=60), prices=PRICES)
-    result = send(create_agent(model, [look], middleware=[budget]))
-    assert result["messages"][-1].text == "A tree."
+    assert last_text(send(agent_of(model, budget))) == "A tree."
     assert last_texts(model) == ["Go on", "a tree"]
 
 
@@ -174,36 +188,30 @@ def test_a_subclass_that_wraps_calls_keeps_the_budget(send: Ask) -> None:
     class Mine(PassingWraps, BudgetMiddleware):
         pass
 
-    model = ScriptedChatModel([response(looks=2), response("Half a tree.")])
     budget = Mine(run=Limits(turns=2, tool_calls=1))
-    result = send(create_agent(model, [look], middleware=[budget]))
-    assert [m.status for m in result["messages"] if m.type == "tool"] == ["success", "error"]
-    model = ScriptedChatModel(turns(2))
-    send(create_agent(model, [look], middleware=[budget]))
+    result = send(agent_of([response(looks=2), response("Half a tree.")], budget))
+    assert [status for _, status in tool_results(result)] == ["success", "error"]
+    send(agent_of(model := ScriptedChatModel(turns(2)), budget))
     assert len(model.requests) == 2
 
 
 def test_if_no_call_fits_the_run_ends_with_the_numbers(send: Ask) -> None:
-    model = ScriptedChatModel(turns(1, read=500))
     budget = BudgetMiddleware(run=Limits(total_tokens=400))
-    result = send(create_agent(model, [look], middleware=[budget]))
+    result = send(agent_of(turns(1, read=500), budget))
     assert types(result) == ["human", "ai", "tool", "ai"]
-    assert "510 of 400 tokens in this run are used up" in result["messages"][-1].text
+    assert "510 of 400 tokens in this run are used up" in last_text(result)
 
 
 def test_exit_behavior_end_spends_all_turns_on_work(send: Ask) -> None:
-    model = ScriptedChatModel(turns(2))
     budget = BudgetMiddleware(run=Limits(turns=2), exit_behavior="end")
-    result = send(create_agent(model, [look], middleware=[budget]))
+    result = send(agent_of(turns(2), budget))
     assert types(result) == ["human", "ai", "tool", "ai", "tool", "ai"]
-    assert (
-        result["messages"][-1].text == "I had to stop here: 2 of 2 turns in this run are used up."
-    )
+    assert last_text(result) == "I had to stop here: 2 of 2 turns in this run are used up."
 
 
 def test_settings_may_be_changed_after_a_budget_is_made(send: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=5), exit_behavior="end")
-    agent = create_agent(ScriptedChatModel(turns(8)), [look], middleware=[budget])
+    agent = agent_of(turns(8), budget)
     budget.run = Limits(turns=1)
     assert types(send(agent)) == ["human", "ai", "tool", "ai"]
     budget.exit_behavior = "error"
@@ -217,7 +225,7 @@ def test_settings_may_be_changed_after_a_budget_is_made(send: Ask) -> None:
 
 def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="error")
-    agent = create_agent(ScriptedChatModel(turns(1)), [look], middleware=[budget], **in_memory())
+    agent = agent_of(turns(1), budget, **in_memory())
     with pytest.raises(BudgetExceededError, match=r"\[AF342\].* 1 of 1 turns") as caught:
         send(agent, config=ONE)
     assert isinstance(caught.value, TurnError)
@@ -227,20 +235,18 @@ def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Ask) -> None:
 
 
 def test_every_run_has_its_budget_and_a_thread_has_one_for_all(send: Ask) -> None:
-    model = ScriptedChatModel([response("a"), response("b"), response("c")])
+    steps = [response("a"), response("b"), response("c")]
     budget = BudgetMiddleware(run=Limits(total_tokens=150), thread=Limits(total_tokens=250))
-    agent = create_agent(model, middleware=[budget], **in_memory())
-    assert send(agent, config=ONE)["messages"][-1].text == "a"
-    assert send(agent, config=ONE)["messages"][-1].text == "b"
-    assert "200 of 250 tokens in this thread" in send(agent, config=ONE)["messages"][-1].text
-    other = send(agent, config={"configurable": {"thread_id": "2"}})
-    assert other["messages"][-1].text == "c"
+    agent = agent_of(steps, budget, tools=(), **in_memory())
+    assert [last_text(send(agent, config=ONE)) for _ in range(2)] == ["a", "b"]
+    assert "200 of 250 tokens in this thread" in last_text(send(agent, config=ONE))
+    assert last_text(send(agent, config=TWO)) == "c"
 
 
 def test_the_model_is_warned_once_for_each_mark_and_the_thread_does_not_keep_it(send: Ask) -> None:
     model = ScriptedChatModel([*turns(9), response("done")])
     budget = BudgetMiddleware(run=Limits(turns=20), warn_at=[0.2, 0.4])
-    result = send(create_agent(model, [look], middleware=[budget]))
+    result = send(agent_of(model, budget))
     warned = [n for n, text in enumerate(last_texts(model)) if text.startswith("[Of the budget")]
     assert warned == [4, 8]
     assert "4 of 20 turns in this run are used" in last_texts(model)[4]
@@ -252,8 +258,7 @@ def test_a_cheaper_model_takes_over_at_its_mark(send: Ask) -> None:
     budget = BudgetMiddleware(
         run=Limits(total_tokens=1000), cheaper=cheap, cheaper_at=0.2, warn_at=None
     )
-    result = send(create_agent(usual, [look], middleware=[budget]))
-    assert result["messages"][-1].text == "done"
+    assert last_text(send(agent_of(usual, budget))) == "done"
     assert cheap.requests[0].tools == ["look"]
     usual.assert_done()
 
@@ -266,14 +271,13 @@ def test_a_cheaper_model_is_used_if_the_usual_one_does_not_fit(send: Ask) -> Non
     usual, cheap = ScriptedChatModel([]), Cheap(steps=[response("done", read=10)])
     prices = {**PRICES, "Cheap": Price(input=1, output=1)}
     budget = BudgetMiddleware(run=Limits(usd=0.001), cheaper=cheap, prices=prices)
-    assert send(create_agent(usual, [look], middleware=[budget]))["messages"][-1].text == "done"
+    assert last_text(send(agent_of(usual, budget))) == "done"
     assert cheap.requests[0].tools == ["look"]
 
 
 def test_parallel_calls_over_the_limit_get_one_error_each(send: Ask) -> None:
     model = ScriptedChatModel([response(looks=2), response(looks=3), response("done")])
-    budget = BudgetMiddleware(run=Limits(tool_calls=3))
-    result = send(create_agent(model, [look], middleware=[budget]))
+    result = send(agent_of(model, BudgetMiddleware(run=Limits(tool_calls=3))))
     answers = [m for m in result["messages"] if m.type == "tool"]
     assert [m.status for m in answers] == ["success"] * 3 + ["error"] * 2
     assert "refused this call of look: 2 of 3 tool calls" in answers[-1].text
@@ -282,17 +286,15 @@ def test_parallel_calls_over_the_limit_get_one_error_each(send: Ask) -> None:
     assert model.requests[-1].tools == []
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@each("shared", [False, True])
 def test_a_run_that_may_call_no_more_tools_still_reads_their_results(
     send: Ask, shared: bool
 ) -> None:
     limits = Limits(tool_calls=1)
     where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
-    model = ScriptedChatModel([*turns(1), response("A tree.")])
     budget = BudgetMiddleware(**where, exit_behavior="end")
-    assert send(create_agent(model, [look], middleware=[budget]))["messages"][-1].text == "A tree."
-    model = ScriptedChatModel(turns(2))
-    refused = send(create_agent(model, [look], middleware=[budget]))["messages"]
+    assert last_text(send(agent_of([*turns(1), response("A tree.")], budget))) == "A tree."
+    refused = send(agent_of(turns(2), budget))["messages"]
     assert refused[-2].status == "error"
     assert "1 of 1 tool calls" in refused[-1].text
 
@@ -303,8 +305,7 @@ def test_a_tool_that_raised_counts_as_called() -> None:
         raise OSError("ouch")
 
     ledger = Ledger(Limits(tool_calls=5))
-    model = ScriptedChatModel([[{"name": "fall"}]])
-    agent = create_agent(model, [fall], middleware=[BudgetMiddleware(ledger=ledger)])
+    agent = agent_of([[{"name": "fall"}]], BudgetMiddleware(ledger=ledger), tools=[fall])
     with pytest.raises(OSError, match="ouch"):
         agent.invoke({"messages": "Go"})
     assert (ledger.spent.tool_calls, ledger.reserved) == (1, Spent())
@@ -316,92 +317,65 @@ class NeverContent(AgentMiddleware[Any, Any]):
         return {"jump_to": "model", "messages": [HumanMessage("More!")]}
 
 
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("exit_behavior", ["answer", "end"])
+@each("first", [True, False])
+@each("exit_behavior", ["answer", "end"])
 def test_a_hook_that_always_jumps_back_does_not_bypass_the_budget(
     send: Ask, first: bool, exit_behavior: Any
 ) -> None:
     budget = BudgetMiddleware(run=Limits(turns=3), exit_behavior=exit_behavior)
     stack = [budget, NeverContent()] if first else [NeverContent(), budget]
     model = ScriptedChatModel(["1", "2", "3"])
-    result = send(create_agent(model, middleware=stack))
-    text = result["messages"][-1].text
-    assert text == (
+    assert last_text(send(agent_of(model, *stack, tools=()))) == (
         "I had to stop here: the budget of this run is used up: 3 of 3 turns in this run."
     )
     model.assert_done()
 
 
 def test_a_run_that_bypasses_the_hook_still_ends(send: Ask, call: Ask) -> None:
-    budget = BudgetMiddleware(run=Limits(turns=1))
-    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[budget], **in_memory())
+    agent = agent_of(["Hi."], BudgetMiddleware(run=Limits(turns=1)), **in_memory())
     send(agent, config=ONE)
     update = {"messages": [HumanMessage("Hurry!")]}
     agent.update_state(ONE, update, as_node="BudgetMiddleware.before_model")
-    assert "used up" in call(agent, None, ONE)["messages"][-1].text
+    assert "used up" in last_text(call(agent, None, ONE))
 
 
 def test_the_reservation_of_a_failed_call_is_released(send: Ask) -> None:
     ledger = Ledger(Limits(turns=1))
-    model = ScriptedChatModel([RuntimeError("down"), "up"])
-    agent = create_agent(model, middleware=[BudgetMiddleware(ledger=ledger)])
+    agent = agent_of([RuntimeError("down"), "up"], BudgetMiddleware(ledger=ledger))
     with pytest.raises(RuntimeError, match="down"):
         send(agent)
     assert (ledger.spent.turns, ledger.reserved) == (0, Spent())
-    assert send(agent)["messages"][-1].text == "up"
+    assert last_text(send(agent)) == "up"
 
 
 def test_innermost_counts_each_attempt_and_outermost_counts_the_last(send: Ask) -> None:
     for inside, count in ((True, 2), (False, 1)):
         budget = BudgetMiddleware(run=Limits(turns=9))
         stack = [AsksTwice(), budget] if inside else [budget, AsksTwice()]
-        agent = create_agent(ScriptedChatModel(["a", "b"]), middleware=stack, **in_memory())
+        agent = agent_of(["a", "b"], *stack, **in_memory())
         send(agent, config=ONE)
         assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == count
 
 
 def test_a_thread_is_written_once_a_run_and_includes_the_current_run(send: Ask) -> None:
     budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
-    script = [*turns(1), "a", "b", "c"]
-    agent = create_agent(ScriptedChatModel(script), [look], middleware=[budget], **in_memory())
+    agent = agent_of([*turns(1), "a", "b", "c"], budget, **in_memory())
     send(agent, config=ONE)
     assert agent.get_state(ONE).values["budget_thread"] == {}
-    assert send(agent, config=ONE)["messages"][-1].text == "b"
+    assert last_text(send(agent, config=ONE)) == "b"
     records = agent.get_state(ONE).values
     written = [records[key]["BudgetMiddleware"]["turns"] for key in ("budget_thread", "budget_run")]
     assert written == [2, 1]
-    assert "3 of 3 turns in this thread" in send(agent, config=ONE)["messages"][-1].text
+    assert "3 of 3 turns in this thread" in last_text(send(agent, config=ONE))
 
 
-def test_instances_have_separate_records(send: Ask) -> None:
-    stack = [
-        BudgetMiddleware(run=Limits(turns=9), name="wide"),
-        BudgetMiddleware(run=Limits(turns=2), name="narrow", exit_behavior="end"),
-    ]
-    agent = create_agent(ScriptedChatModel(turns(2)), [look], middleware=stack, **in_memory())
-    assert "2 of 2 turns" in send(agent, config=ONE)["messages"][-1].text
-    records = agent.get_state(ONE).values["budget_run"]
-    assert (records["wide"]["turns"], records["narrow"]["turns"]) == (2, 2)
-
-
-def test_a_structured_answer_is_not_a_tool_call(send: Ask) -> None:
-    fits = [{"name": "Answer", "args": {"number": 1}}]
-    budget = BudgetMiddleware(run=Limits(tool_calls=0))
-    agent = create_agent(
-        ScriptedChatModel([fits]), [look], middleware=[budget], response_format=Answer
-    )
+def test_a_structured_answer_is_a_turn_and_not_a_tool_call(send: Ask) -> None:
+    fits, wrong = ([{"name": "Answer", "args": {"number": n}}] for n in (1, "many"))
+    agent = agent_of([fits], BudgetMiddleware(run=Limits(tool_calls=0)), response_format=Answer)
     assert send(agent)["structured_response"] == Answer(number=1)
-
-
-def test_a_structured_answer_that_never_fits_ends_at_the_limit(send: Ask) -> None:
-    wrong = [{"name": "Answer", "args": {"number": "many"}}]
-    agent = create_agent(
-        ScriptedChatModel([wrong, wrong]),
-        middleware=[BudgetMiddleware(run=Limits(turns=2))],
-        response_format=Answer,
-    )
-    result = send(agent)
-    assert "used up" in result["messages"][-1].text
+    budget = BudgetMiddleware(run=Limits(turns=2))
+    result = send(agent_of([wrong, wrong], budget, tools=(), response_format=Answer))
+    assert "used up" in last_text(result)
     assert result.get("structured_response") is None
 
 
@@ -411,24 +385,20 @@ def wait() -> str:
 
 
 def test_a_resumed_run_continues_with_what_it_has_spent(send: Ask, call: Ask) -> None:
-    waits = [{"name": "wait", "args": {}}]
     budget = BudgetMiddleware(run=Limits(turns=2, tool_calls=2), exit_behavior="end")
-    agent = create_agent(
-        ScriptedChatModel([waits, waits]), [wait], middleware=[budget], **in_memory()
-    )
+    agent = agent_of([[{"name": "wait"}]] * 2, budget, tools=[wait], **in_memory())
     send(agent, config=ONE)
     call(agent, Command(resume="yes"), ONE)
-    result = call(agent, Command(resume="yes"), ONE)
-    assert "2 of 2 turns in this run" in result["messages"][-1].text
+    assert "2 of 2 turns in this run" in last_text(call(agent, Command(resume="yes"), ONE))
 
 
 def test_an_interrupt_releases_the_reservation(send: Ask, call: Ask) -> None:
     ledger = Ledger(Limits(tool_calls=1))
-    model = ScriptedChatModel([[{"name": "wait", "args": {}}], "done"])
-    agent = create_agent(model, [wait], middleware=[BudgetMiddleware(ledger=ledger)], **in_memory())
+    budget = BudgetMiddleware(ledger=ledger)
+    agent = agent_of([[{"name": "wait"}], "done"], budget, tools=[wait], **in_memory())
     send(agent, config=ONE)
     assert (ledger.spent.tool_calls, ledger.reserved) == (0, Spent())
-    assert call(agent, Command(resume="yes"), ONE)["messages"][-1].text == "done"
+    assert last_text(call(agent, Command(resume="yes"), ONE)) == "done"
     assert ledger.spent.tool_calls == 1
 
 
@@ -443,11 +413,11 @@ def test_seconds_count_while_the_run_works_and_not_while_it_waits(
     steps = [[{"name": "wait"}], [{"name": "slow"}], [{"name": "slow"}]]
     model = ScriptedChatModel(steps)
     budget = BudgetMiddleware(run=Limits(seconds=50), exit_behavior="end")
-    agent = create_agent(model, [wait, slow], middleware=[budget], **in_memory())
+    agent = agent_of(model, budget, tools=[wait, slow], **in_memory())
     send(agent, config=ONE)
     clock.sleep(60)
     result = call(agent, Command(resume="yes"), ONE)
-    assert "60 of 50 seconds in this run are used up" in result["messages"][-1].text
+    assert "60 of 50 seconds in this run are used up" in last_text(result)
     assert len(model.requests) == 2
 
 
@@ -468,8 +438,7 @@ def test_each_instance_records_the_time_of_a_run_that_is_resumed(
 
     def agent(*names: str) -> Any:
         stack = [BudgetMiddleware(run=Limits(turns=9), name=name) for name in names]
-        model = ScriptedChatModel([slow] * 4)
-        return create_agent(model, [wait], middleware=stack, checkpointer=saver)
+        return agent_of([slow] * 4, *stack, tools=[wait], checkpointer=saver)
 
     saver = InMemorySaver()
     send(agent("old"), config=ONE)
@@ -504,7 +473,7 @@ def test_the_time_of_a_call_that_timed_out_counts_once(send: Ask, clock: Clock) 
         return response("done")
 
     stack: list[Any] = [AnswersAfterTimeouts(), BudgetMiddleware(run=Limits(turns=9))]
-    agent = create_agent(ScriptedChatModel([late, slow]), [look], middleware=stack, **in_memory())
+    agent = agent_of([late, slow], *stack, **in_memory())
     send(agent, config=ONE)
     assert seconds_of(agent) == {"BudgetMiddleware": 15}
 
@@ -520,7 +489,7 @@ def test_time_is_reserved_for_the_last_answer(send: Ask, clock: Clock) -> None:
         return [{"name": "slow"}]
 
     model = ScriptedChatModel([answer] * 3)
-    send(create_agent(model, [slow], middleware=[BudgetMiddleware(run=Limits(seconds=60))]))
+    send(agent_of(model, BudgetMiddleware(run=Limits(seconds=60)), tools=[slow]))
     assert [request.tools for request in model.requests] == [["slow"], ["slow"], []]
     assert clock.now == 1050
 
@@ -532,12 +501,12 @@ def test_the_time_of_a_tool_after_its_interrupt_counts(send: Ask, call: Ask, clo
         clock.sleep(60)
         return "done"
 
-    model = ScriptedChatModel([[{"name": "wait_and_work"}]])
     budget = BudgetMiddleware(run=Limits(seconds=50), exit_behavior="end")
-    agent = create_agent(model, [wait_and_work], middleware=[budget], **in_memory())
+    asks = [{"name": "wait_and_work"}]
+    agent = agent_of([asks], budget, tools=[wait_and_work], **in_memory())
     send(agent, config=ONE)
     result = call(agent, Command(resume="yes"), ONE)
-    assert "60 of 50 seconds in this run are used up" in result["messages"][-1].text
+    assert "60 of 50 seconds in this run are used up" in last_text(result)
 
 
 def test_a_tool_does_not_start_when_the_time_is_used_up(send: Ask, clock: Clock) -> None:
@@ -546,17 +515,16 @@ def test_a_tool_does_not_start_when_the_time_is_used_up(send: Ask, clock: Clock)
         return response(looks=1)
 
     budget = BudgetMiddleware(run=Limits(seconds=20), exit_behavior="end")
-    result = send(create_agent(ScriptedChatModel([late]), [look], middleware=[budget]))
+    result = send(agent_of([late], budget))
     assert result["messages"][-2].status == "error"
-    assert "seconds in this run are used up" in result["messages"][-1].text
+    assert "seconds in this run are used up" in last_text(result)
 
 
 def test_people_raise_the_limits_and_the_run_continues(send: Ask, call: Ask) -> None:
     budget = BudgetMiddleware(
         run=Limits(turns=1), thread=Limits(usd=5), prices=PRICES, exit_behavior="ask"
     )
-    model = ScriptedChatModel([*turns(2), response("done")])
-    agent = create_agent(model, [look], middleware=[budget], **in_memory())
+    agent = agent_of([*turns(2), response("done")], budget, **in_memory())
     question = send(agent, config=ONE)["__interrupt__"][0]
     assert question.value["reason"] == "1 of 1 turns in this run are used up."
     assert question.value["needed"] == {"turns": 1}
@@ -564,58 +532,52 @@ def test_people_raise_the_limits_and_the_run_continues(send: Ask, call: Ask) -> 
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 1}}), ONE)
     assert "2 of 2 turns" in result["__interrupt__"][0].value["reason"]
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 5}}), ONE)
-    assert result["messages"][-1].text == "done"
+    assert last_text(result) == "done"
 
 
 def test_people_may_stop_the_run(send: Ask, call: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
-    agent = create_agent(ScriptedChatModel(turns(1)), [look], middleware=[budget], **in_memory())
+    agent = agent_of(turns(1), budget, **in_memory())
     send(agent, config=ONE)
-    result = call(agent, Command(resume={"type": "stop"}), ONE)
-    assert "1 of 1 turns" in result["messages"][-1].text
+    assert "1 of 1 turns" in last_text(call(agent, Command(resume={"type": "stop"}), ONE))
 
 
-@pytest.mark.parametrize(
-    ("answer", "problem"),
+@each(
+    "answer, problem",
     [
         ("more", "BudgetResponse"),
         ({"type": "raise", "extra": {}}, "extra\\['turns'\\] must be at least 1"),
         ({"type": "raise", "extra": {"turns": 0.5}}, "must be at least 1"),
         ({"type": "raise", "extra": {"turns": 1.5}}, "must be a whole number"),
         ({"type": "raise", "extra": {"turns": -1}}, "greater than 0"),
-        (
-            {"type": "raise", "extra": {"turns": 1, "usd": 1}},
-            "extra has usd, of which no limit is used up",
-        ),
+        ({"type": "raise", "extra": {"turns": 1, "usd": 1}}, "extra has usd, of which no limit is"),
     ],
 )
 def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     send: Ask, call: Ask, answer: Any, problem: str
 ) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
-    model = ScriptedChatModel([*turns(1), response("done")])
-    agent = create_agent(model, [look], middleware=[budget], **in_memory())
+    agent = agent_of([*turns(1), response("done")], budget, **in_memory())
     send(agent, config=ONE)
     with pytest.raises(InvalidAnswer, match=problem):
         call(agent, Command(resume=answer), ONE)
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 1}}), ONE)
-    assert result["messages"][-1].text == "done"
+    assert last_text(result) == "done"
 
 
 def test_people_may_raise_a_shared_ledger(send: Ask, call: Ask) -> None:
     ledger = Ledger(Limits(turns=1))
     budget = BudgetMiddleware(ledger=ledger, exit_behavior="ask")
-    model = ScriptedChatModel([*turns(1), response("done")])
-    agent = create_agent(model, [look], middleware=[budget], **in_memory())
+    agent = agent_of([*turns(1), response("done")], budget, **in_memory())
     send(agent, config=ONE)
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 2}}), ONE)
-    assert result["messages"][-1].text == "done"
+    assert last_text(result) == "done"
     assert (ledger.limits.turns, ledger.spent.turns, ledger.reserved) == (3, 2, Spent())
 
 
 def test_a_model_without_a_known_price_is_not_called(send: Ask) -> None:
     model = ScriptedChatModel(["never"])
-    agent = create_agent(model, middleware=[BudgetMiddleware(run=Limits(usd=1))])
+    agent = agent_of(model, BudgetMiddleware(run=Limits(usd=1)))
     with pytest.raises(UnknownPriceError, match=r"prices=\{'ScriptedChatModel': Price") as caught:
         send(agent)
     assert caught.value.model == "ScriptedChatModel"
@@ -625,18 +587,17 @@ def test_a_model_without_a_known_price_is_not_called(send: Ask) -> None:
 def test_a_model_that_reports_no_usage_is_recorded_by_estimate(send: Ask) -> None:
     ledger = Ledger(Limits(usd=10))
     budget = BudgetMiddleware(ledger=ledger, prices=PRICES, token_counter=len)
-    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[budget], system_prompt="Be brief.")
-    send(agent)
+    send(agent_of(["Hi."], budget, tools=(), system_prompt="Be brief."))
     assert (ledger.spent.input_tokens, ledger.spent.output_tokens) == (2, 1)
     assert ledger.spent.usd == pytest.approx(0.003)
 
 
-@pytest.mark.parametrize("count", [-1, 2.5, float("nan"), None, True])
+@each("count", [-1, 2.5, float("nan"), None, True])
 def test_a_token_counter_that_returns_no_amount_is_named(send: Ask, count: Any) -> None:
     budget = BudgetMiddleware(run=Limits(total_tokens=100), token_counter=lambda _: count)
     model = ScriptedChatModel(["never"])
     with pytest.raises(ValueError, match="result of token_counter must be a whole number"):
-        send(create_agent(model, middleware=[budget]))
+        send(agent_of(model, budget))
     assert not model.requests
 
 
@@ -648,8 +609,7 @@ def test_only_what_came_since_the_last_answer_is_counted(send: Ask) -> None:
         return len(messages)
 
     budget = BudgetMiddleware(run=Limits(total_tokens=10**6), token_counter=count)
-    model = ScriptedChatModel([*turns(6), response("done")])
-    send(create_agent(model, [look], middleware=[budget]))
+    send(agent_of([*turns(6), response("done")], budget))
     assert max(counted[1:]) == 1
 
 
@@ -662,12 +622,12 @@ def test_an_answer_is_capped_at_the_limits(send: Ask) -> None:
         token_counter=lambda _: 100,
         exit_behavior="end",
     )
-    send(create_agent(model, middleware=[budget]))
+    send(agent_of(model, budget))
     assert model.requests[0].kwargs == {"max_tokens": 30}
 
 
 class Talks(BaseChatModel):
-    """Streams ten words, in async runs one every millisecond."""
+    """Streams ten words."""
 
     @property
     def _llm_type(self) -> str:
@@ -686,8 +646,15 @@ class Talks(BaseChatModel):
 
     async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         for chunk in self._stream(messages):
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
             yield chunk
+
+
+async def begin(agent: Any, given: Any, config: Any = None) -> None:
+    """Read the first token of a stream, and close it."""
+    stream = agent.astream(given, config, stream_mode="messages")
+    await anext(stream)
+    await stream.aclose()
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -699,13 +666,7 @@ def abandon(request: pytest.FixtureRequest) -> Callable[..., None]:
         next(stream)
         stream.close()
 
-    async def a(agent: Any, given: Any, config: Any = None) -> None:
-        stream = agent.astream(given, config, stream_mode="messages")
-        await anext(stream)
-        await stream.aclose()
-
-    run = lambda *args: asyncio.run(a(*args))  # noqa: E731
-    return sync if request.param == "sync" else run
+    return sync if request.param == "sync" else lambda *args: asyncio.run(begin(*args))
 
 
 GO_ON: Any = {"messages": [HumanMessage("Go on")]}
@@ -717,7 +678,7 @@ def test_a_stream_that_nobody_reads_to_its_end_is_recorded(abandon: Ask) -> None
     budget = BudgetMiddleware(
         ledger=ledger, prices={"Talks": Price(input=1000, output=1000)}, token_counter=lambda _: 50
     )
-    abandon(create_agent(Talks(), middleware=[budget]), GO_ON)
+    abandon(agent_of(Talks(), budget, tools=()), GO_ON)
     assert ledger.reserved == Spent()
     assert (ledger.spent.turns, ledger.spent.input_tokens) == (1, 50)
     assert 1 <= ledger.spent.output_tokens <= 10
@@ -726,29 +687,26 @@ def test_a_stream_that_nobody_reads_to_its_end_is_recorded(abandon: Ask) -> None
 
 def test_abandoned_streams_use_up_the_budget_of_their_thread(abandon: Ask, send: Ask) -> None:
     budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
-    agent = create_agent(Talks(), middleware=[budget], **in_memory())
+    agent = agent_of(Talks(), budget, tools=(), **in_memory())
     for _ in range(3):
         abandon(agent, GO_ON, ONE)
-    assert "3 of 3 turns in this thread are used up" in send(agent, config=ONE)["messages"][-1].text
-    other: Any = {"configurable": {"thread_id": "2"}}
-    assert send(agent, config=other)["messages"][-1].text.startswith("so so")
+    assert "3 of 3 turns in this thread are used up" in last_text(send(agent, config=ONE))
+    assert last_text(send(agent, config=TWO)).startswith("so so")
 
 
 def test_a_thread_without_a_checkpointer_keeps_no_record(send: Ask) -> None:
     budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
-    agent = create_agent(ScriptedChatModel(["a", "b", "c"]), middleware=[budget])
-    assert [send(agent, config=ONE)["messages"][-1].text for _ in range(3)] == ["a", "b", "c"]
+    agent = agent_of(["a", "b", "c"], budget)
+    assert [last_text(send(agent, config=ONE)) for _ in range(3)] == ["a", "b", "c"]
 
 
 def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=9))
-    agent = create_agent(Talks(), middleware=[budget], **in_memory())
+    agent = agent_of(Talks(), budget, tools=(), **in_memory())
 
     async def abandon() -> None:
         for messages in (GO_ON, None):
-            stream: Any = agent.astream(messages, ONE, stream_mode="messages")
-            await anext(stream)
-            await stream.aclose()
+            await begin(agent, messages, ONE)
 
     asyncio.run(abandon())
     call(agent, None, ONE)
@@ -760,29 +718,26 @@ def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Ask) ->
     assert records["budget_run"]["BudgetMiddleware"]["turns"] == 1
 
 
-def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(send: Ask) -> None:
-    begun: list[str] = []
-
+def test_tools_of_a_cancelled_turn_count_because_they_have_begun(send: Ask) -> None:
     async def hang() -> str:
         """Hang."""
-        begun.append("hang")
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return "never"
 
-    hangs = [{"name": "hang", "args": {}}]
-    model = ScriptedChatModel([hangs * 2, [{"name": "look", "args": {}}], "Done."])
-    budget = BudgetMiddleware(thread=Limits(tool_calls=2), exit_behavior="end")
-    agent = create_agent(model, [hang, look], middleware=[budget], **in_memory())
+    ledger = Ledger(Limits(turns=9))
+    budget = BudgetMiddleware(thread=Limits(tool_calls=2), ledger=ledger, exit_behavior="end")
+    steps = [[{"name": "hang"}] * 2, [{"name": "look"}], "Done."]
+    agent = agent_of(steps, budget, tools=[hang, look], **in_memory())
 
     async def abandon() -> None:
         task = asyncio.create_task(agent.ainvoke(GO_ON, ONE))
-        while len(begun) < 2:
-            await asyncio.sleep(0.001)
+        await auntil(lambda: ledger.reserved.tool_calls == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(abandon())
+    assert (ledger.spent.tool_calls, ledger.reserved) == (2, Spent())
     refused = [m for m in send(agent, config=ONE)["messages"] if m.type == "tool"][-1]
     assert "refused this call of look: 2 of 2 tool calls in this thread are used up" in refused.text
 
@@ -792,34 +747,25 @@ def test_what_abandoned_streams_spent_is_kept_for_a_bounded_number_of_threads(
 ) -> None:
     monkeypatch.setattr("agent_factory.middleware.budget.state.LastUpdates.MAX_THREADS", 1)
     budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
-    agent = create_agent(Talks(), middleware=[budget], **in_memory())
+    agent = agent_of(Talks(), budget, tools=(), **in_memory())
 
     async def abandon() -> None:
-        for name in ("1", "2"):
-            stream: Any = agent.astream(
-                GO_ON, {"configurable": {"thread_id": name}}, stream_mode="messages"
-            )
-            await anext(stream)
-            await stream.aclose()
+        for thread in (ONE, TWO):
+            await begin(agent, GO_ON, thread)
 
     asyncio.run(abandon())
-    assert (
-        "used up" in send(agent, config={"configurable": {"thread_id": "2"}})["messages"][-1].text
-    )
-    assert "used up" not in send(agent, config=ONE)["messages"][-1].text
+    assert "used up" in last_text(send(agent, config=TWO))
+    assert "used up" not in last_text(send(agent, config=ONE))
 
 
-@pytest.mark.parametrize("error", [TimeoutError("slow"), ConnectionError("down")])
+@each("error", [TimeoutError("slow"), ConnectionError("down")])
 def test_a_call_that_timed_out_may_have_been_paid_for_and_one_that_failed_was_not(
     send: Ask, error: Exception
 ) -> None:
     ledger = Ledger(Limits(turns=9))
-    model = ScriptedChatModel([error, "up"])
-    stack: list[Any] = [
-        ModelRetryMiddleware(initial_delay=0, jitter=False),
-        BudgetMiddleware(run=Limits(turns=9), ledger=ledger),
-    ]
-    agent = create_agent(model, middleware=stack, **in_memory())
+    retry = ModelRetryMiddleware(initial_delay=0, jitter=False)
+    budget = BudgetMiddleware(run=Limits(turns=9), ledger=ledger)
+    agent = agent_of([error, "up"], retry, budget, **in_memory())
     send(agent, config=ONE)
     spent = 2 if isinstance(error, TimeoutError) else 1
     assert ledger.spent.turns == spent
@@ -832,10 +778,7 @@ def test_an_answer_whose_price_cannot_be_computed_was_paid_for(send: Ask) -> Non
     def price(model: str, usage: Any) -> float:
         return float("nan") if usage["output_tokens"] == 10 else 0.25
 
-    agent = create_agent(
-        ScriptedChatModel([response("so")]),
-        middleware=[BudgetMiddleware(ledger=ledger, prices=price)],
-    )
+    agent = agent_of([response("so")], BudgetMiddleware(ledger=ledger, prices=price))
     with pytest.raises(ValueError, match="must return US dollars or None, got nan"):
         send(agent)
     assert (ledger.spent.turns, ledger.spent.usd, ledger.reserved) == (1, 0.25, Spent())
@@ -852,40 +795,15 @@ class AsksFirst(AgentMiddleware[Any, Any]):
 def test_an_interrupt_before_a_call_is_not_recorded_as_a_call(send: Ask, call: Ask) -> None:
     ledger = Ledger(Limits(turns=9))
     stack = [BudgetMiddleware(ledger=ledger), AsksFirst()]
-    agent = create_agent(ScriptedChatModel([response("so")]), middleware=stack, **in_memory())
+    agent = agent_of([response("so")], *stack, **in_memory())
     send(agent, config=ONE)
     assert (ledger.spent.turns, ledger.reserved) == (0, Spent())
     call(agent, Command(resume="yes"), ONE)
     assert ledger.spent.turns == 1
 
 
-def test_a_cancelled_tool_call_counts_because_it_has_begun() -> None:
-    ledger = Ledger(Limits(turns=1, tool_calls=1))
-
-    async def hang() -> str:
-        """Hang."""
-        await asyncio.sleep(60)
-        return "never"
-
-    model = ScriptedChatModel([[{"name": "hang", "args": {}}]])
-    agent = create_agent(
-        model, [hang], middleware=[BudgetMiddleware(ledger=ledger, exit_behavior="end")]
-    )
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(agent.ainvoke({"messages": "Go"}))
-        while not ledger.reserved.tool_calls:
-            await asyncio.sleep(0.001)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
-    assert (ledger.spent.tool_calls, ledger.reserved) == (1, Spent())
-
-
-@pytest.mark.parametrize(
-    ("settings", "error", "problem"),
+@each(
+    "settings, error, problem",
     [
         ({}, ValueError, "Pass run=Limits"),
         ({"run": Limits()}, ValueError, "Pass run=Limits"),
@@ -901,28 +819,19 @@ def test_a_cancelled_tool_call_counts_because_it_has_begun() -> None:
         ({"token_counter": 4}, TypeError, "token_counter"),
         ({"cheaper": 4}, TypeError, "cheaper must be a chat model"),
         ({"cheaper": ScriptedChatModel([])}, ValueError, "cheaper saves money or tokens"),
-        (
-            {"run": Limits(usd=1), "cheaper": ScriptedChatModel([])},
-            UnknownPriceError,
-            "ScriptedChatModel",
-        ),
+        ({"run": Limits(usd=1), "cheaper": ScriptedChatModel([])}, UnknownPriceError, "Scripted"),
     ],
 )
 def test_invalid_settings_raise(
     settings: dict[str, Any], error: type[Exception], problem: str
 ) -> None:
-    given = (
-        settings
-        if not settings or "run" in settings or "ledger" in settings
-        else {"run": Limits(turns=1), **settings}
-    )
+    if settings and "ledger" not in settings:
+        settings = {"run": Limits(turns=1), **settings}
     with pytest.raises(error, match=problem):
-        BudgetMiddleware(**given)
+        BudgetMiddleware(**settings)
 
 
-@pytest.mark.parametrize(
-    "limits", [{"usd": -1}, {"usd": float("nan")}, {"turns": 1.5}, {"tool_calls": True}]
-)
+@each("limits", [{"usd": -1}, {"usd": float("nan")}, {"turns": 1.5}, {"tool_calls": True}])
 def test_limits_that_are_not_amounts_raise(limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(limits))):
         Limits(**limits)

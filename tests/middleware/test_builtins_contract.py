@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.exceptions import ModelAuthenticationError
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
 
 from agent_factory import (
     AgentMiddleware,
@@ -21,30 +24,12 @@ from agent_factory import (
     omit_payload,
     plan_agent,
 )
-from agent_factory.middleware import (
-    AutoModeMiddleware,
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    GuardMiddleware,
-    HumanInTheLoopMiddleware,
-    Limits,
-    LLMToolEmulator,
-    LLMToolSelectorMiddleware,
-    ModelChoice,
-    ModelRouterMiddleware,
-    OnceMiddleware,
-    ProgressGuardMiddleware,
-    ProviderToolSearchMiddleware,
-    SummarizationMiddleware,
-    ToolCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
 from agent_factory.testing import ScriptedChatModel
-from samples import add, find
+from samples import add, add_tool, find
+from tables import each
 
 Member = AgentMiddleware[Any, Any]
-Make = Callable[[], Member]
+Arguments = dict[str, Any]
 
 BUILT_INS: dict[str, type[Member]] = {
     name: built_in
@@ -54,61 +39,120 @@ BUILT_INS: dict[str, type[Member]] = {
     and built_in is not AgentMiddleware
 }
 
-ARGUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
-    "AutoModeMiddleware": lambda: {"classifier": ScriptedChatModel()},
-    "BudgetMiddleware": lambda: {"run": Limits(turns=9)},
+ARGUMENTS: dict[str, Callable[[], Arguments]] = {
+    "AutoModeMiddleware": lambda: {
+        "classifier": ScriptedChatModel(),
+        "tools": ["add"],
+        "criteria": {"true": {"mail": ["abroad"]}},
+    },
+    "BudgetMiddleware": lambda: {
+        "run": middleware.Limits(turns=9),
+        "warn_at": [0.5, 0.8],
+        "prices": {"scripted": middleware.Price(input=1.0, output=2.0)},
+    },
+    "ClearToolUsesEdit": lambda: {"exclude_tools": ["add"]},
+    "ContextEditingMiddleware": lambda: {"edits": [middleware.ClearToolUsesEdit()]},
     "FilesystemFileSearchMiddleware": lambda: {"root_path": Path(__file__).parent},
-    "GuardMiddleware": lambda: {"check": lambda _: None},
-    "HumanInTheLoopMiddleware": lambda: {"interrupt_on": {"add": True}},
+    "FlowGuardMiddleware": lambda: {"seen": ["private"], "reviewers": ["finance"]},
+    "GuardMiddleware": lambda: {"check": lambda _: None, "on": "call", "tools": ["add"]},
+    "HumanInTheLoopMiddleware": lambda: {
+        "interrupt_on": {
+            "add": {"allowed_decisions": ["approve"], "args_schema": {"properties": {"a": {}}}}
+        }
+    },
+    "LLMToolEmulator": lambda: {"tools": ["add", add_tool]},
+    "LLMToolSelectorMiddleware": lambda: {
+        "always_include": ["add"],
+        "on_parsing_failure": ["add"],
+    },
     "ModelCallLimitMiddleware": lambda: {"run_limit": 3},
-    "ModelFallbackMiddleware": lambda: {"first_model": ScriptedChatModel()},
-    "ModelRefusalMiddleware": lambda: {"on_refusal": "error"},
+    "ModelFallbackMiddleware": lambda: {"first_model": (ScriptedChatModel(), {"stop": ["x"]})},
+    "ModelRefusalMiddleware": lambda: {"*": [(ScriptedChatModel(), {"stop": ["x"]})]},
     "ModelRouterMiddleware": lambda: {
-        "choices": {"one": ModelChoice(ScriptedChatModel(), "all")},
+        "choices": {"one": middleware.ModelChoice((ScriptedChatModel(), {"stop": ["x"]}), "all")},
         "classifier": lambda request: "one",
     },
-    "OnceMiddleware": lambda: {"effects": {"pay": "ask"}},
+    "OnceMiddleware": lambda: {"effects": {"add": "ask"}, "undo": {"add": lambda effect: None}},
     "PIIMiddleware": lambda: {"pii_type": "email"},
-    "SummarizationMiddleware": lambda: {"model": ScriptedChatModel()},
+    "ProgressGuardMiddleware": lambda: {
+        "polling_tools": {"add": 9},
+        "ignore_tools": ["add"],
+        "ignore_arguments": ["page"],
+    },
+    "ProviderToolSearchMiddleware": lambda: {"searchable_tools": ["add"]},
+    "Rule": lambda: {
+        "tool": "add",
+        "action": "ask",
+        "when": {"a": {"in": [1, 2]}},
+        "reviewers": ["ann"],
+        "allowed_decisions": ["approve"],
+        "args_schema": {"properties": {"a": {}}},
+    },
+    "ShellToolMiddleware": lambda: {
+        "startup_commands": ["ls"],
+        "shutdown_commands": ["ls"],
+        "redaction_rules": [middleware.RedactionRule("email")],
+        "shell_command": ["/bin/sh"],
+        "env": {"A": "1"},
+    },
+    "SummarizationMiddleware": lambda: {
+        "model": ScriptedChatModel(),
+        "trigger": [("messages", 9), {"tokens": 100, "messages": 2}],
+    },
     "ToolCallLimitMiddleware": lambda: {"run_limit": 3},
+    "ToolErrorMiddleware": lambda: {"tools": ["add"]},
+    "ToolResultOffloadMiddleware": lambda: {"namespace": ["results"]},
+    "ToolRetryMiddleware": lambda: {"tools": ["add"], "idempotent_tools": ["add"]},
 }
-"""What a built-in cannot be made without."""
+"""Every argument of a built-in, or of a value for one, that takes a list, a dict or a set, and what
+a built-in cannot be made without."""
+
+NO_CONTAINERS = {
+    *("AnswerGuardMiddleware", "BackgroundMiddleware", "ClientToolsMiddleware"),
+    *("ModelRetryMiddleware", "PromptCachingMiddleware", "SteeringMiddleware"),
+    "TodoListMiddleware",
+}
+"""Built-ins that are made without arguments, and take no list, dict or set."""
 
 
-@pytest.fixture(params=sorted(BUILT_INS))
-def make(request: pytest.FixtureRequest) -> Make:
-    """Makes a built-in with few arguments."""
-    if request.param == "ShellToolMiddleware" and os.name != "posix":
-        pytest.skip("the shell needs a POSIX system")
-    return lambda: BUILT_INS[request.param](**ARGUMENTS.get(request.param, dict)())
+def built(name: str, arguments: Arguments | None = None) -> Any:
+    """A built-in, or a value for one, with its arguments."""
+    arguments = ARGUMENTS.get(name, dict)() if arguments is None else arguments
+    return getattr(middleware, name)(*arguments.pop("*", ()), **arguments)
 
 
-def test_each_built_in_has_its_own_list_of_tools(make: Make) -> None:
+HERE = [name for name in BUILT_INS if name != "ShellToolMiddleware" or os.name == "posix"]
+"""The built-ins that work on this system."""
+
+
+@each("name", HERE)
+def test_each_built_in_has_its_own_list_of_tools(name: str) -> None:
     """Code written for LangChain adds to it."""
-    tools = make().tools
+    tools = built(name).tools
     assert isinstance(tools, list)
     tools.append({"name": "another"})
-    assert tools[-1] not in make().tools
+    assert tools[-1] not in built(name).tools
 
 
+@each("name", HERE)
 def test_no_built_in_waits_for_files_in_an_event_loop(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file system may be slow, and all other tasks of the loop would wait."""
-    make()  # imports what it needs
+    built(name)  # imports what it needs
 
     def refuse(*args: object, **options: object) -> object:
         raise AssertionError(f"waits for {args}")
 
     async def make_it() -> Member:
         with monkeypatch.context() as patch:
-            for name in ("getcwd", "stat", "lstat", "readlink", "scandir", "mkdir", "access"):
-                patch.setattr(os, name, refuse)
+            for function in ("getcwd", "stat", "lstat", "readlink", "scandir", "mkdir", "access"):
+                patch.setattr(os, function, refuse)
             patch.setattr("builtins.open", refuse)
             patch.setattr("time.sleep", refuse)
-            return make()
+            return cast("Member", built(name))
 
-    assert asyncio.run(make_it()).name == make().name
+    assert asyncio.run(make_it()).name == built(name).name
 
 
 NOT_SETTINGS: dict[str, set[str]] = {
@@ -118,9 +162,10 @@ NOT_SETTINGS: dict[str, set[str]] = {
 """Parameters that are not attributes, for a reason."""
 
 
-def test_each_parameter_of_a_built_in_is_an_attribute(make: Make) -> None:
+@each("name", HERE)
+def test_each_parameter_of_a_built_in_is_an_attribute(name: str) -> None:
     """Plans show such parameters as settings."""
-    built_in = make()
+    built_in = built(name)
     names = inspect.signature(type(built_in).__init__).parameters.keys() - {"self"}
     held = {f"{name.removesuffix('s')}_names": name for name in names if name.endswith("tools")}
     attributes = dir(built_in)
@@ -128,40 +173,77 @@ def test_each_parameter_of_a_built_in_is_an_attribute(make: Make) -> None:
     assert missing == NOT_SETTINGS.get(type(built_in).__name__, set())
 
 
+def containers(value: object, seen: set[int]) -> Iterator[object]:
+    """The lists, dicts and sets that can be reached from a value, through objects of ours too."""
+    if id(value) in seen or isinstance(value, BaseChatModel | BaseTool | type):
+        return
+    seen.add(id(value))
+    inner: list[object] = []
+    if isinstance(value, Mapping):
+        inner = [*value.keys(), *value.values()]
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = list(value)
+    elif type(value).__module__.startswith("agent_factory"):
+        inner = list(getattr(value, "__dict__", {}).values())
+        if dataclasses.is_dataclass(value):
+            inner += [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if isinstance(value, list | dict | set):
+        yield value
+    for part in inner:
+        yield from containers(part, seen)
+
+
+@each("name", ARGUMENTS)
+def test_no_container_of_the_caller_is_kept(name: str) -> None:
+    """The caller may change it afterwards."""
+    arguments = ARGUMENTS[name]()
+    callers = {id(c): c for c in containers(list(arguments.values()), set())}
+    shared = [c for c in containers(built(name, arguments), set()) if id(c) in callers]
+    assert shared == []
+
+
+def test_the_arguments_of_every_built_in_are_known() -> None:
+    assert BUILT_INS.keys() <= ARGUMENTS.keys() | NO_CONTAINERS
+
+
 NAMING: dict[str, Callable[[str], Member]] = {
-    "AutoModeMiddleware.tools": lambda name: AutoModeMiddleware(
+    "AutoModeMiddleware.tools": lambda name: middleware.AutoModeMiddleware(
         classifier=ScriptedChatModel(), tools=[name]
     ),
-    "ContextEditingMiddleware.edits": lambda name: ContextEditingMiddleware(
-        edits=[ClearToolUsesEdit(exclude_tools=[name])]
+    "ContextEditingMiddleware.edits": lambda name: middleware.ContextEditingMiddleware(
+        edits=[middleware.ClearToolUsesEdit(exclude_tools=[name])]
     ),
-    "GuardMiddleware.tools": lambda name: GuardMiddleware(lambda _: None, on="call", tools=[name]),
-    "HumanInTheLoopMiddleware.interrupt_on": lambda name: HumanInTheLoopMiddleware({name: True}),
-    "LLMToolEmulator.tools": lambda name: LLMToolEmulator(tools=[name]),
-    "LLMToolSelectorMiddleware.always_include": lambda name: LLMToolSelectorMiddleware(
+    "GuardMiddleware.tools": lambda name: middleware.GuardMiddleware(
+        lambda _: None, on="call", tools=[name]
+    ),
+    "HumanInTheLoopMiddleware.interrupt_on": lambda name: middleware.HumanInTheLoopMiddleware(
+        {name: True}
+    ),
+    "LLMToolEmulator.tools": lambda name: middleware.LLMToolEmulator(tools=[name]),
+    "LLMToolSelectorMiddleware.always_include": lambda name: middleware.LLMToolSelectorMiddleware(
         always_include=[name]
     ),
-    "LLMToolSelectorMiddleware.on_parsing_failure": lambda name: LLMToolSelectorMiddleware(
-        on_parsing_failure=[name]
+    "LLMToolSelectorMiddleware.on_parsing_failure": lambda name: (
+        middleware.LLMToolSelectorMiddleware(on_parsing_failure=[name])
     ),
-    "OnceMiddleware.effects": lambda name: OnceMiddleware({name: "ask"}),
-    "ProgressGuardMiddleware.ignore_tools": lambda name: ProgressGuardMiddleware(
+    "OnceMiddleware.effects": lambda name: middleware.OnceMiddleware({name: "ask"}),
+    "ProgressGuardMiddleware.ignore_tools": lambda name: middleware.ProgressGuardMiddleware(
         ignore_tools=[name]
     ),
-    "ProgressGuardMiddleware.polling_tools": lambda name: ProgressGuardMiddleware(
+    "ProgressGuardMiddleware.polling_tools": lambda name: middleware.ProgressGuardMiddleware(
         polling_tools={name: 9}
     ),
-    "ProviderToolSearchMiddleware.searchable_tools": lambda name: ProviderToolSearchMiddleware(
-        searchable_tools=[name]
+    "ProviderToolSearchMiddleware.searchable_tools": lambda name: (
+        middleware.ProviderToolSearchMiddleware(searchable_tools=[name])
     ),
-    "ToolCallLimitMiddleware.tool_name": lambda name: ToolCallLimitMiddleware(
+    "ToolCallLimitMiddleware.tool_name": lambda name: middleware.ToolCallLimitMiddleware(
         tool_name=name, run_limit=1
     ),
-    "ToolErrorMiddleware.tools": lambda name: ToolErrorMiddleware(tools=[name]),
-    "ToolRetryMiddleware.idempotent_tools": lambda name: ToolRetryMiddleware(
+    "ToolErrorMiddleware.tools": lambda name: middleware.ToolErrorMiddleware(tools=[name]),
+    "ToolRetryMiddleware.idempotent_tools": lambda name: middleware.ToolRetryMiddleware(
         idempotent_tools=[name]
     ),
-    "ToolRetryMiddleware.tools": lambda name: ToolRetryMiddleware(tools=[name]),
+    "ToolRetryMiddleware.tools": lambda name: middleware.ToolRetryMiddleware(tools=[name]),
 }
 """Each argument of a built-in that names tools."""
 
@@ -177,7 +259,7 @@ OTHERS = {
 """Arguments about tools that name none, or one that the built-in brings."""
 
 
-@pytest.mark.parametrize("argument", NAMING)
+@each("argument", NAMING)
 def test_a_built_in_is_not_built_for_a_misspelt_tool(argument: str) -> None:
     def refund(order: str) -> str:
         """Pay the money back."""
@@ -218,7 +300,7 @@ AS_IN_LANGCHAIN = {
 """Built-ins whose spans record the whole request, because those of langchain's do."""
 
 
-@pytest.mark.parametrize("name", BUILT_INS)
+@each("name", BUILT_INS)
 def test_spans_of_a_built_in_leave_out_the_request(name: str) -> None:
     policy = BUILT_INS[name].trace_policy
     if name in AS_IN_LANGCHAIN:
@@ -230,19 +312,19 @@ def test_spans_of_a_built_in_leave_out_the_request(name: str) -> None:
 
 
 ASKING: dict[str, Callable[[ScriptedChatModel], Member]] = {
-    "auto mode": lambda model: AutoModeMiddleware(classifier=model),
-    "emulator": lambda model: LLMToolEmulator(model=model),
-    "router": lambda model: ModelRouterMiddleware(
-        choices={"same": ModelChoice(ScriptedChatModel([]), "all")}, classifier=model
+    "auto mode": lambda model: middleware.AutoModeMiddleware(classifier=model),
+    "emulator": lambda model: middleware.LLMToolEmulator(model=model),
+    "router": lambda model: middleware.ModelRouterMiddleware(
+        choices={"same": middleware.ModelChoice(ScriptedChatModel([]), "all")}, classifier=model
     ),
-    "selector": lambda model: LLMToolSelectorMiddleware(model=model, max_tools=1),
-    "summary": lambda model: SummarizationMiddleware(
+    "selector": lambda model: middleware.LLMToolSelectorMiddleware(model=model, max_tools=1),
+    "summary": lambda model: middleware.SummarizationMiddleware(
         model, trigger=("messages", 2), keep=("messages", 1)
     ),
 }
 
 
-@pytest.mark.parametrize("name", ASKING)
+@each("name", ASKING)
 def test_a_model_that_a_built_in_asks_is_asked_once_with_an_invalid_key(
     call: Callable[..., Any], name: str
 ) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from stack_agents import calling
 
 from agent_factory import AgentMiddleware, client_tool, create_agent
 from agent_factory.errors import ArgumentError
@@ -22,6 +22,7 @@ from agent_factory.middleware import (
 from agent_factory.middleware.client_tools import client_request
 from agent_factory.testing import ScriptedChatModel
 from samples import add, call_of, last_text
+from tables import each
 
 HI: Any = {"messages": [("user", "Go")]}
 TITLE = {"name": "title", "description": "The title.", "parameters": {"type": "object"}}
@@ -50,7 +51,7 @@ def results_of(result: Any) -> dict[str, tuple[str, str]]:
     return {message.tool_call_id: (message.text, message.status) for message in messages}
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_tools_of_a_run_are_offered_and_the_client_runs_them(call: Any, fused: bool) -> None:
     calls = [call_of("title", 1), call_of("add", 2, a=1, b=2), call_of("scroll", 3, to=5)]
     agent, model = agent_of([calls, "Done.", "Hello."], add, fused=fused)
@@ -70,7 +71,7 @@ def test_tools_of_a_run_are_offered_and_the_client_runs_them(call: Any, fused: b
     assert "client_tools" not in result
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_an_agent_without_tools_takes_those_of_its_client(call: Any, fused: bool) -> None:
     agent, _ = agent_of([[call_of("title")], "Done."], fused=fused)
     call(agent, HI, config(TITLE))
@@ -83,8 +84,7 @@ def test_a_call_of_a_tool_that_nobody_brings_is_answered(call: Any) -> None:
     assert "scroll is not a valid tool" in results_of(result)["call_1"][0]
 
 
-@pytest.mark.parametrize("rule", ["ask", "deny"])
-@pytest.mark.parametrize("fused", [True, False])
+@each("rule, fused", [("ask", True), ("ask", False), ("deny", True)])
 def test_a_policy_holds_for_tools_of_the_client(call: Any, fused: bool, rule: Any) -> None:
     review = HumanInTheLoopMiddleware(ToolPolicy(Rule("title", rule), Rule("*", "allow")))
     agent, _ = agent_of([[call_of("title")], "Done."], layers=[review], fused=fused)
@@ -104,7 +104,7 @@ class Hides(AgentMiddleware):
         return (yield request.override(tools=[t for t in request.tools if t.name != "add"]))
 
 
-@pytest.mark.parametrize("layers", [[], [Hides()]], ids=["offered", "hidden"])
+@each("layers", [[], [Hides()]])
 def test_a_tool_of_the_agent_cannot_be_replaced(call: Any, layers: Any) -> None:
     ran = []
 
@@ -119,8 +119,8 @@ def test_a_tool_of_the_agent_cannot_be_replaced(call: Any, layers: Any) -> None:
     assert ran == []
 
 
-@pytest.mark.parametrize(
-    ("choice", "first"),
+@each(
+    "choice, first",
     [
         (None, (["add", "title", "scroll"], None)),
         ("auto", (["add", "title", "scroll"], None)),
@@ -153,23 +153,13 @@ def test_a_result_may_change_what_the_client_asks_for(call: Any) -> None:
 def test_agents_inside_take_the_tools_of_the_run(call: Any) -> None:
     inner, _ = agent_of([[call_of("title")], "Inner."])
 
-    async def ahelper(question: str) -> str:
-        """Ask another agent."""
-        return last_text(await inner.ainvoke({"messages": question}))
-
-    def helper(question: str) -> str:
-        """Ask another agent."""
-        return last_text(inner.invoke({"messages": question}))
-
-    tool = StructuredTool.from_function(helper, ahelper, name="helper")
-    outer, _ = agent_of([[call_of("helper", question="x")], "Outer."], tool)
-    first = call(outer, HI, config(TITLE))
-    assert first["__interrupt__"][0].value["name"] == "title"
+    outer, _ = agent_of([[call_of("helper", request="x")], "Outer."], calling(inner, "helper"))
+    assert call(outer, HI, config(TITLE))["__interrupt__"][0].value["name"] == "title"
     assert last_text(call(outer, Command(resume="Orders"), config(TITLE))) == "Outer."
 
 
-@pytest.mark.parametrize(
-    ("tools", "text"),
+@each(
+    "tools, text",
     [
         ("title", "must be a list of tools, got str"),
         ([5], "a tool has name, description and parameters, got int"),
@@ -195,8 +185,7 @@ def test_a_choice_that_names_no_tool_is_refused(call: Any) -> None:
 
 def test_a_client_tool_of_the_agent_stays_its_own(call: Any) -> None:
     agent, _ = agent_of([[call_of("mine")], "Done."], client_tool("mine", "Mine."))
-    first = call(agent, HI, config(TITLE))
-    assert first["__interrupt__"][0].value["name"] == "mine"
+    assert call(agent, HI, config(TITLE))["__interrupt__"][0].value["name"] == "mine"
     result = call(agent, Command(resume="x"), config(TITLE))
     assert isinstance(result["messages"][1], AIMessage)
     assert last_text(result) == "Done."
@@ -205,8 +194,8 @@ def test_a_client_tool_of_the_agent_stays_its_own(call: Any) -> None:
 POINT = {"title": "point", "type": "object", "properties": {"x": {"type": "integer"}}}
 
 
-@pytest.mark.parametrize("profile", [None, {"structured_output": True}], ids=["tool", "provider"])
-@pytest.mark.parametrize("fused", [True, False])
+@each("profile", [None, {"structured_output": True}])
+@each("fused", [True, False])
 def test_the_client_may_ask_for_a_format(call: Any, fused: bool, profile: Any) -> None:
     answers = ['{"x": "a"}', '{"x": 1}'] if profile else [
         [call_of("point", 1, x="a")], [call_of("point", 2, x=1)]
@@ -218,8 +207,8 @@ def test_the_client_may_ask_for_a_format(call: Any, fused: bool, profile: Any) -
     assert call(agent, HI, config())["structured_response"] is None
 
 
-@pytest.mark.parametrize(
-    ("schema", "text"),
+@each(
+    "schema, text",
     [
         (5, "must be a JSON schema, got int"),
         ({"type": "json_schema"}, "must hold a JSON schema in its envelope"),

@@ -6,10 +6,12 @@ What a kept thread holds, and that the model sees the same then, is in `test_kep
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
+import stack_agents
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
@@ -25,9 +27,11 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from stack_tools import look
+from tables import each
 
 Ask = Callable[..., Any]
 CLEARED = "[cleared]"
+ONE: Any = {"configurable": {"thread_id": "1"}}
 
 
 def note(word: str) -> str:
@@ -71,10 +75,12 @@ def edited(edit: ClearToolUsesEdit, messages: Sequence[AnyMessage]) -> list[AnyM
     return edit.apply(list(messages), count_tokens=lambda some: sum(len(m.text) for m in some))
 
 
+agent_of = partial(stack_agents.agent_of, tools=[look])
+
+
 def test_older_results_are_cleared_in_the_prompt_and_in_the_thread(send: Ask) -> None:
     model = ScriptedChatModel([calls("a"), calls("b"), calls("c"), "done"])
-    agent = create_agent(model, [look], middleware=[clearing(trigger=250, keep=1)])
-    result = send(agent, [HumanMessage("go", id="q")])
+    result = send(agent_of(model, clearing(trigger=250, keep=1)), [HumanMessage("go", id="q")])
     assert results(model.requests[3].messages) == [CLEARED, CLEARED, "c"]
     assert results(result["messages"]) == [CLEARED, CLEARED, "c"]
     assert [m.type for m in result["messages"]] == ["human", *["ai", "tool"] * 3, "ai"]
@@ -84,15 +90,11 @@ def test_what_was_cleared_stays_cleared_and_prompts_continue_each_other(send: As
     words = "abcdefgh"
     model = ScriptedChatModel([*(calls(word) for word in words), "done", "more"])
     edit = clearing(trigger=400, clear_at_least=100, keep=1)
-    agent = create_agent(model, [look], middleware=[edit], checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "1"}}
-    send(agent, [HumanMessage("go")], config)
-    result = send(agent, [HumanMessage("again")], config)
+    agent = agent_of(model, edit, checkpointer=InMemorySaver())
+    send(agent, [HumanMessage("go")], ONE)
+    result = send(agent, [HumanMessage("again")], ONE)
     prompts = [record.messages for record in model.requests]
-    broken = [
-        number for number, (one, other) in enumerate(pairwise(prompts)) if other[: len(one)] != one
-    ]
-    assert len(broken) == 2
+    assert sum(later[: len(one)] != one for one, later in pairwise(prompts)) == 2
     assert results(result["messages"])[0] == CLEARED
     assert result["messages"][:-1] == prompts[-1]
 
@@ -123,20 +125,19 @@ def test_the_system_prompt_and_the_tool_schemas_count(send: Ask) -> None:
 
     elaborate.__doc__ = "word " * 500
     history = [HumanMessage("go"), *turn("a"), AIMessage("so"), HumanMessage("and?")]
-    steps = ScriptedChatModel(["ok"] * 3)
-    edit = clearing(trigger=400, keep=0)
-    plain = create_agent(steps, [look], middleware=[edit])
-    assert results(send(plain, history)["messages"]) == ["long long"]
-    prompted = create_agent(steps, [look], middleware=[edit], system_prompt="word " * 500)
-    assert results(send(prompted, history)["messages"]) == [CLEARED]
-    equipped = create_agent(steps, [look, elaborate], middleware=[edit])
-    assert results(send(equipped, history)["messages"]) == [CLEARED]
+    for options, expected in (
+        ({"tools": [look]}, "long long"),
+        ({"tools": [look], "system_prompt": "word " * 500}, CLEARED),
+        ({"tools": [look, elaborate]}, CLEARED),
+    ):
+        stack = [clearing(trigger=400, keep=0)]
+        agent = create_agent(ScriptedChatModel(["ok"]), middleware=stack, **options)
+        assert results(send(agent, history)["messages"]) == [expected]
 
 
 def test_results_that_the_model_has_not_read_always_stay(send: Ask) -> None:
     model = ScriptedChatModel([calls("a"), calls("b", "c"), "done"])
-    agent = create_agent(model, [look], middleware=[clearing(keep=0)])
-    result = send(agent, [HumanMessage("go")])
+    result = send(agent_of(model, clearing(keep=0)), [HumanMessage("go")])
     assert results(model.requests[1].messages) == ["a"]
     assert results(model.requests[2].messages) == [CLEARED, "b", "c"]
     assert results(result["messages"]) == [CLEARED, "b", "c"]
@@ -211,20 +212,18 @@ def test_the_inputs_of_cleared_calls_are_removed_wherever_a_provider_repeats_the
 
 
 def test_the_inputs_reach_the_thread_with_their_results(send: Ask) -> None:
-    model = ScriptedChatModel([calls("a"), calls("b"), "done"])
-    edit = clearing(keep=0, clear_tool_inputs=True)
-    result = send(create_agent(model, [look], middleware=[edit]), [HumanMessage("go")])
+    agent = agent_of([calls("a"), calls("b"), "done"], clearing(keep=0, clear_tool_inputs=True))
+    result = send(agent, [HumanMessage("go")])
     asked = [m.tool_calls[0]["args"] for m in result["messages"] if getattr(m, "tool_calls", 0)]
     assert asked == [{}, {"word": "b"}]
 
 
 def test_a_failing_model_keeps_the_whole_thread(send: Ask) -> None:
-    model = ScriptedChatModel([calls("a"), calls("b"), RuntimeError("down")])
-    agent = create_agent(model, [look], middleware=[clearing(keep=0)], checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "1"}}
+    steps = [calls("a"), calls("b"), RuntimeError("down")]
+    agent = agent_of(steps, clearing(keep=0), checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="down"):
-        send(agent, [HumanMessage("go")], config)
-    assert results(agent.get_state(config).values["messages"]) == ["a", "b"]
+        send(agent, [HumanMessage("go")], ONE)
+    assert results(agent.get_state(ONE).values["messages"]) == ["a", "b"]
 
 
 class AddsContext(AgentMiddleware[Any, Any]):
@@ -247,15 +246,15 @@ class CountingModel(ScriptedChatModel):
         return 1000 * len(messages)
 
 
-@pytest.mark.parametrize(
+@each(
     "settings", [{"token_count_method": "model"}, {"token_counter": lambda some: 1000 * len(some)}]
 )
 def test_the_model_or_a_function_may_count(send: Ask, settings: dict[str, Any]) -> None:
     history = [*turn("a"), AIMessage("so"), HumanMessage("and?")]
     for trigger, expected in ((4000, ["long long"]), (3999, [CLEARED])):
         edits = [ClearToolUsesEdit(trigger=trigger, keep=0)]
-        middleware = shortening(edits=edits, **settings)
-        agent = create_agent(CountingModel(steps=["ok"]), middleware=[middleware])
+        counting = shortening(edits=edits, **settings)
+        agent = agent_of(CountingModel(steps=["ok"]), counting, tools=())
         assert results(send(agent, history)["messages"]) == expected
 
 
@@ -282,10 +281,8 @@ def test_a_custom_edit_reaches_the_thread_and_the_next_edit(send: Ask) -> None:
             seen.append((results(messages), count_tokens(messages) > count_tokens([])))
 
     assert isinstance(Shorten(4), ContextEdit)
-    middleware = shortening(edits=[Shorten(4), Look()])
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     history = [HumanMessage("go"), *turn("a"), HumanMessage("and?")]
-    result = send(agent, history)
+    result = send(agent_of(["ok"], shortening(edits=[Shorten(4), Look()])), history)
     assert seen == [(["long"], True)]
     assert results(result["messages"]) == ["long"]
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "human", "ai"]
@@ -300,29 +297,23 @@ class DropOldest:
 
 def test_a_history_that_an_edit_breaks_is_repaired_before_the_model_sees_it(send: Ask) -> None:
     model = ScriptedChatModel(["one", "two"])
-    agent = create_agent(
-        model,
-        middleware=[shortening(edits=[DropOldest()])],
-        checkpointer=InMemorySaver(),
-    )
-    config = {"configurable": {"thread_id": "1"}}
-    result = send(agent, [HumanMessage("go"), *turn("a"), HumanMessage("and?")], config)
+    agent = agent_of(model, shortening(edits=[DropOldest()]), checkpointer=InMemorySaver())
+    result = send(agent, [HumanMessage("go"), *turn("a"), HumanMessage("and?")], ONE)
     assert [m.type for m in model.requests[0].messages] == ["human"]
     assert [m.type for m in result["messages"]] == ["tool", "human", "ai"]
-    result = send(agent, [HumanMessage("x"), HumanMessage("y")], config)
+    result = send(agent, [HumanMessage("x"), HumanMessage("y")], ONE)
     assert [m.text for m in model.requests[1].messages] == ["x", "y"]
     assert [m.text for m in result["messages"]] == ["x", "y", "two"]
 
 
-@pytest.mark.parametrize("given", ["text", [1], {"messages": []}, 7])
+@each("given", ["text", [1], {"messages": []}, 7])
 def test_an_edit_that_returns_no_messages_raises(send: Ask, given: Any) -> None:
     class Odd:
         def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> Any:
             return given
 
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[shortening(edits=[Odd()])])
     with pytest.raises(TypeError, match=r"Odd\.apply must return messages"):
-        send(agent, [HumanMessage("go")])
+        send(agent_of(["ok"], shortening(edits=[Odd()])), [HumanMessage("go")])
 
 
 def summing(**settings: Any) -> SummarizationMiddleware:
@@ -330,13 +321,13 @@ def summing(**settings: Any) -> SummarizationMiddleware:
     return summarizing(ScriptedChatModel(["S"] * 9), **{**defaults, **settings})
 
 
-@pytest.mark.parametrize("first", ["edit", "summary"])
+@each("first", ["edit", "summary"])
 def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(send: Ask, first: str) -> None:
     """A message that the summary removed does not come back, cleared, at the end."""
     history = [HumanMessage("go"), *turn("a"), *turn("b"), *turn("c"), AIMessage("so")]
     stack: list[Any] = [clearing(keep=0), summing(keep=("messages", 3))]
     model = ScriptedChatModel(["ok"])
-    agent = create_agent(model, middleware=stack if first == "edit" else stack[::-1])
+    agent = agent_of(model, *(stack if first == "edit" else stack[::-1]))
     result = send(agent, [*history, HumanMessage("and?")])["messages"]
     assert [m.type for m in result] == ["human", "ai", "tool", "ai", "human", "ai"]
     assert results(result) == [CLEARED]
@@ -347,7 +338,7 @@ def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(send: Ask, fir
 def test_a_summary_under_the_id_of_an_edited_message_is_not_overwritten(send: Ask) -> None:
     history = [*turn("a"), *turn("b"), *turn("c"), AIMessage("so"), HumanMessage("and?")]
     stack: list[Any] = [clearing(keep=0, clear_tool_inputs=True), summing(keep=("messages", 2))]
-    result = send(create_agent(ScriptedChatModel(["ok"]), middleware=stack), history)["messages"]
+    result = send(agent_of(["ok"], *stack), history)["messages"]
     assert [m.type for m in result] == ["human", "ai", "human", "ai"]
     assert result[0].text.endswith("S")
     assert result[0].id == "c-a"
@@ -362,7 +353,7 @@ def test_a_summary_that_an_edit_inside_drops_is_not_written(send: Ask) -> None:
     history = [HumanMessage(text) for text in "abcdefgh"]
     stack: list[Any] = [summing(), shortening(edits=[DropsFirst()])]
     model = ScriptedChatModel(["ok"])
-    result = send(create_agent(model, middleware=stack), history)["messages"]
+    result = send(agent_of(model, *stack), history)["messages"]
     assert [m.text for m in model.requests[0].messages] == ["f", "g", "h"]
     assert [m.text for m in result] == ["f", "g", "h", "ok"]
 
@@ -370,47 +361,35 @@ def test_a_summary_that_an_edit_inside_drops_is_not_written(send: Ask) -> None:
 def test_two_instances_do_not_undo_each_other(send: Ask) -> None:
     outer = shortening(edits=[ClearToolUsesEdit(trigger=0, keep=0)], name="outer")
     inner = shortening(edits=[Shorten(2)], name="inner")
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[outer, inner])
-    result = send(agent, [*turn("a"), AIMessage("so"), HumanMessage("and?")])
-    assert results(result["messages"]) == ["[c"]
+    history = [*turn("a"), AIMessage("so"), HumanMessage("and?")]
+    assert results(send(agent_of(["ok"], outer, inner), history)["messages"]) == ["[c"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each(
+    "make, settings, problem",
     [
-        ({"trigger": -1}, "trigger must be a whole number of at least 0"),
-        ({"trigger": None}, "trigger must be a whole number of at least 0, got None"),
-        ({"trigger": ("tokens", 5)}, "trigger must be a whole number"),
-        ({"clear_at_least": 0.5}, "clear_at_least must be a whole number"),
-        ({"keep": True}, "keep must be a whole number"),
-        ({"exclude_tools": "look"}, r"exclude_tools must be a list of tool names"),
-        ({"exclude_tools": [look]}, r"exclude_tools must be a list of tool names"),
-        ({"exclude_tools": 5}, r"exclude_tools must be a list of tool names"),
-        ({"placeholder": None}, "placeholder must be a string"),
+        (ClearToolUsesEdit, {"trigger": -1}, "trigger must be a whole number of at least 0"),
+        (ClearToolUsesEdit, {"trigger": None}, "trigger must be a whole number of .* got None"),
+        (ClearToolUsesEdit, {"trigger": ("tokens", 5)}, "trigger must be a whole number"),
+        (ClearToolUsesEdit, {"clear_at_least": 0.5}, "clear_at_least must be a whole number"),
+        (ClearToolUsesEdit, {"keep": True}, "keep must be a whole number"),
+        *(
+            (ClearToolUsesEdit, {"exclude_tools": tools}, "must be a list of tool names")
+            for tools in ("look", [look], 5)
+        ),
+        (ClearToolUsesEdit, {"placeholder": None}, "placeholder must be a string"),
+        (shortening, {"edits": []}, "edits must be a list of edits"),
+        (shortening, {"edits": ClearToolUsesEdit()}, "edits must be a list"),
+        (shortening, {"edits": [ClearToolUsesEdit]}, "edits must contain objects with apply"),
+        (shortening, {"edits": [look]}, "edits must contain objects with apply"),
+        (shortening, {"token_count_method": "exact"}, "must be 'approximate' or 'model'"),
+        (shortening, {"token_counter": 4}, "token_counter must be a function"),
+        (shortening, {"token_counter": len, "token_count_method": "model"}, "not both"),
     ],
 )
-def test_an_invalid_edit_raises(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        ClearToolUsesEdit(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "error", "problem"),
-    [
-        ({"edits": []}, ValueError, r"edits must be a list of edits"),
-        ({"edits": ClearToolUsesEdit()}, ValueError, "edits must be a list"),
-        ({"edits": [ClearToolUsesEdit]}, TypeError, "edits must contain objects with apply"),
-        ({"edits": [look]}, TypeError, "edits must contain objects with apply"),
-        ({"token_count_method": "exact"}, ValueError, "must be 'approximate' or 'model'"),
-        ({"token_counter": 4}, TypeError, "token_counter must be a function"),
-        ({"token_counter": len, "token_count_method": "model"}, ValueError, "not both"),
-    ],
-)
-def test_invalid_arguments_raise(
-    settings: dict[str, Any], error: type[Exception], problem: str
-) -> None:
-    with pytest.raises(error, match=problem):
-        ContextEditingMiddleware(**settings)
+def test_invalid_arguments_raise(make: Any, settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
+        make(**settings)
 
 
 def test_without_arguments_there_is_one_edit() -> None:
@@ -550,7 +529,7 @@ def test_a_thread_and_a_history_that_is_sent_again_are_cleared_at_the_same_place
 
 def test_a_history_that_is_sent_again_is_cleared_in_steps(send: Ask) -> None:
     model = ScriptedChatModel(["ok"] * 12)
-    agent = create_agent(model, [look], middleware=[clearing(trigger=2000, keep=1)])
+    agent = agent_of(model, clearing(trigger=2000, keep=1))
     history: list[AnyMessage] = [HumanMessage("go")]
     for word in "abcdefghijkl":
         history += [*turn(word, "long " * 400), AIMessage("so"), HumanMessage("and?")]
@@ -562,7 +541,6 @@ def test_a_history_that_is_sent_again_is_cleared_in_steps(send: Ask) -> None:
 def test_a_conversation_that_stays_above_the_trigger_is_cleared_in_steps(send: Ask) -> None:
     words = "abcdefghijkl"
     model = ScriptedChatModel([*(calls(word) for word in words), "done"])
-    agent = create_agent(model, [look], middleware=[clearing(trigger=600, keep=1)])
-    send(agent, [HumanMessage("talk " * 1000)])
+    send(agent_of(model, clearing(trigger=600, keep=1)), [HumanMessage("talk " * 1000)])
     cleared = [results(record.messages).count(CLEARED) for record in model.requests]
     assert cleared == [0, 0, 1, 1, 1, 1, 5, 5, 5, 5, 9, 9, 9]

@@ -24,6 +24,7 @@ from agent_factory.middleware import (
     TodoListMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 Direct = Callable[..., Any]
 CHAT = [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3")]
@@ -77,7 +78,7 @@ def before_model(middleware: Any, state: Any, mode: str) -> Any:
     return asyncio.run(middleware.abefore_model(state, None))
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@each("mode", ["sync", "async"])
 def test_before_model_returns_the_shorter_conversation(mode: str) -> None:
     update = before_model(summarizing(), {"messages": CHAT}, mode)
     first, summary, last = update["messages"]
@@ -89,7 +90,7 @@ def test_before_model_returns_the_shorter_conversation(mode: str) -> None:
     assert before_model(waiting, {"messages": CHAT}, mode) is None
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@each("mode", ["sync", "async"])
 def test_before_model_gives_ids_to_messages_and_includes_an_earlier_summary(mode: str) -> None:
     earlier = HumanMessage("Before.", additional_kwargs={"lc_source": "summarization"})
     given = [earlier, AIMessage("b"), HumanMessage("c")]
@@ -110,7 +111,7 @@ def test_an_agent_summarizes_once_and_in_its_layer_only() -> None:
     assert len(writer.requests) == 1
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@each("mode", ["sync", "async"])
 def test_a_subclass_may_override_before_model_and_call_super(mode: str) -> None:
     seen: list[Any] = []
 
@@ -130,26 +131,9 @@ def test_a_subclass_may_override_before_model_and_call_super(mode: str) -> None:
     assert [message.text[-2:] for message in result["messages"]] == ["\nS", "c", "ok"]
 
 
-def request(messages: list[Any], **more: Any) -> ModelRequest[Any]:
-    return ModelRequest(
-        model=FakeListChatModel(responses=[]), messages=messages, tools=[search, mail], **more
-    )
-
-
-def test_the_model_layer_of_a_summary(direct: Direct) -> None:
-    made, (inner,) = direct(summarizing(), "wrap_model_call", request(CHAT))
-    assert made is ANSWER
-    assert [message.text[-1] for message in inner.messages] == ["S", "c"]
-
-
-def test_the_model_layer_of_a_todo_list(direct: Direct) -> None:
-    middleware = TodoListMiddleware(system_prompt="Plan.")
-    made, (inner,) = direct(
-        middleware, "wrap_model_call", request(CHAT, system_prompt="Be kind.", state={})
-    )
-    assert made is ANSWER
-    assert inner.system_prompt == "Be kind.\n\nPlan."
-    assert inner.messages == CHAT
+def request(messages: Any = CHAT, **more: Any) -> ModelRequest[Any]:
+    model = FakeListChatModel(responses=[])
+    return ModelRequest(model=model, messages=messages, tools=[search, mail], **more)
 
 
 def long_history() -> list[Any]:
@@ -158,49 +142,61 @@ def long_history() -> list[Any]:
     return [AIMessage("", tool_calls=calls, id="c"), result, AIMessage("so", id="s"), *CHAT]
 
 
-def test_the_model_layer_of_context_editing(direct: Direct) -> None:
-    middleware = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=50, keep=0)])
-    made, (inner,) = direct(middleware, "wrap_model_call", request(long_history()))
-    assert made is ANSWER
-    assert inner.messages[1].text == "[cleared]"
+PLANNED, WITH_PROMPT = "Be kind.\n\nPlan.", {"system_prompt": "Be kind.", "state": {}}
+CHOOSER = [[{"name": "ToolSelection", "args": {"tools": ["mail"]}}]] * 2
+
+
+@each(
+    "make, given, shown, expected",
+    [
+        (summarizing, {}, lambda r: [m.text[-1] for m in r.messages], ["S", "c"]),
+        (
+            lambda: TodoListMiddleware(system_prompt="Plan."),
+            WITH_PROMPT,
+            lambda r: (r.system_prompt, r.messages),
+            (PLANNED, CHAT),
+        ),
+        (
+            lambda: ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=50, keep=0)]),
+            {"messages": long_history()},
+            lambda r: r.messages[1].text,
+            "[cleared]",
+        ),
+        (
+            lambda: LLMToolSelectorMiddleware(model=ScriptedChatModel(CHOOSER)),
+            {},
+            lambda r: r.tools,
+            [mail],
+        ),
+        (
+            lambda: ProviderToolSearchMiddleware(provider="openai"),
+            {},
+            lambda r: r.tools[-1],
+            {"type": "tool_search"},
+        ),
+    ],
+)
+def test_a_model_layer_changes_the_request_of_its_handler(
+    direct: Direct, make: Any, given: Any, shown: Any, expected: Any
+) -> None:
+    result, (inner,) = direct(make(), "wrap_model_call", request(**given))
+    assert result is ANSWER
+    assert shown(inner) == expected
 
 
 def test_an_edit_changes_the_list_it_is_given_and_returns_it() -> None:
     messages = long_history()
-    result = messages[1]
-    made = ClearToolUsesEdit(trigger=50, keep=0).apply(
-        messages, count_tokens=lambda some: sum(len(message.text) for message in some)
-    )
-    assert made is messages
+    _, result, *_ = messages
+    edit = ClearToolUsesEdit(trigger=50, keep=0)
+    assert edit.apply(messages, count_tokens=lambda some: 999) is messages
     assert messages[1].text == "[cleared]"
     assert result.text != "[cleared]"
 
 
-def test_the_model_layer_of_tool_selection(direct: Direct) -> None:
-    chooser = ScriptedChatModel([[{"name": "ToolSelection", "args": {"tools": ["mail"]}}]])
-    middleware = LLMToolSelectorMiddleware(model=chooser)
-    made, (inner,) = direct(middleware, "wrap_model_call", request(CHAT))
-    assert made is ANSWER
-    assert inner.tools == [mail]
+INVENTED = [(tools, "invented") for tools in (None, ["search"], [search])]
 
 
-def test_the_model_layer_of_provider_tool_search(direct: Direct) -> None:
-    middleware = ProviderToolSearchMiddleware(provider="openai")
-    made, (inner,) = direct(middleware, "wrap_model_call", request(CHAT))
-    assert made is ANSWER
-    assert inner.tools[-1] == {"type": "tool_search"}
-
-
-@pytest.mark.parametrize(
-    ("tools", "expected"),
-    [
-        (None, "invented"),
-        (["search"], "invented"),
-        ([search], "invented"),
-        (["other"], "real"),
-        ([], "real"),
-    ],
-)
+@each("tools, expected", [*INVENTED, (["other"], "real"), ([], "real")])
 def test_the_tool_layer_of_the_emulator(direct: Direct, tools: Any, expected: str) -> None:
     middleware = LLMToolEmulator(tools=tools, model=ScriptedChatModel(["invented"]))
     call: Any = {"name": "search", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
@@ -209,7 +205,7 @@ def test_the_tool_layer_of_the_emulator(direct: Direct, tools: Any, expected: st
     assert made.text == expected
 
 
-@pytest.mark.parametrize("state", [{}, {"messages": []}, {"messages": CHAT}])
+@each("state", [{}, {"messages": []}, {"messages": CHAT}])
 def test_the_tool_of_a_todo_list(state: Any) -> None:
     write_todos: Any = TodoListMiddleware().tools[0]
     runtime: Any = ToolRuntime(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from agent_factory.middleware import Effect, EffectStore, InMemoryEffects, SqliteEffects
+from processes import Processes, exit_code, wait_for_line
 
 
 def effect(key: str = "key", run: str = "run") -> Effect:
@@ -38,27 +40,17 @@ def test_the_first_attempt_is_recorded_and_others_see_it(store: EffectStore) -> 
     assert (earlier.result_data, earlier.attempt) == (b"result", first.attempt)
 
 
-def test_a_released_key_is_free(store: EffectStore) -> None:
-    first, second = effect(), effect()
-    store.begin(first)
-    store.release(first)
-    assert store.begin(second) is None
-
-
-def test_another_attempt_changes_nothing(store: EffectStore) -> None:
+def test_an_attempt_that_is_not_done_can_be_released_by_itself_alone(store: EffectStore) -> None:
     first, second = effect(), effect()
     store.begin(first)
     store.release(second)
     store.finish(second, b"wrong")
     assert store.begin(second) == first
-
-
-def test_what_is_done_cannot_be_released(store: EffectStore) -> None:
-    first = effect()
-    store.begin(first)
-    store.finish(first, b"result")
     store.release(first)
-    assert store.begin(effect()) is not None
+    assert store.begin(second) is None
+    store.finish(second, b"result")
+    store.release(second)
+    assert store.begin(first) is not None
 
 
 def test_a_run_lists_its_effects_in_order(store: EffectStore) -> None:
@@ -77,21 +69,13 @@ def test_one_of_many_threads_begins(store: EffectStore) -> None:
     assert begun.count(None) == 1
 
 
-def test_a_file_keeps_its_effects(tmp_path: Path) -> None:
+def test_a_file_keeps_its_effects_and_a_closed_store_opens_again(tmp_path: Path) -> None:
     first = effect()
-    for found in (None, first):
-        store = SqliteEffects(tmp_path / "effects.db")
-        assert store.begin(first) == found
+    for store in (SqliteEffects(tmp_path / "effects.db") for _ in range(2)):
         store.close()
-
-
-def test_a_closed_store_opens_again(tmp_path: Path) -> None:
-    store = SqliteEffects(tmp_path / "effects.db")
-    store.close()
-    store.begin(effect())
-    store.close()
-    assert store.begin(effect()) is not None
-    store.close()
+        store.begin(first)
+        assert store.begin(effect()) == first
+        store.close()
 
 
 RACE = """
@@ -99,6 +83,7 @@ import sys
 from agent_factory.middleware import Effect, SqliteEffects
 
 store = SqliteEffects(sys.argv[1])
+print("ready", flush=True)
 sys.stdin.readline()
 won = []
 for number in range(200):
@@ -112,12 +97,17 @@ print(won)
 
 
 @pytest.mark.long
-def test_one_of_several_processes_begins_each_effect(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", RACE, str(tmp_path / "effects.db")]
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    racers = [subprocess.Popen(command, **pipes) for _ in range(4)]
-    won = [eval(racer.communicate("go\n", timeout=120)[0]) for racer in racers]
-    assert [racer.returncode for racer in racers] == [0] * 4
+def test_one_of_several_processes_begins_each_effect(tmp_path: Path, processes: Processes) -> None:
+    command = [sys.executable, "-c", RACE, tmp_path / "effects.db"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    racers = [processes.start(command, **pipes) for _ in range(3)]
+    for racer in racers:
+        wait_for_line(racer, "ready")
+    for racer in racers:
+        racer.stdin.write("go\n")  # type: ignore[union-attr]
+        racer.stdin.flush()  # type: ignore[union-attr]
+    won = [json.loads(wait_for_line(racer, "[")) for racer in racers]
+    assert [exit_code(racer) for racer in racers] == [0] * 3
     assert sorted(number for numbers in won for number in numbers) == list(range(200))
     store = SqliteEffects(tmp_path / "effects.db")
     assert sum(one.is_done for one in store.of_run("run")) == len(range(0, 200, 3))

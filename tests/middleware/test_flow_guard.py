@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from stack_agents import agent_of, calling
 
 from agent_factory import AgentMiddleware, agent_tool, create_agent, review, tool_labels
 from agent_factory.middleware import (
@@ -31,6 +32,7 @@ from agent_factory.middleware import (
 from agent_factory.middleware.flow_guard import first_seen
 from agent_factory.testing import ScriptedChatModel, check_middleware
 from samples import new_thread
+from tables import each
 
 Ask = Callable[..., Any]
 Calls = Sequence[tuple[str, dict[str, Any]]]
@@ -53,6 +55,7 @@ class Desk:
 
     def __init__(self, injection: str = "Hello.") -> None:
         self.sent: list[str] = []
+        self.script: list[Any] = []
 
         @tool_labels("untrusted")
         def fetch_page(url: str) -> str:
@@ -115,29 +118,29 @@ class Desk:
         ]
 
     def agent(self, script: Sequence[Any], *middleware: Any, tools: Sequence[Any] = ()) -> Any:
-        model = ScriptedChatModel([*map(answer_of, script), *["Done."] * 9])
-        return create_agent(
-            model,
-            [*self.tools, *tools],
-            middleware=middleware or [FlowGuardMiddleware()],
-            checkpointer=self.saver,
-            store=self.store,
-        )
+        steps = [*map(answer_of, script), *["Done."] * 9]
+        kept: Any = {"checkpointer": self.saver, "store": self.store}
+        stack = middleware or [FlowGuardMiddleware()]
+        return agent_of(steps, *stack, tools=[*self.tools, *tools], **kept)
+
+    def next(self, messages: Sequence[Any]) -> Any:
+        """The next step of the script, for agents that take part in several threads."""
+        return answer_of(self.script.pop(0)) if self.script else "Done."
 
     def clerk(self, script: Sequence[Any], *middleware: Any) -> Any:
         """An agent inside of the tool "clerk", with the same tools."""
-        agent = create_agent(
-            ScriptedChatModel([*map(answer_of, script), *["Done."] * 9]),
-            self.tools,
-            middleware=middleware,
-            store=self.store,
-            ignore=["AF211", "AF219"],
-        )
+
+        def step(messages: Sequence[Any]) -> Any:
+            turn = sum(message.type == "ai" for message in messages)
+            return answer_of(script[turn]) if turn < len(script) else "Done."
+
+        options: Any = {"store": self.store, "ignore": ["AF211", "AF219"]}
+        agent = agent_of([step] * 99, *middleware, tools=self.tools, **options)
         return agent_tool(agent, name="clerk", description="Does what is asked.")
 
 
 def answer_of(step: Any) -> Any:
-    if isinstance(step, str):
+    if isinstance(step, str) or callable(step):
         return step
     calls: Calls = [step] if isinstance(step, tuple) else step
     return [{"name": name, "args": args} for name, args in calls]
@@ -251,57 +254,55 @@ CASES = {
         FETCH, CUSTOMERS, stack=lambda: [Renames()], sink=("count", {"text": "leak"})
     ),
 }
-WAYS = ("at once", "next run", "restart", "fork")
 
 
 def config_of(thread: str) -> Any:
     return {"configurable": {"thread_id": thread}}
 
 
-def run_to_the_sink(call: Ask, case: Case, desk: Desk, way: str, config: Any) -> Any:
-    """Run the injection until its call is asked about."""
-    if way == "at once":
-        agent = case.agent(desk, *case.script, case.sink)
-        return call(agent, PUT_IN, config), agent
-    if way == "next run":
-        agent = case.agent(desk, *case.script, "It is done.", case.sink)
-        call(agent, PUT_IN, config)
-        return call(agent, {"messages": "Thanks. And now?"}, config), agent
-    call(case.agent(desk, *case.script, "It is done."), PUT_IN, config)
-    agent = case.agent(desk, case.sink)  # as another process has it
-    if way == "restart":
-        return call(agent, {"messages": "Go on."}, config), agent
-    call(agent, {"messages": "Go on."}, config)
-    history = [*agent.get_state_history(config)]
-    end_of_first_run = next(s for s in history if not s.next and not s.interrupts)
-    agent = case.agent(desk, case.sink)
-    return call(agent, {"messages": "Or so."}, end_of_first_run.config), agent
+def threads_at_the_sink(call: Ask, case: Case, desk: Desk) -> Iterator[tuple[Any, Any, Any]]:
+    """Run the injection until its call is asked about; the result, the agent and the thread.
+
+    It happens at once, in the next run of a thread, after a restart, and in a fork.
+    """
+
+    def go(agent: Any, config: Any, *script: Any) -> Any:
+        desk.script = [*script]
+        return call(agent, {"messages": "Go on."}, config)
+
+    agent, restarted = (case.agent(desk, *[desk.next] * 99) for _ in range(2))
+    one, two, three = (config_of(new_thread()) for _ in range(3))
+    yield go(agent, one, *case.script, case.sink), agent, one
+    go(agent, two, *case.script, "It is done.")
+    yield go(agent, two, case.sink), agent, two
+    go(agent, three, *case.script, "It is done.")
+    end_of_first_run = agent.get_state(three).config
+    yield go(restarted, three, case.sink), restarted, three
+    yield go(restarted, end_of_first_run, case.sink), restarted, three
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", CASES)
-def test_no_injection_calls_a_sink_unasked(call: Ask, kind: str, way: str, thread: str) -> None:
-    case, number = CASES[kind], [*CASES].index(kind) * len(WAYS) + WAYS.index(way)
-    desk = Desk(INJECTIONS[number % len(INJECTIONS)])
-    config = config_of(thread)
-    result, agent = run_to_the_sink(call, case, desk, way, config)
-    (waiting,) = result["__interrupt__"]
-    assert desk.sent == []
-    for source in case.sources:
-        assert source in waiting.value["description"]
-    reject = {"type": "reject", "message": "No."}
-    result = call(agent, Command(resume={waiting.id: reject}), config)
-    assert "__interrupt__" not in result
-    assert desk.sent == []
+@each("kind", CASES)
+def test_no_injection_calls_a_sink_unasked(call: Ask, kind: str) -> None:
+    case, desk = CASES[kind], Desk(INJECTIONS[[*CASES].index(kind) % len(INJECTIONS)])
+    for result, agent, config in threads_at_the_sink(call, case, desk):
+        (waiting,) = result["__interrupt__"]
+        assert desk.sent == []
+        for source in case.sources:
+            assert source in waiting.value["description"]
+        reject = {"type": "reject", "message": "No."}
+        result = call(agent, Command(resume={waiting.id: reject}), config)
+        assert "__interrupt__" not in result
+        assert desk.sent == []
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_call_that_a_person_approves_runs_once(call: Ask, way: str, thread: str) -> None:
-    desk, config = Desk(INJECTIONS[0]), config_of(thread)
-    result, agent = run_to_the_sink(call, CASES["page"], desk, way, config)
-    (waiting,) = result["__interrupt__"]
-    call(agent, Command(resume={waiting.id: {"type": "approve"}}), config)
-    assert desk.sent == ["mallory"]
+@each("kind", ["page", "sink inside"])
+def test_a_call_that_a_person_approves_runs_once(call: Ask, kind: str) -> None:
+    desk = Desk(INJECTIONS[0])
+    for result, agent, config in threads_at_the_sink(call, CASES[kind], desk):
+        (waiting,) = result["__interrupt__"]
+        call(agent, Command(resume={waiting.id: {"type": "approve"}}), config)
+        assert desk.sent == ["mallory"]
+        desk.sent.clear()
 
 
 def guarded_clerk(*script: Any) -> Callable[[Desk], Any]:
@@ -333,36 +334,41 @@ BENIGN: list[Case] = [
 ]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("mode", ["one run", "two runs"])
-def test_benign_runs_are_asked_one_needless_question_at_most(call: Ask, mode: str) -> None:
+def benign_step(messages: Sequence[Any]) -> Any:
+    """The next step of the case that the last message of the user names."""
+    begin = max(at for at, message in enumerate(messages) if message.type == "human")
+    number, part = messages[begin].text.split()
+    turn = sum(message.type == "ai" for message in messages[begin:])
+    whole = BENIGN[int(number)].script
+    script = {"all": whole, "first": whole[:1], "rest": whole[1:]}[part]
+    return answer_of(script[turn]) if turn < len(script) else "Done."
+
+
+@each("parts", [["all"], ["first", "rest"]])
+def test_benign_runs_are_asked_one_needless_question_at_most(call: Ask, parts: list[str]) -> None:
     assert len(BENIGN) >= 40
-    questions = 0
-    for case in BENIGN:
-        config, desk = config_of(new_thread()), Desk()
-        if mode == "one run":
-            result = call(case.agent(desk, *case.script), PUT_IN, config)
-        else:
-            call(case.agent(desk, *case.script[:1]), PUT_IN, config)
-            result = call(case.agent(desk, *case.script[1:]), {"messages": "And now?"}, config)
+    questions, agents = 0, dict[Any, Any]()
+    for number, case in enumerate(BENIGN):
+        key, config = (case.stack, case.clerk), config_of(new_thread())
+        if key not in agents:
+            agents[key] = case.agent(Desk(), *[benign_step] * 999)
+        for part in parts:
+            result = call(agents[key], {"messages": f"{number} {part}"}, config)
         questions += len(result.get("__interrupt__", ()))
-    assert questions <= 1
+    assert questions == 1  # about the last of them
 
 
-def test_a_denied_call_does_not_run_and_says_which_results_are_the_reason(
-    call: Ask, thread: str
-) -> None:
+def test_a_denied_call_says_which_results_are_the_reason(call: Ask, thread: str) -> None:
     desk = Desk()
     agent = desk.agent([FETCH, CUSTOMERS, SEND], FlowGuardMiddleware(action="deny"))
-    result = call(agent, PUT_IN, config_of(thread))
-    denied = result["messages"][-2]
+    denied = call(agent, PUT_IN, config_of(thread))["messages"][-2]
     assert denied.status == "error"
     assert "text that others wrote: the result of fetch_page (call_" in denied.text
     assert "private data: the result of list_customers (call_" in denied.text
     assert desk.sent == []
 
 
-@pytest.mark.parametrize("label", ["untrusted", "private"])
+@each("label", ["untrusted", "private"])
 def test_one_label_is_enough_where_the_guard_says_so(call: Ask, label: Any, thread: str) -> None:
     source = {"untrusted": FETCH, "private": CUSTOMERS}[label]
     other = {"untrusted": CUSTOMERS, "private": FETCH}[label]
@@ -389,7 +395,7 @@ def test_rules_of_the_author_come_before_the_default(call: Ask, thread: str) -> 
     assert result["__interrupt__"][0].value["args"] == {"to": "mallory"}
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@each("mode", ["batched", "per_call"])
 def test_a_review_may_depend_on_what_the_thread_has_seen(call: Ask, mode: Any, thread: str) -> None:
     rules = ToolPolicy(Rule("send_mail", "ask", when={"seen": "private"}), Rule("*", "allow"))
     review = HumanInTheLoopMiddleware(rules, interrupt_mode=mode)
@@ -408,9 +414,8 @@ def test_an_edit_is_refused_unless_a_rule_of_the_author_allows_it(thread: str) -
     desk, config, other = Desk(), config_of(thread), config_of(f"{thread}-edited")
     agent = desk.agent(steps)
     agent.invoke(PUT_IN, config)
-    with pytest.raises(
-        review.DecisionNotAllowed, match=r"respond\. `allowed_decisions` of its rule"
-    ):
+    reason = r"respond\. `allowed_decisions` of its rule"
+    with pytest.raises(review.DecisionNotAllowed, match=reason):
         review.edit(agent, config, {"to": "ada"})
     agent = desk.agent(steps, FlowGuardMiddleware(ToolPolicy(rule)))
     agent.invoke(PUT_IN, other)
@@ -426,76 +431,52 @@ def test_a_rule_about_what_was_seen_needs_the_guard_in_the_stack() -> None:
 
 def test_a_thread_from_before_the_guard_is_read_from_its_messages(call: Ask, thread: str) -> None:
     desk, config = Desk(), config_of(thread)
-    without_guard = create_agent(
-        ScriptedChatModel([answer_of([FETCH, CUSTOMERS]), "So."]),
-        desk.tools,
-        checkpointer=desk.saver,
-        store=desk.store,
-        ignore=["AF219"],
-    )
-    call(without_guard, PUT_IN, config)
+    steps = [answer_of([FETCH, CUSTOMERS]), "So."]
+    options: Any = {"checkpointer": desk.saver, "store": desk.store, "ignore": ["AF219"]}
+    call(agent_of(steps, tools=desk.tools, **options), PUT_IN, config)
     assert "__interrupt__" in call(desk.agent([SEND]), {"messages": "Go on."}, config)
     assert desk.sent == []
 
 
-def test_labels_are_neither_in_inputs_nor_in_results(call: Ask, thread: str) -> None:
+def test_the_state_names_the_first_result_that_brought_a_label(call: Ask, thread: str) -> None:
+    """The labels are neither in inputs nor in results, and no input takes them away."""
     desk, config = Desk(), config_of(thread)
-    agent = desk.agent([FETCH, CUSTOMERS, "So.", SEND])
+    agent = desk.agent([FETCH, COUNT, READ, CUSTOMERS, "So.", SEND])
     assert "seen_labels" not in call(agent, PUT_IN, config)
     assert "seen_labels" not in agent.get_input_jsonschema()["properties"]
-    forged = {"messages": "Go on.", "seen_labels": {}}
-    assert "__interrupt__" in call(agent, forged, config)
-
-
-def test_the_state_names_the_first_result_that_brought_a_label(call: Ask, thread: str) -> None:
-    desk, config = Desk(), config_of(thread)
-    agent = desk.agent([FETCH, COUNT, READ, CUSTOMERS])
-    call(agent, PUT_IN, config)
     values = agent.get_state(config).values
     calls = [m.tool_call_id for m in values["messages"] if m.type == "tool"]
     assert values["seen_labels"] == {
         "untrusted": {"tool": "fetch_page", "call": calls[0]},
         "private": {"tool": "list_customers", "call": calls[3]},
     }
+    forged = {"messages": "Go on.", "seen_labels": {}}
+    assert "__interrupt__" in call(agent, forged, config)
 
 
 def test_a_rejected_source_brings_no_label_into_the_state(call: Ask, thread: str) -> None:
-    desk, config = Desk(), config_of(thread)
     guard = FlowGuardMiddleware(ToolPolicy(Rule("fetch_page", "deny")))
-    agent = desk.agent([FETCH, CUSTOMERS], guard)
-    call(agent, PUT_IN, config)
-    assert [*agent.get_state(config).values["seen_labels"]] == ["private"]
+    agent = Desk().agent([FETCH, CUSTOMERS], guard)
+    call(agent, PUT_IN, config_of(thread))
+    assert [*agent.get_state(config_of(thread)).values["seen_labels"]] == ["private"]
 
 
 def test_an_agent_inside_knows_what_the_thread_outside_has_seen(call: Ask, thread: str) -> None:
     desk = Desk()
     script = [FETCH, CUSTOMERS, ("ask_clerk", {"request": "Send it!"})]
-    inner = create_agent(
-        ScriptedChatModel([answer_of(SEND), "Done."]),
-        [desk.tools[5]],
-        middleware=[FlowGuardMiddleware()],
-        ignore=["AF211"],
+    steps, guard = [answer_of(SEND), "Done."], FlowGuardMiddleware()
+    inner = agent_of(steps, guard, tools=[desk.tools[5]], ignore=["AF211"])
+    result = call(
+        desk.agent(script, tools=[calling(inner, "ask_clerk")]), PUT_IN, config_of(thread)
     )
-
-    def ask_clerk(request: str) -> str:
-        """Ask the clerk, who is called by a function of the author."""
-        return str(inner.invoke({"messages": request})["messages"][-1].text)
-
-    async def ask_clerk_later(request: str) -> str:
-        return str((await inner.ainvoke({"messages": request}))["messages"][-1].text)
-
-    tool = StructuredTool.from_function(
-        ask_clerk, ask_clerk_later, name="ask_clerk", description="Ask the clerk."
-    )
-    result = call(desk.agent(script, tools=[tool]), PUT_IN, config_of(thread))
     (waiting,) = result["__interrupt__"]
     assert waiting.value["name"] == "send_mail"
     assert "the result of fetch_page" in waiting.value["description"]
     assert desk.sent == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@each(
+    "arguments, message",
     [
         ({"policy": {"send": "ask"}}, "policy must be a ToolPolicy"),
         ({"action": "allow"}, "action"),
@@ -593,31 +574,19 @@ def test_a_rule_decides_about_the_name_that_a_layer_further_in_gives(
 
 def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Ask, thread: str) -> None:
     """The agent inside waits for a person, and goes on in another process."""
-    config = config_of(thread)
-    desk = Desk(INJECTIONS[1])
+    config, desk = config_of(thread), Desk(INJECTIONS[1])
     review = HumanInTheLoopMiddleware({"count": True})
 
-    def agent(*inside: Any) -> Any:
-        clerk = desk.clerk(inside, review, FlowGuardMiddleware())
-        return desk.agent([CLERK, CUSTOMERS, SEND], FlowGuardMiddleware(), tools=[clerk])
+    def agent(*script: Any) -> Any:
+        clerk = desk.clerk([FETCH, COUNT, "It says so."], review, FlowGuardMiddleware())
+        return desk.agent(script, FlowGuardMiddleware(), tools=[clerk])
 
-    result = call(agent([FETCH], COUNT, "It says so."), PUT_IN, config)
+    result = call(agent(CLERK), PUT_IN, config)
     (waiting,) = result["__interrupt__"]
     resume: Command[Any] = Command(resume={waiting.id: {"decisions": [{"type": "approve"}]}})
-    again = desk.clerk(["It says so."], review, FlowGuardMiddleware())
-    other = desk.agent([CUSTOMERS, SEND], FlowGuardMiddleware(), tools=[again])
-    result = call(other, resume, config)
+    result = call(agent(CUSTOMERS, SEND), resume, config)
     assert "text that others wrote" in result["__interrupt__"][0].value["description"]
     assert desk.sent == []
-
-
-def test_an_approved_sink_inside_runs_once(call: Ask, thread: str) -> None:
-    desk, config = Desk(), config_of(thread)
-    case = CASES["sink inside"]
-    agent = case.agent(desk, *case.script, case.sink)
-    (waiting,) = call(agent, PUT_IN, config)["__interrupt__"]
-    call(agent, Command(resume={waiting.id: {"type": "approve"}}), config)
-    assert desk.sent == ["mallory"]
 
 
 def test_a_sink_in_the_turn_of_its_sources_runs_and_the_next_is_asked_about(

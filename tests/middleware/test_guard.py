@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count, cycle
 from typing import Any
 
 import pytest
@@ -31,18 +33,55 @@ from agent_factory.middleware import (
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, call_of, last_text, look
-from waiting import VirtualLoop
+from tables import each
+from waiting import VirtualLoop, auntil, until
 
 ASK: Any = {"messages": [("user", "How?")]}
 NO = "I cannot help with that."
 TOKENS: Any = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
 
 
+class Order:
+    """The order in which a model and a check go on in two threads.
+
+    Args:
+        leads: For each call of the model, how many chunks come before the verdict.
+    """
+
+    def __init__(self, *leads: int) -> None:
+        self._leads, self._chunks, self._verdicts = leads, Counter[int](), Counter[int]()
+        self._changed = threading.Condition()
+
+    def before_chunk(self, call: int, at: int) -> None:
+        """Wait for the verdict, unless the chunk comes before it."""
+        with self._changed:
+            is_next = lambda: at < self._leads[call] or self._verdicts[call] > 0  # noqa: E731
+            assert self._changed.wait_for(is_next, 60)
+
+    def after_chunk(self, call: int) -> None:
+        with self._changed:
+            self._chunks[call] += 1
+            self._changed.notify_all()
+
+    @contextmanager
+    def verdict(self, call: int) -> Iterator[None]:
+        """Wait for the chunks before the verdict; it is given when the block ends."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._chunks[call] >= self._leads[call], 60)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._verdicts[call] += 1
+                self._changed.notify_all()
+
+
 class TimedModel(BaseChatModel):
-    """Model that takes some time before each chunk of its answers, or before an error."""
+    """Model whose chunks take some time in async runs, and have an order in sync runs."""
 
     answers: list[Any]
     waits: list[float] = Field(default_factory=lambda: [0.0])
+    order: Any = Field(default_factory=lambda: Order(9, 9))
     fails_first: bool = False
     asked: int = 0
 
@@ -66,32 +105,31 @@ class TimedModel(BaseChatModel):
             AIMessageChunk(content="", tool_call_chunks=[call], usage_metadata=TOKENS),
         ]
 
-    def _wait(self, at: int) -> float:
-        return self.waits[at % len(self.waits)]
+    def _chunks(self) -> Iterator[AIMessageChunk]:
+        for at, chunk in enumerate(self._next()):
+            self.order.before_chunk(self.asked - 1, at)
+            self.order.after_chunk(self.asked - 1)
+            yield chunk
+
+    async def _achunks(self) -> AsyncIterator[AIMessageChunk]:
+        for at, chunk in enumerate(self._next()):
+            await asyncio.sleep(self.waits[at % len(self.waits)])  # waits: in a virtual loop
+            self.order.after_chunk(self.asked - 1)
+            yield chunk
 
     def _stream(self, *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
-        for at, chunk in enumerate(self._next()):
-            time.sleep(self._wait(at))
+        for chunk in self._chunks():
             yield ChatGenerationChunk(message=chunk)
 
     async def _astream(self, *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
-        for at, chunk in enumerate(self._next()):
-            await asyncio.sleep(self._wait(at))
+        async for chunk in self._achunks():
             yield ChatGenerationChunk(message=chunk)
 
     def _generate(self, *_: Any, **__: Any) -> ChatResult:
-        chunks = []
-        for at, chunk in enumerate(self._next()):
-            time.sleep(self._wait(at))
-            chunks.append(chunk)
-        return _result(chunks)
+        return _result([*self._chunks()])
 
     async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:
-        chunks = []
-        for at, chunk in enumerate(self._next()):
-            await asyncio.sleep(self._wait(at))
-            chunks.append(chunk)
-        return _result(chunks)
+        return _result([chunk async for chunk in self._achunks()])
 
 
 def _result(chunks: Sequence[AIMessageChunk]) -> ChatResult:
@@ -127,21 +165,12 @@ VERDICTS = st.sampled_from(["pass", "object", "raise", "too late"])
 TIMINGS = st.lists(SECONDS, min_size=1, max_size=3)
 
 
-class Checked:
-    """A check that notes its verdicts, each after some time."""
-
-    def __init__(self, seen: list[str], waits: Sequence[float], verdicts: Sequence[str]) -> None:
-        self._seen, self._waits, self._verdicts, self.number = seen, waits, verdicts, 0
-
-    def next(self) -> tuple[float, str]:
-        at, self.number = self.number, self.number + 1
-        return self._waits[at % len(self._waits)], self._verdicts[at % len(self._verdicts)]
-
-    def verdict(self, verdict: str) -> str | None:
-        self._seen.append("verdict")
-        if verdict == "raise":
-            raise LookupError("no list")
-        return "It is bad." if verdict == "object" else None
+def give(verdict: str, seen: list[str]) -> str | None:
+    """Note a verdict, and give it."""
+    seen.append("verdict")
+    if verdict == "raise":
+        raise LookupError("no list")
+    return "It is bad." if verdict == "object" else None
 
 
 def agent_of(model: TimedModel, check: Any, timeout: float | None, **options: Any) -> Any:
@@ -169,12 +198,12 @@ def test_nothing_leaves_before_the_verdict_of_an_async_run(
     model_waits: list[float], check_waits: list[float], verdicts: list[str], streams: bool
 ) -> None:
     seen: list[str] = []
-    checked = Checked(seen, check_waits, verdicts)
+    steps = zip(cycle(check_waits), cycle(verdicts), strict=False)
 
     async def check(messages: Any) -> str | None:
-        seconds, verdict = checked.next()
-        await asyncio.sleep(1 if verdict == "too late" else seconds)
-        return checked.verdict(verdict)
+        seconds, verdict = next(steps)
+        await asyncio.sleep(1 if verdict == "too late" else seconds)  # waits: in a virtual loop
+        return give(verdict, seen)
 
     model = TimedModel(answers=[call_of("look"), "All is well."], waits=model_waits)
     agent = agent_of(model, check, 0.5)
@@ -202,20 +231,23 @@ def test_nothing_leaves_before_the_verdict_of_an_async_run(
 
 
 @pytest.mark.law
-@given(TIMINGS, TIMINGS, st.lists(VERDICTS, min_size=1, max_size=2), st.booleans())
+@given(
+    st.tuples(st.integers(0, 2), st.integers(0, 3)),  # as many chunks as the two answers have
+    st.lists(st.sampled_from(["pass", "object", "raise"]), min_size=2, max_size=2),
+    st.booleans(),
+)
 def test_nothing_leaves_before_the_verdict_of_a_sync_run(
-    model_waits: list[float], check_waits: list[float], verdicts: list[str], streams: bool
+    leads: tuple[int, int], verdicts: list[str], streams: bool
 ) -> None:
     seen: list[str] = []
-    verdicts = ["raise" if verdict == "too late" else verdict for verdict in verdicts]
-    checked = Checked(seen, check_waits, verdicts)
+    order, calls = Order(*leads), count()
 
     def check(messages: Any) -> str | None:
-        seconds, verdict = checked.next()
-        time.sleep(seconds)
-        return checked.verdict(verdict)
+        call = next(calls)
+        with order.verdict(call):
+            return give(verdicts[call], seen)
 
-    model = TimedModel(answers=[call_of("look"), "All is well."], waits=model_waits)
+    model = TimedModel(answers=[call_of("look"), "All is well."], order=order)
     agent = agent_of(model, check, None)
     config: Any = {"callbacks": [Watcher(seen)]}
     threads = threading.active_count()
@@ -229,19 +261,19 @@ def test_nothing_leaves_before_the_verdict_of_a_sync_run(
     else:
         answer = last_text(agent.invoke(ASK, config))
     assert_held(seen, verdicts, answer)
-    assert threading.active_count() <= threads + 1  # LangGraph's own may end a little later
+    # No thread lives on; LangGraph's own may end a little later.
+    until(lambda: threading.active_count() <= threads + 1)
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-@pytest.mark.parametrize("listener", ["v2", "v3", "tracer"])
+@each("listener", ["v2", "v3", "tracer"])
 def test_no_listener_sees_a_word_that_is_stopped(listener: str) -> None:
     async def check(_: Any) -> str:
-        await asyncio.sleep(0.02)
+        await auntil(lambda: model.asked)
         return "It is bad."
 
-    agent: Any = create_agent(
-        TimedModel(answers=["All is well."]), middleware=[GuardMiddleware(check)]
-    )
+    model = TimedModel(answers=["All is well."])
+    agent: Any = create_agent(model, middleware=[GuardMiddleware(check)])
     collector = RunCollectorCallbackHandler()
     seen: list[Any] = []
 
@@ -263,7 +295,6 @@ def test_no_listener_sees_a_word_that_is_stopped(listener: str) -> None:
     assert "well" not in text
 
 
-@pytest.mark.timeout(20)
 def test_an_answer_without_chunks_waits_for_the_verdict_too(collect: Any) -> None:
     class Silent(AgentMiddleware):
         def around_stream(self, request: ModelRequest[Any]) -> Flow[None]:
@@ -271,12 +302,15 @@ def test_an_answer_without_chunks_waits_for_the_verdict_too(collect: Any) -> Non
                 pass
 
     async def check(_: Any) -> None:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        verdicts.append("pass")
 
+    verdicts: list[str] = []
     stack: list[AgentMiddleware] = [GuardMiddleware(check), Silent()]
     agent = create_agent(TimedModel(answers=["All is well."]), middleware=stack)
     with pytest.raises(ValueError, match="No generation"):
         collect(agent, ASK, stream_mode="messages")
+    assert verdicts == ["pass"]
 
 
 # What a check may be
@@ -289,60 +323,52 @@ def test_messages_are_those_that_the_model_has_not_seen(call: Any) -> None:
         checked.append([message.text for message in messages])
 
     model = ScriptedChatModel([[call_of("look")], "Well."])
-    guard = GuardMiddleware(check)
-    agent = create_agent(model, [look], middleware=[guard])
+    agent = create_agent(model, [look], middleware=[GuardMiddleware(check)])
     history = [HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("How?")]
     call(agent, {"messages": history})
     assert checked == [["How?"], ["a tree"]]
 
 
-@pytest.mark.parametrize("when", ["beside", "before"])
+def last_of(call: Any, guard: GuardMiddleware, *steps: Any, tools: Any = ()) -> AIMessage:
+    """The last message of an agent with a guard."""
+    agent = create_agent(ScriptedChatModel([*steps] or ["Well."]), tools, middleware=[guard])
+    message: AIMessage = call(agent, ASK)["messages"][-1]
+    return message
+
+
+@each("when", ["beside", "before"])
 def test_an_objection_ends_the_run_with_the_answer(call: Any, when: Any) -> None:
     guard = GuardMiddleware(lambda _: "It is bad.", when=when, answer="No: {reason} {x}")
-    agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
-    last = call(agent, ASK)["messages"][-1]
+    model = ScriptedChatModel(["Well."])
+    last = call(create_agent(model, middleware=[guard]), ASK)["messages"][-1]
     assert last.text == "No: It is bad. {x}"
     assert last.response_metadata["reason"] == "It is bad."
     assert last.additional_kwargs["lc_source"] == "guard"
+    assert not (model.requests and when == "before")
 
 
-def test_the_model_is_not_asked_if_the_check_before_it_objects(call: Any) -> None:
-    model = ScriptedChatModel(["Well."])
-    guard = GuardMiddleware(lambda _: "It is bad.", when="before")
-    call(create_agent(model, middleware=[guard]), ASK)
-    assert not model.requests
+@each("value", [True, False, "", 1, LookupError("no list")], ids=repr)
+def test_a_check_that_raises_or_returns_something_else_objects(call: Any, value: Any) -> None:
+    def check(_: Any) -> Any:
+        if isinstance(value, Exception):
+            raise value
+        return value
 
-
-@pytest.mark.parametrize("value", [True, False, "", 1], ids=str)
-def test_a_check_that_returns_something_else_objects(call: Any, value: Any) -> None:
-    guard = GuardMiddleware(lambda _: value)
-    last = call(create_agent(ScriptedChatModel(["Well."]), middleware=[guard]), ASK)["messages"][-1]
+    last = last_of(call, GuardMiddleware(check))
+    returns = f"returned {value!r}, and must return None"
+    reason = "LookupError: no list" if isinstance(value, Exception) else returns
     assert last.text == NO
-    assert f"returned {value!r}, and must return None" in last.response_metadata["reason"]
-
-
-def test_a_check_that_raises_objects(call: Any) -> None:
-    def check(_: Any) -> None:
-        raise LookupError("no list")
-
-    guard = GuardMiddleware(check)
-    last = call(create_agent(ScriptedChatModel(["Well."]), middleware=[guard]), ASK)["messages"][-1]
-    assert "LookupError: no list" in last.response_metadata["reason"]
+    assert reason in last.response_metadata["reason"]
 
 
 def test_a_check_that_takes_too_long_objects(call: Any) -> None:
     go_on = threading.Event()
-
-    def check(_: Any) -> None:
-        go_on.wait(20)
-
-    guard = GuardMiddleware(check, timeout=0.05)
+    check: Any = lambda _: go_on.wait(60)  # noqa: E731
     try:
-        agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
-        last = call(agent, ASK)["messages"][-1]
+        last = last_of(call, GuardMiddleware(check, timeout=0))
     finally:
         go_on.set()
-    assert last.response_metadata["reason"] == "the check took longer than 0.05 seconds."
+    assert last.response_metadata["reason"] == "the check took longer than 0 seconds."
 
 
 def test_an_async_check_works_in_a_sync_run_too(call: Any) -> None:
@@ -350,30 +376,29 @@ def test_an_async_check_works_in_a_sync_run_too(call: Any) -> None:
         await asyncio.sleep(0)
         return "It is bad."
 
-    agent = create_agent(ScriptedChatModel(["Well."]), middleware=[GuardMiddleware(check)])
-    assert last_text(call(agent, ASK)) == NO
+    assert last_of(call, GuardMiddleware(check)).text == NO
 
 
-@pytest.mark.parametrize(("probability", "text"), [(0.9, NO), (0.1, "Well.")], ids=str)
-def test_a_model_judges(call: Any, probability: float, text: str) -> None:
-    answer = f'{{"reason": "It is bad.", "probability": {probability}}}'
+@each(
+    "answer, text",
+    [
+        ('{"reason": "It is bad.", "probability": 0.9}', NO),
+        ('{"reason": "It is bad.", "probability": 0.1}', "Well."),
+        ("Perhaps.", NO),
+    ],
+)
+def test_a_model_judges(call: Any, answer: str, text: str) -> None:
+    """Without a probability, it objects."""
     judge = ScriptedChatModel([answer])
     guard = GuardMiddleware(judge, instructions="Stop what is bad.")
-    agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
-    assert last_text(call(agent, ASK)) == text
+    assert last_of(call, guard).text == text
     system, document = judge.requests[0].messages
     assert "Stop what is bad." in system.text
-    assert '"How?"' in document.text or "How?" in document.text
+    assert "How?" in document.text
 
 
-def test_a_judge_without_a_probability_objects(call: Any) -> None:
-    guard = GuardMiddleware(ScriptedChatModel(["Perhaps."]), instructions="Stop what is bad.")
-    agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
-    assert last_text(call(agent, ASK)) == NO
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
+@each(
+    "options, text",
     [
         ({"on": "answer", "when": "beside"}, "only after the call"),
         ({"on": "messages", "tools": ["look"]}, "tools does not go with"),
@@ -383,7 +408,6 @@ def test_a_judge_without_a_probability_objects(call: Any) -> None:
         ({"check": 3}, "check must be a function"),
         ({"timeout": -1}, "timeout"),
     ],
-    ids=lambda value: str(value)[:30] if isinstance(value, str) else "options",
 )
 def test_arguments_that_cannot_be_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises((TypeError, ValueError), match=text):
@@ -417,8 +441,7 @@ def test_calls_of_an_answer_that_is_stopped_do_not_run(call: Any) -> None:
         return "paid"
 
     guard = GuardMiddleware(lambda message: "It pays." if message.tool_calls else None, on="answer")
-    agent = create_agent(ScriptedChatModel([[call_of("pay")], "Paid."]), [pay], middleware=[guard])
-    assert (last_text(call(agent, ASK)), ran) == (NO, [])
+    assert (last_of(call, guard, [call_of("pay")], tools=[pay]).text, ran) == (NO, [])
 
 
 def test_the_answer_of_another_layer_is_checked(call: Any) -> None:
@@ -432,7 +455,7 @@ def test_the_answer_of_another_layer_is_checked(call: Any) -> None:
     assert last_text(call(agent, ASK)) == NO
 
 
-@pytest.mark.parametrize("on", ["messages", "answer"])
+@each("on", ["messages", "answer"])
 def test_a_structured_answer_that_is_stopped_ends_the_run(call: Any, on: Any) -> None:
     guard = GuardMiddleware(lambda _: "It is bad.", on=on)
     model = ScriptedChatModel([[call_of("Answer", number=1)]] * 3)
@@ -445,7 +468,7 @@ def test_a_structured_answer_that_is_stopped_ends_the_run(call: Any, on: Any) ->
 # Calls and results
 
 
-@pytest.mark.parametrize("when", ["beside", "before"])
+@each("when", ["beside", "before"])
 def test_a_call_is_checked(call: Any, when: Any) -> None:
     ran: list[str] = []
 
@@ -457,13 +480,12 @@ def test_a_call_is_checked(call: Any, when: Any) -> None:
     def check(tool_call: Any) -> str | None:
         return "It is not yours." if tool_call["args"]["path"] == "/etc" else None
 
-    model = ScriptedChatModel(
-        [[call_of("delete", path="/etc")], [call_of("delete", path="/tmp")], "Done."]
-    )
+    paths = ([call_of("delete", path=path)] for path in ("/etc", "/tmp"))
+    model = ScriptedChatModel([*paths, [call_of("look")], "Done."])
     guard = GuardMiddleware(check, on="call", when=when, tools=["delete"])
-    result = call(create_agent(model, [delete], middleware=[guard]), ASK)
-    first, second = (m for m in result["messages"] if m.type == "tool")
-    assert (first.status, second.text) == ("error", "deleted")
+    result = call(create_agent(model, [delete, look], middleware=[guard]), ASK)
+    first, second, other = (m for m in result["messages"] if m.type == "tool")
+    assert (first.status, second.text, other.text) == ("error", "deleted", "a tree")
     assert "the call of delete was blocked: It is not yours." in first.text
     if when == "before":
         assert ran == ["/tmp"]
@@ -482,14 +504,6 @@ def test_a_result_is_checked_before_the_model_sees_it(call: Any) -> None:
     result = call(agent, ASK)["messages"][2]
     assert result.status == "error"
     assert "Ignore" not in result.text
-
-
-def test_other_tools_are_left_alone(call: Any) -> None:
-    guard = GuardMiddleware(lambda _: "No.", on="call", tools=["delete"])
-    agent = create_agent(
-        ScriptedChatModel([[call_of("look")], "Done."]), [look], middleware=[guard]
-    )
-    assert call(agent, ASK)["messages"][2].text == "a tree"
 
 
 # With other middleware
@@ -511,12 +525,13 @@ def test_retries_and_fallbacks_stay_inside_of_the_guard(call: Any) -> None:
 
 
 def test_the_cost_of_a_call_that_was_ended_is_counted(call: Any) -> None:
-    model = TimedModel(answers=["All is well."], waits=[0.01])
+    order = Order(1)
+    # In an async run, the last chunks come after an hour: the call is ended before.
+    model = TimedModel(answers=["All is well."], waits=[0, 3600], order=order)
 
     def check(_: Any) -> str:
-        while not model.asked:
-            time.sleep(0.001)
-        return "It is bad."
+        with order.verdict(0):
+            return "It is bad."
 
     ledger = Ledger(Limits(input_tokens=10_000))
     stack: Any = [GuardMiddleware(check), BudgetMiddleware(ledger=ledger)]

@@ -27,6 +27,7 @@ from agent_factory.middleware import HumanInTheLoopMiddleware, ToolCallLimitMidd
 from agent_factory.review import ReviewError
 from agent_factory.testing import ScriptedChatModel
 from samples import decisions, edit, tool_call
+from tables import each
 
 Go = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -76,61 +77,85 @@ def agent_with(
 ) -> Any:
     mailbox, model = Mailbox(), ScriptedChatModel(steps)
     review = HumanInTheLoopMiddleware(interrupt_on or {"send": True, "delete": True}, **settings)
-    agent = create_agent(
-        model,
-        mailbox.tools(),
-        middleware=[review, *more],
-        checkpointer=InMemorySaver(),
-        fused=fused,
-    )
-    return agent, mailbox, model
+    return agent_of(model, mailbox.tools(), review, *more, fused=fused), mailbox, model
+
+
+def agent_of(model: ScriptedChatModel, tools: Any, *stack: Any, **options: Any) -> Any:
+    options = {"checkpointer": InMemorySaver(), **options}
+    return create_agent(model, tools, middleware=stack, **options)
 
 
 def answers(result: dict[str, Any]) -> dict[str, ToolMessage]:
     return {m.tool_call_id: m for m in result["messages"] if isinstance(m, ToolMessage)}
 
 
+def decided(mode: str, decision: Any) -> Command[Any]:
+    """The answer to a question about one call."""
+    return decisions(decision) if mode == "batched" else Command(resume=decision)
+
+
+MODES = each("mode", ["batched", "per_call"])
+
 # --- batched ------------------------------------------------------------------------------------
 
 
 def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], description_prefix="Please look")
-    result = go(agent, "Tidy up")
-    (asked,) = result["__interrupt__"]
-    every = ["approve", "edit", "reject", "respond"]
+    (asked,) = go(agent, "Tidy up")["__interrupt__"]
     digests = [action.pop("digest") for action in asked.value["action_requests"]]
     assert len(set(digests)) == 2
+    texts = {"send": '{"to": "Ann"}', "delete": '{"number": 1}'}
     assert asked.value == {
         "action_requests": [
             {
-                "name": "send",
-                "args": {"to": "Ann"},
-                "tool_call_id": "s",
-                "description": 'Please look\n\nTool: send\nArgs: {"to": "Ann"}',
-            },
-            {
-                "name": "delete",
-                "args": {"number": 1},
-                "tool_call_id": "d",
-                "description": 'Please look\n\nTool: delete\nArgs: {"number": 1}',
-            },
+                "name": call["name"],
+                "args": call["args"],
+                "tool_call_id": call["id"],
+                "description": f"Please look\n\nTool: {call['name']}\nArgs: {texts[call['name']]}",
+            }
+            for call in (SEND, DELETE)
         ],
-        "review_configs": [
-            {"action_name": "send", "allowed_decisions": every},
-            {"action_name": "delete", "allowed_decisions": every},
-        ],
+        "review_configs": [{"action_name": name, "allowed_decisions": EVERY} for name in texts],
     }
     assert asked.response_schema["title"] == "HITLResponse"
     assert mailbox.ran == []
 
 
-def test_approved_calls_run(go: Go) -> None:
-    agent, mailbox, _ = agent_with([SEND, DELETE], "done")
+SENT, DELETED = ("sent to Ann", "success"), ("deleted 1", "success")
+
+
+@each(
+    "decided, ran, results",
+    [
+        ((APPROVE, APPROVE), ["delete", "send"], (SENT, DELETED)),
+        ((edit("send", to="Ann"), APPROVE), ["delete", "send"], (SENT, DELETED)),  # no change
+        (
+            ({**REJECT, "message": "Not Ann."}, APPROVE),
+            ["delete"],
+            (("Not Ann.", "error"), DELETED),
+        ),
+        (
+            (REJECT, {**REJECT, "message": None}),
+            [],
+            (("rejected this call of send", "error"), ("rejected this call of delete", "error")),
+        ),
+        (({"type": "respond", "message": "I did."}, REJECT), [], (("I did.", "success"), None)),
+    ],
+)
+def test_a_decision_says_whether_a_call_runs_and_what_the_model_reads(
+    go: Go, decided: Any, ran: list[str], results: Any
+) -> None:
+    agent, mailbox, model = agent_with([SEND, DELETE], "done")
     go(agent, "Tidy up")
-    result = go(agent, decisions(APPROVE, APPROVE))
-    assert sorted(mailbox.ran) == [("delete", 1), ("send", "Ann")]
+    result = go(agent, decisions(*decided))
+    assert sorted(name for name, _ in mailbox.ran) == ran
+    assert [m.name for m in model.requests[1].messages[2:]] == ["send", "delete"]
+    for message, expected in zip(model.requests[1].messages[2:], results, strict=True):
+        if expected is not None:
+            assert expected[0] in message.text
+            assert message.status == expected[1]
     assert result["messages"][-1].text == "done"
-    assert answers(result)["s"].content == "sent to Ann"
+    model.assert_done()
 
 
 def test_an_edited_call_runs_and_the_edit_is_reported_to_the_model(go: Go) -> None:
@@ -149,39 +174,32 @@ def test_an_edited_call_runs_and_the_edit_is_reported_to_the_model(go: Go) -> No
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
-def test_an_edit_may_name_another_tool(go: Go, mode: Any) -> None:
-    agent, mailbox, _ = agent_with([SEND], "done", interrupt_on={"send": True}, interrupt_mode=mode)
+@MODES
+def test_an_edit_may_name_another_tool_and_is_reported_to_the_model(go: Go, mode: Any) -> None:
+    options: Any = {"interrupt_on": {"send": True}, "interrupt_mode": mode}
+    agent, mailbox, model = agent_with([SEND], "done", **options)
     go(agent, "Write to Ann")
-    change = edit("delete", number=7)
-    result = go(agent, decisions(change) if mode == "batched" else Command(resume=change))
+    result = go(agent, decided(mode, edit("delete", number=7)))
     assert mailbox.ran == [("delete", 7)]
-    assert answers(result)["s"].name == "delete"
+    message = model.requests[1].messages[-1]
+    assert message.name == "delete"
+    assert 'send with {"to": "Ann"}; delete was called with {"number": 7}' in message.text
+    asked = {"to": "Ann"} if mode == "per_call" else {"number": 7}
+    assert result["messages"][1].tool_calls[0]["args"] == asked
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@MODES
 def test_an_edit_into_another_tool_whose_calls_are_reviewed_is_asked_about(
     go: Go, mode: Any
 ) -> None:
     agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode=mode)
     go(agent, "Write to Ann")
     change = edit("delete", number=7)
-    result = go(agent, decisions(change) if mode == "batched" else Command(resume=change))
-    (asked,) = result["__interrupt__"]
+    (asked,) = go(agent, decided(mode, change))["__interrupt__"]
     assert asked.value["name"] == "delete"
     assert mailbox.ran == []
-    result = go(agent, Command(resume={asked.id: APPROVE}))
+    go(agent, Command(resume={asked.id: APPROVE}))
     assert mailbox.ran == [("delete", 7)]
-    text = answers(result)["s"].text
-    assert 'send with {"to": "Ann"}; delete was called with {"number": 7}' in text
-
-
-def test_an_edit_that_changes_nothing_is_an_approval(go: Go) -> None:
-    agent, mailbox, _ = agent_with([SEND], "done")
-    go(agent, "Write to Ann")
-    result = go(agent, decisions(edit("send", to="Ann")))
-    assert mailbox.ran == [("send", "Ann")]
-    assert answers(result)["s"].text == "sent to Ann"
 
 
 def test_the_edit_notice_can_be_customized(go: Go) -> None:
@@ -194,15 +212,13 @@ def test_the_edit_notice_can_be_customized(go: Go) -> None:
     assert answers(result)["s"].text == f"deleted 2\n\n{expected}"
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@MODES
 def test_an_edit_notice_of_none_reports_nothing(go: Go, mode: Any) -> None:
     agent, mailbox, model = agent_with([SEND], "done", edit_notice=None, interrupt_mode=mode)
     go(agent, "Write to Ann")
-    change = edit("send", to="Bob")
-    result = go(agent, decisions(change) if mode == "batched" else Command(resume=change))
+    go(agent, decided(mode, edit("send", to="Bob")))
     assert mailbox.ran == [("send", "Bob")]
-    assert answers(result)["s"].text == "sent to Bob"
-    assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool"]
+    assert [m.text for m in model.requests[1].messages] == ["Write to Ann", "", "sent to Bob"]
 
 
 def test_an_edit_is_not_reported_again_when_its_id_recurs(go: Go) -> None:
@@ -213,43 +229,10 @@ def test_an_edit_is_not_reported_again_when_its_id_recurs(go: Go) -> None:
     assert [m.text for m in result["messages"] if m.type == "tool"][1] == "sent to Ann"
 
 
-def test_a_rejected_call_does_not_run_and_the_model_reads_the_reason(go: Go) -> None:
-    agent, mailbox, model = agent_with([SEND, DELETE], "done")
-    go(agent, "Tidy up")
-    result = go(agent, decisions({"type": "reject", "message": "Not Ann."}, APPROVE))
-    assert mailbox.ran == [("delete", 1)]
-    assert (answers(result)["s"].text, answers(result)["s"].status) == ("Not Ann.", "error")
-    assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool", "tool"]
-
-
-def test_after_all_calls_were_rejected_the_model_is_called_again(go: Go) -> None:
-    agent, mailbox, model = agent_with([SEND, DELETE], "Then not.")
-    go(agent, "Tidy up")
-    result = go(agent, decisions(REJECT, {"type": "reject", "message": None}))
-    assert mailbox.ran == []
-    assert "rejected this call of send" in answers(result)["s"].text
-    assert "rejected this call of delete" in answers(result)["d"].text
-    assert result["messages"][-1].text == "Then not."
-    model.assert_done()
-
-
-def test_a_reviewer_may_answer_instead_of_the_tool(go: Go) -> None:
-    agent, mailbox, _ = agent_with([SEND], "done")
-    go(agent, "Write to Ann")
-    result = go(agent, decisions({"type": "respond", "message": "I wrote her myself."}))
-    assert mailbox.ran == []
-    answer = answers(result)["s"]
-    assert (answer.text, answer.status, answer.name) == ("I wrote her myself.", "success", "send")
-
-
-def test_tools_that_are_not_listed_or_disabled_run_at_once(go: Go) -> None:
+def test_only_calls_of_listed_tools_are_asked_about(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], "done", interrupt_on={"send": False})
-    result = go(agent, "Tidy up")
-    assert "__interrupt__" not in result
+    assert "__interrupt__" not in go(agent, "Tidy up")
     assert len(mailbox.ran) == 2
-
-
-def test_only_the_listed_calls_of_a_turn_are_asked_about(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], "done", interrupt_on={"delete": True})
     (asked,) = go(agent, "Tidy up")["__interrupt__"]
     assert [r["name"] for r in asked.value["action_requests"]] == ["delete"]
@@ -258,48 +241,34 @@ def test_only_the_listed_calls_of_a_turn_are_asked_about(go: Go) -> None:
     assert len(mailbox.ran) == 2
 
 
-def test_when_selects_the_calls_that_need_a_review(go: Go) -> None:
+def test_a_configuration_selects_calls_and_is_part_of_the_request(go: Go) -> None:
     seen: list[ToolCallRequest] = []
 
     def is_stranger(request: ToolCallRequest) -> bool:
         seen.append(request)
         return bool(request.tool_call["args"]["to"] != "Ann")
 
-    agent, mailbox, _ = agent_with(
-        [SEND, tool_call("send", "t", to="Eve")],
-        "done",
-        interrupt_on={"send": {"allowed_decisions": ["reject"], "when": is_stranger}},
-    )
-    (asked,) = go(agent, "Write to both")["__interrupt__"]
-    assert [r["args"] for r in asked.value["action_requests"]] == [{"to": "Eve"}]
-    assert seen[0].state["messages"][0].text == "Write to both"
-    assert seen[0].runtime.tool_call_id == "s"
-    go(agent, decisions(REJECT))
-    assert mailbox.ran == [("send", "Ann")]
-
-
-def test_a_configuration_is_part_of_the_request(go: Go) -> None:
     def describe(tool_call: Any, state: Any, runtime: Any) -> str:
         return f"{tool_call['id']} after {len(state['messages'])}"
 
     schema = {"type": "object", "properties": {"to": {"type": "string"}}}
-    agent, _, _ = agent_with(
-        [SEND, DELETE],
-        interrupt_on={
-            "send": {"allowed_decisions": ["edit"], "description": describe, "args_schema": schema},
-            "delete": {"allowed_decisions": EVERY, "description": "Gone is gone."},
-        },
+    send = {"allowed_decisions": ["edit"], "description": describe, "args_schema": schema}
+    delete = {"allowed_decisions": EVERY, "description": "Gone is gone."}
+    agent, mailbox, _ = agent_with(
+        [SEND, tool_call("send", "t", to="Eve"), DELETE],
+        "done",
+        interrupt_on={"send": {**send, "when": is_stranger}, "delete": delete},
     )
-    (asked,) = go(agent, "Tidy up")["__interrupt__"]
-    assert [r["description"] for r in asked.value["action_requests"]] == [
-        "s after 2",
-        "Gone is gone.",
-    ]
-    assert asked.value["review_configs"][0] == {
-        "action_name": "send",
-        "allowed_decisions": ["edit"],
-        "args_schema": schema,
-    }
+    (asked,) = go(agent, "Write to both")["__interrupt__"]
+    requests = asked.value["action_requests"]
+    assert [r["args"] for r in requests] == [{"to": "Eve"}, {"number": 1}]
+    assert [r["description"] for r in requests] == ["t after 2", "Gone is gone."]
+    config = {"action_name": "send", "allowed_decisions": ["edit"], "args_schema": schema}
+    assert asked.value["review_configs"][0] == config
+    assert seen[0].state["messages"][0].text == "Write to both"
+    assert seen[0].runtime.tool_call_id == "s"
+    go(agent, decisions(edit("send", to="Cid"), REJECT))
+    assert mailbox.ran == [("send", "Ann"), ("send", "Cid")]
 
 
 WRONG_RESPONSES = [
@@ -314,10 +283,7 @@ WRONG_RESPONSES = [
         r"delete: 'reject' is not allowed here\. Allowed: approve\.",
     ),
     ({"decisions": [{"type": "accept"}, APPROVE]}, "'accept'"),
-    (
-        {"decisions": [{}, APPROVE]},
-        r"a decision with a type \(approve, .*got dict \(\{\}\)",
-    ),
+    ({"decisions": [{}, APPROVE]}, r"a decision with a type \(approve, .*got dict \(\{\}\)"),
     ({"decisions": ["approve", APPROVE]}, r'Did you mean \{"type": "approve"\}'),
     ({"decisions": [{"type": "edit"}, APPROVE]}, "edited_action"),
     ({"decisions": [{"type": "edit", "edited_action": {"args": {}}}, APPROVE]}, "'to' is missing"),
@@ -340,7 +306,7 @@ WRONG_RESPONSES = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "problem"), WRONG_RESPONSES)
+@each("wrong, problem", WRONG_RESPONSES)
 def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     go: Go, wrong: Any, problem: str
 ) -> None:
@@ -402,10 +368,9 @@ def test_two_reviewers_decide_one_after_the_other(go: Go) -> None:
     (asked,) = go(agent, decisions(edit("send", to="Cid")))["__interrupt__"]
     # The one who decided first has not seen this call.
     assert (asked.value["args"], mailbox.ran) == ({"to": "Cid"}, [])
-    result = go(agent, Command(resume=APPROVE))
-    assert mailbox.ran == [("send", "Cid")]
-    text = answers(result)["s"].text
+    text = answers(go(agent, Command(resume=APPROVE)))["s"].text
     assert 'send with {"to": "Ann"}; send was called with {"to": "Cid"}' in text
+    assert mailbox.ran == [("send", "Cid")]
 
 
 def test_an_edited_message_is_not_streamed_a_second_time(
@@ -418,17 +383,16 @@ def test_an_edited_message_is_not_streamed_a_second_time(
     assert [m.type for m, _ in parts if not isinstance(m, AIMessageChunk)] == ["tool"]
 
 
-def test_a_run_without_tool_calls_is_unchanged(go: Go) -> None:
-    agent, _, _ = agent_with("hello")
-    assert [m.text for m in go(agent, "hi")["messages"]] == ["hi", "hello"]
-
-
 # --- without a run ------------------------------------------------------------------------------
 
+RUNTIME: Any = Runtime()
 SECOND = tool_call("send", "t", to="Bob")
+NO, DONE = {"type": "reject", "message": "No."}, {"type": "respond", "message": "Done."}
 
 
-def reviewed(calls: list[Any], *decisions: Any, review: Any = None) -> tuple[Any, list[Any]]:
+def reviewed(
+    calls: list[Any], *decisions: Any, review: Any = None, runtime: Any = RUNTIME
+) -> tuple[Any, list[Any]]:
     """What the hook returns, called by itself with a patched `interrupt`, and what it asked."""
     asked: list[Any] = []
 
@@ -439,29 +403,19 @@ def reviewed(calls: list[Any], *decisions: Any, review: Any = None) -> tuple[Any
     review = review or HumanInTheLoopMiddleware({"send": True})
     state: Any = {"messages": [HumanMessage("hi"), AIMessage("", tool_calls=calls, id="m")]}
     with patch("agent_factory.middleware.human_in_the_loop.interrupt", side_effect=answer):
-        return review.after_model(state, Runtime()), asked
+        return review.after_model(state, runtime), asked
 
 
-@pytest.mark.parametrize(
-    ("calls", "decisions", "runs", "results"),
+@each(
+    "calls, decisions, runs, results",
     [
         ([SEND], [APPROVE], [("send", {"to": "Ann"})], []),
         ([SEND], [edit("delete", number=2)], [("delete", {"number": 2})], []),
-        (
-            [SEND],
-            [{"type": "reject", "message": "No."}],
-            [("send", {"to": "Ann"})],
-            [("s", "No.", "send", "error")],
-        ),
-        (
-            [SEND],
-            [{"type": "respond", "message": "Done."}],
-            [("send", {"to": "Ann"})],
-            [("s", "Done.", "send", "success")],
-        ),
+        ([SEND], [NO], [("send", {"to": "Ann"})], [("s", "No.", "send", "error")]),
+        ([SEND], [DONE], [("send", {"to": "Ann"})], [("s", "Done.", "send", "success")]),
         (
             [DELETE, SEND, SECOND],
-            [edit("send", to="Cid"), {"type": "respond", "message": "Done."}],
+            [edit("send", to="Cid"), DONE],
             [("delete", {"number": 1}), ("send", {"to": "Cid"}), ("send", {"to": "Bob"})],
             [("t", "Done.", "send", "success")],
         ),
@@ -478,36 +432,31 @@ def test_the_hook_can_be_tested_by_itself_with_a_patched_interrupt(
     assert [r["name"] for r in request["action_requests"]] == ["send"] * len(decisions)
 
 
-def test_the_hook_can_be_called_without_a_runtime() -> None:
-    state: Any = {"messages": [AIMessage("", tool_calls=[SEND], id="m")]}
-    answer = {"decisions": [APPROVE]}
-    with patch("agent_factory.middleware.human_in_the_loop.interrupt", return_value=answer):
-        update = HumanInTheLoopMiddleware({"send": True}).after_model(state, None)  # type: ignore[arg-type]
-    assert update is not None
-    assert update["messages"][0].tool_calls[0]["name"] == "send"
-
-
-@pytest.mark.parametrize("calls", [[], [DELETE]])
-def test_a_patched_interrupt_is_not_called_where_nothing_needs_a_review(calls: Any) -> None:
-    assert reviewed(calls) == (None, [])
-
-
-def test_an_invalid_answer_of_a_patched_interrupt_raises() -> None:
+def test_a_patched_interrupt_is_called_where_a_call_needs_a_review_and_its_answer_is_checked() -> (
+    None
+):
+    for calls in ([], [DELETE]):
+        assert reviewed(calls) == (None, [])
     with pytest.raises(ValueError, match="expected a decision with a type"):
         reviewed([SEND], {"type": "dance"})
+    update, _ = reviewed([SEND], APPROVE, runtime=None)
+    assert update["messages"][0].tool_calls[0]["name"] == "send"
 
 
 def test_a_subclass_that_calls_super_can_be_tested_by_itself() -> None:
     class Notes(HumanInTheLoopMiddleware):
         def after_model(self, state: Any, runtime: Any) -> Any:
-            update = super().after_model(state, runtime)
-            return {**(update or {}), "note": "seen"}
+            return {**(super().after_model(state, runtime) or {}), "note": "seen"}
 
     update, _ = reviewed([SEND], APPROVE, review=Notes({"send": True}))
     assert (len(update["messages"]), update["note"]) == (1, "seen")
 
 
 # --- per call -----------------------------------------------------------------------------------
+
+
+def is_first(request: ToolCallRequest) -> bool:
+    return bool(request.tool_call["args"]["number"] == 1)
 
 
 def asked_by_call(result: dict[str, Any]) -> dict[str, Any]:
@@ -525,10 +474,7 @@ def test_per_call_every_call_has_a_separate_interrupt(go: Go) -> None:
         "name": "delete",
         "args": {"number": 1},
         "description": 'Tool execution requires approval\n\nTool: delete\nArgs: {"number": 1}',
-        "review_config": {
-            "action_name": "delete",
-            "allowed_decisions": ["approve", "edit", "reject", "respond"],
-        },
+        "review_config": {"action_name": "delete", "allowed_decisions": EVERY},
     }
     assert mailbox.ran == []
 
@@ -565,12 +511,9 @@ def test_per_call_a_tool_with_a_json_schema_has_it_in_the_answers_schema(go: Go)
     remote = StructuredTool(
         name="remote", description="Remote.", args_schema=schema, func=lambda **args: "done"
     )
-    agent = create_agent(
-        ScriptedChatModel([[tool_call("remote", "r", to={"city": "Rome"})], "done"]),
-        [remote],
-        middleware=[HumanInTheLoopMiddleware({"remote": True}, interrupt_mode="per_call")],
-        checkpointer=InMemorySaver(),
-    )
+    model = ScriptedChatModel([[tool_call("remote", "r", to={"city": "Rome"})], "done"])
+    review = HumanInTheLoopMiddleware({"remote": True}, interrupt_mode="per_call")
+    agent = agent_of(model, [remote], review)
     (asked,) = go(agent, "Call it")["__interrupt__"]
     action = asked.response_schema["$defs"]["EditedAction"]["properties"]
     assert action["args"]["properties"] == {"to": place}
@@ -578,7 +521,7 @@ def test_per_call_a_tool_with_a_json_schema_has_it_in_the_answers_schema(go: Go)
     assert "done" in answers(result)["r"].text
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@MODES
 def test_an_answer_of_a_reviewer_is_marked(go: Go, mode: Any) -> None:
     agent, _, _ = agent_with([SEND, DELETE], "done", interrupt_mode=mode)
     interrupts = go(agent, "Tidy up")["__interrupt__"]
@@ -597,71 +540,36 @@ def test_an_answer_of_a_reviewer_is_marked(go: Go, mode: Any) -> None:
     }
 
 
-def test_per_call_decisions_may_come_one_by_one_in_any_order(go: Go) -> None:
-    agent, mailbox, _ = agent_with([SEND, DELETE], "done", interrupt_mode="per_call")
+def test_per_call_decisions_may_come_one_by_one_and_other_calls_run_meanwhile(go: Go) -> None:
+    third = tool_call("delete", "t", number=2)
+    on = {"send": True, "delete": {"allowed_decisions": EVERY, "when": is_first}}
+    agent, mailbox, _ = agent_with(
+        [SEND, DELETE, third], "done", interrupt_mode="per_call", interrupt_on=on
+    )
     asked = asked_by_call(go(agent, "Tidy up"))
+    assert ({*asked}, mailbox.ran) == ({"s", "d"}, [("delete", 2)])
     result = go(agent, Command(resume={asked["d"].id: APPROVE}))
-    assert mailbox.ran == [("delete", 1)]
+    assert mailbox.ran == [("delete", 2), ("delete", 1)]
     assert list(asked_by_call(result)) == ["s"]
     result = go(agent, Command(resume=REJECT))
-    assert mailbox.ran == [("delete", 1)]
+    assert len(mailbox.ran) == 2
     assert answers(result)["s"].status == "error"
     assert result["messages"][-1].text == "done"
 
 
-def test_per_call_decisions_may_come_together(go: Go) -> None:
-    third = tool_call("send", "t", to="Cid")
-    agent, mailbox, _ = agent_with([SEND, DELETE, third], "done", interrupt_mode="per_call")
-    asked = asked_by_call(go(agent, "Tidy up"))
-    decisions = {
-        asked["s"].id: {"type": "respond", "message": "wrote her"},
-        asked["d"].id: edit("delete", number=9),
-        asked["t"].id: APPROVE,
-    }
-    result = go(agent, Command(resume=decisions))
-    assert sorted(mailbox.ran) == [("delete", 9), ("send", "Cid")]
-    given = answers(result)
-    assert given["s"].text == "wrote her"
-    assert given["d"].text.startswith("deleted 9\n\n[A reviewer changed this call")
-    assert given["t"].text == "sent to Cid"
-
-
-def test_per_call_the_other_calls_run_while_one_waits(go: Go) -> None:
-    agent, mailbox, _ = agent_with(
-        [SEND, DELETE], "done", interrupt_mode="per_call", interrupt_on={"send": True}
-    )
-    result = go(agent, "Tidy up")
-    assert mailbox.ran == [("delete", 1)]
-    assert list(asked_by_call(result)) == ["s"]
-    go(agent, Command(resume=APPROVE))
-    assert mailbox.ran == [("delete", 1), ("send", "Ann")]
-
-
-def test_per_call_an_edit_may_name_another_tool_and_is_reported_to_the_model(go: Go) -> None:
-    options: Any = {"interrupt_on": {"send": True}, "interrupt_mode": "per_call"}
-    agent, mailbox, model = agent_with([SEND], "done", **options)
-    go(agent, "Write to Ann")
-    result = go(agent, Command(resume=edit("delete", number=4)))
-    assert mailbox.ran == [("delete", 4)]
-    message = model.requests[1].messages[-1]
-    assert 'send with {"to": "Ann"}; delete was called with {"number": 4}' in message.text
-    assert result["messages"][1].tool_calls[0]["args"] == {"to": "Ann"}
-
-
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@MODES
 def test_an_edit_into_an_unknown_tool_is_refused(go: Go, mode: Any) -> None:
     agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode=mode)
     go(agent, "Write to Ann")
-    change = edit("sent")
     with pytest.raises(ReviewError, match=r"there is no tool 'sent' .* Did you mean 'send'\?"):
-        go(agent, decisions(change) if mode == "batched" else Command(resume=change))
-    go(agent, decisions(APPROVE) if mode == "batched" else Command(resume=APPROVE))
+        go(agent, decided(mode, edit("sent")))
+    go(agent, decided(mode, APPROVE))
     assert mailbox.ran == [("send", "Ann")]
 
 
-@pytest.mark.parametrize("handle_tool_errors", [True, False])
-@pytest.mark.parametrize(
-    ("wrong", "problem"),
+@each("handle_tool_errors", [True, False])
+@each(
+    "wrong, problem",
     [
         (
             "approve",
@@ -677,15 +585,10 @@ def test_an_edit_into_an_unknown_tool_is_refused(go: Go, mode: Any) -> None:
 def test_per_call_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     go: Go, wrong: Any, problem: str, handle_tool_errors: bool
 ) -> None:
-    mailbox = Mailbox()
+    mailbox, model = Mailbox(), ScriptedChatModel([[SEND, DELETE], "done"])
     config: Any = {"send": {"allowed_decisions": ["approve", "edit"]}, "delete": True}
-    agent = create_agent(
-        ScriptedChatModel([[SEND, DELETE], "done"]),
-        mailbox.tools(),
-        middleware=[HumanInTheLoopMiddleware(config, interrupt_mode="per_call")],
-        checkpointer=InMemorySaver(),
-        handle_tool_errors=handle_tool_errors,
-    )
+    review = HumanInTheLoopMiddleware(config, interrupt_mode="per_call")
+    agent = agent_of(model, mailbox.tools(), review, handle_tool_errors=handle_tool_errors)
     asked = asked_by_call(go(agent, "Tidy up"))
     with pytest.raises(ValueError, match=problem):
         go(agent, Command(resume={asked["s"].id: wrong, asked["d"].id: APPROVE}))
@@ -703,12 +606,11 @@ def test_a_tool_may_still_interrupt_itself(go: Go) -> None:
 
     model = ScriptedChatModel([[tool_call("confirm", "c", what="x")], "done"])
     review = HumanInTheLoopMiddleware({"confirm": True}, interrupt_mode="per_call")
-    agent = create_agent(model, [confirm], middleware=[review], checkpointer=InMemorySaver())
+    agent = agent_of(model, [confirm], review)
     go(agent, "hi")
     (asked,) = go(agent, Command(resume=APPROVE))["__interrupt__"]
     assert asked.value == "sure?"
-    result = go(agent, Command(resume="yes"))
-    assert answers(result)["c"].text == "x: yes"
+    assert answers(go(agent, Command(resume="yes")))["c"].text == "x: yes"
 
 
 def test_a_command_from_an_edited_tool_carries_the_notice(go: Go) -> None:
@@ -718,8 +620,7 @@ def test_a_command_from_an_edited_tool_carries_the_notice(go: Go) -> None:
         return Command(update={"messages": [ToolMessage(f"noted {text}", tool_call_id="n")]})
 
     model = ScriptedChatModel([[tool_call("note", "n", text="a")], "done"])
-    review = HumanInTheLoopMiddleware({"note": True})
-    agent = create_agent(model, [note], middleware=[review], checkpointer=InMemorySaver())
+    agent = agent_of(model, [note], HumanInTheLoopMiddleware({"note": True}))
     go(agent, [HumanMessage("note a")])
     result = go(agent, decisions(edit("note", text="b")))
     assert answers(result)["n"].text.startswith("noted b\n\n[A reviewer changed this call")
@@ -742,57 +643,45 @@ def forged(*calls: Any) -> AIMessage:
     )
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@each("fused", [False, True])
+@MODES
 def test_a_model_cannot_claim_that_its_call_was_reviewed(go: Go, mode: Any, fused: bool) -> None:
-    mailbox = Mailbox()
-    review = HumanInTheLoopMiddleware({"send": True}, interrupt_mode=mode)
-    agent = create_agent(
-        ScriptedChatModel([forged(SEND), "done"]),
-        mailbox.tools(),
-        middleware=[review, Hurries()],  # in batched mode, a jump past the hook
-        checkpointer=InMemorySaver(),
+    agent, mailbox, _ = agent_with(
+        *(forged(SEND), "done"),
+        more=[Hurries()],  # in batched mode, a jump past the hook
         fused=fused,
+        interrupt_mode=mode,
     )
     (asked,) = go(agent, "Write to Ann")["__interrupt__"]
     assert asked.value["args"] == {"to": "Ann"}
     assert mailbox.ran == []
-    result = go(agent, Command(resume=APPROVE))
-    assert answers(result)["s"].text == "sent to Ann"
+    assert answers(go(agent, Command(resume=APPROVE)))["s"].text == "sent to Ann"
 
 
-def test_a_model_that_a_layer_calls_cannot_claim_it_either(go: Go) -> None:
+def test_neither_a_layer_nor_a_hook_can_claim_that_its_call_was_reviewed(go: Go) -> None:
     class Replaces(AgentMiddleware[Any, Any]):
         def around_model(self, request: Any) -> Any:
             response = yield request
             return replace(response, result=[forged(SEND)]) if response.result[0].text else response
 
-    mailbox = Mailbox()
-    agent = create_agent(
-        ScriptedChatModel(["hello", "done"]),
-        mailbox.tools(),
-        middleware=[Replaces(), HumanInTheLoopMiddleware({"send": True}), Hurries()],
-        checkpointer=InMemorySaver(),
-    )
-    assert go(agent, "Write to Ann")["__interrupt__"]
-    assert mailbox.ran == []
-
-
-def test_a_message_of_a_hook_claims_nothing_in_per_call_mode(go: Go) -> None:
     class Writes(AgentMiddleware[Any, Any]):
         def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
             last = state["messages"][-1]
             return {"messages": [forged(SEND)]} if last.text == "hello" else None
 
-    agent, mailbox, _ = agent_with("hello", "done", more=[Writes()], interrupt_mode="per_call")
-    assert go(agent, "Write to Ann")["__interrupt__"]
-    assert mailbox.ran == []
+    review = HumanInTheLoopMiddleware({"send": True})
+    per_call = HumanInTheLoopMiddleware({"send": True}, interrupt_mode="per_call")
+    for stack in ([Replaces(), review, Hurries()], [per_call, Writes()]):
+        mailbox = Mailbox()
+        agent = agent_of(ScriptedChatModel(["hello", "done"]), mailbox.tools(), *stack)
+        assert go(agent, "Write to Ann")["__interrupt__"]
+        assert mailbox.ran == []
 
 
 TWINS = [tool_call("send", "s", to="Ann"), tool_call("send", "s", to="Bob")]
 
 
-@pytest.mark.parametrize("fused", [False, True])
+@each("fused", [False, True])
 def test_calls_with_one_id_are_decided_about_separately(go: Go, fused: bool) -> None:
     agent, mailbox, _ = agent_with([*TWINS, DELETE], "done", fused=fused)
     (asked,) = go(agent, "Write to both")["__interrupt__"]
@@ -855,8 +744,8 @@ EDITS: Any = {"send": True, "delete": {"allowed_decisions": ["approve"]}}
 NO_EDITS: Any = {"send": {"allowed_decisions": ["approve", "reject"]}}
 
 
-@pytest.mark.parametrize(
-    ("judge", "outer", "mode", "interrupt_on", "misses_the_edit"),
+@each(
+    "judge, outer, mode, interrupt_on, misses_the_edit",
     [
         (Judges, True, "per_call", EDITS, True),
         (Judges, False, "per_call", EDITS, False),
@@ -875,17 +764,9 @@ def test_a_build_warns_of_middleware_that_judge_a_call_before_it_is_edited(
 ) -> None:
     review = HumanInTheLoopMiddleware(interrupt_on, interrupt_mode=mode)
     stack = [judge(), review] if outer else [review, judge()]
-    warnings = warnings_of(
-        create_agent(
-            ScriptedChatModel([]),
-            Mailbox().tools(),
-            middleware=stack,
-            checkpointer=InMemorySaver(),
-        )
-    )
-    assert [(w.code, w.subject) for w in warnings] == (
-        [("AF206", judge.__name__)] if misses_the_edit else []
-    )
+    warnings = warnings_of(agent_of(ScriptedChatModel([]), Mailbox().tools(), *stack))
+    expected = [("AF206", judge.__name__)] if misses_the_edit else []
+    assert [(w.code, w.subject) for w in warnings] == expected
 
 
 class Rewrites(AgentMiddleware[Any, Any]):
@@ -895,21 +776,17 @@ class Rewrites(AgentMiddleware[Any, Any]):
         return (yield request)
 
 
-@pytest.mark.parametrize("outer", [True, False])
+@each("outer", [True, False])
 def test_per_call_a_reviewer_sees_what_outer_layers_change_and_not_what_inner_ones_do(
     outer: bool,
 ) -> None:
     review = HumanInTheLoopMiddleware({"send": True}, interrupt_mode="per_call")
-    agent = create_agent(
-        ScriptedChatModel([]),
-        Mailbox().tools(),
-        middleware=[Rewrites(), review] if outer else [review, Rewrites()],
-        checkpointer=InMemorySaver(),
-    )
+    stack = [Rewrites(), review] if outer else [review, Rewrites()]
+    agent = agent_of(ScriptedChatModel([]), Mailbox().tools(), *stack)
     assert [w.code for w in warnings_of(agent)] == ([] if outer else ["AF206"])
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@MODES
 def test_a_subclass_may_extend_the_hook(go: Go, mode: Any) -> None:
     class Counts(HumanInTheLoopMiddleware):
         seen = 0
@@ -919,10 +796,7 @@ def test_a_subclass_may_extend_the_hook(go: Go, mode: Any) -> None:
             return super().after_model(state, runtime)
 
     review = Counts({"send": True}, interrupt_mode=mode)
-    model = ScriptedChatModel([[SEND], "done"])
-    agent = create_agent(
-        model, Mailbox().tools(), middleware=[review], checkpointer=InMemorySaver()
-    )
+    agent = agent_of(ScriptedChatModel([[SEND], "done"]), Mailbox().tools(), review)
     assert go(agent, "Write to Ann")["__interrupt__"]
     assert review.seen == 1
 
@@ -935,17 +809,15 @@ def test_a_subclass_that_overrides_the_hook_decides_which_calls_are_reviewed(go:
         async def aafter_model(self, state: Any, runtime: Any) -> Any:
             return self.after_model(state, runtime)
 
-    mailbox = Mailbox()
-    review = OnlyLongThreads({"send": True})
-    model = ScriptedChatModel([[SEND], [SECOND], "done"])
-    agent = create_agent(model, mailbox.tools(), middleware=[review], checkpointer=InMemorySaver())
+    mailbox, model = Mailbox(), ScriptedChatModel([[SEND], [SECOND], "done"])
+    agent = agent_of(model, mailbox.tools(), OnlyLongThreads({"send": True}))
     (asked,) = go(agent, "Write to both")["__interrupt__"]
     assert [action["args"] for action in asked.value["action_requests"]] == [{"to": "Bob"}]
     assert len(mailbox.ran) == 1
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
-@pytest.mark.parametrize("limit_first", [True, False])
+@MODES
+@each("limit_first", [True, False])
 def test_a_call_over_a_limit_is_not_shown_to_a_reviewer_in_the_recommended_order(
     go: Go, mode: Any, limit_first: bool
 ) -> None:
@@ -953,13 +825,9 @@ def test_a_call_over_a_limit_is_not_shown_to_a_reviewer_in_the_recommended_order
     mailbox = Mailbox()
     review = HumanInTheLoopMiddleware({"send": True}, interrupt_mode=mode)
     limit = ToolCallLimitMiddleware(thread_limit=1)
-    second = tool_call("send", "t", to="Bob")
-    agent = create_agent(
-        ScriptedChatModel([[SEND, second], [SEND], "done"]),
-        mailbox.tools(),
-        middleware=[limit, review] if limit_first else [review, limit],
-        checkpointer=InMemorySaver(),
-    )
+    model = ScriptedChatModel([[SEND, SECOND], [SEND], "done"])
+    stack = [limit, review] if limit_first else [review, limit]
+    agent = agent_of(model, mailbox.tools(), *stack)
     asked = go(agent, "Write to both")["__interrupt__"]
     if mode == "batched":  # the second call runs if the first is rejected
         assert len(asked[0].value["action_requests"]) == 2
@@ -980,30 +848,28 @@ async def awhen(request: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
+def of_send(**settings: Any) -> dict[str, Any]:
+    return {"interrupt_on": {"send": settings}}
+
+
+@each(
+    "arguments, problem",
     [
         ({"interrupt_on": ["send"]}, "interrupt_on must be a dict"),
         ({"interrupt_on": {3: True}}, "names of tools as keys, got 3"),
         ({"interrupt_on": {"send": None}}, r"interrupt_on\['send'\] must be True, False or"),
         ({"interrupt_on": {"send": "yes"}}, r"interrupt_on\['send'\] must be True, False or"),
-        (
-            {"interrupt_on": {"send": {}}},
-            r"send'\] must have 'allowed_decisions', got {}. Pass 'allo",
-        ),
-        ({"interrupt_on": {"send": {"description": "x"}}}, "must have 'allowed_decisions'"),
-        ({"interrupt_on": {"send": {"allow": []}}}, "has unknown keys 'allow'. Use allowed_dec"),
-        ({"interrupt_on": {"send": {"allowed_decisions": []}}}, "a list of some of approve, edit"),
-        ({"interrupt_on": {"send": {"allowed_decisions": "edit"}}}, "a list of some of approve"),
-        ({"interrupt_on": {"send": {"allowed_decisions": ["accept"]}}}, "a list of some of"),
-        ({"interrupt_on": {"send": {"description": 3}}}, "must be a string or a plain function"),
-        (
-            {"interrupt_on": {"send": {"description": awhen}}},
-            "must be a string or a plain function",
-        ),
-        ({"interrupt_on": {"send": {"when": awhen}}}, "must be a plain function of the ToolCall"),
-        ({"interrupt_on": {"send": {"when": True}}}, "must be a plain function of the ToolCall"),
-        ({"interrupt_on": {"send": {"args_schema": "x"}}}, "must be a JSON schema, a dict"),
+        (of_send(), r"send'\] must have 'allowed_decisions', got {}. Pass 'allo"),
+        (of_send(description="x"), "must have 'allowed_decisions'"),
+        (of_send(allow=[]), "has unknown keys 'allow'. Use allowed_dec"),
+        (of_send(allowed_decisions=[]), "a list of some of approve, edit"),
+        (of_send(allowed_decisions="edit"), "a list of some of approve"),
+        (of_send(allowed_decisions=["accept"]), "a list of some of"),
+        (of_send(description=3), "must be a string or a plain function"),
+        (of_send(description=awhen), "must be a string or a plain function"),
+        (of_send(when=awhen), "must be a plain function of the ToolCall"),
+        (of_send(when=True), "must be a plain function of the ToolCall"),
+        (of_send(args_schema="x"), "must be a JSON schema, a dict"),
         ({"interrupt_mode": "each"}, "interrupt_mode must be 'batched' or 'per_call'"),
         ({"edit_notice": 3}, "edit_notice must be a string or None, got 3. Pass None"),
         ({"description_prefix": 3}, "description_prefix must be a string, got 3"),

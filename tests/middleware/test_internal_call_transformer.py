@@ -17,6 +17,7 @@ from agent_factory.middleware.internal_call_transformer import (
     internal_call_metadata,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 
@@ -62,7 +63,7 @@ def watch(request: pytest.FixtureRequest) -> Any:
 
 
 @MARKED
-@pytest.mark.parametrize("fused", [True, False])
+@each("fused", [True, False])
 def test_a_marked_call_of_a_tool_is_not_shown(watch: Any, fused: bool, marked: bool) -> None:
     think = thinking(internal_call_metadata() if marked else {})
     model = ScriptedChatModel([CALLS, "Done.", CALLS, "Done."])

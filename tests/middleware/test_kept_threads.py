@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from types import new_class
 from typing import Any
@@ -35,6 +36,7 @@ from agent_factory.middleware import (
 from agent_factory.testing import ScriptedChatModel, check_middleware
 from samples import AddsContext, Asks
 from stack_tools import look
+from tables import each
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -60,12 +62,29 @@ def seen(model: ScriptedChatModel) -> list[list[str]]:
     return [texts(record.messages) for record in model.requests]
 
 
+def agent_of(model: Any, *stack: Any, **options: Any) -> Any:
+    """An agent that keeps its threads, of a model or its steps."""
+    model = ScriptedChatModel(model) if isinstance(model, list) else model
+    options = {"checkpointer": InMemorySaver(), **options}
+    return create_agent(model, [look], middleware=stack, **options)
+
+
+def summarized(call: Call) -> tuple[Any, list[Any]]:
+    """A saver with a thread of six messages whose first three are summarized, and they."""
+    saver = InMemorySaver()
+    result = say(call, agent_of([*"bdf"], summary("S"), checkpointer=saver), *"ace")
+    return saver, result["messages"]
+
+
+LATER = {"trigger": ("messages", 99)}
+"""Settings of a summary that is not due."""
+
+
 def test_the_model_sees_a_summary_and_the_thread_keeps_everything(call: Call) -> None:
     """Later requests begin like this one, until the next summary is due."""
     model = ScriptedChatModel([*"bdfhjl"])
     middleware = summary("S", "T", trigger=("messages", 6))
-    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
-    result = say(call, agent, *"acegik")
+    result = say(call, agent_of(model, middleware), *"acegik")
     assert texts(result["messages"]) == list("abcdefghijkl")
     assert seen(model)[2:] == [list("abcde"), list("Sfg"), list("Sfghi"), list("Tjk")]
     shown = model.requests[3].messages[0]
@@ -94,8 +113,7 @@ def results(messages: Sequence[Any]) -> list[str]:
 def test_the_model_sees_cleared_results_and_the_thread_keeps_them(call: Call) -> None:
     steps = [looking("a"), looking("b"), looking("c"), "done", "more", "end"]
     model = ScriptedChatModel(steps)
-    agent = create_agent(model, [look], middleware=[clearing()], checkpointer=InMemorySaver())
-    result = say(call, agent, "go", "and?", "so?")
+    result = say(call, agent_of(model, clearing()), "go", "and?", "so?")
     assert results(result["messages"]) == ["a", "b", "c"]
     shown = [results(record.messages) for record in model.requests]
     assert shown[2:] == [["a", "b"], *[["[cleared]", "[cleared]", "c"]] * 3]
@@ -106,8 +124,7 @@ def test_the_model_sees_cleared_results_and_the_thread_keeps_them(call: Call) ->
 def test_the_arguments_of_cleared_calls_are_kept_too(call: Call) -> None:
     model = ScriptedChatModel([looking("a"), looking("b"), "done", "more"])
     edits = clearing(trigger=100, keep=0, clear_tool_inputs=True)
-    agent = create_agent(model, [look], middleware=[edits], checkpointer=InMemorySaver())
-    result = say(call, agent, "go", "and?")
+    result = say(call, agent_of(model, edits), "go", "and?")
 
     def arguments(messages: Sequence[Any]) -> list[Any]:
         return [call["args"] for m in messages for call in getattr(m, "tool_calls", ())]
@@ -137,8 +154,7 @@ def test_a_custom_edit_is_made_again_in_later_requests_without_being_asked(call:
 
     model = ScriptedChatModel(["Hi.", looking("a"), "done", "more"])
     edits = ContextEditingMiddleware(edits=[Once()])
-    agent = create_agent(model, [look], middleware=[edits], checkpointer=InMemorySaver())
-    result = say(call, agent, "Hello", "go", "and?")
+    result = say(call, agent_of(model, edits), "Hello", "go", "and?")
     assert texts(model.requests[3].messages) == ["Hi.", "go", "", "a: l", "done", "and?"]
     assert texts(result["messages"])[:2] == ["Hello", "Hi."]
     assert len(result["messages"][4].text) == len(look("a"))
@@ -146,9 +162,8 @@ def test_a_custom_edit_is_made_again_in_later_requests_without_being_asked(call:
 
 
 def test_a_failing_call_stores_nothing(call: Call) -> None:
-    model = ScriptedChatModel([looking("a"), looking("b"), RuntimeError("down"), "done"])
-    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S", "T", trigger=("messages", 5))]
-    agent = create_agent(model, [look], middleware=stack, checkpointer=InMemorySaver())
+    steps = [looking("a"), looking("b"), RuntimeError("down"), "done"]
+    agent = agent_of(steps, clearing(trigger=100, keep=0), summary("S", "T"))
     with pytest.raises(RuntimeError, match="down"):
         say(call, agent, "go")
     values = agent.get_state(ONE).values
@@ -161,34 +176,23 @@ def test_a_failing_call_stores_nothing(call: Call) -> None:
 # A summary survives
 
 
-def test_a_summary_survives_a_process(call: Call) -> None:
-    saver = InMemorySaver()
-    agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
-    say(call, agent, *"ace")
+@each("asks", [False, True])
+def test_a_summary_survives_a_process_and_an_interrupt(call: Call, asks: bool) -> None:
+    saver, _ = summarized(call)
     model = ScriptedChatModel(["h"])
-    later = create_agent(model, middleware=[summary(trigger=("messages", 99))], checkpointer=saver)
+    stack = [Asks()] if asks else []
+    later = agent_of(model, *stack, summary(**LATER), checkpointer=saver)
     result = say(call, later, "g")
+    if asks:
+        assert "__interrupt__" in result
+        result = call(later, Command(resume="yes"), ONE)
     assert seen(model) == [list("Sdefg")]
     assert texts(result["messages"]) == list("abcdefgh")
 
 
-def test_a_summary_survives_an_interrupt_and_its_resume(call: Call) -> None:
-    saver = InMemorySaver()
-    agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
-    say(call, agent, *"ace")
-    model = ScriptedChatModel(["h"])
-    stack: list[Any] = [Asks(), summary(trigger=("messages", 99))]
-    later = create_agent(model, middleware=stack, checkpointer=saver)
-    assert "__interrupt__" in say(call, later, "g")
-    result = call(later, Command(resume="yes"), ONE)
-    assert seen(model) == [list("Sdefg")]
-    assert texts(result["messages"])[-1] == "h"
-
-
 def test_a_fork_has_the_summary_of_its_moment(call: Call) -> None:
     model = ScriptedChatModel([*"bdfhjXYZ"])
-    middleware = summary("S", "T", "U", trigger=("messages", 6))
-    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+    agent = agent_of(model, summary("S", "T", "U", trigger=("messages", 6)))
     say(call, agent, *"ac")
     early = agent.get_state(ONE).config
     say(call, agent, "e", "g")
@@ -199,39 +203,24 @@ def test_a_fork_has_the_summary_of_its_moment(call: Call) -> None:
     assert seen(model)[4:] == [list("Sfghi"), list("abcdx"), list("Sfghy")]
 
 
-def test_a_summary_survives_a_new_name(call: Call) -> None:
+def test_a_summary_and_what_was_cleared_survive_a_new_name(call: Call) -> None:
     saver = InMemorySaver()
-    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S", trigger=("messages", 5))]
-    first = ScriptedChatModel([looking("a"), "b", "d"])
-    say(call, create_agent(first, [look], middleware=stack, checkpointer=saver), "go", "c")
-    stored = create_agent(first, [look], middleware=stack, checkpointer=saver).get_state(ONE)
-    assert stored.values["summaries"]["SummarizationMiddleware"]["text"] == "S"
+    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S")]
+    first = agent_of([looking("a"), "b", "d"], *stack, checkpointer=saver)
+    say(call, first, "go", "c")
+    assert first.get_state(ONE).values["summaries"]["SummarizationMiddleware"]["text"] == "S"
     model = ScriptedChatModel(["f"])
-    renamed: list[Any] = [
-        ContextEditingMiddleware(edits=[ClearToolUsesEdit()], name="edits"),
-        summary(trigger=("messages", 99), name="short"),
-    ]
+    renamed = ContextEditingMiddleware(name="edits"), summary(**LATER, name="short")
     moved = {"SummarizationMiddleware": "short", "ContextEditingMiddleware": "edits"}
-    agent = create_agent(model, [look], middleware=renamed, checkpointer=saver, moved=moved)
+    agent = agent_of(model, *renamed, checkpointer=saver, moved=moved)
     say(call, agent, "e")
     assert seen(model) == [["S", "b", "c", "d", "e"]]
     assert agent.get_state(ONE).values["summaries"].keys() == {"short"}
-
-
-def test_what_was_cleared_survives_a_new_name(call: Call) -> None:
-    saver = InMemorySaver()
-    model = ScriptedChatModel([looking("a"), looking("b"), "done", "more"])
-    edits = clearing(trigger=100)
-    say(call, create_agent(model, [look], middleware=[edits], checkpointer=saver), "go")
+    saver, model = InMemorySaver(), ScriptedChatModel([looking("a"), looking("b"), "done", "more"])
+    say(call, agent_of(model, clearing(trigger=100), checkpointer=saver), "go")
     later = ContextEditingMiddleware(name="edits")
-    agent = create_agent(
-        model,
-        [look],
-        middleware=[later],
-        checkpointer=saver,
-        moved={"ContextEditingMiddleware": "edits"},
-    )
-    say(call, agent, "and?")
+    moved = {"ContextEditingMiddleware": "edits"}
+    say(call, agent_of(model, later, checkpointer=saver, moved=moved), "and?")
     assert [results(r.messages) for r in model.requests[2:]] == [["[cleared]", "b"]] * 2
 
 
@@ -239,7 +228,7 @@ def test_two_instances_continue_each_others_summaries(call: Call) -> None:
     outer = summary("A", "B", trigger=("tokens", 500), keep=("messages", 1), name="outer")
     inner = summary("x", "y", name="inner")
     model = ScriptedChatModel([*"bdfhjln"])
-    agent = create_agent(model, middleware=[outer, inner], checkpointer=InMemorySaver())
+    agent = agent_of(model, outer, inner)
     long = "long " * 500
     result = say(call, agent, *"ace", long, *"ikm")
     assert texts(result["messages"]) == [*"abcdef", long, *"hijklmn"]
@@ -247,23 +236,17 @@ def test_two_instances_continue_each_others_summaries(call: Call) -> None:
     stored = agent.get_state(ONE).values["summaries"]
     assert {name: entry["text"] for name, entry in stored.items()} == {"outer": "B", "inner": "y"}
     writers: Any = outer.model, inner.model
-    first, last = (
-        writer.requests[at].messages[0].text for writer, at in zip(writers, (0, 1), strict=True)
-    )
+    first, last = (writer.requests[at].messages[0].text for at, writer in enumerate(writers))
     assert f"{HEADING}x\n\nWhat followed:\n\nAssistant: d" in first
     assert f"{HEADING}B\n\nWhat followed:\n\nUser: i" in last
 
 
 def test_a_summary_goes_with_the_messages_that_it_stands_for(call: Call) -> None:
-    saver = InMemorySaver()
-    agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
-    result = say(call, agent, *"ace")
+    saver, messages = summarized(call)
     model = ScriptedChatModel([*"hj"])
-    later: Any = create_agent(
-        model, middleware=[summary(trigger=("messages", 99))], checkpointer=saver
-    )
+    later = agent_of(model, summary(**LATER), checkpointer=saver)
     # Without the last of them, the one before it still says where the summary ends.
-    later.update_state(ONE, {"messages": [RemoveMessage(id=result["messages"][2].id)]})
+    later.update_state(ONE, {"messages": [RemoveMessage(id=messages[2].id)]})
     say(call, later, "g")
     assert seen(model) == [list("Sdefg")]
     later.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
@@ -283,12 +266,9 @@ class Remembers(AgentMiddleware[Any, Any]):
 
 
 def test_a_message_that_only_a_layer_knows_has_no_summary(call: Call) -> None:
-    saver = InMemorySaver()
-    agent = create_agent(ScriptedChatModel([*"bdf"]), middleware=[summary("S")], checkpointer=saver)
-    old = say(call, agent, *"ace")["messages"][2]
+    saver, messages = summarized(call)
     model = ScriptedChatModel(["h"])
-    stack = [Remembers(old), summary(trigger=("messages", 99))]
-    later: Any = create_agent(model, middleware=stack, checkpointer=saver)
+    later = agent_of(model, Remembers(messages[2]), summary(**LATER), checkpointer=saver)
     later.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
     say(call, later, "g")
     assert seen(model) == [["c", "g"]]
@@ -297,14 +277,9 @@ def test_a_message_that_only_a_layer_knows_has_no_summary(call: Call) -> None:
 def test_what_another_layer_adds_is_neither_summarized_nor_hidden(call: Call) -> None:
     middleware = summary("S", "T", trigger=("messages", 6))
     model = ScriptedChatModel([*"bdfh"])
-    stack: list[Any] = [AddsContext(), middleware]
-    agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
-    say(call, agent, *"ac")
-    assert seen(model)[1] == ["only for this call", *"abc"]
-    say(call, agent, "e")
-    assert seen(model)[2] == ["only for this call", *"Sde"]
-    say(call, agent, "g")
-    assert seen(model)[3] == ["only for this call", *"Tfg"]
+    say(call, agent_of(model, AddsContext(), middleware), *"aceg")
+    shown = [["only for this call", *letters] for letters in ("abc", "Sde", "Tfg")]
+    assert seen(model)[1:] == shown
     writer: Any = middleware.model
     assert "only for this call" not in writer.requests[0].messages[0].text
 
@@ -312,14 +287,11 @@ def test_what_another_layer_adds_is_neither_summarized_nor_hidden(call: Call) ->
 def test_system_messages_among_the_messages_stay(call: Call) -> None:
     history = [SystemMessage("rules"), ("user", "1"), ("ai", "2"), SystemMessage("more")]
     model = ScriptedChatModel(["5", "7"])
-    middleware = summary("S", "T", trigger=("messages", 6))
-    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+    agent = agent_of(model, summary("S", "T", trigger=("messages", 6)))
     call(agent, {"messages": [*history, ("user", "3"), ("ai", "4")]}, ONE)
     say(call, agent, "6")
-    assert seen(model) == [
-        ["rules", "S", "more", "3", "4"],
-        ["rules", "T", "more", "5", "6"],
-    ]
+    shown = [["rules", "S", "more", "3", "4"], ["rules", "T", "more", "5", "6"]]
+    assert seen(model) == shown
 
 
 def test_a_thread_may_change_from_one_mode_to_the_other_and_back(call: Call) -> None:
@@ -328,10 +300,7 @@ def test_a_thread_may_change_from_one_mode_to_the_other_and_back(call: Call) -> 
     def turn(line: str, answer: str, *writes: str, keep_thread: bool) -> tuple[Any, Any]:
         model = ScriptedChatModel([answer])
         middleware = summary(*writes, keep_thread=keep_thread)
-        agent = create_agent(model, middleware=[middleware], checkpointer=saver)
-        return seen_by(model, say(call, agent, line))
-
-    def seen_by(model: ScriptedChatModel, result: Any) -> tuple[Any, Any]:
+        result = say(call, agent_of(model, middleware, checkpointer=saver), line)
         return seen(model)[0], texts(result["messages"])
 
     turn("a", "b", keep_thread=True)
@@ -344,10 +313,8 @@ def test_a_thread_may_change_from_one_mode_to_the_other_and_back(call: Call) -> 
 
 def test_the_reasons_are_in_the_decision_log(call: Call) -> None:
     log: list[Decision] = []
-    model = ScriptedChatModel([looking("a"), looking("b"), "done"])
-    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S", trigger=("messages", 5))]
-    agent = create_agent(model, [look], middleware=stack, decisions=log.append)
-    say(call, agent, "go")
+    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S")]
+    say(call, agent_of([looking("a"), looking("b"), "done"], *stack, decisions=log.append), "go")
     reasons = [made.reason for made in log if made.hook == "around_model" and made.reason]
     assert reasons == ["summarized 3 messages", "cleared 1 tool result"]
     changed = [made.middleware for made in log if made.outcome == "changed prefix"]
@@ -358,8 +325,8 @@ class Named(AgentState[Any]):
     customer: str
 
 
-@pytest.mark.parametrize(
-    ("built_in", "arguments"),
+@each(
+    "built_in, arguments",
     [
         (SummarizationMiddleware, [ScriptedChatModel()]),
         (ContextEditingMiddleware, []),
@@ -401,24 +368,16 @@ sizes = st.tuples(st.integers(2, 9), st.integers(1, 4))
 clears = st.tuples(st.integers(0, 400), st.integers(0, 3), st.booleans())
 
 
-def agent_of(
-    model: Any, size: Any, clear: Any, keep_thread: bool = True, *more: Any, **options: Any
-) -> Any:
+def shortening(size: Any, clear: Any, **settings: Any) -> list[Any]:
+    """Middleware that clear results and summarize messages."""
     trigger, keep, inputs = clear
     edit = ClearToolUsesEdit(trigger=trigger, keep=keep, clear_tool_inputs=inputs)
-    stack: list[Any] = [
-        ContextEditingMiddleware(edits=[edit], keep_thread=keep_thread),
-        SummarizationMiddleware(
-            ScriptedChatModel(),
-            trigger=("messages", size[0]),
-            keep=("messages", size[1]),
-            summarizer=gist,
-            keep_thread=keep_thread,
-        ),
+    sizes: Any = {"trigger": ("messages", size[0]), "keep": ("messages", size[1])}
+    summarizer = settings.pop("summarizer", gist)
+    return [
+        ContextEditingMiddleware(edits=[edit], **settings),
+        SummarizationMiddleware(ScriptedChatModel(), summarizer=summarizer, **sizes, **settings),
     ]
-    return create_agent(
-        model, [look], middleware=[*more, *stack], checkpointer=InMemorySaver(), **options
-    )
 
 
 @pytest.mark.long
@@ -430,7 +389,7 @@ def test_the_model_sees_the_same_whether_the_thread_is_kept_or_not(
     shown = []
     for keep_thread in (True, False):
         model = ScriptedChatModel([step for turn in turns for step in turn])
-        agent = agent_of(model, size, clear, keep_thread)
+        agent = agent_of(model, *shortening(size, clear, keep_thread=keep_thread))
         for number, _ in enumerate(turns):
             result = agent.invoke({"messages": [("user", f"question {number}")]}, ONE)
         shown.append(
@@ -465,7 +424,7 @@ def test_requests_continue_each_other_until_something_is_summarized_or_cleared(
             note(request.state)
             return (yield request)
 
-    agent = agent_of(model, size, clear, True, Notes())
+    agent = agent_of(model, Notes(), *shortening(size, clear))
     for number, _ in enumerate(turns):
         agent.invoke({"messages": [("user", f"question {number}")]}, ONE)
     note(agent.get_state(ONE).values)
@@ -477,20 +436,9 @@ def test_requests_continue_each_other_until_something_is_summarized_or_cleared(
 
 @pytest.mark.parametrize("keep_thread", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_they_keep_the_laws_of_middleware(keep_thread: bool) -> None:
-    check_middleware(
-        lambda: SummarizationMiddleware(
-            ScriptedChatModel(),
-            trigger=("messages", 9),
-            keep=("messages", 1),
-            summarizer=gist,
-            keep_thread=keep_thread,
-        )
-    )
-    check_middleware(
-        lambda: ContextEditingMiddleware(
-            edits=[ClearToolUsesEdit(trigger=90, keep=0)], keep_thread=keep_thread
-        )
-    )
+    made = partial(shortening, (9, 1), (90, 0, False), keep_thread=keep_thread)
+    check_middleware(lambda: made()[0])
+    check_middleware(lambda: made()[1])
 
 
 # Everything comes back
@@ -534,13 +482,8 @@ def fetch(text: str, size: int) -> Any:
     return whole if len(text) % 2 else [{"type": "text", "text": whole}]
 
 
-def gist_unless(fails: bool) -> Callable[[list[AnyMessage]], str]:
-    def summarizer(messages: list[AnyMessage]) -> str:
-        if fails:
-            raise ContextOverflowError("too long for a summary")
-        return gist(messages)
-
-    return summarizer
+def fails_to_sum_up(messages: list[AnyMessage]) -> str:
+    raise ContextOverflowError("too long for a summary")
 
 
 @pytest.mark.long
@@ -564,19 +507,11 @@ def test_every_message_ever_in_a_thread_comes_back_character_for_character(
     saver, store = InMemorySaver(), InMemoryStore()
 
     def agent_for(steps: Sequence[Any], noted: dict[str, Any], fails: bool = False) -> Any:
-        trigger, keep, inputs = clear
-        edit = ClearToolUsesEdit(trigger=trigger, keep=keep, clear_tool_inputs=inputs)
         where: Any = folder if place == "folder" else place
         stack: list[Any] = [
             Watch(noted),
             ToolResultOffloadMiddleware(threshold=1000, place=where),
-            ContextEditingMiddleware(edits=[edit]),
-            SummarizationMiddleware(
-                ScriptedChatModel(),
-                trigger=("messages", size[0]),
-                keep=("messages", size[1]),
-                summarizer=gist_unless(fails),
-            ),
+            *shortening(size, clear, summarizer=fails_to_sum_up if fails else gist),
         ]
         model = ScriptedChatModel(steps)
         return create_agent(model, [fetch], middleware=stack, checkpointer=saver, store=store)

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from stack_agents import reply
 
 from agent_factory import (
     AgentMiddleware,
@@ -27,7 +28,8 @@ from agent_factory.middleware import (
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, Gpt, add, last_text
+from samples import Answer, Gpt, add, in_memory, last_text
+from tables import each
 
 Call = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Go on")]}
@@ -52,8 +54,7 @@ def test_another_model_answers_when_one_fails(call: Call) -> None:
 
 def test_a_model_that_answers_is_left_alone(call: Call) -> None:
     fallback = ScriptedChatModel([])
-    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[ModelFallbackMiddleware(fallback)])
-    assert last_text(call(agent, ASK)) == "Hi."
+    assert reply(call, ScriptedChatModel(["Hi."]), ModelFallbackMiddleware(fallback)).text == "Hi."
     assert not fallback.requests
 
 
@@ -89,7 +90,7 @@ def test_an_exception_object_raised_again_gets_no_more_notes(call: Call) -> None
     assert len([n for n in error.__notes__ if n.startswith("Model ")]) == 2
 
 
-@pytest.mark.parametrize("handle", [TimeoutError, (TimeoutError, KeyError), lambda e: False])
+@each("handle", [TimeoutError, (TimeoutError, KeyError), lambda e: False])
 def test_exceptions_outside_handle_are_raised_at_once(call: Call, handle: Any) -> None:
     fallback = ScriptedChatModel([])
     agent = create_agent(down(), middleware=[ModelFallbackMiddleware(fallback, handle=handle)])
@@ -100,10 +101,9 @@ def test_exceptions_outside_handle_are_raised_at_once(call: Call, handle: Any) -
 
 
 def test_a_predicate_selects_the_exceptions_that_lead_to_another_model(call: Call) -> None:
-    fallback = ModelFallbackMiddleware(
-        ScriptedChatModel(["Hi."]), handle=lambda error: "down" in str(error)
-    )
-    assert last_text(call(create_agent(down(), middleware=[fallback]), ASK)) == "Hi."
+    hi = ScriptedChatModel(["Hi."])
+    fallback = ModelFallbackMiddleware(hi, handle=lambda error: "down" in str(error))
+    assert reply(call, down(), fallback).text == "Hi."
 
 
 # What is the first model's own stays with it
@@ -113,19 +113,14 @@ def test_a_predicate_selects_the_exceptions_that_lead_to_another_model(call: Cal
 def for_the_first(request: ModelRequest[Any]) -> Flow[Any]:
     """Ask as one asks the first model's provider."""
     settings = {"cache_control": {"type": "ephemeral"}, "strict": True, "temperature": 0.5}
-    return (
-        yield request.override(
-            model_settings=settings,
-            tools=[*request.tools, {"type": "web_search_20250305", "name": "web_search"}],
-            tool_choice={"type": "tool", "name": "add"},
-        )
-    )
+    tools = [*request.tools, {"type": "web_search_20250305", "name": "web_search"}]
+    choice = {"type": "tool", "name": "add"}
+    return (yield request.override(model_settings=settings, tools=tools, tool_choice=choice))
 
 
 def test_settings_and_tools_of_one_provider_do_not_leak_to_another(call: Call) -> None:
     first, other = Claude(steps=[ConnectionError("down")]), Gpt(steps=["Hi."])
-    stack = [for_the_first, ModelFallbackMiddleware(other)]
-    call(create_agent(first, [add], middleware=stack), ASK)
+    reply(call, first, for_the_first, ModelFallbackMiddleware(other), tools=[add])
     assert "cache_control" in first.requests[0].kwargs
     assert first.requests[0].tools == ["add", "web_search"]
     assert other.requests[0].kwargs == {"temperature": 0.5, "tool_choice": "add"}
@@ -133,19 +128,16 @@ def test_settings_and_tools_of_one_provider_do_not_leak_to_another(call: Call) -
 
 
 def test_a_fallback_of_the_same_provider_receives_everything(call: Call) -> None:
-    first, other = (
-        Claude(steps=[ConnectionError("down")]),
-        Claude(steps=["Hi."], model_name="claude-4"),
-    )
-    stack = [for_the_first, ModelFallbackMiddleware(other)]
-    call(create_agent(first, [add], middleware=stack), ASK)
+    first = Claude(steps=[ConnectionError("down")])
+    other = Claude(steps=["Hi."], model_name="claude-4")
+    reply(call, first, for_the_first, ModelFallbackMiddleware(other), tools=[add])
     assert other.requests[0] == first.requests[0]
 
 
 def test_settings_of_a_fallback_replace_those_of_the_request(call: Call) -> None:
     other = Gpt(steps=["Hi."])
-    stack = [for_the_first, ModelFallbackMiddleware((other, {"seed": 1}))]
-    call(create_agent(Claude(steps=[ConnectionError()]), [add], middleware=stack), ASK)
+    fallback = ModelFallbackMiddleware((other, {"seed": 1}))
+    reply(call, Claude(steps=[ConnectionError()]), for_the_first, fallback, tools=[add])
     assert other.requests[0].kwargs == {"seed": 1, "tool_choice": "add"}
 
 
@@ -157,26 +149,23 @@ def test_a_function_makes_the_request_of_a_fallback(call: Call) -> None:
         return portable.override(tools=[*portable.tools, {"type": "web_search"}])
 
     first = Claude(steps=[ConnectionError()])
-    stack = [for_the_first, ModelFallbackMiddleware((other, terms))]
-    call(create_agent(first, [add], middleware=stack), ASK)
+    reply(call, first, for_the_first, ModelFallbackMiddleware((other, terms)), tools=[add])
     assert other.requests[0].tools == ["add", "web_search"]
 
 
-def test_a_function_without_a_return_value_is_reported(
-    call: Call,
-) -> None:
+def test_a_function_without_a_return_value_is_reported(call: Call) -> None:
     terms: Any = lambda request: None  # noqa: E731  # the mistake is that it returns nothing
     third = ScriptedChatModel([])
-    stack = [ModelFallbackMiddleware((ScriptedChatModel([]), terms), third)]
+    fallback = ModelFallbackMiddleware((ScriptedChatModel([]), terms), third)
     with pytest.raises(TypeError, match="model 1 must return a ModelRequest, got None"):
-        call(create_agent(down(), middleware=stack), ASK)
+        reply(call, down(), fallback)
     assert not third.requests
 
 
 def test_a_fallback_keeps_the_arguments_bound_to_it(call: Call) -> None:
     other = Gpt(steps=["Hi."])
-    stack: list[Any] = [ModelFallbackMiddleware(other.bind(seed=7))]
-    call(create_agent(Claude(steps=[ConnectionError()]), [add], middleware=stack), ASK)
+    fallback = ModelFallbackMiddleware(other.bind(seed=7))
+    reply(call, Claude(steps=[ConnectionError()]), fallback, tools=[add])
     assert other.requests[0].kwargs == {"seed": 7}
     assert other.requests[0].tools == ["add"]
 
@@ -211,8 +200,8 @@ GIVEN = [{"name": "Answer", "args": {"number": 3}}]
 WRITTEN = '{"number": 3}'
 
 
-@pytest.mark.parametrize("format_", [Answer, ProviderStrategy(Answer, strict=True)])
-@pytest.mark.parametrize("tools", [(), (add,)])
+@each("format_", [Answer, ProviderStrategy(Answer, strict=True)])
+@each("tools", [(), (add,)])
 def test_a_fallback_without_a_providers_structured_output_answers_by_tool(
     call: Call, format_: Any, tools: Any
 ) -> None:
@@ -225,7 +214,7 @@ def test_a_fallback_without_a_providers_structured_output_answers_by_tool(
     assert other.requests[0].tools[-1] == "Answer"
 
 
-@pytest.mark.parametrize("tools", [(), (add,)])
+@each("tools", [(), (add,)])
 def test_a_fallback_with_a_providers_structured_output_uses_it(call: Call, tools: Any) -> None:
     first, other = Claude(steps=[ConnectionError()]), Gpt(steps=[WRITTEN])
     stack = [ModelFallbackMiddleware(other)]
@@ -236,7 +225,7 @@ def test_a_fallback_with_a_providers_structured_output_uses_it(call: Call, tools
     assert "response_format" in other.requests[0].kwargs
 
 
-@pytest.mark.parametrize("tools", [(), (add,)])
+@each("tools", [(), (add,)])
 def test_a_bad_answer_of_a_fallback_is_explained_and_asked_for_again(
     call: Call, tools: Any
 ) -> None:
@@ -250,18 +239,17 @@ def test_a_bad_answer_of_a_fallback_is_explained_and_asked_for_again(
 
 
 def test_a_model_that_cannot_give_the_structured_answer_has_failed(call: Call) -> None:
-    stack = [ModelFallbackMiddleware(ScriptedChatModel([GIVEN]))]
     strategy = ToolStrategy(Answer, handle_errors=False)
-    agent = create_agent(ScriptedChatModel(["prose"]), middleware=stack, response_format=strategy)
-    assert call(agent, ASK)["structured_response"] == Answer(number=3)
 
+    def answer(step: Any) -> Any:
+        stack = [ModelFallbackMiddleware(ScriptedChatModel([step]))]
+        model = ScriptedChatModel(["prose"])
+        agent = create_agent(model, middleware=stack, response_format=strategy)
+        return call(agent, ASK)["structured_response"]
 
-def test_when_no_model_gives_a_structured_answer_the_output_error_is_raised(call: Call) -> None:
-    stack = [ModelFallbackMiddleware(ScriptedChatModel(["more prose"]))]
-    strategy = ToolStrategy(Answer, handle_errors=False)
-    agent = create_agent(ScriptedChatModel(["prose"]), middleware=stack, response_format=strategy)
+    assert answer(GIVEN) == Answer(number=3)
     with pytest.raises(OutputError) as caught:
-        call(agent, ASK)
+        answer("more prose")
     assert caught.value.ai_message is not None
     assert caught.value.ai_message.text == "more prose"
 
@@ -276,11 +264,8 @@ def test_an_interrupt_does_not_count_as_a_failure(call: Call) -> None:
         return (yield request)
 
     fallback = ScriptedChatModel([])
-    agent = create_agent(
-        ScriptedChatModel(["Done."]),
-        middleware=[ModelFallbackMiddleware(fallback), asks],
-        checkpointer=InMemorySaver(),
-    )
+    stack = [ModelFallbackMiddleware(fallback), asks]
+    agent = create_agent(ScriptedChatModel(["Done."]), middleware=stack, **in_memory())
     assert call(agent, ASK, ONE)["__interrupt__"][0].value == "Shall I?"
     assert last_text(call(agent, Command(resume=True), ONE)) == "Done."
     assert not fallback.requests
@@ -295,19 +280,16 @@ class UsedUp(AgentMiddleware[Any, Any]):
 
 
 def test_a_limit_that_is_used_up_does_not_count_as_a_failure(call: Call) -> None:
-    fallback = ScriptedChatModel([])
-    stack = [ModelFallbackMiddleware(fallback), UsedUp()]
+    fallback = ModelFallbackMiddleware(ScriptedChatModel([]))
     with pytest.raises(ModelCallLimitExceededError) as caught:
-        call(create_agent(ScriptedChatModel([]), middleware=stack), ASK)
+        reply(call, ScriptedChatModel([]), fallback, UsedUp())
     assert not [n for n in caught.value.__notes__ if n.startswith("Model ")]
 
 
 def test_a_model_without_tool_calling_is_replaced(call: Call) -> None:
-    from langchain_core.language_models import FakeListChatModel
-
+    fallback = ModelFallbackMiddleware(ScriptedChatModel(["Hi."]))
     toolless = FakeListChatModel(responses=["never"])
-    stack = [ModelFallbackMiddleware(ScriptedChatModel(["Hi."]))]
-    assert last_text(call(create_agent(toolless, [add], middleware=stack), ASK)) == "Hi."
+    assert reply(call, toolless, fallback, tools=[add]).text == "Hi."
 
 
 class HalfWay(ScriptedChatModel):
@@ -324,7 +306,7 @@ class HalfWay(ScriptedChatModel):
 
 def test_tokens_of_a_failed_model_are_in_the_stream_but_not_in_the_history(collect: Call) -> None:
     stack = [ModelFallbackMiddleware(ScriptedChatModel(["All is well."]))]
-    agent = create_agent(HalfWay(), middleware=stack, checkpointer=InMemorySaver())
+    agent = create_agent(HalfWay(), middleware=stack, **in_memory())
     streamed: dict[str, str] = {}
     for chunk, _ in collect(agent, ASK, ONE, stream_mode="messages"):
         streamed[chunk.id] = streamed.get(chunk.id, "") + chunk.text
@@ -337,74 +319,57 @@ def retry(**settings: Any) -> ModelRetryMiddleware:
     return ModelRetryMiddleware(max_retries=1, initial_delay=0, **settings)
 
 
-@pytest.mark.parametrize("settings", [{}, {"on_failure": "error"}])
-def test_a_retry_further_in_tries_each_model_again_before_the_next(
-    call: Call, settings: Any
-) -> None:
-    """Also where it gives up in words, as it does by default."""
+@each("inside, settings", [(True, {}), (True, {"on_failure": "error"}), (False, {})])
+def test_a_retry_asks_each_model_again(call: Call, inside: bool, settings: Any) -> None:
+    """Further in before the next model, also where it gives up in words; further out after all."""
     first, second = down(2), ScriptedChatModel([ConnectionError(), "Hi."])
-    agent = create_agent(first, middleware=[ModelFallbackMiddleware(second), retry(**settings)])
-    assert last_text(call(agent, ASK)) == "Hi."
+    stack: list[Any] = [ModelFallbackMiddleware(second), retry(**settings)]
+    assert reply(call, first, *(stack if inside else stack[::-1])).text == "Hi."
     first.assert_done()
     second.assert_done()
 
 
-def test_a_retry_further_out_goes_through_all_models_again(call: Call) -> None:
-    first, second = down(2), ScriptedChatModel([ConnectionError(), "Hi."])
-    agent = create_agent(first, middleware=[retry(), ModelFallbackMiddleware(second)])
-    assert last_text(call(agent, ASK)) == "Hi."
-    first.assert_done()
-    second.assert_done()
-
-
-@pytest.mark.parametrize("inside", [True, False])
+@each("inside", [True, False])
 def test_the_failure_message_of_a_retry_is_kept_when_all_models_fail(
     call: Call, inside: bool
 ) -> None:
     fallback = ModelFallbackMiddleware(ScriptedChatModel([KeyError("second is down")] * 2))
     stack: list[Any] = [fallback, retry()] if inside else [retry(), fallback]
-    assert "second is down" in last_text(call(create_agent(down(2), middleware=stack), ASK))
+    assert "second is down" in reply(call, down(2), *stack).text
 
 
 def test_two_fallbacks_nest(call: Call) -> None:
-    stack = [
-        ModelFallbackMiddleware(Claude(steps=[TimeoutError(), TimeoutError()]), name="outer"),
-        ModelFallbackMiddleware(Gpt(steps=[TimeoutError(), "Hi."]), name="inner"),
-    ]
-    answer = call(create_agent(down(), middleware=stack), ASK)["messages"][-1]
+    outer = ModelFallbackMiddleware(Claude(steps=[TimeoutError(), TimeoutError()]), name="outer")
+    inner = ModelFallbackMiddleware(Gpt(steps=[TimeoutError(), "Hi."]), name="inner")
+    answer = reply(call, down(), outer, inner)
     assert answer.text == "Hi."
     assert answer.response_metadata["lc_written_by"].endswith(".Gpt")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
+async def later(error: Exception) -> bool:
+    return True
+
+
+@each(
+    "arguments, settings, problem",
     [
-        ((None,), "model 1 must be a chat model or 'provider:name'"),
-        (("",), "model 1 must be a chat model"),
-        ((ScriptedChatModel(), ScriptedChatModel), "model 2 must be a chat model"),
-        (((ScriptedChatModel(), 5),), "must come with a dict of model_settings"),
-        (((ScriptedChatModel(), {1: 2}),), "must come with a dict of model_settings"),
-        (((ScriptedChatModel(), {}, {}),), "model 1 must be a chat model"),
-        (([ScriptedChatModel(), {}],), "model 1 must be a chat model"),
+        ((None,), {}, "model 1 must be a chat model or 'provider:name'"),
+        (("",), {}, "model 1 must be a chat model"),
+        ((ScriptedChatModel(), ScriptedChatModel), {}, "model 2 must be a chat model"),
+        (((ScriptedChatModel(), 5),), {}, "must come with a dict of model_settings"),
+        (((ScriptedChatModel(), {1: 2}),), {}, "must come with a dict of model_settings"),
+        (((ScriptedChatModel(), {}, {}),), {}, "model 1 must be a chat model"),
+        (([ScriptedChatModel(), {}],), {}, "model 1 must be a chat model"),
+        *(
+            ((ScriptedChatModel(),), {"handle": handle}, "handle must be an exception type")
+            for handle in (5, (), KeyboardInterrupt, (ValueError, int), "all", None)
+        ),
+        ((ScriptedChatModel(),), {"handle": later}, "plain function"),
     ],
 )
-def test_a_value_that_is_not_a_model_is_refused(arguments: Any, problem: str) -> None:
+def test_wrong_arguments_are_refused(arguments: Any, settings: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
-        ModelFallbackMiddleware(*arguments)
-
-
-@pytest.mark.parametrize("handle", [5, (), KeyboardInterrupt, (ValueError, int), "all", None])
-def test_an_invalid_handle_is_refused(handle: Any) -> None:
-    with pytest.raises(TypeError, match="handle must be an exception type"):
-        ModelFallbackMiddleware(ScriptedChatModel(), handle=handle)
-
-
-async def test_an_async_predicate_is_refused() -> None:
-    async def handle(error: Exception) -> bool:
-        return True
-
-    with pytest.raises(TypeError, match="plain function"):
-        ModelFallbackMiddleware(ScriptedChatModel(), handle=handle)  # type: ignore[arg-type]
+        ModelFallbackMiddleware(*arguments, **settings)
 
 
 def test_the_models_that_are_asked_are_public() -> None:

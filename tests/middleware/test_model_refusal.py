@@ -12,6 +12,7 @@ from langchain_core.exceptions import ModelRefusalError as CoreRefusalError
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from stack_agents import reply
 
 from agent_factory import Flow, ModelRequest, TurnError, create_agent, wrap_model_call
 from agent_factory.middleware import (
@@ -22,7 +23,8 @@ from agent_factory.middleware import (
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, add, scripted
+from samples import Answer, add, scripted, texts
+from tables import each
 
 Call = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Go on")]}
@@ -37,7 +39,7 @@ def refusing(text: str = SORRY, **fields: Any) -> AIMessage:
     return AIMessage(text, response_metadata=metadata, usage_metadata=usage, **fields)
 
 
-@pytest.mark.parametrize(
+@each(
     "metadata",
     [
         {"stop_reason": "refusal"},
@@ -57,27 +59,26 @@ def test_a_providers_reason_is_a_refusal(metadata: dict[str, Any]) -> None:
     assert refusal_of(AIMessage("", response_metadata=metadata))
 
 
-def test_another_model_answers_what_one_refused(call: Call) -> None:
-    no = AIMessage([{"type": "refusal", "refusal": SORRY}])
-    agent = create_agent(scripted(no), middleware=[ModelRefusalMiddleware(scripted("Gladly."))])
-    assert [m.text for m in call(agent, ASK)["messages"]] == ["Go on", "Gladly."]
+def test_another_model_answers_what_one_refused_and_does_not_see_the_refusal(call: Call) -> None:
+    no, second = AIMessage([{"type": "refusal", "refusal": SORRY}]), scripted("Gladly.")
+    agent = create_agent(scripted(no), middleware=[ModelRefusalMiddleware(second)])
+    assert texts(call(agent, ASK)) == ["Go on", "Gladly."]
+    assert texts({"messages": second.requests[0].messages}) == ["Go on"]
 
 
-@pytest.mark.parametrize(
+@each(
     "no",
     [
         AIMessage("", additional_kwargs={"refusal": SORRY}),
         AIMessage([{"type": "refusal", "refusal": SORRY}]),
-        AIMessage(
-            [{"type": "non_standard", "value": {"type": "refusal", "refusal": SORRY}}]  # wrapped
-        ),
+        AIMessage([{"type": "non_standard", "value": {"type": "refusal", "refusal": SORRY}}]),
     ],
 )
 def test_a_refusal_in_additional_kwargs_or_content_counts(no: AIMessage) -> None:
     assert refusal_of(no) == "refusal"
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         AIMessage(SORRY),
@@ -96,38 +97,24 @@ def test_prose_and_other_stop_reasons_do_not_count(answer: AIMessage) -> None:
 
 
 def test_a_predicate_may_judge_the_text(call: Call) -> None:
-    stack = [ModelRefusalMiddleware(scripted("Gladly."), is_refusal=lambda m: "sorry" in m.text)]
-    result = call(create_agent(scripted(SORRY), middleware=stack), ASK)
-    assert result["messages"][-1].text == "Gladly."
-    (refusal,) = result["messages"][-1].response_metadata["refusals"]
-    assert refusal["reason"] == "is_refusal"
+    refusal = ModelRefusalMiddleware(scripted("Gladly."), is_refusal=lambda m: "sorry" in m.text)
+    answer = reply(call, scripted(SORRY), refusal)
+    assert answer.text == "Gladly."
+    assert [r["reason"] for r in answer.response_metadata["refusals"]] == ["is_refusal"]
+    answer = reply(call, scripted(SORRY), ModelRefusalMiddleware(scripted()))  # without it
+    assert answer.text == SORRY
+    assert "refusals" not in answer.response_metadata
 
 
 def test_the_answer_lists_the_tokens_of_refusals(call: Call) -> None:
-    second = scripted(refusing(), "Yes.")
-    agent = create_agent(
-        scripted(refusing()), middleware=[ModelRefusalMiddleware(second, scripted("Gladly."))]
-    )
+    refusal = ModelRefusalMiddleware(scripted(refusing(), "Yes."), scripted("Gladly."))
     with get_usage_metadata_callback() as counted:
-        answer = call(agent, ASK)["messages"][-1]
+        answer = reply(call, scripted(refusing()), refusal)
     assert [r["model"] for r in answer.response_metadata["refusals"]] == ["ScriptedChatModel"] * 2
     (first, _) = answer.response_metadata["refusals"]
     assert first["reason"] == "stop_reason: refusal"
     assert first["usage_metadata"]["total_tokens"] == 7
     assert counted.usage_metadata["strict"]["total_tokens"] == 14
-
-
-def test_an_answer_without_a_refusal_is_not_changed(call: Call) -> None:
-    agent = create_agent(scripted(SORRY), middleware=[ModelRefusalMiddleware(scripted())])
-    answer = call(agent, ASK)["messages"][-1]
-    assert answer.text == SORRY
-    assert "refusals" not in answer.response_metadata
-
-
-def test_the_next_model_does_not_see_what_was_refused(call: Call) -> None:
-    second = scripted("Gladly.")
-    call(create_agent(scripted(refusing()), middleware=[ModelRefusalMiddleware(second)]), ASK)
-    assert [m.text for m in second.requests[0].messages] == ["Go on"]
 
 
 def test_when_all_refuse_the_first_refusal_is_the_answer(call: Call) -> None:
@@ -150,12 +137,11 @@ def test_when_all_refuse_the_error_lists_all_refusals(call: Call) -> None:
     assert [m.type for m in agent.get_state(ONE).values["messages"]] == ["human"]
 
 
-@pytest.mark.parametrize("settings", [{}, {"on_refusal": "error"}])
+@each("settings", [{}, {"on_refusal": "error"}])
 def test_without_another_model_a_refusal_is_an_error(call: Call, settings: Any) -> None:
     """As in langchain; what handles the error of langchain-core handles it."""
-    stack = [ModelRefusalMiddleware(**settings)]
     with pytest.raises(CoreRefusalError) as caught:
-        call(create_agent(scripted(refusing()), middleware=stack), ASK)
+        reply(call, scripted(refusing()), ModelRefusalMiddleware(**settings))
     error = caught.value
     assert isinstance(error, ModelRefusalError)
     assert error.raw_message is error.ai_message
@@ -170,8 +156,8 @@ def test_an_error_of_a_refusal_travels_between_processes() -> None:
     assert error.ai_message.text == SORRY
 
 
-@pytest.mark.parametrize(
-    ("error", "text"),
+@each(
+    "error, text",
     [
         (CoreRefusalError("No.", raw_message=refusing()), SORRY),
         (CoreRefusalError("No."), "No."),
@@ -187,8 +173,7 @@ def test_a_refusal_that_is_raised_counts(call: Call, error: Exception, text: str
 
 def test_refusals_of_a_middleware_further_in_are_listed(call: Call) -> None:
     inner = ModelRefusalMiddleware(scripted(refusing()), on_refusal="error", name="inner")
-    stack = [ModelRefusalMiddleware(scripted("Gladly.")), inner]
-    answer = call(create_agent(scripted(refusing()), middleware=stack), ASK)["messages"][-1]
+    answer = reply(call, scripted(refusing()), ModelRefusalMiddleware(scripted("Gladly.")), inner)
     reasons = [refusal["reason"] for refusal in answer.response_metadata["refusals"]]
     assert reasons == ["stop_reason: refusal"] * 2
 
@@ -202,10 +187,9 @@ def test_tool_calls_of_a_refusal_do_not_run(call: Call) -> None:
         return "noted"
 
     calls: Any = [{"name": "note", "args": {"number": 1}, "id": "1", "type": "tool_call"}]
-    raw = {"tool_calls": [{"id": "1"}]}
-    no = refusing(tool_calls=calls, additional_kwargs=raw)
-    stack = [ModelRefusalMiddleware(scripted(refusing()))]
-    last = call(create_agent(scripted(no), [note], middleware=stack), ASK)["messages"][-1]
+    no = refusing(tool_calls=calls, additional_kwargs={"tool_calls": [{"id": "1"}]})
+    refusal = ModelRefusalMiddleware(scripted(refusing()))
+    last = reply(call, scripted(no), refusal, tools=[note])
     assert (last.text, last.tool_calls, last.additional_kwargs) == (SORRY, [], {})
     assert ran == []
 
@@ -227,27 +211,22 @@ FORMATS = [
 ]
 
 
-@pytest.mark.parametrize("format_", FORMATS)
-@pytest.mark.parametrize("tools", [(), (add,)])
-def test_another_model_gives_the_structured_answer(call: Call, format_: Any, tools: Any) -> None:
+@each("format_", FORMATS)
+@each("tools", [(), (add,)])
+def test_another_model_gives_the_structured_answer_and_a_final_refusal_is_not_retried(
+    call: Call, format_: Any, tools: Any
+) -> None:
     class Plain(ScriptedChatModel):
         model_name: str = "plain"
 
-    stack = [ModelRefusalMiddleware(Plain(steps=[GIVEN]))]
-    agent = create_agent(scripted(refusing()), tools, middleware=stack, response_format=format_)
-    assert call(agent, ASK)["structured_response"] == Answer(number=3)
+    def ask(other: Any) -> Any:
+        stack = [ModelRefusalMiddleware(other)]
+        agent = create_agent(scripted(refusing()), tools, middleware=stack, response_format=format_)
+        return call(agent, ASK)
 
-
-@pytest.mark.parametrize("format_", FORMATS)
-@pytest.mark.parametrize("tools", [(), (add,)])
-def test_a_final_refusal_is_not_retried_for_a_structured_answer(
-    call: Call, format_: Any, tools: Any
-) -> None:
-    stack = [ModelRefusalMiddleware(scripted(refusing()))]
-    agent = create_agent(scripted(refusing()), tools, middleware=stack, response_format=format_)
-    result = call(agent, ASK)
-    assert [m.text for m in result["messages"]] == ["Go on", SORRY]
-    assert result["structured_response"] is None
+    assert ask(Plain(steps=[GIVEN]))["structured_response"] == Answer(number=3)
+    result = ask(scripted(refusing()))
+    assert (texts(result), result["structured_response"]) == (["Go on", SORRY], None)
 
 
 def test_an_invalid_structured_answer_does_not_count_as_a_refusal(call: Call) -> None:
@@ -269,26 +248,17 @@ def test_an_interrupt_passes(call: Call) -> None:
 
 
 def test_an_exception_is_left_to_a_fallback(call: Call) -> None:
+    """So is a refusal by all, where it is raised."""
     down = ConnectionError("down")
-    alone = create_agent(scripted(refusing()), middleware=[ModelRefusalMiddleware(scripted(down))])
     with pytest.raises(ConnectionError):
-        call(alone, ASK)
+        reply(call, scripted(refusing()), ModelRefusalMiddleware(scripted(down)))
     for outer in (True, False):
         refusal = ModelRefusalMiddleware(scripted("Gladly.", "Gladly."))
         fallback = ModelFallbackMiddleware(scripted(refusing(), refusing()))
-        stack_of_two: Any = [refusal, fallback] if outer else [fallback, refusal]
-        agent = create_agent(scripted(down), middleware=stack_of_two)
-        assert call(agent, ASK)["messages"][-1].text == "Gladly."
-
-
-def test_a_refusal_by_all_may_lead_to_a_fallback(call: Call) -> None:
-    stack = [
-        ModelFallbackMiddleware(scripted("Gladly.")),
-        ModelRefusalMiddleware(on_refusal="error"),
-    ]
-    assert call(create_agent(scripted(refusing()), middleware=stack), ASK)["messages"][-1].text == (
-        "Gladly."
-    )
+        stack: Any = [refusal, fallback] if outer else [fallback, refusal]
+        assert reply(call, scripted(down), *stack).text == "Gladly."
+    stack = ModelFallbackMiddleware(scripted("Well.")), ModelRefusalMiddleware(on_refusal="error")
+    assert reply(call, scripted(refusing()), *stack).text == "Well."
 
 
 def test_settings_of_one_provider_do_not_leak_to_another(call: Call) -> None:
@@ -297,32 +267,29 @@ def test_settings_of_one_provider_do_not_leak_to_another(call: Call) -> None:
         return (yield request.override(model_settings={"cache_control": {}, "temperature": 0}))
 
     other = scripted("Gladly.")
-    stack: list[Any] = [cached, ModelRefusalMiddleware(other)]
-    result = call(create_agent(scripted(refusing()), middleware=stack), ASK)
+    answer = reply(call, scripted(refusing()), cached, ModelRefusalMiddleware(other))
     assert other.requests[0].kwargs == {"temperature": 0}
-    assert result["messages"][-1].response_metadata["lc_written_by"] == "unknown"
+    assert answer.response_metadata["lc_written_by"] == "unknown"
 
 
 def test_thoughts_of_another_model_are_not_sent_to_the_one_that_refused(call: Call) -> None:
     thought = AIMessage([{"type": "thinking", "thinking": "Hm."}], tool_calls=[ADD])
     first = scripted(refusing(), "Three.")
-    agent = create_agent(first, [add], middleware=[ModelRefusalMiddleware(scripted(thought))])
-    call(agent, ASK)
+    reply(call, first, ModelRefusalMiddleware(scripted(thought)), tools=[add])
     assert first.requests[1].messages[1].content == ""
 
 
 def test_a_stream_has_both_answers_under_different_ids(collect: Call) -> None:
-    agent = create_agent(
-        scripted(refusing()), middleware=[ModelRefusalMiddleware(scripted("Gladly."))]
-    )
+    stack = [ModelRefusalMiddleware(scripted("Gladly."))]
+    agent = create_agent(scripted(refusing()), middleware=stack)
     streamed: dict[str, str] = {}
     for chunk, _ in collect(agent, ASK, stream_mode="messages"):
         streamed[chunk.id] = streamed.get(chunk.id, "") + chunk.text
     assert sorted(streamed.values()) == ["Gladly.", SORRY]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "settings", "error", "problem"),
+@each(
+    "arguments, settings, error, problem",
     [
         ((), {"on_refusal": "keep"}, ValueError, "on_refusal='keep' needs another model"),
         ((scripted(),), {"on_refusal": "stop"}, ValueError, "on_refusal must be 'keep' or 'error'"),

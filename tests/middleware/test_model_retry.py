@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, interrupt
+from stack_agents import reply
 
 from agent_factory import (
     AgentMiddleware,
@@ -28,6 +30,8 @@ from agent_factory.middleware.model_retry import default_retry_on
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, add
+from tables import each
+from waiting import auntil
 
 GO: Any = {"messages": "Go"}
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -83,32 +87,27 @@ def test_the_exception_itself_is_raised_with_a_note_of_the_attempts(call: Any) -
 
 def test_a_custom_text_ends_the_run(call: Any) -> None:
     words = retry(max_retries=0, on_failure=lambda error: f"Sorry ({error}).")
-    result = call(create_agent(ScriptedChatModel([DOWN]), middleware=[words]), GO)
-    assert result["messages"][-1].text == "Sorry (down)."
-
-
-def test_an_on_failure_that_returns_no_text_is_reported(call: Any) -> None:
-    words: Any = retry(max_retries=0, on_failure=lambda error: None, name="Mine")
+    assert reply(call, [DOWN], words).text == "Sorry (down)."
+    wrong: Any = retry(max_retries=0, on_failure=lambda error: None, name="Mine")
     with pytest.raises(TurnError, match="Mine on_failure: must return a str, got NoneType"):
-        call(create_agent(ScriptedChatModel([DOWN]), middleware=[words]), GO)
+        reply(call, [DOWN], wrong)
 
 
-@pytest.mark.parametrize(
-    ("retry_on", "retried", "raised"),
+@each(
+    "retry_on, retried, raised",
     [
         (ConnectionError, ConnectionResetError("x"), ValueError("x")),
         ((ConnectionError, TimeoutError), TimeoutError("x"), OSError("x")),
         (lambda error: "503" in str(error), OSError("503"), OSError("400")),
     ],
 )
-@pytest.mark.parametrize("on_failure", ["continue", "error"])
+@each("on_failure", ["continue", "error"])
 def test_only_what_matches_is_retried_and_the_rest_is_raised_at_once(
     call: Any, retry_on: Any, retried: Exception, raised: Exception, on_failure: str
 ) -> None:
     model = ScriptedChatModel([retried, raised])
-    agent = create_agent(model, middleware=[retry(retry_on=retry_on, on_failure=on_failure)])
     with pytest.raises(type(raised)) as caught:
-        call(agent, GO)
+        reply(call, model, retry(retry_on=retry_on, on_failure=on_failure))
     assert caught.value is raised
     assert not any("attempt" in note for note in getattr(raised, "__notes__", ()))
     model.assert_done()
@@ -133,25 +132,22 @@ TRANSIENT = [
 BASES: list[Any] = [Exception, (exceptions.LangChainException, OSError), default_retry_on]
 
 
-@pytest.mark.parametrize("error", PERMANENT, ids=repr)
-@pytest.mark.parametrize("settings", [{}, *({"retry_on": base} for base in BASES)])
-@pytest.mark.parametrize("on_failure", ["continue", "error", lambda error: "Sorry."])
-def test_an_error_that_no_retry_helps_is_raised_at_once(
-    call: Any, error: Exception, settings: Any, on_failure: Any
-) -> None:
-    model = ScriptedChatModel([error, "never"])
-    agent = create_agent(model, middleware=[retry(on_failure=on_failure, **settings)])
-    with pytest.raises(type(error)) as caught:
-        call(agent, GO)
-    assert caught.value is error
-    assert len(model.requests) == 1
+@each("error", PERMANENT, ids=repr)
+def test_an_error_that_no_retry_helps_is_raised_at_once(call: Any, error: Exception) -> None:
     assert not default_retry_on(error)
+    ways = cycle(["continue", "error", lambda error: "Sorry."])
+    for base, on_failure in zip([None, *BASES], ways, strict=False):
+        settings = {} if base is None else {"retry_on": base}
+        model = ScriptedChatModel([error, "never"])
+        with pytest.raises(type(error)) as caught:
+            reply(call, model, retry(on_failure=on_failure, **settings))
+        assert caught.value is error
+        assert len(model.requests) == 1
 
 
-@pytest.mark.parametrize("error", TRANSIENT, ids=repr)
+@each("error", TRANSIENT, ids=repr)
 def test_an_error_that_may_pass_is_retried(call: Any, error: Exception) -> None:
-    model = ScriptedChatModel([error, error, "Hello!"])
-    assert call(create_agent(model, middleware=[retry()]), GO)["messages"][-1].text == "Hello!"
+    assert reply(call, [error, error, "Hello!"], retry()).text == "Hello!"
     assert default_retry_on(error)
 
 
@@ -163,7 +159,7 @@ class InvalidKey(ProviderError, exceptions.ModelAuthenticationError):
     """As integrations derive their errors from those of the client and of langchain-core."""
 
 
-@pytest.mark.parametrize(
+@each(
     "retry_on",
     [
         exceptions.ModelAuthenticationError,
@@ -173,9 +169,8 @@ class InvalidKey(ProviderError, exceptions.ModelAuthenticationError):
     ],
 )
 def test_an_error_that_no_retry_helps_is_retried_if_it_is_named(call: Any, retry_on: Any) -> None:
-    model = ScriptedChatModel([InvalidKey("invalid key"), "Hello!"])
-    agent = create_agent(model, middleware=[retry(retry_on=retry_on)])
-    assert call(agent, GO)["messages"][-1].text == "Hello!"
+    steps = [InvalidKey("invalid key"), "Hello!"]
+    assert reply(call, steps, retry(retry_on=retry_on)).text == "Hello!"
 
 
 def test_control_flow_is_not_retried_by_default() -> None:
@@ -186,13 +181,12 @@ def test_control_flow_is_not_retried_by_default() -> None:
 def test_another_model_is_asked_after_an_error_that_no_retry_helps(call: Any) -> None:
     """Its key may be valid."""
     first = ScriptedChatModel([exceptions.ModelAuthenticationError("invalid key")])
-    second = ScriptedChatModel(["Hello!"])
-    stack = [ModelFallbackMiddleware(second), retry()]
-    assert call(create_agent(first, middleware=stack), GO)["messages"][-1].text == "Hello!"
+    fallback = ModelFallbackMiddleware(ScriptedChatModel(["Hello!"]))
+    assert reply(call, first, fallback, retry()).text == "Hello!"
     first.assert_done()
 
 
-@pytest.mark.parametrize("on_failure", ["continue", lambda error: "Sorry."])
+@each("on_failure", ["continue", lambda error: "Sorry."])
 def test_a_program_can_tell_a_failure_from_an_answer(call: Any, on_failure: Any) -> None:
     decisions: list[Any] = []
     model = ScriptedChatModel([DOWN, ValueError("gone"), "Hello!"])
@@ -204,35 +198,16 @@ def test_a_program_can_tell_a_failure_from_an_answer(call: Any, on_failure: Any)
     (decision,) = [d for d in decisions if d.middleware == "ModelRetryMiddleware"]
     assert (decision.outcome, decision.error) == ("recovered", "ConnectionError, ValueError")
     assert decision.reason == "gave up after 2 attempts"
-    answer = call(agent, GO)["messages"][-1]
-    assert "failure" not in answer.response_metadata
+    assert "failure" not in call(agent, GO)["messages"][-1].response_metadata
     assert decisions[-1].reason != decision.reason
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("provider is down", "ConnectionError: provider is down."),
-        ("provider is down.", "ConnectionError: provider is down."),
-        ("is it down?", "ConnectionError: is it down?"),
-        ("x" * 2000, f"ConnectionError: {'x' * 1000}..."),
-    ],
-)
-def test_the_text_of_a_failure_is_made_of_sentences(call: Any, text: str, line: str) -> None:
-    agent = create_agent(
-        ScriptedChatModel([ConnectionError(text)]), middleware=[retry(max_retries=0)]
-    )
-    first, second = call(agent, GO)["messages"][-1].text.splitlines()
-    assert first == f"The model call failed after 1 attempt with {line}"
-    assert second == "Nothing is lost: ask again later."
 
 
 WRONG = [{"name": "Answer", "args": {"number": "many"}}]
 
 
-@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
-@pytest.mark.parametrize("tools", [[], [add]])
-@pytest.mark.parametrize("before", [[], ["prose"]])
+@each("strategy", [ToolStrategy, ProviderStrategy])
+@each("tools", [[], [add]])
+@each("before", [[], ["prose"]])
 def test_an_outage_ends_a_run_with_a_response_format(
     call: Any, strategy: Any, tools: list[Any], before: list[Any]
 ) -> None:
@@ -248,27 +223,28 @@ def test_an_outage_ends_a_run_with_a_response_format(
 
 def test_an_answer_that_never_fits_is_not_asked_for_beyond_its_cap(call: Any) -> None:
     model = ScriptedChatModel([WRONG, WRONG])
-    format_ = ToolStrategy(Answer, max_retries=1)
-    agent = create_agent(model, middleware=[retry()], response_format=format_)
     with pytest.raises(OutputError):
-        call(agent, GO)
+        reply(call, model, retry(), response_format=ToolStrategy(Answer, max_retries=1))
     model.assert_done()
 
 
-@pytest.mark.parametrize("retry_on", [OutputError, (ValueError, TurnError), lambda error: True])
-def test_an_error_of_the_library_is_retried_if_it_is_named(call: Any, retry_on: Any) -> None:
+@each(
+    "retry_on, is_retried",
+    [
+        *((named, True) for named in (OutputError, (ValueError, TurnError), lambda error: True)),
+        *((base, False) for base in (RuntimeError, Exception, (ValueError, OSError))),
+    ],
+)
+def test_an_error_of_the_library_is_retried_if_it_is_named(
+    call: Any, retry_on: Any, is_retried: bool
+) -> None:
+    """A base class does not cover it."""
     model = ScriptedChatModel([WRONG, [{"name": "Answer", "args": {"number": 5}}]])
     format_ = ToolStrategy(Answer, max_retries=0)
-    stack = [retry(retry_on=retry_on)]
-    agent = create_agent(model, middleware=stack, response_format=format_)
-    assert call(agent, GO)["structured_response"] == Answer(number=5)
-
-
-@pytest.mark.parametrize("retry_on", [RuntimeError, Exception, (ValueError, OSError)])
-def test_a_base_class_does_not_cover_errors_of_the_library(call: Any, retry_on: Any) -> None:
-    format_ = ToolStrategy(Answer, max_retries=0)
-    stack = [retry(retry_on=retry_on)]
-    agent = create_agent(ScriptedChatModel([WRONG]), middleware=stack, response_format=format_)
+    agent = create_agent(model, middleware=[retry(retry_on=retry_on)], response_format=format_)
+    if is_retried:
+        assert call(agent, GO)["structured_response"] == Answer(number=5)
+        return
     with pytest.raises(OutputError):
         call(agent, GO)
 
@@ -323,7 +299,7 @@ def test_an_interrupt_in_a_layer_does_not_count_as_a_failure(call: Any) -> None:
     assert call(agent, Command(resume="yes"), ONE)["messages"][-1].text == "Thanks."
 
 
-@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+@each("signal", [KeyboardInterrupt, SystemExit])
 def test_a_signal_to_stop_is_not_retried(signal: Any) -> None:
     def stop(messages: Any) -> Any:
         raise signal
@@ -338,8 +314,7 @@ async def test_a_cancelled_run_stops_waiting() -> None:
     model = ScriptedChatModel([DOWN, "never"])
     agent = create_agent(model, middleware=[retry(initial_delay=60, jitter=False)])
     task = asyncio.create_task(agent.ainvoke(GO))
-    while not model.requests:
-        await asyncio.sleep(0.001)
+    await auntil(lambda: model.requests)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -385,8 +360,7 @@ def test_a_fallback_inside_is_tried_within_each_attempt(call: Any) -> None:
 
     model = ScriptedChatModel([DOWN, DOWN])
     other = ScriptedChatModel([DOWN, "from the other"])
-    result = call(create_agent(model, middleware=[retry(), Other()]), GO)
-    assert result["messages"][-1].text == "from the other"
+    assert reply(call, model, retry(), Other()).text == "from the other"
     model.assert_done()
 
 
@@ -395,29 +369,27 @@ class Broken(Exception):
         raise RuntimeError("not even that")
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
+@each(
+    "error, line",
     [
-        (ConnectionError("x" * 100_000), "x" * 1000 + "..."),
-        (ConnectionError("bad \ud800 text"), "bad ? text"),
-        (ConnectionError(), "with ConnectionError.\n"),
-        (Broken(), "with Broken.\n"),
+        (ConnectionError("provider is down"), "ConnectionError: provider is down."),
+        (ConnectionError("provider is down."), "ConnectionError: provider is down."),
+        (ConnectionError("is it down?"), "ConnectionError: is it down?"),
+        (ConnectionError("x" * 100_000), f"ConnectionError: {'x' * 1000}..."),
+        (ConnectionError("bad \ud800 text"), "ConnectionError: bad ? text."),
+        (ConnectionError(), "ConnectionError."),
+        pytest.param(Broken(), "Broken.", id="broken"),
     ],
 )
-def test_the_message_is_readable_for_any_exception(call: Any, error: Exception, said: str) -> None:
-    agent = create_agent(ScriptedChatModel([error]), middleware=[retry(max_retries=0)])
-    text = call(agent, GO)["messages"][-1].text
-    assert said in text
-    assert len(text.encode()) < 1200
+def test_the_text_of_a_failure_is_made_of_sentences(call: Any, error: Exception, line: str) -> None:
+    first, second = reply(call, [error], retry(max_retries=0)).text.splitlines()
+    assert first == f"The model call failed after 1 attempt with {line}"
+    assert second == "Nothing is lost: ask again later."
 
 
 def test_two_of_them_multiply(call: Any) -> None:
     model = ScriptedChatModel([DOWN] * 4)
-    stack = [
-        retry(max_retries=1, name="outer"),
-        retry(max_retries=1, on_failure="error", name="inner"),
-    ]
-    assert (
-        "after 2 attempts" in call(create_agent(model, middleware=stack), GO)["messages"][-1].text
-    )
+    outer = retry(max_retries=1, name="outer")
+    inner = retry(max_retries=1, on_failure="error", name="inner")
+    assert "after 2 attempts" in reply(call, model, outer, inner).text
     model.assert_done()

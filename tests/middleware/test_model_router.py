@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,6 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
 from agent_factory import (
     Flow,
@@ -31,7 +31,8 @@ from agent_factory.middleware import (
     SummarizationMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import add, last_text, scripted
+from samples import Answer, Gpt, add, last_text, scripted
+from tables import each
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -52,9 +53,9 @@ def router(
     return ModelRouterMiddleware(choices=choices, classifier=classifier, **settings)
 
 
-def own(*steps: Any) -> Any:
-    """An agent's own model."""
-    return scripted(*steps)
+def reply(call: Call, *stack: Any, given: Any = None, own: Any = None, tools: Any = ()) -> str:
+    """The last text of a new agent with some middleware, and a model of its own."""
+    return last_text(call(create_agent(own or scripted(), tools, middleware=stack), given or ask()))
 
 
 async def deeply(request: ModelRequest[Any]) -> str:
@@ -63,9 +64,8 @@ async def deeply(request: ModelRequest[Any]) -> str:
 
 def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Call) -> None:
     classifier = scripted("deep")
-    agent = create_agent(
-        own(), middleware=[router(classifier, deep=scripted("42."))], system_prompt="Secret."
-    )
+    stack = [router(classifier, deep=scripted("42."))]
+    agent = create_agent(scripted(), middleware=stack, system_prompt="Secret.")
     assert last_text(call(agent, ask("6 times 7?"))) == "42."
     (request,) = classifier.requests
     system, human = request.messages
@@ -74,58 +74,48 @@ def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Call) -> None:
     assert human.text == "<conversation>\nUser: 6 times 7?\n</conversation>"
 
 
-@pytest.mark.parametrize(
-    "answer", ["deep", " deep\n", "Deep", "'deep'", "**deep**.", "I choose deep: it is hard."]
-)
+@each("answer", ["deep", " deep\n", "Deep", "'deep'", "**deep**.", "I choose deep: it is hard."])
 def test_a_name_is_found_in_what_a_chatty_model_says(call: Call, answer: str) -> None:
-    agent = create_agent(own(), middleware=[router(scripted(answer), deep=scripted("42."))])
-    assert last_text(call(agent, ask())) == "42."
+    assert reply(call, router(scripted(answer), deep=scripted("42."))) == "42."
 
 
-UNPLACED = ["", "neither", "quick or deep", "deeper", AIMessage([{"type": "thinking"}])]
+@each("answer", ["", "neither", "quick or deep", "deeper", AIMessage([{"type": "thinking"}])])
+def test_without_a_named_choice_the_agents_own_model_or_the_default_answers(
+    call: Call, answer: Any
+) -> None:
+    assert reply(call, router(scripted(answer)), own=scripted("Mine.")) == "Mine."
+    route = router(scripted(answer), quick=scripted("Hi."), default="quick")
+    assert reply(call, route) == "Hi."
 
 
-@pytest.mark.parametrize("answer", UNPLACED)
-def test_without_a_named_choice_the_agents_own_model_answers(call: Call, answer: Any) -> None:
-    agent = create_agent(own("Mine."), middleware=[router(scripted(answer))])
-    assert last_text(call(agent, ask())) == "Mine."
-
-
-@pytest.mark.parametrize("answer", UNPLACED)
-def test_without_a_named_choice_the_default_answers(call: Call, answer: Any) -> None:
-    stack = [router(scripted(answer), quick=scripted("Hi."), default="quick")]
-    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "Hi."
-
-
-def test_a_choice_whose_name_contains_another_can_be_named(call: Call) -> None:
+def test_a_choice_whose_name_contains_another_can_be_named_and_needs_no_criteria(
+    call: Call,
+) -> None:
     choices = {"deep": ModelChoice(scripted(), "a"), "deep-math": ModelChoice(scripted("42."), "b")}
-    stack = [ModelRouterMiddleware(choices=choices, classifier=scripted("Use deep-math"))]
-    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "42."
+    classifier = scripted("Use deep-math")
+    assert reply(call, ModelRouterMiddleware(choices=choices, classifier=classifier)) == "42."
+    only = {"a": ModelChoice(scripted("Hi."))}
+    assert reply(call, ModelRouterMiddleware(choices=only, classifier=lambda r: "a")) == "Hi."
 
 
 # Once for a turn of the user's
 
 
 def test_a_loop_of_tools_stays_with_one_model(call: Call) -> None:
-    classifier, deep = scripted("deep"), scripted(ADD, ADD, "Three.")
-    agent = create_agent(own(), [add], middleware=[router(classifier, deep=deep)])
-    assert last_text(call(agent, ask())) == "Three."
-    classifier.assert_done()
-    deep.assert_done()
-    assert deep.requests[0].tools == ["add"]
+    for answer in ("deep", "neither"):
+        classifier, model = scripted(answer), scripted(ADD, ADD, "Three.")
+        deep, own = (model, scripted()) if answer == "deep" else (None, model)
+        assert reply(call, router(classifier, deep=deep), own=own, tools=[add]) == "Three."
+        classifier.assert_done()
+        model.assert_done()
+        assert model.requests[0].tools == ["add"]
 
 
 def test_the_next_user_message_is_routed_again(call: Call) -> None:
     stack = [router(scripted("deep", "quick"), quick=scripted("Hi."), deep=scripted("42."))]
-    agent = create_agent(own(), middleware=stack, checkpointer=InMemorySaver())
+    agent = create_agent(scripted(), middleware=stack, checkpointer=InMemorySaver())
     assert last_text(call(agent, ask("6 times 7?"), ONE)) == "42."
     assert last_text(call(agent, ask("Thanks"), ONE)) == "Hi."
-
-
-def test_the_choice_of_the_agents_own_model_is_kept_too(call: Call) -> None:
-    classifier = scripted("neither")
-    agent = create_agent(own(ADD, "Three."), [add], middleware=[router(classifier)])
-    assert last_text(call(agent, ask())) == "Three."
 
 
 def test_the_choice_outlives_an_interrupt_and_the_process(call: Call) -> None:
@@ -136,10 +126,10 @@ def test_the_choice_outlives_an_interrupt_and_the_process(call: Call) -> None:
     saver = InMemorySaver()
     confirming = [{"name": "confirm", "args": {}}]
     stack = [router(scripted("deep"), deep=scripted(confirming))]
-    before = create_agent(own(), [confirm], middleware=stack, checkpointer=saver)
+    before = create_agent(scripted(), [confirm], middleware=stack, checkpointer=saver)
     assert "__interrupt__" in call(before, ask(), ONE)
     stack = [router(scripted(), deep=scripted("Done."))]
-    after = create_agent(own(), [confirm], middleware=stack, checkpointer=saver)
+    after = create_agent(scripted(), [confirm], middleware=stack, checkpointer=saver)
     assert last_text(call(after, Command(resume="yes"), ONE)) == "Done."
 
 
@@ -147,46 +137,36 @@ def test_a_choice_that_no_longer_exists_is_made_again(call: Call) -> None:
     saver = InMemorySaver()
     stack = [router(scripted("deep"), deep=scripted(ADD))]
     before = create_agent(
-        own(), [add], middleware=stack, checkpointer=saver, interrupt_before=["tools"]
+        scripted(), [add], middleware=stack, checkpointer=saver, interrupt_before=["tools"]
     )
     call(before, ask(), ONE)
     renamed = ModelRouterMiddleware(
         choices={"math": ModelChoice(scripted("Three."), "mathematics")},
         classifier=scripted("math"),
     )
-    after = create_agent(own(), [add], middleware=[renamed], checkpointer=saver)
+    after = create_agent(scripted(), [add], middleware=[renamed], checkpointer=saver)
     assert last_text(call(after, None, ONE)) == "Three."
 
 
 def test_the_choice_is_private_state(call: Call) -> None:
-    agent = create_agent(own(), middleware=[router(scripted("deep"), deep=scripted("42."))])
-    assert set(call(agent, ask())) == {"messages"}
+    agent = create_agent(scripted(), middleware=[router(scripted("deep"), deep=scripted("42."))])
     forged = {**ask(), "model_routes": {"ModelRouterMiddleware": {"turn": None, "choice": "quick"}}}
-    agent = create_agent(own(), middleware=[router(scripted("deep"), deep=scripted("42."))])
-    assert last_text(call(agent, forged)) == "42."
+    result = call(agent, forged)
+    assert (last_text(result), set(result)) == ("42.", {"messages"})
 
 
 def test_two_routers_keep_their_choices_apart(call: Call) -> None:
     """The inner one has the last word; each asks its classifier once."""
-    stack = [
-        router(scripted("quick"), name="outer"),
-        router(scripted("deep"), deep=scripted(ADD, "Three."), name="inner"),
-    ]
-    assert last_text(call(create_agent(own(), [add], middleware=stack), ask())) == "Three."
+    outer = router(scripted("quick"), name="outer")
+    inner = router(scripted("deep"), deep=scripted(ADD, "Three."), name="inner")
+    assert reply(call, outer, inner, tools=[add]) == "Three."
 
 
 def test_a_message_written_by_middleware_does_not_begin_a_turn(call: Call) -> None:
     """A structured answer that did not fit is explained by a message of the user's kind."""
-
-    class Answer(BaseModel):
-        number: int
-
-    stack = [
-        router(
-            scripted("deep"), deep=scripted("prose", [{"name": "Answer", "args": {"number": 3}}])
-        )
-    ]
-    agent = create_agent(own(), middleware=stack, response_format=Answer)
+    deep = scripted("prose", [{"name": "Answer", "args": {"number": 3}}])
+    stack = [router(scripted("deep"), deep=deep)]
+    agent = create_agent(scripted(), middleware=stack, response_format=Answer)
     assert call(agent, ask())["structured_response"] == Answer(number=3)
 
 
@@ -196,8 +176,7 @@ def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Call) -> None
         writer, trigger=("messages", 3), keep=("messages", 1), keep_thread=False
     )
     stack: list[Any] = [router(scripted("deep"), deep=scripted(ADD, ADD, "Three.")), summaries]
-    agent = create_agent(own(), [add], middleware=stack)
-    result = call(agent, ask())
+    result = call(create_agent(scripted(), [add], middleware=stack), ask())
     assert last_text(result) == "Three."
     assert result["messages"][0].additional_kwargs["lc_source"] == "summarization"
 
@@ -205,7 +184,7 @@ def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Call) -> None
 def test_a_call_that_failed_is_routed_again(call: Call) -> None:
     classifier = scripted("deep", "quick")
     stack = [router(classifier, quick=scripted("Hi."), deep=scripted(ConnectionError("down")))]
-    agent = create_agent(own(), middleware=stack, checkpointer=InMemorySaver())
+    agent = create_agent(scripted(), middleware=stack, checkpointer=InMemorySaver())
     with pytest.raises(ConnectionError, match="down"):
         call(agent, ask(), ONE)
     assert last_text(call(agent, None, ONE)) == "Hi."
@@ -214,38 +193,37 @@ def test_a_call_that_failed_is_routed_again(call: Call) -> None:
 # Classifiers
 
 
-@pytest.mark.parametrize("text", ["6 times 7?", "Hello"])
-def test_a_function_of_the_request_may_choose(call: Call, text: str) -> None:
-    def classify(request: ModelRequest[Any]) -> str:
-        return "deep" if "times" in request.messages[-1].text else "quick"
-
-    stack = [router(classify, quick=scripted("Hi."), deep=scripted("42."))]
-    expected = "42." if "times" in text else "Hi."
-    assert last_text(call(create_agent(own(), middleware=stack), ask(text))) == expected
+def by_words(request: ModelRequest[Any]) -> str:
+    return "deep" if "times" in request.messages[-1].text else "quick"
 
 
-@pytest.mark.parametrize("classifier", [deeply, lambda request: deeply(request)])
-async def test_an_asynchronous_function_may_choose(classifier: Any) -> None:
-    agent = create_agent(own(), middleware=[router(classifier, deep=scripted("42."))])
-    assert last_text(await agent.ainvoke(ask())) == "42."
+@each(
+    "classifier, text, answer",
+    [
+        (by_words, "6 times 7?", "42."),
+        (by_words, "Hello", "Hi."),
+        (RunnableLambda(lambda request: request.messages[-1].text) | (lambda x: x), "deep", "42."),
+        (scripted(KeyError()).with_fallbacks([scripted("deep", "deep")]), "Go on", "42."),
+    ],
+)
+def test_a_function_a_runnable_or_a_model_with_a_fallback_may_choose(
+    call: Call, classifier: Any, text: str, answer: str
+) -> None:
+    route = router(classifier, quick=scripted("Hi."), deep=scripted("42."))
+    assert reply(call, route, given=ask(text)) == answer
 
 
-@pytest.mark.parametrize("classifier", [deeply, lambda request: deeply(request)])
-def test_an_async_function_is_refused_in_a_synchronous_run(classifier: Any) -> None:
-    agent = create_agent(own(), middleware=[router(classifier, deep=scripted("42."))])
+@each("classifier", [deeply, lambda request: deeply(request)])
+def test_an_async_function_may_choose_in_async_runs_alone(classifier: Any) -> None:
+    agent = create_agent(scripted(), middleware=[router(classifier, deep=scripted("42."))])
+    assert last_text(asyncio.run(agent.ainvoke(ask()))) == "42."
     with pytest.raises(TypeError, match="classifier is a coroutine function"):
         agent.invoke(ask())
 
 
-def test_a_runnable_of_the_request_may_choose(call: Call) -> None:
-    chain = RunnableLambda(lambda request: request.messages[-1].text) | (lambda text: text)
-    agent = create_agent(own(), middleware=[router(chain, deep=scripted("42."))])
-    assert last_text(call(agent, ask("deep"))) == "42."
-
-
-@pytest.mark.parametrize("wrong", ["Deep", "", None, 5, scripted()])
+@each("wrong", ["Deep", "", None, 5, scripted()])
 def test_a_function_that_names_no_choice_raises(call: Call, wrong: Any) -> None:
-    agent = create_agent(own(), middleware=[router(lambda request: wrong)])
+    agent = create_agent(scripted(), middleware=[router(lambda request: wrong)])
     with pytest.raises(RoutingError, match="Return one of 'quick', 'deep'") as caught:
         call(agent, ask())
     error = caught.value
@@ -253,20 +231,13 @@ def test_a_function_that_names_no_choice_raises(call: Call, wrong: Any) -> None:
     assert (error.code, error.choice, error.choices) == ("AF348", wrong, ("quick", "deep"))
 
 
-@pytest.mark.parametrize("kind", ["model", "function"])
-def test_an_exception_of_a_classifier_propagates(call: Call, kind: str) -> None:
+def test_an_exception_of_a_classifier_propagates(call: Call) -> None:
     def broken(request: ModelRequest[Any]) -> str:
         raise KeyError("broken")
 
-    classifier: Any = broken if kind == "function" else scripted(KeyError("broken"))
-    with pytest.raises(KeyError, match="broken"):
-        call(create_agent(own(), middleware=[router(classifier)]), ask())
-
-
-def test_a_classifier_with_a_fallback_is_still_a_model(call: Call) -> None:
-    classifier = scripted(KeyError()).with_fallbacks([scripted("deep")])
-    agent = create_agent(own(), middleware=[router(classifier, deep=scripted("42."))])
-    assert last_text(call(agent, ask())) == "42."
+    for classifier in (broken, scripted(KeyError("broken"))):
+        with pytest.raises(KeyError, match="broken"):
+            reply(call, router(classifier))
 
 
 def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Call) -> None:
@@ -276,8 +247,7 @@ def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Cal
     }
     for instructions, start in prompts.items():
         classifier = scripted("quick")
-        stack = [router(classifier, quick=scripted("Hi."), instructions=instructions)]
-        call(create_agent(own(), middleware=stack), ask())
+        reply(call, router(classifier, quick=scripted("Hi."), instructions=instructions))
         text = classifier.requests[0].messages[0].text
         assert text.startswith(start)
         assert "- deep: mathematics" in text
@@ -286,25 +256,19 @@ def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Cal
 def test_a_classifier_reads_the_end_of_a_long_conversation(call: Call) -> None:
     classifier = scripted("quick")
     history = [HumanMessage(f"message {n}. " + "x" * 5000) for n in range(20)]
-    agent = create_agent(own(), middleware=[router(classifier, quick=scripted("Hi."))])
-    call(agent, {"messages": history})
+    reply(call, router(classifier, quick=scripted("Hi.")), given={"messages": history})
     text = classifier.requests[0].messages[1].text
     assert "message 14" in text
     assert "message 13" not in text
     assert len(text) < 13_000
 
 
-def test_tokens_of_a_classifier_are_not_streamed(collect: Call) -> None:
-    agent = create_agent(own(), middleware=[router(scripted("deep"), deep=scripted("It is 42."))])
-    parts = collect(agent, ask(), stream_mode="messages")
-    assert "".join(chunk.text for chunk, _ in parts) == "It is 42."
-
-
-def test_tokens_of_a_model_that_a_function_asks_are_not_streamed(collect: Call) -> None:
+def test_tokens_of_a_classifier_and_of_a_model_that_it_asks_are_not_streamed(collect: Call) -> None:
     model = FakeListChatModel(responses=["deep"])
-    stack = [router(lambda request: model.invoke("?").text, deep=scripted("It is 42."))]
-    parts = collect(create_agent(own(), middleware=stack), ask(), stream_mode="messages")
-    assert "".join(chunk.text for chunk, _ in parts) == "It is 42."
+    for classifier in (scripted("deep"), lambda request: model.invoke("?").text):
+        stack = [router(classifier, deep=scripted("It is 42."))]
+        parts = collect(create_agent(scripted(), middleware=stack), ask(), stream_mode="messages")
+        assert "".join(chunk.text for chunk, _ in parts) == "It is 42."
 
 
 # Models
@@ -329,7 +293,7 @@ def test_settings_of_one_provider_do_not_leak_to_the_chosen_model(call: Call) ->
 
 def test_thoughts_of_the_chosen_model_are_not_sent_to_the_agents_own(call: Call) -> None:
     thought = AIMessage([{"type": "thinking", "thinking": "Hm."}, "It is 42."])
-    mine = own("Gladly.")
+    mine = scripted("Gladly.")
     stack = [router(scripted("deep", "neither"), deep=scripted(thought))]
     agent = create_agent(mine, middleware=stack, checkpointer=InMemorySaver())
     call(agent, ask(), ONE)
@@ -338,61 +302,40 @@ def test_thoughts_of_the_chosen_model_are_not_sent_to_the_agents_own(call: Call)
 
 
 def test_a_choice_has_the_structured_output_that_suits_it(call: Call) -> None:
-    class Answer(BaseModel):
-        number: int
-
-    class Gpt(ScriptedChatModel):
-        model_name: str = "gpt-5"
-
-    for model in (
-        Gpt(steps=['{"number": 3}']),
-        scripted([{"name": "Answer", "args": {"number": 3}}]),
-    ):
+    by_tool = scripted([{"name": "Answer", "args": {"number": 3}}])
+    for model in (Gpt(steps=['{"number": 3}']), by_tool):
         stack = [router(scripted("deep"), deep=model)]
-        agent = create_agent(own(), [add], middleware=stack, response_format=Answer)
+        agent = create_agent(scripted(), [add], middleware=stack, response_format=Answer)
         assert call(agent, ask())["structured_response"] == Answer(number=3)
 
 
-@pytest.mark.parametrize(("inside", "asked"), [(True, 1), (False, 2)])
+@each("inside, asked", [(True, 1), (False, 2)])
 def test_inside_the_router_a_retry_asks_the_classifier_once(
     call: Call, inside: bool, asked: int
 ) -> None:
     classifier = scripted(*["deep"] * asked)
     route = router(classifier, deep=scripted(ConnectionError(), "42."))
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0)
-    stack: list[Any] = [route, retry] if inside else [retry, route]
-    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "42."
+    assert reply(call, *([route, retry] if inside else [retry, route])) == "42."
     classifier.assert_done()
 
 
 def test_a_fallback_inside_the_router_replaces_the_chosen_model(call: Call) -> None:
-    fallback = ModelFallbackMiddleware(scripted("Instead."))
-    stack: list[Any] = [router(scripted("deep"), deep=scripted(ConnectionError())), fallback]
-    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "Instead."
-
-
-def test_a_function_needs_no_criteria(call: Call) -> None:
-    route = ModelRouterMiddleware(
-        choices={"a": ModelChoice(scripted("Hi."))}, classifier=lambda r: "a"
-    )
-    assert last_text(call(create_agent(own(), middleware=[route]), ask())) == "Hi."
+    route = router(scripted("deep"), deep=scripted(ConnectionError()))
+    assert reply(call, route, ModelFallbackMiddleware(scripted("Instead."))) == "Instead."
 
 
 QUICK = {"quick": ModelChoice(scripted(), "small talk")}
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "problem"),
+@each(
+    "settings, error, problem",
     [
         ({"choices": {}}, ValueError, "choices must be a dict"),
         ({"choices": ["quick"]}, ValueError, "choices must be a dict"),
         ({"choices": {"quick": scripted()}}, TypeError, "must be a ModelChoice"),
         ({"choices": {"": ModelChoice(scripted(), "x")}}, ValueError, "its name must be a string"),
-        (
-            {"choices": {"a": ModelChoice(scripted(), " ")}},
-            ValueError,
-            "its criteria must be a string",
-        ),
+        ({"choices": {"a": ModelChoice(scripted(), " ")}}, ValueError, "criteria must be a string"),
         ({"choices": {"a": ModelChoice(5, "x")}}, TypeError, "choice 'a' must be a chat model"),  # type: ignore[arg-type]
         ({"default": "slow"}, ValueError, "default must be one of quick"),
         ({"instructions": ""}, ValueError, "instructions must be a non-empty string"),
@@ -411,10 +354,8 @@ def test_a_decision_model_may_decide_and_its_answer_is_kept(call: Call) -> None:
     decisions: list[Any] = []
     classifier = ScriptedDecisionModel(answers=["deep"])
     stack = [router(classifier, deep=scripted(ADD, "3."))]
-    saver = InMemorySaver()
-    agent = create_agent(
-        own(), [add], middleware=stack, checkpointer=saver, decisions=decisions.append
-    )
+    options: Any = {"checkpointer": InMemorySaver(), "decisions": decisions.append}
+    agent = create_agent(scripted(), [add], middleware=stack, **options)
     assert last_text(call(agent, ask("1 + 2?"), ONE)) == "3."
     ((state, questions),) = classifier.requests
     assert state.text == "1 + 2?"
@@ -430,22 +371,22 @@ def test_a_decision_model_may_decide_and_its_answer_is_kept(call: Call) -> None:
 
 def test_a_decision_model_reads_the_message_as_layers_further_out_have_made_it(call: Call) -> None:
     classifier = ScriptedDecisionModel(answers=["deep"])
-    stack: list[Any] = [PIIMiddleware("email"), router(classifier, deep=scripted("Hello."))]
-    call(create_agent(own(), middleware=stack), ask("I am ada@example.org"))
+    route = router(classifier, deep=scripted("Hello."))
+    reply(call, PIIMiddleware("email"), route, given=ask("I am ada@example.org"))
     assert "ada@" not in classifier.requests[0][0].text
 
 
 def test_without_a_message_of_the_user_a_decision_model_reads_the_conversation(call: Call) -> None:
     summary = HumanMessage("They greeted.", additional_kwargs={"lc_source": "summarization"})
     classifier = ScriptedDecisionModel(answers=["deep"])
-    agent = create_agent(own(), middleware=[router(classifier, deep=scripted("Hello."))])
-    call(agent, {"messages": [summary]})
+    route = router(classifier, deep=scripted("Hello."))
+    reply(call, route, given={"messages": [summary]})
     assert [m.text for m in classifier.requests[0][0]] == ["They greeted."]
 
 
-@pytest.mark.parametrize("answer", ["other", {}])
+@each("answer", ["other", {}])
 def test_an_answer_of_a_decision_model_must_name_a_choice(call: Call, answer: Any) -> None:
-    agent = create_agent(own(), middleware=[router(ScriptedDecisionModel(answers=[answer]))])
+    agent = create_agent(scripted(), middleware=[router(ScriptedDecisionModel(answers=[answer]))])
     with pytest.raises(RoutingError) as caught:
         call(agent, ask())
     assert caught.value.choice == (answer or None)
@@ -455,19 +396,14 @@ def test_an_answer_of_a_decision_model_must_name_a_choice(call: Call, answer: An
 def test_a_decision_model_may_have_fallbacks(call: Call) -> None:
     down = ScriptedDecisionModel(answers=[ConnectionError("down")])
     classifier = down.with_fallbacks([ScriptedDecisionModel(answers=["deep"])])
-    agent = create_agent(own(), middleware=[router(classifier, deep=scripted("Hello."))])
-    assert last_text(call(agent, ask())) == "Hello."
+    assert reply(call, router(classifier, deep=scripted("Hello."))) == "Hello."
 
 
 def test_a_decision_model_needs_no_criteria_and_takes_any_json(call: Call) -> None:
     classifier = ScriptedDecisionModel(answers=["b"])
     choices = {"a": ModelChoice(scripted(), {"only": ["x"]}), "b": ModelChoice(scripted("B."))}
-    stack = [
-        ModelRouterMiddleware(
-            choices=choices, classifier=classifier, instructions=["Which?", {"of": 2}]
-        )
-    ]
-    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "B."
+    asks: Any = {"classifier": classifier, "instructions": ["Which?", {"of": 2}]}
+    assert reply(call, ModelRouterMiddleware(choices=choices, **asks)) == "B."
     (question,) = classifier.requests[0][1].values()
     assert question.criteria == {"a": {"only": ["x"]}, "b": ""}
     assert question.instructions == ["Which?", {"of": 2}]
@@ -477,12 +413,12 @@ def test_a_chat_model_reads_criteria_of_any_form_as_text(call: Call) -> None:
     classifier = scripted("a")
     choices = {"a": ModelChoice(scripted("A."), {"only": ["x"]})}
     stack = [ModelRouterMiddleware(choices=choices, classifier=classifier)]
-    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "A."
+    assert last_text(call(create_agent(scripted(), middleware=stack), ask())) == "A."
     assert '- a: {"only": ["x"]}' in classifier.requests[0].messages[0].text
 
 
-@pytest.mark.parametrize(
-    ("classifier", "instructions"),
+@each(
+    "classifier, instructions",
     [
         (scripted(), ["a list"]),
         (ScriptedDecisionModel(answers=[]), 5),

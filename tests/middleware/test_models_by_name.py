@@ -10,22 +10,9 @@ from typing import Any
 import pytest
 
 from agent_factory import create_agent, create_react_agent
-from agent_factory.middleware import (
-    AutoModeMiddleware,
-    BudgetMiddleware,
-    HumanInTheLoopMiddleware,
-    Limits,
-    LLMToolEmulator,
-    LLMToolSelectorMiddleware,
-    ModelChoice,
-    ModelFallbackMiddleware,
-    ModelRefusalMiddleware,
-    ModelRouterMiddleware,
-    Rule,
-    SummarizationMiddleware,
-    ToolPolicy,
-)
+from agent_factory import middleware as mw
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 NAME = "openai:gpt-5"
 
@@ -37,50 +24,56 @@ def pick(request: object) -> str:
 MAKERS: dict[str, Callable[[], Any]] = {
     "create_agent": lambda: create_agent(NAME),
     "create_react_agent": lambda: create_react_agent(NAME, []),
-    "fallback": lambda: ModelFallbackMiddleware(NAME),
-    "second fallback": lambda: ModelFallbackMiddleware(ScriptedChatModel(), NAME),
-    "fallback with settings": lambda: ModelFallbackMiddleware((NAME, {"temperature": 0})),
-    "refusal": lambda: ModelRefusalMiddleware(NAME),
-    "choice": lambda: ModelRouterMiddleware(choices={"one": ModelChoice(NAME)}, classifier=pick),
-    "classifier": lambda: ModelRouterMiddleware(
-        choices={"one": ModelChoice(ScriptedChatModel(), "all")}, classifier=NAME
+    "fallback": lambda: mw.ModelFallbackMiddleware(NAME),
+    "second fallback": lambda: mw.ModelFallbackMiddleware(ScriptedChatModel(), NAME),
+    "fallback with settings": lambda: mw.ModelFallbackMiddleware((NAME, {"temperature": 0})),
+    "refusal": lambda: mw.ModelRefusalMiddleware(NAME),
+    "choice": lambda: mw.ModelRouterMiddleware(
+        choices={"one": mw.ModelChoice(NAME)}, classifier=pick
     ),
-    "auto mode": lambda: AutoModeMiddleware(classifier=NAME),
-    "judge": lambda: HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "judge"), judge=NAME)),
-    "summaries": lambda: SummarizationMiddleware(NAME),
-    "summarizer": lambda: SummarizationMiddleware(ScriptedChatModel(), summarizer=NAME),
-    "selection": lambda: LLMToolSelectorMiddleware(model=NAME),
-    "emulator": lambda: LLMToolEmulator(model=NAME),
-    "budget": lambda: BudgetMiddleware(run=Limits(total_tokens=9), cheaper=NAME),
+    "classifier": lambda: mw.ModelRouterMiddleware(
+        choices={"one": mw.ModelChoice(ScriptedChatModel(), "all")}, classifier=NAME
+    ),
+    "auto mode": lambda: mw.AutoModeMiddleware(classifier=NAME),
+    "judge": lambda: mw.HumanInTheLoopMiddleware(mw.ToolPolicy(mw.Rule("*", "judge"), judge=NAME)),
+    "summaries": lambda: mw.SummarizationMiddleware(NAME),
+    "summarizer": lambda: mw.SummarizationMiddleware(ScriptedChatModel(), summarizer=NAME),
+    "selection": lambda: mw.LLMToolSelectorMiddleware(model=NAME),
+    "emulator": lambda: mw.LLMToolEmulator(model=NAME),
+    "budget": lambda: mw.BudgetMiddleware(run=mw.Limits(total_tokens=9), cheaper=NAME),
 }
 """Everything that takes a model by name."""
 
 
-@pytest.mark.parametrize("maker", MAKERS)
-def test_without_langchain_the_build_fails(maker: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "langchain", None)
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
-    with pytest.raises(ImportError, match="pip install langchain"):
-        MAKERS[maker]()
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-def test_without_the_package_of_the_provider_the_build_fails(
-    maker: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def fake_langchain(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[str]:
+    """Install a langchain whose function returns or raises something; the names it is given."""
     names: list[str] = []
 
     def init_chat_model(name: str) -> Any:
         names.append(name)
-        raise ImportError("pip install langchain-openai")
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-    package, models = types.ModuleType("langchain"), types.ModuleType("langchain.chat_models")
+    models = types.ModuleType("langchain.chat_models")
     models.init_chat_model = init_chat_model  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "langchain", package)
+    monkeypatch.setitem(sys.modules, "langchain", types.ModuleType("langchain"))
     monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
+    return names
+
+
+@each("maker", MAKERS)
+def test_without_langchain_or_the_package_of_the_provider_the_build_fails(
+    maker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = fake_langchain(monkeypatch, ImportError("pip install langchain-openai"))
     with pytest.raises(ImportError, match="langchain-openai"):
         MAKERS[maker]()
     assert names == [NAME]
+    monkeypatch.setitem(sys.modules, "langchain", None)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    with pytest.raises(ImportError, match="pip install langchain"):
+        MAKERS[maker]()
 
 
 def test_the_error_names_the_argument(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,12 +87,8 @@ def test_the_error_names_the_argument(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_name_is_made_into_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ScriptedChatModel(["one"])
-    names: list[str] = []
-    models = types.ModuleType("langchain.chat_models")
-    models.init_chat_model = lambda name: (names.append(name), model)[1]  # type: ignore[attr-defined,func-returns-value]
-    monkeypatch.setitem(sys.modules, "langchain", types.ModuleType("langchain"))
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
-    fallback = ModelFallbackMiddleware(NAME)
+    names = fake_langchain(monkeypatch, model)
+    fallback = mw.ModelFallbackMiddleware(NAME)
     assert (fallback.models, names) == ([model], [NAME])
     agent = create_agent(ScriptedChatModel([ConnectionError()]), middleware=[fallback])
     assert agent.invoke({"messages": [("user", "Hi")]})["messages"][-1].text == "one"

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import pytest
+import stack_agents
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -36,6 +37,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.review import pending
 from agent_factory.testing import ScriptedChatModel, check_middleware
+from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 GO: Any = {"messages": [("user", "Go")]}
@@ -96,18 +98,24 @@ def agent_of(
     bank: Bank, policy: Any, *outer: Any, script: Any = (), inner: Any = (), **options: Any
 ) -> Any:
     once = OnceMiddleware({"pay": policy}, store=options.pop("store", InMemoryEffects()))
-    model = ScriptedChatModel([*(script or [[payment()]]), "Done."])
+    steps = [*(script or [[payment()]]), "Done."]
     options = {"checkpointer": InMemorySaver(), "tools": [bank.pay], **options}
-    return create_agent(model, middleware=[*outer, once, *inner], **options)
+    return stack_agents.agent_of(steps, *outer, once, *inner, **options)
 
 
-def die(call: Any, agent: Any, given: Any = None, kind: type[BaseException] = Killed) -> None:
+def die(call: Any, agent: Any, given: Any = GO, kind: type[BaseException] = Killed) -> Any:
+    """Start a run whose process dies; the agent."""
     with pytest.raises(kind):
         call(agent, given, THREAD, durability="sync")
+    return agent
 
 
 def results(values: Any) -> list[str]:
     return [message.text for message in values["messages"] if message.type == "tool"]
+
+
+def retries(**options: Any) -> ToolRetryMiddleware:
+    return ToolRetryMiddleware(initial_delay=0, **options)
 
 
 def answer(agent: Any, call: Any, decision: Any) -> Any:
@@ -119,14 +127,13 @@ def answer(agent: Any, call: Any, decision: Any) -> Any:
 # What is stored is not run again
 
 
-@pytest.mark.parametrize("fused", [True, False, "turn"])
-@pytest.mark.parametrize("policy", ["rerun", "ask", "fail"])
+@each("fused", [True, False, "turn"])
+@each("policy", ["rerun", "ask", "fail"])
 def test_a_stored_result_is_returned_without_running_the_tool(
     call: Any, policy: str, fused: Any
 ) -> None:
     bank = Bank()
-    agent = agent_of(bank, policy, Dies("1"), fused=fused)
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, policy, Dies("1"), fused=fused))
     assert results(call(agent, None, THREAD)) == ["Paid 5."]
     assert len(bank.paid) == 1
 
@@ -135,7 +142,7 @@ class Paid(AgentState[Any]):
     total: Annotated[int, lambda old, new: old + new]
 
 
-@pytest.mark.parametrize("as_list", [False, True])
+@each("as_list", [False, True])
 def test_commands_and_lists_are_stored_as_they_are(call: Any, as_list: bool) -> None:
     runs = []
 
@@ -163,7 +170,7 @@ def test_a_returned_error_is_a_result(call: Any) -> None:
         raise ValueError("declined")
 
     agent = agent_of(Bank(), "ask", Dies("1"), tools=[pay], handle_tool_errors=ValueError)
-    die(call, agent, GO)
+    die(call, agent)
     (text,) = results(call(agent, None, THREAD))
     assert "declined" in text
     assert runs == [5]
@@ -185,11 +192,10 @@ class Keeps(InMemoryEffects):
             raise Killed
 
 
-@pytest.mark.parametrize("policy", ["rerun", "ask"])
+@each("policy", ["rerun", "ask"])
 def test_a_store_that_keeps_a_released_record_is_an_error(call: Any, policy: str) -> None:
     bank, store = Bank(Killed()), Keeps()
-    agent = agent_of(bank, policy, store=store)
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, policy, store=store))
     if policy == "ask":
         call(agent, None, THREAD, durability="sync")
     act = partial(answer, agent, call, {"type": "approve"})
@@ -203,17 +209,15 @@ def test_a_store_that_keeps_a_released_record_is_an_error(call: Any, policy: str
 
 def test_rerun_runs_the_tool_again_with_the_same_key(call: Any) -> None:
     bank = Bank(Killed())
-    agent = agent_of(bank, "rerun")
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, "rerun"))
     assert results(call(agent, None, THREAD)) == ["Paid 5."]
-    assert len(bank.paid) == 2
-    assert len(set(bank.paid)) == 1
+    assert (len(bank.paid), len(set(bank.paid))) == (2, 1)
 
 
-def test_fail_reports_to_the_model_that_the_outcome_is_unknown(call: Any) -> None:
-    bank = Bank(Killed())
-    agent = agent_of(bank, "fail")
-    die(call, agent, GO)
+@each("death", [Killed(), TimeoutError("no answer")])
+def test_fail_reports_to_the_model_that_the_outcome_is_unknown(call: Any, death: Any) -> None:
+    bank = Bank(death)
+    agent = die(call, agent_of(bank, "fail"), kind=type(death))
     values = call(agent, None, THREAD)
     (text,) = results(values)
     assert text.startswith("Error: pay(euros=5), started at 20")
@@ -222,9 +226,9 @@ def test_fail_reports_to_the_model_that_the_outcome_is_unknown(call: Any) -> Non
     assert len(bank.paid) == 1
 
 
-@pytest.mark.parametrize("fused", [True, False, "turn"])
-@pytest.mark.parametrize(
-    ("decision", "result", "payments"),
+@each("fused", [True, False, "turn"])
+@each(
+    "decision, result, payments",
     [
         ({"type": "approve"}, "Paid 5.", 2),
         ({"type": "respond", "message": "Paid, receipt 7."}, "Paid, receipt 7.", 1),
@@ -236,8 +240,7 @@ def test_ask_asks_a_person(
     call: Any, fused: Any, decision: Any, result: str, payments: int
 ) -> None:
     bank = Bank(Killed())
-    agent = agent_of(bank, "ask", fused=fused)
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, "ask", fused=fused))
     call(agent, None, THREAD, durability="sync")
     (asked,) = pending(agent, THREAD).calls
     assert (asked.id, asked.name, asked.args, asked.kind) == ("1", "pay", {"euros": 5}, "review")
@@ -256,20 +259,12 @@ def test_the_functions_of_review_answer_the_question(act: Any, call: Any) -> Non
         ("respond", ("Paid, receipt 7.",), "Paid, receipt 7."),
         ("reject", ("Let it be.",), "Let it be."),
     ):
-        bank = Bank(Killed())
-        agent = agent_of(bank, "ask")
-        die(call, agent, GO)
+        store = InMemoryEffects()
+        agent = die(call, agent_of(Bank(Killed()), "ask", store=store))
         call(agent, None, THREAD)
         assert results(act(name, agent, *args)) == [result]
-
-
-def test_the_result_that_a_person_gives_is_recorded(call: Any) -> None:
-    store = InMemoryEffects()
-    agent = agent_of(Bank(Killed()), "ask", store=store)
-    die(call, agent, GO)
-    call(agent, None, THREAD)
-    answer(agent, call, {"type": "respond", "message": "Paid, receipt 7."})
-    assert [effect.result.text for effect in store.of_run("1/")] == ["Paid, receipt 7."]
+        if name == "respond":  # a result that a person gives is recorded
+            assert [effect.result.text for effect in store.of_run("1/")] == [result]
 
 
 def test_parallel_calls_are_asked_about_one_by_one(call: Any) -> None:
@@ -277,7 +272,7 @@ def test_parallel_calls_are_asked_about_one_by_one(call: Any) -> None:
     store = InMemoryEffects()
     agent = agent_of(bank, "ask", script=[[payment(5, "a"), payment(6, "b")]], store=store)
     bank.after = [Killed(), Killed()]
-    die(call, agent, GO)
+    die(call, agent)
     while not pending(agent, THREAD).asks:  # what was cancelled before it started is not done
         try:
             call(agent, None, THREAD, durability="sync")
@@ -298,8 +293,7 @@ def test_parallel_calls_are_asked_about_one_by_one(call: Any) -> None:
 
 def test_each_attempt_of_unknown_outcome_is_asked_about(call: Any) -> None:
     bank = Bank(Killed(), Killed())
-    agent = agent_of(bank, "ask")
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, "ask"))
     for _ in range(2):
         call(agent, None, THREAD, durability="sync")
         assert pending(agent, THREAD).asks
@@ -330,7 +324,6 @@ class Breaks(InMemoryEffects):
     def finish(self, effect: Effect, result: bytes) -> None:
         self._raise("finish")
         super().finish(effect, result)
-        self._raise("finished")
 
     def release(self, effect: Effect) -> None:
         self._raise("release")
@@ -338,14 +331,13 @@ class Breaks(InMemoryEffects):
         self._raise("released")
 
 
-@pytest.mark.parametrize("when", ["release", "released", "begin"])
+@each("when", ["release", "released", "begin"])
 def test_an_answer_is_not_asked_for_twice_if_the_process_dies_before_the_tool_starts(
     call: Any, when: str
 ) -> None:
     bank = Bank(Killed())
     store = Breaks()
-    agent = agent_of(bank, "ask", store=store)
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, "ask", store=store))
     call(agent, None, THREAD, durability="sync")
     store.errors = {when: [None, Killed()] if when == "begin" else [Killed()]}
     with pytest.raises(Killed):
@@ -354,28 +346,20 @@ def test_an_answer_is_not_asked_for_twice_if_the_process_dies_before_the_tool_st
     assert len(bank.paid) == 2
 
 
-def test_a_death_before_the_record_costs_nothing(call: Any) -> None:
-    bank = Bank()
-    agent = agent_of(bank, "ask", store=Breaks(begin=[Killed()]))
-    die(call, agent, GO)
-    assert results(call(agent, None, THREAD)) == ["Paid 5."]
-    assert len(bank.paid) == 1
-
-
-@pytest.mark.parametrize("when", ["begun", "finish"])
+@each("when", ["begin", "begun", "finish"])
 def test_a_death_between_record_and_result_is_an_unknown_outcome(call: Any, when: str) -> None:
+    """A death before the record costs nothing."""
     bank = Bank()
-    agent = agent_of(bank, "fail", store=Breaks(**{when: [Killed()]}))
-    die(call, agent, GO)
+    agent = die(call, agent_of(bank, "fail", store=Breaks(**{when: [Killed()]})))
     (text,) = results(call(agent, None, THREAD))
-    assert "its outcome is unknown" in text
-    assert len(bank.paid) == (when == "finish")
+    assert ("its outcome is unknown" in text) is (when != "begin")
+    assert len(bank.paid) == (when != "begun")
 
 
 # Interrupts
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@each("mode", ["batched", "per_call"])
 def test_it_works_inside_of_reviews(call: Any, mode: Any) -> None:
     review = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
     bank = Bank(Killed())
@@ -397,28 +381,12 @@ def test_it_works_inside_of_reviews(call: Any, mode: Any) -> None:
 # Failures and retries
 
 
-def retries(**options: Any) -> ToolRetryMiddleware:
-    return ToolRetryMiddleware(initial_delay=0, **options)
-
-
 def test_after_a_definite_failure_the_call_may_run_again(call: Any) -> None:
+    """In another run, or by a retry outside."""
     bank = Bank()
     bank.before = [ConnectionError("down")]
-    agent = agent_of(bank, "fail")
-    die(call, agent, GO, ConnectionError)
+    agent = die(call, agent_of(bank, "fail"), kind=ConnectionError)
     assert results(call(agent, None, THREAD)) == ["Paid 5."]
-
-
-def test_after_a_timeout_the_outcome_is_unknown(call: Any) -> None:
-    bank = Bank(TimeoutError("no answer"))
-    agent = agent_of(bank, "fail")
-    die(call, agent, GO, TimeoutError)
-    assert "its outcome is unknown" in results(call(agent, None, THREAD))[0]
-    assert len(bank.paid) == 1
-
-
-def test_a_retry_outside_repeats_definite_failures(call: Any) -> None:
-    bank = Bank()
     bank.before = [ConnectionError("down")] * 2
     assert results(call(agent_of(bank, "ask", retries()), GO, THREAD)) == ["Paid 5."]
 
@@ -426,10 +394,8 @@ def test_a_retry_outside_repeats_definite_failures(call: Any) -> None:
 NAMED: Any = {"retry_on": (ConnectionError, TimeoutError)}
 
 
-@pytest.mark.parametrize(
-    "named", [NAMED, {"idempotent_tools": ["pay"]}, {"retry_on": lambda error: True}]
-)
-@pytest.mark.parametrize("inside", [False, True])
+@each("named", [NAMED, {"idempotent_tools": ["pay"]}, {"retry_on": lambda error: True}])
+@each("inside", [False, True])
 def test_a_timeout_of_an_effect_is_never_repeated_blindly(
     call: Any, named: Any, inside: bool
 ) -> None:
@@ -475,7 +441,7 @@ def test_the_answer_to_a_question_of_the_tool_does_not_answer_that_of_the_middle
     assert answers == [approve, approve]
 
 
-@pytest.mark.parametrize("inside", [False, True])
+@each("inside", [False, True])
 def test_a_tool_with_a_key_is_repeated_after_a_timeout(call: Any, inside: bool) -> None:
     bank = Bank(TimeoutError("no answer"))
     layers: Any = {"inner": [retries()]} if inside else {}
@@ -510,7 +476,7 @@ def test_a_build_warns_of_a_wrong_order_and_of_hidden_errors() -> None:
 # The store
 
 
-@pytest.mark.parametrize("refusal", [LeaseLost("the lease", "is lost."), Killed()])
+@each("refusal", [LeaseLost("the lease", "is lost."), Killed()])
 def test_a_refusal_of_the_store_passes_all_layers_unchanged(call: Any, refusal: Any) -> None:
     bank = Bank()
     outer = (ToolErrorMiddleware(), retries())
@@ -522,7 +488,7 @@ def test_a_refusal_of_the_store_passes_all_layers_unchanged(call: Any, refusal: 
     assert bank.paid == []
 
 
-@pytest.mark.parametrize("when", ["begin", "finish", "release"])
+@each("when", ["begin", "finish", "release"])
 def test_a_failure_of_the_store_is_not_one_of_the_tool(call: Any, when: str) -> None:
     bank = Bank()
     bank.before = [ConnectionError("down")] if when == "release" else []
@@ -543,21 +509,17 @@ def test_without_a_store_an_error_says_what_to_write(call: Any) -> None:
         call(agent, GO, THREAD)
 
 
-def test_a_store_can_be_announced_for_a_run(call: Any) -> None:
-    bank, store = Bank(), InMemoryEffects()
+def test_a_store_can_be_announced_for_a_run_and_that_of_the_middleware_comes_first(
+    call: Any,
+) -> None:
+    bank, store, own = Bank(), InMemoryEffects(), InMemoryEffects()
     with effects_of_run(store, run="order-17"):
         call(agent_of(bank, "ask", store=None), GO, THREAD)
+        call(agent_of(bank, "ask", store=own), GO, THREAD)
     (effect,) = store.of_run("order-17")
     assert (effect.key, effect.tool, effect.args) == (bank.paid[0], "pay", {"euros": 5})
     assert effect.result.text == "Paid 5."
-
-
-def test_a_store_of_the_middleware_comes_first(call: Any) -> None:
-    own, announced = InMemoryEffects(), InMemoryEffects()
-    with effects_of_run(announced, run="order-17"):
-        call(agent_of(Bank(), "ask", store=own), GO, THREAD)
-    assert len(own.of_run("order-17")) == 1
-    assert announced.of_run("order-17") == []
+    assert [effect.key for effect in own.of_run("order-17")] == bank.paid[1:]
 
 
 def test_without_a_thread_an_error_says_what_to_write(call: Any) -> None:
@@ -591,20 +553,15 @@ def test_outside_of_an_agent_a_question_is_an_error() -> None:
 # The key
 
 
-def test_a_reused_call_id_is_another_effect(call: Any) -> None:
-    bank = Bank()
+def test_a_reused_call_id_and_another_thread_are_other_effects(call: Any) -> None:
+    bank, store = Bank(), InMemoryEffects()
     agent = agent_of(bank, "ask", script=[[payment()], [payment()]])
     assert results(call(agent, GO, THREAD)) == ["Paid 5."] * 2
-    assert len(set(bank.paid)) == 2
-
-
-def test_threads_have_different_effects(call: Any) -> None:
-    bank, store = Bank(), InMemoryEffects()
     turn = AIMessage("", tool_calls=[{**payment(), "type": "tool_call"}], id="the same")
     for thread in ("1", "2"):
         config = {"configurable": {"thread_id": thread}}
         call(agent_of(bank, "ask", script=[turn], store=store), GO, config)
-    assert len(set(bank.paid)) == 2
+    assert len(set(bank.paid)) == len(bank.paid) == 4
 
 
 def history_before(agent: Any, node: str) -> Any:
@@ -640,27 +597,21 @@ def test_an_edited_call_is_another_effect(call: Any) -> None:
     assert len(set(bank.paid)) == 2
 
 
-def test_a_tool_that_is_not_recorded_has_no_key(call: Any) -> None:
-    bank = Bank()
-    once = OnceMiddleware({"pay": None}, default="ask", store=InMemoryEffects())
-    model = ScriptedChatModel([[payment()]])
-    agent = create_agent(model, [bank.pay], middleware=[once], checkpointer=InMemorySaver())
-    with pytest.raises(EffectError, match="has no key for this call"):
-        call(agent, GO, THREAD)
-
-
-def test_all_tools_but_some_can_be_recorded(call: Any) -> None:
-    bank, store = Bank(), InMemoryEffects()
-    once = OnceMiddleware({"look": None}, default="ask", store=store)
-
+def test_all_tools_but_some_can_be_recorded_and_those_have_no_key(call: Any) -> None:
     def look(euros: int) -> str:
         """Look."""
         return "nothing"
 
-    model = ScriptedChatModel([[payment(), payment(id="2", name="look")], "Done."])
-    agent = create_agent(model, [bank.pay, look], middleware=[once], checkpointer=InMemorySaver())
+    store = InMemoryEffects()
+    once = OnceMiddleware({"look": None}, default="ask", store=store)
+    calls = [payment(), payment(id="2", name="look")]
+    agent = create_agent(ScriptedChatModel([calls, "Done."]), [Bank().pay, look], middleware=[once])
     call(agent, GO, THREAD)
     assert [effect.tool for effect in store.of_run("1/")] == ["pay"]
+    once = OnceMiddleware({"pay": None}, default="ask", store=store)
+    agent = create_agent(ScriptedChatModel([[payment()]]), [Bank().pay], middleware=[once])
+    with pytest.raises(EffectError, match="has no key for this call"):
+        call(agent, GO, THREAD)
 
 
 # Subagents
@@ -670,27 +621,18 @@ def with_clerk(bank: Bank, inner: Any, *outer: Any, times: int = 1) -> Any:
     """An agent whose tool is an agent that pays."""
     # A cached model gives the same answer with the same ids.
     call = AIMessage("", tool_calls=[{**payment(), "type": "tool_call"}], id="cached")
-    clerk = create_agent(
-        ScriptedChatModel([call, "It is paid."] * times),
-        [bank.pay],
-        middleware=inner,
-        name="clerk",
-        ignore=["AF211"],
-    )
+    options: Any = {"tools": [bank.pay], "name": "clerk", "ignore": ["AF211"]}
+    clerk = stack_agents.agent_of([call, "It is paid."] * times, *inner, **options)
     asked = [{"name": "clerk", "args": {"request": "Pay!"}, "id": "c"}]
-    return create_agent(
-        ScriptedChatModel([asked] * times + ["Done."]),
-        [agent_tool(clerk, description="Pays bills.")],
-        middleware=outer,
-        checkpointer=InMemorySaver(),
-    )
+    tools = [agent_tool(clerk, description="Pays bills.")]
+    steps = [*[asked] * times, "Done."]
+    return stack_agents.agent_of(steps, *outer, tools=tools, checkpointer=InMemorySaver())
 
 
 def test_the_effect_of_a_subagent_happens_once(call: Any) -> None:
     bank, store = Bank(), InMemoryEffects()
     once = OnceMiddleware({"pay": "ask"}, store=store)
-    agent = with_clerk(bank, [Dies("1"), once])
-    die(call, agent, GO)
+    agent = die(call, with_clerk(bank, [Dies("1"), once]))
     assert results(call(agent, None, THREAD)) == ["It is paid."]
     assert len(bank.paid) == 1
 
@@ -706,7 +648,7 @@ def test_each_call_of_a_subagent_has_its_own_effects(call: Any) -> None:
 def test_the_question_of_a_subagent_is_answered_from_outside(call: Any) -> None:
     bank = Bank(Killed())
     agent = with_clerk(bank, [OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())])
-    die(call, agent, GO)
+    die(call, agent)
     call(agent, None, THREAD, durability="sync")
     assert results(answer(agent, call, {"type": "respond", "message": "Paid."})) == ["It is paid."]
     assert len(bank.paid) == 1
@@ -715,8 +657,7 @@ def test_the_question_of_a_subagent_is_answered_from_outside(call: Any) -> None:
 def test_a_subagent_records_in_the_store_and_the_run_of_the_outer_agent(call: Any) -> None:
     bank, store = Bank(), InMemoryEffects()
     outer = OnceMiddleware({"nothing": "ask"}, store=store)
-    agent = with_clerk(bank, [OnceMiddleware({"pay": "ask"})], outer)
-    call(agent, GO, THREAD)
+    call(with_clerk(bank, [OnceMiddleware({"pay": "ask"})], outer), GO, THREAD)
     assert [effect.key for effect in store.of_run("1/")] == bank.paid
 
 
@@ -730,8 +671,8 @@ def test_a_subagent_does_not_inherit_a_key(call: Any) -> None:
 # Arguments, laws
 
 
-@pytest.mark.parametrize(
-    ("make", "text"),
+@each(
+    "make, text",
     [
         (lambda: OnceMiddleware(["pay"]), "effects must be a dict"),  # type: ignore[arg-type]
         (lambda: OnceMiddleware({"pay": "stop"}), r"effects\['pay'\] must be 'rerun', 'ask' or"),  # type: ignore[dict-item]
@@ -754,23 +695,21 @@ def test_it_keeps_the_laws_of_middleware() -> None:
 
 
 def test_async_stores_do_not_block_the_loop() -> None:
-    """Two calls wait for the store at once."""
     store = InMemoryEffects()
-    begin, waiting = store.begin, asyncio.Event()
+    begin, is_reached = store.begin, asyncio.Event()
+
+    async def reach() -> None:
+        is_reached.set()
 
     async def main() -> Any:
         loop = asyncio.get_running_loop()
 
         def slow(effect: Effect) -> Effect | None:
-            asyncio.run_coroutine_threadsafe(_set(waiting), loop).result(timeout=5)
+            asyncio.run_coroutine_threadsafe(reach(), loop).result(timeout=60)
             return begin(effect)
 
         store.begin = slow  # type: ignore[method-assign]
         return await agent_of(Bank(), "ask", store=store).ainvoke(GO, THREAD)
 
     assert results(asyncio.run(main())) == ["Paid 5."]
-    assert waiting.is_set()
-
-
-async def _set(event: asyncio.Event) -> None:
-    event.set()
+    assert is_reached.is_set()

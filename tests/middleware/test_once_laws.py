@@ -13,12 +13,13 @@ from threading import Lock
 from typing import Any
 
 import pytest
+import stack_agents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, ToolRuntime, create_agent
+from agent_factory import AgentMiddleware, ToolRuntime
 from agent_factory.middleware import (
     Effect,
     InMemoryEffects,
@@ -29,7 +30,7 @@ from agent_factory.middleware import (
     undo_effects,
 )
 from agent_factory.review import pending
-from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from agent_factory.testing import assert_valid_history
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 POLICIES = ("rerun", "ask", "fail")
@@ -82,21 +83,20 @@ class Mortal(InMemoryEffects):
         super().__init__()
         self._world = world
 
-    def begin(self, effect: Effect) -> Effect | None:
+    def _between_points(self, operation: Any, *arguments: Any) -> Any:
         self._world.point()
-        earlier = super().begin(effect)
+        result = operation(*arguments)
         self._world.point()
-        return earlier
+        return result
+
+    def begin(self, effect: Effect) -> Any:
+        return self._between_points(super().begin, effect)
 
     def finish(self, effect: Effect, result: bytes) -> None:
-        self._world.point()
-        super().finish(effect, result)
-        self._world.point()
+        self._between_points(super().finish, effect, result)
 
     def release(self, effect: Effect) -> None:
-        self._world.point()
-        super().release(effect)
-        self._world.point()
+        self._between_points(super().release, effect)
 
 
 class Outside(AgentMiddleware):
@@ -128,13 +128,9 @@ def agent_of(world: World, once: OnceMiddleware, script: Any, fused: Any) -> Any
         for turn in script
     ]
     retry = ToolRetryMiddleware(retry_on=(ConnectionError,), initial_delay=0)
-    return create_agent(
-        ScriptedChatModel([*steps, "Done."]),
-        [tool_of(policy) for policy in POLICIES],
-        middleware=[Outside(world), retry, once],
-        checkpointer=InMemorySaver(),
-        fused=fused,
-    )
+    tools = [tool_of(policy) for policy in POLICIES]
+    options: Any = {"tools": tools, "checkpointer": InMemorySaver(), "fused": fused}
+    return stack_agents.agent_of([*steps, "Done."], Outside(world), retry, once, **options)
 
 
 def live(agent: Any, world: World, store: InMemoryEffects, mode: str) -> None:

@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+import stack_agents
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import agent_tool, create_agent
+from agent_factory import agent_tool
 from agent_factory.middleware import (
     Effect,
     EffectError,
@@ -21,7 +22,7 @@ from agent_factory.middleware import (
     undo_effects,
 )
 from agent_factory.review import reject
-from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 TRIP = [
@@ -81,13 +82,10 @@ def once_of(agency: Agency, policy: Any = "ask", **changes: Any) -> OnceMiddlewa
 
 
 def agent_of(agency: Agency, once: OnceMiddleware, script: Any = TRIP, **options: Any) -> Any:
-    return create_agent(
-        ScriptedChatModel(script),
-        [agency.book_flight, agency.book_hotel, agency.pay],
-        middleware=[HumanInTheLoopMiddleware({"pay": True}), once],
-        checkpointer=InMemorySaver(),
-        **options,
-    )
+    tools = [agency.book_flight, agency.book_hotel, agency.pay]
+    stack = [HumanInTheLoopMiddleware({"pay": True}), once]
+    options = {"tools": tools, "checkpointer": InMemorySaver(), **options}
+    return stack_agents.agent_of(script, *stack, **options)
 
 
 def go(agent: Any, text: str = "Book a trip") -> None:
@@ -112,7 +110,7 @@ def tools_of(effects: Any) -> list[str]:
     return [effect.tool for effect in effects]
 
 
-@pytest.mark.parametrize("fused", [True, False, "turn"])
+@each("fused", [True, False, "turn"])
 def test_effects_are_undone_backwards_once_a_reviewer_rejects(undo: Any, fused: Any) -> None:
     agency = Agency()
     once = once_of(agency)
@@ -128,8 +126,7 @@ def test_effects_are_undone_backwards_once_a_reviewer_rejects(undo: Any, fused: 
 
 
 def test_effects_of_earlier_runs_stay(undo: Any) -> None:
-    agency = Agency()
-    once = once_of(agency)
+    once = once_of(agency := Agency())
     agent = agent_of(agency, once, [TRIP[0], "Booked.", TRIP[1], "Booked."])
     go(agent)
     go(agent, "And a hotel")
@@ -170,8 +167,8 @@ def test_undoing_goes_on_after_a_failure(undo: Any) -> None:
     assert agency.log[2:] == [*CANCELLED, CANCELLED[1]]
 
 
-@pytest.mark.parametrize("death", [Killed(), TimeoutError("no answer")])
-@pytest.mark.parametrize(("policy", "repeats"), [("ask", False), ("fail", False), ("rerun", True)])
+@each("death", [Killed(), TimeoutError("no answer")])
+@each("policy, repeats", [("ask", False), ("fail", False), ("rerun", True)])
 def test_a_compensation_of_unknown_outcome_is_repeated_only_with_rerun(
     undo: Any, death: Any, policy: str, repeats: bool
 ) -> None:
@@ -215,18 +212,13 @@ def test_async_compensations_need_an_async_call() -> None:
 def test_a_run_can_be_named_and_holds_the_effects_of_subagents(undo: Any) -> None:
     agency, store = Agency(), InMemoryEffects()
     once = once_of(agency, store=None)
-    clerk = create_agent(
-        ScriptedChatModel([TRIP[1], "Booked."]),
-        [agency.book_hotel],
-        middleware=[OnceMiddleware({"book_hotel": "ask"})],
-        name="clerk",
-        ignore=["AF211"],
-    )
-    model = ScriptedChatModel([TRIP[0], [{"name": "clerk", "args": {"request": "Go"}}], "Booked."])
+    booking: Any = {"tools": [agency.book_hotel], "name": "clerk", "ignore": ["AF211"]}
+    inner = OnceMiddleware({"book_hotel": "ask"})
+    clerk = stack_agents.agent_of([TRIP[1], "Booked."], inner, **booking)
+    steps = [TRIP[0], [{"name": "clerk", "args": {"request": "Go"}}], "Booked."]
     tools: Any = [agency.book_flight, agent_tool(clerk, description="Books hotels.")]
-    agent = create_agent(
-        model, tools, middleware=[once], checkpointer=InMemorySaver(), ignore=["AF210"]
-    )
+    options: Any = {"tools": tools, "checkpointer": InMemorySaver(), "ignore": ["AF210"]}
+    agent = stack_agents.agent_of(steps, once, **options)
     with effects_of_run(store, "trip-1"):
         go(agent)
         assert tools_of(undo(once, "trip-1").undone) == ["book_hotel", "book_flight"]
@@ -241,15 +233,17 @@ def test_only_an_agent_with_compensations_has_a_hook() -> None:
     assert "OnceMiddleware.before_agent" not in agent_of(agency, once_of(agency, undo=None)).nodes
 
 
+class Keeps(InMemoryEffects):
+    """A store that keeps a record which was released."""
+
+    releases = 0
+
+    def release(self, effect: Effect) -> None:
+        self.releases += 1
+        assert self.releases < 50
+
+
 def test_a_store_that_keeps_a_released_record_is_an_error(undo: Any) -> None:
-    class Keeps(InMemoryEffects):
-        releases = 0
-
-        def release(self, effect: Effect) -> None:
-            self.releases += 1
-            if self.releases > 50:
-                raise Killed
-
     agency, store = Agency(cancel_hotel=Killed()), Keeps()
     once = once_of(agency, "rerun", store=store)
     agent = agent_of(agency, once)

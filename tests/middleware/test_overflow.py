@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from agent_factory.middleware import (
     ToolResultOffloadMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import Asks, last_text
+from samples import AddsContext, Asks, last_text
+from tables import each
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -197,20 +199,20 @@ TEN: list[Any] = [*(fetching(f"w{at}") for at in range(9)), "done"]
 """A run of ten calls of the model."""
 
 
-@pytest.mark.parametrize("stack", ["clear", "offload", "summarize", "all"])
-@pytest.mark.parametrize("point", range(10))
+STACKS: list[Callable[[], list[Any]]] = [
+    lambda: [clears(), summarizes()],
+    lambda: [offloads(), summarizes()],
+    lambda: [summarizes()],
+    lambda: [offloads(), clears(), summarizes(), TodoListMiddleware(), ModelRetryMiddleware()],
+]
+
+
+@each("point, number", [*zip(range(10), cycle(range(4)), strict=False), (0, 1), (0, 2), (9, 3)])
 def test_an_overflow_at_any_of_ten_points_costs_one_more_call(
-    call: Call, point: int, stack: str
+    call: Call, point: int, number: int
 ) -> None:
-    made: dict[str, list[Any]] = {
-        "clear": [clears(), summarizes()],
-        "offload": [offloads(), summarizes()],
-        "summarize": [summarizes()],
-        "all": [offloads(), clears(), summarizes(), TodoListMiddleware(), ModelRetryMiddleware()],
-    }
     model = ScriptedChatModel([*TEN[:point], TOO_LONG, *TEN[point:]])
-    agent = agent_of(model, made[stack])
-    result = call(agent, {"messages": CONTEXT}, ONE)
+    result = call(agent_of(model, STACKS[number]()), {"messages": CONTEXT}, ONE)
     assert last_text(result) == "done"
     assert len(model.requests) == 11
     failed, again = model.requests[point : point + 2]
@@ -231,22 +233,19 @@ def test_an_overflow_in_a_stream_costs_one_more_call(collect: Call) -> None:
     assert len(model.requests) == 2
 
 
-def test_an_overflow_after_an_interrupt_costs_one_more_call(call: Call) -> None:
-    model = ScriptedChatModel([TOO_LONG, "done"])
+def test_an_overflow_after_an_interrupt_and_in_a_fork_costs_one_more_call(call: Call) -> None:
+    model = ScriptedChatModel([TOO_LONG, "one", "two", TOO_LONG, "three"])
     agent = agent_of(model, [Asks(), summarizes()])
+    resume: Any = Command(resume="yes")
     call(agent, {"messages": CONTEXT}, ONE)
-    assert last_text(call(agent, Command(resume="yes"), ONE)) == "done"
+    assert last_text(call(agent, resume, ONE)) == "one"
     assert len(model.requests) == 2
-
-
-def test_an_overflow_in_a_fork_costs_one_more_call(call: Call) -> None:
-    model = ScriptedChatModel(["one", "two", TOO_LONG, "three"])
-    agent = agent_of(model, [summarizes()])
-    call(agent, {"messages": CONTEXT}, ONE)
     before = agent.get_state(ONE).config
     call(agent, {"messages": "on"}, ONE)
-    assert last_text(call(agent, {"messages": "or"}, before)) == "three"
-    assert len(model.requests) == 4
+    call(agent, resume, ONE)
+    call(agent, {"messages": "or"}, before)
+    assert last_text(call(agent, resume, ONE)) == "three"
+    assert len(model.requests) == 5
 
 
 def test_an_overflow_inside_of_a_subagent_is_its_own(call: Call) -> None:
@@ -272,40 +271,32 @@ def test_an_overflow_inside_of_a_subagent_is_its_own(call: Call) -> None:
 
 def test_retries_and_fallbacks_leave_an_overflow_to_the_layers_outside(call: Call) -> None:
     model, other = ScriptedChatModel([TOO_LONG, "done"]), ScriptedChatModel([])
-    stack: list[Any] = [
-        summarizes(),
-        ModelFallbackMiddleware(other),
-        ModelRetryMiddleware(retry_on=lambda error: True, initial_delay=0),
-    ]
-    agent = agent_of(model, stack)
+    retry = ModelRetryMiddleware(retry_on=lambda error: True, initial_delay=0)
+    agent = agent_of(model, [summarizes(), ModelFallbackMiddleware(other), retry])
     assert not warnings_of(agent)
     assert last_text(call(agent, {"messages": CONTEXT}, ONE)) == "done"
     assert (len(model.requests), len(other.requests)) == (2, 0)
     assert texts(model.requests[1].messages)[0] == "S"
 
 
-def test_another_model_is_asked_if_nothing_can_be_freed(call: Call) -> None:
-    model, other = ScriptedChatModel([TOO_LONG, TOO_LONG]), ScriptedChatModel(["I read more."])
-    agent = agent_of(model, [summarizes(), ModelFallbackMiddleware(other)])
-    assert last_text(call(agent, {"messages": "short"}, ONE)) == "I read more."
-    assert (len(model.requests), len(other.requests)) == (2, 1)
+@each(
+    "outer, context, settings, asked",
+    [
+        ([summarizes()], "short", {}, 2),  # nothing can be freed
+        ([summarizes()], CONTEXT, {"handle": (ContextOverflowError, ConnectionError)}, 1),
+        ([], CONTEXT, {}, 1),
+    ],
+)
+def test_another_model_is_asked_if_nothing_can_be_freed_or_that_is_said(
+    call: Call, outer: Any, context: Any, settings: Any, asked: int
+) -> None:
+    model, other = ScriptedChatModel([TOO_LONG] * asked), ScriptedChatModel(["I read more."])
+    agent = agent_of(model, [*outer, ModelFallbackMiddleware(other, **settings)])
+    assert last_text(call(agent, {"messages": context}, ONE)) == "I read more."
+    assert (len(model.requests), len(other.requests)) == (asked, 1)
 
 
-def test_another_model_is_asked_first_if_that_is_said(call: Call) -> None:
-    model, other = ScriptedChatModel([TOO_LONG]), ScriptedChatModel(["I read more."])
-    fallback = ModelFallbackMiddleware(other, handle=(ContextOverflowError, ConnectionError))
-    agent = agent_of(model, [summarizes(), fallback])
-    assert last_text(call(agent, {"messages": CONTEXT}, ONE)) == "I read more."
-    assert (len(model.requests), len(other.requests)) == (1, 1)
-
-
-def test_without_layers_outside_another_model_is_asked_as_usual(call: Call) -> None:
-    other = ScriptedChatModel(["I read more."])
-    agent = agent_of(ScriptedChatModel([TOO_LONG]), [ModelFallbackMiddleware(other)])
-    assert last_text(call(agent, {"messages": CONTEXT}, ONE)) == "I read more."
-
-
-@pytest.mark.parametrize("inner", [summarizes, clears, offloads])
+@each("inner", [summarizes, clears, offloads])
 def test_what_makes_a_conversation_smaller_belongs_outside_of_retries(inner: Any) -> None:
     agent = agent_of(ScriptedChatModel([]), [ModelRetryMiddleware(), inner()])
     assert [warning.code for warning in warnings_of(agent)] == ["AF204"]
@@ -367,8 +358,7 @@ def test_the_newest_results_are_cleared_only_if_there_are_no_others(call: Call) 
     edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(keep=2)])
     steps = [fetching("a"), fetching("b"), fetching("c"), TOO_LONG, fetching("d"), TOO_LONG]
     model = ScriptedChatModel([*steps, TOO_LONG, "done"])
-    agent = agent_of(model, [edits])
-    call(agent, {"messages": "go"}, ONE)
+    call(agent_of(model, [edits]), {"messages": "go"}, ONE)
     shown = [[m.text[0] for m in r.messages if m.type == "tool"] for r in model.requests]
     assert shown[3:] == [[*"abc"], [*"[bc"], [*"[bcd"], [*"[[cd"], [*"[[[d"]]
 
@@ -406,7 +396,7 @@ LONG: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("trim", [None, 1_000_000])
+@each("trim", [None, 1_000_000])
 def test_a_summary_model_with_a_small_window_gets_smaller_pages(
     call: Call, trim: int | None
 ) -> None:
@@ -419,8 +409,7 @@ def test_a_summary_model_with_a_small_window_gets_smaller_pages(
         trim_tokens_to_summarize=trim,
     )
     model = ScriptedChatModel(["done"])
-    agent = agent_of(model, [middleware])
-    call(agent, {"messages": [*LONG, HumanMessage("?")]}, ONE)
+    call(agent_of(model, [middleware]), {"messages": [*LONG, HumanMessage("?")]}, ONE)
     assert sum(length > 5_000 for length in sent) <= 3
     # Everything was read, and the last page continues the summary before it.
     read = "".join(r.messages[0].text for r in writer.requests if len(r.messages[0].text) <= 5_020)
@@ -466,35 +455,27 @@ def test_nothing_is_removed_from_a_thread_that_no_summary_includes(call: Call) -
     assert texts(model.requests[0].messages)[0].startswith("one\n\n[Left out here")
 
 
+def cannot(_: Any) -> str:
+    """A summarizer of nothing."""
+    raise ContextOverflowError("too long for me")
+
+
 def test_a_function_that_cannot_summarize_leads_to_a_cut(call: Call) -> None:
-    def fails(_: Any) -> str:
-        raise ContextOverflowError("too long for me")
-
-    middleware = summarizes(trigger=("messages", 8), keep=("messages", 2), summarizer=fails)
+    middleware = summarizes(trigger=("messages", 8), keep=("messages", 2), summarizer=cannot)
     model = ScriptedChatModel(["done", "more"])
-    agent = agent_of(model, [middleware])
-    result = call(agent, {"messages": CONTEXT}, ONE)
-    assert texts(model.requests[0].messages)[0].startswith("[Left out here")
-    assert "#1 to #6" in model.requests[0].messages[0].text
+    result = call(agent_of(model, [middleware]), {"messages": CONTEXT}, ONE)
+    (first, *_) = texts(model.requests[0].messages)
+    assert first.startswith("[Left out here")
+    assert "#1 to #6" in first
     assert len(result["messages"]) == 9
-
-
-class AddsContext(AgentMiddleware[Any, Any]):
-    def around_model(self, request: ModelRequest[Any]) -> Any:
-        return (yield request.override(messages=[HumanMessage("now"), *request.messages]))
 
 
 def test_a_cut_of_what_only_a_layer_knows_is_not_empty(call: Call) -> None:
     """Providers refuse a message without text."""
-
-    def fails(_: Any) -> str:
-        raise ContextOverflowError("too long for me")
-
-    middleware = summarizes(
-        trigger=("messages", 2), keep=("messages", 1), summarizer=fails, keep_thread=False
-    )
+    small: Any = {"trigger": ("messages", 2), "keep": ("messages", 1), "keep_thread": False}
     model = ScriptedChatModel(["done"])
-    call(agent_of(model, [AddsContext(), middleware]), {"messages": "?"}, ONE)
+    stack = [AddsContext(), summarizes(summarizer=cannot, **small)]
+    call(agent_of(model, stack), {"messages": "?"}, ONE)
     assert texts(model.requests[0].messages) == ["[Earlier messages are left out here.]", "?"]
 
 
@@ -509,8 +490,7 @@ def test_a_call_outside_of_an_agent_leaves_out_nothing_that_is_not_summarized() 
 def test_a_result_keeps_its_call_whatever_is_cut(call: Call) -> None:
     steps = [fetching("a", "b"), TOO_LONG, fetching("c"), TOO_LONG, "done"]
     model = ScriptedChatModel(steps)
-    agent = agent_of(model, [summarizes(*[""] * 9)])
-    call(agent, {"messages": "go"}, ONE)
+    call(agent_of(model, [summarizes(*[""] * 9)]), {"messages": "go"}, ONE)
     for record in model.requests:
         called = {c["id"] for m in record.messages for c in getattr(m, "tool_calls", ())}
         answered = {m.tool_call_id for m in record.messages if isinstance(m, ToolMessage)}
