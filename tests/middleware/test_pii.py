@@ -30,6 +30,7 @@ from agent_factory import (
     ModelResponse,
     TurnError,
     create_agent,
+    plan_agent,
 )
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
@@ -39,6 +40,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -104,25 +106,6 @@ def test_nothing_after_the_guard_sees_the_raw_text(call: Call) -> None:
     assert all(state.metadata and state.metadata["step"] <= 0 for state in kept)
 
 
-def counted(text: str, looked: list[str]) -> list[Any]:
-    looked.append(text)
-    return []
-
-
-def test_each_message_is_checked_once_in_a_long_thread(call: Call) -> None:
-    looked: list[str] = []
-    guard = PIIMiddleware("mine", detector=lambda text: counted(text, looked))
-    model = ScriptedChatModel(["ok"] * 6)
-    agent = create_agent(
-        model, middleware=[guard, PIIMiddleware("email")], checkpointer=InMemorySaver()
-    )
-    for number in range(4):
-        looked.clear()
-        call(agent, hello(f"{number} ada@x.org"), ONE)
-        # Once by before_agent, and once by before_model, after the other guard.
-        assert looked == [f"{number} ada@x.org", f"{number} {MARK}"]
-
-
 def test_a_message_that_replaces_an_earlier_one_is_checked(call: Call) -> None:
     """As from a client that sends the whole conversation with each request."""
     model = ScriptedChatModel(["a", "b", "c"])
@@ -137,7 +120,7 @@ def test_a_message_that_replaces_an_earlier_one_is_checked(call: Call) -> None:
 
 def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Call) -> None:
     looked: list[str] = []
-    guard = PIIMiddleware("mine", detector=lambda text: counted(text, looked))
+    guard = PIIMiddleware("mine", detector=lambda text: looked.append(text) or [])
     agent = create_agent(
         ScriptedChatModel(["a", "b"]), middleware=[guard], checkpointer=InMemorySaver()
     )
@@ -147,7 +130,7 @@ def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Call)
     assert set(looked) == {"one", "three"}
 
 
-@pytest.mark.parametrize("role", ["user", "human", "User"])
+@each("role", ["user", "human", "User"])
 def test_a_chat_message_in_the_role_of_the_user_is_checked(call: Call, role: str) -> None:
     """In the input, and added during the run."""
 
@@ -168,7 +151,7 @@ def test_a_chat_message_in_the_role_of_the_user_is_checked(call: Call, role: str
         call(create_agent(ScriptedChatModel([]), middleware=[blocking]), {"messages": written})
 
 
-@pytest.mark.parametrize("role", ["assistant", "AI"])
+@each("role", ["assistant", "AI"])
 def test_a_chat_message_in_the_role_of_the_model_is_an_answer(call: Call, role: str) -> None:
     class Adds(AgentMiddleware):
         def around_model(self, request: Any) -> Any:
@@ -185,7 +168,7 @@ def test_a_chat_message_in_the_role_of_the_model_is_an_answer(call: Call, role: 
     assert [message.content for message in messages] == ["hi", MARK, "eve@x.org", "ok"]
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [HumanMessage("hi", name="ada@x.org"), ChatMessage(content="hi", role="user", name="a@x.org")],
 )
@@ -250,7 +233,7 @@ def test_a_summary_model_after_the_guard_reads_redacted_messages(call: Call) -> 
     assert "@x.org" not in str(seen(model))
 
 
-@pytest.mark.parametrize(
+@each(
     "result",
     [
         ToolMessage("ada@x.org", tool_call_id="c1"),
@@ -315,13 +298,11 @@ class TestWithoutARun:
         (broken,) = hook(guard, "after_model", [invalid_answer()])["messages"]
         assert "ada@" not in repr(broken)
 
-    def test_nothing_to_redact_is_not_an_update(self, hook: Call) -> None:
+    def test_nothing_to_redact_is_no_update_and_blocked_data_raises(self, hook: Call) -> None:
         guard = PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
         for messages in ([], [HumanMessage("hi"), AIMessage("hi")]):
             assert hook(guard, "before_model", messages) is None
             assert hook(guard, "after_model", messages) is None
-
-    def test_blocked_data_raises_at_once(self, hook: Call) -> None:
         guard = PIIMiddleware("email", strategy="block", apply_to_output=True)
         with pytest.raises(PIIDetectionError):
             hook(guard, "before_model", [HumanMessage("ada@x.org")])
@@ -344,9 +325,9 @@ class TestWithoutARun:
         assert returned.value.value.content == MARK
 
 
-@pytest.mark.parametrize("strategy", ["redact", "mask", "hash"])
-@pytest.mark.parametrize("apply_to_input", [True, False])
-def test_a_subclass_that_overrides_hooks_guards_once(
+@each("strategy", ["redact", "mask", "hash"])
+@each("apply_to_input", [True, False])
+def test_a_subclass_that_overrides_hooks_guards_once_and_blocks(
     call: Call, strategy: Any, apply_to_input: bool
 ) -> None:
     ran: list[str] = []
@@ -381,17 +362,8 @@ def test_a_subclass_that_overrides_hooks_guards_once(
     assert [m.text for m in messages] == [f"order {asked}", "", once, f"It is {once}."]
     assert ran == ["before_model", "after_model"] * 2
 
-
-def test_a_subclass_blocks_as_its_base_does(call: Call) -> None:
-    class Quiet(PIIMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            return super().before_model(state, runtime)
-
-        def after_model(self, state: Any, runtime: Any) -> Any:
-            return super().after_model(state, runtime)
-
-    guard = Quiet("email", strategy="block", apply_to_output=True)
-    agent = create_agent(ScriptedChatModel(["ada@x.org", "ok"]), middleware=[guard])
+    blocking = Counting("email", strategy="block", apply_to_output=True)
+    agent = create_agent(ScriptedChatModel(["ada@x.org", "ok"]), middleware=[blocking])
     for text in ("ada@x.org", "hi"):
         with pytest.raises(PIIDetectionError):
             call(agent, hello(text))
@@ -438,15 +410,9 @@ class TestBlock:
         assert seen(model) == [f"I am {MARK}", "I am Ada"]
         with pytest.raises(PIIDetectionError):
             call(agent, hello("bob@x.org"), ONE)
-
-    def test_a_run_resumed_after_a_block_continues_without_the_data(self, call: Call) -> None:
-        model = ScriptedChatModel(["fine"])
-        guard = PIIMiddleware("email", strategy="block")
-        agent = create_agent(model, middleware=[guard], checkpointer=InMemorySaver())
-        with pytest.raises(PIIDetectionError):
-            call(agent, hello(), ONE)
-        assert call(agent, None, ONE)["messages"][-1].text == "fine"
-        assert seen(model) == [f"I am {MARK}"]
+        # A resumed run continues without the data.
+        assert call(agent, None, ONE)["messages"][-1].text == "again"
+        assert seen(model) == [f"I am {MARK}", "I am Ada", "fine", MARK]
 
     def test_messages_added_during_the_run_are_blocked(self, call: Call) -> None:
         class Injects(AgentMiddleware):
@@ -492,8 +458,8 @@ def fails() -> str:
     raise ValueError("no ada@x.org")
 
 
-@pytest.mark.parametrize(
-    ("made", "expected"),
+@each(
+    "made, expected",
     [
         (report, [[{"type": "text", "text": MARK}]]),
         (command, [MARK, MARK]),
@@ -516,7 +482,7 @@ def test_tool_results_are_redacted_in_every_form(
         assert result[2].artifact == {"mail": "ada@x.org"}, "no model reads an artifact"
 
 
-@pytest.mark.parametrize("form", [dict, list, Overwrite])
+@each("form", [dict, list, Overwrite])
 def test_a_tool_result_given_by_a_layer_is_redacted(call: Call, form: Any) -> None:
     asked = AIMessage("", tool_calls=[{"name": "report", "args": {}, "id": "c1"}])
     written = [HumanMessage("ada@x.org"), asked, ToolMessage("bob@x.org", tool_call_id="c1")]
@@ -592,8 +558,8 @@ def send(to: str, note: str) -> str:
 PLACES = ("apply_to_output", "apply_to_tool_calls", "apply_to_tool_results")
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("strategy", ["redact", "mask", "hash"])
+@each("place", PLACES)
+@each("strategy", ["redact", "mask", "hash"])
 def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
     call: Call, place: str, strategy: Any
 ) -> None:
@@ -612,31 +578,27 @@ def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
     assert mark in messages[2].text
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_structured_answer_that_cannot_be_read_is_redacted(call: Call, place: str) -> None:
-    class Contact(BaseModel):
-        mail: str
+class Contact(BaseModel):
+    mail: str
 
+
+@each("place", PLACES)
+def test_a_structured_answer_that_cannot_be_read_is_redacted_and_a_call_is_blocked(
+    call: Call, place: str
+) -> None:
     broken = invalid_tool_call(name="Contact", args=CUT, id="c1", error=None)
-    model = ScriptedChatModel(
-        [AIMessage("", invalid_tool_calls=[broken]), Contact(mail="eve@x.org")]
-    )
+    steps = [AIMessage("", invalid_tool_calls=[broken]), Contact(mail="eve@x.org")]
     options: Any = {"apply_to_input": False, place: True}
     agent = create_agent(
-        model,
+        ScriptedChatModel(steps),
         middleware=[PIIMiddleware("email", **options)],
         response_format=ToolStrategy(Contact),
     )
     messages = call(agent, hello("hi"))["messages"]
     assert CUT.strip().replace("ada@x.org", MARK) in messages[2].text
     assert "ada@" not in repr(messages)
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_data_in_a_call_that_cannot_be_read_is_blocked(call: Call, place: str) -> None:
+    guard = PIIMiddleware("email", strategy="block", **options)
     model = ScriptedChatModel([invalid_answer(), "ok"])
-    options: Any = {"strategy": "block", place: True}
-    guard = PIIMiddleware("email", **options)
     agent = create_agent(model, [send], middleware=[guard], checkpointer=InMemorySaver())
     with pytest.raises(PIIDetectionError):
         call(agent, hello("hi"), ONE)
@@ -674,18 +636,12 @@ def test_a_call_that_cannot_be_read_in_the_result_of_a_tool_is_redacted(call: Ca
     assert "ada@" not in repr(result)
 
 
-def test_forged_marks_are_plain_text(call: Call) -> None:
+def test_forged_marks_and_malformed_text_are_plain_text(call: Call) -> None:
+    stack = [PIIMiddleware("email"), PIIMiddleware("email", strategy="hash", name="2")]
     model = ScriptedChatModel(["ok"])
-    agent = create_agent(
-        model,
-        middleware=[PIIMiddleware("email"), PIIMiddleware("email", strategy="hash", name="2")],
-    )
-    text = f"{MARK} <email_hash:00000000> [/REDACTED] ada@x.org"
-    call(agent, hello(text))
-    assert seen(model) == [f"{MARK} <email_hash:00000000> [/REDACTED] {MARK}"]
-
-
-def test_malformed_text_is_accepted(call: Call) -> None:
+    forged = f"{MARK} <email_hash:00000000> [/REDACTED]"
+    call(create_agent(model, middleware=stack), hello(f"{forged} ada@x.org"))
+    assert seen(model) == [f"{forged} {MARK}"]
     kinds = ("email", "credit_card", "ip", "mac_address", "url", "phone")
     stack = [PIIMiddleware(kind, strategy="hash", apply_to_output=True) for kind in kinds]
     odd = "\ud800\udfff\x00 \ud800ada@x.org \ufeff"
@@ -698,14 +654,8 @@ def test_malformed_text_is_accepted(call: Call) -> None:
 def test_guards_of_several_types_need_no_names() -> None:
     assert PIIMiddleware("email").name == "PIIMiddleware[email]"
     assert PIIMiddleware("email", name="mail").name == "mail"
-    create_agent(ScriptedChatModel([]), middleware=[PIIMiddleware("email"), PIIMiddleware("ip")])
     with pytest.raises(ValueError, match=r"PIIMiddleware\[email\]: 2 middleware"):
-        create_agent(
-            ScriptedChatModel([]), middleware=[PIIMiddleware("email"), PIIMiddleware("email")]
-        )
-
-
-def test_a_guard_that_applies_to_nothing_is_rejected() -> None:
+        plan_agent(middleware=[PIIMiddleware("email"), PIIMiddleware("email")])
     with pytest.raises(ValueError, match=r"is applied to nothing\. Set apply_to_input"):
         PIIMiddleware("email", apply_to_input=False)
     with pytest.raises(ValueError, match="pii_type must be one of email"):

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from agent_factory import AgentMiddleware, ModelRequest, create_agent
 from agent_factory.middleware import PIIDetectionError, PIIMiddleware
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 HELLO: Any = {"messages": [("user", "Hello")]}
 DATA = "ada@example.com"
@@ -288,7 +289,7 @@ def test_arguments_that_are_not_json_are_redacted_as_text(collect: Callable[...,
     assert "[REDACTED_EMAIL]" in str(whole.tool_calls + whole.invalid_tool_calls)
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {},
@@ -328,7 +329,7 @@ class Contact(BaseModel):
     mail: str
 
 
-@pytest.mark.parametrize("by", ["tool", "provider"])
+@each("by", ["tool", "provider"])
 def test_a_structured_answer_is_redacted(call: Callable[..., Any], by: str) -> None:
     """With both strategies; calls of other tools are unchanged."""
     step: Any = [{"name": "Contact", "args": {"mail": DATA}}]
@@ -393,7 +394,7 @@ def test_an_answer_given_by_a_layer_is_redacted(call: Callable[..., Any]) -> Non
     assert call(agent, HELLO)["messages"][-1].text == CLEAN
 
 
-@pytest.mark.parametrize("wrapped", ["with_fallbacks", "bind"])
+@each("wrapped", ["with_fallbacks", "bind"])
 def test_a_wrapped_model_is_guarded(collect: Callable[..., Any], wrapped: str) -> None:
     class Fails(Chunked):
         def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
@@ -410,7 +411,7 @@ def test_a_wrapped_model_is_guarded(collect: Callable[..., Any], wrapped: str) -
     assert merged_stream(parts).text == CLEAN
 
 
-@pytest.mark.parametrize("streaming", [True, False])
+@each("streaming", [True, False])
 def test_a_model_that_does_not_stream_is_guarded(
     collect: Callable[..., Any], streaming: bool
 ) -> None:

@@ -32,6 +32,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, PIIDetectionError, PIIMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
+from tables import each
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
@@ -62,7 +63,7 @@ def look(who: str) -> str:
 # What comes with the input, and what was stored before
 
 
-@pytest.mark.parametrize("place", [None, *EVERYWHERE, "apply_to_tool_calls"])
+@each("place", [None, *EVERYWHERE, "apply_to_tool_calls"])
 def test_each_message_of_a_given_history_is_guarded(call: Call, place: str | None) -> None:
     options: Any = {"apply_to_input": place is None} | ({place: True} if place else {})
     model = ScriptedChatModel(["ok"])
@@ -99,9 +100,7 @@ def after_a_removal(agent: Any, messages: list[Any]) -> None:
     agent.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages]})
 
 
-@pytest.mark.parametrize(
-    "seed", [as_seed, as_async_seed, as_overwrite, as_json_overwrite, after_a_removal]
-)
+@each("seed", [as_seed, as_async_seed, as_overwrite, as_json_overwrite, after_a_removal])
 def test_a_state_that_is_written_from_outside_is_guarded(seed: Any) -> None:
     model, saver = ScriptedChatModel(["ok"]), InMemorySaver()
     guard = PIIMiddleware("email", **EVERYWHERE, apply_to_tool_calls=True)
@@ -288,8 +287,8 @@ class Missing(Exception):
         return f"{self.who} is missing"
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
+@each(
+    "error, expected",
     [
         (ValueError("no ada@x.org"), f"ValueError('no {MARK}')"),
         (Missing("ada@x.org"), f"RuntimeError('Missing: {MARK} is missing')"),
