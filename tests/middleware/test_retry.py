@@ -22,6 +22,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from agent_factory import Flow, ModelRequest, Sleep, ToolCallRequest, arun, run
 from agent_factory.middleware import ModelRetryMiddleware, ToolRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 REQUEST: ModelRequest[Any] = ModelRequest(model=ScriptedChatModel(), messages=[])
 TOOL_REQUEST: Any = ToolCallRequest(
@@ -171,12 +172,7 @@ def test_waits_grow_by_the_factor_up_to_the_cap() -> None:
     assert waits_of(5, initial_delay=1, max_delay=10, jitter=False) == [1, 2, 4, 8, 10]
     assert waits_of(3, backoff_factor=3, initial_delay=2, jitter=False) == [2, 6, 18]
 
-
-def test_a_factor_of_zero_keeps_the_wait_constant() -> None:
     assert waits_of(3, backoff_factor=0, initial_delay=0.5, jitter=False) == [0.5] * 3
-
-
-def test_many_retries_wait_no_longer_than_the_cap() -> None:
     assert waits_of(3000, jitter=False)[-1] == 60
     assert 30 <= waits_of(3000)[-1] <= 60
 
@@ -187,9 +183,9 @@ def test_jitter_removes_up_to_half_of_a_wait_also_at_the_cap() -> None:
     assert len(set(waits)) > 50
 
 
-@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each(
+    "settings, problem",
     [
         ({"max_retries": -1}, "max_retries must be a whole number"),
         ({"max_retries": 1.5}, "max_retries must be a whole number"),
@@ -267,9 +263,9 @@ def waits_after(error: Exception, kind: Any = ModelRetryMiddleware, **settings: 
     return outcome, waits
 
 
-@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
-@pytest.mark.parametrize(
-    ("headers", "least"),
+@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each(
+    "headers, least",
     [
         ({"retry-after": "7"}, 7),
         ({"Retry-After": "7.5"}, 7.5),
@@ -289,7 +285,7 @@ def test_a_wait_is_at_least_what_the_server_asks_for(kind: Any, headers: Any, le
     assert least <= waited <= least * 1.1
 
 
-@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
 def test_a_server_may_name_the_time_until_which_to_wait(kind: Any) -> None:
     headers = {"retry-after": in_seconds(3000)}
     outcome, (waited,) = waits_after(Busy(headers), kind, max_delay=3600)
@@ -321,8 +317,8 @@ def test_a_server_that_asks_for_a_longer_wait_than_allowed_is_not_asked_again() 
     assert "asks to wait 120 seconds" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
-@pytest.mark.parametrize(("old", "new"), [("raise", "error"), ("return_message", "continue")])
+@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each("old, new", [("raise", "error"), ("return_message", "continue")])
 def test_old_spellings_of_langchain_are_taken_with_a_warning(kind: Any, old: str, new: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"Write on_failure='{new}'") as caught:
         middleware = kind(on_failure=old)
@@ -330,7 +326,7 @@ def test_old_spellings_of_langchain_are_taken_with_a_warning(kind: Any, old: str
     assert [warning.filename for warning in caught] == [__file__]
 
 
-@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
 def test_the_settings_are_public_attributes(kind: Any) -> None:
     chosen: dict[str, Any] = {
         "max_retries": 5,
