@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -36,3 +37,12 @@ class Clock:
             self._file.unlink(missing_ok=True)
             self._ahead += 3600
         return time.monotonic() + self._ahead
+
+
+class Slow:
+    """A command that lasts longer than any limit, and the part of it that a process shows."""
+
+    def __init__(self, folder: Path, patches: pytest.MonkeyPatch, seen_as: str = "") -> None:
+        Clock(folder / "slow", patches)
+        self.sleep = f"sleep 97.{crc32(str(folder).encode())}"  # by no other test
+        self.command = f"touch {seen_as or folder}/slow; {self.sleep}"

@@ -76,10 +76,11 @@ class Overriding:
 
     def __init__(self, f: Any, methods: tuple[str, ...], log: list[str]) -> None:
         self.middleware = f.middleware
-        self._subclass = lambda name: overriding(f, name, methods, log)
+        self._arguments = methods, log
+        self._f = f
 
     def __getattr__(self, name: str) -> Any:
-        return self._subclass(name)
+        return overriding(self._f, name, *self._arguments)
 
 
 def played(f: Any, call: Any, name: str, package: Any) -> Any:

@@ -34,12 +34,6 @@ class NotStreaming(FakeListChatModel):
     _astream = BaseChatModel._astream
 
 
-def test_a_model_that_cannot_stream_answers_in_one_piece(collect: Callable[..., Any]) -> None:
-    agent = create_agent(NotStreaming(responses=["Ask ada@x.org!"]), middleware=[guard()])
-    parts = collect(agent, HELLO, stream_mode="messages")
-    assert [chunk.text for chunk, _ in parts if chunk.text] == ["Ask [REDACTED_EMAIL]!"]
-
-
 CUT = '{"to": "Ada", "text": "cut o'
 
 

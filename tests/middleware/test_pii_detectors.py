@@ -126,12 +126,10 @@ def test_a_detector_finds_its_values_and_nothing_else(detect: Any) -> None:
 
 
 def test_telephone_numbers_of_another_country() -> None:
-    german = partial(detect_phone, region="DE")
+    german, world = (partial(detect_phone, region=region) for region in ("DE", None))
     assert values(german, "030 901820") == ["030 901820"]
     assert values(detect_phone, "030 901820") == []
-    assert values(partial(detect_phone, region=None), "650-253-0000, +16502530000") == [
-        "+16502530000"
-    ]
+    assert values(world, "650-253-0000, +16502530000") == ["+16502530000"]
     with pytest.raises(ValueError, match="such as 'US' or 'DE', got 'Germany'"):
         detect_phone("650-253-0000", region="Germany")
 
@@ -218,8 +216,7 @@ def test_block_raises_without_showing_the_data() -> None:
 
 def test_a_resolved_rule_returns_the_matches_with_the_text() -> None:
     """As code that is written for LangChain's rules expects."""
-    rule = RedactionRule(pii_type="email", strategy="mask", detector=None)
-    resolved = rule.resolve()
+    resolved = RedactionRule(pii_type="email", strategy="mask", detector=None).resolve()
     match = {"type": "email", "value": "ada@x.org", "start": 4, "end": 13}
     assert resolved.apply("ask ada@x.org") == ("ask a***@****.org", [match])
     assert resolved.apply("ask me") == ("ask me", [])
@@ -392,16 +389,12 @@ TEXT = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
 @example("ada@x.org%ada@x.org", "email")  # one begins where another has ended
 @given(TEXT, st.sampled_from(BUILT_IN))
-def test_redaction_is_idempotent_and_leaves_no_match(text: str, kind: str) -> None:
+def test_redaction_is_idempotent_and_leaves_no_match_and_typed_marks(text: str, kind: str) -> None:
     rule = RedactionRule(kind)
     once = rule.apply(text)
     for match in rule.find(text):
         assert match["value"] not in rule.apply(match["value"])
     assert rule.apply(once) == once
-
-
-@given(TEXT)
-def test_marks_that_a_user_typed_are_unchanged(text: str) -> None:
     rule = RedactionRule("word", detector=r"[A-Z_]{6,}|\d+")
     marked = f"[REDACTED_WORD] {text} <word_hash:00000000>"
     once = rule.apply(marked)

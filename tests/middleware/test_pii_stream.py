@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -112,20 +110,6 @@ class RecordingHandler(BaseCallbackHandler):
 
     def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
         self.events.append((args, kwargs))
-
-
-@pytest.mark.long
-@settings(max_examples=15)  # each is a run
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
-def test_no_event_of_a_run_shows_the_data(sizes: list[int]) -> None:
-    text, pieces = TEXT, []
-    for size in sizes:
-        pieces.append(text[:size])
-        text = text[size:]
-    agent = create_agent(Chunked(chunks=text_chunks(*pieces, text)), middleware=[guard()])
-    parts = list(agent.stream(HELLO, stream_mode=["messages", "updates", "values", "debug"]))
-    assert not any(name in repr(part) for part in parts for name in ("ada@", "bob@"))
-    assert merged_stream([part for mode, part in parts if mode == "messages"]).text == CLEAN
 
 
 def test_events_and_handlers_receive_redacted_text_only(call: Run) -> None:
@@ -377,7 +361,7 @@ def test_a_wrapped_model_is_guarded(collect: Run) -> None:
 
     model = Chunked(chunks=character_chunks(TEXT))
     for wrapped in (Fails(chunks=[]).with_fallbacks([model]), model.bind()):
-        agent: Any = create_agent(wrapped, middleware=[guard()])
+        agent: Any = create_agent(wrapped, middleware=[guard()])  # type: ignore[call-overload]
         parts = collect(agent, HELLO, stream_mode="messages")
         assert len(parts) > 5, "it streams"
         assert merged_stream(parts).text == CLEAN

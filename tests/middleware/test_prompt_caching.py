@@ -235,8 +235,8 @@ def test_requests_to_other_models_pass_as_they_are(call: Run, kind: Any) -> None
         seen.append(request)
         return (yield request)
 
-    caching = PromptCachingMiddleware(min_tokens=0)
-    stack = [wrap_model_call(look, name="a"), caching, wrap_model_call(look, name="b")]
+    outer, inner = (wrap_model_call(name=name)(look) for name in ("outer", "inner"))
+    stack: list[Any] = [outer, PromptCachingMiddleware(min_tokens=0), inner]
     call(create_agent(made(kind=kind), [find], middleware=stack), {"messages": ["Hi"]}, ONE)
     assert seen[0] is seen[1]
 

@@ -50,9 +50,9 @@ class MyOpenAI(ChatOpenAI):
     """A product's own subclass."""
 
 
-def made(kind: Any, steps: list[Any]) -> Any:
+def made(kind: Any, steps: list[Any], **fields: Any) -> Any:
     """A model; mypy does not know what a subclass of a pydantic model is made with."""
-    return kind(steps)
+    return kind(steps, **fields)
 
 
 @tool
@@ -75,11 +75,11 @@ def offer(
 class Typed(Bound):
     """Known by its type alone."""
 
-    kind: str
+    type_name: str
 
     @property
     def _llm_type(self) -> str:
-        return self.kind
+        return self.type_name
 
 
 @each(
@@ -88,9 +88,9 @@ class Typed(Bound):
         (made(ChatAnthropic, ["ok", "ok"]), ANTHROPIC),
         (made(ChatOpenAI, ["ok", "ok"]), OPENAI),
         (made(MyOpenAI, ["ok", "ok"]), OPENAI),
-        (Typed(["ok", "ok"], kind="openai-chat"), OPENAI),  # type: ignore[call-arg]
-        (Typed(["ok", "ok"], kind="azure-openai-chat"), OPENAI),  # type: ignore[call-arg]
-        (Typed(["ok", "ok"], kind="anthropic-chat"), ANTHROPIC),  # type: ignore[call-arg]
+        (made(Typed, ["ok", "ok"], type_name="openai-chat"), OPENAI),
+        (made(Typed, ["ok", "ok"], type_name="azure-openai-chat"), OPENAI),
+        (made(Typed, ["ok", "ok"], type_name="anthropic-chat"), ANTHROPIC),
     ],
 )
 def test_all_tools_are_deferred_and_the_models_provider_searches(

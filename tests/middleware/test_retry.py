@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolCall
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
-from agent_factory import Flow, ModelRequest, Sleep, ToolCallRequest, arun, run
+from agent_factory import Flow, ModelRequest, Sleep, ToolCallRequest, run
 from agent_factory.middleware import ModelRetryMiddleware, ToolRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
 from tables import each
@@ -55,9 +54,6 @@ class Line:
         if self.calls <= len(self.raised):
             raise self.raised[self.calls - 1]
         return "answer"
-
-    async def a(self, request: Any) -> str:
-        return self(request)
 
 
 def walked(flow: Flow[Any], line: Line) -> tuple[Any, list[float]]:
@@ -132,34 +128,11 @@ def assert_waits(settings: dict[str, Any], waits: list[float]) -> None:
 
 @contextmanager
 def recorded() -> Iterator[list[float]]:
-    """No time passes; the waits are recorded, sync and async."""
+    """No time passes; the waits are recorded."""
     waits: list[float] = []
-
-    async def pause(seconds: float) -> None:
-        waits.append(seconds)
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "sleep", waits.append)
-        patch.setattr(asyncio, "sleep", pause)
         yield waits
-
-
-@given(settings, failures, st.integers())
-def test_sync_equals_async(
-    settings: dict[str, Any], failures: list[type[Exception]], seed: int
-) -> None:
-    outcomes = []
-    for kind in ("sync", "async"):
-        line = Line(failures)
-        flow = retry(settings, retry_on=(ConnectionError,), on_failure="error")
-        random.seed(seed)
-        with recorded() as waits:
-            try:
-                said = run(flow, line) if kind == "sync" else asyncio.run(arun(flow, line.a))
-            except Exception as error:
-                said = repr(error)
-        outcomes.append((said, line.calls, waits))
-    assert outcomes[0] == outcomes[1]
 
 
 def waits_of(count: int, **settings: Any) -> list[float]:

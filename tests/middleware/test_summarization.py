@@ -84,13 +84,6 @@ def test_older_messages_are_replaced_by_a_summary(send: Ask) -> None:
     assert "four" not in asked
 
 
-def test_below_the_trigger_nothing_happens(send: Ask) -> None:
-    writer, middleware = summarizing()
-    messages = send(agent_of(middleware), chat("1", "2", "3"))["messages"]
-    assert texts(messages) == ["1", "2", "3", "ok"]
-    assert writer.requests == []
-
-
 def test_a_later_summary_includes_the_earlier_one(send: Ask) -> None:
     writer, middleware = summarizing("First.", "First and second.")
     model = ScriptedChatModel(["f", "h", "j"])
@@ -131,25 +124,17 @@ def test_a_result_is_never_separated_from_its_call(send: Ask) -> None:
     assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool", "tool"]
 
 
-def test_the_system_prompt_counts_on_the_very_first_call(send: Ask) -> None:
-    _, middleware = summarizing("S", trigger=("tokens", 500), keep=("messages", 1))
-    model = ScriptedChatModel(["ok", "ok"])
-    history = chat("a", "b", "c")
-    plain = send(create_agent(model, [], middleware=[middleware]), history)
-    assert len(plain["messages"]) == 4
-    prompted = create_agent(model, [], middleware=[middleware], system_prompt="word " * 500)
-    assert texts(send(prompted, history)["messages"]) == [f"{SUMMARY}S", "c", "ok"]
-
-
-def test_the_tool_schemas_count(send: Ask) -> None:
+def test_the_system_prompt_and_the_tool_schemas_count_on_the_very_first_call(send: Ask) -> None:
     def elaborate(x: int) -> int:
         """Do it."""
         return x
 
     elaborate.__doc__ = "word " * 500
-    _, middleware = summarizing("S", trigger=("tokens", 500), keep=("messages", 1))
-    agent = create_agent(ScriptedChatModel(["ok"]), [elaborate], middleware=[middleware])
-    assert texts(send(agent, chat("a", "b", "c"))["messages"])[0] == f"{SUMMARY}S"
+    counted: list[Any] = [{"system_prompt": "word " * 500}, {"tools": [elaborate]}]
+    for options in [{}, *counted]:
+        _, middleware = summarizing("S", trigger=("tokens", 500), keep=("messages", 1))
+        messages = send(agent_of(middleware, **options), chat("a", "b", "c"))["messages"]
+        assert texts(messages) == ([f"{SUMMARY}S", "c", "ok"] if options else ["a", "b", "c", "ok"])
 
 
 def test_a_fraction_is_of_the_window_of_the_model_that_is_called(send: Ask) -> None:
@@ -192,38 +177,26 @@ def test_without_a_trigger_nothing_is_summarized(send: Ask, settings: dict[str, 
 
 
 @each(
-    "deprecated, hint, new",
+    "name, value, hint, new",
     [
-        (
-            {"max_tokens_before_summary": 500},
-            r"Write trigger=\('tokens', 500\)",
-            {"trigger": ("tokens", 500)},
-        ),
-        ({"messages_to_keep": 7}, r"Write keep=\('messages', 7\)", {"keep": ("messages", 7)}),
-        ({"summary_prefix": "Then:"}, "leave it out", {}),
+        ("max_tokens_before_summary", 500, r"trigger=\('tokens', 500\)", "trigger"),
+        ("messages_to_keep", 7, r"keep=\('messages', 7\)", "keep"),
+        ("summary_prefix", "Then:", "leave it out", None),
     ],
 )
 def test_a_deprecated_argument_is_taken_with_a_warning_at_the_line_that_passes_it(
-    deprecated: dict[str, Any], hint: str, new: dict[str, Any]
+    name: str, value: Any, hint: str, new: str | None
 ) -> None:
+    """The new argument takes precedence."""
     model = ScriptedChatModel([])
-    with pytest.warns(DeprecationWarning, match=f"`{next(iter(deprecated))}` .*{hint}") as warned:
-        old = SummarizationMiddleware(model, **deprecated)
+    with pytest.warns(DeprecationWarning, match=f"`{name}` .*{hint}") as warned:
+        old = SummarizationMiddleware(model, **{name: value})
     assert [warning.filename for warning in warned] == [__file__]
-    expected = SummarizationMiddleware(model, **new)
-    assert (old.trigger, old.keep) == (expected.trigger, expected.keep)
-
-
-def test_an_argument_takes_precedence_over_the_deprecated_one() -> None:
-    with pytest.warns(DeprecationWarning, match="is deprecated"):
-        middleware = SummarizationMiddleware(
-            ScriptedChatModel([]),
-            trigger=("messages", 9),
-            keep=("messages", 3),
-            max_tokens_before_summary=500,
-            messages_to_keep=7,
-        )
-    assert (middleware.trigger, middleware.keep) == (("messages", 9), ("messages", 3))
+    if new is not None:
+        assert getattr(old, new) == ("messages" if new == "keep" else "tokens", value)
+        with pytest.warns(DeprecationWarning, match="is deprecated"):
+            both = SummarizationMiddleware(model, **{name: value, new: ("messages", 9)})
+        assert getattr(both, new) == ("messages", 9)
 
 
 @each(
@@ -256,12 +229,10 @@ def test_an_empty_summary_leaves_the_history_unchanged(send: Ask, empty: Any) ->
 
 def test_a_long_part_is_read_in_several_prompts_and_none_of_it_is_dropped(send: Ask) -> None:
     numbers = [f"number-{n:03}" for n in range(200)]
-    writer, middleware = summarizing(
-        *[f"summary-{n}" for n in range(99)], trim_tokens_to_summarize=100
-    )
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    summaries = [f"summary-{n}" for n in range(99)]
+    writer, middleware = summarizing(*summaries, trim_tokens_to_summarize=100)
     history = [*chat(*numbers[:100]), HumanMessage(" ".join(numbers[100:])), *chat("b", "c")]
-    result = send(agent, history)
+    result = send(agent_of(middleware), history)
     asked = [record.messages[0].text for record in writer.requests]
     assert len(asked) > 5
     everything = "".join(asked)
@@ -325,16 +296,13 @@ async def test_a_coroutine_function_may_summarize_in_an_async_run() -> None:
         agent.invoke({"messages": FIVE})
 
 
-def test_a_model_with_fallbacks_is_given_the_prompt(send: Ask) -> None:
+def test_a_model_with_fallbacks_is_given_the_prompt_and_another_type_raises(send: Ask) -> None:
     spare = ScriptedChatModel(["spare"])
     broken = ScriptedChatModel([RuntimeError("down")])
     _, middleware = summarizing(summarizer=broken.with_fallbacks([spare]).with_retry())
     result = send(agent_of(middleware), FIVE)
     assert texts(result["messages"])[0] == f"{SUMMARY}spare"
     assert "<conversation>" in spare.requests[0].messages[0].text
-
-
-def test_a_summarizer_that_returns_another_type_raises(send: Ask) -> None:
     _, middleware = summarizing(summarizer=lambda messages: 42)
     with pytest.raises(TypeError, match="must return a string or a message, got 42"):
         send(agent_of(middleware), FIVE)

@@ -195,7 +195,7 @@ def test_the_list_is_in_the_prompt_when_a_summary_has_taken_its_call(send: Ask, 
     model = ScriptedChatModel([[write(OPEN)], *looks, "done", "more"])
     sizes: Any = {"trigger": ("messages", 6), "keep": ("messages", 2)}
     summary = SummarizationMiddleware(ScriptedChatModel(["S"] * 9), **sizes)
-    stack = [TodoListMiddleware(), summary][::order]
+    stack: list[Any] = [TodoListMiddleware(), summary][::order]
     agent = create_agent(model, [look], middleware=stack, checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
     send(agent, "go", config)
@@ -212,7 +212,7 @@ def test_the_list_is_in_the_prompt_when_its_call_was_cleared(send: Ask, order: i
     asks = [{"name": "look", "args": {"word": "a"}, "id": "a"}]
     model = ScriptedChatModel([[write(OPEN)], asks, "done"])
     edit = ClearToolUsesEdit(trigger=0, keep=0, clear_tool_inputs=True)
-    stack = [TodoListMiddleware(), ContextEditingMiddleware(edits=[edit])][::order]
+    stack: list[Any] = [TodoListMiddleware(), ContextEditingMiddleware(edits=[edit])][::order]
     agent = create_agent(model, [look], middleware=stack)
     result = send(agent, "go")
     called: Any = model.requests[2].messages[2]

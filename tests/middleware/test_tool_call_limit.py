@@ -169,7 +169,10 @@ ORDERS = each("order", [1, -1])
 @ORDERS
 def test_a_call_that_people_reject_does_not_count(send: Ask, call: Ask, order: int) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], [s("3")], "Done."])
-    stack = [ToolCallLimitMiddleware(thread_limit=2), HumanInTheLoopMiddleware({"search": True})]
+    stack: list[Any] = [
+        ToolCallLimitMiddleware(thread_limit=2),
+        HumanInTheLoopMiddleware({"search": True}),
+    ]
     agent = create_agent(model, [search], middleware=stack[::order], **in_memory())
     send(agent, config=ONE)
     call(agent, Command(resume={"decisions": [REJECT, APPROVE]}), ONE)
@@ -191,7 +194,7 @@ def test_a_call_that_people_reject_does_not_count(send: Ask, call: Ask, order: i
 def test_an_edited_call_counts_for_the_tool_that_ran(send: Ask, call: Ask, order: int) -> None:
     model = ScriptedChatModel([[s("1"), r("2")], "Done."])
     limit = ToolCallLimitMiddleware(tool_name="read", thread_limit=1)
-    stack = [limit, HumanInTheLoopMiddleware({"search": True})][::order]
+    stack: list[Any] = [limit, HumanInTheLoopMiddleware({"search": True})][::order]
     agent = create_agent(model, [search, read], middleware=stack, **in_memory())
     send(agent, config=ONE)
     edit = {"type": "edit", "edited_action": {"name": "read", "args": {"page": "x"}}}
@@ -229,7 +232,7 @@ class Guard(AgentMiddleware[Any, Any]):
 @ORDERS
 def test_a_call_that_a_guard_refuses_does_not_count(send: Ask, order: int) -> None:
     model = ScriptedChatModel([[s("secret")], [s("1")], [s("2")], "Done."])
-    stack = [ToolCallLimitMiddleware(thread_limit=1), Guard()][::order]
+    stack: list[Any] = [ToolCallLimitMiddleware(thread_limit=1), Guard()][::order]
     agent = create_agent(model, [search], middleware=stack, **in_memory())
     assert answers(send(agent, config=ONE)["messages"]) == ["No.", "found 1", "refused"]
     assert counts(agent) == {"search": 1}
@@ -245,7 +248,7 @@ class AnswersHimself(AgentMiddleware[Any, Any]):
 
 def test_a_tool_that_a_layer_runs_itself_counts(send: Ask) -> None:
     model = ScriptedChatModel([[s("1")], [s("2")], "Done."])
-    stack = [ToolCallLimitMiddleware(run_limit=1), AnswersHimself()]
+    stack: list[Any] = [ToolCallLimitMiddleware(run_limit=1), AnswersHimself()]
     messages = send(create_agent(model, [search], middleware=stack))["messages"]
     assert answers(messages) == ["mine", "refused"]
 
@@ -296,7 +299,7 @@ class Retries(AgentMiddleware[Any, Any]):
 
 @ORDERS
 def test_what_layers_do_within_a_call_counts_as_one(send: Ask, order: int) -> None:
-    stack = [ToolCallLimitMiddleware(thread_limit=2), Retries()][::order]
+    stack: list[Any] = [ToolCallLimitMiddleware(thread_limit=2), Retries()][::order]
     model = ScriptedChatModel([[s("1")], [s("2")], [s("3")], "Done."])
     agent = create_agent(model, [search], middleware=stack, **in_memory())
     assert answers(send(agent, config=ONE)["messages"]) == ["found 1", "found 2", "refused"]
@@ -341,7 +344,7 @@ class Hurries(AgentMiddleware[Any, Any]):
 
 @ORDERS
 def test_a_jump_to_the_tools_does_not_bypass_the_limit(send: Ask, order: int) -> None:
-    stack = [ToolCallLimitMiddleware(run_limit=1), Hurries()][::order]
+    stack: list[Any] = [ToolCallLimitMiddleware(run_limit=1), Hurries()][::order]
     model = ScriptedChatModel([[s("1"), s("2")], "Done."])
     messages = send(create_agent(model, [search], middleware=stack))["messages"]
     assert answers(messages) == ["found 1", "refused"]
@@ -360,7 +363,7 @@ def test_a_hook_that_always_jumps_back_cannot_continue_after_the_limit(
     send: Ask, exit_behavior: Any, last: str, order: int
 ) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=exit_behavior)
-    stack = [limit, NeverContent()][::order]
+    stack: list[Any] = [limit, NeverContent()][::order]
     model = ScriptedChatModel([[s("1"), s("2")], *(["So."] if exit_behavior == "answer" else [])])
     messages = send(create_agent(model, [search], middleware=stack))["messages"]
     assert messages[-1].text.startswith(last)
@@ -425,7 +428,7 @@ class DropsReplies(AgentMiddleware[Any, Any]):
 
 
 def test_a_pending_structured_answer_is_not_a_tool_call(send: Ask) -> None:
-    stack = [ToolCallLimitMiddleware(run_limit=0), DropsReplies()]
+    stack: list[Any] = [ToolCallLimitMiddleware(run_limit=0), DropsReplies()]
     model = ScriptedChatModel([[FINAL]])
     agent = create_agent(model, [search], middleware=stack, response_format=Answer)
     assert send(agent)["structured_response"] == Answer(number=5)
@@ -439,13 +442,18 @@ def test_a_last_answer_may_be_structured_and_is_asked_for_again(send: Ask) -> No
     assert [request.tools for request in model.requests[1:]] == [["Answer"], ["Answer"]]
 
 
-def test_calls_that_the_provider_runs_do_not_count(send: Ask) -> None:
+def test_calls_that_the_provider_runs_do_not_count_and_foreign_metadata_are_ignored(
+    send: Ask,
+) -> None:
     content: Any = [
         {"type": "server_tool_use", "id": "x", "name": "web_search", "input": {}},
         {"type": "text", "text": "Let me look."},
     ]
-    message = AIMessage(content, tool_calls=[{**s("1"), "id": "1", "type": "tool_call"}])
-    limit, tools = ToolCallLimitMiddleware(thread_limit=1), [search, {"type": "web_search"}]
+    foreign = {"tool_call_limits": {"x": 3}}
+    calls: Any = [{**s("1"), "id": "1", "type": "tool_call"}]
+    message = AIMessage(content, tool_calls=calls, response_metadata=foreign)
+    limit = ToolCallLimitMiddleware(thread_limit=1)
+    tools: list[Any] = [search, {"type": "web_search"}]
     model = ScriptedChatModel([message, "Done."])
     agent = create_agent(model, tools, middleware=[limit], **in_memory())
     assert answers(send(agent, config=ONE)["messages"]) == ["found 1"]
@@ -495,21 +503,10 @@ def test_results_are_streamed_as_without_a_limit(collect: Ask) -> None:
 def test_a_limit_with_room_for_the_whole_turn_leaves_no_record(send: Ask) -> None:
     for limit, noted in ((2, False), (1, True)):
         model = ScriptedChatModel([[s("1"), s("2")], "Done."])
-        stack = [ToolCallLimitMiddleware(run_limit=limit)]
+        stack: list[Any] = [ToolCallLimitMiddleware(run_limit=limit)]
         result = send(create_agent(model, [search], middleware=stack))
         assert ("tool_call_limits" in result["messages"][1].response_metadata) == noted
         assert set(result) == {"messages"}
-
-
-def test_foreign_metadata_is_ignored(send: Ask) -> None:
-    message = AIMessage(
-        "",
-        tool_calls=[{**s("1"), "id": "1", "type": "tool_call"}],
-        response_metadata={"tool_call_limits": {"x": 3}},
-    )
-    limit = ToolCallLimitMiddleware(run_limit=1)
-    agent = create_agent(ScriptedChatModel([message, "Done."]), [search], middleware=[limit])
-    assert answers(send(agent)["messages"]) == ["found 1"]
 
 
 def test_limits_have_attributes_and_are_named_after_their_tool() -> None:
@@ -521,23 +518,24 @@ def test_limits_have_attributes_and_are_named_after_their_tool() -> None:
 
 
 @each(
-    "settings, problem",
+    "settings, error, problem",
     [
-        ({}, "Pass thread_limit, run_limit or both"),
-        ({"run_limit": -1}, "run_limit must be a whole number"),
-        ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
-        ({"run_limit": True}, "run_limit must be a whole number"),
+        ({}, ValueError, "Pass thread_limit, run_limit or both"),
+        ({"run_limit": -1}, ValueError, "run_limit must be a whole number"),
+        ({"thread_limit": 1.0}, ValueError, "thread_limit must be a whole number"),
+        ({"run_limit": True}, ValueError, "run_limit must be a whole number"),
+        ({"run_limit": 3, "thread_limit": 2}, ValueError, r"run_limit \(3\) must .*limit \(2\)"),
         (
-            {"run_limit": 3, "thread_limit": 2},
-            r"run_limit \(3\) must not be above thread_limit \(2\)",
+            {"run_limit": 1, "exit_behavior": "x"},
+            ValueError,
+            "'continue', 'end', 'error' or 'answer'",
         ),
-        ({"run_limit": 1, "exit_behavior": "stop"}, "'continue', 'end', 'error' or 'answer'"),
-        ({"run_limit": 1, "tool_name": ""}, "tool_name must not be empty"),
-        ({"run_limit": 1, "tool_name": search}, "tool_name must be a string or None"),
+        ({"run_limit": 1, "tool_name": ""}, ValueError, "tool_name must not be empty"),
+        ({"run_limit": 1, "tool_name": search}, TypeError, "tool_name must be a string or None"),
     ],
 )
-def test_invalid_limits_raise(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=problem):
+def test_invalid_limits_raise(settings: Any, error: Any, problem: str) -> None:
+    with pytest.raises(error, match=problem):
         ToolCallLimitMiddleware(**settings)
 
 

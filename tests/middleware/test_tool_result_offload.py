@@ -347,9 +347,15 @@ def test_a_store_is_needed_for_the_place_store(call: Call) -> None:
         call(agent, {"messages": "Hi"})
 
 
-def test_threads_do_not_share_what_they_store(call: Call) -> None:
-    _, agent = agent_of(LARGE, ["ok"], place="store", namespace=("mine", "results"))
-    call(agent, {"messages": "Fetch it"}, ONE)
+def test_threads_do_not_share_what_they_store_and_the_tool_may_have_another_name(
+    call: Call,
+) -> None:
+    steps = [[{"name": "look_back", "args": {"id": "f", "length": 6}}], "ok"]
+    place: Any = {"place": "store", "namespace": ("mine", "results")}
+    model, agent = agent_of(LARGE, steps, tool_name="look_back", **place)
+    result = call(agent, {"messages": "Fetch it"}, ONE)
+    assert 'look_back(id="' in model.requests[1].messages[-1].text
+    assert last_result(result["messages"]).text.startswith("line 0")
     (item,) = agent.store.search(("mine",))
     assert item.namespace == ("mine", "results", "1")
 
@@ -461,14 +467,6 @@ def test_below_the_threshold_nothing_changes(call: Call) -> None:
 def test_an_argument_that_cannot_work_raises(given_: Any, kind: Any, problem: str) -> None:
     with pytest.raises(kind, match=problem):
         ToolResultOffloadMiddleware(**given_)
-
-
-def test_the_tool_may_have_another_name(call: Call) -> None:
-    steps = [[{"name": "look_back", "args": {"id": "f", "length": 6}}], "ok"]
-    model, agent = agent_of(LARGE, steps, tool_name="look_back")
-    result = call(agent, {"messages": "Fetch it"}, ONE)
-    assert 'look_back(id="' in model.requests[1].messages[-1].text
-    assert last_result(result["messages"]).text.startswith("line 0")
 
 
 @each("other", [ContextEditingMiddleware, partial(SummarizationMiddleware, ScriptedChatModel())])
