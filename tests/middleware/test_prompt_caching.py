@@ -8,16 +8,16 @@ from itertools import count
 from typing import Any
 
 import pytest
+from bound_models import Bound, ChatAnthropic, ChatOpenAI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import PrivateAttr
 
 from agent_factory import create_agent, dynamic_prompt, wrap_model_call
 from agent_factory.middleware import PromptCachingMiddleware, TodoListMiddleware
-from agent_factory.testing import ScriptedChatModel, assert_stable_prefix, check_middleware
+from agent_factory.testing import assert_stable_prefix, check_middleware
 from busy_agents import find_tool as find
 from samples import cancel
 from tables import each
@@ -26,29 +26,6 @@ Run = Callable[..., Any]
 MARK = {"type": "ephemeral"}
 LONG = "You answer questions about orders. " * 200
 ONE: Any = {"configurable": {"thread_id": "one"}}
-
-
-class Bound(ScriptedChatModel):
-    """Keeps the tools it is bound to, one list for each request."""
-
-    _bound: list[Any] = PrivateAttr(default_factory=list)
-    _sent: list[list[Any]] = PrivateAttr(default_factory=list)
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        self._bound.append(list(tools))
-        return super().bind_tools(tools, **kwargs, bound=len(self._bound) - 1)
-
-    def _respond(self, messages: Any, stop: Any, kwargs: Any) -> Any:
-        self._sent.append(self._bound[kwargs.pop("bound")] if "bound" in kwargs else [])
-        return super()._respond(messages, stop, kwargs)
-
-
-class ChatAnthropic(Bound):
-    """Named as that of langchain-anthropic."""
-
-
-class ChatOpenAI(Bound):
-    """Named as that of langchain-openai."""
 
 
 CALL: Any = [{"name": "find", "args": {"query": "A1"}}]
@@ -76,7 +53,7 @@ def marked(model: Any, number: int = -1) -> list[Any]:
     *_, request = model.requests[: number + 1] if number >= 0 else model.requests
     found: list[Any] = [
         t["name"] if isinstance(t, dict) else t.name
-        for t in model._sent[number]
+        for t in model.sent[number]
         if "cache_control" in (t if isinstance(t, dict) else t.extras or {})
     ]
     index = -1
@@ -116,7 +93,7 @@ def test_neither_the_thread_nor_the_tools_are_changed_and_tools_are_bound_once(c
     state = agent.get_state(ONE).values["messages"]
     assert [message.content for message in state] == ["Where is A1?", "", "found A1", "There."]
     assert (find.extras, cancel.extras) == (None, None)
-    assert len(model._bound) == 1
+    assert len(model.bound) == 1
 
 
 def test_what_is_shown_in_one_call_only_is_not_marked(call: Run) -> None:
@@ -342,7 +319,7 @@ def test_each_request_reads_all_that_the_one_before_it_sent(steps: list[Any]) ->
         agent.invoke({"messages": [f"Question {turn}"]}, ONE)
     cache, before = Cache(), 0
     for number, request in enumerate(model.requests):
-        blocks = blocks_of(model._sent[number], request.messages)
+        blocks = blocks_of(model.sent[number], request.messages)
         assert cache.reads(blocks) >= before
         before = len(blocks)
 
@@ -365,7 +342,7 @@ def test_what_changes_in_the_last_message_costs_no_more_than_that_message(steps:
         agent.invoke({"messages": [f"Question {turn}"]}, ONE)
     cache, sent = Cache(), [0, 0]
     for number, request in enumerate(model.requests):
-        blocks = blocks_of(model._sent[number], request.messages)
+        blocks = blocks_of(model.sent[number], request.messages)
         assert cache.reads(blocks) >= sent[-2]
         sent.append(len(blocks) - 1)
 

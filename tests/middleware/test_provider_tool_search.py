@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bound_models import Bound, ChatAnthropic, ChatOpenAI, made
 from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import BaseTool, tool
-from pydantic import PrivateAttr
 
 from agent_factory import TurnError, create_agent, wrap_model_call
 from agent_factory.middleware import ProviderToolSearchMiddleware
@@ -24,35 +24,8 @@ ANTHROPIC = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_too
 OPENAI = {"type": "tool_search"}
 
 
-class Bound(ScriptedChatModel):
-    """Keeps the tools it is bound to."""
-
-    _bound: list[list[Any]] = PrivateAttr(default_factory=list)
-
-    @property
-    def bound(self) -> list[list[Any]]:
-        return self._bound
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        self.bound.append(list(tools))
-        return super().bind_tools(tools, **kwargs)
-
-
-class ChatAnthropic(Bound):
-    """Named as that of langchain-anthropic."""
-
-
-class ChatOpenAI(Bound):
-    """Named as that of langchain-openai."""
-
-
 class MyOpenAI(ChatOpenAI):
     """A product's own subclass."""
-
-
-def made(kind: Any, steps: list[Any], **fields: Any) -> Any:
-    """A model; mypy does not know what a subclass of a pydantic model is made with."""
-    return kind(steps, **fields)
 
 
 @tool
