@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.types import Command
+from built_in_cases import ADDING, ASK, CASES
 
 from agent_factory import plan_agent
-from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
 from samples import broken, call_of
+from tables import each
 
 theirs = pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
 
-ASK = {"messages": [("user", "Hi")]}
+
+def message(seen: Any, number: int) -> Any:
+    """A message of the thread."""
+    return seen["state"]["messages"][number]
 
 
-ADDING = [[call_of("add", a=1, b=2)], "3"]
+FACTS: list[tuple[str, Callable[[Any], bool]]] = [
+    ("to-dos", lambda seen: seen["state"]["todos"][0]["content"] == "'Add'"),
+    ("summaries", lambda seen: "They counted." in message(seen, 0)["content"]),
+    ("private data", lambda seen: "@example.org" not in str([seen["seen"], seen["state"]])),
+    ("fallback", lambda seen: message(seen, -1)["content"] == "Second."),
+    ("retry", lambda seen: len(seen["seen"]) == 2),
+    ("retry, given up", lambda seen: len(seen["seen"]) == 2),
+    ("tool retry", lambda seen: message(seen, 2)["status"] == "error"),
+    ("tool error", lambda seen: message(seen, 2)["content"] == "Sadly broken by 1"),
+    ("tool selection", lambda seen: [tools for _, tools, _ in seen["seen"]] == [["add"]] * 2),
+    ("context editing", lambda seen: seen["seen"][1][0][2]["content"] == "[cleared]"),
+    ("emulator", lambda seen: message(seen, 2)["content"] == "12"),
+    *(
+        (name, lambda seen: "'add'" in str(seen["outcomes"][0][1]))
+        for name in CASES
+        if name.startswith("review")
+    ),
+]
 
 
-def says(*texts: Any) -> ScriptedChatModel:
-    return ScriptedChatModel(list(texts))
+@each("name, fact", FACTS)
+def test_a_built_in_does_its_work_in_both_agents(alike: Any, name: str, fact: Any) -> None:
+    stack, steps, inputs = CASES[name]
+    assert fact(alike(lambda: stack(theirs), steps, *inputs, tools=[add, broken]))
 
 
 @pytest.mark.filterwarnings("ignore:.*AF212:agent_factory.AgentFactoryWarning")
 def test_a_base_class_alone_changes_nothing(alike: Any) -> None:
     alike(lambda: [theirs.AgentMiddleware()], ADDING, tools=[add])
-
-
-def test_todos_are_written(alike: Any) -> None:
-    todos = [{"content": "Add", "status": "in_progress"}]
-    steps = [[call_of("write_todos", todos=todos)], "Done."]
-    seen = alike(lambda: [theirs.TodoListMiddleware()], steps, tools=[add])
-    assert seen["state"]["todos"] == [{"content": "'Add'", "status": "'in_progress'"}]
 
 
 def test_todos_written_twice_at_once_are_refused(alike: Any) -> None:
@@ -43,40 +59,13 @@ def test_todos_written_twice_at_once_are_refused(alike: Any) -> None:
     assert "todos" not in seen["state"]
 
 
-def test_a_long_conversation_is_summarized(alike: Any) -> None:
-    def stack() -> list[Any]:
-        summarizer = says(*["It was said."] * 3)
-        return [
-            theirs.SummarizationMiddleware(
-                summarizer, trigger=("messages", 3), keep=("messages", 1)
-            )
-        ]
-
-    words = [{"messages": [("user", f"word {n}")]} for n in range(4)]
-    seen = alike(stack, ["a", "b", "c", "d"], *words)
-    assert "It was said." in seen["state"]["messages"][0]["content"]
-
-
-def test_personal_data_is_redacted_on_the_way_in_and_out(alike: Any) -> None:
-    def stack() -> list[Any]:
-        return [
-            theirs.PIIMiddleware("email"),
-            theirs.PIIMiddleware("url", strategy="mask", apply_to_output=True),
-        ]
-
-    given = {"messages": [("user", "I am ada@example.org")]}
-    seen = alike(stack, ["See http://ada.example.org/page"], given)
-    assert "ada@" not in str(seen["seen"])
-    assert "ada.example.org/page" not in str(seen["state"])
-
-
 def test_blocked_personal_data_ends_a_run_with_their_error(alike: Any) -> None:
     given = {"messages": [("user", "I am at 10.0.0.1")]}
     seen = alike(lambda: [theirs.PIIMiddleware("ip", strategy="block")], ["Hi."], given)
     assert seen["outcomes"][0][0] == "PIIDetectionError"
 
 
-@pytest.mark.parametrize("behaviour", ["continue", "end"])
+@each("behaviour", ["continue", "end"])
 def test_tool_calls_are_limited(alike: Any, behaviour: str) -> None:
     def stack() -> list[Any]:
         return [
@@ -95,67 +84,14 @@ def test_a_limit_may_raise(alike: Any) -> None:
     assert seen["outcomes"][0][0] == "ToolCallLimitExceededError"
 
 
-@pytest.mark.parametrize("behaviour", ["end", "error"])
-@pytest.mark.parametrize("limit", ["run_limit", "thread_limit"])
+@each("behaviour", ["end", "error"])
+@each("limit", ["run_limit", "thread_limit"])
 def test_model_calls_are_limited(alike: Any, limit: str, behaviour: str) -> None:
     def stack() -> list[Any]:
         return [theirs.ModelCallLimitMiddleware(**{limit: 1}, exit_behavior=behaviour)]
 
     seen = alike(stack, [*ADDING, "Again."], ASK, ASK, tools=[add])
     assert "imit" in str(seen["outcomes"])
-
-
-def test_another_model_is_asked_where_one_fails(alike: Any) -> None:
-    seen = alike(lambda: [theirs.ModelFallbackMiddleware(says("Second."))], [ValueError("no")])
-    assert seen["state"]["messages"][-1]["content"] == "Second."
-
-
-@pytest.mark.parametrize("retries", [1, 0])
-def test_a_failing_model_is_asked_again(alike: Any, retries: int) -> None:
-    def stack() -> list[Any]:
-        return [theirs.ModelRetryMiddleware(max_retries=retries, initial_delay=0, jitter=False)]
-
-    seen = alike(stack, [ValueError("no"), "Yes."])
-    assert len(seen["seen"]) == 1 + retries
-
-
-def test_a_failing_tool_is_called_again_and_reported(alike: Any) -> None:
-    def stack() -> list[Any]:
-        return [theirs.ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)]
-
-    seen = alike(stack, [[call_of("broken", a=1)], "Sorry."], tools=[broken])
-    assert seen["state"]["messages"][2]["status"] == "error"
-
-
-def test_an_error_of_a_tool_is_reported_by_a_custom_function(alike: Any) -> None:
-    def stack() -> list[Any]:
-        return [theirs.ToolErrorMiddleware(on_error=lambda error, _: f"Sadly {error}")]
-
-    seen = alike(stack, [[call_of("broken", a=1)], "Sorry."], tools=[broken])
-    assert seen["state"]["messages"][2]["content"] == "Sadly broken by 1"
-
-
-def test_a_model_selects_tools(alike: Any) -> None:
-    def stack() -> list[Any]:
-        chosen = [call_of("ToolSelectionResponse", tools=["add"])]
-        return [theirs.LLMToolSelectorMiddleware(model=says(chosen, chosen), max_tools=1)]
-
-    seen = alike(stack, ADDING, tools=[add, broken])
-    assert [tools for _, tools, _ in seen["seen"]] == [["add"], ["add"]]
-
-
-def test_old_results_of_tools_are_cleared(alike: Any) -> None:
-    def stack() -> list[Any]:
-        edits = [theirs.ClearToolUsesEdit(trigger=1, keep=0)]
-        return [theirs.ContextEditingMiddleware(edits=edits)]
-
-    seen = alike(stack, ADDING, tools=[add])
-    assert seen["seen"][1][0][2]["content"] == "[cleared]"
-
-
-def test_a_model_stands_in_for_a_tool(alike: Any) -> None:
-    seen = alike(lambda: [theirs.LLMToolEmulator(model=says("12"))], ADDING, tools=[add])
-    assert seen["state"]["messages"][2]["content"] == "12"
 
 
 def test_tools_may_be_left_for_a_provider_to_search(alike: Any) -> None:
@@ -185,23 +121,6 @@ def test_a_shell_runs_through_a_run(alike: Any, tmp_path: Path) -> None:
 
     seen = alike(stack, [[call_of("shell", command="echo hello")], "Done."])
     assert "hello" in seen["state"]["messages"][2]["content"]
-
-
-DECISIONS = [
-    {"type": "approve"},
-    {"type": "reject", "message": "No."},
-    {"type": "edit", "edited_action": {"name": "add", "args": {"a": 5, "b": 5}}},
-    {"type": "respond", "message": "Seven."},
-]
-
-
-@pytest.mark.parametrize("decision", DECISIONS, ids=lambda decision: decision["type"])
-def test_a_person_decides(alike: Any, decision: dict[str, Any]) -> None:
-    answer: Command[Any] = Command(resume={"decisions": [decision]})
-    stack = lambda: [theirs.HumanInTheLoopMiddleware({"add": True})]  # noqa: E731
-    seen = alike(stack, ADDING, ASK, answer, tools=[add])
-    _, waiting = seen["outcomes"][0]
-    assert waiting[0]["action_requests"][0]["name"] == "'add'"
 
 
 def test_many_at_once(alike: Any) -> None:
@@ -259,7 +178,7 @@ SLIPS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("slip", SLIPS)
+@each("slip", SLIPS)
 def test_a_weaker_guard_or_limit_of_theirs_is_red_with_a_line_that_names_it(slip: str) -> None:
     strict, weak, line = SLIPS[slip]
     plans = [plan_agent(tools=[add, broken], middleware=[make()]) for make in (strict, weak)]

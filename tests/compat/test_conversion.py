@@ -6,6 +6,7 @@ import operator
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
+from families import OURS, THEIRS
 from pydantic import BaseModel, Field
 
 import agent_factory as ours
@@ -24,6 +25,8 @@ from langchain.agents.middleware.types import (
     OmitFromOutput,
     PrivateStateAttr,
 )
+
+from tables import each
 
 ASK = {"messages": [("user", "Hi")]}
 
@@ -53,7 +56,7 @@ def agent_of(*members: Any, steps: Any, **options: Any) -> Any:
     return create_agent(ScriptedChatModel(list(steps)), middleware=members, **options)
 
 
-@pytest.mark.parametrize(
+@each(
     "strategy",
     [
         outputs.ToolStrategy(Sum),
@@ -67,7 +70,7 @@ def test_their_strategies_ask_by_a_tool(strategy: Any, call: Any) -> None:
     assert done["structured_response"] == Sum(value=1)
 
 
-@pytest.mark.parametrize("strict", [None, True])
+@each("strict", [None, True])
 def test_their_provider_strategy_asks_the_provider(alike: Any, strict: bool | None) -> None:
     strategy = outputs.ProviderStrategy(Sum, strict=strict)
     seen = alike(lambda: [], ['{"value": 3}'], response_format=strategy)
@@ -82,8 +85,8 @@ def explain(error: Exception) -> str:
     return "something else"
 
 
-@pytest.mark.parametrize(
-    ("handle", "steps", "report"),
+@each(
+    "handle, steps, report",
     [
         ("Again.", [BAD, GOOD], "Again."),
         (outputs.StructuredOutputValidationError, [BAD, GOOD], "greater than 0"),
@@ -102,78 +105,60 @@ def test_handle_errors_knows_their_exceptions(
     assert done["messages"][-1].text == "Thanks."
 
 
-@pytest.mark.parametrize("handle", [False, KeyError])
+@each("handle", [False, KeyError])
 def test_an_error_that_is_not_handled_is_raised_as_our_class(handle: Any, call: Any) -> None:
     strategy = outputs.ToolStrategy(Sum, handle_errors=handle)
     with pytest.raises(StructuredOutputValidationError):
         call(agent_of(steps=[BAD], response_format=strategy), ASK)
 
 
-def test_a_strategy_that_cannot_be_used_is_named_with_the_other_mistakes() -> None:
-    strategy = outputs.ToolStrategy(Sum, handle_errors=3)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match=r"^\[AF117\] .*handle_errors"):
-        agent_of(steps=[], response_format=strategy)
+def changes(**fields: Any) -> Any:
+    """A layer on langchain's base that changes fields of the request."""
+
+    def change(request: Any) -> Any:
+        return (yield request.override(**fields))
+
+    return THEIRS.layer(change)
 
 
-class Chooses(theirs.AgentMiddleware[Any, Any]):
-    """Sets a format, and keeps what it was given."""
-
-    def __init__(self, chosen: Any) -> None:
-        self.chosen = chosen
-        self.given: list[Any] = []
-
-    def changed(self, request: Any) -> Any:
-        self.given.append(request.response_format)
-        return request.override(response_format=self.chosen)
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(self.changed(request))
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return await handler(self.changed(request))
-
-
-@pytest.mark.parametrize("chosen", [outputs.ToolStrategy(Sum), outputs.AutoStrategy(Sum), Sum])
+@each("chosen", [outputs.ToolStrategy(Sum), outputs.AutoStrategy(Sum), Sum])
 def test_a_layer_may_choose_the_format(chosen: Any, call: Any) -> None:
-    agent = agent_of(Chooses(chosen), steps=[GOOD], response_format=Sum | Name)
+    layer = changes(response_format=chosen)
+    agent = agent_of(layer, steps=[GOOD], response_format=Sum | Name)
     assert call(agent, ASK)["structured_response"] == Sum(value=1)
 
 
 def test_a_layer_may_take_the_format_away(alike: Any) -> None:
-    alike(lambda: [Chooses(None)], ["Prose."], tools=[add], response_format=Sum)
+    none = changes(response_format=None)
+    alike(lambda: [none], ["Prose."], tools=[add], response_format=Sum)
 
 
 def test_a_layer_always_sees_the_same_strategy_of_langchain(call: Any) -> None:
-    class Looks(Chooses):
-        def changed(self, request: Any) -> Any:
-            self.given.append(request.response_format)
-            return request
+    formats: list[Any] = []
 
-    looks = Looks(None)
-    agent = agent_of(looks, steps=[GOOD, GOOD], response_format=ToolStrategy(Sum, max_retries=7))
+    @THEIRS.layer
+    def look(request: Any) -> Any:
+        formats.append(request.response_format)
+        return (yield request)
+
+    agent = agent_of(look, steps=[GOOD, GOOD], response_format=ToolStrategy(Sum, max_retries=7))
     call(agent, ASK)
     call(agent, ASK)
-    assert isinstance(looks.given[0], outputs.ToolStrategy)
-    assert looks.given[0] is looks.given[1]
+    assert isinstance(formats[0], outputs.ToolStrategy)
+    assert formats[0] is formats[1]
 
 
 def test_a_format_that_a_layer_does_not_change_stays_ours(call: Any) -> None:
-    strategy, found = ToolStrategy(Sum, max_retries=7), []
+    strategy, formats = ToolStrategy(Sum, max_retries=7), []
 
-    class Passes(theirs.AgentMiddleware[Any, Any]):
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return handler(request.override(tool_choice=None))
+    @OURS.layer
+    def look(request: Any) -> Any:
+        formats.append(request.response_format)
+        return (yield request)
 
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            return await handler(request.override(tool_choice=None))
-
-    class Inner(ours.AgentMiddleware):
-        def around_model(self, request: Any) -> Any:
-            found.append(request.response_format)
-            return (yield request)
-
-    call(agent_of(Passes(), Inner(), steps=[GOOD], response_format=strategy), ASK)
-    assert found == [strategy]
+    stack = [changes(tool_choice=None), look]
+    call(agent_of(*stack, steps=[GOOD], response_format=strategy), ASK)
+    assert formats == [strategy]
 
 
 class Old(TypedDict):
@@ -182,14 +167,10 @@ class Old(TypedDict):
     value: int
 
 
-@pytest.mark.parametrize("schema", [Old, Old | Name, {"title": "Old", "type": "object"}])
+@each("schema", [Old, Old | Name, {"title": "Old", "type": "object"}])
 def test_schemas_that_only_we_take_pass_through_their_layers(schema: Any, call: Any) -> None:
-    class Passes(Chooses):
-        def changed(self, request: Any) -> Any:
-            return request.override(tool_choice=None)
-
-    steps = [[answer("Old", value=1)]]
-    done = call(agent_of(Passes(None), steps=steps, response_format=ToolStrategy(schema)), ASK)
+    steps, layer = [[answer("Old", value=1)]], changes(tool_choice=None)
+    done = call(agent_of(layer, steps=steps, response_format=ToolStrategy(schema)), ASK)
     assert done["structured_response"] == {"value": 1}
 
 
@@ -249,17 +230,22 @@ def test_schemas_of_both_families_that_disagree_are_refused() -> None:
         agent_of(Marking(), Ours(), steps=[])
 
 
-def test_a_key_of_the_engine_is_refused_in_their_schema_too() -> None:
-    class Greedy(theirs.AgentState[Any]):
-        jump_to: int  # type: ignore[misc]  # which is the mistake
-
-    with pytest.raises(ArgumentError, match=r"^\[AF114\] .*'jump_to'"):
-        agent_of(steps=[], state_schema=Greedy)
+class Greedy(theirs.AgentState[Any]):
+    jump_to: int  # type: ignore[misc]  # which is the mistake
 
 
-def test_a_schema_that_cannot_be_read_is_named() -> None:
-    class Unread(theirs.AgentState[Any]):
-        lost: NotRequired[Nowhere]  # type: ignore[name-defined]  # noqa: F821
+class Unread(theirs.AgentState[Any]):
+    lost: NotRequired[Nowhere]  # type: ignore[name-defined]  # noqa: F821
 
-    with pytest.raises(ArgumentError, match=r"^\[AF114\] .*Unread"):
-        agent_of(steps=[], state_schema=Unread)
+
+@each(
+    "options, problem",
+    [
+        ({"response_format": outputs.ToolStrategy(Sum, handle_errors=3)}, "AF117.*handle_errors"),  # type: ignore[arg-type]
+        ({"state_schema": Greedy}, "AF114.*'jump_to'"),
+        ({"state_schema": Unread}, "AF114.*Unread"),
+    ],
+)
+def test_a_strategy_or_schema_that_cannot_be_used_is_named(options: Any, problem: str) -> None:
+    with pytest.raises(ArgumentError, match=problem):
+        agent_of(steps=[], **options)

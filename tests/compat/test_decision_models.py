@@ -15,6 +15,7 @@ from agent_factory.middleware import RoutingError
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
 from samples import mail
+from tables import each
 
 pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
 
@@ -40,26 +41,23 @@ def judged(f: Any, call: Any, *answers: Any, messages: Any = None, **settings: A
     return result.status, result.name, result.tool_call_id, repr(state), questions
 
 
-@pytest.mark.parametrize("probability", [0.0, 0.49, 0.5, 1.0])
-def test_a_call_is_blocked_from_the_same_probability_on(same: Any, probability: float) -> None:
-    same(lambda f, call: judged(f, call, probability, instructions="Is it risky?"))
+MANY = {"messages": [HumanMessage(f"{n}" * 3000, id=f"{n}") for n in range(40)]}
 
 
-@pytest.mark.parametrize(
-    "settings",
+@each(
+    "probability, settings",
     [
-        {"tools": [add]},
-        {"criteria": NoulCriteria(true="It deletes.", false={"only": ["reads"]})},
-        {"criteria": NoulCriteria()},
+        *((probability, {}) for probability in (0.0, 0.49, 0.5, 1.0)),
+        (0.1, {"tools": [add]}),
+        (0.1, {"criteria": NoulCriteria(true="It deletes.", false={"only": ["reads"]})}),
+        (0.1, {"criteria": NoulCriteria()}),
+        (0.1, {"messages": MANY}),
     ],
 )
-def test_a_judge_is_asked_the_same(same: Any, settings: Any) -> None:
-    same(lambda f, call: judged(f, call, 0.1, instructions="Is it risky?", **settings))
-
-
-def test_a_judge_reads_as_many_messages_in_full(same: Any) -> None:
-    messages = {"messages": [HumanMessage(f"{n}" * 3000, id=f"{n}") for n in range(40)]}
-    same(lambda f, call: judged(f, call, 0.1, messages=messages, instructions="Is it risky?"))
+def test_a_judge_is_asked_the_same_and_blocks_from_the_same_probability_on(
+    same: Any, probability: float, settings: Any
+) -> None:
+    same(lambda f, call: judged(f, call, probability, instructions="Is it risky?", **settings))
 
 
 def test_calls_of_other_tools_are_not_judged(same: Any) -> None:
@@ -95,7 +93,7 @@ def test_each_turn_is_routed_once(same: Any) -> None:
     same(lambda f, call: routed(f, call, "small", "large", "small", turns=3))
 
 
-@pytest.mark.parametrize("instructions", ["Choose.", ["a", {"b": 1}], {"a": "b"}])
+@each("instructions", ["Choose.", ["a", {"b": 1}], {"a": "b"}])
 def test_a_classifier_gets_the_same_instructions(same: Any, instructions: Any) -> None:
     same(lambda f, call: routed(f, call, "large", instructions=instructions))
 
@@ -109,7 +107,7 @@ def test_the_error_of_a_classifier_is_raised(same: Any) -> None:
     same(raised)
 
 
-@pytest.mark.parametrize("answer", ["other", {}, {"model_route": read(0.5)}])
+@each("answer", ["other", {}, {"model_route": read(0.5)}])
 def test_a_router_without_a_choice_ends_the_run(call: Any, answer: Any) -> None:
     """A difference: langchain's error does not name the choices."""
     with pytest.raises(KeyError):
@@ -118,7 +116,7 @@ def test_a_router_without_a_choice_ends_the_run(call: Any, answer: Any) -> None:
         routed(OURS, call, answer)
 
 
-@pytest.mark.parametrize("answer", [ConnectionError("down"), {}, {"is_risky": read("yes")}])
+@each("answer", [ConnectionError("down"), {}, {"is_risky": read("yes")}])
 def test_a_judge_without_a_probability_blocks_the_call(call: Any, answer: Any) -> None:
     """A difference: in langchain the run ends with an error."""
     with pytest.raises((ConnectionError, KeyError)):

@@ -12,6 +12,7 @@ from langchain_core.tools import tool
 
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
+from tables import each
 
 pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
 
@@ -50,8 +51,8 @@ def ends(agent: Any, call: Any) -> Any:
         return type(error).__name__, str(error)
 
 
-@pytest.mark.parametrize("module", ["model_retry", "tool_retry"])
-@pytest.mark.parametrize("error", [*ERRORS, KeyboardInterrupt(), SystemExit()], ids=repr)
+@each("module", ["model_retry", "tool_retry"])
+@each("error", [*ERRORS, KeyboardInterrupt(), SystemExit()], ids=repr)
 def test_the_same_errors_are_retried_by_default(module: str, error: BaseException) -> None:
     theirs = import_module(f"langchain.agents.middleware.{module}").default_retry_on
     ours = import_module(f"agent_factory.middleware.{module}").default_retry_on
@@ -59,8 +60,8 @@ def test_the_same_errors_are_retried_by_default(module: str, error: BaseExceptio
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("on_failure", ["error", lambda error: f"Sorry: {error}."])
+@each("settings", SETTINGS)
+@each("on_failure", ["error", lambda error: f"Sorry: {error}."])
 def test_a_model_is_called_as_often(same: Any, settings: Any, on_failure: Any) -> None:
     def scenario(f: Any, call: Any) -> Any:
         outcomes = []
@@ -74,8 +75,8 @@ def test_a_model_is_called_as_often(same: Any, settings: Any, on_failure: Any) -
     same(scenario)
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("on_failure", ["error", lambda error: f"Sorry: {error}."])
+@each("settings", SETTINGS)
+@each("on_failure", ["error", lambda error: f"Sorry: {error}."])
 def test_a_tool_is_called_as_often(same: Any, settings: Any, on_failure: Any) -> None:
     def scenario(f: Any, call: Any) -> Any:
         outcomes = []
@@ -97,23 +98,31 @@ def test_a_tool_is_called_as_often(same: Any, settings: Any, on_failure: Any) ->
     same(scenario)
 
 
-def test_an_exhausted_default_continues_with_a_message(same: Any) -> None:
+def test_an_exhausted_default_continues_with_a_message_and_a_refusal_is_not_retried(
+    same: Any,
+) -> None:
     """The text is another one here."""
 
     def scenario(f: Any, call: Any) -> Any:
         model = ScriptedChatModel([ConnectionError("down")] * 3)
         agent = f.create_agent(model, middleware=[f.ModelRetryMiddleware(**NO_WAIT)])
         answer = call(agent, ASK)["messages"][-1]
-        return answer.type, "after 3 attempts with ConnectionError: down" in answer.text
+        exhausted = answer.type, "after 3 attempts with ConnectionError: down" in answer.text
+        model = ScriptedChatModel([REFUSALS[1], "never"])
+        stack = [
+            f.ModelFallbackMiddleware(ScriptedChatModel(["Gladly."])),
+            f.ModelRefusalMiddleware(),
+            f.ModelRetryMiddleware(**NO_WAIT),
+        ]
+        agent = f.create_agent(model, middleware=stack)
+        return exhausted, ends(agent, call), len(model.requests)
 
     same(scenario)
 
 
-OPENAI = {"model_provider": "openai"}
+OPENAI: Any = {"response_metadata": {"model_provider": "openai"}}
 REFUSALS = [
-    AIMessage(
-        "", additional_kwargs={"refusal": "No."}, response_metadata={"model_provider": "openai"}
-    ),
+    AIMessage("", additional_kwargs={"refusal": "No."}, **OPENAI),
     AIMessage([{"type": "refusal", "refusal": "No."}]),
     AIMessage([{"type": "refusal", "refusal": "No.", "extras": {"category": "x"}}, "Sorry."]),
     AIMessage("", response_metadata={"stop_reason": "refusal", "model_provider": "anthropic"}),
@@ -123,7 +132,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize("answer", REFUSALS, ids=str)
+@each("answer", REFUSALS, ids=str)
 def test_the_same_answers_are_refusals(same: Any, answer: AIMessage) -> None:
     def scenario(f: Any, call: Any) -> Any:
         agent = f.create_agent(ScriptedChatModel([answer]), middleware=[f.ModelRefusalMiddleware()])
@@ -135,19 +144,6 @@ def test_the_same_answers_are_refusals(same: Any, answer: AIMessage) -> None:
     same(scenario)
 
 
-def test_a_refusal_leads_to_a_fallback_and_to_no_retry(same: Any) -> None:
-    def scenario(f: Any, call: Any) -> Any:
-        model = ScriptedChatModel([REFUSALS[1], "never"])
-        stack = [
-            f.ModelFallbackMiddleware(ScriptedChatModel(["Gladly."])),
-            f.ModelRefusalMiddleware(),
-            f.ModelRetryMiddleware(**NO_WAIT),
-        ]
-        return ends(f.create_agent(model, middleware=stack), call), len(model.requests)
-
-    same(scenario)
-
-
 HANDLERS: list[Any] = [
     lambda error, request: f"{request.tool_call['name']}: {error}",
     lambda error, request: [{"type": "text", "text": "Sorry."}],
@@ -155,8 +151,8 @@ HANDLERS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("handler", HANDLERS)
-@pytest.mark.parametrize("tools", [None, ["fail"], ["add"], [add]])
+@each("handler", HANDLERS)
+@each("tools", [None, ["fail"], ["add"], [add]])
 def test_an_error_of_a_tool_becomes_the_same_result(same: Any, handler: Any, tools: Any) -> None:
     @tool
     def fail() -> str:

@@ -21,6 +21,7 @@ from agent_factory.errors import SpecError
 from agent_factory.guarantees import counterexamples
 from agent_factory.testing import ScriptedChatModel
 from samples import call_of, find, refund
+from tables import each
 
 theirs = pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
 reviews = pytest.importorskip("langchain.agents.middleware.human_in_the_loop")
@@ -44,7 +45,7 @@ def shortcut(state: Any, runtime: Any) -> dict[str, Any] | None:
     }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each("mode", MODES)
 def test_a_review_says_what_it_decides_about(mode: str) -> None:
     config = {"allowed_decisions": ["reject", "approve"], "when": is_large}
     review = theirs.HumanInTheLoopMiddleware(
@@ -61,31 +62,24 @@ def test_a_review_says_what_it_decides_about(mode: str) -> None:
         ),
         ToolGuard("pay", "ask", place=place, owner=owner),
     )
-
-
-def test_all_decisions_of_langchain_are_all_of_ours() -> None:
+    # All decisions of langchain are all of ours.
     every = [*get_args(reviews.DecisionType)]
     review = theirs.HumanInTheLoopMiddleware({"refund": {"allowed_decisions": every}})
     (guard,) = plan_agent(tools=[refund], middleware=[review]).guards
     assert guard.decisions == ()
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_guarantees_rely_on_a_review(mode: str) -> None:
+@each("mode", MODES)
+def test_guarantees_rely_on_a_review_and_it_closes_the_way_out(mode: str) -> None:
+    """A build warns where text of others can send private data out."""
     review = theirs.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
     plan = plan_agent(tools=[refund], middleware=[review])
     sentences = ["tool refund passes a person", "tool refund passes HumanInTheLoopMiddleware"]
     assert counterexamples(plan, sentences) == ()
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_review_closes_the_way_out(mode: str) -> None:
-    """A build warns where text of others can send private data out."""
     bring = tool_labels("untrusted", "private")(tool(find))
     send = tool_labels("outside")(tool(refund))
     with pytest.warns(AgentFactoryWarning, match="AF219"):
         plan_agent(tools=[bring, send])
-    review = theirs.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
     plan_agent(tools=[bring, send], middleware=[review])  # a warning would be an error
 
 
@@ -96,7 +90,7 @@ def test_a_build_refuses_a_jump_around_a_review_of_turns() -> None:
     assert error.value.code == "AF129"
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each("mode", MODES)
 def test_what_a_review_says_is_what_it_does(mode: str) -> None:
     """After a jump to the tools: it asks where it has said that no call bypasses it."""
     review = theirs.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
@@ -113,23 +107,22 @@ def test_what_a_review_says_is_what_it_does(mode: str) -> None:
     assert asked == (PLACES[mode] == "around_tool")
 
 
-def misspelt(name: str) -> dict[str, Any]:
-    return {
-        "a review": theirs.HumanInTheLoopMiddleware({name: True}),
-        "a limit": theirs.ToolCallLimitMiddleware(tool_name=name, run_limit=1),
-    }
-
-
-@pytest.mark.parametrize("kind", ["a review", "a limit"])
-def test_a_misspelt_tool_is_refused(kind: str) -> None:
+@each(
+    "make",
+    [
+        lambda name: theirs.HumanInTheLoopMiddleware({name: True}),
+        lambda name: theirs.ToolCallLimitMiddleware(tool_name=name, run_limit=1),
+    ],
+)
+def test_a_misspelt_tool_is_refused(make: Any) -> None:
     with pytest.raises(SpecError, match="Write 'refund'") as error:
-        plan_agent(tools=[refund], middleware=[misspelt("refnud")[kind]])
+        plan_agent(tools=[refund], middleware=[make("refnud")])
     assert error.value.code == "AF124"
     with pytest.warns(AgentFactoryWarning, match="AF210.*has no such tool"):
-        plan_agent(tools=[refund], middleware=[misspelt("send_email")[kind]])
+        plan_agent(tools=[refund], middleware=[make("send_email")])
 
 
-@pytest.mark.parametrize("base", [theirs.HumanInTheLoopMiddleware, theirs.ToolCallLimitMiddleware])
+@each("base", [theirs.HumanInTheLoopMiddleware, theirs.ToolCallLimitMiddleware])
 def test_a_subclass_with_a_constructor_of_its_own_says_nothing(base: Any) -> None:
     subclass: Any = type("Own", (base,), {"__init__": lambda self: None, "name": "Own"})
     assert plan_agent(tools=[refund], middleware=[subclass()]).guards == ()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+from families import THEIRS
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
@@ -33,6 +35,8 @@ pytest.importorskip("langchain.agents", reason="the extra peer is not installed"
 
 from langchain.agents import middleware as theirs
 from langchain.agents.middleware import types as their_types
+
+from tables import each
 
 ASK = {"messages": [("user", "Hi")]}
 
@@ -74,30 +78,20 @@ def test_a_model_layer_receives_and_returns_types_of_langchain(alike: Any) -> No
     assert seen["state"]["messages"][-1]["content"] == "HELLO"
 
 
-class Brief(theirs.AgentMiddleware[Any, Any]):
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return AIMessage("Short.")
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return AIMessage("Short.")
+@THEIRS.layer
+def brief(request: Any) -> Any:
+    return AIMessage("Short.")
+    yield
 
 
-class FromNothing(theirs.AgentMiddleware[Any, Any]):
-    """Calls inward with a request that has no state and no runtime."""
-
-    def made(self, request: Any) -> Any:
-        return theirs.ModelRequest(
-            model=request.model, messages=request.messages[-1:], tools=request.tools
-        )
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(self.made(request))
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return await handler(self.made(request))
+@THEIRS.layer
+def from_nothing(request: Any) -> Any:
+    """Call inward with a request that has no state and no runtime."""
+    fields: Any = {"model": request.model, "tools": request.tools}
+    return (yield theirs.ModelRequest(messages=request.messages[-1:], **fields))
 
 
-@pytest.mark.parametrize("stack", [[Brief()], [FromNothing()], [FromNothing(), Loud()]])
+@each("stack", [[brief], [from_nothing], [from_nothing, Loud()]])
 def test_other_answers_and_requests_are_understood(alike: Any, stack: list[Any]) -> None:
     alike(lambda: stack, ["hello"])
 
@@ -106,41 +100,29 @@ class Seen(theirs.AgentState[Any]):
     seen: int
 
 
-class Counting(theirs.AgentMiddleware[Seen, Any]):
-    state_schema = Seen
+def count(request: Any) -> Any:
+    command: Any = Command(update={"seen": len(request.messages)})
+    return theirs.ExtendedModelResponse((yield request), command)
 
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return self.counted(request, handler(request))
 
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return self.counted(request, await handler(request))
-
-    def counted(self, request: Any, response: Any) -> Any:
-        update = {"seen": len(request.messages)}
-        return theirs.ExtendedModelResponse(response, Command(update=update))
+counting = THEIRS.layer(count, state_schema=Seen)
 
 
 def test_the_command_of_an_extended_response_is_applied(alike: Any) -> None:
-    seen = alike(lambda: [Counting()], ADDING, tools=[add])
+    seen = alike(lambda: [counting], ADDING, tools=[add])
     assert seen["state"]["seen"] == "3"
 
 
-class Cache(theirs.AgentMiddleware[Any, Any]):
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        if request.tool_call["args"]["a"] == 1:
-            return ToolMessage("cached", tool_call_id=request.tool_call["id"])
-        return Command(update={"messages": [handler(request)]})
-
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        if request.tool_call["args"]["a"] == 1:
-            return ToolMessage("cached", tool_call_id=request.tool_call["id"])
-        return Command(update={"messages": [await handler(request)]})
+def cache(request: Any) -> Any:
+    if request.tool_call["args"]["a"] == 1:
+        return ToolMessage("cached", tool_call_id=request.tool_call["id"])
+    return Command(update={"messages": [(yield request)]})
 
 
-@pytest.mark.parametrize("a", [1, 2])
+@each("a", [1, 2])
 def test_tool_layers_are_called_with_the_request_of_langgraph(alike: Any, a: int) -> None:
     steps = [[{"name": "add", "args": {"a": a, "b": 2}, "id": "call_1"}], "Done."]
-    seen = alike(lambda: [Cache()], steps, tools=[add])
+    seen = alike(lambda: [THEIRS.layer(cache, "tool")], steps, tools=[add])
     assert seen["state"]["messages"][2]["content"] == ("cached" if a == 1 else "4")
 
 
@@ -217,16 +199,6 @@ def test_what_their_decorators_make_is_a_member(alike: Any) -> None:
     assert seen["state"]["messages"][-1]["content"] == "Bye."
 
 
-def test_coroutine_decorators_serve_asynchronous_runs() -> None:
-    @theirs.wrap_model_call
-    async def prefix(request: Any, handler: Any) -> Any:
-        return await handler(request.override(system_message=SystemMessage("Now.")))
-
-    agent = agent_of(prefix)
-    with pytest.raises(PathNotSupported, match=r"prefix: has no wrap_model_call"):
-        agent.invoke(ASK)
-
-
 def test_members_of_both_families_stand_in_any_order(call: Any) -> None:
     trail: list[str] = []
 
@@ -242,7 +214,7 @@ def test_members_of_both_families_stand_in_any_order(call: Any) -> None:
         Inner(name="first"),
         Loud(),
         Inner(name="second"),
-        Counting(),
+        counting,
         Inner(name="third"),
     ]
     done = call(agent_of(*stack), ASK)
@@ -278,20 +250,22 @@ def test_spans_are_recorded_by_the_policy_of_the_middleware() -> None:
     assert policy.process_outputs({"messages": []}) == {"messages": []}
 
 
-def test_a_missing_variant_is_named_with_its_class(call: Any) -> None:
+def test_a_missing_variant_is_named_with_its_class() -> None:
     class OneMode(theirs.AgentMiddleware[Any, Any]):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
             return handler(request)
 
-    agent = agent_of(OneMode())
-    if call.__name__ == "sync":
-        assert call(agent, ASK)["messages"][-1].text == "hello"
-        return
+    assert agent_of(OneMode()).invoke(ASK)["messages"][-1].text == "hello"
     with pytest.raises(PathNotSupported, match=r"OneMode: has no awrap_model_call"):
-        call(agent, ASK)
+        asyncio.run(agent_of(OneMode()).ainvoke(ASK))
 
+    @theirs.wrap_model_call
+    async def prefix(request: Any, handler: Any) -> Any:
+        return await handler(request)
 
-def test_a_coroutine_hook_in_a_synchronous_run_is_named() -> None:
+    with pytest.raises(PathNotSupported, match=r"prefix: has no wrap_model_call"):
+        agent_of(prefix).invoke(ASK)
+
     class Late(theirs.AgentMiddleware[Any, Any]):
         async def abefore_model(self, state: Any, runtime: Any) -> None: ...
 
@@ -314,17 +288,8 @@ def test_mistakes_are_found_by_name_when_an_agent_is_built() -> None:
         plan_agent(middleware=[Loud(), Loud()])
 
 
-def raising(returned: Any) -> Any:
-    @theirs.wrap_model_call
-    def odd(request: Any, handler: Any) -> Any:
-        handler(request)
-        return returned
-
-    return odd
-
-
-@pytest.mark.parametrize(
-    ("returned", "error"),
+@each(
+    "returned, error",
     [
         ("text", BadReturn),
         (theirs.ModelResponse("text"), BadReturn),  # type: ignore[arg-type]
@@ -337,9 +302,12 @@ def raising(returned: Any) -> Any:
     ],
 )
 def test_what_a_layer_may_not_return_is_refused_by_name(returned: Any, error: Any) -> None:
-    agent = agent_of(raising(returned))
+    def odd(request: Any) -> Any:
+        yield request
+        return returned
+
     with pytest.raises(error, match=r"odd\.wrap_model_call"):
-        agent.invoke(ASK)
+        agent_of(THEIRS.layer(odd)).invoke(ASK)
 
 
 def test_a_jump_that_would_be_lost_elsewhere_is_refused_here() -> None:
@@ -355,15 +323,13 @@ def test_a_class_of_both_families_runs_by_its_hooks(call: Any) -> None:
     class Both(Loud, ours.AgentMiddleware):  # type: ignore[misc]
         pass
 
-    done = call(agent_of(Both()), ASK)
-    assert done["messages"][-1].text == "HELLO"
+    assert call(agent_of(Both()), ASK)["messages"][-1].text == "HELLO"
 
 
 def test_the_test_kit_takes_them() -> None:
-    stopping: Any = Stopping()
-    loud: Any = Loud()
-    assert run_hook(stopping, "before_model", ["a", "b"])["jump_to"] == "end"
-    assert run_layer(loud, handler="quiet").response.result[0].text == "QUIET"
+    stopping, loud = Stopping(), Loud()
+    assert run_hook(stopping, "before_model", ["a", "b"])["jump_to"] == "end"  # type: ignore[arg-type]
+    assert run_layer(loud, handler="quiet").response.result[0].text == "QUIET"  # type: ignore[arg-type]
 
 
 @pytest.mark.long
@@ -387,8 +353,8 @@ def test_their_base_is_where_it_is_looked_for() -> None:
     assert type(their_types.PrivateStateAttr).__name__ == ours.OmitFromSchema.__name__
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
+@each(
+    "name, meant",
     [
         ("before_modle", "before_model"),
         ("beforeModel", "before_model"),

@@ -11,6 +11,7 @@ pytest.importorskip("langchain.agents", reason="the extra peer is not installed"
 pytest.importorskip("libcst", reason="the extra cli is not installed")
 
 from agent_factory.migrate import migrate_source
+from tables import each
 
 MODULES = ("langchain.agents", "langchain.agents.middleware", "langchain.agents.structured_output")
 
@@ -25,7 +26,7 @@ def public_names(module: ModuleType) -> list[str]:
     return list(getattr(module, "__all__", None) or own)
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each("module", MODULES)
 def test_each_public_name_has_a_counterpart_that_can_be_imported(module: str) -> None:
     names = public_names(import_module(module))
     assert names

@@ -16,6 +16,7 @@ from langgraph.types import Command
 
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_call, tool_messages
+from tables import each
 
 pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
 
@@ -115,20 +116,17 @@ def answers_to(schema: Any) -> Any:
     return list(kinds), action.get("name", {}).get("const"), arguments.get("properties")
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
-@pytest.mark.parametrize("decision", DECISIONS)
-def test_reviews_ask_and_decide_alike(same: Any, mode: str, decision: str) -> None:
-    same(lambda f, call: reviewed(f, call, mode, DECISIONS[decision]))
-
-
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
-def test_a_decision_that_is_not_allowed_is_a_value_error(same: Any, mode: str) -> None:
+@each("mode", ["batched", "per_call"])
+def test_reviews_ask_and_decide_alike(same: Any, mode: str) -> None:
+    """A decision that is not allowed is a ValueError."""
+    for decision in DECISIONS.values():
+        same(lambda f, call: reviewed(f, call, mode, decision))  # noqa: B023
     allowed = {"allowed_decisions": ["approve", "edit"]}
     outcome = same(lambda f, call: reviewed(f, call, mode, DECISIONS["reject"], allowed))
     assert outcome[1:] == [[], "ValueError"]
 
 
-@pytest.mark.parametrize("config", [{}, {"description": "x"}, {"when": lambda request: True}])
+@each("config", [{}, {"description": "x"}, {"when": lambda request: True}])
 def test_a_review_without_decisions_is_refused(config: Any) -> None:
     for f in (THEIRS, OURS):
         with pytest.raises(ValueError, match="allowed_decisions"):
@@ -151,16 +149,21 @@ TWO = tool_call("send", "2", to="Bob")
 ENDS = ("continue", "end", "error")
 
 
-@pytest.mark.parametrize("ends", ENDS)
-@pytest.mark.parametrize("name", [None, "send"])
-def test_limits_of_tool_calls_refuse_alike(same: Any, ends: str, name: str | None) -> None:
+@each("ends", ENDS)
+@each("name", [None, "send"])
+def test_limits_refuse_alike(same: Any, ends: str, name: str | None) -> None:
     def member(f: Any) -> Any:
         return f.ToolCallLimitMiddleware(tool_name=name, run_limit=1, exit_behavior=ends)
 
+    def model_limit(f: Any) -> Any:
+        return f.ModelCallLimitMiddleware(run_limit=1, exit_behavior=ends)
+
     same(lambda f, call: outcome(f, call, member, [ONE], [TWO], "Done."))
+    if ends != "continue":
+        same(lambda f, call: outcome(f, call, model_limit, [ONE], "Done."))
 
 
-@pytest.mark.parametrize("ends", ENDS)
+@each("ends", ENDS)
 def test_of_parallel_calls_those_within_the_limit_run_here(call: Any, ends: str) -> None:
     """Langchain's run as long as the run goes on."""
 
@@ -171,18 +174,10 @@ def test_of_parallel_calls_those_within_the_limit_run_here(call: Any, ends: str)
     assert ran == [[("send", "Ann")] if ends == "continue" else [], [("send", "Ann")]]
 
 
-@pytest.mark.parametrize("ends", ["end", "error"])
-def test_limits_of_model_calls_end_alike(same: Any, ends: str) -> None:
-    def member(f: Any) -> Any:
-        return f.ModelCallLimitMiddleware(run_limit=1, exit_behavior=ends)
-
-    same(lambda f, call: outcome(f, call, member, [ONE], "Done."))
-
-
 # Tools
 
 
-@pytest.mark.parametrize("tools", [None, ["send"], ["delete"], []])
+@each("tools", [None, ["send"], ["delete"], []])
 def test_a_model_stands_in_for_the_same_tools(same: Any, tools: Any) -> None:
     def member(f: Any) -> Any:
         return f.LLMToolEmulator(tools=tools, model=ScriptedChatModel(["Emulated."]))
@@ -193,14 +188,13 @@ def test_a_model_stands_in_for_the_same_tools(same: Any, tools: Any) -> None:
 TODO = {"content": "Read", "status": "pending"}
 
 
-@pytest.mark.parametrize(
+@each(
     "calls",
     [
         [tool_call("write_todos", "1", todos=[TODO])],
         [tool_call("write_todos", "1", todos=[{"content": "Read", "status": "nope"}])],
         [tool_call("write_todos", "1")],
     ],
-    ids=["a list", "a wrong status", "no list"],
 )
 def test_to_dos_are_written_alike(same: Any, calls: Any) -> None:
     def scenario(f: Any, call: Any) -> Any:
@@ -224,10 +218,10 @@ SEARCHES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize("use_ripgrep", [True, False])
+@each("search", SEARCHES)
+@each("use_ripgrep", [True, False])
 def test_files_are_found_alike(same: Any, tmp_path: Path, search: str, use_ripgrep: bool) -> None:
-    (tmp_path / "b").mkdir()
+    (tmp_path / "b").mkdir(exist_ok=True)
     (tmp_path / "a.py").write_text("print(1)\n# print\n")
     (tmp_path / "b" / "c.py").write_text("print(2)\n")
     name, args = SEARCHES[search]

@@ -10,6 +10,7 @@ from langchain_core.tools import tool
 from agent_factory import create_agent
 from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 steering = pytest.importorskip("langchain_task_steering", reason="the extra foreign is missing")
 collapse = pytest.importorskip("langchain_collapse", reason="the extra foreign is missing")
@@ -93,7 +94,7 @@ def test_steering_asks_its_own_middleware_before_a_task_is_done(alike: Any) -> N
     assert "Write something first." in str(seen["state"]["messages"])
 
 
-@pytest.mark.parametrize("times", [1, 5])
+@each("times", [1, 5])
 def test_steering_sends_a_run_back_that_ends_too_early(alike: Any, times: int) -> None:
     """A jump from after_agent back to the model, as often as it allows."""
     steps = ["Finished."] * times + (STEERED if times == 1 else [])

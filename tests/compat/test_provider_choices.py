@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from families import OURS, THEIRS
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
@@ -16,6 +17,7 @@ import agent_factory
 import agent_factory.middleware
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, add_tool, mail
+from tables import each
 
 langchain: Any = pytest.importorskip("langchain.agents", reason="the extra peer is missing")
 theirs: Any = pytest.importorskip("langchain.agents.middleware")
@@ -78,8 +80,8 @@ class Asking(Named):
         raise Asked(kwargs)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("tools", [[], [add_tool], [{"google_search": {}}]])
+@each("profile", PROFILES)
+@each("tools", [[], [add_tool], [{"google_search": {}}]])
 def test_the_strategy_of_a_bare_schema_is_the_same(tools: Any, profile: Any) -> None:
     """Sync alone: nothing in the choice depends on how a run is called."""
 
@@ -98,7 +100,7 @@ def test_the_strategy_of_a_bare_schema_is_the_same(tools: Any, profile: Any) -> 
     assert first == second
 
 
-@pytest.mark.parametrize("field", ["model_name", "model", "model_id"])
+@each("field", ["model_name", "model", "model_id"])
 def test_the_name_of_a_model_is_in_the_same_fields(call: Run, field: str) -> None:
     def asked(library: Any, _: Any) -> bool:
         fields: Any = {"steps": ['{"number": 3}'], field: "gpt-5"}
@@ -109,7 +111,7 @@ def test_the_name_of_a_model_is_in_the_same_fields(call: Run, field: str) -> Non
     assert both(asked) == [True, True]
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [
         lambda steps: Named(steps=steps, model_name="gpt-5", profile={"structured_output": False}),
@@ -131,40 +133,34 @@ SETTINGS: Any = {
 }
 
 
+def layer(middleware: Any, body: Any) -> Any:
+    """A layer of one of the libraries."""
+    return (THEIRS if middleware is theirs else OURS).layer(body)
+
+
 def fallen_back(library: Any, middleware: Any, call: Run, first: str, other: str) -> Any:
     """What a fallback is sent: its settings, and the extras of its tools."""
     seen: list[Any] = []
 
-    class Settings(middleware.AgentMiddleware):  # type: ignore[misc]
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return handler(request.override(model_settings=dict(SETTINGS)))
+    def configure(request: Any) -> Any:
+        return (yield request.override(model_settings=dict(SETTINGS)))
 
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            return await handler(request.override(model_settings=dict(SETTINGS)))
-
-    class Look(middleware.AgentMiddleware):  # type: ignore[misc]
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            seen.append((request.model_settings, [t.extras for t in request.tools]))
-            return handler(request)
-
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            seen.append((request.model_settings, [t.extras for t in request.tools]))
-            return await handler(request)
+    def look(request: Any) -> Any:
+        seen.append((request.model_settings, [t.extras for t in request.tools]))
+        return (yield request)
 
     marked = mail.model_copy(
         update={"extras": {"cache_control": {"type": "ephemeral"}, "priority": 1}}
     )
     down = Typed(steps=[ConnectionError("down")], kind=first)
     up = Typed(steps=["ok"], kind=other)
-    stack = [Settings(), middleware.ModelFallbackMiddleware(up), Look()]
+    fallback = middleware.ModelFallbackMiddleware(up)
+    stack = [layer(middleware, configure), fallback, layer(middleware, look)]
     call(library.create_agent(down, [marked], middleware=stack), ASK)
     return seen[-1]
 
 
-@pytest.mark.parametrize(
-    ("first", "other"),
-    [("openai-chat", "azure-openai-chat"), ("azure-openai-chat", "openai-chat")],
-)
+@each("first, other", [("openai-chat", "azure-openai-chat"), ("azure-openai-chat", "openai-chat")])
 def test_a_fallback_of_the_family_is_sent_the_same(call: Run, first: str, other: str) -> None:
     """A header that binds to a server of the first model is for that model alone."""
     settings, extras = zip(
@@ -176,39 +172,31 @@ def test_a_fallback_of_the_family_is_sent_the_same(call: Run, first: str, other:
     assert extras[0] == [{"priority": 1}]
 
 
-def test_extras_of_tools_are_the_same_for_another_provider(call: Run) -> None:
-    for first, other in (("anthropic-chat", "openai-chat"), ("openai-chat", "anthropic-chat")):
-        found = both(lambda lib, mw: fallen_back(lib, mw, call, first, other)[1])  # noqa: B023
-        assert found[0] == found[1]
-
-
-def test_only_common_settings_are_sent_to_another_provider(call: Run) -> None:
+@each("first, other", [("anthropic-chat", "openai-chat"), ("openai-chat", "anthropic-chat")])
+def test_only_common_settings_are_sent_to_another_provider_and_extras_are_the_same(
+    call: Run, first: str, other: str
+) -> None:
     """By design: langchain sends the others, which the other provider may refuse."""
-    found = both(lambda lib, mw: fallen_back(lib, mw, call, "openai-chat", "anthropic-chat")[0])
-    assert (found[0].keys() - found[1].keys(), found[1]) == (
-        {"extra_headers", "reasoning"},
-        {"temperature": 0},
-    )
+    theirs, ours = both(lambda lib, mw: fallen_back(lib, mw, call, first, other))
+    assert theirs[1] == ours[1]
+    assert ours[0] == {"temperature": 0}
+    if first == "openai-chat":
+        assert theirs[0].keys() - ours[0].keys() == {"extra_headers", "reasoning"}
 
 
-@pytest.mark.parametrize("outside", [True, False])
+@each("outside", [True, False])
 def test_messages_that_a_layer_adds_for_a_second_call_are_kept(call: Run, outside: bool) -> None:
     def texts(library: Any, middleware: Any) -> Any:
-        class Twice(middleware.AgentMiddleware):  # type: ignore[misc]
-            def again(self, request: Any, response: Any) -> Any:
-                more = [*request.messages, *response.result, HumanMessage("Better, please.")]
-                return request.override(messages=more)
-
-            def wrap_model_call(self, request: Any, handler: Any) -> Any:
-                return handler(self.again(request, handler(request)))
-
-            async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-                return await handler(self.again(request, await handler(request)))
+        def ask_twice(request: Any) -> Any:
+            response = yield request
+            more = [*request.messages, *response.result, HumanMessage("Better, please.")]
+            return (yield request.override(messages=more))
 
         first = Typed(steps=["draft", ConnectionError("down")])
         other = Typed(steps=["new draft", "done"] if not outside else ["done"], kind="other")
         fallback = middleware.ModelFallbackMiddleware(other)
-        stack = [Twice(), fallback] if outside else [fallback, Twice()]
+        twice = layer(middleware, ask_twice)
+        stack = [twice, fallback] if outside else [fallback, twice]
         result = call(library.create_agent(first, middleware=stack), ASK)
         requests = [*first.requests, *other.requests]
         return [[m.text for m in r.messages] for r in requests], [
@@ -221,7 +209,7 @@ def test_messages_that_a_layer_adds_for_a_second_call_are_kept(call: Run, outsid
 
 
 @pytest.mark.filterwarnings("ignore:.*AF210:agent_factory.AgentFactoryWarning")
-@pytest.mark.parametrize("names", [["nope"], ["mail", "nope"]])
+@each("names", [["nope"], ["mail", "nope"]])
 def test_an_unknown_tool_to_search_is_a_value_error(call: Run, names: list[str]) -> None:
     def error(library: Any, middleware: Any) -> Any:
         search = middleware.ProviderToolSearchMiddleware(searchable_tools=names)
@@ -232,7 +220,7 @@ def test_an_unknown_tool_to_search_is_a_value_error(call: Run, names: list[str])
     both(error)
 
 
-@pytest.mark.parametrize("parsed", ["junk", {"wrong": 1}, {"tools": "mail"}])
+@each("parsed", ["junk", {"wrong": 1}, {"tools": "mail"}])
 def test_the_answer_that_cannot_be_read_is_the_same(call: Run, parsed: Any) -> None:
     class Chooser(ScriptedChatModel):
         def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
@@ -253,7 +241,7 @@ def test_the_answer_that_cannot_be_read_is_the_same(call: Run, parsed: Any) -> N
     assert both(received) == [[parsed], [parsed]]
 
 
-@pytest.mark.parametrize("kind", ["anthropic-chat", "openai-chat", "scripted"])
+@each("kind", ["anthropic-chat", "openai-chat", "scripted"])
 def test_tokens_are_estimated_alike(kind: str) -> None:
     def count(_: Any, middleware: Any) -> Any:
         summaries = middleware.SummarizationMiddleware(Typed(kind=kind), trigger=("tokens", 9))

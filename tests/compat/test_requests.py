@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from agent_factory.testing import ScriptedChatModel
 from samples import Number
 from samples import add_tool as add
+from tables import each
 
 ASK = {"messages": [("user", "Hi")]}
 ADDING = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
@@ -338,6 +339,6 @@ def a_prompt_decorator_needs_no_arguments(f: Any, call: Any) -> Any:
     return played(f, call, f.dynamic_prompt(lambda request: "Short."))[1], played(f, call, counted)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda function: function.__name__)
+@each("scenario", SCENARIOS, ids=lambda function: function.__name__)
 def test_it_is_the_same_in_both(same: Any, scenario: Any) -> None:
     same(scenario)

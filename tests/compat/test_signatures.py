@@ -15,6 +15,7 @@ from decision_models import ScriptedDecisionModel
 
 import agent_factory.middleware as ours
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 theirs = pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
 
@@ -71,7 +72,7 @@ def own_names(module: str) -> list[str]:
 PAIRS = sorted({(name, m) for m in MODULES for name in own_names(m) if name not in ABSENT})
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each("module", MODULES)
 def test_every_public_name_is_in_the_module_of_the_same_name(module: str) -> None:
     here = import_module(MODULES[module])
     missing = [n for n in own_names(module) if not hasattr(here, n) and n not in ABSENT]

@@ -14,6 +14,7 @@ import agent_factory.structured_output as our_output
 from agent_factory import create_agent
 from samples import Answer, scripted
 from samples import add_tool as add
+from tables import each
 
 langchain = pytest.importorskip("langchain.agents", reason="the extra peer is missing")
 theirs = pytest.importorskip("langchain.agents.middleware")
@@ -58,7 +59,7 @@ def shape(value: Any) -> Any:
     return (name, shape(update)) if isinstance(update, dict) else name
 
 
-@pytest.mark.parametrize("build", AGENTS.values(), ids=AGENTS)
+@each("build", AGENTS.values())
 def test_the_updates_and_states_of_a_run_have_the_same_shape(collect: Any, build: Build) -> None:
     one, other = (
         collect(build(*factory), ASK, stream_mode=["updates", "values"]) for factory in FACTORIES
@@ -67,7 +68,7 @@ def test_the_updates_and_states_of_a_run_have_the_same_shape(collect: Any, build
 
 
 # The output of a node that asks again holds the count of it too, in a reserved key.
-@pytest.mark.parametrize("name", sorted(AGENTS.keys() - {"asked again"}))
+@each("name", sorted(AGENTS.keys() - {"asked again"}))
 def test_the_events_of_nodes_have_the_same_outputs(name: str) -> None:
     async def outputs(agent: Any) -> list[Any]:
         events = [event async for event in agent.astream_events(ASK, version="v2")]
@@ -99,8 +100,8 @@ def emulating(make: Any, package: Any, _: Any) -> Any:
     return make(scripted(ADDING, "5"), [add], middleware=[emulator], name="desk")
 
 
-@pytest.mark.parametrize(
-    ("build", "sources"),
+@each(
+    "build, sources",
     [(summarizing, ["summarization", None]), (emulating, [None, "tool_emulation", None])],
 )
 def test_calls_of_models_carry_the_agent_and_the_middleware(
@@ -113,9 +114,9 @@ def test_calls_of_models_carry_the_agent_and_the_middleware(
 
 
 @pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
-@pytest.mark.parametrize(("make", "built_ins", "_"), FACTORIES, ids=["langchain", "ours"])
+@each("make, built_ins", [factory[:2] for factory in FACTORIES])
 def test_the_event_protocol_shows_nothing_that_a_guard_of_output_redacts(
-    make: Any, built_ins: Any, _: Any
+    make: Any, built_ins: Any
 ) -> None:
     """Neither of the agent, with its tools, nor of an agent inside of a tool."""
     got: list[str] = []

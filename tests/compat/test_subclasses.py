@@ -7,78 +7,34 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from built_in_cases import CASES
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
-from langgraph.types import Command
 
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
-from samples import scripted
+from samples import broken, scripted
+from tables import each
 
-ASK = {"messages": [("user", "Hi")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-LONG = {"messages": [(role, text * 50) for role, text in (("user", "a"), ("ai", "b")) * 2]}
-SECRET = {"messages": [("user", "I am ada@example.com")]}
 ADDING = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
-FAILING = [{"name": "flaky", "args": {"text": "no"}, "id": "1"}]
 NOW: Any = {"max_retries": 1, "initial_delay": 0, "jitter": False}
 
 
-@tool
-def flaky(text: str) -> str:
-    """Fail on some texts."""
-    if text == "no":
-        raise ValueError(text)
-    return f"{text} of ada@example.com"
-
-
-# Positional arguments, keywords, the steps of the model, the inputs.
-BUILTINS: dict[str, tuple[Callable[[], Any], dict[str, Any], list[Any], list[Any]]] = {
-    "HumanInTheLoopMiddleware": (
-        lambda: [{"add": True}],
-        {},
-        [ADDING, "done"],
-        [ASK, Command(resume={"decisions": [{"type": "reject", "message": "No!"}]})],
+BUILT_INS = [
+    *(
+        "review, reject",
+        "emulator",
+        "model limit",
+        "fallback",
+        "retry",
+        "private data",
+        "summaries",
     ),
-    "LLMToolEmulator": (lambda: [], {"tools": ["add"]}, [ADDING, "done"], [ASK]),
-    "ModelCallLimitMiddleware": (lambda: [], {"run_limit": 1}, [ADDING, "done"], [ASK]),
-    "ModelFallbackMiddleware": (lambda: [scripted("other")], {}, [ValueError("v")], [ASK]),
-    "ModelRetryMiddleware": (lambda: [], NOW, [ValueError("v"), "done"], [ASK]),
-    "PIIMiddleware": (
-        lambda: ["email"],
-        {"apply_to_output": True, "apply_to_tool_results": True},
-        [[{**FAILING[0], "args": {"text": "mail"}}], "ada@example.com"],
-        [SECRET],
-    ),
-    "SummarizationMiddleware": (
-        lambda: [scripted("sum")],
-        {"trigger": ("messages", 4), "keep": ("messages", 2)},
-        ["done"],
-        [LONG],
-    ),
-    "TodoListMiddleware": (
-        lambda: [],
-        {"system_prompt": "Plan.", "tool_description": "Plan."},
-        [[{"name": "write_todos", "args": {"todos": []}, "id": "1"}], "done"],
-        [ASK],
-    ),
-    "ToolCallLimitMiddleware": (
-        lambda: [],
-        {"run_limit": 1, "exit_behavior": "end"},
-        [ADDING, [{**ADDING[0], "id": "2"}], "done"],
-        [ASK],
-    ),
-    "ToolErrorMiddleware": (
-        lambda: [lambda error, request: f"Sadly {error}"],
-        {},
-        [FAILING, "done"],
-        [ASK],
-    ),
-    "ToolRetryMiddleware": (lambda: [], NOW, [FAILING, "done"], [ASK]),
-}
+    *("to-dos", "tool limit, end", "tool error", "tool retry"),
+]
 HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
 
 
@@ -115,35 +71,43 @@ def has_wrap(name: str, method: str) -> bool:
     return getattr(getattr(theirs, name), wrap) is not getattr(theirs.AgentMiddleware, wrap)
 
 
-def played(f: Any, call: Any, name: str, cls: Any) -> Any:
+class Overriding:
+    """A package whose middleware are such subclasses."""
+
+    def __init__(self, f: Any, methods: tuple[str, ...], log: list[str]) -> None:
+        self.middleware = f.middleware
+        self._arguments = methods, log
+        self._f = f
+
+    def __getattr__(self, name: str) -> Any:
+        return overriding(self._f, name, *self._arguments)
+
+
+def played(f: Any, call: Any, name: str, package: Any) -> Any:
     """The kinds of messages, and what a caller can rely on among their texts."""
-    args, options, steps, inputs = BUILTINS[name]
-    keywords = options | ({"model": scripted("fake")} if name == "LLMToolEmulator" else {})
-    if name == "SummarizationMiddleware" and f.agents != "langchain.agents":
-        keywords = {**keywords, "keep_thread": False}  # langchain's changes the thread
-    model = ScriptedChatModel(list(steps))
-    member = cls(*args(), **keywords)
-    agent = f.create_agent(model, [add, flaky], middleware=[member], checkpointer=InMemorySaver())
+    stack, steps, inputs = CASES[name]
+    model, saver = ScriptedChatModel(list(steps)), InMemorySaver()
+    agent = f.create_agent(model, [add, broken], middleware=stack(package), checkpointer=saver)
     for given in inputs:
         done = call(agent, given, THREAD)
     sent = [[message.type for message in request.messages] for request in model.requests]
-    own = ("HumanInTheLoop", "Limit", "Summarization", "TodoList", "ToolRetry")  # other words
+    own = ("review", "limit", "summaries", "to-dos", "tool retry")  # other words
     texts = [m.text for m in done["messages"]] if not any(part in name for part in own) else []
     return [(m.type, getattr(m, "status", "")) for m in done["messages"]], texts, sent
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@each("name", BUILT_INS)
 def test_a_builtin_does_its_work_whichever_method_a_subclass_overrides(
     same: Any, name: str
 ) -> None:
     def every_method(f: Any, call: Any) -> Any:
-        plain = played(f, call, name, getattr(f, name))
-        jumps = f.agents == "langchain.agents" and name == "ModelCallLimitMiddleware"
+        plain = played(f, call, name, f)
+        jumps = f.agents == "langchain.agents" and name == "model limit"
         hooks = tuple(hook for hook in HOOKS if not (jumps and hook == "before_model"))
         # Where langchain's limit jumps, a subclass has to declare the jump again.
-        assert played(f, call, name, overriding(f, name, hooks, [])) == plain
+        assert played(f, call, name, Overriding(f, hooks, [])) == plain
         log: list[str] = []
-        wraps = overriding(f, name, ("wrap_model_call", "wrap_tool_call"), log)
+        wraps = Overriding(f, ("wrap_model_call", "wrap_tool_call"), log)
         assert played(f, call, name, wraps) == plain
         return plain, log
 
@@ -211,8 +175,8 @@ def failing(times: int, result: Any, error: type[Exception] = ValueError) -> Any
     return handler
 
 
-@pytest.mark.parametrize(
-    ("times", "error", "options"),
+@each(
+    "times, error, options",
     [
         (1, ValueError, {}),
         (9, ValueError, {"on_failure": lambda error: "failed"}),
@@ -239,9 +203,7 @@ def test_retries_outside_of_a_run(same: Any, times: int, error: Any, options: An
     same(retried)
 
 
-@pytest.mark.parametrize(
-    "answer", ["text", None, [{"type": "text", "text": "blocks"}]], ids=["text", "None", "blocks"]
-)
+@each("answer", ["text", None, [{"type": "text", "text": "blocks"}]])
 def test_what_an_error_handler_may_return(same: Any, answer: Any) -> None:
     async def aon_error(error: Exception, request: Any) -> Any:
         return answer

@@ -15,6 +15,8 @@ import agent_factory.middleware as ours
 from agent_factory import create_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
+from samples import awrap, wrap
+from tables import each
 
 theirs = pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
 agents = pytest.importorskip("langchain.agents")
@@ -90,8 +92,8 @@ def what_is_recorded(agent: Any, call: Any, name: str) -> set[tuple[bool, bool]]
     return {(bool(run["inputs"]), bool(run["outputs"])) for run in runs}
 
 
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("name", BUILT_INS)
+@each("fused", [True, False])
+@each("name", BUILT_INS)
 def test_a_tracer_sees_as_much_of_a_built_in_as_of_langchains(
     call: Any, name: str, fused: bool
 ) -> None:
@@ -115,12 +117,6 @@ def test_the_default_may_be_set_after_an_agent_was_built(call: Any, kind: str, f
 
         async def abefore_model(self: Any, state: Any, runtime: Any) -> dict[str, Any]:
             return {"messages": []}
-
-        def wrap(self: Any, request: Any, handler: Any) -> Any:
-            return handler(request)
-
-        async def awrap(self: Any, request: Any, handler: Any) -> Any:
-            return await handler(request)
 
         names: dict[str, Any] = {"before_model": before_model, "abefore_model": abefore_model}
         names |= {f"wrap_{what}_call": wrap for what in ("model", "tool")}

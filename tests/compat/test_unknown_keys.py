@@ -15,6 +15,8 @@ pytest.importorskip("langchain.agents", reason="the extra peer is not installed"
 
 from langchain.agents import middleware as theirs
 
+from tables import each
+
 HISTORY: Any = {"messages": [("user", "Hi")]}
 
 
@@ -36,7 +38,7 @@ class WritesLate(theirs.AgentMiddleware[Any, Any]):
         return {"rubric": "strict", "n": 7}
 
 
-@pytest.mark.parametrize(
+@each(
     "middleware",
     [
         Writes({"rubric": "strict", "n": 7}),

@@ -2,8 +2,8 @@
 
 import dataclasses
 import operator
-import time
 from collections.abc import Callable
+from threading import Event
 from typing import Annotated, Any, Literal, NotRequired
 
 import pytest
@@ -23,6 +23,7 @@ from typing_extensions import TypedDict
 from agent_factory.testing import ScriptedChatModel
 from samples import Number
 from samples import add_tool as add
+from tables import each
 
 ASK: Any = {"messages": [("user", "Hi")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -236,14 +237,16 @@ def a_tool_interrupts_next_to_another(f: Any, call: Any) -> Any:
 
 @scenario
 def results_keep_the_order_of_calls(f: Any, call: Any) -> Any:
-    @tool
-    def slow(seconds: float) -> str:
-        """Wait."""
-        time.sleep(seconds)
-        return str(seconds)
+    second = Event()
 
-    steps = [calling(*(("slow", {"seconds": s}) for s in (0.03, 0.0))), "y"]
-    return call(agent_of(f, steps=steps, tools=[slow]), ASK)
+    @tool
+    def work(number: int) -> str:
+        """Work; the first call ends after the second."""
+        second.set() if number == 2 else second.wait()
+        return str(number)
+
+    steps = [calling(*(("work", {"number": n}) for n in (1, 2))), "y"]
+    return call(agent_of(f, steps=steps, tools=[work]), ASK)
 
 
 @scenario
@@ -342,7 +345,7 @@ def limits_batches_and_graphs_around(f: Any, call: Any) -> Any:
     return call(outer, ASK, THREAD), sorted(outer.get_graph(xray=True).nodes), many, empty, forms
 
 
-@pytest.mark.parametrize("by_config", [False, True])
+@each("by_config", [False, True])
 def test_calls_at_the_recursion_limit_end_our_run_with_a_message(
     call: Any, by_config: bool
 ) -> None:
@@ -361,6 +364,6 @@ def test_calls_at_the_recursion_limit_end_our_run_with_a_message(
     assert messages[-1].text.startswith("The run ended: its recursion limit of 5")
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda function: function.__name__)
+@each("scenario", SCENARIOS, ids=lambda function: function.__name__)
 def test_it_is_the_same_in_both(same: Any, scenario: Any) -> None:
     same(scenario)

@@ -29,7 +29,11 @@ from agent_factory import (
     ModelRequest,
     ModelResponse,
     TurnError,
+    after_model,
+    before_model,
     create_agent,
+    plan_agent,
+    wrap_model_call,
 )
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
@@ -39,10 +43,12 @@ from agent_factory.middleware import (
 )
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
 MARK = "[REDACTED_EMAIL]"
+EVERYWHERE: Any = {"apply_to_output": True, "apply_to_tool_results": True}
 
 
 def hello(text: Any = "I am ada@x.org") -> Any:
@@ -54,11 +60,8 @@ def seen(model: ScriptedChatModel, request: int = -1) -> list[Any]:
 
 
 def test_every_user_message_is_redacted_before_the_model_reads_it(call: Call) -> None:
-    model = ScriptedChatModel(["a", "b"])
-    saver = InMemorySaver()
-    agent = create_agent(
-        model, middleware=[PIIMiddleware("email"), PIIMiddleware("ip")], checkpointer=saver
-    )
+    model, stack = ScriptedChatModel(["a", "b"]), [PIIMiddleware("email"), PIIMiddleware("ip")]
+    agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
     history: list[AnyMessage] = [
         HumanMessage("ada@x.org", id="1"),
         AIMessage("bob@x.org said so"),
@@ -84,43 +87,19 @@ def test_nothing_after_the_guard_sees_the_raw_text(call: Call) -> None:
     """Hooks of inner middleware, and checkpoints after the raw input that LangGraph stores."""
     recorded: list[Any] = []
 
-    class Curious(AgentMiddleware):
-        def before_agent(self, state: Any, runtime: Any) -> None:
-            recorded.extend(state["messages"])
+    def look(self: Any, state: Any, runtime: Any) -> None:
+        recorded.extend(state["messages"])
 
-        before_model = before_agent
-        after_model = before_agent
-
+    hooks = dict.fromkeys(("before_agent", "before_model", "after_model"), look)
+    Curious = type("Curious", (AgentMiddleware,), hooks)
     saver = InMemorySaver()
-    agent = create_agent(
-        ScriptedChatModel(["a"]),
-        middleware=[PIIMiddleware("email"), Curious()],
-        checkpointer=saver,
-    )
+    stack: list[Any] = [PIIMiddleware("email"), Curious()]
+    agent = create_agent(ScriptedChatModel(["a"]), middleware=stack, checkpointer=saver)
     call(agent, hello(), ONE)
     assert len(recorded) == 4
     assert "ada@" not in repr(recorded)
     kept = [state for state in agent.get_state_history(ONE) if "ada@" in repr(state.values)]
     assert all(state.metadata and state.metadata["step"] <= 0 for state in kept)
-
-
-def counted(text: str, looked: list[str]) -> list[Any]:
-    looked.append(text)
-    return []
-
-
-def test_each_message_is_checked_once_in_a_long_thread(call: Call) -> None:
-    looked: list[str] = []
-    guard = PIIMiddleware("mine", detector=lambda text: counted(text, looked))
-    model = ScriptedChatModel(["ok"] * 6)
-    agent = create_agent(
-        model, middleware=[guard, PIIMiddleware("email")], checkpointer=InMemorySaver()
-    )
-    for number in range(4):
-        looked.clear()
-        call(agent, hello(f"{number} ada@x.org"), ONE)
-        # Once by before_agent, and once by before_model, after the other guard.
-        assert looked == [f"{number} ada@x.org", f"{number} {MARK}"]
 
 
 def test_a_message_that_replaces_an_earlier_one_is_checked(call: Call) -> None:
@@ -137,7 +116,7 @@ def test_a_message_that_replaces_an_earlier_one_is_checked(call: Call) -> None:
 
 def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Call) -> None:
     looked: list[str] = []
-    guard = PIIMiddleware("mine", detector=lambda text: counted(text, looked))
+    guard = PIIMiddleware("mine", detector=lambda text: looked.append(text) or [])  # type: ignore[func-returns-value]
     agent = create_agent(
         ScriptedChatModel(["a", "b"]), middleware=[guard], checkpointer=InMemorySaver()
     )
@@ -147,16 +126,16 @@ def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Call)
     assert set(looked) == {"one", "three"}
 
 
-@pytest.mark.parametrize("role", ["user", "human", "User"])
+@each("role", ["user", "human", "User"])
 def test_a_chat_message_in_the_role_of_the_user_is_checked(call: Call, role: str) -> None:
     """In the input, and added during the run."""
 
-    class Injects(AgentMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            return {"messages": [ChatMessage(content="bob@x.org", role=role)]}
+    @before_model
+    def inject(state: Any, runtime: Any) -> Any:
+        return {"messages": [ChatMessage(content="bob@x.org", role=role)]}
 
     model = ScriptedChatModel(["ok"])
-    agent = create_agent(model, middleware=[Injects(), PIIMiddleware("email")])
+    agent = create_agent(model, middleware=[inject, PIIMiddleware("email")])
     written = [
         ChatMessage(content="ada@x.org", role=role),
         ChatMessage(content="eve@x.org", role="assistant"),
@@ -168,24 +147,22 @@ def test_a_chat_message_in_the_role_of_the_user_is_checked(call: Call, role: str
         call(create_agent(ScriptedChatModel([]), middleware=[blocking]), {"messages": written})
 
 
-@pytest.mark.parametrize("role", ["assistant", "AI"])
+@each("role", ["assistant", "AI"])
 def test_a_chat_message_in_the_role_of_the_model_is_an_answer(call: Call, role: str) -> None:
-    class Adds(AgentMiddleware):
-        def around_model(self, request: Any) -> Any:
-            response = yield request
-            said = [
-                ChatMessage(content="ada@x.org", role=role),
-                ChatMessage(content="eve@x.org", role="critic"),
-            ]
-            return replace(response, result=[*said, *response.result])
+    @wrap_model_call
+    def add(request: Any) -> Any:
+        response = yield request
+        said = ChatMessage(content="ada@x.org", role=role)
+        critic = ChatMessage(content="eve@x.org", role="critic")
+        return replace(response, result=[said, critic, *response.result])
 
     guard = PIIMiddleware("email", apply_to_output=True)
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[guard, Adds()])
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[guard, add])
     messages = call(agent, hello("hi"))["messages"]
     assert [message.content for message in messages] == ["hi", MARK, "eve@x.org", "ok"]
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [HumanMessage("hi", name="ada@x.org"), ChatMessage(content="hi", role="user", name="a@x.org")],
 )
@@ -198,33 +175,22 @@ def test_the_name_of_a_user_is_redacted(call: Call, message: Any) -> None:
         call(create_agent(model, middleware=[blocking]), {"messages": [message]})
 
 
-def test_names_of_tools_and_agents_are_unchanged(call: Call) -> None:
+def test_messages_of_a_tool_are_checked_and_names_of_tools_and_agents_are_unchanged(
+    call: Call,
+) -> None:
     @tool
     def ada_1() -> Any:
         """Ada."""
-        written = [HumanMessage("hi", name="ada_2"), AIMessage("hi", name="ada_2")]
+        written = [HumanMessage("I am ada_4", name="ada_2"), AIMessage("hi", name="ada_2")]
         return Command(update={"messages": [ToolMessage("ok", tool_call_id="c1"), *written]})
 
-    places: Any = {"apply_to_output": True, "apply_to_tool_results": True}
-    guard = PIIMiddleware("who", detector=r"ada_\d", **places)
+    guard = PIIMiddleware("who", detector=r"ada_\d", **EVERYWHERE)
     model = ScriptedChatModel([[{"name": "ada_1", "args": {}, "id": "c1"}], "ok"])
     agent = create_agent(model, [ada_1], middleware=[guard], name="ada_3")
     messages = call(agent, hello("hi"))["messages"]
     names = [None, "ada_3", "ada_1", "[REDACTED_WHO]", "ada_2", "ada_3"]
     assert [message.name for message in messages] == names
-
-
-def test_a_user_message_from_a_tool_is_checked(call: Call) -> None:
-    @tool
-    def ask(tool_call_id: str = "c1") -> Any:
-        """Ask."""
-        written = [ToolMessage("asked", tool_call_id="c1"), HumanMessage("I am ada@x.org")]
-        return Command(update={"messages": written})
-
-    model = ScriptedChatModel([[{"name": "ask", "args": {}, "id": "c1"}], "ok"])
-    agent = create_agent(model, [ask], middleware=[PIIMiddleware("email")])
-    call(agent, hello("hi"))
-    assert seen(model)[-1] == f"I am {MARK}"
+    assert seen(model)[-2] == "I am [REDACTED_WHO]"
 
 
 def test_a_summary_model_after_the_guard_reads_redacted_messages(call: Call) -> None:
@@ -234,14 +200,10 @@ def test_a_summary_model_after_the_guard_reads_redacted_messages(call: Call) -> 
         """Look up."""
         return f"{who} is eve@x.org"
 
-    writer, model = (
-        ScriptedChatModel(["A summary."]),
-        ScriptedChatModel([[{"name": "look_up", "args": {"who": "Eve"}}], "ok", "done"]),
-    )
-    stack: list[Any] = [
-        PIIMiddleware("email", apply_to_tool_results=True, apply_to_output=True),
-        SummarizationMiddleware(writer, trigger=("messages", 5), keep=("messages", 1)),
-    ]
+    writer = ScriptedChatModel(["A summary."])
+    model = ScriptedChatModel([[{"name": "look_up", "args": {"who": "Eve"}}], "ok", "done"])
+    summary = SummarizationMiddleware(writer, trigger=("messages", 5), keep=("messages", 1))
+    stack: list[Any] = [PIIMiddleware("email", **EVERYWHERE), summary]
     agent = create_agent(model, [look_up], middleware=stack, checkpointer=InMemorySaver())
     call(agent, hello(), ONE)
     call(agent, hello("and bob@x.org"), ONE)
@@ -250,7 +212,7 @@ def test_a_summary_model_after_the_guard_reads_redacted_messages(call: Call) -> 
     assert "@x.org" not in str(seen(model))
 
 
-@pytest.mark.parametrize(
+@each(
     "result",
     [
         ToolMessage("ada@x.org", tool_call_id="c1"),
@@ -304,6 +266,15 @@ class TestWithoutARun:
         assert hook(guard, "before_model", update["messages"]) is None
         assert messages[0].content == "ada@x.org"
 
+    def test_they_work_as_part_of_another_middleware(self, call: Call) -> None:
+        inner = PIIMiddleware("email", apply_to_output=True)
+        before = before_model(name="before")(inner.before_model)
+        stack: list[Any] = [before, after_model(name="after")(inner.after_model)]
+        model = ScriptedChatModel(["bob@x.org"])
+        messages = call(create_agent(model, middleware=stack), hello("ada@x.org"))["messages"]
+        assert [m.text for m in messages] == [MARK, MARK]
+        assert seen(model) == [MARK]
+
     def test_after_model_redacts_the_last_answer(self, hook: Call) -> None:
         asked = HumanMessage("ada@x.org")
         messages = [asked, AIMessage("bob@x.org", id="1"), asked]
@@ -315,13 +286,11 @@ class TestWithoutARun:
         (broken,) = hook(guard, "after_model", [invalid_answer()])["messages"]
         assert "ada@" not in repr(broken)
 
-    def test_nothing_to_redact_is_not_an_update(self, hook: Call) -> None:
-        guard = PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
+    def test_nothing_to_redact_is_no_update_and_blocked_data_raises(self, hook: Call) -> None:
+        guard = PIIMiddleware("email", **EVERYWHERE)
         for messages in ([], [HumanMessage("hi"), AIMessage("hi")]):
             assert hook(guard, "before_model", messages) is None
             assert hook(guard, "after_model", messages) is None
-
-    def test_blocked_data_raises_at_once(self, hook: Call) -> None:
         guard = PIIMiddleware("email", strategy="block", apply_to_output=True)
         with pytest.raises(PIIDetectionError):
             hook(guard, "before_model", [HumanMessage("ada@x.org")])
@@ -329,7 +298,7 @@ class TestWithoutARun:
             hook(guard, "after_model", [AIMessage("ada@x.org")])
 
     def test_a_flow_guards_what_is_sent_into_it(self) -> None:
-        guard = PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
+        guard = PIIMiddleware("email", **EVERYWHERE)
         model: Any = guard.around_model(
             ModelRequest(model=ScriptedChatModel([]), messages=[HumanMessage("hi")])
         )
@@ -344,9 +313,9 @@ class TestWithoutARun:
         assert returned.value.value.content == MARK
 
 
-@pytest.mark.parametrize("strategy", ["redact", "mask", "hash"])
-@pytest.mark.parametrize("apply_to_input", [True, False])
-def test_a_subclass_that_overrides_hooks_guards_once(
+@each("strategy", ["redact", "mask", "hash"])
+@each("apply_to_input", [True, False])
+def test_a_subclass_that_overrides_hooks_guards_once_and_blocks(
     call: Call, strategy: Any, apply_to_input: bool
 ) -> None:
     ran: list[str] = []
@@ -360,14 +329,8 @@ def test_a_subclass_that_overrides_hooks_guards_once(
             ran.append("after_model")
             return super().after_model(state, runtime)
 
-    guard = Counting(
-        "order",
-        strategy=strategy,
-        detector=r"\d{3,}",
-        apply_to_input=apply_to_input,
-        apply_to_output=True,
-        apply_to_tool_results=True,
-    )
+    options: Any = {"apply_to_input": apply_to_input, **EVERYWHERE}
+    guard = Counting("order", strategy=strategy, detector=r"\d{3,}", **options)
 
     def look_up() -> str:
         """Look up."""
@@ -380,38 +343,12 @@ def test_a_subclass_that_overrides_hooks_guards_once(
     asked = once if apply_to_input else "20261122"
     assert [m.text for m in messages] == [f"order {asked}", "", once, f"It is {once}."]
     assert ran == ["before_model", "after_model"] * 2
-
-
-def test_a_subclass_blocks_as_its_base_does(call: Call) -> None:
-    class Quiet(PIIMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            return super().before_model(state, runtime)
-
-        def after_model(self, state: Any, runtime: Any) -> Any:
-            return super().after_model(state, runtime)
-
-    guard = Quiet("email", strategy="block", apply_to_output=True)
-    agent = create_agent(ScriptedChatModel(["ada@x.org", "ok"]), middleware=[guard])
+    blocking = Counting("email", strategy="block", apply_to_output=True)
+    agent = create_agent(ScriptedChatModel(["ada@x.org", "ok"]), middleware=[blocking])
     for text in ("ada@x.org", "hi"):
         with pytest.raises(PIIDetectionError):
             call(agent, hello(text))
     assert call(agent, hello("hi"))["messages"][-1].text == "ok"
-
-
-def test_the_hooks_of_a_guard_that_is_part_of_another_middleware_work(call: Call) -> None:
-    inner = PIIMiddleware("email", apply_to_output=True)
-
-    class Outer(AgentMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            return inner.before_model(state, runtime)
-
-        def after_model(self, state: Any, runtime: Any) -> Any:
-            return inner.after_model(state, runtime)
-
-    model = ScriptedChatModel(["bob@x.org"])
-    messages = call(create_agent(model, middleware=[Outer()]), hello("ada@x.org"))["messages"]
-    assert [m.text for m in messages] == [MARK, MARK]
-    assert seen(model) == [MARK]
 
 
 class TestBlock:
@@ -420,12 +357,12 @@ class TestBlock:
     def test_a_blocked_message_ends_the_run_and_the_thread_stays_usable(self, call: Call) -> None:
         ran: list[str] = []
 
-        class Behind(AgentMiddleware):
-            def before_model(self, state: Any, runtime: Any) -> None:
-                ran.append("before_model")
+        @before_model
+        def behind(state: Any, runtime: Any) -> None:
+            ran.append("before_model")
 
         model = ScriptedChatModel(["fine", "again"])
-        stack: list[Any] = [PIIMiddleware("email", strategy="block"), Behind()]
+        stack: list[Any] = [PIIMiddleware("email", strategy="block"), behind]
         agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
         with pytest.raises(PIIDetectionError) as raised:
             call(agent, hello(), ONE)
@@ -438,23 +375,17 @@ class TestBlock:
         assert seen(model) == [f"I am {MARK}", "I am Ada"]
         with pytest.raises(PIIDetectionError):
             call(agent, hello("bob@x.org"), ONE)
-
-    def test_a_run_resumed_after_a_block_continues_without_the_data(self, call: Call) -> None:
-        model = ScriptedChatModel(["fine"])
-        guard = PIIMiddleware("email", strategy="block")
-        agent = create_agent(model, middleware=[guard], checkpointer=InMemorySaver())
-        with pytest.raises(PIIDetectionError):
-            call(agent, hello(), ONE)
-        assert call(agent, None, ONE)["messages"][-1].text == "fine"
-        assert seen(model) == [f"I am {MARK}"]
+        # A resumed run continues without the data.
+        assert call(agent, None, ONE)["messages"][-1].text == "again"
+        assert seen(model) == [f"I am {MARK}", "I am Ada", "fine", MARK]
 
     def test_messages_added_during_the_run_are_blocked(self, call: Call) -> None:
-        class Injects(AgentMiddleware):
-            def before_model(self, state: Any, runtime: Any) -> Any:
-                return {"messages": [HumanMessage("ada@x.org")]}
+        @before_model
+        def inject(state: Any, runtime: Any) -> Any:
+            return {"messages": [HumanMessage("ada@x.org")]}
 
         model = ScriptedChatModel(["fine"])
-        stack: list[Any] = [Injects(), PIIMiddleware("email", strategy="block")]
+        stack: list[Any] = [inject, PIIMiddleware("email", strategy="block")]
         with pytest.raises(PIIDetectionError):
             call(create_agent(model, middleware=stack), hello("hi"))
         assert not model.requests
@@ -492,8 +423,8 @@ def fails() -> str:
     raise ValueError("no ada@x.org")
 
 
-@pytest.mark.parametrize(
-    ("made", "expected"),
+@each(
+    "made, expected",
     [
         (report, [[{"type": "text", "text": MARK}]]),
         (command, [MARK, MARK]),
@@ -504,19 +435,16 @@ def test_tool_results_are_redacted_in_every_form(
     call: Call, made: Any, expected: list[Any]
 ) -> None:
     model = ScriptedChatModel([[{"name": made.name, "args": {}, "id": "c1"}], "ok"])
-    agent = create_agent(
-        model,
-        [made],
-        middleware=[PIIMiddleware("email", apply_to_input=False, apply_to_tool_results=True)],
-        handle_tool_errors=lambda error: f"ValueError: {error}",
-    )
+    guard = PIIMiddleware("email", apply_to_input=False, apply_to_tool_results=True)
+    options: Any = {"handle_tool_errors": lambda error: f"ValueError: {error}"}
+    agent = create_agent(model, [made], middleware=[guard], **options)
     result = call(agent, hello("hi"))["messages"]
     assert seen(model)[2:] == expected
     if made is report:
         assert result[2].artifact == {"mail": "ada@x.org"}, "no model reads an artifact"
 
 
-@pytest.mark.parametrize("form", [dict, list, Overwrite])
+@each("form", [dict, list, Overwrite])
 def test_a_tool_result_given_by_a_layer_is_redacted(call: Call, form: Any) -> None:
     asked = AIMessage("", tool_calls=[{"name": "report", "args": {}, "id": "c1"}])
     written = [HumanMessage("ada@x.org"), asked, ToolMessage("bob@x.org", tool_call_id="c1")]
@@ -545,19 +473,12 @@ def test_arguments_are_redacted_before_a_tool_gets_them(call: Call) -> None:
 
     arguments = {"to": "ada@x.org", "copies": [{"bob@x.org": "eve@x.org"}], "urgent": True}
     model = ScriptedChatModel([[{"name": "send", "args": arguments, "id": "c1"}], "ok"])
-    agent = create_agent(
-        model,
-        [send],
-        middleware=[
-            HumanInTheLoopMiddleware({"send": True}),
-            PIIMiddleware("email", apply_to_tool_calls=True),
-        ],
-        checkpointer=InMemorySaver(),
-    )
+    guard = PIIMiddleware("email", apply_to_tool_calls=True)
+    stack: list[Any] = [HumanInTheLoopMiddleware({"send": True}), guard]
+    agent = create_agent(model, [send], middleware=stack, checkpointer=InMemorySaver())
     asked = call(agent, hello("hi"), ONE)
     assert "@x.org" not in str(asked)
-    edit = {"name": "send", "args": arguments}
-    decision = {"type": "edit", "edited_action": edit}
+    decision = {"type": "edit", "edited_action": {"name": "send", "args": arguments}}
     changed = call(agent, Command(resume={"decisions": [decision]}), ONE)
     # What runs is not what the reviewer wrote, so they are asked about it.
     (asked,) = changed["__interrupt__"]
@@ -574,14 +495,8 @@ def invalid_answer() -> AIMessage:
     broken = invalid_tool_call(name="send", args=CUT, id="c1", error="no value after ada@x.org")
     raw = {"id": "c1", "type": "function", "function": {"name": "send", "arguments": CUT}}
     block: Any = {"type": "function_call", "call_id": "c1", "name": "send", "arguments": CUT}
-    return AIMessage(
-        [{**broken}, block],
-        invalid_tool_calls=[broken],
-        additional_kwargs={
-            "tool_calls": [raw],
-            "function_call": {"name": "send", "arguments": CUT},
-        },
-    )
+    more = {"tool_calls": [raw], "function_call": {"name": "send", "arguments": CUT}}
+    return AIMessage([{**broken}, block], invalid_tool_calls=[broken], additional_kwargs=more)
 
 
 def send(to: str, note: str) -> str:
@@ -592,8 +507,8 @@ def send(to: str, note: str) -> str:
 PLACES = ("apply_to_output", "apply_to_tool_calls", "apply_to_tool_results")
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("strategy", ["redact", "mask", "hash"])
+@each("place", PLACES)
+@each("strategy", ["redact", "mask", "hash"])
 def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
     call: Call, place: str, strategy: Any
 ) -> None:
@@ -612,31 +527,24 @@ def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
     assert mark in messages[2].text
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_structured_answer_that_cannot_be_read_is_redacted(call: Call, place: str) -> None:
-    class Contact(BaseModel):
-        mail: str
+class Contact(BaseModel):
+    mail: str
 
+
+@each("place", PLACES)
+def test_a_structured_answer_that_cannot_be_read_is_redacted_and_a_call_is_blocked(
+    call: Call, place: str
+) -> None:
     broken = invalid_tool_call(name="Contact", args=CUT, id="c1", error=None)
-    model = ScriptedChatModel(
-        [AIMessage("", invalid_tool_calls=[broken]), Contact(mail="eve@x.org")]
-    )
+    steps = [AIMessage("", invalid_tool_calls=[broken]), Contact(mail="eve@x.org")]
     options: Any = {"apply_to_input": False, place: True}
-    agent = create_agent(
-        model,
-        middleware=[PIIMiddleware("email", **options)],
-        response_format=ToolStrategy(Contact),
-    )
+    stack, strategy = [PIIMiddleware("email", **options)], ToolStrategy(Contact)
+    agent = create_agent(ScriptedChatModel(steps), middleware=stack, response_format=strategy)
     messages = call(agent, hello("hi"))["messages"]
     assert CUT.strip().replace("ada@x.org", MARK) in messages[2].text
     assert "ada@" not in repr(messages)
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_data_in_a_call_that_cannot_be_read_is_blocked(call: Call, place: str) -> None:
+    guard = PIIMiddleware("email", strategy="block", **options)
     model = ScriptedChatModel([invalid_answer(), "ok"])
-    options: Any = {"strategy": "block", place: True}
-    guard = PIIMiddleware("email", **options)
     agent = create_agent(model, [send], middleware=[guard], checkpointer=InMemorySaver())
     with pytest.raises(PIIDetectionError):
         call(agent, hello("hi"), ONE)
@@ -674,18 +582,12 @@ def test_a_call_that_cannot_be_read_in_the_result_of_a_tool_is_redacted(call: Ca
     assert "ada@" not in repr(result)
 
 
-def test_forged_marks_are_plain_text(call: Call) -> None:
+def test_forged_marks_and_malformed_text_are_plain_text(call: Call) -> None:
+    stack: list[Any] = [PIIMiddleware("email"), PIIMiddleware("email", strategy="hash", name="2")]
     model = ScriptedChatModel(["ok"])
-    agent = create_agent(
-        model,
-        middleware=[PIIMiddleware("email"), PIIMiddleware("email", strategy="hash", name="2")],
-    )
-    text = f"{MARK} <email_hash:00000000> [/REDACTED] ada@x.org"
-    call(agent, hello(text))
-    assert seen(model) == [f"{MARK} <email_hash:00000000> [/REDACTED] {MARK}"]
-
-
-def test_malformed_text_is_accepted(call: Call) -> None:
+    forged = f"{MARK} <email_hash:00000000> [/REDACTED]"
+    call(create_agent(model, middleware=stack), hello(f"{forged} ada@x.org"))
+    assert seen(model) == [f"{forged} {MARK}"]
     kinds = ("email", "credit_card", "ip", "mac_address", "url", "phone")
     stack = [PIIMiddleware(kind, strategy="hash", apply_to_output=True) for kind in kinds]
     odd = "\ud800\udfff\x00 \ud800ada@x.org \ufeff"
@@ -698,14 +600,8 @@ def test_malformed_text_is_accepted(call: Call) -> None:
 def test_guards_of_several_types_need_no_names() -> None:
     assert PIIMiddleware("email").name == "PIIMiddleware[email]"
     assert PIIMiddleware("email", name="mail").name == "mail"
-    create_agent(ScriptedChatModel([]), middleware=[PIIMiddleware("email"), PIIMiddleware("ip")])
     with pytest.raises(ValueError, match=r"PIIMiddleware\[email\]: 2 middleware"):
-        create_agent(
-            ScriptedChatModel([]), middleware=[PIIMiddleware("email"), PIIMiddleware("email")]
-        )
-
-
-def test_a_guard_that_applies_to_nothing_is_rejected() -> None:
+        plan_agent(middleware=[PIIMiddleware("email"), PIIMiddleware("email")])
     with pytest.raises(ValueError, match=r"is applied to nothing\. Set apply_to_input"):
         PIIMiddleware("email", apply_to_input=False)
     with pytest.raises(ValueError, match="pii_type must be one of email"):

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -17,10 +15,12 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.tracers.context import collect_runs
 from pydantic import BaseModel
 
-from agent_factory import AgentMiddleware, ModelRequest, create_agent
+from agent_factory import create_agent, wrap_model_call
 from agent_factory.middleware import PIIDetectionError, PIIMiddleware
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
+Run = Callable[..., Any]
 HELLO: Any = {"messages": [("user", "Hello")]}
 DATA = "ada@example.com"
 
@@ -81,9 +81,7 @@ TEXT = f"Ask {DATA}, or bob@x.org \u2013 soon."
 CLEAN = "Ask [REDACTED_EMAIL], or [REDACTED_EMAIL] \u2013 soon."
 
 
-def test_a_match_that_spans_chunks_is_never_released_in_part(
-    collect: Callable[..., Any], call: Callable[..., Any]
-) -> None:
+def test_a_match_that_spans_chunks_is_never_released_in_part(collect: Run, call: Run) -> None:
     agent = create_agent(Chunked(chunks=character_chunks(TEXT)), middleware=[guard()])
     parts = collect(agent, HELLO, stream_mode="messages")
     tokens = [chunk.text for chunk, _ in parts]
@@ -114,21 +112,7 @@ class RecordingHandler(BaseCallbackHandler):
         self.events.append((args, kwargs))
 
 
-@pytest.mark.long
-@settings(max_examples=15)  # each is a run
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
-def test_no_event_of_a_run_shows_the_data(sizes: list[int]) -> None:
-    text, pieces = TEXT, []
-    for size in sizes:
-        pieces.append(text[:size])
-        text = text[size:]
-    agent = create_agent(Chunked(chunks=text_chunks(*pieces, text)), middleware=[guard()])
-    parts = list(agent.stream(HELLO, stream_mode=["messages", "updates", "values", "debug"]))
-    assert not any(name in repr(part) for part in parts for name in ("ada@", "bob@"))
-    assert merged_stream([part for mode, part in parts if mode == "messages"]).text == CLEAN
-
-
-def test_events_and_handlers_receive_redacted_text_only(call: Callable[..., Any]) -> None:
+def test_events_and_handlers_receive_redacted_text_only(call: Run) -> None:
     ear, own = RecordingHandler(), RecordingHandler()
     counted: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
     facts = {"model_name": "chunked"}
@@ -155,7 +139,7 @@ def summary(text: str) -> dict[str, Any]:
 
 
 def test_the_text_of_blocks_and_reasoning_is_redacted_and_all_else_is_kept(
-    collect: Callable[..., Any], call: Callable[..., Any]
+    collect: Run, call: Run
 ) -> None:
     image = {"type": "image", "url": "https://a.b/c.png", "index": 3}
     usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
@@ -192,7 +176,7 @@ def test_the_text_of_blocks_and_reasoning_is_redacted_and_all_else_is_kept(
         assert message.id == "run-1"
 
 
-def test_blocks_without_an_index_are_redacted_across_chunks(collect: Callable[..., Any]) -> None:
+def test_blocks_without_an_index_are_redacted_across_chunks(collect: Run) -> None:
     chunks = text_chunks(
         [{"type": "text", "text": "ask ada@"}], ["exam"], [{"type": "text", "text": "ple.com."}]
     )
@@ -240,55 +224,38 @@ def call_chunks(arguments: str) -> list[AIMessageChunk]:
     return chunks
 
 
-def test_the_arguments_of_calls_are_redacted_in_every_place(
-    collect: Callable[..., Any],
-) -> None:
-    model = Chunked(chunks=call_chunks(json.dumps(CALL)))
-    agent = create_agent(
-        model,
-        [send],
-        middleware=[guard(apply_to_tool_calls=True)],
-        interrupt_before=["tools"],
-    )
-    parts = collect(agent, HELLO, stream_mode="messages")
+def calling(collect: Run, arguments: str, **options: Any) -> list[Any]:
+    """The messages that are streamed of a model that calls, by an agent that stops then."""
+    model, stack = Chunked(chunks=call_chunks(arguments)), [guard(**options)]
+    agent = create_agent(model, [send], middleware=stack, interrupt_before=["tools"])
+    return list(collect(agent, HELLO, stream_mode="messages"))
+
+
+def test_the_arguments_of_calls_are_redacted_in_every_place(collect: Run) -> None:
+    parts = calling(collect, json.dumps(CALL), apply_to_tool_calls=True)
     assert all("@" not in repr(chunk) for chunk, _ in parts)
     whole = merged_stream(parts)
     assert [call["args"] for call in whole.tool_calls] == [CLEAN_CALL]
-    assert (
-        json.loads(whole.additional_kwargs["tool_calls"][0]["function"]["arguments"]) == CLEAN_CALL
-    )
+    raw = whole.additional_kwargs["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(raw) == CLEAN_CALL
     content: Any = whole.content
     text, block = content
     assert text == {"type": "text", "text": "I ask [REDACTED_EMAIL]", "index": 0}
     assert json.loads(block["partial_json"]) == CLEAN_CALL
-
-
-def test_calls_are_unchanged_if_only_the_text_is_redacted(collect: Callable[..., Any]) -> None:
-    agent = create_agent(
-        Chunked(chunks=call_chunks(json.dumps(CALL))),
-        [send],
-        middleware=[guard()],
-        interrupt_before=["tools"],
-    )
-    whole = merged_stream(collect(agent, HELLO, stream_mode="messages"))
-    assert whole.tool_calls[0]["args"] == CALL
-    assert whole.text == "I ask [REDACTED_EMAIL]"
-
-
-def test_arguments_that_are_not_json_are_redacted_as_text(collect: Callable[..., Any]) -> None:
-    agent = create_agent(
-        Chunked(chunks=call_chunks('{"to": "ada@x.org", "note": [}')),
-        [send],
-        middleware=[guard(apply_to_tool_calls=True)],
-        interrupt_before=["tools"],
-    )
-    parts = collect(agent, HELLO, stream_mode="messages")
+    # Arguments that are not JSON are redacted as text.
+    parts = calling(collect, '{"to": "ada@x.org", "note": [}', apply_to_tool_calls=True)
     assert all("@" not in repr(chunk) for chunk, _ in parts)
     whole = merged_stream(parts)
     assert "[REDACTED_EMAIL]" in str(whole.tool_calls + whole.invalid_tool_calls)
 
 
-@pytest.mark.parametrize(
+def test_calls_are_unchanged_if_only_the_text_is_redacted(collect: Run) -> None:
+    whole = merged_stream(calling(collect, json.dumps(CALL)))
+    assert whole.tool_calls[0]["args"] == CALL
+    assert whole.text == "I ask [REDACTED_EMAIL]"
+
+
+@each(
     "options",
     [
         {},
@@ -297,7 +264,7 @@ def test_arguments_that_are_not_json_are_redacted_as_text(collect: Callable[...,
     ],
 )
 def test_a_call_that_cannot_be_read_is_redacted_in_streams(
-    collect: Callable[..., Any], options: dict[str, bool]
+    collect: Run, options: dict[str, bool]
 ) -> None:
     """Also by a guard of text or results alone, because no tool gets such a call."""
     chunks = call_chunks('{"to": "ada@x.org", "note": [}')[1:]
@@ -312,7 +279,7 @@ def test_a_call_that_cannot_be_read_is_redacted_in_streams(
 
 
 def test_calls_of_the_provider_stay_before_their_results_in_a_stream(
-    collect: Callable[..., Any],
+    collect: Run,
 ) -> None:
     searched = {"type": "server_tool_use", "id": "s1", "name": "web", "input": {}, "index": 0}
     found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [], "index": 1}
@@ -328,8 +295,8 @@ class Contact(BaseModel):
     mail: str
 
 
-@pytest.mark.parametrize("by", ["tool", "provider"])
-def test_a_structured_answer_is_redacted(call: Callable[..., Any], by: str) -> None:
+@each("by", ["tool", "provider"])
+def test_a_structured_answer_is_redacted(call: Run, by: str) -> None:
     """With both strategies; calls of other tools are unchanged."""
     step: Any = [{"name": "Contact", "args": {"mail": DATA}}]
     if by == "provider":
@@ -347,12 +314,9 @@ def test_a_structured_answer_is_redacted(call: Callable[..., Any], by: str) -> N
     assert model.requests[-1].tools == (["send"] if by == "provider" else ["send", "Contact"])
 
 
-def test_a_blocked_match_ends_the_run_before_it_is_streamed(
-    collect: Callable[..., Any],
-) -> None:
-    agent = create_agent(
-        Chunked(chunks=character_chunks(TEXT)), middleware=[guard(strategy="block")]
-    )
+def test_a_blocked_match_ends_the_run_before_it_is_streamed(collect: Run) -> None:
+    model = Chunked(chunks=character_chunks(TEXT))
+    agent = create_agent(model, middleware=[guard(strategy="block")])
     parts: Any = agent.stream(HELLO, stream_mode="messages")
     assert next(parts)[0].text == "Ask "
     with pytest.raises(PIIDetectionError):
@@ -361,7 +325,7 @@ def test_a_blocked_match_ends_the_run_before_it_is_streamed(
         collect(agent, HELLO)
 
 
-def test_several_guards_redact_their_own_types(collect: Callable[..., Any]) -> None:
+def test_several_guards_redact_their_own_types(collect: Run) -> None:
     card = "4242 4242 4242 4242"
     stack = [guard(), PIIMiddleware("credit_card", strategy="mask", apply_to_output=True)]
     agent = create_agent(Chunked(chunks=character_chunks(f"{card}, {TEXT}")), middleware=stack)
@@ -369,51 +333,42 @@ def test_several_guards_redact_their_own_types(collect: Callable[..., Any]) -> N
     assert whole.text == f"**** **** **** 4242, {CLEAN}"
 
 
-def test_a_model_chosen_by_an_inner_layer_is_guarded(collect: Callable[..., Any]) -> None:
+def test_a_model_or_an_answer_of_an_inner_layer_is_guarded(collect: Run) -> None:
     other = Chunked(chunks=character_chunks(TEXT))
 
-    class Other(AgentMiddleware):
-        def around_model(self, request: ModelRequest[Any]) -> Any:
-            again = request.override(model=other).override(model=request.model)
-            assert again.model is request.model
-            return (yield request.override(model=other.bind(stop=["x"])))
+    @wrap_model_call
+    def another(request: Any) -> Any:
+        again = request.override(model=other).override(model=request.model)
+        assert again.model is request.model
+        return (yield request.override(model=other.bind(stop=["x"])))
 
-    agent = create_agent(Chunked(chunks=text_chunks("no")), middleware=[guard(), Other()])
-    parts = collect(agent, HELLO, stream_mode="messages")
-    assert merged_stream(parts).text == CLEAN
+    @wrap_model_call
+    def answers(request: Any) -> Any:
+        return AIMessage(TEXT)
+        yield
 
-
-def test_an_answer_given_by_a_layer_is_redacted(call: Callable[..., Any]) -> None:
-    class Answers(AgentMiddleware):
-        def around_model(self, request: ModelRequest[Any]) -> Any:
-            return AIMessage(TEXT)
-            yield
-
-    agent = create_agent(Chunked(chunks=text_chunks("no")), middleware=[guard(), Answers()])
-    assert call(agent, HELLO)["messages"][-1].text == CLEAN
+    for layer in (another, answers):
+        agent = create_agent(Chunked(chunks=text_chunks("no")), middleware=[guard(), layer])
+        parts = collect(agent, HELLO, stream_mode="messages")
+        assert "".join(chunk.text for chunk, _ in parts) == CLEAN
 
 
-@pytest.mark.parametrize("wrapped", ["with_fallbacks", "bind"])
-def test_a_wrapped_model_is_guarded(collect: Callable[..., Any], wrapped: str) -> None:
+def test_a_wrapped_model_is_guarded(collect: Run) -> None:
     class Fails(Chunked):
         def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
             raise ConnectionError("down")
             yield
 
-    model: Any = Chunked(chunks=character_chunks(TEXT))
-    if wrapped == "with_fallbacks":
-        model = Fails(chunks=[]).with_fallbacks([model])
-    else:
-        model = getattr(model, wrapped)()
-    parts = collect(create_agent(model, middleware=[guard()]), HELLO, stream_mode="messages")
-    assert len(parts) > 5, "it streams"
-    assert merged_stream(parts).text == CLEAN
+    model = Chunked(chunks=character_chunks(TEXT))
+    for wrapped in (Fails(chunks=[]).with_fallbacks([model]), model.bind()):
+        agent: Any = create_agent(wrapped, middleware=[guard()])  # type: ignore[call-overload]
+        parts = collect(agent, HELLO, stream_mode="messages")
+        assert len(parts) > 5, "it streams"
+        assert merged_stream(parts).text == CLEAN
 
 
-@pytest.mark.parametrize("streaming", [True, False])
-def test_a_model_that_does_not_stream_is_guarded(
-    collect: Callable[..., Any], streaming: bool
-) -> None:
+@each("streaming", [True, False])
+def test_a_model_that_does_not_stream_is_guarded(collect: Run, streaming: bool) -> None:
     model = FakeListChatModel(responses=[TEXT], disable_streaming=not streaming)
     agent = create_agent(model, middleware=[guard()])
     parts = collect(agent, HELLO, stream_mode="messages")

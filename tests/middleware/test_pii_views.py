@@ -32,6 +32,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, PIIDetectionError, PIIMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
+from tables import each
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
@@ -39,6 +40,7 @@ Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
 MARK = "[REDACTED_EMAIL]"
 EVERYWHERE: Any = {"apply_to_output": True, "apply_to_tool_results": True}
+HI: Any = {"messages": [("user", "hi")]}
 
 
 def asks(name: str, **args: Any) -> list[Any]:
@@ -62,7 +64,7 @@ def look(who: str) -> str:
 # What comes with the input, and what was stored before
 
 
-@pytest.mark.parametrize("place", [None, *EVERYWHERE, "apply_to_tool_calls"])
+@each("place", [None, *EVERYWHERE, "apply_to_tool_calls"])
 def test_each_message_of_a_given_history_is_guarded(call: Call, place: str | None) -> None:
     options: Any = {"apply_to_input": place is None} | ({place: True} if place else {})
     model = ScriptedChatModel(["ok"])
@@ -79,34 +81,25 @@ def test_each_message_of_a_given_history_is_guarded(call: Call, place: str | Non
     assert str(model.requests[0].messages).count(MARK) == (2 if place == "apply_to_output" else 1)
 
 
-def as_seed(agent: Any, messages: list[Any]) -> None:
-    agent.update_state(ONE, {"messages": messages})
-
-
-def as_async_seed(agent: Any, messages: list[Any]) -> None:
-    asyncio.run(agent.aupdate_state(ONE, {"messages": messages}))
-
-
-def as_overwrite(agent: Any, messages: list[Any]) -> None:
-    agent.update_state(ONE, {"messages": Overwrite(messages)})
-
-
-def as_json_overwrite(agent: Any, messages: list[Any]) -> None:
-    agent.update_state(ONE, {"messages": {"__overwrite__": messages}})
-
-
-def after_a_removal(agent: Any, messages: list[Any]) -> None:
-    agent.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages]})
-
-
-@pytest.mark.parametrize(
-    "seed", [as_seed, as_async_seed, as_overwrite, as_json_overwrite, after_a_removal]
+@each(
+    "update",
+    [
+        lambda messages: messages,
+        Overwrite,
+        lambda messages: {"__overwrite__": messages},
+        lambda messages: [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages],
+    ],
 )
-def test_a_state_that_is_written_from_outside_is_guarded(seed: Any) -> None:
+@each("asynchronous", [False, True])
+def test_a_state_that_is_written_from_outside_is_guarded(update: Any, asynchronous: bool) -> None:
     model, saver = ScriptedChatModel(["ok"]), InMemorySaver()
     guard = PIIMiddleware("email", **EVERYWHERE, apply_to_tool_calls=True)
     agent = create_agent(model, [look], middleware=[guard], checkpointer=saver)
-    seed(agent, old_history())
+    state = {"messages": update(old_history())}
+    if asynchronous:
+        asyncio.run(agent.aupdate_state(ONE, state))
+    else:
+        agent.update_state(ONE, state)
     assert "ada@" not in str(list(saver.list(None)))
     assert str(agent.get_state(ONE).values).count(MARK) == 5
     agent.invoke({"messages": [("user", "go on")]}, ONE)
@@ -137,10 +130,8 @@ def test_a_thread_that_was_stored_before_it_had_the_guard_is_guarded(call: Call)
 def test_a_run_that_was_paused_before_it_had_the_guard_is_guarded(call: Call) -> None:
     saver = InMemorySaver()
     review = HumanInTheLoopMiddleware({"look": True})
-    script = [asks("look", who="Eve")]
-    before = create_agent(
-        ScriptedChatModel(script), [look], middleware=[review], checkpointer=saver
-    )
+    asking = ScriptedChatModel([asks("look", who="Eve")])
+    before = create_agent(asking, [look], middleware=[review], checkpointer=saver)
     call(before, {"messages": old_history()}, ONE)
     model = ScriptedChatModel(["ok"])
     stack: list[Any] = [PIIMiddleware("email", **EVERYWHERE), review]
@@ -238,7 +229,6 @@ class Recorder(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.events: list[tuple[str, Any]] = []
-        self.tokens: list[str] = []
 
     def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
         self.events.append(("start", (input_str, kwargs["inputs"])))
@@ -248,9 +238,6 @@ class Recorder(BaseCallbackHandler):
 
     def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
         self.events.append(("error", error))
-
-    def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
-        self.tokens.append(str(token))
 
 
 def test_a_tool_works_with_the_data_and_shows_none(call: Call) -> None:
@@ -265,11 +252,8 @@ def test_a_tool_works_with_the_data_and_shows_none(call: Call) -> None:
     handler = Recorder()
     model = ScriptedChatModel([asks("send", to="ada@x.org"), "ok"])
     guard = PIIMiddleware("email", **EVERYWHERE)
-    messages = call(
-        create_agent(model, [send], middleware=[guard]),
-        {"messages": [("user", "hi")]},
-        {"callbacks": [handler]},
-    )["messages"]
+    agent = create_agent(model, [send], middleware=[guard])
+    messages = call(agent, HI, {"callbacks": [handler]})["messages"]
     assert got == ["ada@x.org"]
     (_, (text, inputs)), (_, output) = handler.events
     assert inputs == {"to": MARK}
@@ -288,8 +272,8 @@ class Missing(Exception):
         return f"{self.who} is missing"
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
+@each(
+    "error, expected",
     [
         (ValueError("no ada@x.org"), f"ValueError('no {MARK}')"),
         (Missing("ada@x.org"), f"RuntimeError('Missing: {MARK} is missing')"),
@@ -311,7 +295,7 @@ def test_the_error_of_a_tool_is_shown_without_the_data(
     agent = create_agent(
         model, [fails], middleware=[PIIMiddleware("email", **EVERYWHERE)], handle_tool_errors=True
     )
-    call(agent, {"messages": [("user", "hi")]}, {"callbacks": [handler]})
+    call(agent, HI, {"callbacks": [handler]})
     shown = handler.events[1][1]
     assert repr(shown) == expected
     assert shown.__cause__ is shown.__context__ is shown.__traceback__ is None
@@ -328,7 +312,7 @@ def test_an_interrupt_of_a_tool_is_shown_as_it_is(call: Call) -> None:
     guard = PIIMiddleware("email", **EVERYWHERE)
     agent = create_agent(model, [ask], middleware=[guard], checkpointer=InMemorySaver())
     config = {**ONE, "callbacks": [handler]}
-    paused = call(agent, {"messages": [("user", "hi")]}, config)
+    paused = call(agent, HI, config)
     assert paused["__interrupt__"][0].value == "which?"
     assert call(agent, Command(resume="this"), config)["messages"][-2].text == "this"
     assert [kind for kind, _ in handler.events] == ["start", "error", "start", "end"]
@@ -357,7 +341,7 @@ def runs_of(guard: PIIMiddleware, call: Call) -> list[Any]:
     model = ScriptedChatModel([asks("clerk", request="who?"), "ok"])
     agent = create_agent(model, [agent_tool(clerk, description="d")], middleware=[guard])
     tracer = Runs()
-    call(agent, {"messages": [("user", "hi")]}, {"callbacks": [tracer]})
+    call(agent, HI, {"callbacks": [tracer]})
     return tracer.runs
 
 
@@ -377,12 +361,9 @@ def test_tokens_of_a_subagent_are_streamed_word_by_word(collect: Call) -> None:
     guard = PIIMiddleware("email", **EVERYWHERE)
     agent = create_agent(model, [agent_tool(clerk, description="d")], middleware=[guard])
     options: Any = {"stream_mode": "messages", "subgraphs": True}
-    parts = collect(agent, {"messages": [("user", "hi")]}, **options)
-    tokens = [
-        chunk.text
-        for namespace, (chunk, _) in parts
-        if namespace and isinstance(chunk, AIMessageChunk)
-    ]
+    parts = collect(agent, HI, **options)
+    chunks = [chunk for namespace, (chunk, _) in parts if namespace]
+    tokens = [chunk.text for chunk in chunks if isinstance(chunk, AIMessageChunk)]
     assert "".join(tokens) == f"Ask {MARK} or Bob today."
     assert len([token for token in tokens if token]) >= 4
 
@@ -399,7 +380,7 @@ def test_usage_in_a_tool_is_counted_once(call: Call) -> None:
     model = ScriptedChatModel([asks("think"), "ok"])
     agent = create_agent(model, [think], middleware=[PIIMiddleware("email", **EVERYWHERE)])
     with get_usage_metadata_callback() as counted:
-        call(agent, {"messages": [("user", "hi")]})
+        call(agent, HI)
     assert counted.usage_metadata["inner"]["total_tokens"] == 7
 
 
@@ -429,7 +410,7 @@ def test_a_decision_log_with_contents_holds_no_data(call: Call) -> None:
         decisions=DecisionLog(decisions.append, contents=True),
         handle_tool_errors=True,
     )
-    call(agent, {"messages": [("user", "hi")]})
+    call(agent, HI)
     assert MARK in repr(decisions)
     assert "@x.org" not in repr(decisions)
 
@@ -448,7 +429,7 @@ def test_the_event_protocol_shows_no_arguments_that_the_thread_keeps() -> None:
     model = ScriptedChatModel([asks("send", to="ada@x.org"), "ok"])
     guard = PIIMiddleware("email", apply_to_output=True)
     agent = create_agent(model, [send], middleware=[guard], checkpointer=InMemorySaver())
-    events = list(agent.stream_events({"messages": [("user", "hi")]}, ONE, version="v3"))
+    events = list(agent.stream_events(HI, ONE, version="v3"))
     assert "tool-started" in repr(events)
     assert "ada@" not in repr(events)
     assert got == ["ada@x.org"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -211,9 +211,8 @@ def tools_of(case: Case) -> list[Any]:
         Reply(chunks=case.pieces(f"It is {data('final_of_subagent')}.")),
     ]
     stack = [PIIMiddleware("mac_address", apply_to_output=True)] if case.guards_subagent else []
-    subagent = create_agent(
-        ScriptedChatModel(steps), [look_inside], middleware=stack, name="clerk", fused=case.fused
-    )
+    options: Any = {"name": "clerk", "fused": case.fused}
+    subagent = create_agent(ScriptedChatModel(steps), [look_inside], middleware=stack, **options)
     return [look, fails, command, agent_tool(subagent, description="Ask the clerk.")]
 
 
@@ -330,37 +329,41 @@ def observe(case: Case, agent: Any, views: Views, spans: Spans) -> None:
         views.see(f"span {span.name}", (span.attributes, [vars(event) for event in span.events]))
 
 
-def stream_options(way: str) -> dict[str, Any]:
-    modes = [*MODES] if way == "all" else [way]
-    return {"stream_mode": modes, "subgraphs": True}
+def view_of(case: Case, views: Views) -> tuple[str, dict[str, Any], Callable[[Any], None]]:
+    """The method by which a run is viewed, its options, and what sees each part."""
+    if case.way == "v3":
+        return "stream_events", {"version": "v3"}, lambda event: see_event(views, event)
+    if case.way in ("v1", "v2"):
+        return "stream_events", {"version": case.way}, lambda event: see_old_event(views, event)
+    modes = [*MODES] if case.way == "all" else [case.way]
+    options = {"stream_mode": modes, "subgraphs": True}
+    return "stream", options, lambda part: see_part(views, *part)
 
 
 def run_sync(case: Case, agent: Any, config: Any, views: Views) -> None:
     if case.way == "invoke":
         views.see("result", agent.invoke(history_of(case), config))
-    elif case.way == "v3":
-        for event in agent.stream_events(history_of(case), config, version="v3"):
-            see_event(views, event)
-    else:
-        for part in agent.stream(history_of(case), config, **stream_options(case.way)):
-            see_part(views, *part)
+        return
+    method, options, see = view_of(case, views)
+    for part in getattr(agent, method)(history_of(case), config, **options):
+        see(part)
 
 
 async def run_async(case: Case, agent: Any, config: Any, views: Views) -> None:
     if case.way == "invoke":
         views.see("result", await agent.ainvoke(history_of(case), config))
-    elif case.way == "v3":
-        async for event in await agent.astream_events(history_of(case), config, version="v3"):
-            see_event(views, event)
-    elif case.way in ("v1", "v2"):
-        async for event in agent.astream_events(history_of(case), config, version=case.way):
-            views.see(f"{event['event']} {event['name']}", event)
-            if (chunk := event["data"].get("chunk")) is not None:
-                text = chunk if isinstance(chunk, str) else getattr(chunk, "text", "")
-                views.piece((event["event"], event["run_id"]), text)
-    else:
-        async for part in agent.astream(history_of(case), config, **stream_options(case.way)):
-            see_part(views, *part)
+        return
+    method, options, see = view_of(case, views)
+    parts = getattr(agent, f"a{method}")(history_of(case), config, **options)
+    async for part in await parts if case.way == "v3" else parts:
+        see(part)
+
+
+def see_old_event(views: Views, event: Any) -> None:
+    views.see(f"{event['event']} {event['name']}", event)
+    if (chunk := event["data"].get("chunk")) is not None:
+        text = chunk if isinstance(chunk, str) else getattr(chunk, "text", "")
+        views.piece((event["event"], event["run_id"]), text)
 
 
 def see_part(views: Views, namespace: Any, mode: str, data: Any) -> None:
@@ -389,10 +392,7 @@ def see_thread(agent: Any, saver: Any, views: Views) -> None:
         views.see("history", snapshot)
     for entry in saver.list(None):
         if entry.config["configurable"]["checkpoint_ns"] == "":
-            views.see("checkpoint", entry.checkpoint)
-            writes = entry.pending_writes
-            views.see("pending writes", writes)
-            views.see("metadata", entry.metadata)
+            views.see("checkpoint", (entry.checkpoint, entry.pending_writes, entry.metadata))
 
 
 class Failures(logging.Handler):

@@ -18,6 +18,7 @@ from agent_factory.middleware.budget import (
     UnknownPriceError,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 USAGE: Any = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
 
@@ -48,28 +49,20 @@ def cost(model: Any, usage: Any = None, *, named: str | None = None, prices: Any
 
 
 def test_a_known_model_costs_what_its_provider_lists() -> None:
+    """Cached tokens are cheaper; details that contradict the totals are ignored."""
     assert cost(OpenAI()) == pytest.approx((1000 * 2.5 + 100 * 10) / 1e6)
-
-
-def test_cached_tokens_are_cheaper() -> None:
     cached = {"input_token_details": {"cache_read": 800}}
     assert cost(OpenAI(), cached) == pytest.approx((200 * 2.5 + 800 * 1.25 + 100 * 10) / 1e6)
+    odd = {"input_token_details": {"cache_read": 5000, "audio": -3}}
+    assert cost(OpenAI(), odd) == cost(OpenAI())
 
 
 def test_the_price_of_the_model_that_answered_counts() -> None:
-    """A model may be an alias, or a proxy that asks another one."""
+    """A model may be bound, an alias, or a proxy that asks another one."""
     assert cost(OpenAI(), named="gpt-4o-mini") == pytest.approx((1000 * 0.15 + 100 * 0.6) / 1e6)
     assert cost(OpenAI(), named="of-my-own") == cost(OpenAI())
-
-
-def test_a_bound_model_has_the_price_of_its_model() -> None:
     assert cost(OpenAI().bind(temperature=0)) == cost(OpenAI())
     assert cost(OpenAI().bind(model="gpt-4o-mini")) < cost(OpenAI())
-
-
-def test_details_that_contradict_the_totals_are_ignored() -> None:
-    odd = {"input_token_details": {"cache_read": 5000, "audio": -3}}
-    assert cost(OpenAI(), odd) == cost(OpenAI())
 
 
 def test_given_prices_come_before_listed_ones() -> None:
@@ -92,21 +85,23 @@ def test_a_function_may_give_all_prices() -> None:
         cost(OpenAI(), prices=lambda model, usage: "much")
 
 
-@pytest.mark.parametrize("name", ["gpt-9-ultra", ""])
-def test_an_unlisted_model_is_named(name: str) -> None:
-    with pytest.raises(UnknownPriceError, match=r"has no known price at 'openai'"):
-        cost(OpenAI(model_name=name))
+class Local(OpenAI):
+    def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
+        return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": "local"}
 
 
-def test_an_unlisted_provider_is_not_guessed() -> None:
+@each(
+    "model, problem",
+    [
+        (OpenAI(model_name="gpt-9-ultra"), "has no known price at 'openai'"),
+        (OpenAI(model_name=""), "has no known price at 'openai'"),
+        (Local(), "gpt-4o: has no known price at 'local'"),
+    ],
+)
+def test_an_unlisted_model_or_provider_is_named(model: Any, problem: str) -> None:
     """The same weights cost nothing on one's own machine."""
-
-    class Local(OpenAI):
-        def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
-            return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": "local"}
-
-    with pytest.raises(UnknownPriceError, match=r"gpt-4o: has no known price at 'local'"):
-        cost(Local())
+    with pytest.raises(UnknownPriceError, match=problem):
+        cost(model)
 
 
 def test_without_genai_prices_a_limit_in_dollars_needs_prices(
@@ -127,8 +122,8 @@ def test_without_genai_prices_a_limit_in_dollars_needs_prices(
     BudgetMiddleware(run=Limits(total_tokens=100))
 
 
-@pytest.mark.parametrize(
-    ("amounts", "name"),
+@each(
+    "amounts, name",
     [
         ({"input": -1, "output": 1}, "input"),
         ({"input": 1, "output": "2"}, "output"),

@@ -50,6 +50,7 @@ from agent_factory.middleware.progress_guard.repetition import Turns
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
 from samples import Answer, last_text
+from tables import each
 
 Run = Callable[..., Any]
 GO: Any = {"messages": "Go"}
@@ -79,7 +80,7 @@ def test_there_are_forty_of_each() -> None:
     assert len({one.name for one in REPETITIONS}) == len(REPETITIONS)
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
+@each("loop", LOOPS, ids=lambda loop: loop.name)
 def test_a_loop_ends_within_two_calls_of_its_mark(loop: Loop, call: Run) -> None:
     guard = ProgressGuardMiddleware(**loop.guard)
     stage = Stage([*loop.before, *loop.repeated], [*loop.stack(), guard])
@@ -96,7 +97,7 @@ def test_a_loop_ends_within_two_calls_of_its_mark(loop: Loop, call: Run) -> None
     assert stage.played == loop.mark + 2
 
 
-@pytest.mark.parametrize("repetition", REPETITIONS, ids=lambda repetition: repetition.name)
+@each("repetition", REPETITIONS, ids=lambda repetition: repetition.name)
 def test_a_repetition_for_good_reason_is_left_alone(repetition: Repetition, call: Run) -> None:
     found = []
     for guards in ([], [ProgressGuardMiddleware(**repetition.guard)]):
@@ -162,7 +163,7 @@ def test_spaces_around_a_text_make_no_other_call(call: Run) -> None:
     assert stage.results.ran == 20
 
 
-@pytest.mark.parametrize("takes_more", [False, True])
+@each("takes_more", [False, True])
 def test_arguments_that_a_tool_does_not_have_make_no_other_call(
     call: Run, takes_more: bool
 ) -> None:
@@ -189,31 +190,23 @@ class Query(BaseModel):
     query: str
 
 
-def test_the_steps_come_when_they_are_set_to_come(call: Run) -> None:
+def test_the_steps_come_when_they_are_set_to_come_and_equal_counts_skip_steps(call: Run) -> None:
     stage, messages = played(call, SEARCH, remark_after=1, withhold_after=4, answer_after=6)
     assert [REMARK in text for text in texts(messages)] == [False, *[True] * 4, False, False]
     assert (stage.results.ran, stage.played) == (5, 7)
-
-
-def test_equal_counts_skip_steps(call: Run) -> None:
     stage, messages = played(call, SEARCH, remark_after=3, withhold_after=3, answer_after=3)
     assert texts(messages) == ["nothing"] * 4
     assert stage.played == 4
 
 
-def test_a_request_begins_with_the_one_before_it(call: Run) -> None:
+def test_a_request_begins_with_the_request_before_it_and_the_log_names_the_cycle(call: Run) -> None:
     """So the provider finds it in its cache; tools come first in a prompt."""
-    stage, _ = played(call, [SEARCH, READ])
-    for (before, kwargs), (after, more) in pairwise(stage.requests[:-1]):
-        assert [(m.type, m.content) for m in after[: len(before)]] == [
-            (m.type, m.content) for m in before
-        ]
-        assert more["tools"] == kwargs["tools"]
-
-
-def test_the_decision_log_names_the_cycle(call: Run) -> None:
     log: list[Any] = []
-    played(call, [SEARCH, READ], decisions=log.append)
+    stage, _ = played(call, [SEARCH, READ], decisions=log.append)
+    for (before, kwargs), (after, more) in pairwise(stage.requests[:-1]):
+        begin = after[: len(before)]
+        assert [(m.type, m.content) for m in begin] == [(m.type, m.content) for m in before]
+        assert more["tools"] == kwargs["tools"]
     reasons = [d.reason for d in log if d.middleware == "ProgressGuardMiddleware" and d.reason]
     assert reasons == [
         "remark: cycle search -> read, 2 times with the same results",
@@ -278,25 +271,23 @@ def test_the_run_can_end_with_an_error_that_keeps_the_work(call: Run) -> None:
     assert len(texts(stage.agent.get_state(stage.config).values["messages"])) == 5
 
 
-def test_a_structured_answer_may_still_be_given(call: Run) -> None:
-    search: Any = [{"name": "search", "args": {"query": "acme"}}]
-    model = ScriptedChatModel([*[search] * 5, Answer(number=0)])
-    guard = ProgressGuardMiddleware()
-    agent = create_agent(model, [find_nothing], middleware=[guard], response_format=Answer)
-    assert call(agent, GO)["structured_response"] == Answer(number=0)
-    assert model.requests[-1].tools == ["Answer"]
-
-
-def test_retries_of_structured_output_have_their_own_limit(call: Run) -> None:
-    wrong: Any = [{"name": "Answer", "args": {"number": "many"}}]
-    model = ScriptedChatModel([*[wrong] * 7, Answer(number=7)])
-    strategy = ToolStrategy(Answer, max_retries=9)
-    agent = create_agent(
-        model, [find_nothing], middleware=[ProgressGuardMiddleware()], response_format=strategy
-    )
+@each(
+    "name, args, times, remarks, tools",
+    [
+        ("search", {"query": "acme"}, 5, True, ["Answer"]),
+        ("Answer", {"number": "many"}, 7, False, ["find_nothing", "Answer"]),
+    ],
+)
+def test_a_structured_answer_may_still_be_given_and_its_retries_have_their_own_limit(
+    call: Run, name: str, args: Any, times: int, remarks: bool, tools: Any
+) -> None:
+    model = ScriptedChatModel([*[[{"name": name, "args": args}]] * times, Answer(number=7)])
+    options: Any = {"response_format": ToolStrategy(Answer, max_retries=9)}
+    agent = create_agent(model, [find_nothing], middleware=[ProgressGuardMiddleware()], **options)
     result = call(agent, GO)
     assert result["structured_response"] == Answer(number=7)
-    assert not any(REMARK in m.text for m in result["messages"])
+    assert any(REMARK in m.text for m in result["messages"]) is remarks
+    assert model.requests[-1].tools == tools
 
 
 def test_after_the_end_no_jump_brings_the_tools_back(call: Run) -> None:
@@ -340,90 +331,59 @@ def test_the_tools_of_the_run_ends_without_the_model(call: Run) -> None:
 # Where a run begins, and what survives
 
 
-def test_a_message_of_the_user_starts_the_count_again(call: Run) -> None:
-    stage = Stage([SEARCH], [ProgressGuardMiddleware()])
+@before_agent
+def remember(state: Any, runtime: Any) -> Any:
+    marks = {"lc_source": "memory"}
+    return {"messages": [HumanMessage("Likes tea.", additional_kwargs=marks)]}
+
+
+@each("stack", [[], [remember]])
+def test_a_message_of_the_user_starts_the_count_again(call: Run, stack: Any) -> None:
+    """Also if the run began with something else."""
+    stage = Stage([SEARCH], [*stack, ProgressGuardMiddleware()])
     for words in ("Search", "Search again"):
         messages = stage.run(call, [SEARCH, SEARCH, "Done."], words)
     assert not any(REMARK in text for text in texts(messages))
 
 
-@pytest.mark.parametrize("mark", [{}, {"lc_source": "reminder"}])
-def test_a_message_that_a_hook_writes_does_not(call: Run, mark: dict[str, Any]) -> None:
+@each("mark, reviews", [({}, False), ({"lc_source": "r"}, False), ({"lc_source": "r"}, True)])
+def test_a_message_that_a_hook_writes_does_not(call: Run, mark: Any, reviews: bool) -> None:
+    """A resumed run does not know what was added in it, so only the mark says who wrote."""
+
     @before_model
     def remind(state: Any, runtime: Any) -> Any:
         if state["messages"][-1].type == "tool":
             return {"messages": [HumanMessage("Be quick.", additional_kwargs=mark)]}
         return None
 
-    stage, messages = played(call, SEARCH, stack=[remind])
+    stack = [remind, *[HumanInTheLoopMiddleware({"search": True})] * reviews]
+    stage, messages = played(call, SEARCH, stack=stack)
     assert stage.played == 5
     assert_valid_history(messages)
 
 
-def test_a_message_with_the_mark_of_middleware_is_none_of_the_user(call: Run) -> None:
-    """A resumed run does not know what was added in it, so only the mark says who wrote."""
-
-    @before_model
-    def remind(state: Any, runtime: Any) -> Any:
-        if state["messages"][-1].type == "tool":
-            marks = {"lc_source": "reminder"}
-            return {"messages": [HumanMessage("Be quick.", additional_kwargs=marks)]}
-        return None
-
-    stage, _ = played(call, SEARCH, stack=[remind, HumanInTheLoopMiddleware({"search": True})])
-    assert stage.played == 5
+SCHEMA = {"type": "function", "function": {"name": "schema"}}
+OFFERED: Any = [tool(find_nothing), print, SCHEMA, {"type": "web_search", "name": "provider"}]
 
 
-def test_a_run_ends_where_the_user_wrote_also_if_it_began_with_something_else(call: Run) -> None:
-    @before_agent
-    def remember(state: Any, runtime: Any) -> Any:
-        marks = {"lc_source": "memory"}
-        return {"messages": [HumanMessage("Likes tea.", additional_kwargs=marks)]}
-
-    stage = Stage([SEARCH], [remember, ProgressGuardMiddleware()])
-    stage.run(call, [SEARCH, "Done."])
-    messages = stage.run(call, [SEARCH, SEARCH, "Done."])
-    assert not any(REMARK in text for text in texts(messages))
-
-
-def test_a_tool_that_a_layer_runs_is_not_unknown_until_it_fails() -> None:
-    """The request does not offer it, and the layer around tools knows it."""
+@each("name", ["dynamic", "find_nothing", "print", "schema", "provider"])
+def test_a_tool_that_is_offered_in_any_form_or_that_a_layer_runs_is_not_unknown(name: str) -> None:
+    """Layers offer functions and schemas, too, and run tools that no request offers."""
     history: list[Any] = [HumanMessage("Go", id="h")]
-    for number, status in enumerate(["success", "success", "error"]):
-        asked: Any = {"name": "dynamic", "args": {"n": number}, "id": str(number)}
-        history.append(AIMessage("", tool_calls=[asked]))
-        fields: Any = {"tool_call_id": str(number), "status": status}
-        history.append(ToolMessage(f"result {number}", **fields))
+    for number in range(3):
+        asked: Any = {"name": name, "args": {"n": number}, "id": str(number)}
+        worked = name == "dynamic" and number < 2
+        fields: Any = {"tool_call_id": str(number), "status": "success" if worked else "error"}
+        history += [AIMessage("", tool_calls=[asked]), ToolMessage(f"result {number}", **fields)]
     shown: list[Any] = []
 
     def answer(request: Any) -> Any:
         shown.extend(request.messages)
         return ModelResponse([AIMessage("Done.")])
 
-    request = ModelRequest(model=ScriptedChatModel([]), messages=history)
+    request = ModelRequest(model=ScriptedChatModel([]), messages=history, tools=OFFERED)
     run(ProgressGuardMiddleware().around_model(request), answer)
     assert shown == history
-
-
-def test_the_names_of_tools_are_read_in_every_form() -> None:
-    """Layers offer functions and schemas, too; a call of one of them is not unknown."""
-    schema = {"type": "function", "function": {"name": "schema"}}
-    tools: Any = [tool(find_nothing), print, schema, {"type": "web_search", "name": "provider"}]
-    for name in ("find_nothing", "print", "schema", "provider"):
-        history: list[Any] = [HumanMessage("Go", id="h")]
-        for number in range(3):
-            asked: Any = {"name": name, "args": {"n": number}, "id": str(number)}
-            history.append(AIMessage("", tool_calls=[asked]))
-            history.append(ToolMessage(str(number), tool_call_id=str(number), status="error"))
-        request = ModelRequest(model=ScriptedChatModel([]), messages=history, tools=tools)
-        shown: list[Any] = []
-
-        def answer(request: Any, shown: list[Any] = shown) -> Any:
-            shown.extend(request.messages)
-            return ModelResponse([AIMessage("Done.")])
-
-        run(ProgressGuardMiddleware().around_model(request), answer)
-        assert shown == history, name
 
 
 def test_a_fork_counts_what_it_holds(call: Run) -> None:
@@ -450,15 +410,10 @@ def test_a_run_that_is_resumed_after_a_failure_is_remarked_once(call: Run) -> No
 
 def test_only_the_last_turns_of_a_long_thread_are_read() -> None:
     """An agent that gets on costs the same after 10,000 messages as after ten."""
-    calls: list[AIMessage] = [
-        AIMessage(
-            "", tool_calls=[{"name": "search", "args": {"query": n}, "id": str(n)}], id=f"a{n}"
-        )
-        for n in range(5_000)
-    ]
-    history: list[Any] = [
-        m for n, made in enumerate(calls) for m in (made, ToolMessage("x", tool_call_id=str(n)))
-    ]
+    history: list[Any] = []
+    for n in range(5_000):
+        asked: Any = {"name": "search", "args": {"query": n}, "id": str(n)}
+        history += [AIMessage("", tool_calls=[asked]), ToolMessage("x", tool_call_id=str(n))]
 
     class Watched(list[Any]):
         read = 0
@@ -480,8 +435,8 @@ def test_only_the_last_turns_of_a_long_thread_are_read() -> None:
 # Arguments
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
+@each(
+    "arguments, error",
     [
         ({"remark_after": 0}, "remark_after must be a whole number of at least 1, got 0."),
         ({"answer_after": None}, "answer_after must be a whole number of at least 1, got None."),
@@ -536,9 +491,8 @@ def new_turns() -> st.SearchStrategy[list[Any]]:
     return turns.filter(is_new)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
 @settings.get_profile("costly")
-@given(turns=new_turns())
+@given(mode=st.sampled_from(["sync", "async"]), turns=new_turns())
 def test_a_run_without_repetition_is_left_alone(mode: str, turns: list[Any]) -> None:
     guard = ProgressGuardMiddleware(remark_after=1, withhold_after=1, answer_after=1)
     found = []
@@ -576,20 +530,19 @@ def test_what_counts_as_progress_repeats_nothing(turns: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("exit_behavior", ["answer", "end"])
 @settings.get_profile("costly")
-@given(turns=repeated_turns(), steps=st.lists(st.integers(1, 5), min_size=3, max_size=3))
+@given(
+    exit_behavior=st.sampled_from(["answer", "end"]),
+    turns=repeated_turns(),
+    steps=st.lists(st.integers(1, 5), min_size=3, max_size=3),
+)
 def test_a_run_that_repeats_for_ever_ends(exit_behavior: Any, turns: Any, steps: list[int]) -> None:
     before, loop = turns
-    remark, withhold, answer = sorted(steps)
-    outcomes = []
+    names = ("remark_after", "withhold_after", "answer_after")
+    counts: Any = dict(zip(names, sorted(steps), strict=True))
+    answer, outcomes = counts["answer_after"], []
     for mode in BOTH.values():
-        guard = ProgressGuardMiddleware(
-            remark_after=remark,
-            withhold_after=withhold,
-            answer_after=answer,
-            exit_behavior=exit_behavior,
-        )
+        guard = ProgressGuardMiddleware(**counts, exit_behavior=exit_behavior)
         stage = Stage([*before, *loop], [guard])
         messages = stage.run(mode, chain(before, cycle(loop)))
         assert_valid_history(messages)

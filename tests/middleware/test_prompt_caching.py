@@ -8,46 +8,24 @@ from itertools import count
 from typing import Any
 
 import pytest
+from bound_models import Bound, ChatAnthropic, ChatOpenAI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import PrivateAttr
 
 from agent_factory import create_agent, dynamic_prompt, wrap_model_call
 from agent_factory.middleware import PromptCachingMiddleware, TodoListMiddleware
-from agent_factory.testing import ScriptedChatModel, assert_stable_prefix, check_middleware
+from agent_factory.testing import assert_stable_prefix, check_middleware
 from busy_agents import find_tool as find
 from samples import cancel
+from tables import each
 
 Run = Callable[..., Any]
 MARK = {"type": "ephemeral"}
 LONG = "You answer questions about orders. " * 200
 ONE: Any = {"configurable": {"thread_id": "one"}}
-
-
-class Bound(ScriptedChatModel):
-    """Keeps the tools it is bound to, one list for each request."""
-
-    _bound: list[Any] = PrivateAttr(default_factory=list)
-    _sent: list[list[Any]] = PrivateAttr(default_factory=list)
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        self._bound.append(list(tools))
-        return super().bind_tools(tools, **kwargs, bound=len(self._bound) - 1)
-
-    def _respond(self, messages: Any, stop: Any, kwargs: Any) -> Any:
-        self._sent.append(self._bound[kwargs.pop("bound")] if "bound" in kwargs else [])
-        return super()._respond(messages, stop, kwargs)
-
-
-class ChatAnthropic(Bound):
-    """Named as that of langchain-anthropic."""
-
-
-class ChatOpenAI(Bound):
-    """Named as that of langchain-openai."""
 
 
 CALL: Any = [{"name": "find", "args": {"query": "A1"}}]
@@ -75,7 +53,7 @@ def marked(model: Any, number: int = -1) -> list[Any]:
     *_, request = model.requests[: number + 1] if number >= 0 else model.requests
     found: list[Any] = [
         t["name"] if isinstance(t, dict) else t.name
-        for t in model._sent[number]
+        for t in model.sent[number]
         if "cache_control" in (t if isinstance(t, dict) else t.extras or {})
     ]
     index = -1
@@ -108,19 +86,14 @@ def test_a_later_request_is_read_where_the_one_before_it_ended(call: Run) -> Non
     ]
 
 
-def test_neither_the_thread_nor_the_tools_are_changed(call: Run) -> None:
+def test_neither_the_thread_nor_the_tools_are_changed_and_tools_are_bound_once(call: Run) -> None:
     model = made([CALL, "There."])
     agent = agent_of(model, caching={"min_tokens": 0})
     talk(call, agent)
     state = agent.get_state(ONE).values["messages"]
     assert [message.content for message in state] == ["Where is A1?", "", "found A1", "There."]
     assert (find.extras, cancel.extras) == (None, None)
-
-
-def test_the_same_tools_are_bound_once(call: Run) -> None:
-    model = made()
-    talk(call, agent_of(model, caching={"min_tokens": 0}), "a", "b", "c")
-    assert len(model._bound) == 1
+    assert len(model.bound) == 1
 
 
 def test_what_is_shown_in_one_call_only_is_not_marked(call: Run) -> None:
@@ -176,96 +149,71 @@ def test_of_blocks_those_are_marked_that_stay(call: Run) -> None:
     assert where == [[2], [1], [1]]
 
 
-@pytest.mark.parametrize(
-    ("least", "expected"), [(0, ["cancel", "system", 0]), (1000, ["system", 0]), (5000, [])]
-)
+@each("least, expected", [(0, ["cancel", "system", 0]), (1000, ["system", 0]), (5000, [])])
 def test_what_is_too_short_is_not_marked(call: Run, least: int, expected: list[Any]) -> None:
     model = made()
-    talk(call, agent_of(model, caching={"min_tokens": least}))
+    talk(call, agent_of(model, caching={"min_tokens": least, "ttl": "1h"}))
     assert marked(model) == expected
+    if "system" in expected:
+        assert model.requests[0].messages[0].content[0]["cache_control"] == {**MARK, "ttl": "1h"}
 
 
-def test_an_hour_is_asked_for(call: Run) -> None:
-    model = made()
-    talk(call, agent_of(model, caching={"ttl": "1h"}))
-    assert model.requests[0].messages[0].content[0]["cache_control"] == {**MARK, "ttl": "1h"}
+OWN = find.model_copy(update={"extras": {"cache_control": MARK}})
+DEFERRED = cancel.model_copy(update={"extras": {"defer_loading": True}})
+FUNCTION = {"type": "function", "function": {"name": "f", "description": "F.", "parameters": {}}}
+WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
 def test_own_marks_stay_and_count(call: Run) -> None:
     block = {"type": "text", "text": LONG, "cache_control": MARK}
-    own = find.model_copy(update={"extras": {"cache_control": MARK}})
     model = made([CALL, "There.", "Yes."])
-    agent = agent_of(
-        model, tools=[own, cancel], system_prompt=SystemMessage([block, block, {**block}])
-    )
-    talk(call, agent)
+    prompt = SystemMessage([block, block, {**block}])
+    talk(call, agent_of(model, tools=[OWN, cancel], system_prompt=prompt))
     assert marked(model, 1) == ["find", "system", "system", "system"]
 
 
-def test_tools_with_a_mark_get_no_other_one(call: Run) -> None:
-    own = find.model_copy(update={"extras": {"cache_control": MARK}})
-    model = made()
-    talk(call, agent_of(model, tools=[own, cancel], caching={"min_tokens": 0}))
-    assert marked(model) == ["find", "system", 0]
-
-
-def test_a_deferred_tool_and_a_function_of_another_provider_are_not_marked(call: Run) -> None:
-    deferred = cancel.model_copy(update={"extras": {"defer_loading": True}})
-    function = {
-        "type": "function",
-        "function": {"name": "f", "description": "F.", "parameters": {}},
-    }
-
+@each(
+    "tools, more, first",
+    [
+        ([OWN, cancel], [], "find"),  # a tool has a mark
+        ([find, DEFERRED], [FUNCTION], "find"),  # deferred, and of another provider
+        ([find, WEB_SEARCH], [], "web_search"),  # in its own form
+    ],
+)
+def test_the_last_tool_that_can_be_marked_is_marked(
+    call: Run, tools: Any, more: Any, first: str
+) -> None:
     @wrap_model_call
     def offers(request: Any) -> Any:
-        return (yield request.override(tools=[*request.tools, function]))
+        return (yield request.override(tools=[*request.tools, *more]))
 
     model = made()
-    agent = agent_of(model, offers, tools=[find, deferred], caching={"min_tokens": 0})
-    talk(call, agent)
-    assert marked(model)[0] == "find"
+    talk(call, agent_of(model, offers, tools=tools, caching={"min_tokens": 0}))
+    assert marked(model) == [first, "system", 0]
+    assert "cache_control" not in WEB_SEARCH
 
 
-def test_a_tool_of_the_provider_is_marked_in_its_own_form(call: Run) -> None:
-    search = {"type": "web_search_20250305", "name": "web_search"}
-    model = made()
-    talk(call, agent_of(model, tools=[find, search], caching={"min_tokens": 0}))
-    assert marked(model)[0] == "web_search"
-    assert search == {"type": "web_search_20250305", "name": "web_search"}
+def test_messages_without_text_are_passed_over_and_a_bound_subclass_is_known(call: Run) -> None:
+    class Mine(ChatAnthropic):
+        pass
 
-
-def test_messages_without_text_are_passed_over(call: Run) -> None:
     image = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
-    model = made()
-    agent = agent_of(model)
+    model = made(kind=Mine)
+    agent = agent_of(model.bind(temperature=0))
     call(agent, {"messages": [HumanMessage("Look."), HumanMessage([image])]}, ONE)
     assert marked(model) == ["system", 0]
 
 
-def test_a_bound_model_and_a_subclass_are_known(call: Run) -> None:
-    class Mine(ChatAnthropic):
-        pass
-
-    model = made(kind=Mine)
-    talk(call, agent_of(model.bind(temperature=0)))
-    assert marked(model) == ["system", 0]
-
-
-@pytest.mark.parametrize("kind", [ChatOpenAI, Bound])
+@each("kind", [ChatOpenAI, Bound])
 def test_requests_to_other_models_pass_as_they_are(call: Run, kind: Any) -> None:
     seen: list[Any] = []
 
-    @wrap_model_call
-    def outer(request: Any) -> Any:
+    def look(request: Any) -> Any:
         seen.append(request)
         return (yield request)
 
-    @wrap_model_call
-    def inner(request: Any) -> Any:
-        seen.append(request)
-        return (yield request)
-
-    stack = [outer, PromptCachingMiddleware(min_tokens=0), inner]
+    outer, inner = (wrap_model_call(name=name)(look) for name in ("outer", "inner"))
+    stack: list[Any] = [outer, PromptCachingMiddleware(min_tokens=0), inner]
     call(create_agent(made(kind=kind), [find], middleware=stack), {"messages": ["Hi"]}, ONE)
     assert seen[0] is seen[1]
 
@@ -293,8 +241,8 @@ def test_a_key_of_the_request_is_kept_and_a_run_without_a_thread_has_none(call: 
     assert [r.kwargs for r in model.requests] == [{"prompt_cache_key": "mine"}, {}]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@each(
+    "arguments, message",
     [
         ({"ttl": "2h"}, "ttl must be '5m' or '1h', got '2h'"),
         ({"min_tokens": -1}, "min_tokens must be a whole number of at least 0, got -1"),
@@ -371,7 +319,7 @@ def test_each_request_reads_all_that_the_one_before_it_sent(steps: list[Any]) ->
         agent.invoke({"messages": [f"Question {turn}"]}, ONE)
     cache, before = Cache(), 0
     for number, request in enumerate(model.requests):
-        blocks = blocks_of(model._sent[number], request.messages)
+        blocks = blocks_of(model.sent[number], request.messages)
         assert cache.reads(blocks) >= before
         before = len(blocks)
 
@@ -394,7 +342,7 @@ def test_what_changes_in_the_last_message_costs_no_more_than_that_message(steps:
         agent.invoke({"messages": [f"Question {turn}"]}, ONE)
     cache, sent = Cache(), [0, 0]
     for number, request in enumerate(model.requests):
-        blocks = blocks_of(model._sent[number], request.messages)
+        blocks = blocks_of(model.sent[number], request.messages)
         assert cache.reads(blocks) >= sent[-2]
         sent.append(len(blocks) - 1)
 

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bound_models import Bound, ChatAnthropic, ChatOpenAI, made
 from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import BaseTool, tool
-from pydantic import PrivateAttr
 
-from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, wrap_model_call
+from agent_factory import TurnError, create_agent, wrap_model_call
 from agent_factory.middleware import ProviderToolSearchMiddleware
 from agent_factory.middleware._shared.provider_marks import MarkedTools
 from agent_factory.testing import ScriptedChatModel
 from samples import mail
+from tables import each
 
 Run = Callable[..., Any]
 GO: Any = {"messages": "Go"}
@@ -23,35 +24,8 @@ ANTHROPIC = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_too
 OPENAI = {"type": "tool_search"}
 
 
-class Bound(ScriptedChatModel):
-    """Keeps the tools it is bound to."""
-
-    _bound: list[list[Any]] = PrivateAttr(default_factory=list)
-
-    @property
-    def bound(self) -> list[list[Any]]:
-        return self._bound
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        self.bound.append(list(tools))
-        return super().bind_tools(tools, **kwargs)
-
-
-class ChatAnthropic(Bound):
-    """Named as that of langchain-anthropic."""
-
-
-class ChatOpenAI(Bound):
-    """Named as that of langchain-openai."""
-
-
 class MyOpenAI(ChatOpenAI):
     """A product's own subclass."""
-
-
-def made(kind: Any, steps: list[Any]) -> Any:
-    """A model; mypy does not know what a subclass of a pydantic model is made with."""
-    return kind(steps)
 
 
 @tool
@@ -71,36 +45,49 @@ def offer(
     return deferred, [t for t in bound if isinstance(t, dict)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "search"), [(ChatAnthropic, ANTHROPIC), (ChatOpenAI, OPENAI), (MyOpenAI, OPENAI)]
+class Typed(Bound):
+    """Known by its type alone."""
+
+    type_name: str
+
+    @property
+    def _llm_type(self) -> str:
+        return self.type_name
+
+
+@each(
+    "model, search",
+    [
+        (made(ChatAnthropic, ["ok", "ok"]), ANTHROPIC),
+        (made(ChatOpenAI, ["ok", "ok"]), OPENAI),
+        (made(MyOpenAI, ["ok", "ok"]), OPENAI),
+        (made(Typed, ["ok", "ok"], type_name="openai-chat"), OPENAI),
+        (made(Typed, ["ok", "ok"], type_name="azure-openai-chat"), OPENAI),
+        (made(Typed, ["ok", "ok"], type_name="anthropic-chat"), ANTHROPIC),
+    ],
 )
 def test_all_tools_are_deferred_and_the_models_provider_searches(
-    call: Run, kind: Any, search: Any
+    call: Run, model: Any, search: Any
 ) -> None:
-    model = made(kind, ["ok"])
     assert offer(call, model, ProviderToolSearchMiddleware()) == (["mail", "weather"], [search])
-
-
-@pytest.mark.parametrize("chosen", [["mail"], [mail]])
-def test_only_the_chosen_tools_are_deferred(call: Run, chosen: Any) -> None:
-    middleware = ProviderToolSearchMiddleware(searchable_tools=chosen)
-    assert offer(call, made(ChatOpenAI, ["ok"]), middleware) == (["mail"], [OPENAI])
 
 
 def marked(original: BaseTool, mark: bool) -> BaseTool:
     return original.model_copy(update={"extras": {"defer_loading": mark, "strict": True}})
 
 
-@pytest.mark.parametrize(
-    ("tools", "chosen", "deferred"),
+@each(
+    "tools, chosen, deferred",
     [
         ([marked(mail, True), weather], None, ["mail"]),
         ([marked(mail, True), weather], ["weather"], ["mail", "weather"]),
         ([marked(mail, False), weather], None, ["weather"]),
         ([marked(mail, False), weather], ["mail", "weather"], ["weather"]),
+        ([mail, weather], ["mail"], ["mail"]),
+        ([mail, weather], [mail], ["mail"]),
     ],
 )
-def test_the_mark_of_a_tool_takes_precedence(
+def test_the_chosen_tools_are_deferred_and_the_mark_of_a_tool_takes_precedence(
     call: Run, tools: list[BaseTool], chosen: Any, deferred: list[str]
 ) -> None:
     middleware = ProviderToolSearchMiddleware(searchable_tools=chosen)
@@ -124,13 +111,12 @@ def test_a_found_tool_is_called_and_the_model_is_bound_once(call: Run) -> None:
 
 
 def test_a_tool_that_must_be_called_is_not_deferred(call: Run) -> None:
-    class Forcing(AgentMiddleware[Any, Any]):
-        def around_model(self, request: ModelRequest[Any]) -> Any:
-            return (yield request.override(tool_choice="mail"))
+    @wrap_model_call
+    def force(request: Any) -> Any:
+        return (yield request.override(tool_choice="mail"))
 
     model = made(ChatOpenAI, ["ok"])
-    stack = [Forcing(), ProviderToolSearchMiddleware()]
-    assert offer(call, model, *stack) == (["weather"], [OPENAI])
+    assert offer(call, model, force, ProviderToolSearchMiddleware()) == (["weather"], [OPENAI])
 
 
 def test_an_existing_search_tool_is_the_only_one(call: Run) -> None:
@@ -148,16 +134,13 @@ def test_without_a_deferred_tool_the_request_passes_unchanged(call: Run) -> None
     assert model.requests[0].tools == ["mail", "web_search"]
 
 
-def test_a_model_of_another_provider_is_warned_of_once(call: Run) -> None:
+def test_a_model_of_another_provider_is_warned_of_once_or_an_error(call: Run) -> None:
     model = ScriptedChatModel([[{"name": "mail", "args": {"to": "Ada"}}], "ok"])
     agent = create_agent(model, [mail], middleware=[ProviderToolSearchMiddleware()])
     with pytest.warns(UserWarning, match="provider of ScriptedChatModel") as caught:
         call(agent, GO)
     assert len(caught) == 1
     assert model.requests[0].tools == ["mail"]
-
-
-def test_a_model_of_another_provider_may_be_an_error(call: Run) -> None:
     middleware = ProviderToolSearchMiddleware(on_unsupported="error")
     with pytest.raises(TurnError, match=r'provider="anthropic" or "openai"'):
         call(create_agent(ScriptedChatModel([]), [mail], middleware=[middleware]), GO)
@@ -169,28 +152,20 @@ def test_the_provider_may_be_named(call: Run) -> None:
     assert offer(call, model, middleware) == (["mail", "weather"], [ANTHROPIC])
 
 
-def test_a_bound_model_is_recognised(call: Run) -> None:
-    model = made(ChatOpenAI, ["ok"]).bind(temperature=0)
-    agent = create_agent(model, [mail], middleware=[ProviderToolSearchMiddleware()])
-    call(agent, GO)
-    assert model.bound.bound[0][-1] == OPENAI
-
-
 @pytest.mark.long
 def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     tools: list[Any] = []
 
-    class Fresh(AgentMiddleware[Any, Any]):
-        """Makes new tools for each call, as from a server."""
-
-        def around_model(self, request: ModelRequest[Any]) -> Any:
-            tools.extend([mail.model_copy(), weather.model_copy()])
-            return (yield request.override(tools=tools[-2:]))
+    @wrap_model_call
+    def fresh(request: Any) -> Any:
+        """Make new tools for each call, as from a server."""
+        tools.extend([mail.model_copy(), weather.model_copy()])
+        return (yield request.override(tools=tools[-2:]))
 
     monkeypatch.setattr(MarkedTools, "SIZE", 3)
     middleware = ProviderToolSearchMiddleware()
     model = made(ChatOpenAI, ["ok"] * 5)
-    agent = create_agent(model, [mail, weather], middleware=[Fresh(), middleware])
+    agent = create_agent(model, [mail, weather], middleware=[fresh, middleware])
     for _ in range(5):
         call(agent, GO)
     assert len(middleware._copies) == 3
@@ -200,8 +175,8 @@ def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPa
     assert len(middleware._copies) == 0
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "problem"),
+@each(
+    "settings, error, problem",
     [
         ({"searchable_tools": "mail"}, TypeError, "searchable_tools must be a list"),
         ({"searchable_tools": [3]}, TypeError, "searchable_tools must hold names"),
@@ -217,7 +192,10 @@ def test_invalid_arguments_are_refused(
         ProviderToolSearchMiddleware(**settings)
 
 
-def test_a_configurable_model_is_recognised_as_the_run_configures_it(call: Run) -> None:
+def test_a_bound_or_configurable_model_is_recognised(call: Run) -> None:
+    model = made(ChatOpenAI, ["ok"]).bind(temperature=0)
+    call(create_agent(model, [mail], middleware=[ProviderToolSearchMiddleware()]), GO)
+    assert model.bound.bound[0][-1] == OPENAI
     openai, claude = made(ChatOpenAI, ["ok"]), made(ChatAnthropic, ["ok"])
     model = openai.configurable_alternatives(
         ConfigurableField(id="model"), default_key="openai", claude=claude
@@ -228,21 +206,9 @@ def test_a_configurable_model_is_recognised_as_the_run_configures_it(call: Run) 
     assert (openai.bound[0][-1], claude.bound[0][-1]) == (OPENAI, ANTHROPIC)
 
 
-@pytest.mark.parametrize("kind", ["openai-chat", "azure-openai-chat", "anthropic-chat"])
-def test_a_model_is_recognised_by_its_type(call: Run, kind: str) -> None:
-    class Own(Bound):
-        @property
-        def _llm_type(self) -> str:
-            return kind
-
-    search = ANTHROPIC if kind == "anthropic-chat" else OPENAI
-    middleware = ProviderToolSearchMiddleware()
-    assert offer(call, made(Own, ["ok"]), middleware) == (["mail", "weather"], [search])
-
-
 @pytest.mark.filterwarnings("ignore:.*AF210:agent_factory.AgentFactoryWarning")
-@pytest.mark.parametrize(
-    ("names", "hint"),
+@each(
+    "names, hint",
     [
         (["nope"], "got 'nope'; the tools are mail, weather. Correct the name."),
         (["mail", "nope"], "got 'nope'; the tools are mail, weather. Correct the name."),

@@ -30,8 +30,9 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import in_memory
+from tables import each
 
-WAIT = 30.0
+WAIT = 60.0
 ONE: Any = {"configurable": {"thread_id": "1"}}
 ASK = [{"name": "clerk", "args": {"request": "Pay!"}}]
 PAY = [{"name": "pay", "args": {}}]
@@ -73,6 +74,12 @@ class Jobs:
         return False
 
 
+def agent_of(tool: Any, *steps: Any) -> Any:
+    """An agent with a background tool."""
+    model, stack = ScriptedChatModel(list(steps)), [BackgroundMiddleware()]
+    return create_agent(model, [tool], middleware=stack, **in_memory())
+
+
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
 def repeated(request: pytest.FixtureRequest) -> Callable[..., str]:
     """Begins the job again, and returns its result."""
@@ -81,12 +88,7 @@ def repeated(request: pytest.FixtureRequest) -> Callable[..., str]:
         jobs, asynchronous = Jobs(), request.param
         jobs.attempt = 2
         tool = agent_tool(clerk, name="clerk", description="Pays.", **options)
-        agent = create_agent(
-            ScriptedChatModel([]),
-            [background(tool, on_loss="repeat")],
-            middleware=[BackgroundMiddleware()],
-            **in_memory(),
-        )
+        agent = agent_of(background(tool, on_loss="repeat"))
 
         async def begin() -> None:
             options: Any = {"config": ONE, "runtime": Runtime(), "asynchronous": asynchronous}
@@ -149,12 +151,8 @@ def test_a_subagent_with_several_requests_goes_on_with_those_that_are_left(
         if len(seen) == 2:
             raise SystemExit
 
-    clerk = create_agent(
-        ScriptedChatModel(["It is done."] * 3),
-        [bank.pay],
-        middleware=[dies_at_the_second],
-        checkpointer=saver,
-    )
+    model, stack = ScriptedChatModel(["It is done."] * 3), [dies_at_the_second]
+    clerk = create_agent(model, [bank.pay], middleware=stack, checkpointer=saver)
     tool = agent_tool(clerk, name="clerk", description="Pays.", max_requests=2)
     with pytest.raises(SystemExit):
         tool.invoke(texts, one_by_one)
@@ -171,7 +169,7 @@ def test_a_subagent_that_had_its_answer_gives_it_again(repeated: Callable[[Any],
     assert repeated(create_agent(ScriptedChatModel([]), checkpointer=saver)) == "It is paid."
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["none", "own"])
+@each("saver", [None, InMemorySaver()])
 def test_a_subagent_without_a_checkpoint_begins_with_its_request(
     repeated: Callable[[Any], str], saver: Any
 ) -> None:
@@ -207,17 +205,12 @@ async def test_a_task_of_this_process_ends_when_its_job_begins_again() -> None:
         """Pays."""
         begins.set()
         try:
-            await asyncio.sleep(10 * WAIT)
+            await asyncio.Event().wait()
         finally:
             ends.append(request)
         return "It is paid."
 
-    agent = create_agent(
-        ScriptedChatModel([]),
-        [background(clerk, on_loss="repeat")],
-        middleware=[BackgroundMiddleware()],
-        **in_memory(),
-    )
+    agent = agent_of(background(clerk, on_loss="repeat"))
     options: Any = {"timeout": WAIT, "config": ONE, "runtime": Runtime(), "asynchronous": True}
     jobs = Jobs()
     jobs.attempt = 2
@@ -231,19 +224,14 @@ async def test_a_task_of_this_process_ends_when_its_job_begins_again() -> None:
         task.cancel()
 
 
-@pytest.mark.parametrize("on_loss", ["report", "repeat"])
+@each("on_loss", ["report", "repeat"])
 def test_a_store_gets_the_call_of_a_job_that_may_be_repeated(on_loss: Any) -> None:
     def clerk(request: str) -> str:
         """Pays."""
         return "It is paid."
 
     jobs = Jobs()
-    agent = create_agent(
-        ScriptedChatModel([ASK, "I wait."]),
-        [background(clerk, on_loss=on_loss)],
-        middleware=[BackgroundMiddleware()],
-        **in_memory(),
-    )
+    agent = agent_of(background(clerk, on_loss=on_loss), ASK, "I wait.")
     with jobs_of_run(jobs):
         agent.invoke({"messages": "Hello"}, ONE)
     assert jobs.ended.wait(WAIT)
@@ -258,15 +246,11 @@ def test_a_store_gets_the_call_of_a_job_that_may_be_repeated(on_loss: Any) -> No
     assert [text.partition(":")[0] for text in lost] == ["", " after 2 attempts"]
 
 
-@pytest.mark.parametrize("on_loss", ["retry", "", None, True, ["repeat"]])
-def test_what_happens_on_loss_is_one_of_two_words(on_loss: Any) -> None:
-    with pytest.raises(
-        ArgumentError, match=r'must be "report" or "repeat", got .*on_loss="repeat"'
-    ):
+@each("on_loss", ["retry", "", None, True, ["repeat"]])
+def test_what_happens_on_loss_is_one_of_two_words_that_a_tool_has(on_loss: Any) -> None:
+    problem = r'must be "report" or "repeat", got .*on_loss="repeat"'
+    with pytest.raises(ArgumentError, match=problem):
         background(Bank().pay, on_loss=on_loss)
-
-
-def test_a_background_tool_says_what_happens_on_loss() -> None:
     tool = background(Bank().pay)
     assert background_on_loss(tool) == "report"
     assert background_on_loss(background(Bank().pay, on_loss="repeat")) == "repeat"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +18,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolCall
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
-from agent_factory import Flow, ModelRequest, Sleep, ToolCallRequest, arun, run
+from agent_factory import Flow, ModelRequest, Sleep, ToolCallRequest, run
 from agent_factory.middleware import ModelRetryMiddleware, ToolRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 REQUEST: ModelRequest[Any] = ModelRequest(model=ScriptedChatModel(), messages=[])
 TOOL_REQUEST: Any = ToolCallRequest(
@@ -54,9 +54,6 @@ class Line:
         if self.calls <= len(self.raised):
             raise self.raised[self.calls - 1]
         return "answer"
-
-    async def a(self, request: Any) -> str:
-        return self(request)
 
 
 def walked(flow: Flow[Any], line: Line) -> tuple[Any, list[float]]:
@@ -131,34 +128,11 @@ def assert_waits(settings: dict[str, Any], waits: list[float]) -> None:
 
 @contextmanager
 def recorded() -> Iterator[list[float]]:
-    """No time passes; the waits are recorded, sync and async."""
+    """No time passes; the waits are recorded."""
     waits: list[float] = []
-
-    async def pause(seconds: float) -> None:
-        waits.append(seconds)
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "sleep", waits.append)
-        patch.setattr(asyncio, "sleep", pause)
         yield waits
-
-
-@given(settings, failures, st.integers())
-def test_sync_equals_async(
-    settings: dict[str, Any], failures: list[type[Exception]], seed: int
-) -> None:
-    outcomes = []
-    for kind in ("sync", "async"):
-        line = Line(failures)
-        flow = retry(settings, retry_on=(ConnectionError,), on_failure="error")
-        random.seed(seed)
-        with recorded() as waits:
-            try:
-                said = run(flow, line) if kind == "sync" else asyncio.run(arun(flow, line.a))
-            except Exception as error:
-                said = repr(error)
-        outcomes.append((said, line.calls, waits))
-    assert outcomes[0] == outcomes[1]
 
 
 def waits_of(count: int, **settings: Any) -> list[float]:
@@ -171,12 +145,7 @@ def test_waits_grow_by_the_factor_up_to_the_cap() -> None:
     assert waits_of(5, initial_delay=1, max_delay=10, jitter=False) == [1, 2, 4, 8, 10]
     assert waits_of(3, backoff_factor=3, initial_delay=2, jitter=False) == [2, 6, 18]
 
-
-def test_a_factor_of_zero_keeps_the_wait_constant() -> None:
     assert waits_of(3, backoff_factor=0, initial_delay=0.5, jitter=False) == [0.5] * 3
-
-
-def test_many_retries_wait_no_longer_than_the_cap() -> None:
     assert waits_of(3000, jitter=False)[-1] == 60
     assert 30 <= waits_of(3000)[-1] <= 60
 
@@ -187,9 +156,9 @@ def test_jitter_removes_up_to_half_of_a_wait_also_at_the_cap() -> None:
     assert len(set(waits)) > 50
 
 
-@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each(
+    "settings, problem",
     [
         ({"max_retries": -1}, "max_retries must be a whole number"),
         ({"max_retries": 1.5}, "max_retries must be a whole number"),
@@ -267,9 +236,9 @@ def waits_after(error: Exception, kind: Any = ModelRetryMiddleware, **settings: 
     return outcome, waits
 
 
-@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
-@pytest.mark.parametrize(
-    ("headers", "least"),
+@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each(
+    "headers, least",
     [
         ({"retry-after": "7"}, 7),
         ({"Retry-After": "7.5"}, 7.5),
@@ -289,7 +258,7 @@ def test_a_wait_is_at_least_what_the_server_asks_for(kind: Any, headers: Any, le
     assert least <= waited <= least * 1.1
 
 
-@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
 def test_a_server_may_name_the_time_until_which_to_wait(kind: Any) -> None:
     headers = {"retry-after": in_seconds(3000)}
     outcome, (waited,) = waits_after(Busy(headers), kind, max_delay=3600)
@@ -321,8 +290,8 @@ def test_a_server_that_asks_for_a_longer_wait_than_allowed_is_not_asked_again() 
     assert "asks to wait 120 seconds" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
-@pytest.mark.parametrize(("old", "new"), [("raise", "error"), ("return_message", "continue")])
+@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each("old, new", [("raise", "error"), ("return_message", "continue")])
 def test_old_spellings_of_langchain_are_taken_with_a_warning(kind: Any, old: str, new: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"Write on_failure='{new}'") as caught:
         middleware = kind(on_failure=old)
@@ -330,7 +299,7 @@ def test_old_spellings_of_langchain_are_taken_with_a_warning(kind: Any, old: str
     assert [warning.filename for warning in caught] == [__file__]
 
 
-@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
 def test_the_settings_are_public_attributes(kind: Any) -> None:
     chosen: dict[str, Any] = {
         "max_retries": 5,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
+from itertools import count, product
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from agent_factory.middleware import (
     ToolCallLimitMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 Call = Callable[..., Any]
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -70,17 +71,14 @@ class Desk:
         raise AssertionError("The run goes on after 20 approvals.")
 
 
-@pytest.fixture(params=["batched", "per_call"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+EVERY = each("limit, mode", list(product(LIMITS, ["batched", "per_call"])))
 
 
-@pytest.fixture(params=LIMITS)
-def desk(request: pytest.FixtureRequest, mode: str) -> Desk:
-    return Desk(LIMITS[request.param](), mode)
-
-
-def test_a_run_that_is_reviewed_again_and_again_has_one_limit(desk: Desk, act: Call) -> None:
+@EVERY
+def test_a_run_that_is_reviewed_again_and_again_has_one_limit(
+    act: Call, limit: str, mode: str
+) -> None:
+    desk = Desk(LIMITS[limit](), mode)
     desk.agent.invoke({"messages": "Delete all."}, THREAD)
     desk.approve_all(act)
     assert 0 < len(desk.deleted) <= MOST
@@ -91,7 +89,11 @@ def test_a_run_that_is_reviewed_again_and_again_has_one_limit(desk: Desk, act: C
     assert len(desk.deleted) - before == before
 
 
-def test_a_run_that_goes_on_after_a_failure_continues_with_its_count(desk: Desk, act: Call) -> None:
+@EVERY
+def test_a_run_that_goes_on_after_a_failure_continues_with_its_count(
+    act: Call, limit: str, mode: str
+) -> None:
+    desk = Desk(LIMITS[limit](), mode)
     desk.agent.invoke({"messages": "Delete all."}, THREAD)
     act("approve", desk.agent)
     desk.broken = True
@@ -103,7 +105,9 @@ def test_a_run_that_goes_on_after_a_failure_continues_with_its_count(desk: Desk,
     assert 0 < len(desk.deleted) <= MOST
 
 
-def test_a_message_in_place_of_a_decision_begins_a_run(desk: Desk, act: Call) -> None:
+@EVERY
+def test_a_message_in_place_of_a_decision_begins_a_run(act: Call, limit: str, mode: str) -> None:
+    desk = Desk(LIMITS[limit](), mode)
     desk.agent.invoke({"messages": "Delete all."}, THREAD)
     act("approve", desk.agent)
     act("approve", desk.agent)

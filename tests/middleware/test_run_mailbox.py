@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -20,6 +19,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import texts
+from tables import each
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -55,40 +55,27 @@ def agent_of(steps: list[Any], action: Callable[[ToolRuntime], object] = id) -> 
     return create_agent(ScriptedChatModel(steps), [work], **options)
 
 
-def test_messages_are_read_once_and_in_their_order(call: Call) -> None:
-    letters = Letters("A", "B")
-    agent = agent_of([WORK, "done", "again"], lambda _: letters.add("C"))
-    with mailbox_of_run(letters):
-        result = call(agent, HELLO, ONE)
-        assert texts(result) == ["Hello", "A", "B", "", "worked", "C", "done"]
-        assert texts(call(agent, HELLO, ONE))[-2:] == ["Hello", "again"]
-    assert agent.get_state(ONE).values[STEERING_READ] == ["id of A", "id of B", "id of C"]
-    assert result["messages"][1].id == "A"
-
-
-def test_a_message_that_comes_with_the_last_answer_is_answered(call: Call) -> None:
-    letters = Letters()
-
-    def answer(_: Any) -> str:
-        letters.add("A")
-        return "one"
-
-    agent = agent_of([answer, "two"])
-    with mailbox_of_run(letters):
-        assert texts(call(agent, HELLO, ONE)) == ["Hello", "one", "A", "two"]
-
-
-def test_a_tool_sees_what_waits() -> None:
-    looks = []
-    letters = Letters("A")
+def test_messages_are_read_once_in_order_also_with_the_last_answer_and_a_tool_sees_what_waits(
+    call: Call,
+) -> None:
+    letters, looks = Letters("A", "B"), list[Any]()
 
     def look(runtime: ToolRuntime) -> None:
-        letters.add("B")
+        letters.add("C")
         looks.append([message.text for message in unread(runtime).messages])
 
+    def answer(_: Any) -> str:
+        letters.add("D")
+        return "one"
+
+    agent = agent_of([WORK, answer, "done", "again"], look)
     with mailbox_of_run(letters):
-        agent_of([WORK, "done"], look).invoke(HELLO, ONE)
-    assert looks == [["B"]]
+        result = call(agent, HELLO, ONE)
+        assert texts(result) == ["Hello", "A", "B", "", "worked", "C", "one", "D", "done"]
+        assert texts(call(agent, HELLO, ONE))[-2:] == ["Hello", "again"]
+    assert looks == [["C"]]
+    assert agent.get_state(ONE).values[STEERING_READ] == [f"id of {letter}" for letter in "ABCD"]
+    assert result["messages"][1].id == "A"
 
 
 def test_the_mailbox_of_the_saver_is_not_read_in_the_block() -> None:
@@ -101,7 +88,7 @@ def test_the_mailbox_of_the_saver_is_not_read_in_the_block() -> None:
     assert texts(agent.invoke(HELLO, ONE))[5:] == ["Hello", "later", "three"]
 
 
-@pytest.mark.parametrize("place", ["inside", "on another thread"])
+@each("place", ["inside", "on another thread"])
 def test_another_agent_in_the_block_does_not_read_it(call: Call, place: str) -> None:
     if place == "inside":
         inner = create_agent(

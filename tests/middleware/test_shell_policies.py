@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
-from system_processes import has_ended
+from shells import Slow, has_ended
 
 from agent_factory import create_agent
 from agent_factory.middleware.shell_tool import (
@@ -30,6 +29,8 @@ from agent_factory.middleware.shell_tool import (
 )
 from agent_factory.middleware.shell_tool.policies import as_toml
 from agent_factory.testing import ScriptedChatModel
+from samples import tool_texts
+from tables import each
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
 
@@ -42,7 +43,7 @@ POLICIES = [
 Run = Callable[..., list[str]]
 
 MANY_PROCESSES = (
-    "grow() { [ $1 = 0 ] || { grow $(($1 - 1)) & grow $(($1 - 1)) & }; setsid sleep 3; }; grow 8"
+    "grow() { [ $1 = 0 ] || { grow $(($1 - 1)) & grow $(($1 - 1)) & }; setsid sleep 94.4; }; grow 8"
 )
 """Doubles as a fork bomb does, and stops at 511: a test that fails must not take the machine."""
 
@@ -57,29 +58,35 @@ def run(call: Callable[..., Any]) -> Run:
         shell = ShellToolMiddleware(folder, execution_policy=policy, **options)
         steps = [[{"name": "shell", "args": {"command": command}}] for command in commands]
         agent = create_agent(ScriptedChatModel([*steps, "Done."]), middleware=[shell])
-        messages = call(agent, {"messages": "Go"})["messages"]
-        return [m.text for m in messages if isinstance(m, ToolMessage)]
+        return tool_texts(call(agent, {"messages": "Go"}))
 
     return run_commands
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """A command that lasts longer than any limit, in the workspace."""
+    return Slow(tmp_path, monkeypatch, seen_as=".")
 
 
 # Every policy
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_has_the_same_limits_and_is_a_value(policy: Any) -> None:
-    one = policy()
-    assert (one.command_timeout, one.startup_timeout, one.termination_timeout) == (30, 30, 10)
-    assert (one.max_output_lines, one.max_output_bytes) == (100, None)
-    assert (one.memory_bytes, one.cpu_time_seconds, one.max_processes) == (None, None, 512)
-    assert one == policy()
+@each("kind", POLICIES)
+def test_every_policy_has_the_same_limits_and_is_a_value(kind: Any) -> None:
+    policy = kind()
+    times = (policy.command_timeout, policy.startup_timeout, policy.termination_timeout)
+    assert times == (30, 30, 10)
+    assert (policy.max_output_lines, policy.max_output_bytes) == (100, None)
+    assert (policy.memory_bytes, policy.cpu_time_seconds, policy.max_processes) == (None, None, 512)
+    assert policy == kind()
     with pytest.raises(FrozenInstanceError):
-        one.command_timeout = 3
+        policy.command_timeout = 3
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each("policy", POLICIES)
+@each(
+    "settings, problem",
     [
         ({"command_timeout": 0}, "command_timeout must be a number of seconds of at least 0.001"),
         ({"command_timeout": None}, "command_timeout must be a number"),
@@ -99,62 +106,47 @@ def test_invalid_limits_are_rejected(policy: Any, settings: dict[str, Any], prob
         policy(**settings)
 
 
-@pytest.mark.parametrize(
-    ("policy", "settings", "problem"),
-    [
-        (DockerExecutionPolicy, {"image": ""}, "image must be a non-empty string"),
-        (DockerExecutionPolicy, {"binary": None}, "binary must be a non-empty string"),
-        (DockerExecutionPolicy, {"user": ""}, "user must be a non-empty string"),
-        (DockerExecutionPolicy, {"cpus": "two"}, "cpus must be a number"),
-        (
-            DockerExecutionPolicy,
-            {"extra_run_args": "--gpus all"},
-            r"Pass extra_run_args=\['--gpus', 'all'\]",
-        ),
-        (DockerExecutionPolicy, {"extra_run_args": [1]}, "an argument in extra_run_args"),
-        (BubblewrapExecutionPolicy, {"binary": ""}, "binary must be a non-empty string"),
-        (
-            BubblewrapExecutionPolicy,
-            {"read_only_paths": ["opt"]},
-            "read_only_paths must be absolute paths, got 'opt'",
-        ),
-        (
-            BubblewrapExecutionPolicy,
-            {"read_only_paths": "/opt"},
-            r"a list, got '/opt'. Pass read_only_paths=\['/opt'\]",
-        ),
-        (BubblewrapExecutionPolicy, {"tmpfs_bytes": 1}, "tmpfs_bytes must be a whole number"),
-        (BubblewrapExecutionPolicy, {"tmpfs_bytes": None}, "tmpfs_bytes must be a whole number"),
-        (CodexSandboxExecutionPolicy, {"platform": "windows"}, "platform must be 'auto'"),
-        (CodexSandboxExecutionPolicy, {"config_overrides": ["a"]}, "must be a dict"),
-        (
-            CodexSandboxExecutionPolicy,
-            {"config_overrides": {"a": None}},
-            "config_overrides must hold strings, .* got None",
-        ),
+INVALID: dict[Any, list[tuple[dict[str, Any], str]]] = {
+    DockerExecutionPolicy: [
+        ({"image": ""}, "image must be a non-empty string"),
+        ({"binary": None}, "binary must be a non-empty string"),
+        ({"user": ""}, "user must be a non-empty string"),
+        ({"cpus": "two"}, "cpus must be a number"),
+        ({"extra_run_args": "--gpus all"}, r"Pass extra_run_args=\['--gpus', 'all'\]"),
+        ({"extra_run_args": [1]}, "an argument in extra_run_args"),
     ],
-)
-def test_invalid_arguments_are_rejected(
-    policy: Any, settings: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(ValueError, match=problem):
-        policy(**settings)
+    BubblewrapExecutionPolicy: [
+        ({"binary": ""}, "binary must be a non-empty string"),
+        ({"read_only_paths": ["opt"]}, "read_only_paths must be absolute paths, got 'opt'"),
+        ({"read_only_paths": "/opt"}, r"a list, got '/opt'. Pass read_only_paths=\['/opt'\]"),
+        ({"tmpfs_bytes": 1}, "tmpfs_bytes must be a whole number"),
+        ({"tmpfs_bytes": None}, "tmpfs_bytes must be a whole number"),
+    ],
+    CodexSandboxExecutionPolicy: [
+        ({"platform": "windows"}, "platform must be 'auto'"),
+        ({"config_overrides": ["a"]}, "must be a dict"),
+        ({"config_overrides": {"a": None}}, "config_overrides must hold strings, .* got None"),
+    ],
+}
+
+
+@each("policy", INVALID)
+def test_invalid_arguments_are_rejected(policy: Any) -> None:
+    for settings, problem in INVALID[policy]:
+        with pytest.raises(ValueError, match=problem):
+            policy(**settings)
 
 
 # The host
 
 
-def test_the_host_policy_passes_few_variables(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_host_policy_passes_few_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     policy = HostExecutionPolicy(memory_bytes=2**30, cpu_time_seconds=9, max_processes=None)
     launch = policy.launch(["bash", "-u"], Path("/srv"), {"A": "b"}, "t1")
-    assert launch.argv == ("bash", "-u")
-    assert launch.folder == Path("/srv")
+    assert (launch.argv, launch.folder) == (("bash", "-u"), Path("/srv"))
     assert launch.limits == "ulimit -v 1048576 && ulimit -t 9"
-    assert launch.max_processes is None
-    assert launch.env["A"] == "b"
+    assert (launch.max_processes, launch.env["A"]) == (None, "b")
     assert "SOME_API_KEY" not in launch.env
 
 
@@ -275,11 +267,8 @@ def test_bubblewrap_has_no_network_by_default(run: Run, tmp_path: Path) -> None:
 
 @needs_bubblewrap
 def test_the_limits_of_bubblewrap_hold(run: Run, tmp_path: Path) -> None:
-    policy = BubblewrapExecutionPolicy(
-        memory_bytes=2**28, max_processes=30, tmpfs_bytes=2**20, command_timeout=5
-    )
     outputs = run(
-        policy,
+        BubblewrapExecutionPolicy(memory_bytes=2**28, max_processes=30, tmpfs_bytes=2**20),
         tmp_path,
         "ulimit -v; ulimit -v unlimited",
         "head -c 2000000 /dev/zero >/tmp/big; stat -c %s /tmp/big",
@@ -294,16 +283,16 @@ def test_the_limits_of_bubblewrap_hold(run: Run, tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
-def test_a_timeout_in_bubblewrap_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
-    policy = BubblewrapExecutionPolicy(command_timeout=0.2)
-    outputs = run(policy, tmp_path, "setsid sleep 94.2 & sleep 94.2", "echo on")
-    assert "[The command took longer than 0.2 seconds" in outputs[0]
+def test_a_timeout_in_bubblewrap_leaves_nothing_behind(
+    run: Run, tmp_path: Path, slow: Slow
+) -> None:
+    outputs = run(
+        BubblewrapExecutionPolicy(), tmp_path, f"setsid {slow.sleep} & {slow.command}", "echo on"
+    )
+    assert "[The command took longer than 30 seconds" in outputs[0]
     assert outputs[1] == "on\n[exit code 0]"
-    assert has_ended("^sleep 94.2")
-
-
-@needs_bubblewrap
-def test_a_sandbox_that_cannot_be_created_is_an_error(run: Run, tmp_path: Path) -> None:
+    assert has_ended(f"^{slow.sleep}")
+    # A sandbox that cannot be created is an error.
     policy = BubblewrapExecutionPolicy(read_only_paths=["/no/such/path"])
     with pytest.raises(ShellError, match="/no/such/path"):
         run(policy, tmp_path, "echo")
@@ -318,11 +307,11 @@ import os, pathlib, sys, threading
 from agent_factory.middleware.shell_tool.policies import BubblewrapExecutionPolicy
 from agent_factory.middleware.shell_tool.process import ShellProcess
 launch = BubblewrapExecutionPolicy().launch(["bash"], pathlib.Path(sys.argv[1]), {}, "t")
-shell = ShellProcess(launch, 5, lambda: False)
-shell.run("sleep 94.3 &", 5, lambda: False)
+shell = ShellProcess(launch, 60, lambda: False)
+shell.run("sleep 94.3 &", 60, lambda: False)
 os.kill(os.getpid(), 9)
 """
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=20, check=False)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=60, check=False)
     assert has_ended("^sleep 94.3")
 
 
@@ -330,15 +319,10 @@ os.kill(os.getpid(), 9)
 
 
 def test_docker_gets_arguments_for_a_new_container() -> None:
+    limits: Any = {"memory_bytes": 2**30, "cpu_time_seconds": 9, "max_processes": 64, "cpus": "1.5"}
+    options: Any = {"read_only_rootfs": True, "user": "1000:1000"}
     policy = DockerExecutionPolicy(
-        image="debian",
-        memory_bytes=2**30,
-        cpu_time_seconds=9,
-        max_processes=64,
-        cpus="1.5",
-        read_only_rootfs=True,
-        user="1000:1000",
-        extra_run_args=["--gpus", "all"],
+        image="debian", extra_run_args=["--gpus", "all"], **limits, **options
     )
     launch = policy.launch(["bash"], Path("/srv/w"), {"A": "b"}, "t1")
     text = " ".join(launch.argv)
@@ -352,11 +336,8 @@ def test_docker_gets_arguments_for_a_new_container() -> None:
     ):
         assert part in text
     assert launch.cleanup == ("docker", "rm", "--force", "agent-factory-t1")
-    assert launch.limits == ""
-    assert launch.max_processes is None
-
-
-def test_docker_gets_no_arguments_for_unset_options() -> None:
+    assert (launch.limits, launch.max_processes) == ("", None)
+    # None for options that are not set.
     policy = DockerExecutionPolicy(
         network_enabled=True, remove_container_on_exit=False, max_processes=None, binary="podman"
     )
@@ -391,12 +372,10 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pat
 
 
 def test_a_docker_session_removes_its_container(
-    run: Run, tmp_path: Path, fake: Callable[[str], Path]
+    run: Run, tmp_path: Path, slow: Slow, fake: Callable[[str], Path]
 ) -> None:
     log = fake("docker")
-    outputs = run(
-        DockerExecutionPolicy(command_timeout=0.3), tmp_path, "x=1", "echo $x; sleep 9", "echo $x."
-    )
+    outputs = run(DockerExecutionPolicy(), tmp_path, "x=1", f"echo $x; {slow.command}", "echo $x.")
     assert outputs[1].startswith("1\n[The command took longer")
     assert outputs[2] == ".\n[exit code 0]"
     lines = [line.split() for line in log.read_text().splitlines()]
@@ -421,23 +400,12 @@ def test_an_error_of_docker_is_reported(
 def test_codex_gets_its_settings_in_toml() -> None:
     settings = {"sandbox_mode": "workspace-write", "sandbox_workspace_write.network_access": True}
     policy = CodexSandboxExecutionPolicy(platform="linux", config_overrides=settings)
-    assert policy.launch(["bash"], Path("/w"), {}, "t").argv == (
-        "codex",
-        "sandbox",
-        "linux",
-        "-c",
-        'sandbox_mode="workspace-write"',
-        "-c",
-        "sandbox_workspace_write.network_access=true",
-        "--",
-        "bash",
-    )
-    assert CodexSandboxExecutionPolicy().launch(["bash"], Path("/w"), {}, "t").argv == (
-        "codex",
-        "sandbox",
-        "--",
-        "bash",
-    )
+    argv = policy.launch(["bash"], Path("/w"), {}, "t").argv
+    network = "sandbox_workspace_write.network_access=true"
+    options = ["-c", 'sandbox_mode="workspace-write"', "-c", network]
+    assert argv == ("codex", "sandbox", "linux", *options, "--", "bash")
+    plain = CodexSandboxExecutionPolicy().launch(["bash"], Path("/w"), {}, "t").argv
+    assert plain == ("codex", "sandbox", "--", "bash")
 
 
 def test_settings_are_valid_toml() -> None:
@@ -454,23 +422,23 @@ def test_a_session_runs_in_codex(run: Run, tmp_path: Path, fake: Callable[[str],
 
 
 def test_langchains_argument_for_a_process_group_is_accepted(run: Run, tmp_path: Path) -> None:
-    policy = HostExecutionPolicy(create_process_group=False, command_timeout=20)
+    policy = HostExecutionPolicy(create_process_group=False)
     assert policy.create_process_group is False
     (output,) = run(policy, tmp_path, "sleep 97.3 & kill -0 $!; echo $?; kill $!")
     assert output.startswith("0\n")
 
 
-@pytest.mark.parametrize("limits", [{}, {"memory_bytes": 2**30, "cpu_time_seconds": 60}])
+@each("limits", [{}, {"memory_bytes": 2**30, "cpu_time_seconds": 60}])
 def test_a_policy_starts_a_process_by_itself(limits: dict[str, Any], tmp_path: Path) -> None:
     policy = HostExecutionPolicy(**limits)
     shell = policy.spawn(workspace=tmp_path, env={"GIVEN": "here"}, command=["bash"])
-    output, errors = shell.communicate("echo $GIVEN $PWD; ulimit -v; echo oh >&2\n", timeout=20)
+    output, errors = shell.communicate("echo $GIVEN $PWD; ulimit -v; echo oh >&2\n", timeout=60)
     memory = "1048576" if limits else "unlimited"
     assert (output.split(), errors) == (["here", str(tmp_path), memory], "oh\n")
     assert shell.returncode == 0
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@each("policy", POLICIES)
 def test_each_policy_starts_what_it_launches(policy: Any, tmp_path: Path, monkeypatch: Any) -> None:
     started: list[Any] = []
     monkeypatch.setattr(subprocess, "Popen", lambda argv, **options: started.append(argv))

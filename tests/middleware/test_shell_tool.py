@@ -10,9 +10,8 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +23,7 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
+from shells import Clock, Slow, has_ended, running
 
 from agent_factory import ToolNode, TurnError, create_agent
 from agent_factory.middleware.human_in_the_loop import HumanInTheLoopMiddleware
@@ -35,6 +35,8 @@ from agent_factory.middleware.shell_tool import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_messages, tool_texts
+from tables import each
+from waiting import auntil, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
 
@@ -45,11 +47,11 @@ Run = Callable[..., list[ToolMessage]]
 
 def children() -> set[str]:
     """The processes that this one has started and not waited for, zombies too."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # a thread that has ended meanwhile
-            found.update((task / "children").read_text().split())
-    return found
+            ids.update((task / "children").read_text().split())
+    return ids
 
 
 def pipes() -> set[str]:
@@ -59,18 +61,6 @@ def pipes() -> set[str]:
         with suppress(OSError):
             links.add(os.readlink(f"/proc/self/fd/{fd}"))
     return {link for link in links if link.startswith("pipe:")}
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 3.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return true()
-
-
-def running(marker: str) -> bool:
-    """Whether a process has these words in its command line."""
-    return subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 0
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +79,7 @@ def _no_leftovers(
 
     if not clean():
         gc.collect()  # an error that is still referenced keeps the state of its run alive
-    assert wait_until(clean)
+    until(clean)
 
 
 def turn(*commands: Any) -> list[dict[str, Any]]:
@@ -115,37 +105,26 @@ def run(call: Callable[..., Any]) -> Run:
     return lambda shell, *turns: tool_messages(call(agent_with(shell, *turns), GO))
 
 
-def short_limits(**settings: Any) -> HostExecutionPolicy:
-    return HostExecutionPolicy(**{"command_timeout": 5, "termination_timeout": 1, **settings})
-
-
-def test_directory_variables_and_functions_stay_between_commands(run: Run) -> None:
-    shell = ShellToolMiddleware()
-    outputs = run(shell, "mkdir a; cd a; x=1; f() { echo f$x; }; alias k=l", "basename $PWD", "f")
-    assert [m.text for m in outputs[1:]] == ["a\n[exit code 0]", "f1\n[exit code 0]"]
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """A command that lasts longer than any limit."""
+    return Slow(tmp_path, monkeypatch)
 
 
 def test_a_result_has_the_output_in_order_and_the_exit_code(run: Run) -> None:
     (result,) = run(ShellToolMiddleware(), "echo out; echo err >&2; echo out again; (exit 3)")
     assert result.text == "out\nerr\nout again\n[exit code 3]"
-    assert result.status == "error"
-    assert result.name == "shell"
-    assert result.artifact == {
-        "exit_code": 3,
-        "ending": "finished",
-        "lines": 3,
-        "bytes": 18,
-        "cut": False,
-    }
+    assert (result.status, result.name) == ("error", "shell")
+    counts = {"lines": 3, "bytes": 18, "cut": False}
+    assert result.artifact == {"exit_code": 3, "ending": "finished", **counts}
 
 
-def test_the_exit_code_of_the_last_command_is_known_to_the_next(run: Run) -> None:
-    outputs = run(ShellToolMiddleware(), "(exit 7)", "echo $?", "echo $?")
-    assert [m.text for m in outputs[1:]] == ["7\n[exit code 0]", "0\n[exit code 0]"]
-
-
-def test_a_command_prints_what_bash_prints(run: Run) -> None:
+def test_a_command_prints_what_bash_prints_and_the_session_goes_on(run: Run) -> None:
     expected = {
+        "mkdir a; cd a; x=1; f() { echo f$x; }; alias k=l": "[no output]\n[exit code 0]",
+        "basename $PWD; f; (exit 7)": "a\nf1\n[exit code 7]",
+        "echo $?": "7\n[exit code 0]",
+        "echo  $?": "0\n[exit code 0]",
         "printf abc": "abc\n[exit code 0]",
         "true": "[no output]\n[exit code 0]",
         "cat; read line; echo got:$line": "got:\n[exit code 0]",
@@ -170,13 +149,6 @@ def test_no_output_can_forge_the_end_of_a_command_or_its_exit_code(run: Run) -> 
     assert outputs[1].artifact["exit_code"] == 1
 
 
-def test_a_syntax_error_is_a_result_and_the_session_continues(run: Run) -> None:
-    outputs = run(ShellToolMiddleware(), "x=kept", "echo 'open", "echo $x")
-    assert "unexpected EOF while looking for matching" in outputs[1].text
-    assert outputs[1].text.endswith("[exit code 2]")
-    assert outputs[2].text == "kept\n[exit code 0]"
-
-
 def test_the_model_reads_why_a_command_cannot_run(run: Run) -> None:
     expected = {
         "echo \0": "Nothing was run: the command contains a NUL character",
@@ -192,7 +164,7 @@ def test_the_model_reads_why_a_command_cannot_run(run: Run) -> None:
 
 def test_options_and_traps_of_the_shell_do_not_hide_the_end_of_an_output(run: Run) -> None:
     outputs = run(
-        ShellToolMiddleware(execution_policy=short_limits()),
+        ShellToolMiddleware(),
         "set -x; trap 'echo ERR' ERR; echo a",
         "set +x; echo b",
         "exec 3>log; echo to the log >&3; exec >out 2>&1",
@@ -206,7 +178,7 @@ def test_options_and_traps_of_the_shell_do_not_hide_the_end_of_an_output(run: Ru
 
 def test_a_background_process_does_not_delay_a_command_and_ends_with_the_run(run: Run) -> None:
     outputs = run(
-        ShellToolMiddleware(execution_policy=short_limits()),
+        ShellToolMiddleware(),
         "sleep 98.7 & setsid sleep 98.7 & (setsid sleep 98.7 &)",
         "env -i nohup sleep 98.7 & echo on",
     )
@@ -216,23 +188,20 @@ def test_a_background_process_does_not_delay_a_command_and_ends_with_the_run(run
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a subreaper")
-@pytest.mark.parametrize("end", [":", "exit", "kill -9 0", "sleep 9", "exec sleep 0.1"])
-def test_a_daemon_ends_with_the_session_however_it_ends(run: Run, end: str) -> None:
+@each("end", [":", "exit", "kill -9 0", "SLOW", "exec true"])
+def test_a_daemon_ends_with_the_session_however_it_ends(run: Run, slow: Slow, end: str) -> None:
     """In its own session, with another parent and without a variable that shows its origin."""
-    shell = ShellToolMiddleware(execution_policy=short_limits(command_timeout=3))
     daemons = "env -i setsid -f sleep 98.6; (env -i setsid sh -c 'sleep 98.6 & exit' &)"
     both = "until [ $(pgrep -cf '^sleep 98.6') = 2 ]; do sleep 0.05; done; echo 2"
-    outputs = run(shell, f"{daemons}; {both}; {end}", "echo on")
+    end = end.replace("SLOW", slow.command)
+    outputs = run(ShellToolMiddleware(), f"{daemons}; {both}; {end}", "echo on")
     assert outputs[0].text.startswith("2\n")
     assert outputs[1].text.endswith("on\n[exit code 0]")
     assert not running("^sleep 98.6")
 
 
 def test_a_background_process_that_floods_the_output_ends_with_the_run(run: Run) -> None:
-    assert (
-        run(ShellToolMiddleware(execution_policy=short_limits()), "yes &")[0].artifact["exit_code"]
-        == 0
-    )
+    assert run(ShellToolMiddleware(), "yes &")[0].artifact["exit_code"] == 0
 
 
 def test_a_background_process_may_clean_up_before_it_is_killed(run: Run, tmp_path: Path) -> None:
@@ -240,57 +209,54 @@ def test_a_background_process_may_clean_up_before_it_is_killed(run: Run, tmp_pat
     command = (
         f"bash -c \"{job}\" & until [ -e ready ]; do sleep 0.01; done; trap 'echo bye >bye' EXIT"
     )
-    run(ShellToolMiddleware(tmp_path, execution_policy=short_limits()), command)
+    run(ShellToolMiddleware(tmp_path), command)
     assert (tmp_path / "saved").exists()
     assert (tmp_path / "bye").exists()
 
 
-def test_a_hundred_megabytes_are_truncated_and_the_session_continues() -> None:
-    agent = agent_with(ShellToolMiddleware(), "yes | head -c 100000000; echo end", "echo on")
-    outputs = tool_messages(agent.invoke(GO))
+def test_a_hundred_megabytes_and_one_long_line_are_truncated_and_the_session_continues() -> None:
+    line = "yes | tr -d '\\n' | head -c 10000000"
+    commands = ("yes | head -c 100000000; echo end", line, "echo on")
+    outputs = tool_messages(agent_with(ShellToolMiddleware(), *commands).invoke(GO))
     notice = "99,999,802 of 100,000,004 bytes are left out here; the output has 50,000,001 lines"
     assert outputs[0].text == f"{'y' + chr(10)}" * 50 + f"[... {notice} ...]\n" + (
         "y\n" * 49 + "end\n[exit code 0]"
     )
     assert outputs[0].artifact["cut"]
-    assert outputs[1].text == "on\n[exit code 0]"
-
-
-def test_one_long_line_is_truncated() -> None:
-    agent = agent_with(ShellToolMiddleware(), "yes | tr -d '\\n' | head -c 10000000")
-    assert len(tool_messages(agent.invoke(GO))[0].text) < 263_000
+    assert len(outputs[1].text) < 263_000
+    assert outputs[2].text == "on\n[exit code 0]"
 
 
 def test_limits_on_lines_and_bytes_show_both_ends(run: Run) -> None:
-    policy = short_limits(max_output_lines=4, max_output_bytes=8)
+    policy = HostExecutionPolicy(max_output_lines=4, max_output_bytes=8)
     (result,) = run(ShellToolMiddleware(execution_policy=policy), "seq 100 999")
     assert re.fullmatch(r"100\n\[\.\.\. .* 900 lines \.\.\.\]\n999\n\[exit code 0\]", result.text)
 
 
-def test_a_command_that_takes_too_long_is_killed_and_the_model_reads_it(run: Run) -> None:
-    policy = short_limits(command_timeout=0.2)
-    shell = ShellToolMiddleware(execution_policy=policy, startup_commands="export READY=yes")
-    outputs = run(shell, "x=1; printf part; sleep 97.6; echo never", "echo $READY$x")
+def test_a_command_that_takes_too_long_is_killed_and_the_model_reads_it(
+    run: Run, slow: Slow
+) -> None:
+    shell = ShellToolMiddleware(startup_commands="export READY=yes")
+    outputs = run(shell, f"x=1; printf part; {slow.command}; echo never", "echo $READY$x")
     assert outputs[0].text.startswith(
-        "part\n[The command took longer than 0.2 seconds and was killed, and the shell with it. "
+        "part\n[The command took longer than 30 seconds and was killed, and the shell with it. "
         "The next command runs in a new one: working directory, variables,"
     )
     assert outputs[0].text.endswith("The start-up commands will be run again.]")
     assert (outputs[0].status, outputs[0].artifact["ending"]) == ("error", "timeout")
     assert outputs[1].text == "yes\n[exit code 0]"
-    assert not running("sleep 97.6")
+    assert not running(slow.sleep)
 
 
-def test_a_command_that_ignores_signals_is_killed(run: Run) -> None:
-    policy = short_limits(command_timeout=0.2)
-    command = "trap '' TERM INT HUP; sleep 97.5 & while :; do :; done"
-    outputs = run(ShellToolMiddleware(execution_policy=policy), command)
-    assert outputs[0].artifact["ending"] == "timeout"
-    assert not running("sleep 97.5")
+def test_a_command_that_ignores_signals_is_killed(run: Run, slow: Slow) -> None:
+    command = f"trap '' TERM INT HUP; {slow.sleep} & {slow.command}"
+    (result,) = run(ShellToolMiddleware(), command)
+    assert result.artifact["ending"] == "timeout"
+    assert not running(slow.sleep)
 
 
-@pytest.mark.parametrize(
-    ("command", "code"),
+@each(
+    "command, code",
     [
         ("exit 3", 3),
         ("exec true", 0),
@@ -303,7 +269,7 @@ def test_a_command_that_ignores_signals_is_killed(run: Run) -> None:
 def test_a_shell_that_exits_is_replaced_and_the_model_reads_it(
     run: Run, command: str, code: int
 ) -> None:
-    shell = ShellToolMiddleware(execution_policy=short_limits(), startup_commands=["y=again"])
+    shell = ShellToolMiddleware(startup_commands=["y=again"])
     outputs = run(shell, f"x=1; echo last; {command}", "echo $y$x")
     assert f"[The shell exited with code {code}. The next command runs in a new" in outputs[0].text
     assert outputs[0].text.startswith("last\n")
@@ -311,8 +277,7 @@ def test_a_shell_that_exits_is_replaced_and_the_model_reads_it(
 
 
 def test_a_shell_that_ends_between_commands_is_replaced_and_the_model_reads_it(run: Run) -> None:
-    shell = ShellToolMiddleware(execution_policy=short_limits())
-    outputs = run(shell, "(kill -9 $$) & sleep 0.02", "echo on")
+    outputs = run(ShellToolMiddleware(), "(kill -9 $$) & sleep 0.02", "echo on")
     text = "".join(m.text for m in outputs)
     assert "[The shell exited with code 137." in text or "[The shell had ended, so a new" in text
     assert outputs[1].text.endswith("on\n[exit code 0]")
@@ -344,41 +309,31 @@ def test_calls_of_one_turn_run_one_after_another(run: Run, tmp_path: Path) -> No
 def test_parallel_runs_of_one_agent_have_separate_shells() -> None:
     """The same object serves many threads; no run sees what another does."""
     shell = ShellToolMiddleware()
-    outputs: dict[int, str] = {}
 
-    def one(number: int) -> None:
+    def work(number: int) -> str:
         agent = agent_with(shell, f"x={number}; touch f$x; sleep 0.02", "echo $x; ls")
-        outputs[number] = tool_messages(agent.invoke(GO))[1].text
+        return tool_messages(agent.invoke(GO))[1].text
 
-    threads = [threading.Thread(target=one, args=[n]) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outputs == {n: f"{n}\nf{n}\n[exit code 0]" for n in range(6)}
+    with ThreadPoolExecutor() as pool:
+        outputs = list(pool.map(work, range(6)))
+    assert outputs == [f"{n}\nf{n}\n[exit code 0]" for n in range(6)]
 
 
-async def test_an_event_loop_is_not_blocked() -> None:
-    ticks = 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            await asyncio.sleep(0.01)
-            ticks += 1
-
-    clock = asyncio.ensure_future(tick())
-    agent = agent_with(ShellToolMiddleware(startup_commands="sleep 0.1"), "sleep 0.1")
-    await agent.ainvoke(GO)
-    clock.cancel()
-    assert ticks >= 8
+async def test_an_event_loop_is_not_blocked(tmp_path: Path) -> None:
+    wait = "touch begun; until [ -e go ]; do sleep 0.01; done; rm go"
+    shell = ShellToolMiddleware(tmp_path, startup_commands=wait)
+    task = asyncio.ensure_future(agent_with(shell, wait).ainvoke(GO))
+    for _ in range(2):
+        await auntil((tmp_path / "begun").exists)
+        (tmp_path / "begun").unlink()
+        (tmp_path / "go").touch()
+    assert tool_texts(await task) == ["[no output]\n[exit code 0]"]
 
 
 async def test_a_cancelled_run_kills_its_command_before_it_returns() -> None:
-    shell = ShellToolMiddleware(execution_policy=short_limits(command_timeout=30))
+    shell = ShellToolMiddleware()
     task = asyncio.ensure_future(agent_with(shell, turn("sleep 97.3", "sleep 97.3")).ainvoke(GO))
-    while not running("^sleep 97.3"):
-        await asyncio.sleep(0.01)
+    await auntil(lambda: running("^sleep 97.3"))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -395,23 +350,15 @@ def test_a_run_that_raises_leaves_no_shell_behind(call: Callable[..., Any]) -> N
     with pytest.raises(ValueError, match="broken"):
         call(agent, GO)
     gc.collect()
-    assert wait_until(lambda: not running("sleep 97.2"))
+    assert has_ended("sleep 97.2")
 
 
 def reviewed(shell: ShellToolMiddleware, *turns: Any, saver: Any) -> Any:
     """An agent whose calls of the shell with `# ask` in them are reviewed."""
-    review = HumanInTheLoopMiddleware(
-        {
-            "shell": {
-                "allowed_decisions": ["approve"],
-                "when": lambda request: "# ask" in str(request.tool_call["args"]),
-            }
-        }
-    )
-    steps = [turn(t) for t in turns]
-    return create_agent(
-        ScriptedChatModel([*steps, "Done."]), middleware=[shell, review], checkpointer=saver
-    )
+    asks: Any = lambda request: "# ask" in str(request.tool_call["args"])  # noqa: E731
+    review = HumanInTheLoopMiddleware({"shell": {"allowed_decisions": ["approve"], "when": asks}})
+    model = ScriptedChatModel([*map(turn, turns), "Done."])
+    return create_agent(model, middleware=[shell, review], checkpointer=saver)
 
 
 APPROVED: Any = Command(resume={"decisions": [{"type": "approve"}]})
@@ -471,38 +418,34 @@ def test_a_failed_run_keeps_its_shell_until_the_thread_gets_a_new_message(
     with pytest.raises(RuntimeError, match="down"):
         call(agent, None, ONE)
     assert tool_messages(agent.get_state(ONE).values)[1].text == "1\n[exit code 0]"
-    assert wait_until(lambda: running("sleep 97.1"))
+    until(lambda: running("sleep 97.1"))
     call(agent, GO, ONE)
-    assert wait_until(lambda: not running("sleep 97.1"))
+    assert has_ended("sleep 97.1")
 
 
-@pytest.mark.long
-def test_an_idle_session_ends(call: Callable[..., Any], tmp_path: Path) -> None:
-    shell = ShellToolMiddleware(execution_policy=short_limits(idle_timeout=0.1))
-    command = f"x=1; echo $$ > {tmp_path}/pid"
-    agent = reviewed(shell, command, "echo on$x # ask", saver=InMemorySaver())
+def test_an_idle_session_ends(
+    call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(tmp_path / "hour", monkeypatch)
+    # A session with a process in the background looks at its clock again and again.
+    command = "x=1; sleep 97.0 &"
+    agent = reviewed(ShellToolMiddleware(), command, "echo on$x # ask", saver=InMemorySaver())
     call(agent, GO, ONE)
-    assert wait_until(lambda: not _is_alive(int((tmp_path / "pid").read_text())))
+    until(lambda: running("sleep 97.0"))
+    (tmp_path / "hour").touch()
+    assert has_ended("sleep 97.0")
     outputs = tool_messages(call(agent, APPROVED, ONE))
     assert outputs[1].text.startswith("[A new shell was started:")
     assert outputs[1].text.endswith("]\non\n[exit code 0]")
 
 
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_sessions_end_with_their_middleware() -> None:
     agent = reviewed(ShellToolMiddleware(), "sleep 96.9 &", "# ask", saver=InMemorySaver())
     agent.invoke(GO, ONE)
-    assert wait_until(lambda: running("sleep 96.9"))
+    until(lambda: running("sleep 96.9"))
     del agent
     gc.collect()
-    assert wait_until(lambda: not running("sleep 96.9"))
+    assert has_ended("sleep 96.9")
 
 
 @pytest.mark.long
@@ -521,7 +464,7 @@ sessions.submit("2", lambda supervisor, _: supervisor.run("sleep 96.8", _))
 """
     outputs = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "scratch")],
-        timeout=20,
+        timeout=60,
         check=True,
         capture_output=True,
         text=True,
@@ -538,11 +481,11 @@ import os, pathlib, sys
 from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
 from agent_factory.middleware.shell_tool.process import ShellProcess
 launch = HostExecutionPolicy().launch(["bash"], pathlib.Path(sys.argv[1]), {}, "t")
-ShellProcess(launch, 5, lambda: False).run("trap 'echo >ended' EXIT", 5, lambda: False)
+ShellProcess(launch, 60, lambda: False).run("trap 'echo >ended' EXIT", 60, lambda: False)
 os.kill(os.getpid(), 9)
 """
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=20, check=False)
-    assert wait_until((tmp_path / "ended").exists)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=60, check=False)
+    until((tmp_path / "ended").exists)
 
 
 def test_a_start_up_command_that_fails_ends_the_run_before_the_model_is_asked(
@@ -559,29 +502,27 @@ def test_a_start_up_command_that_fails_ends_the_run_before_the_model_is_asked(
     assert error.code == "AF345"
     assert error.command == "echo for ada@example.com; (exit 9)"
     assert (error.exit_code, error.output) == (9, "for [REDACTED_EMAIL]")
-    assert wait_until(lambda: not os.listdir(tempfile.gettempdir()))
+    until(lambda: not os.listdir(tempfile.gettempdir()))
     assert shell.tools  # the middleware remains, its session does not
+    # Without a command, no shell is started.
+    none = ShellToolMiddleware(shell_command="no-such-shell")
+    assert call(agent_with(none), GO)["messages"][-1].text == "Done."
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"startup_commands": "sleep 96.7"}, "took longer than 0.2 seconds"),
+def test_a_shell_that_cannot_be_started_is_an_error_that_says_why(
+    call: Callable[..., Any], slow: Slow
+) -> None:
+    silent = ["sh", "-c", f"head -n 1; {slow.command}"]
+    for settings, problem in [
+        ({"startup_commands": slow.command}, "took longer than 30 seconds"),
         ({"startup_commands": "exit 4"}, "ended the shell with exit code 4"),
         ({"shell_command": "no-such-shell"}, "the program 'no-such-shell' is not in the PATH"),
-        ({"shell_command": "cat"}, r"did not answer within 0.2 seconds: exec 9>&1"),
-        (
-            {"shell_command": ["bash", "--no-such-option"]},
-            "ended with exit code 2: bash: --no-such",
-        ),
-    ],
-)
-def test_a_shell_that_cannot_be_started_is_an_error_that_says_why(
-    call: Callable[..., Any], settings: dict[str, Any], problem: str
-) -> None:
-    shell = ShellToolMiddleware(execution_policy=short_limits(startup_timeout=0.2), **settings)
-    with pytest.raises(ShellError, match=problem):
-        call(agent_with(shell, "echo"), GO)
+        ({"shell_command": silent}, r"did not answer within 30 seconds: exec 9>&1"),
+        ({"shell_command": ["bash", "--no-such"]}, "ended with exit code 2: bash: --no-such"),
+    ]:
+        shell = ShellToolMiddleware(**settings)  # type: ignore[arg-type]
+        with pytest.raises(ShellError, match=problem):
+            call(agent_with(shell, "echo"), GO)
 
 
 def test_a_missing_workspace_is_made_when_the_shell_starts(run: Run, tmp_path: Path) -> None:
@@ -591,14 +532,10 @@ def test_a_missing_workspace_is_made_when_the_shell_starts(run: Run, tmp_path: P
     assert run(shell, "pwd")[0].text == f"{root}\n[exit code 0]"
     root.rmdir()
     assert run(shell, "pwd")[0].text.endswith(f"{root}\n[exit code 0]")
-
-
-def test_a_workspace_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    shell = ShellToolMiddleware(root)
+    root.rmdir()
     root.touch()
     with pytest.raises(ShellError, match=f"its folder {str(root)!r} cannot be made: File exists"):
-        agent_with(shell, "echo").invoke(GO)
+        run(shell, "echo")
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -646,65 +583,54 @@ def test_a_tool_called_outside_of_a_run_finds_the_session_in_the_state(
 
 
 def test_start_up_commands_run_although_the_model_never_calls_the_shell(
-    call: Callable[..., Any], tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
+    """Shutdown commands run even if the shell has ended."""
     shell = ShellToolMiddleware(
         tmp_path, startup_commands=["x=1", "echo $x >a"], shutdown_commands=["cp a b", "echo $x >c"]
     )
-    call(agent_with(shell), GO)
-    assert {p.name: p.read_text() for p in tmp_path.iterdir() if p.is_file()} == {
-        "a": "1\n",
-        "b": "1\n",
-        "c": "1\n",
-    }
-
-
-def test_shutdown_commands_run_even_if_the_shell_has_ended(run: Run, tmp_path: Path) -> None:
-    run(ShellToolMiddleware(tmp_path, shutdown_commands="touch end"), "exit")
-    assert (tmp_path / "end").exists()
+    for commands in ([], ["exit"]):
+        run(shell, *commands)
+        files = {p.name: p.read_text() for p in tmp_path.iterdir() if p.is_file()}
+        assert files == {"a": "1\n", "b": "1\n", "c": "1\n"}
+        for name in files:
+            (tmp_path / name).unlink()
 
 
 def test_shutdown_commands_that_fail_are_logged_and_the_run_ends_well(
-    call: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    call: Callable[..., Any], tmp_path: Path, slow: Slow, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shell = ShellToolMiddleware(
-        tmp_path,
-        shutdown_commands=["(exit 3)", "sleep 5", "touch end"],
-        execution_policy=short_limits(command_timeout=0.1),
-    )
+    shell = ShellToolMiddleware(tmp_path, shutdown_commands=["(exit 3)", slow.command, "touch end"])
     with caplog.at_level(logging.WARNING):
         assert call(agent_with(shell), GO)["messages"][-1].text == "Done."
     assert [r.getMessage().split("failed: ")[1] for r in caplog.records] == ["3", "timeout"]
     assert (tmp_path / "end").exists()
 
 
-def test_without_a_command_no_shell_is_started(call: Callable[..., Any]) -> None:
-    shell = ShellToolMiddleware(shell_command="no-such-shell")
-    assert call(agent_with(shell), GO)["messages"][-1].text == "Done."
-
-
-def test_outputs_are_redacted(run: Run) -> None:
-    rules = [RedactionRule("email"), RedactionRule("key", "mask", detector=r"sk-\w{20}")]
-    shell = ShellToolMiddleware(redaction_rules=rules)
-    (result,) = run(shell, "echo a@b.example and sk-abcdefghij0123456789; echo '[REDACTED_EMAIL]'")
-    assert result.text == "[REDACTED_EMAIL] and ****6789\n[REDACTED_EMAIL]\n[exit code 0]"
-
-
-def test_an_output_that_a_rule_blocks_is_withheld(run: Run) -> None:
-    shell = ShellToolMiddleware(redaction_rules=[RedactionRule("email", "block")])
-    outputs = run(shell, "x=1; echo a@b.example", "echo $x")
-    assert outputs[0].text == "[The output is withheld: it contains email.]\n[exit code 0]"
-    assert outputs[0].status == "error"
-    assert outputs[1].text == "1\n[exit code 0]"
-
-
-def test_a_rule_that_takes_too_long_withholds_the_output(run: Run) -> None:
+def test_outputs_are_redacted_or_withheld(run: Run) -> None:
     def slow(text: str) -> list[Any]:
-        raise TurnError("the expression", "took longer than 1 second.")
+        if "secret" in text:
+            raise TurnError("the expression", "took longer than 1 second.")
+        return []
 
-    shell = ShellToolMiddleware(redaction_rules=[RedactionRule("slow", detector=slow)])
-    (result,) = run(shell, "echo secret")
-    assert result.text.startswith("[The output is withheld: the expression took longer")
+    rules = [
+        RedactionRule("email"),
+        RedactionRule("key", "mask", detector=r"sk-\w{20}"),
+        RedactionRule("ip", "block"),
+        RedactionRule("slow", detector=slow),
+    ]
+    masked, blocked, late, on = run(
+        ShellToolMiddleware(redaction_rules=rules),
+        "echo a@b.example and sk-abcdefghij0123456789; echo '[REDACTED_EMAIL]'",
+        "x=1; echo 10.0.0.1",
+        "echo secret",
+        "echo $x",
+    )
+    assert masked.text == "[REDACTED_EMAIL] and ****6789\n[REDACTED_EMAIL]\n[exit code 0]"
+    assert blocked.text == "[The output is withheld: it contains ip.]\n[exit code 0]"
+    assert blocked.status == "error"
+    assert late.text.startswith("[The output is withheld: the expression took longer")
+    assert on.text == "1\n[exit code 0]"
 
 
 MANY_PROCESSES = (
@@ -714,20 +640,15 @@ MANY_PROCESSES = (
 
 
 @pytest.mark.long
-def test_a_fork_bomb_is_stopped(run: Run) -> None:
+def test_a_fork_bomb_is_stopped_and_orphaned_processes_count(run: Run) -> None:
     """As root, too, for whom the system's own limit does not hold."""
-    shell = ShellToolMiddleware(execution_policy=short_limits(max_processes=30))
-    outputs = run(shell, MANY_PROCESSES, "echo on")
-    assert "[The command started more than 30 processes and was killed" in outputs[0].text
-    assert outputs[1].text == "on\n[exit code 0]"
+    shell = ShellToolMiddleware(execution_policy=HostExecutionPolicy(max_processes=30))
+    orphans = "for i in $(seq 100); do (sleep 96.6 &); done; sleep 96.6"
+    bomb, loop, on = run(shell, MANY_PROCESSES, orphans, "echo on")
+    for result in (bomb, loop):
+        assert "[The command started more than 30 processes and was killed" in result.text
+    assert on.text == "on\n[exit code 0]"
     assert not running("sleep 96.6")
-
-
-def test_orphaned_processes_count(run: Run) -> None:
-    shell = ShellToolMiddleware(execution_policy=short_limits(max_processes=30))
-    (result,) = run(shell, "for i in $(seq 100); do (sleep 96.5 &); done; sleep 4")
-    assert "[The command started more than 30 processes and was killed" in result.text
-    assert not running("sleep 96.5")
 
 
 @pytest.mark.long
@@ -737,11 +658,11 @@ def test_a_fork_bomb_in_the_background_is_stopped_between_commands(
     before = children()
 
     def think(messages: list[Any]) -> Any:
-        assert wait_until(lambda: children() <= before)  # the shell was killed
+        until(lambda: children() <= before)  # the shell was killed
         assert not running("sleep 96.6")
         return turn("echo on")
 
-    shell = ShellToolMiddleware(execution_policy=short_limits(max_processes=30))
+    shell = ShellToolMiddleware(execution_policy=HostExecutionPolicy(max_processes=30))
     agent = create_agent(
         ScriptedChatModel([turn(f"(sleep 0.05; {MANY_PROCESSES}) &"), think, "Done."]),
         middleware=[shell],
@@ -752,7 +673,7 @@ def test_a_fork_bomb_in_the_background_is_stopped_between_commands(
 
 
 def test_memory_and_processor_time_are_limited(run: Run) -> None:
-    policy = short_limits(memory_bytes=2**28, cpu_time_seconds=60)
+    policy = HostExecutionPolicy(memory_bytes=2**28, cpu_time_seconds=60)
     big = f"{sys.executable} -c 'b\"x\" * 2**28'"
     outputs = run(
         ShellToolMiddleware(execution_policy=policy), "ulimit -v; ulimit -t", big, "echo on"
@@ -766,15 +687,9 @@ def test_a_shell_has_the_variables_it_is_given_and_no_secrets_of_this_process(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
-    shell = ShellToolMiddleware(env={"GIVEN": "a 'b' $c"})
-    (result,) = run(shell, 'echo "${SOME_API_KEY-none} $GIVEN"; printenv PATH')
-    assert result.text == f"none a 'b' $c\n{os.environ['PATH']}\n[exit code 0]"
-
-
-def test_numbers_of_the_environment_become_text(run: Run) -> None:
-    shell = ShellToolMiddleware(env={"N": 1, "F": 1.5, "YES": True})
-    (result,) = run(shell, "echo $N $F $YES")
-    assert result.text == "1 1.5 True\n[exit code 0]"
+    shell = ShellToolMiddleware(env={"GIVEN": "a 'b' $c", "N": 1, "F": 1.5, "YES": True})
+    (result,) = run(shell, 'echo "${SOME_API_KEY-none} $GIVEN $N $F $YES"; printenv PATH')
+    assert result.text == f"none a 'b' $c 1 1.5 True\n{os.environ['PATH']}\n[exit code 0]"
 
 
 def test_in_an_event_loop_the_folder_is_looked_at_when_the_shell_starts(tmp_path: Path) -> None:
@@ -792,9 +707,11 @@ def test_in_an_event_loop_the_folder_is_looked_at_when_the_shell_starts(tmp_path
 
 
 def test_any_posix_shell_works(run: Run) -> None:
-    shell = ShellToolMiddleware(shell_command="sh -u", execution_policy=short_limits())
     outputs = run(
-        shell, "cd /; x=1; printf a; echo b >&2", "pwd; echo $x; (exit 2)", "echo $?; exit 7"
+        ShellToolMiddleware(shell_command="sh -u"),
+        "cd /; x=1; printf a; echo b >&2",
+        "pwd; echo $x; (exit 2)",
+        "echo $?; exit 7",
     )
     assert [m.text for m in outputs[:2]] == ["ab\n[exit code 0]", "/\n1\n[exit code 2]"]
     assert outputs[2].text.startswith("2\n[The shell exited with code 7.")
@@ -839,8 +756,8 @@ def test_windows_is_rejected() -> None:
         ShellToolMiddleware()
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "problem"),
+@each(
+    "settings, error, problem",
     [
         (
             {"workspace_root": __file__},

@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from agent_factory import AgentMiddleware, ToolRuntime, create_agent, hook_config
+from agent_factory import ToolRuntime, after_model, before_agent, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
     PIIMiddleware,
@@ -34,6 +34,8 @@ from agent_factory.review import NoThread
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
 from samples import Answer, add, in_memory, last_text, texts, tool_results, types
+from tables import each
+from waiting import until
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -86,25 +88,23 @@ def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 # Messages
 
 
-def test_a_message_is_read_at_the_next_call_after_the_results_of_the_tools(call: Call) -> None:
-    office: Office = Office([WORK * 2, "done"], lambda: ids.append(office.steer("In euros.")))
+def test_messages_are_read_once_in_order_at_the_next_call_after_the_results_of_the_tools(
+    saver: Any,
+) -> None:
     ids: list[str] = []
-    result = call(office.agent, HELLO, ONE)
-    assert types(result) == ["human", "ai", "tool", "tool", "human", "ai"]
-    assert (result["messages"][4].text, result["messages"][4].id) == ("In euros.", ids[0])
-    assert office.model.requests[1].messages[-1].text == "In euros."
-    assert_valid_history(result["messages"])
-
-
-def test_messages_are_read_once_and_in_their_order(saver: Any) -> None:
     office: Office = Office(
-        [WORK, WORK, "done"],
-        lambda: [office.steer("A"), office.steer("B")],
+        [WORK * 2, WORK, "done"],
+        lambda: ids.extend([office.steer("A"), office.steer("B")]),
+        lambda: None,
         lambda: office.steer("C"),
         checkpointer=saver,
     )
     result = office.agent.invoke(HELLO, ONE)
-    assert texts(result) == ["Hello", "", "worked", "A", "B", "", "worked", "C", "done"]
+    worked = ["worked", "worked"]
+    assert texts(result) == ["Hello", "", *worked, "A", "B", "", "worked", "C", "done"]
+    assert [message.id for message in result["messages"][4:6]] == ids
+    assert [m.text for m in office.model.requests[1].messages[-2:]] == ["A", "B"]
+    assert_valid_history(result["messages"])
 
 
 def test_messages_keep_their_order_if_the_clocks_of_their_senders_differ(
@@ -128,45 +128,32 @@ def test_a_message_may_have_parts_and_gets_an_id() -> None:
     assert (read.text, read.name, read.id, message.id) == ("Look.", "Ada", id, "mine")
 
 
-def test_a_message_that_arrives_during_the_last_answer_is_read_before_the_run_ends(
+def test_a_message_with_the_last_answer_is_read_before_the_run_ends_and_later_by_the_next_run(
     call: Call,
 ) -> None:
-    office: Office = Office([lambda messages: office.steer("Wait!") and "done", "I wait."])
+    first: Any = lambda messages: office.steer("Wait!") and "done"  # noqa: E731
+    office: Office = Office([first, "I wait.", "two", "three"])
     assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "done", "Wait!", "I wait."]
-
-
-def test_the_next_run_reads_what_is_sent_after_a_run(call: Call) -> None:
-    office: Office = Office(["one", "two", "three"])
-    call(office.agent, HELLO, ONE)
     office.follow_up("And then?")
     office.steer("In euros.")
     result = call(office.agent, {"messages": "Go on"}, ONE)
-    assert texts(result)[2:] == ["Go on", "In euros.", "two", "And then?", "three"]
+    assert texts(result)[4:] == ["Go on", "In euros.", "two", "And then?", "three"]
 
 
-class Skips(AgentMiddleware[Any, Any]):
-    """Jumps over the first calls."""
-
-    @hook_config(can_jump_to=["model"])
-    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        return {"jump_to": "model"} if len(state["messages"]) == 2 else None
+@after_model(can_jump_to=["model"])
+def skip(state: Any, runtime: Any) -> dict[str, Any] | None:
+    """Jump over the first calls."""
+    return {"jump_to": "model"} if len(state["messages"]) == 2 else None
 
 
 def test_results_stay_next_to_their_calls_after_a_jump_over_the_tools() -> None:
     office: Office = Office(
         [lambda messages: office.steer("Now?") and WORK, WORK, "done"],
-        middleware=[SteeringMiddleware(), Skips()],
+        middleware=[SteeringMiddleware(), skip],
     )
     result = office.agent.invoke(HELLO, ONE)
     assert texts(result).count("Now?") == 1
     assert types(result)[-3:] == ["tool", "human", "ai"]
-
-
-def test_a_run_without_a_saver_reads_nothing() -> None:
-    agent = create_agent(
-        ScriptedChatModel(["done"]), middleware=[SteeringMiddleware()], ignore=["AF211"]
-    )
-    assert last_text(agent.invoke(HELLO)) == "done"
 
 
 # Follow-ups
@@ -194,24 +181,19 @@ def test_a_follow_up_goes_on_after_a_structured_answer(call: Call) -> None:
     assert texts(result).count("Again") == 1
 
 
-@pytest.mark.parametrize(
-    ("strategy", "invalid"),
+@each(
+    "strategy, invalid",
     [(ToolStrategy, [{"name": "Answer", "args": {"number": "many"}}]), (ProviderStrategy, "many")],
 )
 def test_a_follow_up_waits_while_the_model_corrects_its_answer(
     call: Call, strategy: Any, invalid: Any
 ) -> None:
-    office: Office = Office(
-        [
-            lambda messages: office.follow_up("Again") and invalid,
-            Answer(number=1),
-            Answer(number=2),
-        ],
-        response_format=strategy(Answer),
-    )
+    first: Any = lambda messages: office.follow_up("Again") and invalid  # noqa: E731
+    steps = [first, Answer(number=1), Answer(number=2)]
+    office: Office = Office(steps, response_format=strategy(Answer))
     result = call(office.agent, HELLO, ONE)
     seen = [[m.text for m in request.messages] for request in office.model.requests]
-    assert ["Again" in each for each in seen] == [False, False, True]
+    assert ["Again" in texts for texts in seen] == [False, False, True]
     assert result["structured_response"] == Answer(number=2)
 
 
@@ -237,34 +219,28 @@ def test_a_tool_that_runs_is_left_to_end_and_messages_stay_for_the_next_run(call
 
 def test_calls_that_a_jump_has_left_open_are_answered_when_a_run_is_cancelled() -> None:
     office: Office = Office(
-        [lambda messages: office.cancel() or WORK], middleware=[SteeringMiddleware(), Skips()]
+        [lambda messages: office.cancel() or WORK], middleware=[SteeringMiddleware(), skip]
     )
     result = office.agent.invoke(HELLO, ONE)
     assert types(result) == ["human", "ai", "tool", "ai"]
     assert_valid_history(result["messages"])
 
 
-def test_a_cancelled_run_does_not_go_on_with_a_follow_up() -> None:
+def test_a_cancelled_run_does_not_go_on_with_a_follow_up_and_a_later_run_does(call: Call) -> None:
     office: Office = Office(
-        [lambda messages: [office.follow_up("More"), office.cancel()] and "done", "one", "two"]
+        [lambda messages: [office.follow_up("More"), office.cancel()] and "done", WORK, "one", "2"]
     )
-    assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "done"]
-    assert texts(office.agent.invoke(HELLO, ONE))[2:] == ["Hello", "one", "More", "two"]
-
-
-def test_a_later_run_is_not_cancelled(call: Call) -> None:
-    office: Office = Office([lambda messages: office.cancel() or "one", WORK, "two"])
-    call(office.agent, HELLO, ONE)
+    assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "done"]
     office.cancel()
-    assert texts(call(office.agent, HELLO, ONE))[-2:] == ["worked", "two"]
+    assert texts(call(office.agent, HELLO, ONE))[4:] == ["worked", "one", "More", "2"]
 
 
 def test_a_cancellation_at_the_very_start_of_a_run_counts() -> None:
-    class Early(AgentMiddleware[Any, Any]):
-        def before_agent(self, state: Any, runtime: Any) -> None:
-            office.cancel()
+    @before_agent
+    def early(state: Any, runtime: Any) -> None:
+        office.cancel()
 
-    office: Office = Office(["one"], middleware=[Early(), SteeringMiddleware()])
+    office: Office = Office(["one"], middleware=[early, SteeringMiddleware()])
     assert last_text(office.agent.invoke(HELLO, ONE, durability="sync")) == STOPPED
 
 
@@ -285,16 +261,17 @@ def test_a_paused_run_that_is_cancelled_ends_when_it_is_resumed(call: Call) -> N
 # A look from a tool
 
 
-def test_a_tool_sees_what_waits(call: Call) -> None:
+def test_a_tool_sees_what_waits_and_the_agent_has_not_read(call: Call) -> None:
     seen: list[Any] = []
 
     def work(runtime: ToolRuntime) -> str:
         """Work."""
         seen.append(unread(runtime))
-        steer(agent, ONE, "A")
-        follow_up(agent, ONE, "F")
-        seen.append(unread(runtime))
-        cancel(agent, ONE)
+        if len(seen) == 1:
+            steer(agent, ONE, "A")
+            follow_up(agent, ONE, "F")
+        else:
+            cancel(agent, ONE)
         seen.append(unread(runtime))
         return "worked"
 
@@ -303,38 +280,18 @@ def test_a_tool_sees_what_waits(call: Call) -> None:
         seen.append(await aunread(runtime))
         return "worked"
 
-    model = ScriptedChatModel([WORK, "end", [{"name": "awork", "args": {}}], "end", "end"])
+    steps: list[Any] = [WORK, WORK, [{"name": "awork", "args": {}}], "end", "end"]
     agent: Any = create_agent(
-        model, [work, awork], middleware=[SteeringMiddleware()], **in_memory()
+        ScriptedChatModel(steps), [work, awork], middleware=[SteeringMiddleware()], **in_memory()
     )
     call(agent, HELLO, ONE)
-    assert [bool(each) for each in seen] == [False, True, True]
-    assert [m.text for m in (*seen[1].messages, *seen[1].follow_ups)] == ["A", "F"]
-    assert [each.cancelled for each in seen] == [False, False, True]
     # A follow-up is not a reason to end early.
+    assert [[m.text for m in look.messages] for look in seen] == [[], ["A"], [], []]
+    assert [m.text for m in seen[1].follow_ups] == ["F"]
+    assert [bool(look) for look in seen] == [False, True, False, True]
+    assert [look.cancelled for look in seen] == [False, False, False, True]
     asyncio.run(agent.ainvoke(HELLO, ONE))
-    asyncio.run(agent.ainvoke(HELLO, ONE))
-    assert [m.text for m in seen[3].messages] == []
-
-
-def test_a_tool_sees_nothing_that_the_agent_has_read() -> None:
-    seen: list[Any] = []
-
-    def work(runtime: ToolRuntime) -> str:
-        """Work."""
-        if not seen:
-            steer(agent, ONE, "A")
-        seen.append(unread(runtime))
-        return "worked"
-
-    agent: Any = create_agent(
-        ScriptedChatModel([WORK, WORK, "end"]),
-        [work],
-        middleware=[SteeringMiddleware()],
-        **in_memory(),
-    )
-    agent.invoke(HELLO, ONE)
-    assert [len(each.messages) for each in seen] == [1, 0]
+    assert [m.text for m in seen[4].messages] == []
 
 
 # Async
@@ -400,8 +357,7 @@ def test_a_fork_does_not_read_what_was_sent_to_the_branch_it_left(
 ) -> None:
     def send() -> None:
         # By default, a checkpoint is stored while the next step runs.
-        while office.agent.get_state(ONE).next != ("tools",):
-            pass
+        until(lambda: office.agent.get_state(ONE).next == ("tools",))
         office.steer("A")
         office.follow_up("F")
         office.cancel()
@@ -427,15 +383,23 @@ def test_a_replay_from_an_earlier_checkpoint_is_not_cancelled(saver: Any, node: 
     assert texts(result) == ["Hello", "", "worked", "", "worked", "done"]
 
 
-def test_new_input_at_an_earlier_checkpoint_leaves_later_messages_behind(saver: Any) -> None:
+def forked(saver: Any, durability: str) -> list[str]:
+    """A thread that goes on from its first run, after a message to the second one."""
     office: Office = Office(
         ["one", lambda messages: office.steer("A") and "two", "three", "four"], checkpointer=saver
     )
     office.agent.invoke(HELLO, ONE)
     config = office.agent.get_state(ONE).config
     office.agent.invoke(HELLO, ONE)
-    result = office.agent.invoke({"messages": "Other"}, config, durability="sync")
-    assert texts(result) == ["Hello", "one", "Other", "four"]
+    if isinstance(saver, Late):
+        saver.missed = Event()
+    return texts(office.agent.invoke({"messages": "Other"}, config, durability=durability))
+
+
+def test_new_input_at_an_earlier_checkpoint_leaves_later_messages_behind(saver: Any) -> None:
+    """Also while the first checkpoint of the fork is being stored."""
+    assert forked(saver, "sync") == ["Hello", "one", "Other", "four"]
+    assert forked(Late(), "async") == ["Hello", "one", "Other", "four"]
 
 
 class Late(InMemorySaver):
@@ -454,21 +418,8 @@ class Late(InMemorySaver):
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         if self.missed is not None:
-            self.missed.wait(10)
+            self.missed.wait(60)
         return super().put(config, checkpoint, metadata, new_versions)
-
-
-def test_a_fork_is_recognized_while_its_first_checkpoint_is_being_stored() -> None:
-    saver = Late()
-    office: Office = Office(
-        ["one", lambda messages: office.steer("A") and "two", "three", "four"], checkpointer=saver
-    )
-    office.agent.invoke(HELLO, ONE)
-    config = office.agent.get_state(ONE).config
-    office.agent.invoke(HELLO, ONE)
-    saver.missed = Event()
-    result = office.agent.invoke({"messages": "Other"}, config, durability="async")
-    assert texts(result) == ["Hello", "one", "Other", "four"]
 
 
 def test_a_message_to_an_earlier_checkpoint_is_read_by_the_fork_from_it(saver: Any) -> None:
@@ -488,7 +439,7 @@ def test_a_message_is_read_by_a_run_that_stores_nothing_before_its_end(call: Cal
     assert texts(result)[2:] == ["Hello", "", "worked", "A", "two"]
 
 
-@pytest.mark.parametrize("turns", [3, 120])
+@each("turns", [3, 120])
 def test_a_follow_up_is_read_however_long_the_run_is(turns: int) -> None:
     office = Office([*[WORK] * turns, "one", "two"], lambda: office.follow_up("F"))
     result = office.agent.invoke(HELLO, {**ONE, "recursion_limit": 1000})
@@ -532,16 +483,16 @@ def test_messages_are_cleaned_before_the_model_reads_them(call: Call) -> None:
 def test_an_agent_inside_of_another_has_its_own_mailbox() -> None:
     place: dict[str, Any] = {}
 
-    class Looks(AgentMiddleware[Any, Any]):
-        def before_agent(self, state: Any, runtime: Any) -> None:
-            namespace = runtime.execution_info.checkpoint_ns.rpartition("|")[0]
-            place["configurable"] = {"thread_id": "1", "checkpoint_ns": namespace}
+    @before_agent
+    def look(state: Any, runtime: Any) -> None:
+        namespace = runtime.execution_info.checkpoint_ns.rpartition("|")[0]
+        place["configurable"] = {"thread_id": "1", "checkpoint_ns": namespace}
 
     adding = [{"name": "add", "args": {"a": 1, "b": 1}}]
     inner = create_agent(
         ScriptedChatModel([lambda messages: both() and adding, "inner"]),
         [add],
-        middleware=[Looks(), SteeringMiddleware()],
+        middleware=[look, SteeringMiddleware()],
         name="inner",
     )
 
@@ -622,16 +573,16 @@ def test_a_run_that_has_just_begun_can_be_steered() -> None:
     assert texts(result) == ["Hello", "", "worked", "A", "done"]
 
 
-def test_an_agent_without_a_saver_is_refused() -> None:
+def test_a_run_without_a_saver_reads_nothing_and_its_agent_is_refused() -> None:
     agent: Any = create_agent(
-        ScriptedChatModel([]), middleware=[SteeringMiddleware()], ignore=["AF211"]
+        ScriptedChatModel(["done"]), middleware=[SteeringMiddleware()], ignore=["AF211"]
     )
+    assert last_text(agent.invoke(HELLO)) == "done"
     with pytest.raises(NoThread, match="must have a checkpointer"):
         steer(agent, ONE, "A")
 
 
-@pytest.mark.parametrize("message", [AIMessage("A"), 7, ["A"]])
+@each("message", [AIMessage("A"), 7, ["A"]])
 def test_only_messages_of_the_user_can_be_sent(message: Any) -> None:
-    office: Office = Office(["one"])
     with pytest.raises(ArgumentError, match="must be a string or a HumanMessage"):
-        steer(office.agent, ONE, message)
+        steer(Office(["one"]).agent, ONE, message)

@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from threading import Event, Thread
-from time import sleep
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ class Talk:
         self.sent: list[str] = []
         self.late: list[set[str]] = []
         self.due: list[str] = []
-        self._begun = Event()
+        self._begun, self._news, self._left = Event(), Event(), len(senders)
         self._threads = [
             Thread(target=self._send, args=(number, kinds)) for number, kinds in enumerate(senders)
         ]
@@ -47,8 +46,9 @@ class Talk:
         def work(runtime: ToolRuntime) -> str:
             """Work until something is sent."""
             self._begun.set()
-            while self._sending() and not (ends_early and unread(runtime)):
-                sleep(0.001)
+            while self._left and not (ends_early and unread(runtime)):
+                self._news.wait()
+                self._news.clear()
             self.due = [text for text in self.sent if text.startswith("steer")]
             return "worked"
 
@@ -59,20 +59,19 @@ class Talk:
             checkpointer=saver,
         )
 
-    def _sending(self) -> bool:
-        return any(thread.is_alive() for thread in self._threads)
-
     def _send(self, number: int, kinds: list[str]) -> None:
         self._begun.wait()
         for position, kind in enumerate(kinds):
             text = f"{kind} {number} {position}"
             SEND[kind](self.agent, ONE, text)
             self.sent.append(text)
+            self._left -= position == len(kinds) - 1
+            self._news.set()
 
     def _answer(self, messages: Any) -> Any:
         if late := {*self.due} - {message.text for message in messages}:
             self.late.append(late)
-        return [{"name": "work", "args": {}}] if self._sending() else "done"
+        return [{"name": "work", "args": {}}] if self._left else "done"
 
     def run(self, *, asynchronous: bool, durability: str) -> list[Any]:
         """Return the messages of the thread after the run."""

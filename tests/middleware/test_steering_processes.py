@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ import pytest
 from agent_factory import create_agent
 from agent_factory.middleware import SteeringMiddleware
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from processes import Processes, exit_code
+from waiting import until
 
 sqlite = pytest.importorskip("langgraph.checkpoint.sqlite", reason="the extra sqlite")
 
@@ -35,7 +36,7 @@ from agent_factory.testing import ScriptedChatModel
 
 role, durability, *arguments = sys.argv[1:]
 ONE = {"configurable": {"thread_id": "1"}, "recursion_limit": 1_000_000}
-due = set()
+due, asked = set(), []
 
 def sent():
     lines = [line for file in Path().glob("sent-*") for line in file.read_text().splitlines()]
@@ -46,14 +47,16 @@ def work(runtime: ToolRuntime) -> str:
     for _ in range(200):
         if Path("stop").exists() or len(unread(runtime).messages) >= 3:
             break
-        time.sleep(0.002)
+        time.sleep(0.002)  # waits: for messages that may come
     due.update(sent())
     return "worked"
 
 def answer(messages):
     if late := due - {message.text for message in messages}:
         Path("late").write_text(str(late))
-    Path("ready").touch()
+    if not asked:
+        asked.append(True)
+        print("ready", flush=True)
     return "done" if Path("stop").exists() else [{"name": "work", "args": {}}]
 
 class Saver(SqliteSaver):
@@ -75,9 +78,8 @@ if role != "send":
     agent.invoke(None if begun else {"messages": "Go"}, ONE, durability=durability)
 else:
     number, first, last = arguments[0], *map(int, arguments[1:3])
-    Path(f"up-{number}").touch()
-    while not Path("go").exists():
-        time.sleep(0.001)
+    print("ready", flush=True)
+    sys.stdin.readline()
     with open(f"sent-{number}", "a") as journal:
         for position in range(first, last):
             kind = "follow_up" if position % 10 == 9 else "steer"
@@ -86,52 +88,42 @@ else:
             {"steer": steer, "follow_up": follow_up}[kind](agent, ONE, text)
             journal.write(text + "\\n")
             journal.flush()
-            time.sleep(random.random() * float(arguments[3]))
+            time.sleep(random.random() * float(arguments[3]))  # waits: chance decides when it sends
 """
 
 
-class Processes:
+class Office:
     """The processes on one thread: one that runs, and others that send.
 
     Args:
+        processes: Starts and ends them.
         folder: Where they work.
         durability: When the run stores its checkpoints.
         count: How many messages each of the others sends.
         pause: The longest pause between two of them, in seconds.
     """
 
-    def __init__(self, folder: Path, durability: str, count: int, pause: float) -> None:
+    def __init__(
+        self, processes: Processes, folder: Path, durability: str, count: int, pause: float
+    ) -> None:
         self.folder, self.count, self.pause = folder, count, pause
-        self._command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
-        self._durability = durability
+        self._processes, self._durability = processes, durability
 
-    def start(self, role: str, *arguments: object) -> subprocess.Popen[bytes]:
-        command = [*self._command, role, self._durability, *map(str, arguments)]
-        return subprocess.Popen(command, cwd=self.folder)
+    def start(self, role: str, *arguments: object, ready: str | None = "ready") -> Any:
+        """Start a process, and wait until it calls the model, or can send at a word."""
+        command = [sys.executable, "-W", "ignore", "-c", PROGRAM, role, self._durability]
+        return self._processes.start(
+            [*command, *arguments], ready=ready, cwd=self.folder, stdin=subprocess.PIPE
+        )
 
-    def run(self, role: str = "run") -> subprocess.Popen[bytes]:
-        """Start the run, and wait for its first call of the model."""
-        ready = self.folder / "ready"
-        ready.unlink(missing_ok=True)
-        process = self.start(role)
-        while not ready.exists():
-            assert process.poll() is None
-            time.sleep(0.002)
-        return process
-
-    def send(self, number: int, first: int = 0) -> subprocess.Popen[bytes]:
-        """Start a process that sends, and wait until it is ready for that."""
-        up = self.folder / f"up-{number}"
-        up.unlink(missing_ok=True)
-        process = self.start("send", number, first, self.count, self.pause)
-        while not up.exists():
-            assert process.poll() is None
-            time.sleep(0.002)
-        return process
+    def send(self, number: int, first: int = 0) -> Any:
+        """Start a process that is ready to send."""
+        return self.start("send", number, first, self.count, self.pause)
 
     def journal(self, number: int) -> list[str]:
-        """What a process has sent for sure."""
-        return (self.folder / f"sent-{number}").read_text().splitlines()
+        """The messages that a process has sent for sure."""
+        path = self.folder / f"sent-{number}"
+        return path.read_text().splitlines() if path.exists() else []
 
     def messages(self) -> list[Any]:
         """Return the messages of the thread."""
@@ -149,6 +141,13 @@ class Processes:
 LONG = (pytest.mark.long, pytest.mark.timeout(600))
 
 
+def go(sender: Any) -> None:
+    """Let a process send."""
+    assert sender.stdin is not None
+    sender.stdin.write("go\n")
+    sender.stdin.flush()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("durability", "count", "pause", "kills"),
@@ -159,46 +158,54 @@ LONG = (pytest.mark.long, pytest.mark.timeout(600))
     ],
 )
 def test_messages_of_processes_are_read_once_in_order_whatever_is_killed(
-    tmp_path: Path, durability: str, count: int, pause: float, kills: int
+    processes: Processes, tmp_path: Path, durability: str, count: int, pause: float, kills: int
 ) -> None:
     chance = random.Random(f"{durability} {count}")
-    processes = Processes(tmp_path, durability, count, pause)
-    run = processes.run()
-    senders = {number: processes.send(number) for number in (1, 2)}
-    (tmp_path / "go").touch()
+    office = Office(processes, tmp_path, durability, count, pause)
+    run = office.start("run")
+    senders = {number: office.send(number) for number in (1, 2)}
+    for sender in senders.values():
+        go(sender)
+
+    def sending() -> bool:
+        return any(sender.poll() is None for sender in senders.values())
+
+    def sent() -> int:
+        return sum(len(office.journal(number)) for number in senders)
+
     unknown: set[str] = set()
     for kill in range(kills):
-        time.sleep(chance.random() * 0.5)
+        enough = sent() + chance.random() * count / kills
+        until(lambda enough=enough: sent() >= enough or not sending())  # type: ignore[misc]
         run.kill()
-        run.wait()
+        exit_code(run)
         if kill == kills // 2:
             # A sender, too: nobody knows whether its last message has arrived.
             senders[1].kill()
-            if senders[1].wait() != 0:
+            if exit_code(senders[1]) != 0:
                 last = (tmp_path / "sending-1").read_text()
                 unknown.add(last)
-                senders[1] = processes.send(1, int(last.split()[2]) + 1)
+                senders[1] = office.send(1, int(last.split()[2]) + 1)
+                go(senders[1])
         if kill % 2 == 0:
             # One that dies between reading a message and storing it.
-            dying = processes.start("die")
-            while dying.poll() is None and any(s.poll() is None for s in senders.values()):
-                time.sleep(0.002)
+            dying = office.start("die", ready=None)
+            until(lambda dying=dying: dying.poll() is not None or not sending())  # type: ignore[misc]
             dying.kill()
-            dying.wait()
-        run = processes.run()
-    for sender in senders.values():
-        assert sender.wait() == 0
+            exit_code(dying)
+        run = office.start("run")
+    assert [exit_code(sender) for sender in senders.values()] == [0, 0]
     (tmp_path / "stop").touch()
-    assert run.wait() == 0
+    assert exit_code(run) == 0
     assert not (tmp_path / "late").exists(), (tmp_path / "late").read_text()
 
-    messages = processes.messages()
+    messages = office.messages()
     assert_valid_history(messages)
     texts = [message.text for message in messages if message.type == "human"][1:]
-    sent = {line for number in senders for line in processes.journal(number)}
+    journals = {line for number in senders for line in office.journal(number)}
     assert len(texts) == len({*texts})
-    assert {*texts} - unknown == sent - unknown
-    assert len(sent | unknown) == 2 * count
+    assert {*texts} - unknown == journals - unknown
+    assert len(journals | unknown) == 2 * count
     for number in senders:
         for kind in ("steer", "follow_up"):
             positions = [int(t.split()[2]) for t in texts if t.startswith(f"{kind} {number} ")]

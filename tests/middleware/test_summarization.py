@@ -18,6 +18,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -32,6 +33,7 @@ from agent_factory.middleware import SummarizationMiddleware
 from agent_factory.middleware._shared.transcript import render
 from agent_factory.testing import ScriptedChatModel
 from samples import AddsContext, message_count
+from tables import each
 
 Ask = Callable[..., Any]
 
@@ -58,6 +60,12 @@ def shortening(model: Any, **settings: Any) -> SummarizationMiddleware:
 
 
 SUMMARY = "Summary of the conversation so far:\n\n"
+FIVE = chat("1", "2", "3", "4", "5")
+
+
+def agent_of(*stack: Any, steps: Any = ("ok",), **options: Any) -> Any:
+    """An agent without tools, whose model answers."""
+    return create_agent(ScriptedChatModel(list(steps)), middleware=stack, **options)
 
 
 def test_older_messages_are_replaced_by_a_summary(send: Ask) -> None:
@@ -74,13 +82,6 @@ def test_older_messages_are_replaced_by_a_summary(send: Ask) -> None:
     asked = writer.requests[0].messages[0].text
     assert "User: one\nAssistant: two\nUser: three\n" in asked
     assert "four" not in asked
-
-
-def test_below_the_trigger_nothing_happens(send: Ask) -> None:
-    writer, middleware = summarizing()
-    agent = create_agent(ScriptedChatModel(["hi"]), [], middleware=[middleware])
-    assert texts(send(agent, chat("1", "2", "3"))["messages"]) == ["1", "2", "3", "hi"]
-    assert writer.requests == []
 
 
 def test_a_later_summary_includes_the_earlier_one(send: Ask) -> None:
@@ -123,25 +124,17 @@ def test_a_result_is_never_separated_from_its_call(send: Ask) -> None:
     assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool", "tool"]
 
 
-def test_the_system_prompt_counts_on_the_very_first_call(send: Ask) -> None:
-    _, middleware = summarizing("S", trigger=("tokens", 500), keep=("messages", 1))
-    model = ScriptedChatModel(["ok", "ok"])
-    history = chat("a", "b", "c")
-    plain = send(create_agent(model, [], middleware=[middleware]), history)
-    assert len(plain["messages"]) == 4
-    prompted = create_agent(model, [], middleware=[middleware], system_prompt="word " * 500)
-    assert texts(send(prompted, history)["messages"]) == [f"{SUMMARY}S", "c", "ok"]
-
-
-def test_the_tool_schemas_count(send: Ask) -> None:
+def test_the_system_prompt_and_the_tool_schemas_count_on_the_very_first_call(send: Ask) -> None:
     def elaborate(x: int) -> int:
         """Do it."""
         return x
 
     elaborate.__doc__ = "word " * 500
-    _, middleware = summarizing("S", trigger=("tokens", 500), keep=("messages", 1))
-    agent = create_agent(ScriptedChatModel(["ok"]), [elaborate], middleware=[middleware])
-    assert texts(send(agent, chat("a", "b", "c"))["messages"])[0] == f"{SUMMARY}S"
+    counted: list[Any] = [{"system_prompt": "word " * 500}, {"tools": [elaborate]}]
+    for options in [{}, *counted]:
+        _, middleware = summarizing("S", trigger=("tokens", 500), keep=("messages", 1))
+        messages = send(agent_of(middleware, **options), chat("a", "b", "c"))["messages"]
+        assert texts(messages) == ([f"{SUMMARY}S", "c", "ok"] if options else ["a", "b", "c", "ok"])
 
 
 def test_a_fraction_is_of_the_window_of_the_model_that_is_called(send: Ask) -> None:
@@ -153,8 +146,8 @@ def test_a_fraction_is_of_the_window_of_the_model_that_is_called(send: Ask) -> N
     assert texts(result["messages"]) == [f"{SUMMARY}S", "d", "e", "ok"]
 
 
-@pytest.mark.parametrize(
-    ("trigger", "due"),
+@each(
+    "trigger, due",
     [
         (("messages", 3), True),
         (("messages", 4), False),
@@ -175,97 +168,71 @@ def test_a_clause_needs_all_its_thresholds_and_a_list_any_of_its_clauses(
     assert len(writer.requests) == due
 
 
-@pytest.mark.parametrize("settings", [{}, {"trigger": None}, {"trigger": []}])
+@each("settings", [{}, {"trigger": None}, {"trigger": []}])
 def test_without_a_trigger_nothing_is_summarized(send: Ask, settings: dict[str, Any]) -> None:
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 100})
     middleware = SummarizationMiddleware(writer, keep=("messages", 1), **settings)
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    send(agent, chat(*["x" * 200] * 60))
+    send(agent_of(middleware), chat(*["x" * 200] * 60))
     assert writer.requests == []
 
 
-@pytest.mark.parametrize(
-    ("deprecated", "hint", "new"),
+@each(
+    "name, value, hint, new",
     [
-        (
-            {"max_tokens_before_summary": 500},
-            r"Write trigger=\('tokens', 500\)",
-            {"trigger": ("tokens", 500)},
-        ),
-        ({"messages_to_keep": 7}, r"Write keep=\('messages', 7\)", {"keep": ("messages", 7)}),
-        ({"summary_prefix": "Then:"}, "leave it out", {}),
+        ("max_tokens_before_summary", 500, r"trigger=\('tokens', 500\)", "trigger"),
+        ("messages_to_keep", 7, r"keep=\('messages', 7\)", "keep"),
+        ("summary_prefix", "Then:", "leave it out", None),
     ],
 )
 def test_a_deprecated_argument_is_taken_with_a_warning_at_the_line_that_passes_it(
-    deprecated: dict[str, Any], hint: str, new: dict[str, Any]
+    name: str, value: Any, hint: str, new: str | None
 ) -> None:
+    """The new argument takes precedence."""
     model = ScriptedChatModel([])
-    with pytest.warns(DeprecationWarning, match=f"`{next(iter(deprecated))}` .*{hint}") as warned:
-        old = SummarizationMiddleware(model, **deprecated)
+    with pytest.warns(DeprecationWarning, match=f"`{name}` .*{hint}") as warned:
+        old = SummarizationMiddleware(model, **{name: value})
     assert [warning.filename for warning in warned] == [__file__]
-    expected = SummarizationMiddleware(model, **new)
-    assert (old.trigger, old.keep) == (expected.trigger, expected.keep)
+    if new is not None:
+        assert getattr(old, new) == ("messages" if new == "keep" else "tokens", value)
+        with pytest.warns(DeprecationWarning, match="is deprecated"):
+            both = SummarizationMiddleware(model, **{name: value, new: ("messages", 9)})
+        assert getattr(both, new) == ("messages", 9)
 
 
-def test_an_argument_takes_precedence_over_the_deprecated_one() -> None:
-    with pytest.warns(DeprecationWarning, match="is deprecated"):
-        middleware = SummarizationMiddleware(
-            ScriptedChatModel([]),
-            trigger=("messages", 9),
-            keep=("messages", 3),
-            max_tokens_before_summary=500,
-            messages_to_keep=7,
-        )
-    assert (middleware.trigger, middleware.keep) == (("messages", 9), ("messages", 3))
-
-
-@pytest.mark.parametrize(
+@each(
     "trigger", [None, ("tokens", 5), {"tokens": 5, "messages": 2}, [("tokens", 5), {"messages": 2}]]
 )
 def test_the_trigger_is_kept_as_it_was_passed(trigger: Any) -> None:
     assert SummarizationMiddleware(ScriptedChatModel([]), trigger=trigger).trigger == trigger
 
 
-def test_the_error_of_the_summary_model_is_raised_and_the_thread_stays(
+def test_the_error_of_either_model_is_raised_and_the_thread_stays(
     send: Ask, call: Callable[..., Any]
 ) -> None:
-    _, middleware = summarizing(RuntimeError("summary model is down"), "S")
-    agent = create_agent(
-        ScriptedChatModel(["ok"]), middleware=[middleware], checkpointer=InMemorySaver()
-    )
+    _, middleware = summarizing(RuntimeError("summary model is down"), "S", "S")
+    steps = [RuntimeError("model is down"), "ok"]
+    agent = agent_of(middleware, steps=steps, checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
-    with pytest.raises(RuntimeError, match="summary model is down"):
-        send(agent, chat("1", "2", "3", "4", "5"), config)
-    assert texts(agent.get_state(config).values["messages"]) == ["1", "2", "3", "4", "5"]
+    for problem in ("summary model is down", "^model is down"):
+        with pytest.raises(RuntimeError, match=problem):
+            send(agent, FIVE, config) if problem[0] == "s" else call(agent, None, config)
+        assert texts(agent.get_state(config).values["messages"]) == ["1", "2", "3", "4", "5"]
     result = call(agent, None, config)
     assert texts(result["messages"]) == [f"{SUMMARY}S", "4", "5", "ok"]
 
 
-def test_a_failing_model_keeps_the_whole_history(send: Ask) -> None:
-    _, middleware = summarizing("S")
-    model = ScriptedChatModel([RuntimeError("down")])
-    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "1"}}
-    with pytest.raises(RuntimeError, match="down"):
-        send(agent, chat("1", "2", "3", "4", "5"), config)
-    assert texts(agent.get_state(config).values["messages"]) == ["1", "2", "3", "4", "5"]
-
-
-@pytest.mark.parametrize("empty", ["", "  \n", AIMessage([{"type": "thinking", "thinking": "?"}])])
+@each("empty", ["", "  \n", AIMessage([{"type": "thinking", "thinking": "?"}])])
 def test_an_empty_summary_leaves_the_history_unchanged(send: Ask, empty: Any) -> None:
     _, middleware = summarizing(empty)
-    agent = create_agent(ScriptedChatModel(["6"]), middleware=[middleware])
-    assert texts(send(agent, chat("1", "2", "3", "4", "5"))["messages"]) == list("123456")
+    assert texts(send(agent_of(middleware, steps="6"), FIVE)["messages"]) == list("123456")
 
 
 def test_a_long_part_is_read_in_several_prompts_and_none_of_it_is_dropped(send: Ask) -> None:
     numbers = [f"number-{n:03}" for n in range(200)]
-    writer, middleware = summarizing(
-        *[f"summary-{n}" for n in range(99)], trim_tokens_to_summarize=100
-    )
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    summaries = [f"summary-{n}" for n in range(99)]
+    writer, middleware = summarizing(*summaries, trim_tokens_to_summarize=100)
     history = [*chat(*numbers[:100]), HumanMessage(" ".join(numbers[100:])), *chat("b", "c")]
-    result = send(agent, history)
+    result = send(agent_of(middleware), history)
     asked = [record.messages[0].text for record in writer.requests]
     assert len(asked) > 5
     everything = "".join(asked)
@@ -277,44 +244,43 @@ def test_a_long_part_is_read_in_several_prompts_and_none_of_it_is_dropped(send: 
 
 def test_everything_is_read_in_one_prompt_without_a_limit(send: Ask) -> None:
     writer, middleware = summarizing("S", trim_tokens_to_summarize=None)
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    send(agent, chat("a" * 50_000, "b", "c", "d", "e"))
+    send(agent_of(middleware), chat("a" * 50_000, "b", "c", "d", "e"))
     assert len(writer.requests) == 1
 
 
-def test_braces_in_a_summary_prompt_are_kept(send: Ask) -> None:
-    writer, middleware = summarizing("S", summary_prompt='{"keys": {x}} {messages} {0}')
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    send(agent, chat("a {messages} {b}", "b", "c", "d", "e"))
-    asked = writer.requests[0].messages[0].text
-    assert asked.startswith('{"keys": {x}} User: a {messages} {b}\n')
-    assert asked.endswith("User: c {0}")
-
-
-def test_a_prompt_without_a_placeholder_gets_the_conversation_at_its_end(send: Ask) -> None:
-    writer, middleware = summarizing("S", summary_prompt="Sum up.")
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    send(agent, chat("a", "b", "c", "d", "e"))
-    assert writer.requests[0].messages[0].text == "Sum up.\n\nUser: a\nAssistant: b\nUser: c"
+@each(
+    "prompt, asked",
+    [
+        (
+            '{"keys": {x}} {messages} {0}',
+            '{"keys": {x}} User: {messages}\nAssistant: b\nUser: c {0}',
+        ),
+        ("Sum up.", "Sum up.\n\nUser: {messages}\nAssistant: b\nUser: c"),
+    ],
+)
+def test_a_summary_prompt_keeps_its_braces_and_may_have_no_placeholder(
+    send: Ask, prompt: str, asked: str
+) -> None:
+    writer, middleware = summarizing("S", summary_prompt=prompt)
+    send(agent_of(middleware), chat("{messages}", "b", "c", "d", "e"))
+    assert writer.requests[0].messages[0].text == asked
 
 
 async def acount_them(messages: list[AnyMessage]) -> AIMessage:
     return AIMessage(f"{len(messages)} messages")
 
 
-@pytest.mark.parametrize("summarizer", [message_count, RunnableLambda(message_count)])
+@each("summarizer", [message_count, RunnableLambda(message_count)])
 def test_a_function_or_a_chain_may_summarize(send: Ask, summarizer: Any) -> None:
     writer, middleware = summarizing(summarizer=summarizer)
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    result = send(agent, chat("a", "b", "c", "d", "e"))
+    result = send(agent_of(middleware), FIVE)
     assert texts(result["messages"])[0] == f"{SUMMARY}3 messages"
     assert writer.requests == []
 
 
 def test_a_function_that_returns_an_earlier_summary_does_not_repeat_its_heading(send: Ask) -> None:
     _, middleware = summarizing(summarizer=lambda messages: "\n".join(texts(messages)))
-    model = ScriptedChatModel(["f", "h"])
-    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+    agent = agent_of(middleware, steps="fh", checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
     send(agent, chat("a", "b", "c", "d", "e"), config)
     result = send(agent, chat("g"), config)
@@ -323,29 +289,23 @@ def test_a_function_that_returns_an_earlier_summary_does_not_repeat_its_heading(
 
 async def test_a_coroutine_function_may_summarize_in_an_async_run() -> None:
     _, middleware = summarizing(summarizer=acount_them)
-    agent: Any = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    history = chat("a", "b", "c", "d", "e")
-    result = await agent.ainvoke({"messages": history})
+    agent = agent_of(middleware)
+    result = await agent.ainvoke({"messages": FIVE})
     assert texts(result["messages"])[0] == f"{SUMMARY}3 messages"
     with pytest.raises(TypeError, match="coroutine function, and this run is synchronous"):
-        agent.invoke({"messages": history})
+        agent.invoke({"messages": FIVE})
 
 
-def test_a_model_with_fallbacks_is_given_the_prompt(send: Ask) -> None:
+def test_a_model_with_fallbacks_is_given_the_prompt_and_another_type_raises(send: Ask) -> None:
     spare = ScriptedChatModel(["spare"])
     broken = ScriptedChatModel([RuntimeError("down")])
     _, middleware = summarizing(summarizer=broken.with_fallbacks([spare]).with_retry())
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    result = send(agent, chat("a", "b", "c", "d", "e"))
+    result = send(agent_of(middleware), FIVE)
     assert texts(result["messages"])[0] == f"{SUMMARY}spare"
     assert "<conversation>" in spare.requests[0].messages[0].text
-
-
-def test_a_summarizer_that_returns_another_type_raises(send: Ask) -> None:
     _, middleware = summarizing(summarizer=lambda messages: 42)
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     with pytest.raises(TypeError, match="must return a string or a message, got 42"):
-        send(agent, chat("a", "b", "c", "d", "e"))
+        send(agent_of(middleware), FIVE)
 
 
 def test_kept_messages_keep_their_reasoning_and_ids(send: Ask) -> None:
@@ -358,7 +318,7 @@ def test_kept_messages_keep_their_reasoning_and_ids(send: Ask) -> None:
         id="thought",
     )
     history = [*chat("1", "2", "3"), thought, HumanMessage("5", id="last")]
-    agent = create_agent(ScriptedChatModel(["6"]), middleware=[middleware])
+    agent = agent_of(middleware, steps="6")
     result = send(agent, [HumanMessage("0", id="first"), *history])
     kept = result["messages"]
     assert texts(kept) == [f"{SUMMARY}S", "3", "4", "5", "6"]
@@ -369,8 +329,7 @@ def test_kept_messages_keep_their_reasoning_and_ids(send: Ask) -> None:
 def test_system_messages_among_the_messages_stay(send: Ask) -> None:
     _, middleware = summarizing("S")
     history = [SystemMessage("rules"), *chat("1", "2"), SystemMessage("more"), *chat("3", "4")]
-    agent = create_agent(ScriptedChatModel(["5"]), middleware=[middleware])
-    result = send(agent, history)
+    result = send(agent_of(middleware, steps="5"), history)
     assert texts(result["messages"]) == ["rules", f"{SUMMARY}S", "more", "3", "4", "5"]
 
 
@@ -379,8 +338,7 @@ def test_two_instances_on_one_agent_lose_nothing(send: Ask) -> None:
         ScriptedChatModel(["one", "two"]), trigger=("messages", 5), keep=("messages", 4), name="a"
     )
     second, inner = summarizing("three", name="b", trigger=("messages", 4))
-    model = ScriptedChatModel(["f", "h"])
-    agent = create_agent(model, middleware=[first, inner], checkpointer=InMemorySaver())
+    agent = agent_of(first, inner, steps="fh", checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
     result = send(agent, chat("a", "b", "c", "d", "e"), config)
     assert texts(result["messages"]) == [f"{SUMMARY}one", "b", "c", "d", "e", "f"]
@@ -392,8 +350,7 @@ def test_two_instances_on_one_agent_lose_nothing(send: Ask) -> None:
 def test_messages_of_another_layer_stay_out_of_the_thread(send: Ask) -> None:
     writer, middleware = summarizing("S")
     model = ScriptedChatModel(["6"])
-    agent = create_agent(model, middleware=[AddsContext(), middleware])
-    result = send(agent, chat("1", "2", "3", "4", "5"))
+    result = send(create_agent(model, middleware=[AddsContext(), middleware]), FIVE)
     assert texts(model.requests[0].messages) == [f"{SUMMARY}S", "4", "5"]
     assert texts(result["messages"]) == [f"{SUMMARY}S", "4", "5", "6"]
     assert "only for this call" in writer.requests[0].messages[0].text
@@ -413,6 +370,12 @@ def test_messages_without_ids_are_summarized_for_the_call_only() -> None:
     assert result == "response"
 
 
+def rendered_lines(writer: ScriptedChatModel) -> list[str]:
+    """The lines of the conversation that the summary model was given."""
+    asked = writer.requests[0].messages[0].text
+    return asked.partition("<conversation>\n")[2].partition("\n</conversation>")[0].split("\n")
+
+
 def test_content_blocks_are_rendered_without_their_data(send: Ask) -> None:
     writer, middleware = summarizing("S")
     picture = {"type": "image", "base64": "A" * 1000, "mime_type": "image/png"}
@@ -426,15 +389,7 @@ def test_content_blocks_are_rendered_without_their_data(send: Ask) -> None:
             "bare",
         ],
         tool_calls=[{"name": "lookup", "args": {"word": "x"}, "id": "1"}],
-        invalid_tool_calls=[
-            {
-                "name": "lookup",
-                "args": "{wor",
-                "id": "2",
-                "error": None,
-                "type": "invalid_tool_call",
-            }
-        ],
+        invalid_tool_calls=[invalid_tool_call(name="lookup", args="{wor", id="2")],
     )
     history = [
         HumanMessage([{"type": "text", "text": "what is this?"}, picture]),
@@ -443,11 +398,8 @@ def test_content_blocks_are_rendered_without_their_data(send: Ask) -> None:
         ToolMessage([picture], tool_call_id="2", status="error"),
         *chat("4", "5"),
     ]
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    send(agent, history)
-    asked = writer.requests[0].messages[0].text
-    rendered = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
-    assert rendered.split("\n") == [
+    send(agent_of(middleware), history)
+    assert rendered_lines(writer) == [
         "User: what is this? [image]",
         'Assistant: I see {"type": "novelty", "value": 7} {"no": "type"} bare',
         'Assistant called lookup with {"word": "x"}',
@@ -457,20 +409,27 @@ def test_content_blocks_are_rendered_without_their_data(send: Ask) -> None:
     ]
 
 
-def test_summary_tokens_are_not_streamed(
-    collect: Callable[..., Any],
-) -> None:
+def test_summary_tokens_are_not_streamed(collect: Ask) -> None:
     _, middleware = summarizing("secret summary words")
-    agent = create_agent(ScriptedChatModel(["an answer"]), middleware=[middleware])
-    given = {"messages": chat("1", "2", "3", "4", "5")}
-    streamed = [message for message, _ in collect(agent, given, stream_mode="messages")]
+    agent = agent_of(middleware, steps=["an answer"])
+    parts = collect(agent, {"messages": FIVE}, stream_mode="messages")
+    streamed = [message for message, _ in parts]
     assert "".join(texts(streamed)) == "an answer"
     assert all(isinstance(message, AIMessageChunk) for message in streamed)
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+WRONG_TYPES = {
+    "model": "model must be a chat model",
+    "token_counter": "token_counter must be a function",
+    "summarizer": "summarizer must be a model",
+    "summary_prompt": "summary_prompt must be a string",
+}
+
+
+@each(
+    "settings, problem",
     [
+        *(({name: 3}, problem) for name, problem in WRONG_TYPES.items()),
         ({"trigger": ("messages", 0)}, "trigger: messages must be a whole number"),
         ({"trigger": ("tokens", 1.5)}, "trigger: tokens must be a whole number"),
         ({"trigger": ("tokens", True)}, "trigger: tokens must be a whole number"),
@@ -492,32 +451,13 @@ def test_summary_tokens_are_not_streamed(
         ({"trim_tokens_to_summarize": 0}, "trim_tokens_to_summarize: tokens"),
     ],
 )
-def test_invalid_numbers_raise(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        SummarizationMiddleware(ScriptedChatModel(), **settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"model": 3}, "model must be a chat model"),
-        ({"token_counter": 3}, "token_counter must be a function"),
-        ({"summary_prompt": None}, "summary_prompt must be a string"),
-        ({"summarizer": 3}, "summarizer must be a model"),
-    ],
-)
-def test_arguments_of_a_wrong_type_raise(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises(TypeError, match=problem):
+def test_invalid_arguments_raise(settings: dict[str, Any], problem: str) -> None:
+    error = TypeError if settings.keys() & WRONG_TYPES.keys() else ValueError
+    with pytest.raises(error, match=problem):
         SummarizationMiddleware(**{"model": ScriptedChatModel(), **settings})
 
 
-def test_a_message_without_text_is_rendered() -> None:
-    assert render(HumanMessage("")) == "User: "
-
-
-@pytest.mark.parametrize(
-    ("window", "kept"), [(100, ["c", "d", "e"]), (140, ["b", "c", "d", "e"]), (None, ["e"])]
-)
+@each("window, kept", [(100, ["c", "d", "e"]), (140, ["b", "c", "d", "e"]), (None, ["e"])])
 def test_the_kept_fraction_refers_to_the_window_of_the_model_that_is_called(
     send: Ask, window: int | None, kept: list[str]
 ) -> None:
@@ -556,7 +496,7 @@ def thought(kind: str, call: str = "") -> AIMessage:
 THOUGHTS = ["thinking", "redacted_thinking", "reasoning", "reasoning_content", "non_standard"]
 
 
-@pytest.mark.parametrize("kind", THOUGHTS)
+@each("kind", THOUGHTS)
 def test_reasoning_is_not_summarized_and_is_kept_in_messages_that_stay(
     send: Ask, kind: str
 ) -> None:
@@ -572,9 +512,7 @@ def test_reasoning_is_not_summarized_and_is_kept_in_messages_that_stay(
     ]
     model = ScriptedChatModel(["ok"])
     send(create_agent(model, [lookup], middleware=[middleware]), history)
-    asked = writer.requests[0].messages[0].text
-    rendered = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
-    assert rendered.split("\n") == [
+    assert rendered_lines(writer) == [
         "User: q",
         "Assistant: I look.",
         'Assistant called lookup with {"word": "a"}',
@@ -585,19 +523,18 @@ def test_reasoning_is_not_summarized_and_is_kept_in_messages_that_stay(
     assert (sent[1].content, sent[1].tool_calls) == (said.content, said.tool_calls)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("kind", THOUGHTS)
+@each("kind", THOUGHTS)
 def test_reasoning_of_the_summary_model_is_not_part_of_the_summary(send: Ask, kind: str) -> None:
     _, middleware = summarizing(thought(kind))
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    result = send(agent, chat("1", "2", "3", "4", "5"))
+    result = send(agent_of(middleware), FIVE)
     assert texts(result["messages"])[0] == f"{SUMMARY}I look."
 
 
 LOOKED_UP = {"type": "text", "text": "Lamps break."}
 
 
-@pytest.mark.parametrize(
-    ("block", "rendered"),
+@each(
+    "block, rendered",
     [
         ({"type": "file", "file": {"file_data": "QUJD", "filename": "x"}}, "[file]"),
         ({"type": "input_file", "file_data": "QUJD", "filename": "a.pdf"}, "[input_file: a.pdf]"),
@@ -615,6 +552,7 @@ LOOKED_UP = {"type": "text", "text": "Lamps break."}
     ],
 )
 def test_provider_specific_keys_are_not_rendered(block: Any, rendered: str) -> None:
+    assert render(HumanMessage("")) == "User: "
     line = render(HumanMessage([block]))
     assert "QUJD" not in line
     assert line == f"User: {rendered}"
@@ -652,14 +590,12 @@ def with_basket(request: ModelRequest[Any]) -> str:
     return f"The basket: {state['basket']}"
 
 
-@pytest.mark.parametrize("first", ["prompt", "summary"])
+@each("first", ["prompt", "summary"])
 def test_other_state_keys_are_kept_by_a_summary(call: Callable[..., Any], first: str) -> None:
     _, middleware = summarizing("S")
     model = ScriptedChatModel(["6"])
-    stack: list[Any] = [with_basket, middleware]
-    agent = create_agent(
-        model, middleware=stack if first == "prompt" else stack[::-1], state_schema=Basket
-    )
-    result = call(agent, {"messages": chat("1", "2", "3", "4", "5"), "basket": "two lamps"})
+    stack: list[Any] = [with_basket, middleware][:: 1 if first == "prompt" else -1]
+    agent = create_agent(model, middleware=stack, state_schema=Basket)
+    result = call(agent, {"messages": FIVE, "basket": "two lamps"})
     assert texts(model.requests[0].messages) == ["The basket: two lamps", f"{SUMMARY}S", "4", "5"]
     assert result["basket"] == "two lamps"

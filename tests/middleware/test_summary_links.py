@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -13,6 +12,7 @@ from agent_factory import create_agent
 from agent_factory.middleware import SummarizationMiddleware
 from agent_factory.middleware._shared.transcript import links_of, render
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 Run = Callable[..., Any]
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -20,8 +20,8 @@ URL = "https://example.org/plan-7.png"
 BYTES = "QUJD" * 500
 
 
-@pytest.mark.parametrize(
-    ("block", "rendered"),
+@each(
+    "block, rendered",
     [
         ({"type": "image_url", "image_url": {"url": URL}}, f"[image_url: {URL}]"),
         ({"type": "image_url", "image_url": URL}, f"[image_url: {URL}]"),
@@ -66,8 +66,8 @@ HISTORY = [
 ]
 
 
-@pytest.mark.parametrize("keep_thread", [True, False])
-@pytest.mark.parametrize("as_function", [True, False])
+@each("keep_thread", [True, False])
+@each("as_function", [True, False])
 def test_links_that_a_summary_lacks_are_added_to_it(
     call: Run, keep_thread: bool, as_function: bool
 ) -> None:
@@ -92,23 +92,20 @@ def test_links_that_a_summary_lacks_are_added_to_it(
     assert third.endswith("All.\n\nFiles in these messages: https://example.org/b")
 
 
-def test_a_summary_keeps_the_newest_links(call: Run) -> None:
-    links = [f"https://example.org/{number}" for number in range(70)]
-    history = [HumanMessage([image(link) for link in links]), AIMessage("ok"), HumanMessage("b")]
-    summaries = SummarizationMiddleware(
-        ScriptedChatModel(["S"]), trigger=("messages", 3), keep=("messages", 1)
-    )
-    model = ScriptedChatModel(["ok"])
-    call(create_agent(model, middleware=[summaries]), {"messages": history})
-    assert model.requests[0].messages[0].text.endswith(" ".join(links[20:]))
-    assert f"{links[19]} " not in model.requests[0].messages[0].text
+LINKS = [f"https://example.org/{number}" for number in range(70)]
 
 
-def test_messages_without_files_add_nothing(call: Run) -> None:
-    history = [HumanMessage(f"See {URL}"), AIMessage("ok"), HumanMessage("b")]
-    summaries = SummarizationMiddleware(
-        ScriptedChatModel(["S"]), trigger=("messages", 3), keep=("messages", 1)
-    )
+@each(
+    "content, end",
+    [
+        (list(map(image, LINKS)), f"Files in these messages: {' '.join(LINKS[20:])}"),
+        (f"See {URL}", "so far:\n\nS"),
+    ],
+)
+def test_a_summary_keeps_the_newest_links_of_files(call: Run, content: Any, end: str) -> None:
+    history = [HumanMessage(content), AIMessage("ok"), HumanMessage("b")]
+    sizes: Any = {"trigger": ("messages", 3), "keep": ("messages", 1)}
+    summaries = SummarizationMiddleware(ScriptedChatModel(["S"]), **sizes)
     model = ScriptedChatModel(["ok"])
     call(create_agent(model, middleware=[summaries]), {"messages": history})
-    assert model.requests[0].messages[0].text.endswith("so far:\n\nS")
+    assert model.requests[0].messages[0].text.endswith(end)

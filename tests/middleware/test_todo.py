@@ -13,15 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    ModelRequest,
-    Runtime,
-    create_agent,
-    hook_config,
-    run,
-)
+from agent_factory import ModelRequest, after_model, before_agent, create_agent, run
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -33,6 +25,7 @@ from agent_factory.middleware import (
 from agent_factory.middleware.todo import WRITE_TODOS_TOOL_DESCRIPTION, write_todos
 from agent_factory.testing import ScriptedChatModel
 from stack_tools import look
+from tables import each
 
 Ask = Callable[..., Any]
 OPEN: Todo = {"content": "Read the report", "status": "pending"}
@@ -123,11 +116,6 @@ def test_the_instructions_follow_the_system_prompt() -> None:
     assert around([], system_prompt="").system_message is None
 
 
-def test_the_tool_description_is_configurable() -> None:
-    tool = TodoListMiddleware(tool_description="Plan here.").tools[0]
-    assert (tool.name, tool.description) == ("write_todos", "Plan here.")  # type: ignore[union-attr]
-
-
 def test_of_two_lists_in_one_message_the_first_counts_and_each_call_is_answered(send: Ask) -> None:
     model, agent = planning([write(OPEN, id="1"), write(DONE, id="2"), write(id="3")], "done")
     result = send(agent, "go")
@@ -137,43 +125,35 @@ def test_of_two_lists_in_one_message_the_first_counts_and_each_call_is_answered(
     model.assert_done()
 
 
-class JumpsToTools(AgentMiddleware[AgentState[Any], Any]):
-    """Sends calls to the tools that no model of this run has made."""
-
-    @hook_config(can_jump_to=["tools"])
-    def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
-        calls: Any = [write(OPEN, id="1"), write(DONE, id="2")]
-        return {"messages": [AIMessage("", tool_calls=calls)], "jump_to": "tools"}
+TWO: Any = [write(OPEN, id="1"), write(DONE, id="2")]
 
 
-def test_no_jump_bypasses_the_check(send: Ask) -> None:
-    agent = create_agent(
-        ScriptedChatModel(["done"]), middleware=[TodoListMiddleware(), JumpsToTools()]
-    )
-    result = send(agent, "go")
-    assert result["todos"] == [OPEN]
-    assert answers(result) == [("1", "success"), ("2", "error")]
+@before_agent(can_jump_to=["tools"])
+def jumps(state: Any, runtime: Any) -> Any:
+    """Send calls to the tools that no model of this run has made."""
+    return {"messages": [AIMessage("", tool_calls=TWO)], "jump_to": "tools"}
 
 
-class AnswersFirst(AgentMiddleware[AgentState[Any], Any]):
-    """Answers the first call of a turn itself."""
-
-    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        calls = getattr(state["messages"][-1], "tool_calls", ())
-        answer = [ToolMessage("no", tool_call_id=calls[0]["id"])] if calls else []
-        return {"messages": answer}
+@after_model
+def answers_first(state: Any, runtime: Any) -> Any:
+    """Answer the first call of a turn."""
+    calls = getattr(state["messages"][-1], "tool_calls", ())
+    return {"messages": [ToolMessage("no", tool_call_id=calls[0]["id"])] if calls else []}
 
 
-def test_a_call_that_something_else_has_answered_does_not_count(send: Ask) -> None:
-    model = ScriptedChatModel([[write(OPEN, id="1"), write(DONE, id="2")], "done"])
-    agent = create_agent(model, middleware=[TodoListMiddleware(), AnswersFirst()])
-    result = send(agent, "go")
-    assert result["todos"] == [DONE]
-    assert answers(result) == [("1", "success"), ("2", "success")]
+def test_no_jump_bypasses_the_check_and_calls_that_have_an_answer_do_not_count(send: Ask) -> None:
+    for hook, steps, written, second in (
+        (jumps, ["done"], OPEN, "error"),
+        (answers_first, [TWO, "done"], DONE, "success"),
+    ):
+        agent = create_agent(ScriptedChatModel(steps), middleware=[TodoListMiddleware(), hook])
+        result = send(agent, "go")
+        assert result["todos"] == [written]
+        assert answers(result) == [("1", "success"), ("2", second)]
 
 
-@pytest.mark.parametrize(
-    ("args", "problem"),
+@each(
+    "args, problem",
     [
         ({}, "todos: Field required"),
         ({"todos": "Read"}, "todos: Input should be a valid list"),
@@ -184,7 +164,7 @@ def test_a_call_that_something_else_has_answered_does_not_count(send: Ask) -> No
         ({"todos": [1] * 9}, "todos.0: Input should be a valid dictionary; todos.1: "),
     ],
 )
-@pytest.mark.parametrize("handle_tool_errors", [True, False])
+@each("handle_tool_errors", [True, False])
 def test_a_malformed_list_is_reported_and_the_old_one_is_kept(
     send: Ask, args: Any, problem: str, handle_tool_errors: bool
 ) -> None:
@@ -202,29 +182,21 @@ def test_a_malformed_list_is_reported_and_the_old_one_is_kept(
 
 def test_unknown_keys_are_dropped(send: Ask) -> None:
     odd = {"name": "write_todos", "args": {"todos": [{**OPEN, "owner": "Ann"}], "why": "so"}}
-    _, agent = planning([odd], "done")
-    assert send(agent, "go")["todos"] == [OPEN]
+    assert send(planning([odd], "done")[1], "go")["todos"] == [OPEN]
 
 
-STACKS = ["todo first", "todo last"]
+ORDERS = each("order", [1, -1])
+"""The to-do list first, and last."""
 
 
-@pytest.mark.parametrize("order", STACKS)
-def test_the_list_is_in_the_prompt_when_a_summary_has_taken_its_call(send: Ask, order: str) -> None:
+@ORDERS
+def test_the_list_is_in_the_prompt_when_a_summary_has_taken_its_call(send: Ask, order: int) -> None:
     looks = [[{"name": "look", "args": {"word": word}, "id": word}] for word in "abc"]
     model = ScriptedChatModel([[write(OPEN)], *looks, "done", "more"])
-    stack: list[Any] = [
-        TodoListMiddleware(),
-        SummarizationMiddleware(
-            ScriptedChatModel(["S"] * 9), trigger=("messages", 6), keep=("messages", 2)
-        ),
-    ]
-    agent = create_agent(
-        model,
-        [look],
-        middleware=stack if order == "todo first" else stack[::-1],
-        checkpointer=InMemorySaver(),
-    )
+    sizes: Any = {"trigger": ("messages", 6), "keep": ("messages", 2)}
+    summary = SummarizationMiddleware(ScriptedChatModel(["S"] * 9), **sizes)
+    stack: list[Any] = [TodoListMiddleware(), summary][::order]
+    agent = create_agent(model, [look], middleware=stack, checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
     send(agent, "go", config)
     result = send(agent, "again", config)
@@ -235,14 +207,13 @@ def test_the_list_is_in_the_prompt_when_a_summary_has_taken_its_call(send: Ask, 
     assert "todo_list" not in "".join(m.text for m in result["messages"])
 
 
-@pytest.mark.parametrize("order", STACKS)
-def test_the_list_is_in_the_prompt_when_its_call_was_cleared(send: Ask, order: str) -> None:
-    model = ScriptedChatModel(
-        [[write(OPEN)], [{"name": "look", "args": {"word": "a"}, "id": "a"}], "done"]
-    )
+@ORDERS
+def test_the_list_is_in_the_prompt_when_its_call_was_cleared(send: Ask, order: int) -> None:
+    asks = [{"name": "look", "args": {"word": "a"}, "id": "a"}]
+    model = ScriptedChatModel([[write(OPEN)], asks, "done"])
     edit = ClearToolUsesEdit(trigger=0, keep=0, clear_tool_inputs=True)
-    stack: list[Any] = [TodoListMiddleware(), ContextEditingMiddleware(edits=[edit])]
-    agent = create_agent(model, [look], middleware=stack if order == "todo first" else stack[::-1])
+    stack: list[Any] = [TodoListMiddleware(), ContextEditingMiddleware(edits=[edit])][::order]
+    agent = create_agent(model, [look], middleware=stack)
     result = send(agent, "go")
     called: Any = model.requests[2].messages[2]
     assert called.tool_calls[0]["args"] == {}
@@ -250,8 +221,8 @@ def test_the_list_is_in_the_prompt_when_its_call_was_cleared(send: Ask, order: s
     assert result["todos"] == [OPEN]
 
 
-@pytest.mark.parametrize(
-    ("given_", "error", "problem"),
+@each(
+    "given_, error, problem",
     [
         ({"system_prompt": None}, TypeError, "system_prompt must be a string"),
         ({"tool_description": 3}, TypeError, "tool_description must be a string"),
@@ -296,13 +267,10 @@ def is_sound(item: Any) -> bool:
 
 
 def test_the_tool_runs_without_an_agent() -> None:
-    call = {
-        "type": "tool_call",
-        "name": "write_todos",
-        "args": {"todos": [{"content": "Read", "status": "pending"}]},
-        "id": "1",
-    }
+    call = {**write(OPEN, id="1"), "type": "tool_call"}
     for command in (write_todos.invoke(call), asyncio.run(write_todos.ainvoke(call))):
-        assert command.update["todos"] == [{"content": "Read", "status": "pending"}]
+        assert command.update["todos"] == [OPEN]
         assert command.update["messages"][0].tool_call_id == "1"
     assert write_todos.description == WRITE_TODOS_TOOL_DESCRIPTION
+    tool: Any = TodoListMiddleware(tool_description="Plan here.").tools[0]
+    assert (tool.name, tool.description) == ("write_todos", "Plan here.")

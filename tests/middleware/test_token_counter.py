@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
@@ -23,6 +22,7 @@ from agent_factory.middleware import (
 from agent_factory.middleware._shared.token_counter import counter_for, tokens_sent
 from agent_factory.testing import ScriptedChatModel
 from samples import Gpt
+from tables import each
 
 Run = Callable[..., Any]
 WORDS = "x" * 3300
@@ -51,7 +51,7 @@ CLAUDE = [ChatAnthropic, Typed, Bedrock]
 OTHERS = [ScriptedChatModel, Gpt]
 
 
-@pytest.mark.parametrize("kind", [*CLAUDE, *OTHERS])
+@each("kind", [*CLAUDE, *OTHERS])
 def test_tokens_of_claude_are_shorter(kind: Any) -> None:
     model, message = kind(steps=[]), HumanMessage(WORDS)
     tokens = 1005 if kind in CLAUDE else 829
@@ -95,15 +95,15 @@ def was_over_budget(call: Run, kind: Any) -> bool:
     return not model.requests
 
 
-@pytest.mark.parametrize("decides", [was_summarized, was_cleared, was_over_budget])
-@pytest.mark.parametrize("kind", [*CLAUDE, *OTHERS])
+@each("decides", [was_summarized, was_cleared, was_over_budget])
+@each("kind", [*CLAUDE, *OTHERS])
 def test_built_ins_count_the_tokens_of_the_model_that_is_called(
     call: Run, decides: Any, kind: Any
 ) -> None:
     assert decides(call, kind) is (kind in CLAUDE)
 
 
-@pytest.mark.parametrize("kind", [ChatAnthropic, Typed])
+@each("kind", [ChatAnthropic, Typed])
 def test_a_prompt_is_long_enough_for_the_cache_by_its_providers_tokens(
     call: Run, kind: Any
 ) -> None:

@@ -18,7 +18,8 @@ from agent_factory.middleware import (
     ToolCallLimitMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, BackToModel, in_memory, search
+from samples import Answer, BackToModel, in_memory, search, show
+from tables import each
 
 Ask = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -80,12 +81,8 @@ def test_every_run_of_a_thread_has_its_own_run_limit(send: Ask) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1)
     agent = create_agent(model, [search], middleware=[limit], **in_memory())
     send(agent, config=ONE)
-    assert answers(send(agent, config=ONE)["messages"]) == [
-        "found 1",
-        "refused",
-        "found 3",
-        "refused",
-    ]
+    messages = send(agent, config=ONE)["messages"]
+    assert answers(messages) == ["found 1", "refused", "found 3", "refused"]
     assert counts(agent) == {"search": 2}
 
 
@@ -101,13 +98,6 @@ def test_the_limit_of_a_thread_applies_over_its_runs_and_only_to_it(send: Ask) -
     assert answers(other["messages"]) == ["found 4"]
 
 
-def test_a_limit_of_zero_lets_no_call_run(send: Ask) -> None:
-    model = ScriptedChatModel([[s(), r()], "Done."])
-    limit = ToolCallLimitMiddleware(tool_name="search", run_limit=0)
-    messages = send(create_agent(model, [search, read], middleware=[limit]))["messages"]
-    assert answers(messages) == ["refused", "read b"]
-
-
 def test_end_gives_the_numbers_after_all_calls_are_answered(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), r("2"), s("3")]])
     limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1, exit_behavior="end")
@@ -119,19 +109,15 @@ def test_end_gives_the_numbers_after_all_calls_are_answered(send: Ask) -> None:
     )
 
 
-def test_the_last_allowed_call_does_not_end_the_run(send: Ask) -> None:
-    model = ScriptedChatModel([[s("1"), s("2")], "Done."])
+def test_the_last_allowed_call_does_not_end_the_run_and_a_thread_continues_after_its_end(
+    send: Ask,
+) -> None:
+    model = ScriptedChatModel([[s("1"), s("2")], "Done.", [s("3")] * 3, "Hello again."])
     limit = ToolCallLimitMiddleware(run_limit=2, exit_behavior="end")
-    messages = send(create_agent(model, [search], middleware=[limit]))["messages"]
-    assert messages[-1].text == "Done."
-
-
-def test_a_thread_continues_after_a_run_that_was_ended(send: Ask) -> None:
-    model = ScriptedChatModel([[s("1"), s("2")], "Hello again."])
-    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
     agent = create_agent(model, [search], middleware=[limit], **in_memory())
-    send(agent, config=ONE)
-    assert send(agent, config=ONE)["messages"][-1].text == "Hello again."
+    ends = [send(agent, config=ONE)["messages"][-1].text for _ in range(3)]
+    assert (ends[0], ends[2]) == ("Done.", "Hello again.")
+    assert ends[1].startswith("I had to stop here")
 
 
 def test_an_answer_is_asked_for_without_tools_and_says_why(send: Ask) -> None:
@@ -176,44 +162,39 @@ def test_a_call_that_cannot_run_reaches_no_reviewer(send: Ask) -> None:
 REJECT, APPROVE = {"type": "reject"}, {"type": "approve"}
 
 
-@pytest.mark.parametrize("limit_first", [True, False])
-def test_a_call_that_people_reject_does_not_count(send: Ask, call: Ask, limit_first: bool) -> None:
+ORDERS = each("order", [1, -1])
+"""The middleware of a stack as it stands, and the other way around."""
+
+
+@ORDERS
+def test_a_call_that_people_reject_does_not_count(send: Ask, call: Ask, order: int) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], [s("3")], "Done."])
-    limit = ToolCallLimitMiddleware(thread_limit=2)
-    review = HumanInTheLoopMiddleware({"search": True})
-    stack: list[Any] = [limit, review] if limit_first else [review, limit]
-    agent = create_agent(model, [search], middleware=stack, **in_memory())
+    stack: list[Any] = [
+        ToolCallLimitMiddleware(thread_limit=2),
+        HumanInTheLoopMiddleware({"search": True}),
+    ]
+    agent = create_agent(model, [search], middleware=stack[::order], **in_memory())
     send(agent, config=ONE)
     call(agent, Command(resume={"decisions": [REJECT, APPROVE]}), ONE)
     messages = call(agent, Command(resume={"decisions": [APPROVE]}), ONE)["messages"]
     assert answers(messages)[1:] == ["found 2", "found 3"]
     assert len(answers(messages)) == 3
     assert counts(agent) == {"search": 2}
-
-
-@pytest.mark.parametrize("limit_first", [True, False])
-def test_a_call_that_people_reject_per_call_does_not_count(
-    send: Ask, call: Ask, limit_first: bool
-) -> None:
     model = ScriptedChatModel([[s("1")], "Done."])
-    limit = ToolCallLimitMiddleware(thread_limit=1)
     review = HumanInTheLoopMiddleware({"search": True}, interrupt_mode="per_call")
-    stack: list[Any] = [limit, review] if limit_first else [review, limit]
-    agent = create_agent(model, [search], middleware=stack, **in_memory())
+    stack = [ToolCallLimitMiddleware(thread_limit=1), review]
+    agent = create_agent(model, [search], middleware=stack[::order], **in_memory())
     send(agent, config=ONE)
     messages = call(agent, Command(resume=REJECT), ONE)["messages"]
     assert "rejected" in answers(messages)[0]
     assert counts(agent) == {}
 
 
-@pytest.mark.parametrize("limit_first", [True, False])
-def test_an_edited_call_counts_for_the_tool_that_ran(
-    send: Ask, call: Ask, limit_first: bool
-) -> None:
+@ORDERS
+def test_an_edited_call_counts_for_the_tool_that_ran(send: Ask, call: Ask, order: int) -> None:
     model = ScriptedChatModel([[s("1"), r("2")], "Done."])
     limit = ToolCallLimitMiddleware(tool_name="read", thread_limit=1)
-    review = HumanInTheLoopMiddleware({"search": True})
-    stack: list[Any] = [limit, review] if limit_first else [review, limit]
+    stack: list[Any] = [limit, HumanInTheLoopMiddleware({"search": True})][::order]
     agent = create_agent(model, [search, read], middleware=stack, **in_memory())
     send(agent, config=ONE)
     edit = {"type": "edit", "edited_action": {"name": "read", "args": {"page": "x"}}}
@@ -234,11 +215,8 @@ def test_calls_that_are_edited_in_parallel_do_not_exceed_the_limit_together(
     edit = {"type": "edit", "edited_action": {"name": "read", "args": {"page": "x"}}}
     resume = {question.id: edit for question in waiting}
     messages = call(agent, Command(resume=resume), ONE)["messages"]
-    assert [m.status for m in messages if isinstance(m, ToolMessage)] == [
-        "success",
-        "error",
-        "success",
-    ]
+    statuses = [m.status for m in messages if isinstance(m, ToolMessage)]
+    assert statuses == ["success", "error", "success"]
     assert counts(agent) == {"read": 2}
 
 
@@ -251,11 +229,10 @@ class Guard(AgentMiddleware[Any, Any]):
         return (yield request)
 
 
-@pytest.mark.parametrize("limit_first", [True, False])
-def test_a_call_that_a_guard_refuses_does_not_count(send: Ask, limit_first: bool) -> None:
+@ORDERS
+def test_a_call_that_a_guard_refuses_does_not_count(send: Ask, order: int) -> None:
     model = ScriptedChatModel([[s("secret")], [s("1")], [s("2")], "Done."])
-    limit = ToolCallLimitMiddleware(thread_limit=1)
-    stack: list[Any] = [limit, Guard()] if limit_first else [Guard(), limit]
+    stack: list[Any] = [ToolCallLimitMiddleware(thread_limit=1), Guard()][::order]
     agent = create_agent(model, [search], middleware=stack, **in_memory())
     assert answers(send(agent, config=ONE)["messages"]) == ["No.", "found 1", "refused"]
     assert counts(agent) == {"search": 1}
@@ -271,11 +248,9 @@ class AnswersHimself(AgentMiddleware[Any, Any]):
 
 def test_a_tool_that_a_layer_runs_itself_counts(send: Ask) -> None:
     model = ScriptedChatModel([[s("1")], [s("2")], "Done."])
-    stack = [ToolCallLimitMiddleware(run_limit=1), AnswersHimself()]
-    assert answers(send(create_agent(model, [search], middleware=stack))["messages"]) == [
-        "mine",
-        "refused",
-    ]
+    stack: list[Any] = [ToolCallLimitMiddleware(run_limit=1), AnswersHimself()]
+    messages = send(create_agent(model, [search], middleware=stack))["messages"]
+    assert answers(messages) == ["mine", "refused"]
 
 
 def test_a_call_of_an_unknown_tool_does_not_count(send: Ask) -> None:
@@ -322,30 +297,23 @@ class Retries(AgentMiddleware[Any, Any]):
         return (yield request)
 
 
-@pytest.mark.parametrize("limit_first", [True, False])
-def test_what_layers_do_within_a_call_counts_as_one(send: Ask, limit_first: bool) -> None:
-    limit = ToolCallLimitMiddleware(thread_limit=2)
-    stack: list[Any] = [limit, Retries()] if limit_first else [Retries(), limit]
+@ORDERS
+def test_what_layers_do_within_a_call_counts_as_one(send: Ask, order: int) -> None:
+    stack: list[Any] = [ToolCallLimitMiddleware(thread_limit=2), Retries()][::order]
     model = ScriptedChatModel([[s("1")], [s("2")], [s("3")], "Done."])
     agent = create_agent(model, [search], middleware=stack, **in_memory())
     assert answers(send(agent, config=ONE)["messages"]) == ["found 1", "found 2", "refused"]
     assert counts(agent) == {"search": 2}
 
 
-ORDERS = pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-
-
 @ORDERS
-def test_a_call_that_one_limit_refuses_does_not_count_for_others(
-    send: Ask, order: tuple[int, int]
-) -> None:
+def test_a_call_that_one_limit_refuses_does_not_count_for_others(send: Ask, order: int) -> None:
     limits = [
         ToolCallLimitMiddleware(thread_limit=2),
         ToolCallLimitMiddleware(tool_name="search", thread_limit=1),
     ]
     model = ScriptedChatModel([[s("1"), s("2"), r("3"), r("4")], "Done."])
-    stack: list[Any] = [limits[index] for index in order]
-    agent = create_agent(model, [search, read], middleware=stack, **in_memory())
+    agent = create_agent(model, [search, read], middleware=limits[::order], **in_memory())
     messages = send(agent, config=ONE)["messages"]
     assert answers(messages) == ["found 1", "refused", "read 3", "refused"]
     assert "calls of search" in messages[3].text
@@ -354,15 +322,14 @@ def test_a_call_that_one_limit_refuses_does_not_count_for_others(
 
 
 @ORDERS
-def test_a_limit_that_ends_the_run_takes_precedence(send: Ask, order: tuple[int, int]) -> None:
+def test_a_limit_that_ends_the_run_takes_precedence(send: Ask, order: int) -> None:
     limits = [
         ToolCallLimitMiddleware(run_limit=1, exit_behavior="end"),
         ToolCallLimitMiddleware(tool_name="search", run_limit=1),
     ]
-    stack: list[Any] = [limits[index] for index in order]
     for script in ([[s("1")], [s("2")]], [[s("1"), s("2")]]):
         model = ScriptedChatModel(script)
-        messages = send(create_agent(model, [search], middleware=stack))["messages"]
+        messages = send(create_agent(model, [search], middleware=limits[::order]))["messages"]
         assert answers(messages) == ["found 1", "refused"]
         assert "1 of 1 tool calls" in messages[-1].text
 
@@ -375,15 +342,12 @@ class Hurries(AgentMiddleware[Any, Any]):
         return {"jump_to": "tools"} if state["messages"][-1].tool_calls else None
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_a_jump_to_the_tools_does_not_bypass_the_limit(send: Ask, first: bool) -> None:
-    limit = ToolCallLimitMiddleware(run_limit=1)
-    stack: list[Any] = [limit, Hurries()] if first else [Hurries(), limit]
+@ORDERS
+def test_a_jump_to_the_tools_does_not_bypass_the_limit(send: Ask, order: int) -> None:
+    stack: list[Any] = [ToolCallLimitMiddleware(run_limit=1), Hurries()][::order]
     model = ScriptedChatModel([[s("1"), s("2")], "Done."])
-    assert answers(send(create_agent(model, [search], middleware=stack))["messages"]) == [
-        "found 1",
-        "refused",
-    ]
+    messages = send(create_agent(model, [search], middleware=stack))["messages"]
+    assert answers(messages) == ["found 1", "refused"]
 
 
 class NeverContent(AgentMiddleware[Any, Any]):
@@ -393,13 +357,13 @@ class NeverContent(AgentMiddleware[Any, Any]):
         return None if calls else {"jump_to": "model"}
 
 
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize(("exit_behavior", "last"), [("end", "I had to stop"), ("answer", "So.")])
+@ORDERS
+@each("exit_behavior, last", [("end", "I had to stop"), ("answer", "So.")])
 def test_a_hook_that_always_jumps_back_cannot_continue_after_the_limit(
-    send: Ask, exit_behavior: Any, last: str, first: bool
+    send: Ask, exit_behavior: Any, last: str, order: int
 ) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=exit_behavior)
-    stack: list[Any] = [limit, NeverContent()] if first else [NeverContent(), limit]
+    stack: list[Any] = [limit, NeverContent()][::order]
     model = ScriptedChatModel([[s("1"), s("2")], *(["So."] if exit_behavior == "answer" else [])])
     messages = send(create_agent(model, [search], middleware=stack))["messages"]
     assert messages[-1].text.startswith(last)
@@ -421,9 +385,11 @@ def wait(query: str) -> str:
     return f"answered {interrupt(query)}"
 
 
+WAITS = {"name": "wait", "args": {"query": "?"}}
+
+
 def test_a_call_that_waits_for_a_person_counts_once_it_has_ended(send: Ask, call: Ask) -> None:
-    waits = {"name": "wait", "args": {"query": "?"}}
-    model = ScriptedChatModel([[s("1"), waits, s("2")], [s("3"), waits], "Done."])
+    model = ScriptedChatModel([[s("1"), WAITS, s("2")], [s("3"), WAITS], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=3)
     agent = create_agent(model, [search, wait], middleware=[limit], **in_memory())
     assert "__interrupt__" in send(agent, config=ONE)
@@ -433,8 +399,7 @@ def test_a_call_that_waits_for_a_person_counts_once_it_has_ended(send: Ask, call
 
 
 def test_the_limit_still_ends_a_run_that_waited_for_a_person(send: Ask, call: Ask) -> None:
-    waits = {"name": "wait", "args": {"query": "?"}}
-    model = ScriptedChatModel([[waits, s("1")]])
+    model = ScriptedChatModel([[WAITS, s("1")]])
     limit = ToolCallLimitMiddleware(thread_limit=1, exit_behavior="end")
     agent = create_agent(model, [search, wait], middleware=[limit], **in_memory())
     assert "__interrupt__" in send(agent, config=ONE)
@@ -443,10 +408,12 @@ def test_the_limit_still_ends_a_run_that_waited_for_a_person(send: Ask, call: As
     assert messages[-1].text.startswith("I had to stop here: 1 of 1 tool calls")
 
 
+FINAL = {"name": "Answer", "args": {"number": 5}}
+
+
 def test_a_structured_answer_does_not_count_and_may_still_be_given(send: Ask) -> None:
-    final = {"name": "Answer", "args": {"number": 5}}
     limit = ToolCallLimitMiddleware(thread_limit=0)
-    model = ScriptedChatModel([[s("1")], [final]])
+    model = ScriptedChatModel([[s("1")], [FINAL]])
     agent = create_agent(model, [search], middleware=[limit], response_format=Answer, **in_memory())
     assert send(agent, config=ONE)["structured_response"] == Answer(number=5)
     assert counts(agent) == {}
@@ -461,65 +428,49 @@ class DropsReplies(AgentMiddleware[Any, Any]):
 
 
 def test_a_pending_structured_answer_is_not_a_tool_call(send: Ask) -> None:
-    final = {"name": "Answer", "args": {"number": 5}}
-    agent = create_agent(
-        ScriptedChatModel([[final]]),
-        [search],
-        middleware=[ToolCallLimitMiddleware(run_limit=0), DropsReplies()],
-        response_format=Answer,
-    )
+    stack: list[Any] = [ToolCallLimitMiddleware(run_limit=0), DropsReplies()]
+    model = ScriptedChatModel([[FINAL]])
+    agent = create_agent(model, [search], middleware=stack, response_format=Answer)
     assert send(agent)["structured_response"] == Answer(number=5)
 
 
 def test_a_last_answer_may_be_structured_and_is_asked_for_again(send: Ask) -> None:
-    final = {"name": "Answer", "args": {"number": 5}}
     limit = ToolCallLimitMiddleware(run_limit=0, exit_behavior="answer")
-    model = ScriptedChatModel([[s("1")], "In prose.", [final]])
+    model = ScriptedChatModel([[s("1")], "In prose.", [FINAL]])
     agent = create_agent(model, [search], middleware=[limit], response_format=Answer)
     assert send(agent)["structured_response"] == Answer(number=5)
     assert [request.tools for request in model.requests[1:]] == [["Answer"], ["Answer"]]
 
 
-def test_calls_that_the_provider_runs_do_not_count(send: Ask) -> None:
+def test_calls_that_the_provider_runs_do_not_count_and_foreign_metadata_are_ignored(
+    send: Ask,
+) -> None:
     content: Any = [
         {"type": "server_tool_use", "id": "x", "name": "web_search", "input": {}},
         {"type": "text", "text": "Let me look."},
     ]
-    message = AIMessage(content, tool_calls=[{**s("1"), "id": "1", "type": "tool_call"}])
+    foreign = {"tool_call_limits": {"x": 3}}
+    calls: Any = [{**s("1"), "id": "1", "type": "tool_call"}]
+    message = AIMessage(content, tool_calls=calls, response_metadata=foreign)
     limit = ToolCallLimitMiddleware(thread_limit=1)
-    agent = create_agent(
-        ScriptedChatModel([message, "Done."]),
-        [search, {"type": "web_search"}],
-        middleware=[limit],
-        **in_memory(),
-    )
+    tools: list[Any] = [search, {"type": "web_search"}]
+    model = ScriptedChatModel([message, "Done."])
+    agent = create_agent(model, tools, middleware=[limit], **in_memory())
     assert answers(send(agent, config=ONE)["messages"]) == ["found 1"]
     assert counts(agent) == {"search": 1}
 
 
-def test_a_tool_that_ends_the_run_counts_and_ends_it(send: Ask) -> None:
+def test_a_tool_that_ends_the_run_counts_and_a_refused_call_of_it_goes_back_to_the_model(
+    send: Ask,
+) -> None:
+    last = [{"name": "show", "args": {"text": "all"}}]
     limit = ToolCallLimitMiddleware(thread_limit=1)
-
-    @tool(return_direct=True)
-    def final(text: str) -> str:
-        """Say it."""
-        return text
-
-    model = ScriptedChatModel([[{"name": "final", "args": {"text": "That is all."}}]])
-    agent = create_agent(model, [final], middleware=[limit], **in_memory())
-    assert send(agent, config=ONE)["messages"][-1].text == "That is all."
-    assert counts(agent) == {"final": 1}
-
-
-def test_a_refused_call_of_a_direct_tool_goes_back_to_the_model(send: Ask) -> None:
-    @tool(return_direct=True)
-    def final(text: str) -> str:
-        """Say it."""
-        return text
-
-    model = ScriptedChatModel([[{"name": "final", "args": {"text": "x"}}], "Then not."])
-    agent = create_agent(model, [final], middleware=[ToolCallLimitMiddleware(run_limit=0)])
-    assert send(agent)["messages"][-1].text == "Then not."
+    agent = create_agent(
+        ScriptedChatModel([last, last, "Then not."]), [show], middleware=[limit], **in_memory()
+    )
+    ends = [send(agent, config=ONE)["messages"][-1].text for _ in range(2)]
+    assert ends == ["<all>", "Then not."]
+    assert counts(agent) == {"show": 1}
 
 
 def test_a_subagent_in_a_tool_has_separate_counts(send: Ask) -> None:
@@ -549,29 +500,13 @@ def test_results_are_streamed_as_without_a_limit(collect: Ask) -> None:
     assert streamed(ToolCallLimitMiddleware(run_limit=1)) == streamed()
 
 
-def test_the_state_of_the_limit_is_not_in_the_result(send: Ask) -> None:
-    model = ScriptedChatModel([[s("1"), s("2")]])
-    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
-    assert set(send(create_agent(model, [search], middleware=[limit]))) == {"messages"}
-
-
 def test_a_limit_with_room_for_the_whole_turn_leaves_no_record(send: Ask) -> None:
     for limit, noted in ((2, False), (1, True)):
         model = ScriptedChatModel([[s("1"), s("2")], "Done."])
-        stack = [ToolCallLimitMiddleware(run_limit=limit)]
-        turn = send(create_agent(model, [search], middleware=stack))["messages"][1]
-        assert ("tool_call_limits" in turn.response_metadata) == noted
-
-
-def test_foreign_metadata_is_ignored(send: Ask) -> None:
-    message = AIMessage(
-        "",
-        tool_calls=[{**s("1"), "id": "1", "type": "tool_call"}],
-        response_metadata={"tool_call_limits": {"x": 3}},
-    )
-    limit = ToolCallLimitMiddleware(run_limit=1)
-    agent = create_agent(ScriptedChatModel([message, "Done."]), [search], middleware=[limit])
-    assert answers(send(agent)["messages"]) == ["found 1"]
+        stack: list[Any] = [ToolCallLimitMiddleware(run_limit=limit)]
+        result = send(create_agent(model, [search], middleware=stack))
+        assert ("tool_call_limits" in result["messages"][1].response_metadata) == noted
+        assert set(result) == {"messages"}
 
 
 def test_limits_have_attributes_and_are_named_after_their_tool() -> None:
@@ -582,29 +517,26 @@ def test_limits_have_attributes_and_are_named_after_their_tool() -> None:
     assert ToolCallLimitMiddleware(run_limit=1, name="all").name == "all"
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each(
+    "settings, error, problem",
     [
-        ({}, "Pass thread_limit, run_limit or both"),
-        ({"run_limit": -1}, "run_limit must be a whole number"),
-        ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
-        ({"run_limit": True}, "run_limit must be a whole number"),
+        ({}, ValueError, "Pass thread_limit, run_limit or both"),
+        ({"run_limit": -1}, ValueError, "run_limit must be a whole number"),
+        ({"thread_limit": 1.0}, ValueError, "thread_limit must be a whole number"),
+        ({"run_limit": True}, ValueError, "run_limit must be a whole number"),
+        ({"run_limit": 3, "thread_limit": 2}, ValueError, r"run_limit \(3\) must .*limit \(2\)"),
         (
-            {"run_limit": 3, "thread_limit": 2},
-            r"run_limit \(3\) must not be above thread_limit \(2\)",
+            {"run_limit": 1, "exit_behavior": "x"},
+            ValueError,
+            "'continue', 'end', 'error' or 'answer'",
         ),
-        ({"run_limit": 1, "exit_behavior": "stop"}, "'continue', 'end', 'error' or 'answer'"),
-        ({"run_limit": 1, "tool_name": ""}, "tool_name must not be empty"),
+        ({"run_limit": 1, "tool_name": ""}, ValueError, "tool_name must not be empty"),
+        ({"run_limit": 1, "tool_name": search}, TypeError, "tool_name must be a string or None"),
     ],
 )
-def test_invalid_limits_raise(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
+def test_invalid_limits_raise(settings: Any, error: Any, problem: str) -> None:
+    with pytest.raises(error, match=problem):
         ToolCallLimitMiddleware(**settings)
-
-
-def test_a_tool_is_given_by_name() -> None:
-    with pytest.raises(TypeError, match="tool_name must be a string or None"):
-        ToolCallLimitMiddleware(tool_name=search, run_limit=1)  # type: ignore[arg-type]
 
 
 def test_a_limit_that_is_changed_between_runs_applies(send: Ask) -> None:

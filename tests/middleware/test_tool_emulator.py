@@ -24,6 +24,7 @@ from agent_factory import (
 )
 from agent_factory.middleware import HumanInTheLoopMiddleware, LLMToolEmulator
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 Run = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -60,33 +61,16 @@ def test_the_agents_own_model_invents_the_result(call: Run) -> None:
     model.assert_done()
 
 
-def test_a_given_model_invents_the_result(call: Run) -> None:
-    inventor = ScriptedChatModel(["12 degrees"])
-    model = ScriptedChatModel([[ask("weather", city="Ulm")], "ok"])
-    emulator = LLMToolEmulator(model=inventor)
-    result = call(create_agent(model, [weather], middleware=[emulator]), GO)
-    assert result["messages"][2].text == "12 degrees"
-    inventor.assert_done()
-
-
-@pytest.mark.parametrize("chosen", [["weather"], [weather], ("weather",)])
+@each("chosen", [["weather"], [weather], ("weather",), []])
 def test_only_the_chosen_tools_are_emulated(call: Run, chosen: Any) -> None:
-    calls = [ask("weather", city="Ulm"), ask("clock")]
-    model = ScriptedChatModel([calls, "12 degrees", "ok"])
+    calls = [ask("weather", city="Ulm")] * bool(chosen) + [ask("clock")]
+    model = ScriptedChatModel([calls, *["12 degrees"] * bool(chosen), "ok"])
     emulator = LLMToolEmulator(tools=chosen)
     result = call(create_agent(model, [weather, clock], middleware=[emulator]), GO)
-    assert [m.text for m in result["messages"][2:4]] == ["12 degrees", "noon"]
+    assert [m.text for m in result["messages"][2:-1]] == ["12 degrees", "noon"][not chosen :]
 
 
-def test_an_empty_list_emulates_none(call: Run) -> None:
-    model = ScriptedChatModel([[ask("clock")], "ok"])
-    emulator = LLMToolEmulator(tools=[])
-    assert call(create_agent(model, [clock], middleware=[emulator]), GO)["messages"][2].text == (
-        "noon"
-    )
-
-
-def test_parallel_calls_are_all_answered(call: Run) -> None:
+def test_parallel_calls_are_all_answered_by_a_model_that_is_passed(call: Run) -> None:
     calls = [ask("weather", str(i), city=f"city {i}") for i in range(5)]
     inventor = ScriptedChatModel([lambda messages: messages[1].text[-10:]] * 5)
     model = ScriptedChatModel([calls, "ok"])
@@ -112,18 +96,13 @@ def test_parallel_runs_use_their_own_models() -> None:
     agent: Any = create_agent(user(0), [weather], middleware=[PerUser(), LLMToolEmulator()])
     with ThreadPoolExecutor(4) as pool:
         runs = [pool.submit(agent.invoke, GO, context=user(n)) for n in range(8)]
-        texts = [run.result()["messages"][2].text for run in runs]
-    assert texts == [f"for {n}" for n in range(8)]
-
-
-def test_parallel_asynchronous_runs_use_their_own_models() -> None:
-    agent: Any = create_agent(user(0), [weather], middleware=[PerUser(), LLMToolEmulator()])
+        results = [run.result() for run in runs]
 
     async def all_of_them() -> list[Any]:
         return await asyncio.gather(*(agent.ainvoke(GO, context=user(n)) for n in range(8)))
 
-    texts = [result["messages"][2].text for result in asyncio.run(all_of_them())]
-    assert texts == [f"for {n}" for n in range(8)]
+    for outcome in (results, asyncio.run(all_of_them())):
+        assert [r["messages"][2].text for r in outcome] == [f"for {n}" for n in range(8)]
 
 
 def test_a_reviewed_call_is_emulated_when_the_run_is_resumed(call: Run) -> None:
@@ -138,13 +117,11 @@ def test_a_reviewed_call_is_emulated_when_the_run_is_resumed(call: Run) -> None:
 def test_without_a_known_model_the_error_says_to_pass_one(call: Run) -> None:
     """As in another process: a new middleware has not seen who made the call."""
     model = ScriptedChatModel([[ask("weather", city="Ulm")]])
-    saver = InMemorySaver()
+    options: Any = {"checkpointer": InMemorySaver()}
     review = HumanInTheLoopMiddleware({"weather": True})
 
     def agent() -> Any:
-        return create_agent(
-            model, [weather], middleware=[review, LLMToolEmulator()], checkpointer=saver
-        )
+        return create_agent(model, [weather], middleware=[review, LLMToolEmulator()], **options)
 
     call(agent(), GO, ONE)
     with pytest.raises(TurnError, match=r"LLMToolEmulator\(model=\.\.\.\)"):
@@ -189,24 +166,17 @@ def test_a_tool_that_returns_directly_ends_the_run(call: Run) -> None:
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool"]
 
 
-def test_a_tool_known_only_at_run_time_is_emulated(call: Run) -> None:
-    class Offering(AgentMiddleware[Any, Any]):
+def test_layers_may_offer_a_tool_that_is_emulated_and_change_its_result(call: Run) -> None:
+    class Offers(AgentMiddleware[Any, Any]):
         def around_model(self, request: ModelRequest[Any]) -> Any:
             return (yield request.override(tools=[weather]))
 
-    model = ScriptedChatModel([[ask("weather", city="Ulm")], "12 degrees", "ok"])
-    agent = create_agent(model, middleware=[Offering(), LLMToolEmulator()])
-    assert call(agent, GO)["messages"][2].text == "12 degrees"
-
-
-def test_layers_outside_see_an_emulated_result_as_any_other(call: Run) -> None:
-    class Loud(AgentMiddleware[Any, Any]):
         def around_tool(self, request: ToolCallRequest) -> Any:
             message = yield request
             return message.model_copy(update={"content": message.text.upper()})
 
     model = ScriptedChatModel([[ask("weather", city="Ulm")], "rain", "ok"])
-    agent = create_agent(model, [weather], middleware=[Loud(), LLMToolEmulator()])
+    agent = create_agent(model, middleware=[Offers(), LLMToolEmulator()])
     assert call(agent, GO)["messages"][2].text == "RAIN"
 
 
@@ -230,8 +200,8 @@ def test_the_number_of_remembered_models_is_limited(
     assert len(emulator._models_by_message) == 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each(
+    "settings, problem",
     [
         ({"tools": "weather"}, "tools must be a list"),
         ({"tools": [len]}, "tools must hold names"),

@@ -21,6 +21,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_results
+from tables import each
 
 GO: Any = {"messages": "Go"}
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -70,7 +71,9 @@ def test_a_message_from_on_error_becomes_the_result(call: Any) -> None:
 def test_async_runs_call_the_coroutine_and_sync_runs_the_function() -> None:
     both = ToolErrorMiddleware(lambda error, request: f"now: {error}", aon_error=report_later)
     assert tool_results(agent(both).invoke(GO)) == [("now: rain", "error")]
-    assert tool_results(asyncio.run(agent(both).ainvoke(GO))) == [("later: rain", "error")]
+    for middleware in (both, ToolErrorMiddleware(aon_error=report_later)):
+        result = asyncio.run(agent(middleware).ainvoke(GO))
+        assert tool_results(result) == [("later: rain", "error")]
 
 
 def test_a_function_alone_serves_async_runs_in_a_thread() -> None:
@@ -94,7 +97,7 @@ async def report_later(error: Exception, request: Any) -> str:
     return f"later: {error}"
 
 
-@pytest.mark.parametrize("switch", [{}, {"handle_tool_errors": True}])
+@each("switch", [{}, {"handle_tool_errors": True}])
 def test_a_coroutine_alone_refuses_sync_runs_before_a_tool_has_failed(switch: Any) -> None:
     runs: list[str] = []
 
@@ -110,36 +113,30 @@ def test_a_coroutine_alone_refuses_sync_runs_before_a_tool_has_failed(switch: An
     assert not runs
 
 
-def test_a_coroutine_alone_serves_async_runs() -> None:
-    only = agent(ToolErrorMiddleware(aon_error=report_later))
-    assert tool_results(asyncio.run(only.ainvoke(GO))) == [("later: rain", "error")]
-
-
 def raising(error: Exception, request: Any) -> str:
     raise error
 
 
-@pytest.mark.parametrize("handler", [raising, lambda error, request: None], ids=["raise", "None"])
+@each("handler", [raising, lambda error, request: None])
 def test_a_handler_may_let_an_error_pass(call: Any, handler: Any) -> None:
     with pytest.raises(ValueError, match="rain"):
         call(agent(ToolErrorMiddleware(handler)), GO)
 
 
-def test_content_blocks_of_a_handler_are_the_result(call: Any) -> None:
+def test_content_blocks_of_a_handler_are_the_result_and_another_value_is_an_error(
+    call: Any,
+) -> None:
     blocks: Any = [{"type": "text", "text": "No."}]
     done = call(agent(ToolErrorMiddleware(lambda error, request: blocks)), GO)
     assert done["messages"][2].content == blocks
     assert done["messages"][2].status == "error"
-
-
-def test_an_on_error_that_returns_something_else_is_reported(call: Any) -> None:
     number: Any = lambda error, request: 1  # noqa: E731
     with pytest.raises(TurnError, match="Mine on_error: must return a str, got int") as caught:
         call(agent(ToolErrorMiddleware(number, name="Mine")), GO)
     assert isinstance(caught.value.__context__, ValueError)
 
 
-@pytest.mark.parametrize("switch", [True, "Reported.", ValueError])
+@each("switch", [True, "Reported.", ValueError])
 def test_an_error_that_handle_tool_errors_handled_is_a_result(call: Any, switch: Any) -> None:
     never = ToolErrorMiddleware(lambda error, request: "never")
     ((text, status),) = tool_results(call(agent(never, handle_tool_errors=switch), GO))
@@ -147,20 +144,14 @@ def test_an_error_that_handle_tool_errors_handled_is_a_result(call: Any, switch:
     assert status == "error"
 
 
-@pytest.mark.parametrize("tools", [["fail"], ("other", "fail"), [tool(fail)]])
-def test_the_tools_that_are_named_are_covered(call: Any, tools: Any) -> None:
+@each("tools", [["fail"], ("other", "fail"), [tool(fail)]])
+def test_only_errors_of_the_tools_that_are_named_are_covered(call: Any, tools: Any) -> None:
     ((_, status),) = tool_results(call(agent(ToolErrorMiddleware(tools=tools)), GO))
     assert status == "error"
-
-
-def test_tools_that_are_not_named_still_raise(call: Any) -> None:
+    named = agent(ToolErrorMiddleware(tools=tools), tools=[tool("fail")(works)])
+    assert tool_results(call(named, GO)) == [("worked", "success")]
     with pytest.raises(ValueError, match="rain"):
         call(agent(ToolErrorMiddleware(tools=["other"])), GO)
-
-
-def test_results_are_not_changed(call: Any) -> None:
-    named = agent(ToolErrorMiddleware(), tools=[tool("fail")(works)])
-    assert tool_results(call(named, GO)) == [("worked", "success")]
 
 
 def test_invalid_arguments_are_handled_by_handle_tool_errors_first(
@@ -190,13 +181,11 @@ def test_an_interrupt_propagates_and_is_answered(call: Any) -> None:
     assert tool_results(result) == [("they said sun", "success")]
 
 
-@pytest.mark.parametrize("reviewer_first", [True, False])
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
-def test_a_review_stands_on_either_side(call: Any, reviewer_first: bool, mode: Any) -> None:
+@each("order", [1, -1])
+@each("mode", ["batched", "per_call"])
+def test_a_review_stands_on_either_side(call: Any, order: int, mode: Any) -> None:
     review = HumanInTheLoopMiddleware({"fail": True}, interrupt_mode=mode)
-    stack = [review, ToolErrorMiddleware()]
-    stack = stack if reviewer_first else stack[::-1]
-    paused = agent(*stack, checkpointer=InMemorySaver())
+    paused = agent(*[review, ToolErrorMiddleware()][::order], checkpointer=InMemorySaver())
     (question,) = call(paused, GO, ONE)["__interrupt__"]
     approve: Any = {"type": "approve"}
     resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
@@ -205,7 +194,7 @@ def test_a_review_stands_on_either_side(call: Any, reviewer_first: bool, mode: A
     assert status == "error"
 
 
-@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+@each("signal", [KeyboardInterrupt, SystemExit])
 def test_a_signal_to_stop_propagates(signal: Any) -> None:
     @tool("fail")
     def stop(why: str) -> str:
@@ -223,7 +212,7 @@ async def test_a_cancelled_run_is_cancelled() -> None:
     async def wait(why: str) -> str:
         """Wait."""
         started.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return "never"
 
     task = asyncio.create_task(agent(ToolErrorMiddleware(), tools=[wait]).ainvoke(GO))
@@ -274,14 +263,12 @@ def test_retries_inside_come_first(call: Any) -> None:
 
 
 def test_inside_a_retry_it_leaves_nothing_to_retry(call: Any) -> None:
-    stack = [ToolRetryMiddleware(initial_delay=60), ToolErrorMiddleware()]
-    ((text, _),) = tool_results(call(agent(*stack), GO))
-    assert text.startswith("fail failed with ValueError")
-
-
-def test_a_failed_return_direct_goes_back_to_the_model(call: Any) -> None:
+    """A failed tool that would end the run goes back to the model."""
     direct: BaseTool = tool(return_direct=True)(fail)
-    result = call(agent(ToolErrorMiddleware(), tools=[direct]), GO)
+    stack = [ToolRetryMiddleware(initial_delay=60), ToolErrorMiddleware()]
+    result = call(agent(*stack, tools=[direct]), GO)
+    ((text, _),) = tool_results(result)
+    assert text.startswith("fail failed with ValueError")
     assert result["messages"][-1].text == "Done."
 
 
@@ -292,25 +279,25 @@ def test_parallel_calls_of_a_failed_one_are_kept(call: Any) -> None:
     assert [status for _, status in tool_results(result)] == ["error", "success"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each(
+    "settings, problem, error",
     [
-        ({"on_error": "Sorry."}, "on_error must be a plain function"),
-        ({"on_error": ValueError}, "on_error must be a plain function"),
-        ({"on_error": report_later}, "a coroutine function as aon_error"),
-        ({"aon_error": lambda error, request: "x"}, "aon_error must be an `async def` function"),
-        ({"aon_error": "Sorry."}, "aon_error must be"),
-        ({"tools": []}, "would be covered"),
+        ({"on_error": "Sorry."}, "on_error must be a plain function", ValueError),
+        ({"on_error": ValueError}, "on_error must be a plain function", ValueError),
+        ({"on_error": report_later}, "a coroutine function as aon_error", ValueError),
+        (
+            {"aon_error": lambda error, request: "x"},
+            "aon_error must be an `async def` function",
+            ValueError,
+        ),
+        ({"aon_error": "Sorry."}, "aon_error must be", ValueError),
+        ({"tools": []}, "would be covered", ValueError),
+        ({"tools": "fail"}, "write tools=", TypeError),
     ],
 )
-def test_invalid_arguments_are_refused(settings: Any, problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
+def test_invalid_arguments_are_refused(settings: Any, problem: str, error: Any) -> None:
+    with pytest.raises(error, match=problem):
         ToolErrorMiddleware(**settings)
-
-
-def test_tools_must_be_a_list() -> None:
-    with pytest.raises(TypeError, match="write tools="):
-        ToolErrorMiddleware(tools="fail")
 
 
 def reported(*errors: Exception, on_error: Any = None, **settings: Any) -> Any:
@@ -344,32 +331,23 @@ def test_it_sees_a_failure_that_retries_inside_of_it_report(call: Any) -> None:
     assert observed == []
 
 
-def test_without_on_error_the_report_of_the_retries_stays(call: Any) -> None:
-    ((text, _),) = tool_results(call(reported(KeyError(1), KeyError(2)), GO))
+@each("on_error", [None, raising])
+def test_without_another_text_the_report_of_the_retries_stays(call: Any, on_error: Any) -> None:
+    agent = reported(KeyError(1), KeyError(2), on_error=on_error)
+    ((text, _),) = tool_results(call(agent, GO))
     assert text.startswith("fail failed after 2 attempts with KeyError: 2")
 
 
-def test_if_on_error_raises_the_report_of_the_retries_stays(call: Any) -> None:
-    def pass_on(error: Exception, request: Any) -> str:
-        raise error
+def test_a_text_that_on_failure_chose_stays_and_an_error_of_on_error_is_raised(call: Any) -> None:
+    settings = {"on_failure": lambda error: f"given up: {error}"}
+    stack = reported(OSError(1), OSError(2), on_error=lambda *_: "answered", **settings)
+    assert tool_results(call(stack, GO)) == [("given up: 2", "error")]
 
-    errors = [KeyError(1), KeyError(2)]
-    ((text, _),) = tool_results(call(reported(*errors, on_error=pass_on), GO))
-    assert text.startswith("fail failed after 2 attempts")
-
-
-def test_if_on_error_itself_fails_its_error_is_raised(call: Any) -> None:
     def broken(error: Exception, request: Any) -> str:
         raise LookupError("no such text")
 
     with pytest.raises(LookupError, match="no such text"):
         call(reported(KeyError(1), KeyError(2), on_error=broken), GO)
-
-
-def test_a_text_that_on_failure_chose_stays(call: Any) -> None:
-    settings = {"on_failure": lambda error: f"given up: {error}"}
-    stack = reported(OSError(1), OSError(2), on_error=lambda *_: "answered", **settings)
-    assert tool_results(call(stack, GO)) == [("given up: 2", "error")]
 
 
 def test_a_failure_inside_an_agent_in_a_tool_is_not_the_tools_failure(call: Any) -> None:

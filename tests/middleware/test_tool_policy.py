@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -46,6 +46,8 @@ from agent_factory.review import (
 )
 from agent_factory.review.approvals import StoredApprovals
 from agent_factory.testing import ScriptedChatModel
+from samples import tool_texts
+from tables import each
 
 Go = Callable[..., Any]
 Act = Callable[..., Any]
@@ -120,11 +122,8 @@ def paying(*amounts: Any, to: str = "Ann") -> list[Any]:
     ]
 
 
-def answers(result: dict[str, Any]) -> list[str]:
-    return [message.text for message in result["messages"] if isinstance(message, ToolMessage)]
-
-
-MODES = pytest.mark.parametrize("mode", ["batched", "per_call"])
+CALL = {"name": "pay", "args": {"euros": 5}, "id": "p"}
+MODES = each("mode", ["batched", "per_call"])
 
 
 # What a rule does
@@ -148,39 +147,26 @@ def test_calls_run_or_wait_or_are_denied(go: Go, act: Act, mode: Any) -> None:
     assert asked.question.endswith("\nMore than 50 euros.")
     result = act("approve", agent)
     assert sorted(map(str, shop.ran)) == ["(5, 'Ann')", "(60, 'Ann')", "x"]
-    denied = [text for text in answers(result) if "policy" in text]
+    denied = [text for text in tool_texts(result) if "policy" in text]
     assert len(denied) == 1
     assert "does not allow this call of pay, so it did not run. That is too much. Do" in denied[0]
 
 
-def test_what_no_rule_covers_is_asked_about(go: Go) -> None:
-    shop = Shop(paying(5))
-    agent = shop.agent([Rule("f*", "allow")])
-    go(agent, "Go")
-    assert [call.name for call in pending(agent, ONE).calls] == ["pay"]
-
-
 @MODES
-def test_a_reviewer_cannot_edit_a_call_into_one_that_is_denied(go: Go, mode: Any) -> None:
-    shop = Shop(paying(5))
-    rules = [Rule("pay", "deny", when={"euros": {">": 50}}), Rule("*", "ask")]
-    agent = shop.agent(rules, interrupt_mode=mode)
-    go(agent, "Go")
-    with pytest.raises(DecisionNotAllowed, match="policy does not allow the edited call of pay"):
-        edit(agent, ONE, {"euros": 60})
-    edit(agent, ONE, {"euros": 6})
-    assert shop.ran == [(6, "Ann")]
-
-
-@MODES
-def test_other_reviewers_are_asked_about_an_edit_that_concerns_them(go: Go, mode: Any) -> None:
+def test_the_policy_holds_for_edits(go: Go, mode: Any) -> None:
+    """An edit into a denied call is refused; other reviewers are asked about their calls."""
     shop = Shop(paying(5))
     rules = [
+        Rule("f*", "allow"),
+        Rule("pay", "deny", when={"euros": {">": 500}}),
         Rule("pay", "ask", when={"euros": {">": 50}}, reviewers=["boss"]),
-        Rule("*", "ask"),
     ]
     agent = shop.agent(rules, interrupt_mode=mode)
     go(agent, "Go")
+    # No rule covers a small payment.
+    assert [(call.name, call.reviewers) for call in pending(agent, ONE).calls] == [("pay", ())]
+    with pytest.raises(DecisionNotAllowed, match="policy does not allow the edited call of pay"):
+        edit(agent, ONE, {"euros": 600})
     edit(agent, ONE, {"euros": 60})
     (asked,) = pending(agent, ONE).calls
     assert (asked.args, asked.reviewers, shop.ran) == ({"euros": 60}, ("boss",), [])
@@ -197,39 +183,26 @@ def judged(*verdicts: Any, **options: Any) -> Any:
 
 
 @MODES
-def test_a_judge_lets_harmless_calls_run(go: Go, mode: Any) -> None:
-    shop = Shop(paying(5))
-    judge, policy = judged(HARMLESS)
-    result = go(shop.agent(policy, interrupt_mode=mode), "Pay Ann 5 euros")
-    assert (shop.ran, answers(result)) == ([(5, "Ann")], ["paid 5"])
-    judge.assert_done()
-
-
-@MODES
-def test_a_call_that_a_judge_finds_risky_is_asked_about(go: Go, act: Act, mode: Any) -> None:
+def test_a_judge_lets_harmless_calls_run_and_asks_about_risky_calls(
+    go: Go, act: Act, mode: Any
+) -> None:
     """The judge is not asked again when the answer comes: it might say something else."""
-    shop = Shop(paying(5))
-    judge, policy = judged(RISKY)
+    shop = Shop(paying(5), paying(6), paying(7))
+    judge, policy = judged(HARMLESS, RISKY, RISKY, HARMLESS)
     agent = shop.agent(policy, interrupt_mode=mode)
-    go(agent, "Hi")
+    go(agent, "Pay Ann")
+    assert shop.ran == [(5, "Ann")]
     (asked,) = pending(agent, ONE).calls
     assert asked.question.endswith("its risk was judged as 0.9: Nobody asked for it.")
     act("approve", agent)
-    assert shop.ran == [(5, "Ann")]
-    judge.assert_done()
-
-
-def test_a_rejected_call_does_not_run_whatever_the_judge_would_say_now(go: Go, act: Act) -> None:
-    shop = Shop(paying(5))
-    _, policy = judged(RISKY, HARMLESS, HARMLESS)
-    agent = shop.agent(policy)
-    go(agent, "Hi")
+    assert shop.ran == [(5, "Ann"), (6, "Ann")]
     act("reject", agent, "No.")
-    assert shop.ran == []
+    assert shop.ran == [(5, "Ann"), (6, "Ann")]
+    assert len(judge.requests) == 3
 
 
-@pytest.mark.parametrize("verdict", ["I cannot say.", '{"probability": 2}', RuntimeError("down")])
-@pytest.mark.parametrize("otherwise", ["ask", "deny"])
+@each("verdict", ["I cannot say.", '{"probability": 2}', RuntimeError("down")])
+@each("otherwise", ["ask", "deny"])
 def test_a_judge_fails_closed(go: Go, verdict: Any, otherwise: Any) -> None:
     shop = Shop(paying(5))
     _, policy = judged(verdict, otherwise=otherwise)
@@ -237,7 +210,7 @@ def test_a_judge_fails_closed(go: Go, verdict: Any, otherwise: Any) -> None:
     result = go(agent, "Hi")
     assert shop.ran == []
     if otherwise == "deny":
-        assert "so it did not run. it could not be judged" in answers(result)[0]
+        assert "so it did not run. it could not be judged" in tool_texts(result)[0]
     else:
         assert "it could not be judged" in pending(agent, ONE).calls[0].question
 
@@ -337,13 +310,22 @@ def test_a_call_that_a_layer_changes_is_asked_about_again(go: Go, act: Act, mode
     act("approve", agent)
     assert shop.ran == [(7, "Ann")]
     assert {"euros": 7, "to": "Ann"} in rewrites.seen
+    # As is a call that a later node changes.
+    shop = Shop(paying(5))
+    agent = shop.agent([Rule("pay", "ask")], first=[Rewrites(7, layer=False)])
+    go(agent, "Go")
+    act("approve", agent)
+    (asked,) = pending(agent, ONE).calls
+    assert (asked.args["euros"], shop.ran) == (7, [])
+    act("reject", agent, "No.")
+    assert shop.ran == []
 
 
 def test_a_call_that_a_layer_makes_a_risky_one_is_asked_about(go: Go, act: Act) -> None:
     shop = Shop([{"name": "find", "args": {"query": "y"}, "id": "f"}])
     agent = shop.agent([Rule("find", "allow"), Rule("pay", "deny")], Rewrites(7, layer=True))
     result = go(agent, "Go")
-    assert (shop.ran, "does not allow this call of pay" in answers(result)[0]) == ([], True)
+    assert (shop.ran, "does not allow this call of pay" in tool_texts(result)[0]) == ([], True)
     shop = Shop(paying(5))
     agent = shop.agent(
         [Rule("find", "allow"), Rule("pay", "ask")], Rewrites(0, layer=True, tool="find")
@@ -367,17 +349,6 @@ def test_a_rule_that_decides_itself_is_asked_about_each_call(go: Go, act: Act, m
     assert shop.ran == [(5, "Ann")]
 
 
-def test_a_call_that_a_later_node_changes_is_asked_about_again(go: Go, act: Act) -> None:
-    shop = Shop(paying(5))
-    agent = shop.agent([Rule("pay", "ask")], first=[Rewrites(7, layer=False)])
-    go(agent, "Go")
-    act("approve", agent)
-    (asked,) = pending(agent, ONE).calls
-    assert (asked.args["euros"], shop.ran) == (7, [])
-    act("reject", agent, "No.")
-    assert shop.ran == []
-
-
 def test_a_record_of_a_review_in_another_form_counts_for_nothing(go: Go) -> None:
     """A model cannot write records; a thread of an older version has the ids alone."""
     shop = Shop(paying(5))
@@ -398,7 +369,7 @@ def test_an_answer_to_the_tool_is_not_taken_for_a_decision_about_its_call(
     go: Go, mode: Any
 ) -> None:
     ran: list[Any] = []
-    saver = InMemorySaver()
+    options: Any = {"checkpointer": InMemorySaver()}
 
     def desk(description: str) -> Any:
         def pay(euros: int) -> str:
@@ -407,10 +378,8 @@ def test_an_answer_to_the_tool_is_not_taken_for_a_decision_about_its_call(
 
         pay.__doc__ = description
         reviews = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
-        call = {"name": "pay", "args": {"euros": 5}, "id": "p"}
-        return create_agent(
-            ScriptedChatModel([[call], "Done."]), [pay], middleware=[reviews], checkpointer=saver
-        )
+        model = ScriptedChatModel([[CALL], "Done."])
+        return create_agent(model, [pay], middleware=[reviews], **options)
 
     old, new = desk("Pay."), desk("Pay twice.")
     go(old, "Go")
@@ -438,31 +407,24 @@ def test_a_tool_that_a_layer_brings_is_asked_about_once(go: Go) -> None:
         def around_tool(self, request: Any) -> Any:
             return (yield replace(request, tool=extra))
 
-    call = {"name": "extra", "args": {"euros": 5}, "id": "p"}
-    agent = create_agent(
-        ScriptedChatModel([[call], "Done."]),
-        middleware=[HumanInTheLoopMiddleware(ToolPolicy(Rule("extra", "ask"))), Brings()],
-        checkpointer=InMemorySaver(),
-    )
+    model = ScriptedChatModel([[{**CALL, "name": "extra"}], "Done."])
+    stack: list[Any] = [HumanInTheLoopMiddleware(ToolPolicy(Rule("extra", "ask"))), Brings()]
+    agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
     go(agent, "Go")
     approve(agent, ONE)
     assert ran == [5]
 
 
 def test_tools_of_an_agent_inside_are_not_held_to_the_approval_of_the_outer_call(go: Go) -> None:
-    shop = Shop()
-    clerk_shop = Shop(paying(5))
-    clerk = clerk_shop.agent([Rule("*", "allow")], name="clerk", checkpointer=None, store=None)
+    shop = Shop(paying(5))
+    clerk = shop.agent([Rule("*", "allow")], name="clerk", checkpointer=None, store=None)
     request = {"name": "clerk", "args": {"request": "Pay 5."}, "id": "c"}
-    boss = create_agent(
-        ScriptedChatModel([[request], "Done."]),
-        [agent_tool(clerk, description="Pays.")],
-        middleware=[HumanInTheLoopMiddleware(ToolPolicy(Rule("clerk", "ask")))],
-        checkpointer=shop.saver,
-    )
+    model, tools = ScriptedChatModel([[request], "Done."]), [agent_tool(clerk, description="Pays.")]
+    stack: list[Any] = [HumanInTheLoopMiddleware(ToolPolicy(Rule("clerk", "ask")))]
+    boss = create_agent(model, tools, middleware=stack, checkpointer=shop.saver)
     go(boss, "Go")
     approve(boss, ONE)
-    assert clerk_shop.ran == [(5, "Ann")]
+    assert shop.ran == [(5, "Ann")]
 
 
 # Standing approvals
@@ -489,19 +451,11 @@ def test_later_calls_run_by_a_standing_approval(go: Go, act: Act, mode: Any) -> 
     assert (approval.by, approval.uses, approval.thread) == ("ann", 2, None)
     reasons = {decision.reason for decision in log}
     assert f"standing approval {approval.id} by ann" in reasons
-
-
-def test_a_standing_approval_is_for_the_tool_as_it_was(go: Go, act: Act) -> None:
-    shop, rules = Shop(paying(5)), [Rule("pay", "ask", remember=WEEK)]
-    agent = shop.agent(rules)
-    go(agent, "Go")
-    act("decide", agent, {"call-5": remembered(when={})})
-    new = shop.agent(rules, description="Pay twice.")
-    go(new, "Go", thread="2")
-    assert len(shop.ran) == 1
-    same = shop.agent(rules)
-    go(same, "Go", thread="3")
-    assert len(shop.ran) == 2
+    # It holds in another thread, and not for another version of the tool.
+    for description, thread, runs in (("Pay twice.", "2", False), ("Pay.", "3", True)):
+        before = len(shop.ran)
+        go(shop.agent(rules, description=description, interrupt_mode=mode), "Go", thread)
+        assert (len(shop.ran) > before) is runs
 
 
 def test_a_standing_approval_may_hold_in_one_thread(go: Go, act: Act) -> None:
@@ -553,15 +507,10 @@ def test_an_approval_that_was_revoked_while_its_call_waits_does_not_let_it_run(g
         ran.append(interrupt("Cash?"))
         return "paid"
 
-    call = {"name": "pay", "args": {"euros": 5}, "id": "p"}
-    policy = ToolPolicy(Rule("pay", "ask", remember=WEEK))
-    agent = create_agent(
-        ScriptedChatModel([[call], "Done.", [{**call, "id": "q"}], "Done."]),
-        [pay],
-        middleware=[HumanInTheLoopMiddleware(policy)],
-        checkpointer=shop.saver,
-        store=shop.store,
-    )
+    model = ScriptedChatModel([[CALL], "Done.", [{**CALL, "id": "q"}], "Done."])
+    stack: list[Any] = [HumanInTheLoopMiddleware(ToolPolicy(Rule("pay", "ask", remember=WEEK)))]
+    options: Any = {"checkpointer": shop.saver, "store": shop.store}
+    agent = create_agent(model, [pay], middleware=stack, **options)
     go(agent, "Go")
     decide(agent, ONE, {"p": remembered()})
     respond(agent, ONE, "yes")
@@ -577,45 +526,36 @@ def test_an_approval_that_was_revoked_while_its_call_waits_does_not_let_it_run(g
     assert ran == ["yes", "no"]
 
 
-@pytest.mark.parametrize(
-    ("remember", "message"),
+NEVER = "later calls may not be approved"
+
+
+@each(
+    "rule, remember, message",
     [
-        ({"seconds": WEEK + 1}, "'seconds' from 0 to 604800, got 604801"),
-        ({"seconds": 0}, "'seconds' from 0 to 604800, got 0"),
-        ({"when": {"euros": {">": 5}}}, "'euros > 5' does not hold for the approved call"),
-        ({"when": {"euros": {"=<": 5, "<": 9}}}, "must compare with some of"),
+        ({"remember": WEEK}, {"seconds": WEEK + 1}, "'seconds' from 0 to 604800, got 604801"),
+        ({"remember": WEEK}, {"seconds": 0}, "'seconds' from 0 to 604800, got 0"),
+        ({"remember": WEEK}, {"when": {"euros": {">": 5}}}, "'euros > 5' does not hold for the"),
+        ({"remember": WEEK}, {"when": {"euros": {"=<": 5, "<": 9}}}, "must compare with some of"),
+        ({}, {}, NEVER),
+        ({"remember": WEEK, "store": None}, {}, NEVER),
     ],
 )
 def test_an_approval_that_the_policy_does_not_allow_is_refused(
-    go: Go, remember: Any, message: str
+    go: Go, rule: Any, remember: Any, message: str
 ) -> None:
-    shop = Shop(paying(5))
-    agent = shop.agent([Rule("pay", "ask", remember=WEEK)])
+    """Without a store and a rule for it, nothing is remembered."""
+    options = {key: rule[key] for key in rule if key == "store"}
+    agent = Shop(paying(5)).agent([Rule("pay", "ask", remember=rule.get("remember"))], **options)
     go(agent, "Go")
     decision = remembered(**remember)
     with pytest.raises(DecisionNotAllowed, match=message):
         decide(agent, ONE, {"call-5": decision})
     with pytest.raises(DecisionNotAllowed, match=message):
         go(agent, Command(resume={"decisions": [decision]}))
-    assert approvals(agent) == []
-
-
-@pytest.mark.parametrize(
-    ("rule", "options"),
-    [(Rule("pay", "ask"), {}), (Rule("pay", "ask", remember=WEEK), {"store": None})],
-)
-def test_without_a_store_and_a_rule_for_it_nothing_is_remembered(
-    go: Go, rule: Rule, options: Any
-) -> None:
-    shop = Shop(paying(5))
-    agent = shop.agent([rule], **options)
-    go(agent, "Go")
-    with pytest.raises(DecisionNotAllowed, match="later calls may not be approved"):
-        decide(agent, ONE, {"call-5": remembered()})
-    with pytest.raises(DecisionNotAllowed, match="later calls may not be approved"):
-        go(agent, Command(resume={"decisions": [remembered()]}))
     with pytest.raises(InvalidDecision, match="'reject' takes no 'remember'"):
-        decide(agent, ONE, {"call-5": {**remembered(), "type": "reject"}})
+        decide(agent, ONE, {"call-5": {**decision, "type": "reject"}})
+    if not options:
+        assert approvals(agent) == []
 
 
 def test_a_block_may_announce_where_approvals_are_kept(go: Go) -> None:
@@ -669,15 +609,17 @@ def state_with(*labels: str) -> dict[str, Any]:
     return {"messages": [], "seen_labels": dict.fromkeys(labels, source)}
 
 
-@pytest.mark.parametrize("action", ["allow", "ask", "deny"])
-@pytest.mark.parametrize("labels", [(), ("untrusted",), ("private",), ("untrusted", "private")])
-@pytest.mark.parametrize("seen", ["untrusted", ["private"], ["private", "untrusted"]])
+@each("action", ["allow", "ask", "deny"])
+@each("labels", [(), ("untrusted",), ("private",), ("untrusted", "private")])
+@each("seen", ["untrusted", ["private"], ["private", "untrusted"]])
 def test_a_condition_on_what_was_seen_holds_if_all_of_it_was_seen(
     action: Any, labels: Any, seen: Any
 ) -> None:
+    """The key `seen` is never an argument."""
     rule = Rule("mail", action, when={"seen": seen})
     needed = {seen} if isinstance(seen, str) else set(seen)
-    assert rule.matches(request_of(state_with(*labels))) is (needed <= set(labels))
+    request = request_of(state_with(*labels), seen=seen)
+    assert rule.matches(request) is (needed <= set(labels))
 
 
 def test_a_condition_may_be_about_the_thread_and_about_arguments() -> None:
@@ -689,22 +631,15 @@ def test_a_condition_may_be_about_the_thread_and_about_arguments() -> None:
     assert rule.calls == 'seen private and to like "*@evil.example"'
 
 
-@pytest.mark.parametrize("state", [None, {}, {"seen_labels": {}}])
-def test_a_call_without_a_state_is_restricted(state: Any) -> None:
+@each("state", [None, {}, {"seen_labels": {}}])
+@each("action, matches", [("allow", False), ("ask", True), ("deny", True)])
+def test_a_call_without_a_state_is_restricted(state: Any, action: Any, matches: bool) -> None:
     """Nobody knows what its thread has seen."""
-    when = {"seen": "untrusted"}
-    assert not Rule("mail", "allow", when=when).matches(request_of(state))
-    assert Rule("mail", "ask", when=when).matches(request_of(state))
-    assert Rule("mail", "deny", when=when).matches(request_of(state))
+    rule = Rule("mail", action, when={"seen": "untrusted"})
+    assert rule.matches(request_of(state)) is matches
 
 
-@pytest.mark.parametrize("value", [True, "seen", "outside", [], ["private", "x"], {"==": "x"}, 1])
+@each("value", [True, "seen", "outside", [], ["private", "x"], {"==": "x"}, 1])
 def test_a_condition_on_an_argument_named_seen_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="For an argument of this name, pass a function"):
         Rule("mail", "ask", when={"seen": value})
-
-
-def test_the_key_seen_is_never_an_argument() -> None:
-    rule = Rule("mail", "ask", when={"seen": "private"})
-    assert not rule.matches(request_of(state_with(), seen="private"))
-    assert rule.matches(request_of(state_with("private"), seen="nothing"))

@@ -6,6 +6,7 @@ import json
 import os
 from base64 import b64decode
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from agent_factory.middleware import (
     ToolResultOffloadMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel, check_middleware
+from tables import each
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -61,14 +63,8 @@ def place_of(name: str, folder: Path) -> Any:
 def agent_of(content: Any, steps: list[Any], *more: Any, **settings: Any) -> tuple[Any, Any]:
     model = ScriptedChatModel([FETCH, *steps])
     stack: list[Any] = [ToolResultOffloadMiddleware(**settings), *more]
-    agent = create_agent(
-        model,
-        [fetching(content)],
-        middleware=stack,
-        checkpointer=InMemorySaver(),
-        store=InMemoryStore(),
-    )
-    return model, agent
+    stores: Any = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+    return model, create_agent(model, [fetching(content)], middleware=stack, **stores)
 
 
 def size_of(message: AnyMessage) -> int:
@@ -79,7 +75,7 @@ def last_result(messages: Any) -> ToolMessage:
     return [m for m in messages if isinstance(m, ToolMessage)][-1]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@each("place", PLACES)
 def test_a_large_result_costs_under_two_kilobytes_in_each_later_request(
     call: Call, place: str, tmp_path: Path
 ) -> None:
@@ -99,7 +95,7 @@ def test_a_large_result_costs_under_two_kilobytes_in_each_later_request(
     assert (kept < 2000) == (place != "thread")
 
 
-@pytest.mark.parametrize("character", ["x", "é", "漢", "🦉"])
+@each("character", ["x", "é", "漢", "🦉"])
 def test_any_script_costs_under_two_kilobytes(call: Call, character: str) -> None:
     model, agent = agent_of(character * 200_000, ["ok"])
     call(agent, {"messages": "Fetch it"}, ONE)
@@ -108,7 +104,7 @@ def test_any_script_costs_under_two_kilobytes(call: Call, character: str) -> Non
     assert shown.text.startswith(character * 250)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@each("place", PLACES)
 def test_a_result_comes_back_in_pages(call: Call, place: str, tmp_path: Path) -> None:
     pages = [recall("f", start=start, length=20_000) for start in range(0, 200_000, 20_000)]
     model, agent = agent_of(LARGE, [*pages, "Read."], place=place_of(place, tmp_path))
@@ -162,18 +158,12 @@ PICTURE = {"type": "image", "base64": "QUJD" * 20_000, "mime_type": "image/png"}
 
 
 def test_an_image_stays_where_the_model_sees_it(call: Call) -> None:
-    model, agent = agent_of([{"type": "text", "text": LARGE}, PICTURE], ["Nice."])
-    call(agent, {"messages": "Fetch it"}, ONE)
-    content: Any = last_result(model.requests[1].messages).content
-    text, picture = content
-    assert len(text["text"]) < 2000
-    assert picture == PICTURE
-
-
-def test_an_image_alone_is_not_offloaded(call: Call) -> None:
-    model, agent = agent_of([PICTURE], ["Nice."])
-    call(agent, {"messages": "Fetch it"}, ONE)
-    assert last_result(model.requests[1].messages).content == [PICTURE]
+    for more in ([], [{"type": "text", "text": LARGE}]):
+        model, agent = agent_of([*more, PICTURE], ["Nice."])
+        call(agent, {"messages": "Fetch it"}, ONE)
+        content: Any = last_result(model.requests[1].messages).content
+        assert content[-1] == PICTURE
+        assert [len(block["text"]) < 2000 for block in content[:-1]] == [True] * len(more)
 
 
 def test_a_block_comes_back_as_it_is(call: Call) -> None:
@@ -188,35 +178,26 @@ def test_a_block_comes_back_as_it_is(call: Call) -> None:
     assert "it has 0 blocks" in results[3].text
 
 
-def test_bytes_in_a_block_come_back(call: Call, tmp_path: Path) -> None:
+def history_of(content: Any, **fields: Any) -> list[Any]:
+    """A thread in which the tool has given this result."""
+    result = ToolMessage(content, tool_call_id="f", **fields)
+    return [HumanMessage("go"), AIMessage("", tool_calls=FETCH), result]
+
+
+def test_what_json_cannot_hold_or_would_change_stays_in_the_thread(
+    call: Call, tmp_path: Path
+) -> None:
     data = bytes(range(256)) * 9
     content: Any = [{"image": {"format": "png", "source": {"bytes": data}}}, {"text": LARGE}]
-    history = [
-        HumanMessage("go"),
-        AIMessage("", tool_calls=FETCH),
-        ToolMessage(content, tool_call_id="f", name="fetch"),
-    ]
-    model = ScriptedChatModel([recall("f", length=20_000), "ok"])
+    model = ScriptedChatModel([recall("f", length=20_000), "ok", "ok"])
     agent = create_agent(model, middleware=[ToolResultOffloadMiddleware(place=tmp_path)])
-    result = call(agent, {"messages": history})
+    result = call(agent, {"messages": history_of(content)})
     assert result["messages"][2].content == content
     assert "characters. recall(id=" in model.requests[0].messages[2].text
-    # What JSON cannot hold stays in the thread.
-    assert os.listdir(tmp_path) == []
     begin = last_result(result["messages"]).text.partition('"base64": "')[2]
     assert b64decode(begin.partition('"')[0]) == data
-
-
-def test_what_json_would_change_stays_in_the_thread(call: Call, tmp_path: Path) -> None:
-    content: Any = [{"type": "text", "text": LARGE, "extras": {1: "a"}}]
-    history = [
-        HumanMessage("go"),
-        AIMessage("", tool_calls=FETCH),
-        ToolMessage(content, tool_call_id="f", name="fetch"),
-    ]
-    offload = ToolResultOffloadMiddleware(place=tmp_path)
-    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[offload])
-    assert call(agent, {"messages": history})["messages"][2].content == content
+    content = [{"type": "text", "text": LARGE, "extras": {1: "a"}}]
+    assert call(agent, {"messages": history_of(content)})["messages"][2].content == content
     assert os.listdir(tmp_path) == []
 
 
@@ -240,22 +221,16 @@ def test_messages_are_listed_with_their_numbers(call: Call) -> None:
 
 
 def test_of_several_results_of_one_call_id_the_newest_comes_back(call: Call) -> None:
-    history = [
-        HumanMessage("go"),
-        AIMessage("", tool_calls=FETCH),
-        ToolMessage("old", tool_call_id="f", id="r1"),
-        AIMessage("", tool_calls=FETCH),
-        ToolMessage("new", tool_call_id="f", id="r2"),
-        HumanMessage("and?"),
-    ]
+    newer = history_of("new", id="r2")[1:]
+    history = [*history_of("old", id="r1"), *newer, HumanMessage("and?")]
     model = ScriptedChatModel([recall("f"), recall("r1"), "ok"])
     agent = create_agent(model, middleware=[ToolResultOffloadMiddleware()])
     found = [m.text for m in call(agent, {"messages": history})["messages"] if m.type == "tool"]
     assert found == ["old", "new", "new", "old"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "problem"),
+@each(
+    "asked, problem",
     [
         (recall("nope"), "there is no message 'nope'"),
         (recall("#0"), "there is no message '#0'"),
@@ -285,9 +260,21 @@ def change(agent: Any, folder: Path) -> None:
         agent.store.put(item.namespace, item.key, {"content": '"other"'})
 
 
-@pytest.mark.parametrize("place", ["store", "folder"])
-@pytest.mark.parametrize(
-    ("damage", "problem"), [(lose, "it is not there any more"), (change, "it was changed")]
+def block(agent: Any, folder: Path) -> None:
+    (path,) = folder.iterdir()
+    path.unlink()
+    path.mkdir()
+
+
+@each(
+    "place, damage, problem",
+    [
+        ("store", lose, "it is not there any more"),
+        ("store", change, "it was changed"),
+        ("folder", lose, "it is not there any more"),
+        ("folder", change, "it was changed"),
+        ("folder", block, "it cannot be read: IsADirectoryError"),
+    ],
 )
 def test_a_result_that_is_lost_gets_an_error_to_read(
     call: Call, place: str, damage: Any, problem: str, tmp_path: Path
@@ -299,16 +286,6 @@ def test_a_result_that_is_lost_gets_an_error_to_read(
     assert problem in message.text
     assert "Call the tool again" in message.text
     assert message.status == "error"
-
-
-def test_a_folder_that_cannot_be_read_gets_an_error_to_read(call: Call, tmp_path: Path) -> None:
-    _, agent = agent_of(LARGE, ["ok", recall("f"), "I see."], place=tmp_path)
-    call(agent, {"messages": "Fetch it"}, ONE)
-    (path,) = tmp_path.iterdir()
-    path.unlink()
-    path.mkdir()
-    message = last_result(call(agent, {"messages": "And?"}, ONE)["messages"])
-    assert "it cannot be read: IsADirectoryError" in message.text
 
 
 FORGED: list[Any] = [
@@ -323,15 +300,15 @@ FORGED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("forged", "problem"), FORGED)
+@each("forged, problem", FORGED)
 def test_a_message_of_the_caller_cannot_name_another_file(
     call: Call, forged: Any, problem: str, tmp_path: Path
 ) -> None:
     (tmp_path / "secret.json").write_text('"secret"')
     folder = tmp_path / "results"
-    folder.mkdir()
-    result = ToolMessage("short", tool_call_id="f", response_metadata={"offloaded": forged})
-    history = [HumanMessage("go"), AIMessage("", tool_calls=FETCH), result, HumanMessage("?")]
+    folder.mkdir(exist_ok=True)
+    forgery = history_of("short", response_metadata={"offloaded": forged})
+    history = [*forgery, HumanMessage("?")]
     model = ScriptedChatModel([recall("f"), "ok"])
     offload = ToolResultOffloadMiddleware(place=folder)
     agent = create_agent(model, middleware=[offload], store=InMemoryStore())
@@ -341,17 +318,7 @@ def test_a_message_of_the_caller_cannot_name_another_file(
     assert "secret" not in message.text
 
 
-def test_files_have_safe_names_and_are_whole(call: Call, tmp_path: Path) -> None:
-    _, agent = agent_of(LARGE, ["ok"], place=tmp_path)
-    call(agent, {"messages": "Fetch it"}, ONE)
-    (path,) = tmp_path.iterdir()
-    assert len(path.stem) == 64
-    assert json.loads(path.read_text()) == LARGE
-    if os.name == "posix":
-        assert path.stat().st_mode & 0o077 == 0
-
-
-def test_a_write_that_fails_leaves_no_file_and_no_change(
+def test_files_have_safe_names_and_a_write_that_fails_leaves_no_file_and_no_change(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, agent = agent_of(LARGE, ["ok"], place=tmp_path)
@@ -366,6 +333,11 @@ def test_a_write_that_fails_leaves_no_file_and_no_change(
     assert list(tmp_path.iterdir()) == []
     assert last_result(agent.get_state(ONE).values["messages"]).text == LARGE
     assert call(agent, None, ONE)["messages"][-1].text == "ok"
+    (path,) = tmp_path.iterdir()
+    assert len(path.stem) == 64
+    assert json.loads(path.read_text()) == LARGE
+    if os.name == "posix":
+        assert path.stat().st_mode & 0o077 == 0
 
 
 def test_a_store_is_needed_for_the_place_store(call: Call) -> None:
@@ -375,9 +347,15 @@ def test_a_store_is_needed_for_the_place_store(call: Call) -> None:
         call(agent, {"messages": "Hi"})
 
 
-def test_threads_do_not_share_what_they_store(call: Call) -> None:
-    _, agent = agent_of(LARGE, ["ok"], place="store", namespace=("mine", "results"))
-    call(agent, {"messages": "Fetch it"}, ONE)
+def test_threads_do_not_share_what_they_store_and_the_tool_may_have_another_name(
+    call: Call,
+) -> None:
+    steps = [[{"name": "look_back", "args": {"id": "f", "length": 6}}], "ok"]
+    place: Any = {"place": "store", "namespace": ("mine", "results")}
+    model, agent = agent_of(LARGE, steps, tool_name="look_back", **place)
+    result = call(agent, {"messages": "Fetch it"}, ONE)
+    assert 'look_back(id="' in model.requests[1].messages[-1].text
+    assert last_result(result["messages"]).text.startswith("line 0")
     (item,) = agent.store.search(("mine",))
     assert item.namespace == ("mine", "results", "1")
 
@@ -452,13 +430,9 @@ def test_what_was_cleared_and_offloaded_comes_back(call: Call, tmp_path: Path) -
 
 def test_the_decision_log_says_what_was_offloaded(call: Call) -> None:
     lines: list[str] = []
-    model = ScriptedChatModel([FETCH, "ok"])
-    agent = create_agent(
-        model,
-        [fetching(LARGE)],
-        middleware=[ToolResultOffloadMiddleware()],
-        decisions=lambda decision: lines.append(str(decision)),
-    )
+    model, stack = ScriptedChatModel([FETCH, "ok"]), [ToolResultOffloadMiddleware()]
+    log = lambda decision: lines.append(str(decision))  # noqa: E731
+    agent = create_agent(model, [fetching(LARGE)], middleware=stack, decisions=log)
     call(agent, {"messages": "Fetch it"})
     name = "ToolResultOffloadMiddleware.around_model"
     assert [line for line in lines if line.startswith(name)] == [
@@ -474,8 +448,8 @@ def test_below_the_threshold_nothing_changes(call: Call) -> None:
         assert last_result(model.requests[1].messages).text == "x" * size
 
 
-@pytest.mark.parametrize(
-    ("given_", "kind", "problem"),
+@each(
+    "given_, kind, problem",
     [
         ({"threshold": 0}, ValueError, "threshold: characters must be a whole number"),
         ({"preview": -1}, ValueError, "preview: bytes must be a whole number"),
@@ -495,37 +469,22 @@ def test_an_argument_that_cannot_work_raises(given_: Any, kind: Any, problem: st
         ToolResultOffloadMiddleware(**given_)
 
 
-def test_the_tool_may_have_another_name(call: Call) -> None:
-    steps = [[{"name": "look_back", "args": {"id": "f", "length": 6}}], "ok"]
-    model, agent = agent_of(LARGE, steps, tool_name="look_back")
-    result = call(agent, {"messages": "Fetch it"}, ONE)
-    assert 'look_back(id="' in model.requests[1].messages[-1].text
-    assert last_result(result["messages"]).text.startswith("line 0")
+@each("other", [ContextEditingMiddleware, partial(SummarizationMiddleware, ScriptedChatModel())])
+def test_it_belongs_outside_of_what_works_with_the_short_form(other: Any) -> None:
+    """What removes messages that could be recalled is reported, too."""
 
+    def codes(*stack: Any) -> list[str]:
+        agent = create_agent(ScriptedChatModel(), middleware=stack)
+        return [warning.code for warning in warnings_of(agent)]
 
-def test_it_belongs_outside_of_what_works_with_the_short_form() -> None:
-    inner = [ContextEditingMiddleware(), SummarizationMiddleware(ScriptedChatModel())]
-    assert codes(ToolResultOffloadMiddleware(), *inner) == []
-    assert codes(*inner, ToolResultOffloadMiddleware()) == ["AF204", "AF204"]
-
-
-def codes(*stack: Any) -> list[str]:
-    """The codes of the warnings about a stack."""
-    agent = create_agent(ScriptedChatModel(), middleware=stack)
-    return [warning.code for warning in warnings_of(agent)]
-
-
-def test_what_removes_messages_that_could_be_recalled_is_reported() -> None:
-    writer = ScriptedChatModel()
-    for other in (
-        SummarizationMiddleware(writer, keep_thread=False),
-        ContextEditingMiddleware(keep_thread=False),
-    ):
-        assert codes(ToolResultOffloadMiddleware(), other) == ["AF208"]
+    offload = ToolResultOffloadMiddleware()
+    assert codes(offload, other()) == []
+    assert codes(other(), offload) == ["AF204"]
+    assert codes(offload, other(keep_thread=False)) == ["AF208"]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", ["thread", "store"])
+@each("place", ["thread", "store"])
 def test_it_keeps_the_laws_of_middleware(place: Any) -> None:
     check_middleware(
         lambda: ToolResultOffloadMiddleware(place=place, threshold=3),

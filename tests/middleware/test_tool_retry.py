@@ -6,7 +6,6 @@ import asyncio
 import operator
 import subprocess
 import threading
-import time
 from typing import Annotated, Any
 
 import httpx
@@ -42,6 +41,8 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_results
+from tables import each
+from waiting import run_virtually
 
 GO: Any = {"messages": "Go"}
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -79,29 +80,39 @@ def agent(flaky: Flaky, *stack: Any, **settings: Any) -> Any:
     return create_agent(ScriptedChatModel([FETCH, "Done."]), tools, middleware=stack, **settings)
 
 
+def only_keys(error: KeyError) -> str:
+    return "a key"
+
+
 LETS_THROUGH = [
     {},
     {"handle_tool_errors": False},
     {"handle_tool_errors": KeyError},
     {"handle_tool_errors": (KeyError, TypeError)},
+    {"handle_tool_errors": only_keys},
 ]
 
 
-def only_keys(error: KeyError) -> str:
-    return "a key"
-
-
-LETS_THROUGH.append({"handle_tool_errors": only_keys})
-
-
-@pytest.mark.parametrize("switch", LETS_THROUGH)
+@each("switch", LETS_THROUGH)
 def test_a_raising_tool_is_run_again_until_it_works(call: Any, switch: Any) -> None:
+    """After the last attempt the failure is reported to the model, or raised."""
     flaky = down(2)
     assert tool_results(call(agent(flaky, retry(), **switch), GO)) == [("page 1", "success")]
     assert flaky.runs == 3
+    flaky = down(9)
+    result = call(agent(flaky, retry(), **switch), GO)
+    ((text, status),) = tool_results(result)
+    assert text.startswith("fetch failed after 3 attempts with ConnectionError: down 3.\n")
+    assert status == "error"
+    assert result["messages"][2].name == "fetch"
+    assert result["messages"][-1].text == "Done."
+    assert flaky.runs == 3
+    with pytest.raises(ConnectionError, match="down 3") as caught:
+        call(agent(down(9), retry(on_failure="error"), **switch), GO)
+    assert "ToolRetryMiddleware: fetch failed after 3 attempts." in caught.value.__notes__
 
 
-@pytest.mark.parametrize("on_failure", ["continue", "error", lambda error: "Sorry."])
+@each("on_failure", ["continue", "error", lambda error: "Sorry."])
 def test_an_error_that_no_retry_helps_ends_the_run_at_once(call: Any, on_failure: Any) -> None:
     error = ModelAuthenticationError("invalid key")
     flaky = Flaky(error)
@@ -119,50 +130,26 @@ def test_a_model_that_timed_out_inside_a_tool_may_have_answered(call: Any) -> No
     assert flaky.runs == 2
 
 
-@pytest.mark.parametrize("switch", LETS_THROUGH)
-def test_after_the_last_attempt_the_failure_is_reported_to_the_model(
-    call: Any, switch: Any
-) -> None:
-    flaky = down(9)
-    result = call(agent(flaky, retry(), **switch), GO)
-    ((text, status),) = tool_results(result)
-    assert text.startswith("fetch failed after 3 attempts with ConnectionError: down 3.\n")
-    assert status == "error"
-    assert result["messages"][2].name == "fetch"
-    assert result["messages"][-1].text == "Done."
-    assert flaky.runs == 3
-
-
-@pytest.mark.parametrize("switch", LETS_THROUGH)
-def test_on_failure_error_is_handled_as_without_retries(call: Any, switch: Any) -> None:
-    with pytest.raises(ConnectionError, match="down 3") as caught:
-        call(agent(down(9), retry(on_failure="error"), **switch), GO)
-    assert "ToolRetryMiddleware: fetch failed after 3 attempts." in caught.value.__notes__
-
-
-@pytest.mark.parametrize(
-    "switch", [True, "Reported.", ConnectionError, lambda error: f"reported {error}"]
-)
+@each("switch", [True, "Reported.", ConnectionError, lambda error: f"reported {error}"])
 def test_an_error_that_handle_tool_errors_handled_is_a_result(call: Any, switch: Any) -> None:
     flaky = down(1)
     ((_, status),) = tool_results(call(agent(flaky, retry(), handle_tool_errors=switch), GO))
     assert (flaky.runs, status) == (1, "error")
 
 
-def test_a_custom_text_is_the_result(call: Any) -> None:
+def test_a_custom_text_is_the_result_and_a_failed_return_direct_goes_back_to_the_model(
+    call: Any,
+) -> None:
     words = retry(max_retries=1, on_failure=lambda error: f"no luck: {error}")
-    assert tool_results(call(agent(down(9), words), GO)) == [("no luck: down 2", "error")]
-
-
-def test_a_failed_return_direct_goes_back_to_the_model(call: Any) -> None:
     model = ScriptedChatModel([FETCH, "Sorry."])
     direct = down(9).tool(return_direct=True)
-    result = call(create_agent(model, [direct], middleware=[retry()]), GO)
+    result = call(create_agent(model, [direct], middleware=[words]), GO)
+    assert tool_results(result) == [("no luck: down 2", "error")]
     assert result["messages"][-1].text == "Sorry."
 
 
-@pytest.mark.parametrize(
-    ("retry_on", "foreign"),
+@each(
+    "retry_on, foreign",
     [
         (ConnectionError, KeyError("no")),
         ((ConnectionError, TimeoutError), OSError("no")),
@@ -180,80 +167,45 @@ def test_an_exception_that_does_not_match_is_raised_at_once_and_unchanged(
     assert flaky.runs == 2
 
 
-@pytest.mark.parametrize("tools", [["fetch"], [Flaky().tool()], ("other", "fetch")])
-def test_the_tools_that_are_named_are_retried(call: Any, tools: Any) -> None:
+@each("tools", [["fetch"], [Flaky().tool()], ("other", "fetch")])
+def test_only_the_tools_that_are_named_are_retried(call: Any, tools: Any) -> None:
     assert tool_results(call(agent(down(1), retry(tools=tools)), GO)) == [("page 1", "success")]
-
-
-def test_tools_that_are_not_named_are_not_retried(call: Any) -> None:
     flaky = down(1)
     with pytest.raises(ConnectionError, match="down 1"):
         call(agent(flaky, retry(tools=["other"])), GO)
     assert flaky.runs == 1
 
 
-@pytest.mark.parametrize(
-    ("tools", "kind", "problem"),
-    [
-        ("fetch", TypeError, r"write tools=\['search'\]"),
-        (Flaky().tool(), TypeError, r"write tools=\['search'\]"),
-        (5, TypeError, r"write tools=\['search'\]"),
-        ([down], TypeError, "A function becomes a tool with the function's name"),
-        ([""], TypeError, "names of tools"),
-        ([], ValueError, "would be covered"),
-    ],
-)
-def test_invalid_tools_are_refused(tools: Any, kind: Any, problem: str) -> None:
-    with pytest.raises(kind, match=problem):
-        ToolRetryMiddleware(tools=tools)
-
-
 BAD = [{"name": "fetch", "args": {"page": "one"}, "id": "f"}]
 
 
-@pytest.mark.parametrize("retry_on", [Exception, (ToolException,)])
-def test_arguments_that_do_not_fit_are_not_tried_again(call: Any, retry_on: Any) -> None:
+@each(
+    "retry_on, attempts",
+    [(Exception, 1), ((ToolException,), 1), (ToolInvocationError, 3), (lambda error: True, 3)],
+)
+def test_arguments_that_do_not_fit_are_tried_again_only_if_retry_on_says_so(
+    call: Any, retry_on: Any, attempts: int
+) -> None:
     """They would not fit the next time either."""
     seen: list[Any] = []
     stack = [retry(retry_on=retry_on), Counting(seen)]
-    agent = create_agent(
-        ScriptedChatModel([BAD]), [Flaky().tool()], middleware=stack, handle_tool_errors=False
-    )
-    with pytest.raises(ToolInvocationError):
-        call(agent, GO)
-    assert seen == ["fetch"]
-
-
-@pytest.mark.parametrize("retry_on", [ToolInvocationError, lambda error: True])
-def test_arguments_that_do_not_fit_are_retried_if_retry_on_says_so(
-    call: Any, retry_on: Any
-) -> None:
-    seen: list[Any] = []
-    stack = [retry(retry_on=retry_on), Counting(seen)]
-    agent = create_agent(
-        ScriptedChatModel([BAD, "Done."]),
-        [Flaky().tool()],
-        middleware=stack,
-        handle_tool_errors=False,
-    )
-    ((text, _),) = tool_results(call(agent, GO))
-    assert "after 3 attempts" in text
-    assert seen == ["fetch"] * 3
-
-
-def test_by_default_invalid_arguments_are_reported_as_usual(call: Any) -> None:
     model = ScriptedChatModel([BAD, "Done."])
-    retrying = create_agent(model, [Flaky().tool()], middleware=[retry()])
-    ((text, _),) = tool_results(call(retrying, GO))
-    assert text.startswith("Error invoking tool 'fetch' with kwargs {'page': 'one'}")
+    agent = create_agent(model, [Flaky().tool()], middleware=stack, handle_tool_errors=False)
+    if attempts == 1:
+        with pytest.raises(ToolInvocationError):
+            call(agent, GO)
+    else:
+        ((text, _),) = tool_results(call(agent, GO))
+        assert "after 3 attempts" in text
+    assert seen == ["fetch"] * attempts
 
 
-def test_a_call_of_an_unknown_tool_is_answered_as_usual(call: Any) -> None:
-    model = ScriptedChatModel([[{"name": "fetsch"}], "Done."])
+def test_invalid_arguments_and_unknown_tools_are_reported_as_usual(call: Any) -> None:
+    model = ScriptedChatModel([BAD, [{"name": "fetsch"}], "Done."])
     agent = create_agent(model, [Flaky().tool()], middleware=[retry()])
-    assert tool_results(call(agent, GO)) == [
-        ("Error: fetsch is not a valid tool, try one of [fetch].", "error")
-    ]
+    (invalid, _), unknown = tool_results(call(agent, GO))
+    assert invalid.startswith("Error invoking tool 'fetch' with kwargs {'page': 'one'}")
+    assert unknown == ("Error: fetsch is not a valid tool, try one of [fetch].", "error")
 
 
 class Counting(AgentMiddleware[Any, Any]):
@@ -266,22 +218,6 @@ class Counting(AgentMiddleware[Any, Any]):
     def around_tool(self, request: Any) -> Any:
         self.seen.append(request.tool_call["name"])
         return (yield request)
-
-
-def test_parallel_calls_of_a_flaky_one_run_once(call: Any) -> None:
-    flaky = down(2)
-    runs: list[int] = []
-
-    def count(n: int) -> int:
-        """Count."""
-        runs.append(n)
-        return n
-
-    both = [*FETCH, {"name": "count", "args": {"n": 7}}]
-    model = ScriptedChatModel([both, "Done."])
-    result = call(create_agent(model, [flaky.tool(), count], middleware=[retry()]), GO)
-    assert tool_results(result) == [("page 1", "success"), ("7", "success")]
-    assert runs == [7]
 
 
 class Visits(AgentState[Any]):
@@ -332,41 +268,30 @@ def ask(question: str) -> str:
 ASK = [{"name": "ask", "args": {"question": "Why?"}, "id": "a"}]
 
 
-def test_an_interrupt_inside_a_tool_propagates_and_is_answered(call: Any) -> None:
+@each("limit", [None, 60])
+def test_an_interrupt_inside_a_tool_propagates_and_is_answered(call: Any, limit: Any) -> None:
     model = ScriptedChatModel([ASK, "Done."])
-    stack = [retry(retry_on=lambda error: True)]
+    stack = [retry(retry_on=lambda error: True, timeout=limit)]
     agent = create_agent(model, [ask], middleware=stack, checkpointer=InMemorySaver())
     asked = call(agent, GO, ONE)
     assert [i.value for i in asked["__interrupt__"]] == ["Why?"]
-    assert tool_results(call(agent, Command(resume="no reason"), ONE)) == [
-        ("they said no reason", "success")
-    ]
+    result = call(agent, Command(resume="no reason"), ONE)
+    assert tool_results(result) == [("they said no reason", "success")]
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
-@pytest.mark.parametrize("reviewer_first", [True, False])
-def test_a_review_stands_on_either_side(call: Any, mode: Any, reviewer_first: bool) -> None:
+@each("mode", ["batched", "per_call"])
+@each("order, fails", [(1, 0), (-1, 0), (1, 2)])
+def test_a_review_stands_on_either_side(call: Any, mode: Any, order: int, fails: int) -> None:
+    """Outside of the retries, people decide once for all attempts."""
     review = HumanInTheLoopMiddleware({"fetch": True}, interrupt_mode=mode)
-    stack = [review, retry()] if reviewer_first else [retry(), review]
-    flaky = Flaky()
-    paused = agent(flaky, *stack, checkpointer=InMemorySaver())
+    flaky = down(fails)
+    paused = agent(flaky, *[review, retry()][::order], checkpointer=InMemorySaver())
     (question,) = call(paused, GO, ONE)["__interrupt__"]
     assert flaky.runs == 0
     approve: Any = {"type": "approve"}
     resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
     assert tool_results(call(paused, Command(resume=resume), ONE)) == [("page 1", "success")]
-
-
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
-def test_with_the_review_outside_people_decide_once_for_all_attempts(call: Any, mode: Any) -> None:
-    review = HumanInTheLoopMiddleware({"fetch": True}, interrupt_mode=mode)
-    flaky = down(2)
-    paused = agent(flaky, review, retry(), checkpointer=InMemorySaver())
-    (question,) = call(paused, GO, ONE)["__interrupt__"]
-    approve: Any = {"type": "approve"}
-    resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
-    assert tool_results(call(paused, Command(resume=resume), ONE)) == [("page 1", "success")]
-    assert flaky.runs == 3
+    assert flaky.runs == 1 + fails
 
 
 class YesOrNo(BaseModel):
@@ -389,7 +314,7 @@ def test_a_refused_answer_to_an_interrupt_is_not_retried(call: Any) -> None:
     assert tool_results(result) == [("confirmed: True", "success")]
 
 
-@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+@each("signal", [KeyboardInterrupt, SystemExit])
 def test_a_signal_to_stop_is_not_retried(signal: Any) -> None:
     flaky = Flaky(signal())
     with pytest.raises(signal):
@@ -413,7 +338,7 @@ def give_handoff() -> Command[Any]:
     return Command(graph=Command.PARENT, goto="billing", update={"log": ["sent"]})
 
 
-@pytest.mark.parametrize("way", [raise_handoff, give_handoff])
+@each("way", [raise_handoff, give_handoff])
 def test_a_handoff_propagates(call: Any, way: Any) -> None:
     model = ScriptedChatModel([[{"name": getattr(way, "name", "raise_handoff")}]])
     stack = [retry(retry_on=lambda error: True)]
@@ -427,7 +352,7 @@ def test_a_handoff_propagates(call: Any, way: Any) -> None:
 
 def test_parallel_calls_are_retried_each_on_its_own(call: Any) -> None:
     lock = threading.Lock()
-    left = {1: 1, 2: 2, 3: 9}
+    left = {1: 0, 2: 2, 3: 9}
 
     def fetch(page: int) -> str:
         """Fetch a page."""
@@ -442,6 +367,7 @@ def test_parallel_calls_are_retried_each_on_its_own(call: Any) -> None:
     agent = create_agent(ScriptedChatModel([calls, "Done."]), [fetch], middleware=[retry()])
     statuses = [status for _, status in tool_results(call(agent, GO))]
     assert statuses == ["success", "success", "error"]
+    assert left == {1: -1, 2: -1, 3: 6}
 
 
 def test_async_tools_are_retried_in_async_runs() -> None:
@@ -478,12 +404,9 @@ def test_an_inner_agents_limit_is_not_spent_again(call: Any) -> None:
 
 
 def test_several_instances_serve_several_tools(call: Any) -> None:
-    flaky = down(4)
-    stack = [
-        retry(tools=["fetch"], max_retries=5, name="patient"),
-        retry(tools=["other"], max_retries=0, name="quick"),
-    ]
-    assert tool_results(call(agent(flaky, *stack), GO)) == [("page 1", "success")]
+    patient = retry(tools=["fetch"], max_retries=5, name="patient")
+    quick = retry(tools=["other"], max_retries=0, name="quick")
+    assert tool_results(call(agent(down(4), patient, quick), GO)) == [("page 1", "success")]
 
 
 UNKNOWN = "It is not known whether the call ran."
@@ -501,47 +424,37 @@ class SlowServerError(httpx.ReadTimeout):
     """A tool's own kind of timeout."""
 
 
-@pytest.mark.parametrize(
-    "error",
+@each(
+    "error, reached",
     [
-        TimeoutError("slow"),
-        httpx.ReadTimeout("slow"),
-        httpx.WriteTimeout("slow"),
-        requests.exceptions.ReadTimeout("slow"),
-        subprocess.TimeoutExpired("curl", 1),
-        SlowServerError("slow"),
-        ConnectionTimeout("slow"),
+        (TimeoutError("slow"), True),
+        (httpx.ReadTimeout("slow"), True),
+        (httpx.WriteTimeout("slow"), True),
+        (requests.exceptions.ReadTimeout("slow"), True),
+        (subprocess.TimeoutExpired("curl", 1), True),
+        (SlowServerError("slow"), True),
+        (ConnectionTimeout("slow"), True),
+        (ConnectionRefusedError("no"), False),
+        (httpx.ConnectTimeout("no"), False),
+        (httpx.PoolTimeout("no"), False),
+        (requests.exceptions.ConnectTimeout("no"), False),
+        (ConnectionTimeoutError("no"), False),
     ],
-    ids=repr,
 )
-def test_a_call_that_may_have_run_is_not_repeated_and_its_outcome_is_unknown(
-    call: Any, error: Exception
+def test_a_call_is_repeated_if_it_did_not_reach_the_server_else_its_outcome_is_unknown(
+    call: Any, error: Exception, reached: bool
 ) -> None:
     flaky = Flaky(error)
     ((text, status),) = tool_results(call(agent(flaky, retry()), GO))
+    if not reached:
+        assert (text, status, flaky.runs) == ("page 1", "success", 2)
+        return
     assert text.startswith(f"fetch failed after 1 attempt with {type(error).__name__}")
     assert UNKNOWN in text
     assert (flaky.runs, status) == (1, "error")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ConnectionRefusedError("no"),
-        httpx.ConnectTimeout("no"),
-        httpx.PoolTimeout("no"),
-        requests.exceptions.ConnectTimeout("no"),
-        ConnectionTimeoutError("no"),
-    ],
-    ids=repr,
-)
-def test_a_call_that_did_not_reach_the_server_is_repeated(call: Any, error: Exception) -> None:
-    flaky = Flaky(error)
-    assert tool_results(call(agent(flaky, retry()), GO)) == [("page 1", "success")]
-    assert flaky.runs == 2
-
-
-@pytest.mark.parametrize(
+@each(
     "settings",
     [
         {"retry_on": (ConnectionError, TimeoutError)},
@@ -589,91 +502,94 @@ def test_an_unknown_outcome_is_noted_on_an_exception_that_is_raised(call: Any) -
     assert note == f"ToolRetryMiddleware: fetch failed after 1 attempt. {UNKNOWN}"
 
 
-@pytest.fixture(params=["sync", "async"])
-def both(request: pytest.FixtureRequest) -> Any:
-    """`call`, in both modes: how long a tool takes is not measured by a flow."""
-    if request.param == "sync":
-        return lambda agent, *args: agent.invoke(*args)
-    return lambda agent, *args: asyncio.run(agent.ainvoke(*args))
+SOON = 0.001  # waits: a limit that has to pass, of work that waits for ever
 
 
-def wait(seconds: float) -> str:
-    """Wait."""
-    time.sleep(seconds)
-    return f"waited {interrupt('Enough?') if seconds == 0 else seconds}"
+def test_a_tool_that_takes_too_long_is_abandoned_and_its_outcome_is_unknown(call: Any) -> None:
+    ended = threading.Event()
+
+    @tool("fetch")
+    def wait(page: int) -> None:
+        """Wait."""
+        ended.wait()
+
+    def answer(messages: Any) -> str:
+        ended.set()
+        return "Done."
+
+    model = ScriptedChatModel([FETCH, answer])
+    stack = [retry(timeout=SOON)]
+    ((text, _),) = tool_results(call(create_agent(model, [wait], middleware=stack), GO))
+    assert text.startswith("fetch failed after 1 attempt with TimeoutError: no result after 0.001 ")
+    assert UNKNOWN in text
 
 
-async def await_(seconds: float) -> str:
-    """Wait."""
-    await asyncio.sleep(seconds)
-    return f"waited {seconds}"
+@each("settings", [{}, {"retry_on": TimeoutError}])
+def test_an_async_tool_that_takes_too_long_is_cancelled_in_each_attempt(settings: Any) -> None:
+    cancelled: list[int] = []
+
+    @tool("fetch")
+    async def wait(page: int) -> None:
+        """Wait."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(page)
+
+    model = ScriptedChatModel([FETCH, "Done."])
+    agent = create_agent(model, [wait], middleware=[retry(timeout=60, **settings)])
+    ((text, _),) = tool_results(run_virtually(agent.ainvoke(GO)))
+    assert "TimeoutError: no result after 60 seconds" in text
+    assert len(cancelled) == (3 if settings else 1)
 
 
-def waiting(*seconds: float, tool: Any = wait, **settings: Any) -> Any:
-    calls = [{"name": tool.__name__, "args": {"seconds": s}, "id": str(s)} for s in seconds]
-    model = ScriptedChatModel([calls, "Done."])
-    stack = [ToolRetryMiddleware(**settings)]
-    return create_agent(model, [tool], middleware=stack, checkpointer=InMemorySaver())
+def test_a_tool_with_a_timeout_may_raise_and_gets_what_is_injected(call: Any) -> None:
+    raised: list[str] = []
 
-
-@pytest.mark.long
-def test_a_tool_that_takes_too_long_is_abandoned_and_its_outcome_is_unknown(both: Any) -> None:
-    slow, fast = tool_results(both(waiting(2, 0.001, timeout=1), GO, ONE))
-    assert slow[0].startswith("wait failed after 1 attempt with TimeoutError: no result after 1 ")
-    assert UNKNOWN in slow[0]
-    assert fast == ("waited 0.001", "success")
-
-
-def test_an_async_tool_that_takes_too_long_is_cancelled() -> None:
-    agent = waiting(30, tool=await_, timeout=0.05)
-    ((text, _),) = tool_results(asyncio.run(agent.ainvoke(GO, ONE)))
-    assert "TimeoutError: no result after 0.05 seconds" in text
-
-
-def test_a_timeout_holds_for_each_attempt(both: Any) -> None:
-    settings = {"timeout": 0.02, "retry_on": TimeoutError, "max_retries": 1, "initial_delay": 0}
-    ((text, _),) = tool_results(both(waiting(0.1, **settings), GO, ONE))
-    assert "after 2 attempts" in text
-
-
-def test_a_tool_with_a_timeout_may_interrupt_and_raise(both: Any) -> None:
-    agent = waiting(0, timeout=9)
-    assert [i.value for i in both(agent, GO, ONE)["__interrupt__"]] == ["Enough?"]
-    result = both(agent, Command(resume="yes"), ONE)
-    assert tool_results(result) == [("waited yes", "success")]
-    flaky = down(1)
-    retried = create_agent(
-        ScriptedChatModel([FETCH, "Done."]), [flaky.tool()], middleware=[retry(timeout=9)]
-    )
-    assert tool_results(both(retried, GO)) == [("page 1", "success")]
-
-
-def test_a_tool_with_a_timeout_gets_what_is_injected(both: Any) -> None:
     @tool
     def peek(runtime: ToolRuntime, state: Annotated[Any, InjectedState]) -> str:
         """Peek."""
+        if not raised:
+            raised.append("once")
+            raise ConnectionError("down")
         return f"{runtime.tool_call_id} {len(state['messages'])}"
 
     model = ScriptedChatModel([[{"name": "peek", "id": "p"}], "Done."])
-    agent = create_agent(model, [peek], middleware=[retry(timeout=9)])
-    assert tool_results(both(agent, GO)) == [("p 2", "success")]
+    agent = create_agent(model, [peek], middleware=[retry(timeout=60)])
+    assert tool_results(call(agent, GO)) == [("p 2", "success")]
 
 
 def test_a_timeout_is_for_the_tools_that_are_named(call: Any) -> None:
-    agent = waiting(0.05, timeout=0.01, tools=["other"])
-    assert tool_results(call(agent, GO, ONE)) == [("waited 0.05", "success")]
+    """Any other tool runs in the thread of its caller."""
+    threads: list[str] = []
+
+    @tool("fetch")
+    def note(page: int) -> None:
+        """Note."""
+        threads.append(threading.current_thread().name)
+
+    for named in (["other"], ["fetch"]):
+        model = ScriptedChatModel([FETCH, "Done."])
+        create_agent(model, [note], middleware=[retry(timeout=60, tools=named)]).invoke(GO)
+    assert ["with a timeout" in name for name in threads] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@each(
+    "settings, problem, error",
     [
-        ({"timeout": 0}, "timeout must be more than 0"),
-        ({"timeout": -1}, "timeout must be a number of seconds"),
-        ({"timeout": float("nan")}, "timeout must be a number of seconds"),
-        ({"timeout": "1"}, "timeout must be a number of seconds"),
-        ({"idempotent_tools": []}, "idempotent_tools is empty"),
+        ({"timeout": 0}, "timeout must be more than 0", ValueError),
+        ({"timeout": -1}, "timeout must be a number of seconds", ValueError),
+        ({"timeout": float("nan")}, "timeout must be a number of seconds", ValueError),
+        ({"timeout": "1"}, "timeout must be a number of seconds", ValueError),
+        ({"idempotent_tools": []}, "idempotent_tools is empty", ValueError),
+        ({"tools": "fetch"}, r"write tools=\['search'\]", TypeError),
+        ({"tools": Flaky().tool()}, r"write tools=\['search'\]", TypeError),
+        ({"tools": 5}, r"write tools=\['search'\]", TypeError),
+        ({"tools": [down]}, "A function becomes a tool with the function's name", TypeError),
+        ({"tools": [""]}, "names of tools", TypeError),
+        ({"tools": []}, "would be covered", ValueError),
     ],
 )
-def test_invalid_settings_are_refused(settings: Any, problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
+def test_invalid_settings_are_refused(settings: Any, problem: str, error: Any) -> None:
+    with pytest.raises(error, match=problem):
         ToolRetryMiddleware(**settings)

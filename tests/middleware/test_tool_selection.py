@@ -14,10 +14,11 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, run
+from agent_factory import ModelRequest, TurnError, create_agent, run, wrap_model_call
 from agent_factory.middleware import LLMToolSelectorMiddleware, ToolSelectionError
 from agent_factory.testing import ScriptedChatModel
 from samples import mail
+from tables import each
 
 Run = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -74,16 +75,15 @@ def test_one_choice_serves_all_turns_of_a_task_and_a_new_message_asks_again(call
 
 
 def test_a_changed_set_of_tools_asks_again(call: Run) -> None:
-    class Without(AgentMiddleware[Any, Any]):
-        """Takes a tool away once a result is there."""
-
-        def around_model(self, request: ModelRequest[Any]) -> Any:
-            fewer = request.tools[:2] if request.messages[-1].type == "tool" else request.tools
-            return (yield request.override(tools=fewer))
+    @wrap_model_call
+    def fewer(request: Any) -> Any:
+        """Take a tool away once a result is there."""
+        tools = request.tools[:2] if request.messages[-1].type == "tool" else request.tools
+        return (yield request.override(tools=tools))
 
     chooser, select = selector(choice("weather", "translate"), choice("weather"))
     model = ScriptedChatModel([[{"name": "weather", "args": {"city": "Ulm"}}], "12"])
-    call(create_agent(model, TOOLS, middleware=[Without(), select]), GO)
+    call(create_agent(model, TOOLS, middleware=[fewer, select]), GO)
     assert [r.tools for r in model.requests] == [["weather", "translate"], ["weather"]]
     chooser.assert_done()
 
@@ -104,39 +104,42 @@ def test_always_included_tools_do_not_count_and_cannot_be_chosen(call: Run) -> N
     assert "mail" not in chooser.requests[0].messages[0].text
 
 
-@pytest.mark.parametrize(
+def forcing(choice: Any) -> Any:
+    """A layer that names the tool to call."""
+
+    @wrap_model_call
+    def force(request: Any) -> Any:
+        return (yield request.override(tool_choice=choice))
+
+    return force
+
+
+@each(
     "forced",
     [
-        pytest.param({"type": "function", "function": {"name": "mail"}}, id="openai"),
-        pytest.param({"type": "tool", "name": "mail"}, id="anthropic"),
-        pytest.param({"tool": {"name": "mail"}}, id="bedrock"),
+        {"type": "function", "function": {"name": "mail"}},
+        {"type": "tool", "name": "mail"},
+        {"tool": {"name": "mail"}},
     ],
 )
 def test_a_tool_that_must_be_called_stays(call: Run, forced: Any) -> None:
-    class Forcing(AgentMiddleware[Any, Any]):
-        def around_model(self, request: ModelRequest[Any]) -> Any:
-            return (yield request.override(tool_choice=forced))
-
+    """As OpenAI, Anthropic and Bedrock name it."""
     _, select = selector(choice("weather"))
     model = ScriptedChatModel(["ok"])
-    call(create_agent(model, TOOLS, middleware=[Forcing(), select]), GO)
+    call(create_agent(model, TOOLS, middleware=[forcing(forced), select]), GO)
     assert model.requests[0].tools == ["weather", "mail"]
 
 
 def test_none_may_be_chosen_and_then_nothing_is_forced(call: Run) -> None:
-    class Forcing(AgentMiddleware[Any, Any]):
-        def around_model(self, request: ModelRequest[Any]) -> Any:
-            return (yield request.override(tool_choice="any"))
-
     _, select = selector(choice())
     model = ScriptedChatModel(["Hello"])
-    call(create_agent(model, TOOLS, middleware=[Forcing(), select]), GO)
+    call(create_agent(model, TOOLS, middleware=[forcing("any"), select]), GO)
     assert model.requests[0].tools == []
     assert "tool_choice" not in model.requests[0].kwargs
 
 
-@pytest.mark.parametrize(
-    ("tools", "settings", "messages"),
+@each(
+    "tools, settings, messages",
     [
         (TOOLS, {"max_tools": 3}, [HumanMessage("Hi")]),
         (TOOLS, {"max_tools": 1, "always_include": ["mail", "weather"]}, [HumanMessage("Hi")]),
@@ -166,8 +169,8 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("names", "offered"),
+@each(
+    "names, offered",
     [
         (["wether", "mail"], ["mail", "translate"]),
         ([7, "mail"], ["mail", "translate"]),
@@ -194,28 +197,24 @@ def test_the_known_tools_of_a_choice_are_offered(
     chooser.assert_done()
 
 
-@pytest.mark.parametrize(("answer", "problem"), BAD)
-def test_an_invalid_choice_is_requested_again_with_the_problem(
+@each("answer, problem", BAD)
+def test_an_invalid_choice_is_requested_again_until_the_attempts_end(
     call: Run, answer: Any, problem: str
 ) -> None:
-    chooser, select = selector(answer, choice("mail"), max_tools=2)
-    model = ScriptedChatModel(["ok"])
-    call(create_agent(model, TOOLS, middleware=[select]), GO)
-    assert model.requests[0].tools == ["mail"]
+    """Then all tools are offered, or an error holds the answer."""
+    chooser, select = selector(answer, choice("mail"), answer, answer, max_tools=2)
+    model = ScriptedChatModel(["ok", "ok"])
+    agent = create_agent(model, TOOLS, middleware=[select])
+    call(agent, GO)
     assert problem in chooser.requests[1].messages[-1].text
     assert len(chooser.requests[1].messages) == 2
-
-
-@pytest.mark.parametrize(("answer", "problem"), BAD)
-def test_after_the_last_attempt_the_error_holds_the_answer(
-    call: Run, answer: Any, problem: str
-) -> None:
-    chooser, select = selector(
-        answer, answer, answer, max_tools=2, max_retries=2, on_parsing_failure="error"
-    )
-    model = ScriptedChatModel([])
+    assert call(agent, GO)["messages"][-1].text == "ok"
+    assert [r.tools for r in model.requests] == [["mail"], ["weather", "mail", "translate"]]
+    chooser.assert_done()
+    settings: Any = {"max_tools": 2, "max_retries": 2, "on_parsing_failure": "error"}
+    chooser, select = selector(answer, answer, answer, **settings)
     with pytest.raises(ToolSelectionError) as caught:
-        call(create_agent(model, TOOLS, middleware=[select]), GO)
+        call(create_agent(ScriptedChatModel([]), TOOLS, middleware=[select]), GO)
     assert isinstance(caught.value, TurnError)
     assert problem in caught.value.reason
     assert caught.value.options == ["weather", "mail", "translate"]
@@ -223,30 +222,15 @@ def test_after_the_last_attempt_the_error_holds_the_answer(
     chooser.assert_done()
 
 
-@pytest.mark.parametrize(("answer", "problem"), BAD)
-def test_without_on_parsing_failure_all_tools_are_offered(
-    call: Run, answer: Any, problem: str
-) -> None:
-    chooser, select = selector(answer, answer, max_tools=2)
-    model = ScriptedChatModel(["ok"])
-    result = call(create_agent(model, TOOLS, middleware=[select]), GO)
-    assert model.requests[0].tools == ["weather", "mail", "translate"]
-    assert result["messages"][-1].text == "ok"
-    chooser.assert_done()
-
-
-@pytest.mark.parametrize(
-    ("instead", "offered"),
+@each(
+    "instead, offered",
     [
         ("all", ["weather", "mail", "translate"]),
         ("none", ["translate"]),
         (["mail", "translate"], ["mail", "translate"]),
         (["post", "mail"], ["mail", "translate"]),
         ([], ["translate"]),
-        (
-            lambda answer: ["weather"] if answer.text == "no" else [],
-            ["weather", "translate"],
-        ),
+        (lambda answer: ["weather"] * (answer.text == "no"), ["weather", "translate"]),
     ],
 )
 def test_on_parsing_failure_selects_other_tools(
@@ -261,7 +245,7 @@ def test_on_parsing_failure_selects_other_tools(
     chooser.assert_done()
 
 
-@pytest.mark.parametrize("parsed", ["junk", {"wrong": 1}, {"tools": ["nope"]}, {"tools": "mail"}])
+@each("parsed", ["junk", {"wrong": 1}, {"tools": ["nope"]}, {"tools": "mail"}])
 def test_a_function_receives_the_parsed_answer(call: Run, parsed: Any) -> None:
     """As in LangChain; the message only if nothing could be parsed."""
 
@@ -283,21 +267,22 @@ def test_a_function_receives_the_parsed_answer(call: Run, parsed: Any) -> None:
     assert (answers, model.requests[0].tools) == ([parsed], ["mail"])
 
 
-def test_an_on_parsing_failure_that_names_unknown_tools_is_an_error(call: Run) -> None:
-    _, select = selector("no", max_retries=0, on_parsing_failure=["post"])
-    with pytest.raises(ToolSelectionError, match="there is no 'post'"):
-        call(create_agent(ScriptedChatModel([]), TOOLS, middleware=[select]), GO)
-
-
-def test_always_including_an_unknown_tool_is_an_error(call: Run) -> None:
-    _, select = selector(always_include=["post"])
-    with pytest.raises(ToolSelectionError, match=r"'post'.*there are weather, mail, translate"):
-        call(create_agent(ScriptedChatModel([]), TOOLS, middleware=[select]), GO)
-
-
-@pytest.mark.parametrize(
-    "answer", ['["mail"]', 'I choose:\n```json\n["mail"]\n```', '{"tools": ["mail"]}']
+@each(
+    "settings, problem",
+    [
+        ({"max_retries": 0, "on_parsing_failure": ["post"]}, "there is no 'post'"),
+        ({"always_include": ["post"]}, r"'post'.*there are weather, mail, translate"),
+    ],
 )
+def test_a_setting_that_names_an_unknown_tool_is_an_error(
+    call: Run, settings: Any, problem: str
+) -> None:
+    _, select = selector("no", **settings)
+    with pytest.raises(ToolSelectionError, match=problem):
+        call(create_agent(ScriptedChatModel([]), TOOLS, middleware=[select]), GO)
+
+
+@each("answer", ['["mail"]', 'I choose:\n```json\n["mail"]\n```', '{"tools": ["mail"]}'])
 def test_a_model_without_structured_output_answers_in_text(call: Run, answer: str) -> None:
     model = ScriptedChatModel(["ok"])
     select = LLMToolSelectorMiddleware(model=FakeListChatModel(responses=[answer]))
@@ -350,8 +335,8 @@ def test_any_answer_offers_at_most_max_tools_or_all(answers: list[Any], most: in
     assert most is None or len(offered) <= most or len(offered) == 3
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "problem"),
+@each(
+    "settings, error, problem",
     [
         ({"model": 3}, TypeError, "model must be a chat model"),
         ({"system_prompt": None}, TypeError, "system_prompt must be a string"),

@@ -15,6 +15,7 @@ from agent_factory import AgentMiddleware, create_agent
 from agent_factory.errors import EndlessLoop
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 Ask = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -76,23 +77,18 @@ def talk(call: Ask, agent: Any, *answers: Any) -> list[Pause]:
 NOTE, WIRE = ("note", {"text": "x"}), ("wire", {"text": "1000"})
 
 
-@pytest.mark.parametrize("outer", ["batched", "per_call"])
-def test_the_outer_review_is_asked_about_what_the_inner_one_has_edited(
-    call: Ask, outer: Any
+@each("outer", ["batched", "per_call"])
+@each("decision, ran", [(APPROVE, [WIRE]), (REJECT, [])])
+def test_the_outer_review_decides_about_what_the_inner_one_has_edited(
+    call: Ask, outer: Any, decision: Any, ran: Any
 ) -> None:
     desk = Desk()
     stack = review("wire", name="outer", mode=outer), review("note", name="inner")
     agent = desk.agent(*stack)
-    assert talk(call, agent, edit("wire", "1000"), APPROVE) == [NOTE, WIRE]
-    assert desk.ran == [WIRE]
-    assert "You asked for note" in agent.get_state(ONE).values["messages"][2].text
-
-
-def test_the_outer_review_may_reject_what_the_inner_one_has_edited(call: Ask) -> None:
-    desk = Desk()
-    agent = desk.agent(review("wire", name="outer"), review("note", name="inner"))
-    assert talk(call, agent, edit("wire", "1000"), REJECT) == [NOTE, WIRE]
-    assert desk.ran == []
+    assert talk(call, agent, edit("wire", "1000"), decision) == [NOTE, WIRE]
+    assert desk.ran == ran
+    if ran:
+        assert "You asked for note" in agent.get_state(ONE).values["messages"][2].text
 
 
 def test_both_reviews_are_asked_about_a_call_that_a_layer_changes(call: Ask) -> None:
@@ -123,7 +119,7 @@ def test_an_edit_of_both_reviews_is_kept_when_the_call_begins_again(call: Ask) -
     assert desk.ran == [("note", {"text": "inner"})]
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@each("mode", ["batched", "per_call"])
 def test_an_edit_back_and_forth_asks_each_time(call: Ask, mode: Any) -> None:
     desk = Desk()
     agent = desk.agent(review("note", "wire", name="one", mode=mode))
@@ -134,7 +130,7 @@ def test_an_edit_back_and_forth_asks_each_time(call: Ask, mode: Any) -> None:
     assert desk.ran == [WIRE]
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@each("mode", ["batched", "per_call"])
 def test_a_call_that_changes_each_time_ends_with_an_error(call: Ask, mode: Any) -> None:
     numbers = count()
 
