@@ -10,7 +10,9 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,8 @@ from agent_factory.demo import DemoError, interrupt
 from agent_factory.demo.desk import LATER
 from agent_factory.demo.run import explained, run_demo
 from agent_factory.local_model import LocalContextOverflowError, LocalModelError
+from processes import Processes, exit_code
+from waiting import until
 
 STOPPED = 130
 
@@ -373,11 +377,11 @@ def test_ctrl_c_is_left_to_a_child_while_it_is_waited_for() -> None:
 class Terminal:
     """The demo on its own terminal."""
 
-    def __init__(self, *options: str | Path) -> None:
+    def __init__(self, processes: Processes, *options: str | Path) -> None:
         self._ours, theirs = os.openpty()
         self._shown = ""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "agent_factory.cli", "demo", *map(str, options)],
+        self.process = processes.start(
+            [sys.executable, "-m", "agent_factory.cli", "demo", *options],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -385,18 +389,13 @@ class Terminal:
         )
         os.close(theirs)
 
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
+    def close(self) -> None:
         os.close(self._ours)
 
     def read_until(self, words: str) -> str:
-        """What is shown, as soon as it holds certain words; fails after half a minute."""
+        """What is shown, as soon as it holds certain words."""
         while words not in self._shown:
-            assert select.select([self._ours], [], [], 30)[0], self._shown
+            until(lambda: select.select([self._ours], [], [], 0)[0])
             self._shown += os.read(self._ours, 4096).decode()
         return self._shown
 
@@ -411,32 +410,43 @@ class Terminal:
         os.write(self._ours, text.encode())
 
 
-@pytest.mark.long
-@posix
-def test_a_person_at_the_terminal_decides(tmp_path: Path, provider: None) -> None:
-    place = tmp_path / "w"
-    ask = ["--ask", "Please refund 20 dollars for order A-1001."]
-    with Terminal("--model", "fake:desk", "--workspace", place, *ask) as terminal:
-        terminal.read_until("[approve/reject]: ")
-        terminal.type("perhaps\n")
-        terminal.read_until("select one of the available options")
-        terminal.type("approve\n")
-        terminal.read_until("Desk 20.00 dollars were refunded for order A-1001.")
-        assert terminal.process.wait(30) == 0
+@pytest.fixture
+def terminal(processes: Processes, provider: None, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Start the demo on a terminal, in the workspace "w"."""
+    with ExitStack() as stack:
+
+        def start(*options: str) -> Terminal:
+            terminal = Terminal(processes, *options, "--workspace", tmp_path / "w")
+            return stack.enter_context(closing(terminal))
+
+        yield start
 
 
 @pytest.mark.long
 @posix
-def test_ctrl_c_at_the_prompt_leaves_the_review_open(tmp_path: Path, provider: None) -> None:
+def test_a_person_at_the_terminal_decides(terminal: Callable[..., Terminal]) -> None:
+    desk = terminal("--model", "fake:desk", "--ask", "Please refund 20 dollars for order A-1001.")
+    desk.read_until("[approve/reject]: ")
+    desk.type("perhaps\n")
+    desk.read_until("select one of the available options")
+    desk.type("approve\n")
+    desk.read_until("Desk 20.00 dollars were refunded for order A-1001.")
+    assert exit_code(desk.process) == 0
+
+
+@pytest.mark.long
+@posix
+def test_ctrl_c_at_the_prompt_leaves_the_review_open(
+    terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
     """On a terminal, the question is asked; the next run asks it again."""
-    place = tmp_path / "w"
-    with Terminal("--model", "fake:desk", "--workspace", place) as terminal:
-        terminal.read_until("[approve/reject]: ")
-        terminal.press_ctrl_c()
-        terminal.read_until("Stopped. The same command continues in")
-        assert terminal.process.wait(30) == STOPPED
+    desk = terminal("--model", "fake:desk")
+    desk.read_until("[approve/reject]: ")
+    desk.press_ctrl_c()
+    desk.read_until("Stopped. The same command continues in")
+    assert exit_code(desk.process) == STOPPED
     asked = ["--ask", "Hello", "--decide", "reject", "--model", "fake:desk"]
-    again = demo("--workspace", place, *asked)
+    again = demo("--workspace", tmp_path / "w", *asked)
     assert again.exit_code == 0
     assert "An earlier run stopped in the middle" in again.stdout
     assert "Nothing was refunded: a reviewer declined it." in again.stdout

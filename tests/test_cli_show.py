@@ -5,16 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
-import select
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from commands import run
+from processes import Processes, exit_code
 
 pytest.importorskip("typer", reason="the extra cli is not installed")
 
@@ -189,37 +188,32 @@ def test_the_tree_fits_a_narrow_terminal_and_ascii() -> None:
     assert "-- tools" in on_console(NEW, encoding="ascii")
 
 
-@contextmanager
-def terminal(*words: str, **env: str) -> Iterator[str]:
+def on_terminal(processes: Processes, *words: str, **env: str) -> str:
     """What the command shows on its own terminal."""
     ours, theirs = os.openpty()
-    process = subprocess.Popen(
+    process = processes.start(
         [sys.executable, "-m", "agent_factory.cli", *words],
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "COLUMNS": "80", "TERM": "xterm-256color", **env},
+        env={**os.environ, "COLUMNS": "80", "TERM": "xterm-256color", "NO_COLOR": "1", **env},
     )
     os.close(theirs)
-    shown = b""
-    try:
-        while process.poll() is None or select.select([ours], [], [], 0.2)[0]:
-            if select.select([ours], [], [], 0.2)[0]:
-                shown += os.read(ours, 65536)
-    except OSError:  # how Linux says that the other end was closed
-        pass
-    os.close(ours)
-    assert process.wait(30) == 0
-    yield shown.decode()
+    text = b""
+    with os.fdopen(ours, "rb", 0) as terminal, suppress(OSError):  # how Linux tells of its end
+        while part := terminal.read(65536):
+            text += part
+    assert exit_code(process) == 0
+    return text.decode()
 
 
 @pytest.mark.long
 @posix
-def test_on_a_terminal_a_plan_is_a_tree_that_respects_no_color() -> None:
-    with terminal("show", "new.json", NO_COLOR="1") as shown:
-        assert "each turn" in shown
-        assert "├── " in shown
-        assert "\x1b[3" not in shown  # codes of foreground colors; bold is not one
+def test_on_a_terminal_a_plan_is_a_tree_that_respects_no_color(processes: Processes) -> None:
+    text = on_terminal(processes, "show", "new.json")
+    assert "each turn" in text
+    assert "├── " in text
+    assert "\x1b[3" not in text  # codes of foreground colors; bold is not one
 
 
 def test_control_characters_in_names_do_not_reach_a_terminal() -> None:
@@ -356,9 +350,9 @@ def test_an_edge_is_explained_by_its_nodes_or_reported_missing() -> None:
 
 
 @posix
-def test_on_a_terminal_a_path_is_explained_edge_by_edge() -> None:
-    with terminal("explain", "new.json", "tools", "end", NO_COLOR="1", COLUMNS="120") as shown:
-        lines = [line.strip() for line in shown.splitlines()]
+def test_on_a_terminal_a_path_is_explained_edge_by_edge(processes: Processes) -> None:
+    text = on_terminal(processes, "explain", "new.json", "tools", "end", COLUMNS="120")
+    lines = [line.strip() for line in text.splitlines()]
     assert "No edge leads from tools to __end__:" in lines[0]
     assert "tools -> Log.after_agent -> __end__" in lines
     assert "Log.after_agent -> __end__: next: It is the next node; nothing decides." in lines

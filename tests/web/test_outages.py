@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,9 @@ from sqlalchemy import select
 
 from agent_factory.service import Service
 from agent_factory.service.tables import threads
+from processes import Processes
 from servers import served
-from service.databases import new_postgres, new_server
+from waiting import until
 from web.conftest import NewPage
 from web.desk import add_desk
 
@@ -30,32 +30,19 @@ add_desk(service)
 """
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+@pytest.fixture
+def service(database: str, tmp_path: Path, processes: Processes) -> Iterator[Service]:
     """A service without a worker in this process, and two workers in others."""
-    if request.param == "sqlite":
-        yield from _with_workers(f"sqlite:///{tmp_path}/desk.db", tmp_path)
-    else:
-        with new_server(tmp_path) as server:
-            yield from _with_workers(new_postgres(server), tmp_path)
-
-
-def _with_workers(url: str, folder: Path) -> Iterator[Service]:
-    (folder / "desk_service.py").write_text(SERVICE.format(url=url))
-    made = Service(url)
-    add_desk(made)
-    made.threads.search()  # creates the tables before two workers do
-    command = [sys.executable, "-m", "agent_factory.cli", "worker", "desk_service:service"]
-    path = os.pathsep.join([str(folder), *sys.path])
-    workers = [
-        subprocess.Popen(command, cwd=folder, env={**os.environ, "PYTHONPATH": path})
-        for _ in range(2)
-    ]
-    yield made
-    made.close()
-    for worker in workers:
-        worker.kill()
-        worker.wait()
+    (tmp_path / "desk_service.py").write_text(SERVICE.format(url=database))
+    with closing(Service(database)) as service:
+        add_desk(service)
+        service.threads.search()  # creates the tables before two workers do
+        command = [sys.executable, "-m", "agent_factory.cli", "worker", "desk_service:service"]
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        for _ in range(2):
+            processes.start(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+        yield service
+        processes.end()
 
 
 @pytest.fixture
@@ -65,16 +52,14 @@ def address(service: Service) -> Iterator[str]:
 
 
 def owner(service: Service, thread: str) -> int:
-    """The process that works on a thread."""
-    found = select(threads.c.owner).where(threads.c.thread_id == thread)
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
+    """The process that works on a thread, once a worker has taken it."""
+    query = select(threads.c.owner).where(threads.c.thread_id == thread)
+
+    def name() -> str | None:
         with service._backend.database.read() as connection:
-            name = connection.execute(found).scalar()
-        if name:
-            return int(name.split("-")[-2])
-        time.sleep(0.02)
-    raise AssertionError("no worker has taken the thread")
+            return connection.execute(query).scalar()
+
+    return int(until(name).split("-")[-2])
 
 
 def test_a_worker_dies_while_a_page_watches(service: Service, new_page: NewPage) -> None:
@@ -92,8 +77,8 @@ def test_a_worker_dies_while_a_page_watches(service: Service, new_page: NewPage)
 
 
 def test_a_cut_connection_comes_back(service: Service, new_page: NewPage) -> None:
-    service.submit("desk", thread="t", message="slow parcel, please")
-    page = new_page("/studio/threads/t")
+    service.submit("desk", thread="u", message="slow parcel, please")
+    page = new_page("/studio/threads/u")
     expect(page.locator(".message.ai").first).to_be_visible(timeout=30_000)
     # A browser without a network says so on its console, which is not an error of the page.
     page.evaluate("window.stop()")
