@@ -16,6 +16,14 @@ from agent_factory.service import Service
 from processes import Processes, wait_for_line
 from waiting import until
 
+SERVERS: dict[str, uvicorn.Server] = {}
+"""The servers in this process by their URL."""
+
+
+def connections(url: str) -> int:
+    """How many connections a server knows: one less as soon as it sees that a client has gone."""
+    return len(SERVERS[url].server_state.connections)
+
 
 @contextmanager
 def served(service: Service, **options: Any) -> Iterator[str]:
@@ -43,9 +51,12 @@ def served(service: Service, **options: Any) -> Iterator[str]:
     until(lambda: server.started or not thread.is_alive())
     if not server.started:
         raise RuntimeError(f"The server has ended: {errors}") from (errors[0] if errors else None)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    SERVERS[url] = server
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        yield url
     finally:
+        del SERVERS[url]
         server.should_exit = True
         until(lambda: not thread.is_alive())
 

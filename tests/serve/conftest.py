@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Event
 
 import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 
 from agent_factory.service import Service
+from serve.agents import GATE
 from servers import served
 from service.conftest import postgres_server  # noqa: F401  a fixture
 from service.stage import stage  # noqa: F401  a fixture
@@ -18,6 +20,14 @@ from service.stage import stage  # noqa: F401  a fixture
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients speak to this machine."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def gate() -> Iterator[Event]:
+    """A run whose message says "held" works until a test sets it."""
+    GATE.clear()
+    yield GATE
+    GATE.set()
 
 
 @pytest.fixture(scope="module")

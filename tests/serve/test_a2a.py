@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -46,19 +47,18 @@ from agent_factory.serve import RateLimit
 from agent_factory.serve.a2a import tasks
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from serve.accounts import SERVER as SERVER
 from serve.accounts import (
-    GATE,
     Bill,
     add_gated,
     decided_meanwhile,
     statuses,
-    until,
     who,
 )
-from serve.accounts import SERVER as SERVER
 from serve.agents import caller, chat_service, pay
 from serve.route_examples import rpc
-from servers import served
+from servers import connections, served
+from waiting import auntil
 
 DONE = TaskState.TASK_STATE_COMPLETED
 WAITING = TaskState.TASK_STATE_INPUT_REQUIRED
@@ -236,13 +236,12 @@ async def test_a_message_that_is_sent_again_is_the_same_task(url: str) -> None:
         assert texts(first) == texts(again)
 
 
-async def test_a_stream_has_the_events_of_a_task(url: str, service: Service) -> None:
-    GATE.clear()
-    stream = asyncio.ensure_future(streamed(url, "gated", message("Hi", context="t-stream")))
-    await until(lambda: statuses(service, "t-stream") == ["running"])
-    await asyncio.sleep(0.2)  # the client has got the first event
-    GATE.set()
-    events = await stream
+async def test_a_stream_has_the_events_of_a_task(url: str, gate: Event) -> None:
+    events = []
+    async with connected(url, "gated", streaming=True) as client:
+        async for event in client.send_message(message("Hi")):
+            events.append(event)
+            gate.set()  # the task goes on once its stream has begun
     begin, *rest = kinds(events)
     assert begin in [("task", "SUBMITTED"), ("task", "WORKING")]
     assert rest == [
@@ -297,8 +296,7 @@ async def test_parts_reach_the_agent(url: str) -> None:
         assert expected in text
 
 
-async def test_a_task_is_returned_at_once_and_read_later(url: str) -> None:
-    GATE.clear()
+async def test_a_task_is_returned_at_once_and_read_later(url: str, gate: Event) -> None:
     request = message("Hi")
     request.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
     task = await sent(url, "gated", request)
@@ -307,7 +305,7 @@ async def test_a_task_is_returned_at_once_and_read_later(url: str) -> None:
         events = []
         async for event in client.subscribe(SubscribeToTaskRequest(id=task.id)):
             events.append(event)
-            GATE.set()  # the task goes on once its stream has begun
+            gate.set()  # the task goes on once its stream has begun
         assert end_of(events) == "COMPLETED"
         assert texts(await client.get_task(GetTaskRequest(id=task.id))) == ["You said: Hi"]
         with pytest.raises(UnsupportedOperationError, match="has ended: it is done"):
@@ -316,8 +314,8 @@ async def test_a_task_is_returned_at_once_and_read_later(url: str) -> None:
         assert not short.history
 
 
+@pytest.mark.usefixtures("gate")
 async def test_a_task_is_cancelled_once(url: str, service: Service) -> None:
-    GATE.clear()
     request = message("Hi")
     request.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
     task = await sent(url, "gated", request)
@@ -327,21 +325,21 @@ async def test_a_task_is_cancelled_once(url: str, service: Service) -> None:
         with pytest.raises(TaskNotCancelableError, match="it is cancelled"):
             await client.cancel_task(CancelTaskRequest(id=task.id))
     assert service.run(task.id).status == "cancelled"
-    GATE.set()
     entry, *_ = service.inbox("acme").audit(thread=task.context_id)
     assert (entry.who, entry.what) == ("ann@acme", "cancel")
 
 
-async def test_a_client_that_goes_away_leaves_its_task(url: str, service: Service) -> None:
-    GATE.clear()
-    context = uuid4().hex
+async def test_a_client_that_goes_away_leaves_its_task(
+    url: str, service: Service, gate: Event
+) -> None:
+    context, before = uuid4().hex, connections(url)
     going = asyncio.ensure_future(streamed(url, "gated", message("Hi", context=context)))
-    await until(lambda: statuses(service, context) == ["running"])
+    await auntil(lambda: statuses(service, context) == ["running"])
     going.cancel()
     await asyncio.wait([going])
-    await asyncio.sleep(0.2)  # the server has seen it
-    GATE.set()
-    await until(lambda: statuses(service, context) == ["done"])
+    await auntil(lambda: connections(url) <= before)
+    gate.set()
+    await auntil(lambda: statuses(service, context) == ["done"])
 
 
 async def test_the_tasks_of_a_context(url: str) -> None:

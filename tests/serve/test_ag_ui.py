@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -16,8 +16,10 @@ from langchain_core.messages.tool import tool_call_chunk
 
 from agent_factory.serve import Principal
 from agent_factory.service import Service
+from serve.accounts import statuses
 from serve.agents import chat_service
-from servers import served
+from servers import connections, served
+from waiting import until
 
 
 def who(request: Any) -> Principal | None:
@@ -299,29 +301,32 @@ def test_answers_that_decide_nothing(url: str) -> None:
     assert refused(url, "desk", unknown)[0] == 404
 
 
-@pytest.mark.long
-def test_a_client_that_goes_away(url: str, service: Service) -> None:
-    ways = (("", "held", "cancelled"), ("?on_disconnect=continue", "slow", "done"))
-    for query, text, status in ways:
-        given = body(user(text))
-        with httpx.stream("POST", f"{url}/ag-ui/echo{query}", json=given) as response:
-            next(response.iter_lines())
-        end = time.monotonic() + 10
-        while service.threads.runs(given["threadId"])[0].status not in {"cancelled", "done"}:
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        assert service.threads.runs(given["threadId"])[0].status == status, query
+@pytest.mark.parametrize(
+    ("query", "status"), [("", "cancelled"), ("?on_disconnect=continue", "done")]
+)
+def test_a_client_that_goes_away(
+    url: str, service: Service, gate: Event, query: str, status: str
+) -> None:
+    given, before = body(user("held")), connections(url)
+    with httpx.stream("POST", f"{url}/ag-ui/echo{query}", json=given) as response:
+        next(response.iter_lines())
+    until(lambda: connections(url) <= before)
+    if status == "done":
+        gate.set()
+    until(lambda: statuses(service, given["threadId"]) == [status])
+    if status == "cancelled":
+        return
     joined = run(url, "echo", given)
-    assert [one["content"] for one in snapshot(joined)] == ["slow", "You said: slow"]
+    assert [one["content"] for one in snapshot(joined)] == ["held", "You said: held"]
     waiting = body(user("Pay"))
     run(url, "desk", waiting)
     assert service.threads.get(waiting["threadId"]).status == "waiting"
 
 
-@pytest.mark.long
+@pytest.mark.usefixtures("gate")
 def test_a_cancelled_run_is_neither_done_nor_failed(url: str, service: Service) -> None:
     given = body(user("held"))
-    with httpx.stream("POST", f"{url}/ag-ui/echo", json=given, timeout=30) as response:
+    with httpx.stream("POST", f"{url}/ag-ui/echo", json=given, timeout=60) as response:
         lines = response.iter_lines()
         next(lines)
         service.threads.runs(given["threadId"])[0].cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +16,7 @@ from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.schedules import Schedule
 from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
 from serve.test_assistants import settings_agent
+from waiting import until
 
 NIGHT = "0 3 * * *"
 
@@ -26,15 +26,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with running_service(f"sqlite:///{tmp_path_factory.mktemp('crons')}/desk.db") as service:
         service.add("settings", settings_agent(), configurable=["tier"])
         yield service
-
-
-def wait_until(condition: Callable[[], Any]) -> Any:
-    """What a condition returns once it is true."""
-    end = time.monotonic() + 30
-    while not (result := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return result
 
 
 def fire(service: Service, cron: str) -> None:
@@ -71,7 +62,7 @@ def test_a_cron_runs_with_the_settings_of_its_assistant(client: Any, service: Se
     assert following > datetime.now(UTC)
     assert following.minute == 0
     fire(service, made["cron_id"])
-    run = wait_until(lambda: client.runs.list(thread, status="success"))[0]
+    run = until(lambda: client.runs.list(thread, status="success"))[0]
     client.crons.delete(made["cron_id"])
     assert (run["assistant_id"], run["metadata"]["team"]) == (assistant, "x")
     assert run["metadata"]["cron_id"] == made["cron_id"]
@@ -90,14 +81,12 @@ def test_threads_of_earlier_runs(client: Any, service: Service, keep: bool) -> N
     assert (cron["thread_id"], cron["on_run_completed"]) == (None, "keep" if keep else "delete")
     id = cron["cron_id"]
     fire(service, id)
-    first = wait_until(lambda: threads_of(service, id))[-1]
+    first = until(lambda: threads_of(service, id))[-1]
     if keep:
-        assert len(wait_until(lambda: threads_of(service, id)[1:])) >= 1
+        assert len(until(lambda: threads_of(service, id)[1:])) >= 1
         assert first in threads_of(service, id)
     else:
-        wait_until(
-            lambda: first not in {thread.id for thread in service.threads.search(text=f"{id}-")}
-        )
+        until(lambda: first not in {thread.id for thread in service.threads.search(text=f"{id}-")})
     client.crons.delete(id)
 
 

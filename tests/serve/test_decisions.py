@@ -35,6 +35,7 @@ from serve.refund_desk import (
     make_service,
 )
 from serve.route_examples import a2a, mcp, said
+from tables import each
 
 HI: Any = {"messages": [{"role": "user", "content": "Refund A1"}]}
 BY = "ann"
@@ -372,9 +373,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.fixture
-def way(request: pytest.FixtureRequest, mode: Mode, service: Service, tmp_path: Path) -> Way:
-    kind: type[Way] = request.param
-    return kind(mode, service, request.getfixturevalue("url"), tmp_path, via=WAYS[kind])
+def new(service: Service, url: str, tmp_path: Path) -> Callable[[type[Way], Mode], Way]:
+    """A thread of its own for each way in: `new(Decide, "batched")`."""
+    return lambda kind, mode: kind(mode, service, url, tmp_path, via=WAYS[kind])
 
 
 MODES = ("batched", "per_call")
@@ -401,10 +402,12 @@ def decisions_in(way: Way) -> list[Any]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("way", "mode"), combinations(WAYS, MODES, every=2), indirect=["way"])
-def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(way: Way) -> None:
+@pytest.mark.parametrize(("kind", "mode"), combinations(WAYS, MODES, every=2))
+def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(
+    new: Callable[..., Way], kind: type[Way], mode: Mode
+) -> None:
+    way, reference = new(kind, mode), new(Decide, mode)
     way.ask()
-    reference = Decide(way.mode, way.service, way.url, way.folder)
     reference.ask()
     refused = 0
     for mistake in MISTAKES:
@@ -423,10 +426,12 @@ def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(way: Way) -> 
     assert ran_in(way.thread) == [("refund", {"order_id": "A1", "euros": 40})]
 
 
-@pytest.mark.parametrize(
-    ("way", "mode", "outcome"), combinations(WAYS, MODES, OUTCOMES, every=4), indirect=["way"]
-)
-def test_what_is_decided_is_what_happens(way: Way, outcome: Outcome) -> None:
+@pytest.mark.parametrize(("kind", "mode"), combinations(WAYS, MODES, every=2, first=1))
+@each("outcome", OUTCOMES)
+def test_what_is_decided_is_what_happens(
+    new: Callable[..., Way], kind: type[Way], mode: Mode, outcome: Outcome
+) -> None:
+    way = new(kind, mode)
     way.ask()
     if way.decide(outcome.decision) is INEXPRESSIBLE:
         return

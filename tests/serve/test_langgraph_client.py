@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +17,8 @@ from langgraph_sdk import get_client, get_sync_client
 from agent_factory.serve import Principal
 from agent_factory.service import Service
 from serve.langgraph_desk import HI, REFUSED, running_service, said
-from servers import served
+from servers import connections, served
+from waiting import until
 
 JSON = {"Content-Type": "application/json"}
 
@@ -169,6 +170,7 @@ def test_a_run_that_fails(client: Any) -> None:
     assert (failed["status"], failed["error"]) == ("error", error)
 
 
+@pytest.mark.usefixtures("gate")
 def test_a_run_is_cancelled(client: Any) -> None:
     thread = client.threads.create()["thread_id"]
     held: Any = {"messages": [{"role": "user", "content": "held"}]}
@@ -264,6 +266,7 @@ def test_a_stream_of_an_unknown_mode_cannot_be_joined(client: Any) -> None:
         [*client.runs.join_stream(thread, run, stream_mode="message")]
 
 
+@pytest.mark.usefixtures("gate")
 def test_a_client_that_goes_away_cancels(client: Any, url: str, service: Service) -> None:
     thread = client.threads.create()["thread_id"]
     held = {"messages": [{"role": "user", "content": "held"}]}
@@ -271,28 +274,24 @@ def test_a_client_that_goes_away_cancels(client: Any, url: str, service: Service
     for way in ("stream", "wait"):
         with httpx.stream("POST", f"{url}/threads/{thread}/runs/{way}", json=body) as response:
             assert response.status_code == 200
-        end = time.monotonic() + 10
-        while service.threads.runs(thread)[0].status not in ("cancelled", "done"):
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        assert service.threads.runs(thread)[0].status == "cancelled", way
+        until(lambda: service.threads.runs(thread)[0].status == "cancelled")
 
 
 @pytest.mark.parametrize("way", ["stream", "wait"])
 @pytest.mark.parametrize("does", ["cancel", "continue"])
 def test_a_client_that_goes_away_leaves_no_thread_of_its_run(
-    url: str, service: Service, way: str, does: str
+    url: str, service: Service, way: str, does: str, gate: Event
 ) -> None:
-    before = service.threads.count()
+    before, open_before = service.threads.count(), connections(url)
     held = {"messages": [{"role": "user", "content": "held"}]}
     body = {"assistant_id": "echo", "input": held, "on_disconnect": does}
     with httpx.stream("POST", f"{url}/runs/{way}", json=body) as response:
         assert response.status_code == 200
         assert service.threads.count() == before + 1
-    end = time.monotonic() + 30
-    while service.threads.count() != before:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: connections(url) <= open_before)
+    if does == "continue":
+        gate.set()
+    until(lambda: service.threads.count() == before)
 
 
 # Reviews

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -21,18 +22,17 @@ from agent_factory.serve import RateLimit
 from agent_factory.serve.mcp import endpoint
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from serve.accounts import SERVER as SERVER
 from serve.accounts import (
-    GATE,
     Bill,
     add_gated,
     decided_meanwhile,
     statuses,
-    until,
     who,
 )
-from serve.accounts import SERVER as SERVER
 from serve.agents import caller, chat_service, pay
-from servers import served
+from servers import connections, served
+from waiting import auntil
 
 LEGACY = "legacy"
 """The protocol before 2026-07-28, which begins with a handshake."""
@@ -388,27 +388,23 @@ def test_limits_hold(service: Service) -> None:
     assert statuses == [200, 413, 429]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "begins", "status"),
     [("auto", True, "cancelled"), (LEGACY, True, "done"), ("auto", False, "done")],
 )
 async def test_a_client_that_goes_away_ends_the_run_that_it_has_begun(
-    url: str, service: Service, mode: str, begins: bool, status: str
+    url: str, service: Service, mode: str, begins: bool, status: str, gate: Event
 ) -> None:
     """As MCP says since 2026-07-28; before, a cut connection ended nothing."""
-    GATE.clear()
-    thread = uuid4().hex
+    thread, before = uuid4().hex, connections(url)
     arguments = {"message": "Hi"} if begins else {}
     if not begins:
         service.submit("gated", thread=thread, message="Hi", tenant="acme")
     task = asyncio.ensure_future(call(url, "gated", mode=mode, thread=thread, **arguments))
-    await until(lambda: statuses(service, thread) == ["running"])
-    await asyncio.sleep(0.2)  # a client that only reads has begun to
+    await auntil(lambda: statuses(service, thread) == ["running"] and connections(url) > before)
     task.cancel()
     await asyncio.wait([task])
-    await asyncio.sleep(0.2)  # the server has seen it
+    await auntil(lambda: connections(url) <= before)
     if status == "done":
-        GATE.set()
-    await until(lambda: statuses(service, thread) == [status])
-    GATE.set()
+        gate.set()
+    await auntil(lambda: statuses(service, thread) == [status])

@@ -185,7 +185,7 @@ def test_a_failure_has_the_text_of_its_error(talk: Conversation) -> None:
     assert shown(events, "lifecycle")[-1]["error"] == "no money"
 
 
-@pytest.mark.long
+@pytest.mark.usefixtures("gate")
 def test_a_cancelled_run_ends_its_stream(talk: Conversation) -> None:
     run = talk.start("echo", "held")
     talk.events(lambda event: event["method"] == "tasks")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
@@ -15,8 +15,9 @@ from starlette.testclient import TestClient
 
 from agent_factory.serve import create_app
 from agent_factory.service import Service
-from samples import combinations, texts
+from samples import texts
 from serve.langgraph_desk import HI, running_service, said
+from tables import each
 
 APPROVE: Any = {"decisions": [{"type": "approve"}]}
 EMPTY: list[Any] = [None, [], {}]
@@ -34,12 +35,16 @@ def http(service: Service) -> Iterator[TestClient]:
         yield c
 
 
-@pytest.fixture
-def waiting(service: Service) -> str:
+def waiting_thread(service: Service, agent: str = "desk") -> str:
     """A thread that waits for a review."""
     thread = uuid4().hex
-    service.submit("desk", thread=thread, message="Hi").result(30)
+    service.submit(agent, thread=thread, message="Hi").result(30)
     return thread
+
+
+@pytest.fixture
+def waiting(service: Service) -> str:
+    return waiting_thread(service)
 
 
 def refusal(http: TestClient, path: str, body: Any, status: int = 422) -> str:
@@ -51,10 +56,11 @@ def refusal(http: TestClient, path: str, body: Any, status: int = 422) -> str:
 # What is empty
 
 
-@pytest.mark.parametrize("way", ["wait", "stream", ""])
+@each("way", ["wait", "stream", ""])
 def test_a_command_of_langgraph_with_all_its_fields_answers(
-    http: TestClient, service: Service, waiting: str, way: str
+    http: TestClient, service: Service, way: str
 ) -> None:
+    waiting = waiting_thread(service)
     body = {"assistant_id": "desk", "command": asdict(Command(resume=APPROVE))}
     assert body["command"] == {"graph": None, "update": None, "resume": APPROVE, "goto": ()}
     answer = http.post(f"/threads/{waiting}/runs/{way}".rstrip("/"), json=body)
@@ -64,10 +70,11 @@ def test_a_command_of_langgraph_with_all_its_fields_answers(
     assert [entry.what for entry in service.inbox().audit(thread=waiting)] == ["approve"]
 
 
-@pytest.mark.parametrize("empty", EMPTY)
+@each("empty", EMPTY)
 def test_an_empty_part_next_to_an_answer_is_absent(
-    http: TestClient, waiting: str, empty: Any
+    http: TestClient, service: Service, empty: Any
 ) -> None:
+    waiting = waiting_thread(service)
     command = {"resume": APPROVE, "goto": empty, "update": empty, "graph": empty}
     fields = ("config", "context", "metadata", "checkpoint", "interrupt_before", "interrupt_after")
     others = dict.fromkeys((*fields, "stream_mode", "input", "multitask_strategy"), empty)
@@ -100,18 +107,6 @@ OPTIONAL: list[tuple[str, dict[str, Any], list[str]]] = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Field:
-    """A field that a request may leave out."""
-
-    path: str
-    body: dict[str, Any]
-    name: str
-
-
-FIELDS = [Field(path, body, name) for path, body, names in OPTIONAL for name in names]
-
-
 @pytest.fixture(scope="module")
 def thread(service: Service) -> str:
     """A thread whose run has ended."""
@@ -119,19 +114,13 @@ def thread(service: Service) -> str:
     return "echoed"
 
 
-@pytest.mark.parametrize(("path", "body"), [(path, body) for path, body, _ in OPTIONAL])
-def test_optional_fields_may_be_absent(http: TestClient, thread: str, path: str, body: Any) -> None:
-    answer = http.post(path.replace("{thread}", thread), json=body)
-    assert answer.status_code == 200, answer.text
-
-
-@pytest.mark.parametrize(("field", "empty"), combinations(FIELDS, EMPTY, every=3))
-def test_an_optional_field_may_be_null_or_empty(
-    http: TestClient, thread: str, field: Field, empty: Any
+@each("path, body, names", OPTIONAL)
+def test_an_optional_field_may_be_absent_null_or_empty(
+    http: TestClient, thread: str, path: str, body: Any, names: list[str]
 ) -> None:
-    body = {**field.body, field.name: empty}
-    answer = http.post(field.path.replace("{thread}", thread), json=body)
-    assert answer.status_code == 200, answer.text
+    for more in ({}, *({name: empty} for name in names for empty in EMPTY)):
+        answer = http.post(path.replace("{thread}", thread), json={**body, **more})
+        assert answer.status_code == 200, (more, answer.text)
 
 
 def test_an_empty_list_of_modes_streams_the_state(http: TestClient) -> None:
@@ -145,10 +134,9 @@ def test_an_empty_list_of_ids_names_no_thread(http: TestClient, service: Service
     assert http.post("/threads/prune", json={"thread_ids": []}).json() == {"pruned_count": 0}
 
 
-@pytest.mark.parametrize("answer", [None, [], {}, False, 0, "", "yes"])
+@each("answer", [None, [], {}, False, 0, "", "yes"])
 def test_each_value_is_an_answer(http: TestClient, service: Service, answer: Any) -> None:
-    thread = uuid4().hex
-    service.submit("asks", thread=thread, message="Hi").result(30)
+    thread = waiting_thread(service, "asks")
     body = {"assistant_id": "asks", "command": {"resume": answer, "goto": []}}
     values = http.post(f"/threads/{thread}/runs/wait", json=body).json()
     assert said(values)[2] == f"They said {answer}."
@@ -182,10 +170,11 @@ CONTRADICTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "text"), CONTRADICTIONS)
+@each("body, text", CONTRADICTIONS)
 def test_what_contradicts_itself_is_refused_before_anything_happens(
-    http: TestClient, service: Service, waiting: str, body: Any, text: str
+    http: TestClient, service: Service, body: Any, text: str
 ) -> None:
+    waiting = waiting_thread(service)
     if body.get("checkpoint_id") == "{oldest}":
         *_, oldest = service.threads.history(waiting)
         body = {**body, "checkpoint_id": oldest.config["configurable"]["checkpoint_id"]}
@@ -234,7 +223,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "text"), WRONG)
+@each("body, text", WRONG)
 def test_mistakes_are_refused_in_our_words(http: TestClient, body: Any, text: str) -> None:
     thread = http.post("/threads", json={}).json()["thread_id"]
     named = {} if "assistant_id is missing" in text else {"assistant_id": "echo"}
@@ -246,8 +235,8 @@ def test_mistakes_are_refused_in_our_words(http: TestClient, body: Any, text: st
         assert word not in detail
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "text"),
+@each(
+    "path, body, text",
     [
         ("/threads/search", {"limit": 0}, "limit must be a number from 1 to 1000, got 0."),
         ("/threads/search", {"status": "x"}, "status must be 'idle', 'busy', .*, got 'x'."),

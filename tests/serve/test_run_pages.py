@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import unescape
+from threading import Event
 from typing import Any
 
 import pytest
@@ -21,8 +22,9 @@ from agent_factory.serve.pages.timeline import WIDTH, Axis, timeline_of
 from agent_factory.service import NotFound, RunFailed, Service, Step, Wait
 from agent_factory.testing import ScriptedChatModel
 from samples import call_of, new_thread, pay
-from serve.accounts import GATE, add_gated
+from serve.accounts import add_gated
 from serve.forms import send
+from waiting import until
 
 WAIT = 30
 TOKENS: Any = {"input_tokens": 1200, "output_tokens": 80, "total_tokens": 1280}
@@ -246,24 +248,22 @@ def test_a_run_is_tried_again_by_its_page(
 
 
 def test_a_run_under_way_shows_its_step_and_is_cancelled(
-    service: Service, client: TestClient, thread: str
+    service: Service, client: TestClient, thread: str, gate: Event
 ) -> None:
-    GATE.clear()
     run = start(service, "Hello", thread, "gated")
-    while run.status != "running":
-        run.status  # noqa: B018  until a worker has taken it
-    try:
-        while "Step model" not in (shown := words(client.get(f"/studio/runs/{run.id}").text)):
-            assert run.status == "running"
-        assert "running" in shown
-        assert "until then, the steps of the agent are" in shown
-        answer = send(client, f"/studio/runs/{run.id}/cancel", f"/studio/runs/{run.id}")
-        assert "cancelled" in words(answer.text)
-        assert "Cancel the run" not in answer.text
-        (entry, *_) = service.inbox("acme").audit(thread=thread)
-        assert (entry.what, entry.who) == ("cancel", "ann")
-    finally:
-        GATE.set()
+
+    def shown() -> str:
+        return words(client.get(f"/studio/runs/{run.id}").text)
+
+    until(lambda: "Step model" in shown())
+    assert run.status == "running"
+    assert "running" in shown()
+    assert "until then, the steps of the agent are" in shown()
+    answer = send(client, f"/studio/runs/{run.id}/cancel", f"/studio/runs/{run.id}")
+    assert "cancelled" in words(answer.text)
+    assert "Cancel the run" not in answer.text
+    (entry, *_) = service.inbox("acme").audit(thread=thread)
+    assert (entry.what, entry.who) == ("cancel", "ann")
 
 
 def test_a_message_that_another_run_has_read_leads_there(

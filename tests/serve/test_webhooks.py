@@ -6,7 +6,6 @@ import hmac
 import json
 import logging
 import socket
-import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from agent_factory.service import Service
 from agent_factory.service import deliveries as delivery
 from agent_factory.service.tables import webhooks as table
 from serve.langgraph_desk import HI, running_service, said
+from waiting import until
 
 FAIL: Any = {"messages": [{"role": "user", "content": "fail"}]}
 LOCAL = "http://127.0.0.1"
@@ -45,10 +45,7 @@ class Receiver:
 
     def wait(self, count: int = 1) -> list[dict[str, Any]]:
         """The bodies, once so many requests have come."""
-        end = time.monotonic() + 30
-        while len(self.requests) < count:
-            assert time.monotonic() < end, self.requests
-            time.sleep(0.02)
+        until(lambda: len(self.requests) >= count)
         return [json.loads(body) for _, body in self.requests]
 
 
@@ -103,10 +100,7 @@ def left(service: Service) -> int:
 
 
 def wait_for_none(service: Service) -> None:
-    end = time.monotonic() + 30
-    while left(service):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: not left(service))
 
 
 def test_the_outcome_of_a_run_is_sent_when_it_ends_or_pauses(

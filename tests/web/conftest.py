@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from serve.conftest import gate  # noqa: F401  a fixture
 from serve.protocol_desk import protocol_service
 
 from agent_factory.service import Service
 from servers import served
 from service.databases import new_postgres, new_server
 from service.stage import stage  # noqa: F401  a fixture
-from web.desk import GATE, add_desk
+from web.desk import add_desk
 
 CHROMIUM = "/usr/bin/chromium"
 # Without these, Chromium asks hosts of its maker at every start.
@@ -78,14 +78,6 @@ def database(
 def desk(database: str) -> Iterator[Desk]:
     with open_desk(database) as made:
         yield made
-
-
-@pytest.fixture
-def gate() -> Iterator[Event]:
-    """A run whose message says "held" works until a test sets it."""
-    GATE.clear()
-    yield GATE
-    GATE.set()
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ from web.conftest import Desk, NewPage
 from web.desk import EVIL
 
 
-def test_a_thread_from_its_first_message_to_its_end(desk: Desk, new_page: NewPage) -> None:
+def test_a_thread_from_its_first_message_to_its_end(new_page: NewPage) -> None:
     page = new_page("/studio")
-    page.get_by_label("Message").fill("A slow parcel of mine is broken.")
+    page.get_by_label("Message").fill("A parcel of mine is broken.")
     page.get_by_role("button", name="Send").click()
     page.wait_for_url("**/studio/threads/*")
-    expect(page.locator(".message.human .text")).to_have_text("A slow parcel of mine is broken.")
+    expect(page.locator(".message.human .text")).to_have_text("A parcel of mine is broken.")
     expect(page.locator(".message.ai").first).to_contain_text("Let me look.")
     expect(page.locator("#n2.lit, #n3.lit").first).to_be_visible()
     expect(page.locator(".result").first).to_contain_text("A-1001")
