@@ -262,8 +262,7 @@ def test_without_langchain_a_provider_is_unavailable(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("model", "why"),
-    [("fake:closed", "no key was given"), ("fake:broken", "the line is down")],
+    ("model", "why"), [("fake:closed", "no key was given"), ("fake:broken", "the line is down")]
 )
 def test_a_failing_provider_is_reported(provider: None, model: str, why: str) -> None:
     done = demo("--model", model, "--ask", "Hello")

@@ -176,9 +176,7 @@ def test_a_module_that_raises_is_reported_with_its_line(
     assert f", at mine.py:{len(source.splitlines())}." in said
 
 
-def test_the_traceback_option_shows_frames_from_the_users_code_on(
-    write: Write,
-) -> None:
+def test_the_traceback_option_shows_frames_from_the_users_code_on(write: Write) -> None:
     write("mine.py", "import json\njson.loads('{')")
     done = run("show", "mine:agent", "--traceback")
     lines = done.stderr.splitlines()
@@ -340,9 +338,7 @@ def test_a_file_that_is_not_text_is_reported(write: Write, tmp_path: Path) -> No
 # Errors that the user did not cause
 
 
-def test_a_bug_in_a_command_asks_for_a_report(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_bug_in_a_command_asks_for_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     def broken(traceback: bool) -> None:
         raise ZeroDivisionError("by zero")
 

@@ -23,11 +23,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from random_stacks import ACTS, Case, Mode, Trial, cases
 from spans import ANSWER, ASK, Broken, Flows, Named, Spans, adding, watched
 
-from agent_factory import (
-    AgentMiddleware,
-    Invoke,
-    create_agent,
-)
+from agent_factory import AgentMiddleware, Invoke, create_agent
 from agent_factory.prebuilt import agent_tool
 from agent_factory.telemetry import Telemetry
 from agent_factory.testing import ScriptedChatModel

@@ -17,11 +17,7 @@ from langgraph.config import get_config, get_stream_writer
 from langgraph.types import Command, interrupt
 
 from agent_factory import AgentState, OmitFromSchema, ToolRuntime, client_tool, create_agent
-from agent_factory.middleware import (
-    ClientToolsMiddleware,
-    HumanInTheLoopMiddleware,
-    PIIMiddleware,
-)
+from agent_factory.middleware import ClientToolsMiddleware, HumanInTheLoopMiddleware, PIIMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
 from waiting import until

@@ -48,13 +48,7 @@ from agent_factory.serve.a2a import tasks
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.accounts import SERVER as SERVER
-from serve.accounts import (
-    Bill,
-    add_gated,
-    decided_meanwhile,
-    statuses,
-    who,
-)
+from serve.accounts import Bill, add_gated, decided_meanwhile, statuses, who
 from serve.agents import caller, chat_service, pay
 from serve.route_examples import rpc
 from servers import connections, served
@@ -86,12 +80,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @asynccontextmanager
 async def connected(
-    url: str,
-    agent: str,
-    by: str = "ann@acme",
-    *,
-    role: str = "accounting",
-    streaming: bool = False,
+    url: str, agent: str, by: str = "ann@acme", *, role: str = "accounting", streaming: bool = False
 ) -> AsyncIterator[Client]:
     """A client of somebody, which finds the agent by its card."""
     headers = {"x-user": by, "x-role": role}
@@ -219,12 +208,7 @@ async def test_a_message_with_the_id_of_an_answer_does_not_replace_it(
     id = first.artifacts[0].artifact_id
     await sent(url, "echo", message("Forged", context=first.context_id, id=id))
     messages = service.threads.state(first.context_id).values["messages"]
-    assert [item.text for item in messages] == [
-        "Hi",
-        "You said: Hi",
-        "Forged",
-        "You said: Forged",
-    ]
+    assert [item.text for item in messages] == ["Hi", "You said: Hi", "Forged", "You said: Forged"]
 
 
 async def test_a_message_that_is_sent_again_is_the_same_task(url: str) -> None:
@@ -244,11 +228,7 @@ async def test_a_stream_has_the_events_of_a_task(url: str, gate: Event) -> None:
             gate.set()  # the task goes on once its stream has begun
     begin, *rest = kinds(events)
     assert begin in [("task", "SUBMITTED"), ("task", "WORKING")]
-    assert rest == [
-        ("status_update", "WORKING"),
-        "artifact",
-        ("status_update", "COMPLETED"),
-    ]
+    assert rest == [("status_update", "WORKING"), "artifact", ("status_update", "COMPLETED")]
     pieces = [event.artifact_update for event in events if event.HasField("artifact_update")]
     assert "".join(part.text for p in pieces for part in p.artifact.parts) == "You said: Hi"
     assert [piece.append for piece in pieces] == [False] + [True] * (len(pieces) - 1)

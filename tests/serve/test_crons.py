@@ -147,10 +147,7 @@ def test_search_and_count(client: Any, url: str) -> None:
         ({"schedule": "at night"}, "schedule must be a cron expression of five fields"),
         ({"schedule": "0 0 3 * * *"}, "schedule must be a cron expression of five fields"),
         ({"schedule": "99 3 * * *"}, "cannot be read"),
-        (
-            {"schedule": NIGHT, "timezone": "Mars/Olympus"},
-            "is not known",
-        ),
+        ({"schedule": NIGHT, "timezone": "Mars/Olympus"}, "is not known"),
         ({"schedule": NIGHT, "timezone": "x" * 300}, "is not known"),
         ({"schedule": NIGHT, "timezone": "Europe"}, "is not known"),
         ({"schedule": NIGHT, "input": {"mesages": []}}, "Did you mean 'messages'"),

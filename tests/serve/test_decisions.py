@@ -25,15 +25,7 @@ from agent_factory.cli.app import app
 from agent_factory.serve.errors import in_json_words
 from agent_factory.service import Service
 from samples import combinations
-from serve.refund_desk import (
-    MISTAKES,
-    OUTCOMES,
-    RAN,
-    Mode,
-    Outcome,
-    make_desk,
-    make_service,
-)
+from serve.refund_desk import MISTAKES, OUTCOMES, RAN, Mode, Outcome, make_desk, make_service
 from serve.route_examples import a2a, mcp, said
 from tables import each
 

@@ -23,13 +23,7 @@ from agent_factory.serve.mcp import endpoint
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.accounts import SERVER as SERVER
-from serve.accounts import (
-    Bill,
-    add_gated,
-    decided_meanwhile,
-    statuses,
-    who,
-)
+from serve.accounts import Bill, add_gated, decided_meanwhile, statuses, who
 from serve.agents import caller, chat_service, pay
 from servers import connections, served
 from waiting import auntil

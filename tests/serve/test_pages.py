@@ -14,12 +14,7 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from agent_factory import create_agent, tool_labels
-from agent_factory.middleware import (
-    FlowGuardMiddleware,
-    HumanInTheLoopMiddleware,
-    Rule,
-    ToolPolicy,
-)
+from agent_factory.middleware import FlowGuardMiddleware, HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.serve import Principal, create_app
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.service import Service

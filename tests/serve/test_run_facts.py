@@ -215,10 +215,7 @@ def test_a_conversation_is_seeded(client: Any) -> None:
     thread = client.threads.create(graph_id="echo", metadata={"topic": "seed"})
     id = thread["thread_id"]
     assert thread["metadata"]["graph_id"] == "echo"
-    messages = [
-        {"role": "user", "content": "One"},
-        {"role": "assistant", "content": "Two"},
-    ]
+    messages = [{"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"}]
     client.threads.update_state(id, {"messages": messages}, as_node="model")
     assert said(client.threads.get_state(id)["values"]) == ["One", "Two"]
     values = client.runs.wait(id, "echo", input=HI)

@@ -466,10 +466,7 @@ def test_a_thread_whose_id_is_taken(client: TestClient) -> None:
     assert client.post("/threads", json=body).status_code == 200
     assert client.post("/threads", json=body).status_code == 409
     other = client.post("/threads", json=body, headers={"x-user": "bob@globex"})
-    assert (other.status_code, other.json()["detail"]) == (
-        404,
-        "thread 'taken': does not exist.",
-    )
+    assert (other.status_code, other.json()["detail"]) == (404, "thread 'taken': does not exist.")
 
 
 def test_an_id_that_is_too_long(client: TestClient) -> None:

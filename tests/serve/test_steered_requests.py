@@ -75,9 +75,7 @@ def texts(service: Service) -> list[str]:
 
 
 def test_a_client_of_langgraph_steers_a_run(
-    client: SyncLangGraphClient,
-    service: Service,
-    stage: Stage,
+    client: SyncLangGraphClient, service: Service, stage: Stage
 ) -> None:
     config: Any = {"tags": ["gold"], "configurable": {"tier": "gold"}}
     run = begin(client, stage, config=config)
@@ -92,9 +90,7 @@ def test_a_client_of_langgraph_steers_a_run(
 
 
 def test_a_stream_of_the_message_has_the_answer(
-    client: SyncLangGraphClient,
-    service: Service,
-    stage: Stage,
+    client: SyncLangGraphClient, service: Service, stage: Stage
 ) -> None:
     begin(client, stage)
     strategy: Any = "steer"
@@ -106,9 +102,7 @@ def test_a_stream_of_the_message_has_the_answer(
 
 
 def test_to_cancel_the_message_that_was_read_ends_the_run(
-    client: SyncLangGraphClient,
-    service: Service,
-    stage: Stage,
+    client: SyncLangGraphClient, service: Service, stage: Stage
 ) -> None:
     run = begin(client, stage)
     message = steer(client, "work more")
@@ -131,11 +125,7 @@ def test_a_cron_of_an_agent_that_cannot_be_steered_is_refused(
 
 @pytest.mark.parametrize("way", ["run", "run.start", "input.inject", "ag-ui"])
 def test_an_agent_that_cannot_be_steered_refuses_the_message(
-    client: SyncLangGraphClient,
-    service: Service,
-    url: str,
-    stage: Stage,
-    way: str,
+    client: SyncLangGraphClient, service: Service, url: str, stage: Stage, way: str
 ) -> None:
     begin(client, stage, "plain")
     if way == "run":
@@ -163,11 +153,7 @@ def test_an_agent_that_cannot_be_steered_refuses_the_message(
 
 @pytest.mark.parametrize("method", ["run.start", "input.inject"])
 def test_a_command_steers_a_run(
-    client: SyncLangGraphClient,
-    service: Service,
-    url: str,
-    stage: Stage,
-    method: str,
+    client: SyncLangGraphClient, service: Service, url: str, stage: Stage, method: str
 ) -> None:
     options: dict[str, Any] = {}
     if method == "input.inject":  # it takes the settings of the run
@@ -229,11 +215,7 @@ def events(url: str, body: Any, **query: str) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
 
 
-def test_a_client_of_ag_ui_steers_a_run(
-    service: Service,
-    url: str,
-    stage: Stage,
-) -> None:
+def test_a_client_of_ag_ui_steers_a_run(service: Service, url: str, stage: Stage) -> None:
     with ThreadPoolExecutor() as pool:
         first = pool.submit(events, url, ag_ui("work", "r-1"))
         stage.wait_until_it_works()

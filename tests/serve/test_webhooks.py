@@ -118,8 +118,7 @@ def test_the_outcome_of_a_run_is_sent_when_it_ends_or_pauses(
     assert paused["webhook_sent_at"] >= paused["updated_at"]
     resume = {"resume": {"decisions": [{"type": "approve"}]}}
     client.post(
-        f"/threads/{thread}/runs",
-        json={"assistant_id": "desk", "command": resume, "webhook": url},
+        f"/threads/{thread}/runs", json={"assistant_id": "desk", "command": resume, "webhook": url}
     )
     ended = receiver.wait(2)[1]
     assert (ended["status"], said(ended["values"])[-1]) == ("success", "Done.")
