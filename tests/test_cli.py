@@ -29,6 +29,7 @@ from agent_factory.demo.desk import LATER
 from agent_factory.demo.run import explained, run_demo
 from agent_factory.local_model import LocalContextOverflowError, LocalModelError
 from processes import Processes, exit_code
+from tables import each
 from waiting import until
 
 STOPPED = 130
@@ -132,7 +133,7 @@ def test_the_help_of_the_demo_names_every_option_and_loads_no_engine() -> None:
     assert shown.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize("options", [["--decide", "maybe"], ["--nonsense"], ["more"]])
+@each("options", [["--decide", "maybe"], ["--nonsense"], ["more"]])
 def test_unknown_options_are_refused(options: list[str]) -> None:
     done = demo(*options)
     assert done.exit_code == 2
@@ -140,8 +141,8 @@ def test_unknown_options_are_refused(options: list[str]) -> None:
     assert "Traceback" not in done.output
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
+@each(
+    "options, words",
     [
         (["--model", "nonsense"], ["got nonsense", "provider:name"]),
         (["--ask", " "], ["it is empty", "--ask 'What is"]),

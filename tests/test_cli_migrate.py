@@ -25,6 +25,7 @@ from agent_factory.cli import migrate as command
 from agent_factory.cli.app import app
 from agent_factory.migrate import migrate_bytes
 from agent_factory.migrate.values import Factory, Finding, Migration
+from tables import each
 
 OLD = """\
 from langgraph.prebuilt import ToolNode, create_react_agent
@@ -180,8 +181,8 @@ def test_a_file_that_cannot_be_written_is_unchanged(
     assert [path.name for path in Path().iterdir()] == ["desk.py"]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
+@each(
+    "words, said",
     [
         (["nowhere"], "nowhere does not exist."),
         (["notes.ipynb"], "is a notebook"),

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from agent_factory.cli.app import app
 from agent_factory.cli.new import HOOKS, LONGEST_NAME, Skeleton, snake_case
+from tables import each
 
 TYPED = Path(__file__).resolve().parent / "typing"
 
@@ -99,8 +100,8 @@ def test_nothing_is_overwritten(there: str) -> None:
     assert Path(there).read_text(encoding="utf-8") == "mine"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
+@each(
+    "words, said",
     [
         (["my-guard"], "Did you mean MyGuard?"),
         (["guard"], "Did you mean Guard?"),

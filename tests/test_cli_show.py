@@ -23,6 +23,7 @@ from agent_factory import Topology, load_topology
 from agent_factory.cli.show import plan_tree
 from agent_factory.topology import plan
 from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
+from tables import each
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a terminal as POSIX has it")
 
@@ -59,8 +60,8 @@ def refused(*words: str) -> str:
 # show
 
 
-@pytest.mark.parametrize(
-    ("form", "expected"),
+@each(
+    "form, expected",
     [
         ("text", NEW.render()),
         ("mermaid", NEW.to_mermaid()),
@@ -77,8 +78,8 @@ def test_without_a_terminal_the_output_is_plain_text_or_canonical_json() -> None
     assert load_topology(run("show", "new.json", "--json").stdout) == NEW
 
 
-@pytest.mark.parametrize(
-    ("file", "expected"),
+@each(
+    "file, expected",
     [
         ("a.txt", NEW.render()),
         ("a.topology", NEW.to_snapshot()),
@@ -115,7 +116,7 @@ def test_a_png_is_written_by_its_suffix_and_to_a_pipe() -> None:
     assert run("show", "new.json", "--format", "png").stdout_bytes == written
 
 
-@pytest.mark.parametrize("file", ["plan.pgn", "plan", ".svg"])
+@each("file", ["plan.pgn", "plan", ".svg"])
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(file: str) -> None:
     said = refused("show", "new.json", "--output", file)
     assert ".txt, .mmd, .md, .json, .topology, .svg, .png, .html" in said
@@ -124,7 +125,7 @@ def test_an_unknown_suffix_is_refused_with_those_that_are_known(file: str) -> No
     assert Path(file).read_text(encoding="utf-8") == NEW.to_json()
 
 
-@pytest.mark.parametrize("form", ["svg", "png", "html"])
+@each("form", ["svg", "png", "html"])
 def test_without_the_extra_draw_the_error_says_what_to_install(
     form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

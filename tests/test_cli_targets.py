@@ -17,6 +17,7 @@ import typer
 
 from agent_factory import plan_agent
 from agent_factory.cli.error_reports import reporting_errors
+from tables import each
 
 AGENT = """
 from agent_factory import AgentMiddleware, create_agent, plan_agent
@@ -123,8 +124,8 @@ def test_agents_plans_stacks_and_functions_that_build_them_are_targets(
     assert shown(f"things.py:{attribute}") == PLAN
 
 
-@pytest.mark.parametrize(
-    ("attribute", "words"),
+@each(
+    "attribute, words",
     [
         ("agnet", "things does not have 'agnet'. Did you mean agent?"),
         ("zzz", "Agents in it: agent, plan."),
@@ -186,8 +187,8 @@ def test_the_traceback_option_shows_frames_from_the_users_code_on(write: Write) 
     assert "agent_factory" not in "".join(lines[:-1])
 
 
-@pytest.mark.parametrize(
-    ("target", "words"),
+@each(
+    "target, words",
     [
         ("thigns:agent", "Did you mean things?"),
         ("things.agent", "Did you mean things:agent?"),

@@ -29,6 +29,7 @@ from agent_factory.middleware import (
 from agent_factory.review import DecisionNotAllowed, InvalidAnswer, approve, pending, respond
 from agent_factory.testing import ScriptedChatModel
 from samples import add, call_of, last_text
+from tables import each
 
 HI: Any = {"messages": [("user", "Go")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -79,7 +80,7 @@ def test_the_result_of_the_client_is_that_of_the_call(
     assert last_text(result) == "There."
 
 
-@pytest.mark.parametrize("answer", [None, 5, {"title": "x"}, [], ["x"], {}, {"content": None},
+@each("answer", [None, 5, {"title": "x"}, [], ["x"], {}, {"content": None},
     {"content": "x", "error": "y"}, {"error": 5}, [{"text": "x"}]])  # fmt: skip
 def test_another_answer_is_refused_and_can_be_given_again(call: Any, answer: Any) -> None:
     agent = agent_of([[call_of("title")], "Done."], TITLE)
@@ -97,7 +98,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", LAYERS)
+@each("options", LAYERS)
 def test_no_handler_of_errors_takes_a_refusal(call: Any, options: str) -> None:
     agent = agent_of([[call_of("title")], "Done."], TITLE, **LAYERS[options])
     call(agent, HI, THREAD)
@@ -242,8 +243,8 @@ def test_a_schema_may_be_a_model() -> None:
     assert client_tool("go", "Go.").args == {}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
+@each(
+    "arguments, text",
     [
         (("a b", "x"), "name: must have 1 to 64 letters"),
         (("", "x"), "name: must have 1 to 64 letters"),

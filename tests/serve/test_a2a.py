@@ -516,23 +516,6 @@ def test_clients_of_version_0_3_are_served(url: str) -> None:
     assert read["result"]["id"] == task["id"]
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 200),
-        ({"authorization": "Bearer nobody"}, 401),
-        ({"origin": "https://evil.example.com"}, 403),
-        ({"content-type": "text/plain"}, 415),
-    ],
-)
-def test_requests_are_checked_as_all_others(url: str, headers: Any, status: int) -> None:
-    answer = httpx.post(f"{url}/a2a/echo", json=rpc("tasks/get", id="t"), headers=headers)
-    assert answer.status_code == status, answer.text
-    if status == 401:
-        card = httpx.get(f"{url}/a2a/echo/.well-known/agent-card.json", headers=headers)
-        assert card.status_code == 401
-
-
 def test_limits_hold(service: Service) -> None:
     limit = RateLimit(principal=2, address=1000)
     with served(service, authenticate=who, rate_limit=limit, body_limit=1000) as url:

@@ -19,6 +19,7 @@ from agent_factory.service import Service
 from serve.accounts import statuses
 from serve.agents import chat_service
 from servers import connections, served
+from tables import each
 from waiting import until
 
 
@@ -208,8 +209,8 @@ def test_interrupts_say_what_is_asked(url: str) -> None:
     assert shown_again[-1]["outcome"] == events[-1]["outcome"]
 
 
-@pytest.mark.parametrize(
-    ("payload", "result"),
+@each(
+    "payload, result",
     [
         ({"approved": True}, "Paid 5."),
         (True, "Paid 5."),

@@ -17,6 +17,7 @@ from agent_factory.testing import ScriptedChatModel
 from serve.agents import chat_service
 from serve.test_ag_ui import body, refused, run, snapshot, types, user, who
 from servers import served
+from tables import each
 
 TITLE = {"name": "title", "description": "The title.", "parameters": {"type": "object"}}
 SCROLL = {
@@ -56,8 +57,8 @@ def after(asked: dict[str, Any], events: list[dict[str, Any]], *messages: Any) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("more", "text"),
+@each(
+    "more, text",
     [
         ({}, "Orders"),
         ({"content": [{"type": "text", "text": "Orders"}]}, "Orders"),
@@ -230,8 +231,8 @@ def test_a_tool_that_the_agent_leaves_to_its_client(url: str) -> None:
         assert snapshot(rest)[-1]["content"] == "Done: clock=Noon"
 
 
-@pytest.mark.parametrize(
-    ("agent", "tool", "text"),
+@each(
+    "agent, tool, text",
     [
         ("echo", TITLE, "tools: agent 'echo' takes none from its clients, got title. Add Client"),
         ("own", TITLE, "Add ClientToolsMiddleware() to the middleware of the agent."),

@@ -21,6 +21,7 @@ from agent_factory.testing import Reply, ScriptedChatModel
 from serve.agents import chat_service, pay, wait_for_threads
 from serve.test_openai_client import in_thread, user, who
 from servers import served
+from tables import each
 
 
 @pytest.fixture(scope="module")
@@ -184,8 +185,8 @@ def offered(model: ScriptedChatModel) -> list[tuple[list[str], Any]]:
 CALL: Any = [{"name": "title", "args": {}, "id": "model's own"}]
 
 
-@pytest.mark.parametrize(
-    ("choice", "first"),
+@each(
+    "choice, first",
     [
         ("auto", (["pay", "title", "scroll"], None)),
         ("none", (["pay"], None)),
@@ -281,8 +282,8 @@ ASSISTANT = {
 ANSWER = {"role": "tool", "tool_call_id": "c", "content": "x"}
 
 
-@pytest.mark.parametrize(
-    ("messages", "text"),
+@each(
+    "messages, text",
     [
         ([ANSWER], "'c' has none"),
         ([user("Hi"), ASSISTANT], "c has none"),
@@ -302,8 +303,8 @@ def test_a_history_that_does_not_fit_is_refused(
     assert error.value.param == "messages"
 
 
-@pytest.mark.parametrize(
-    ("model", "body", "param", "text"),
+@each(
+    "model, body, param, text",
     [
         ("echo", {"tools": [TITLE]}, "tools", "Add ClientToolsMiddleware"),
         (

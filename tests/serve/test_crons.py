@@ -16,6 +16,7 @@ from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.schedules import Schedule
 from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
 from serve.test_assistants import settings_agent
+from tables import each
 from waiting import until
 
 NIGHT = "0 3 * * *"
@@ -141,8 +142,8 @@ def test_search_and_count(client: Any, url: str) -> None:
     assert client.crons.count(metadata={"topic": topic}) == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
+@each(
+    "options, text",
     [
         ({"schedule": "at night"}, "schedule must be a cron expression of five fields"),
         ({"schedule": "0 0 3 * * *"}, "schedule must be a cron expression of five fields"),

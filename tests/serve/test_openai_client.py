@@ -21,6 +21,7 @@ from agent_factory.testing import ScriptedChatModel
 from serve.accounts import statuses
 from serve.agents import chat_service, wait_for_threads
 from servers import served
+from tables import each
 from waiting import auntil
 
 
@@ -229,8 +230,8 @@ def test_an_answer_that_was_cut(service: Service, client: openai.OpenAI) -> None
     assert chunks[-1].choices[0].finish_reason == "length"
 
 
-@pytest.mark.parametrize(
-    ("param", "value"),
+@each(
+    "param, value",
     [
         ("n", 2),
         ("tools", [{"type": "function", "function": {"name": "f"}}]),

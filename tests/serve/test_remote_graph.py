@@ -19,6 +19,7 @@ from agent_factory.service import Service
 from samples import texts
 from serve.langgraph_desk import HI, said
 from serve.protocol_desk import protocol_service
+from tables import each
 
 Remote = Callable[[str], RemoteGraph]
 
@@ -71,9 +72,9 @@ async def test_a_review_is_decided_by_a_command(
     assert [entry.what for entry in service.inbox().audit(thread=name)] == ["reject", "approve"]
 
 
-@pytest.mark.parametrize("answer", ["yes", "", 0, False, [], {}])
-def test_each_value_but_none_answers_a_question(remote: Remote, thread: Any, answer: Any) -> None:
-    graph = remote("asks")
+@each("answer", ["yes", "", 0, False, [], {}])
+def test_each_value_but_none_answers_a_question(remote: Remote, answer: Any) -> None:
+    graph, thread = remote("asks"), {"configurable": {"thread_id": uuid4().hex}}
     graph.invoke(HI, thread)
     values = graph.invoke(Command(resume=answer), thread)
     assert said(values)[2] == f"They said {answer}."
@@ -125,7 +126,7 @@ def test_the_state_of_an_agent_inside_is_read(url: str, remote: Remote, thread: 
     assert graph.get_state(state.parent_config).next == ("model",)
 
 
-@pytest.mark.parametrize("place", ["tools:1", "inner:1|x:2", "x"])
+@each("place", ["tools:1", "inner:1|x:2", "x"])
 def test_another_namespace_has_no_state(url: str, remote: Remote, thread: Any, place: str) -> None:
     remote("outer").invoke(HI, thread)
     name = thread["configurable"]["thread_id"]

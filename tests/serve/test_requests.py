@@ -152,6 +152,9 @@ CONTRADICTIONS = [
     ({"command": {"resume": APPROVE}, "input": HI}, "command and input"),
     ({"command": {"goto": "__end__"}, "input": HI}, "command and input"),
     ({"command": {"goto": "tools"}}, "command.goto must be '__end__'"),
+    ({"command": {"goto": {"node": "tools", "input": {}}}}, "command.goto"),
+    ({"command": {"goto": ["__end__", "tools"]}}, "command.goto"),
+    ({"command": {"resume": APPROVE, "rewind": 1}}, "command.rewind"),
     (
         {"input": HI, "checkpoint_id": "a", "checkpoint": {"checkpoint_id": "b"}},
         "checkpoint and checkpoint_id",
@@ -202,6 +205,7 @@ def test_the_newest_checkpoint_may_be_named_next_to_an_answer(
 WRONG = [
     ({"input": HI}, "assistant_id is missing."),
     ({"assistant_id": 3, "input": HI}, "assistant_id must be a string, got 3."),
+    ({"assistant_id": "nobody", "input": HI}, "assistant 'nobody': does not exist"),
     ({"input": HI, "stream_mode": "all"}, "stream_mode must be 'values', 'updates', .* or a list"),
     ({"input": HI, "stream_mode": ["updates", "all"]}, r"got \['updates', 'all'\]"),
     ({"input": HI, "interrupt_before": 3}, r"interrupt_before must be '\*' or a list of strings,"),

@@ -52,6 +52,7 @@ from serve.route_examples import (
     send,
 )
 from service.databases import new_postgres
+from tables import each
 
 FORM = "application/x-www-form-urlencoded"
 SECRET = "the-secret-of-acme"
@@ -289,9 +290,7 @@ def test_no_route_decides_for_somebody_who_may_not(world: World) -> None:
 # Requests that nobody expects
 
 
-@pytest.mark.parametrize(
-    "path", ["/threads/a%00b", "/threads/a%00b/state/c", "/threads/a/state/b%00"]
-)
+@each("path", ["/threads/a%00b", "/threads/a%00b/state/c", "/threads/a/state/b%00"])
 def test_a_nul_in_an_id(world: World, path: str) -> None:
     """Postgres takes none in a text."""
     assert world.client.get(path).status_code in (404, 422)

@@ -16,6 +16,7 @@ from langgraph_sdk.client import SyncLangGraphClient
 from agent_factory.service import Run, Service
 from servers import served
 from service.stage import WAIT, Stage
+from tables import each
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("params", "code", "text"), REFUSED)
+@each("params, code, text", REFUSED)
 def test_a_message_that_cannot_be_injected_is_refused(
     url: str, params: dict[str, Any], code: str, text: str
 ) -> None:

@@ -29,6 +29,7 @@ from agent_factory.service import Service
 from agent_factory.service import deliveries as delivery
 from agent_factory.service.tables import webhooks as table
 from serve.langgraph_desk import HI, running_service, said
+from tables import each
 from waiting import until
 
 FAIL: Any = {"messages": [{"role": "user", "content": "fail"}]}
@@ -228,7 +229,7 @@ def test_a_cron_sends_the_outcome_of_its_runs(service: Service, receiver: Receiv
 # Where they may go
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "https://hooks.example.com.evil.org/",
@@ -255,7 +256,7 @@ def test_a_url_that_is_not_allowed(url: str) -> None:
         hooks.check(url)
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "https://hooks.example.com/x?y=1",
@@ -268,29 +269,14 @@ def test_a_url_that_is_allowed(url: str) -> None:
     assert hooks.allows(url)
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "127.0.0.1",
-        "10.0.0.1",
-        "172.16.0.1",
-        "192.168.1.1",
-        "169.254.169.254",
-        "100.64.0.1",
-        "0.0.0.0",
-        "224.0.0.1",
-        "255.255.255.255",
-        "::1",
-        "::",
-        "fe80::1",
-        "fc00::1",
-        "::ffff:127.0.0.1",
-        "::ffff:10.0.0.1",
-        "64:ff9b::7f00:1",
-        "2002:7f00:1::",
-        "ff02::1",
-    ],
-)
+PRIVATE = """
+127.0.0.1 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1
+255.255.255.255 ::1 :: fe80::1 fc00::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 64:ff9b::7f00:1
+2002:7f00:1:: ff02::1
+"""
+
+
+@each("address", PRIVATE.split())
 def test_addresses_that_are_not_public(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not serving._is_public(ip_address(address))
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -371,7 +357,7 @@ def test_an_origin_that_is_taken_away(service: Service, caplog: pytest.LogCaptur
     assert "does not allow it any more" in caplog.text
 
 
-@pytest.mark.parametrize("origins", ["https://a.example", ["a.example"], ["https://a/path"]])
+@each("origins", ["https://a.example", ["a.example"], ["https://a/path"]])
 def test_origins_that_are_none(service: Service, origins: Any) -> None:
     make: Callable[[], object] = lambda: create_app(service, webhooks=origins)  # noqa: E731
     with pytest.raises(ArgumentError, match="must be a list of origins"):
