@@ -318,7 +318,7 @@ def test_the_demo_shows_plan_review_summary_second_process_and_database(
 
 @pytest.mark.long
 def test_a_failing_second_process_is_reported(
-    tmp_path: Path, provider: None, monkeypatch: pytest.MonkeyPatch, capfd: object
+    provider: None, monkeypatch: pytest.MonkeyPatch, capfd: object
 ) -> None:
     monkeypatch.delenv("PYTHONPATH")
     with pytest.raises(DemoError, match="second process ended with code 1"):

@@ -238,7 +238,7 @@ def test_two_checkouts_of_one_package_are_kept_apart(write: Write) -> None:
 
 
 def test_the_current_folder_is_searched_first(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = write("elsewhere/desk_of_mine.py", "agent = 3").parent
     monkeypatch.syspath_prepend(str(elsewhere))

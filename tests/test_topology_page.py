@@ -58,8 +58,9 @@ class Browser:
         ]
         # Chromium listens at 3 and answers at 4.
         start = 'exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1'
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": False}
-        process = processes.start(["sh", "-c", start, BROWSER, *options], **pipes)
+        command = ["sh", "-c", start, BROWSER, *options]
+        pipe = subprocess.PIPE
+        process = processes.start(command, stdin=pipe, stdout=pipe, text=False)
         assert process.stdin is not None
         assert process.stdout is not None
         self.reader, self.writer = process.stdout, process.stdin

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import signature
 from threading import Event
 
+import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
@@ -14,6 +16,11 @@ from serve.agents import GATE
 from servers import served
 from service.conftest import postgres_server  # noqa: F401  a fixture
 from service.stage import stage  # noqa: F401  a fixture
+
+# What httpx waits for an answer unless it is told: five seconds are short on a busy machine.
+PATIENCE = signature(httpx.get).parameters["timeout"].default
+for part in ("connect", "read", "write", "pool"):
+    setattr(PATIENCE, part, 60.0)
 
 
 @pytest.fixture(autouse=True)

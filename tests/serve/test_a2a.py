@@ -402,7 +402,9 @@ async def test_a_task_that_somebody_decides_about_meanwhile_is_followed(
     assert texts(await sent(url, "desk", "Pay"))[-1] == "Done: Paid 5."
 
 
-async def test_several_decisions_name_what_they_decide(url: str, service: Service) -> None:
+async def test_several_decisions_name_what_they_decide(
+    url: str,
+) -> None:
     task = await sent(url, "twice", "Pay")
     waits = MessageToDict(task.status.message.parts[1].data)["waits"]
     assert len(waits) == 2

@@ -79,7 +79,7 @@ def each_way_in(desk: Desk, thread: str, agent: str, configurable: Any) -> list[
     # What comes later would be held behind a review.
     for begun in desk.service.threads.runs(thread):
         with suppress(AgentFactoryError):
-            begun.result(30)
+            begun.result(60)
     for name in ("forwardedProps", "state", "config"):
         given = configurable if name == "forwardedProps" else body["config"]
         responses.append(desk.eve.post(f"/ag-ui/{agent}", json={**chat, name: given}))
@@ -162,7 +162,7 @@ def test_a_cancelled_review_is_asked_again(desk: Desk, agent: str) -> None:
         assert desk.run(thread, agent, **more).status_code == 200
         assert desk.service.threads.get(thread).status == "waiting"
         assert desk.paid == []
-    desk.approve(thread).result(30)
+    desk.approve(thread).result(60)
     assert desk.paid == [5]
 
 
@@ -177,7 +177,7 @@ def test_a_review_is_not_passed_from_its_checkpoint(desk: Desk, agent: str) -> N
 @each_agent(first=2)
 def test_a_decision_is_carried_out_once(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
-    desk.approve(thread).result(30)
+    desk.approve(thread).result(60)
     assert desk.paid == [5]
     for place in desk.checkpoints(thread):
         desk.run(thread, agent, checkpoint_id=place, multitask_strategy="interrupt")
@@ -189,7 +189,7 @@ def test_a_decision_ends_with_its_run(desk: Desk, agent: str) -> None:
     thread = desk.waiting(agent)
     desk.may_end.clear()
     run = desk.approve(thread)
-    assert desk.begun.wait(30)
+    assert desk.begun.wait(60)
     desk.cancel(thread)
     copy = desk.eve.post(f"/threads/{thread}/copy").json()["thread_id"]
     desk.may_end.set()
@@ -228,7 +228,7 @@ def test_a_client_adds_pauses_and_removes_none(desk: Desk, agent: str, nodes: An
     for name in ("interrupt_before", "interrupt_after"):
         thread = uuid4().hex
         stops = {name: nodes}
-        desk.service.submit(agent, thread=thread, message="Hi", tenant="acme", **stops).result(30)
+        desk.service.submit(agent, thread=thread, message="Hi", tenant="acme", **stops).result(60)
         stop = {name: nodes, "if_not_exists": "create"}
         threads = [thread, uuid4().hex]
         assert desk.run(threads[1], agent, input=HI, **stop).status_code == 200
@@ -236,7 +236,7 @@ def test_a_client_adds_pauses_and_removes_none(desk: Desk, agent: str, nodes: An
             first = desk.service.threads.state(one).next
             while desk.service.threads.state(one).next != ("tools",):
                 assert desk.service.threads.get(one).status == "waiting"
-                desk.approve(one).result(30)
+                desk.approve(one).result(60)
             assert first == ("tools",) or nodes
             assert desk.service.threads.get(one).status == "waiting"
             assert desk.paid == []

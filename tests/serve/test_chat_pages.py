@@ -47,11 +47,11 @@ class Chat:
 
     def say(self, message: str, agent: str = "chat") -> None:
         options: Any = {"thread": self.thread, "tenant": "acme"}
-        self.service.submit(agent, message=message, **options).result(30)
+        self.service.submit(agent, message=message, **options).result(60)
 
     def messages(self) -> list[Any]:
         """The messages of the thread once its run has ended or paused."""
-        self.service.run(str(self.service.threads.get(self.thread).run)).result(30)
+        self.service.run(str(self.service.threads.get(self.thread).run)).result(60)
         return list(self.service.threads.state(self.thread).values["messages"])
 
     def texts(self) -> list[str]:
@@ -93,7 +93,7 @@ def held(service: Service) -> Iterator[Chat]:
     next(run.stream())
     yield chat
     go_on.set()
-    run.result(30)
+    run.result(60)
 
 
 def at_of(page: str) -> str:
@@ -198,7 +198,7 @@ def test_a_branch_withdraws_the_question_and_says_so(chat: Chat) -> None:
 def test_a_call_that_was_approved_is_reviewed_again_in_another_branch(chat: Chat) -> None:
     chat.say("refund it")
     wait = chat.wait()
-    chat.service.decide(wait.id, "approve", by="olga", tenant="acme").result(30)
+    chat.service.decide(wait.id, "approve", by="olga", tenant="acme").result(60)
     question = chat.messages()[0]
     chat.send("answers", message=question.id, whole="1")
     chat.messages()
@@ -533,7 +533,7 @@ def test_a_run_stops_at_the_breakpoints_of_the_form(chat: Chat) -> None:
     assert (wait.kind, wait.tool) == ("pause", "book")
     assert chat.thread not in bookings
     assert "waiting for somebody to let it go on" in chat.page()
-    chat.service.decide(wait.id, "approve", by="ann", tenant="acme").result(30)
+    chat.service.decide(wait.id, "approve", by="ann", tenant="acme").result(60)
     assert chat.thread in bookings
     wrong = chat.send("messages", text="x", interrupt_after="nowhere")
     assert wrong.status_code == 422

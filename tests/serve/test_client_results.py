@@ -46,7 +46,7 @@ def client_of(service: Service) -> Callable[[str], TestClient]:
 def waiting(service: Service) -> tuple[Run, Wait]:
     """A run of Ann's that waits for her client."""
     run = service.submit("own", message="clock", tenant="acme", by="ann")
-    run.result(timeout=30)
+    run.result(timeout=60)
     return run, wait_of(service, run)
 
 
@@ -109,7 +109,7 @@ def test_those_who_may_write_to_a_thread_send_results(
     run, wait = waiting(service)
     answer = way(client_of(user), wait)
     assert answer.status_code == 200, answer.text
-    assert run.result(timeout=30)["messages"][-1].text == "Done: clock=Noon"
+    assert run.result(timeout=60)["messages"][-1].text == "Done: clock=Noon"
     (entry,) = service.inbox("acme").audit(thread=run.thread_id)
     assert entry.who == user.partition("@")[0]
 

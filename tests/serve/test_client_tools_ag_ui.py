@@ -113,7 +113,7 @@ def test_a_review_and_a_call_of_the_client(url: str, service: Service) -> None:
     first = run(url, "page", asked)
     # The review comes first, since it is about all calls of the turn.
     (interrupt,) = first[-1]["outcome"]["interrupts"]
-    service.decide(interrupt["id"], "approve", by="boss").result(timeout=30)
+    service.decide(interrupt["id"], "approve", by="boss").result(timeout=60)
     second = run(url, "page", after(asked, first))
     assert second[-1]["outcome"] == {"type": "success"}
     last = run(url, "page", after(asked, second, result(calls_in(second)["title"])))
@@ -157,7 +157,7 @@ def test_the_studio_shows_the_call_and_can_answer_it(url: str, service: Service)
     assert "Answer in place of the client" in page
     assert "scroll" not in httpx.get(f"{url}/inbox", headers=headers).text
     (wait,) = service.inbox("acme").waits(thread=thread["threadId"])
-    service.decide(wait.id, "respond", message="ok", by="operator").result(timeout=30)
+    service.decide(wait.id, "respond", message="ok", by="operator").result(timeout=60)
     page = httpx.get(f"{url}/studio/threads/{thread['threadId']}", headers=headers).text
     assert "answered by operator" in page
 
@@ -179,7 +179,7 @@ def test_a_result_and_a_message_come_together(url: str) -> None:
     assert texts == ["title", "Orders", "Done: title=Orders", "Hello", "You said: Hello"]
 
 
-def test_a_result_of_an_earlier_call_of_the_same_id_answers_nothing(url: str) -> None:
+def test_a_result_of_an_earlier_call_of_the_same_id_answers_nothing() -> None:
     from agent_factory.serve.ag_ui.messages import call_results
 
     read = _read_messages(

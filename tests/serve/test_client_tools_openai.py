@@ -141,7 +141,9 @@ def test_a_thread_of_the_client(ask: Asked, service: Service) -> None:
     assert message["content"] == "You said: Hello"
 
 
-def test_a_user_who_writes_on_withdraws_the_calls(ask: Asked, service: Service) -> None:
+def test_a_user_who_writes_on_withdraws_the_calls(
+    ask: Asked,
+) -> None:
     options = {**in_thread(), "tools": [TITLE]}
     ask(user("title"), **options)
     message, reason = ask(user("Hello"), **options)
@@ -154,7 +156,7 @@ def test_a_review_beside_a_call_of_the_client(ask: Asked, service: Service) -> N
     assert reason == "stop"
     assert "refund waits for a review" in message["content"]
     (wait,) = service.inbox("acme").waits(thread=options["extra_headers"]["X-Thread-Id"])
-    service.decide(wait.id, "approve", by="bob").result(timeout=30)
+    service.decide(wait.id, "approve", by="bob").result(timeout=60)
     message, reason = ask(user("refund title"), **options)
     assert (message.get("content") or "", reason) == ("", "tool_calls")
     (call,) = message["tool_calls"]
@@ -381,7 +383,9 @@ def test_the_usage_is_that_of_the_request(client: openai.OpenAI, service: Servic
 
 
 @pytest.mark.long
-def test_a_result_that_comes_through_langgraphs_routes(url: str, service: Service) -> None:
+def test_a_result_that_comes_through_langgraphs_routes(
+    url: str,
+) -> None:
     thread = uuid4().hex
     with openai.OpenAI(base_url=f"{url}/v1", api_key="ann@acme") as client:
         Asked(client, stream=False)(user("title"), **in_thread(thread), tools=[TITLE])

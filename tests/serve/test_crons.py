@@ -14,7 +14,7 @@ import pytest
 from agent_factory.service import Cron, Service
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.schedules import Schedule
-from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
+from serve.langgraph_desk import HI, REFUSED, running_service, said
 from serve.test_assistants import settings_agent
 from tables import each
 from waiting import until
@@ -114,7 +114,9 @@ def test_a_disabled_cron_is_deleted(client: Any) -> None:
     assert client.crons.search(metadata={"id": id}) == []
 
 
-def test_search_and_count(client: Any, url: str) -> None:
+def test_search_and_count(
+    client: Any,
+) -> None:
     topic, thread = uuid4().hex, client.threads.create()["thread_id"]
     made = [
         client.crons.create("echo", schedule=f"{n} 3 * * *", input=HI, metadata={"topic": topic})
@@ -171,7 +173,7 @@ def test_bad_crons(client: Any, options: Any, text: str) -> None:
         client.crons.create("nobody", schedule=NIGHT, input=HI)
 
 
-@pytest.mark.parametrize(
+@each(
     "end",
     [
         # In UTC, these are in another year than Python has, the last one when it is rounded.
@@ -239,20 +241,3 @@ def test_a_cron_that_cannot_run_lets_others_run(
         submit_due(service, cron)
     assert f"Schedule {cron.id} was not carried out" in caplog.text
     service.crons().delete(cron.id)
-
-
-def test_tenants_do_not_see_crons_of_others(service: Service) -> None:
-    with two_tenants(service) as (ours, others):
-        thread = ours.threads.create()["thread_id"]
-        cron: Any = ours.crons.create_for_thread(thread, "echo", schedule=NIGHT, input=HI)
-        assert (others.crons.search(), others.crons.count()) == ([], 0)
-        attempts: list[Callable[[], object]] = [
-            lambda: others.crons.update(cron["cron_id"], enabled=False),
-            lambda: others.crons.delete(cron["cron_id"]),
-            lambda: others.crons.create_for_thread(thread, "echo", schedule=NIGHT, input=HI),
-        ]
-        for attempt in attempts:
-            with pytest.raises(REFUSED, match="does not exist"):
-                attempt()
-        assert ours.crons.search()[0]["enabled"]
-        ours.crons.delete(cron["cron_id"])

@@ -53,7 +53,7 @@ class Way:
 
     def ask(self) -> None:
         """Bring a refund before a person."""
-        self.service.submit(self.mode, thread=self.thread, message="Refund A1").result(30)
+        self.service.submit(self.mode, thread=self.thread, message="Refund A1").result(60)
 
     def decide(self, decision: Any) -> Any:
         """Decide; raise Refused if it is refused."""
@@ -65,7 +65,7 @@ class Way:
 
     def end(self) -> None:
         """Wait until the run has gone as far as it can."""
-        self.service.threads.runs(self.thread)[0].result(30)
+        self.service.threads.runs(self.thread)[0].result(60)
 
     @property
     def wait(self) -> Any:
@@ -290,7 +290,7 @@ class AgUi(Way):
             "forwardedProps": {},
             "resume": [entry],
         }
-        answer = httpx.post(f"{self.url}/ag-ui/{self.mode}", json=body, timeout=30)
+        answer = httpx.post(f"{self.url}/ag-ui/{self.mode}", json=body, timeout=60)
         if answer.status_code >= 400:
             raise Refused(answer.json()["detail"])
 
@@ -314,7 +314,7 @@ class Mcp(Way):
             content["arguments"] = json.dumps(action["args"])
         forms = {self.wait.digest: {"action": "accept", "content": content}}
         sent = mcp("tools/call", self.mode, inputResponses=forms, requestState=self.wait.run)
-        answer = httpx.post(f"{self.url}/mcp", json=sent.body, headers=sent.headers, timeout=30)
+        answer = httpx.post(f"{self.url}/mcp", json=sent.body, headers=sent.headers, timeout=60)
         result = answer.json()["result"]
         if result.get("isError"):
             raise Refused(result["content"][0]["text"])
@@ -329,7 +329,7 @@ class A2a(Way):
         message = {**said("", taskId=self.wait.run), "parts": [{"data": decision}]}
         sent = a2a("SendMessage", message=message)
         path = f"{self.url}/a2a/{self.mode}"
-        answer = httpx.post(path, json=sent.body, headers=sent.headers, timeout=30).json()
+        answer = httpx.post(path, json=sent.body, headers=sent.headers, timeout=60).json()
         if "error" in answer:
             raise Refused(answer["error"]["message"])
 

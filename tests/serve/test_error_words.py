@@ -64,7 +64,7 @@ def http(service: Service) -> TestClient:
 def ids(service: Service) -> dict[str, str]:
     """Ids of a thread that waits, and of what belongs to it."""
     run = service.submit("desk", message="Hi")
-    run.result(30)
+    run.result(60)
     return {
         "thread": run.thread_id,
         "waiting": run.thread_id,
@@ -129,7 +129,7 @@ def test_decisions(http: TestClient, service: Service) -> None:
     errors = 0
     for mistake in MISTAKES:
         run = service.submit("desk", message="Hi")
-        run.result(30)
+        run.result(60)
         body = {"assistant_id": "desk", "command": {"resume": {"decisions": [mistake.decision]}}}
         answer = http.post(f"/threads/{run.thread_id}/runs/wait", json=body)
         errors += check(answer, mistake.name)  # this desk takes some of them

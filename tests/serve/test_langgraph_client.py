@@ -248,9 +248,7 @@ def test_a_stream_of_an_unknown_mode_cannot_be_joined(client: Any, thread: str) 
 
 
 @pytest.mark.usefixtures("gate")
-def test_a_client_that_goes_away_cancels(
-    client: Any, thread: str, url: str, service: Service
-) -> None:
+def test_a_client_that_goes_away_cancels(thread: str, url: str, service: Service) -> None:
     held = {"messages": [{"role": "user", "content": "held"}]}
     body = {"assistant_id": "echo", "input": held, "on_disconnect": "cancel"}
     for way in ("stream", "wait"):

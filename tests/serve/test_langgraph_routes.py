@@ -96,7 +96,10 @@ def test_a_thread_that_waits_is_ended_by_a_write(client: Any, thread: str) -> No
     assert client.threads.get_state(thread)["parent_checkpoint"] == fork
 
 
-def test_a_private_key_is_not_written(client: Any, thread: str, service: Service) -> None:
+def test_a_private_key_is_not_written(
+    client: Any,
+    thread: str,
+) -> None:
     client.runs.wait(thread, "echo", input={**HI, "jump_to": "end"})
     assert said(client.threads.get_state(thread)["values"]) == ["Hi", "You said: Hi"]
     with pytest.raises(REFUSED, match="jump_to is not in the output of 'echo'"):
@@ -201,7 +204,7 @@ def test_a_message_behind_a_cancelled_run_does_not_begin_before_it_is_cancelled(
     def cancel_slowly(run: Run, **options: Any) -> None:
         cancel(run, **options)
         # A worker takes what is due before this message.
-        service.submit("echo", message="Hi").result(30)
+        service.submit("echo", message="Hi").result(60)
 
     monkeypatch.setattr(Run, "cancel", cancel_slowly)
     client.runs.cancel_many(thread_id=thread, run_ids=ids)

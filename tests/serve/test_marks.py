@@ -199,7 +199,7 @@ def by_run(service: Service, client: TestClient, messages: list[Any]) -> str:
 
 def begun(service: Service) -> str:
     run = service.submit("desk", message="Before")
-    run.result(30)
+    run.result(60)
     return run.thread_id
 
 
@@ -246,7 +246,7 @@ def test_no_message_from_outside_has_a_mark(
 ) -> None:
     thread = way(service, client, [form(message) for message in marked()])
     run = service.submit("desk", thread=thread, message="Go on")
-    run.result(30)
+    run.result(60)
     assert run.status == "done"
     messages = service.threads.state(thread).values["messages"]
     assert {"Hi", "More", "Go on"} <= {message.text for message in messages}
@@ -275,7 +275,7 @@ def test_no_artifact_from_outside_offers_tools(
 
 def test_objects_lose_their_marks_and_nothing_else(service: Service) -> None:
     run = service.submit("desk", message=marked())
-    run.result(30)
+    run.result(60)
     stored = service.threads.state(run.thread_id).values["messages"]
     for message, sent in zip(stored, marked(), strict=False):
         assert message.text == sent.text

@@ -230,7 +230,9 @@ async def test_a_decision_that_is_refused_changes_nothing(url: str, service: Ser
     assert len(service.inbox("acme").waits(agent="desk", tool="pay")) >= 2
 
 
-async def test_who_may_not_decide_is_not_asked(url: str, service: Service) -> None:
+async def test_who_may_not_decide_is_not_asked(
+    url: str,
+) -> None:
     eve = Person(decision="approve")
     result = await call(url, "desk", message="Pay", role="intern", answer=eve)
     assert result.structured_content["status"] == "waiting"

@@ -151,7 +151,7 @@ def test_an_answer_without_a_stream(client: openai.OpenAI, service: Service) -> 
     thread, key = uuid4().hex, uuid4().hex
     options = in_thread(thread, **{"Idempotency-Key": key})
     given: Any = {"thread": thread, "message_id": key, "tenant": "acme", "stream": ()}
-    service.submit("echo", message="Hi", **given).result(timeout=30)
+    service.submit("echo", message="Hi", **given).result(timeout=60)
     assert streamed(client, "echo", user("Hi"), **options) == "You said: Hi"
 
 
@@ -163,7 +163,7 @@ def test_a_review_is_said_in_a_sentence(client: openai.OpenAI, service: Service,
         (wait,) = service.inbox("acme").waits(thread=thread)
         assert f"pay waits for a review: {url}/inbox/{wait.id}" in first
         assert f"/inbox/{wait.id}" in ask(client, "desk", user("Pay"), **options)
-        service.decide(wait.id, "approve", by="bob").result(timeout=30)
+        service.decide(wait.id, "approve", by="bob").result(timeout=60)
         assert ask(client, "echo", user("Thanks"), **options) == "You said: Thanks"
     assert "ask asks a question" in answer(client, "asker", user("Ask"))
 
@@ -258,7 +258,10 @@ def test_what_asks_for_nothing_is_taken(client: openai.OpenAI) -> None:
     assert answer(client, "echo", user("Hi"), **nothing, max_tokens=5) == "You said: Hi"
 
 
-def test_who_asks(url: str, client: openai.OpenAI, service: Service) -> None:
+def test_who_asks(
+    url: str,
+    client: openai.OpenAI,
+) -> None:
     with openai.OpenAI(base_url=f"{url}/v1", api_key="nobody") as unknown:
         with pytest.raises(openai.AuthenticationError, match="not known") as error:
             unknown.models.list()

@@ -119,7 +119,7 @@ class Desk:
     def asks(self, agent: str = "desk") -> Wait:
         """Start a run that waits for a decision."""
         run = self.service.submit(agent, message="Refund it", tenant="acme")
-        run.result(timeout=30)
+        run.result(timeout=60)
         (wait,) = self.inbox.waits(thread=run.thread_id)
         return wait
 
@@ -129,7 +129,7 @@ class Desk:
 
     def result_of(self, wait: Wait) -> str:
         """What the tool has returned, once the run has ended."""
-        self.service.run(wait.run, tenant="acme").result(timeout=30)
+        self.service.run(wait.run, tenant="acme").result(timeout=60)
         return str(self.service.threads.state(wait.thread_id).values["messages"][-2].text)
 
 
@@ -477,7 +477,7 @@ def test_the_page_of_approvals_says_which_arguments_are_free(desk: Desk) -> None
         remember = {"seconds": 60} if when is None else {"seconds": 60, "when": when}
         desk.service.decide(desk.asks().id, "approve", by="ann", remember=remember, tenant="acme")
         run = desk.service.threads.get(desk.inbox.audit(limit=1)[0].thread_id).run
-        desk.service.run(str(run)).result(timeout=30)
+        desk.service.run(str(run)).result(timeout=60)
         text = desk.get("/inbox/approvals")
         assert ("other arguments as they come" in text) is is_free
         for approval in desk.service.approvals(tenant="acme"):

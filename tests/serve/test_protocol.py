@@ -91,7 +91,7 @@ def shown(events: list[dict[str, Any]], method: str) -> list[Any]:
 
 @pytest.fixture
 def talk(url: str) -> Iterator[Conversation]:
-    with httpx.Client(base_url=url, timeout=20) as http:
+    with httpx.Client(base_url=url, timeout=60) as http:
         yield Conversation(http)
 
 
@@ -269,7 +269,7 @@ def test_a_stream_may_be_opened_before_the_first_run(talk: Conversation) -> None
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(talk.events)
         talk.start("echo")
-        assert said(shown(reading.result(20), "values")[-1]) == ["Hi", "You said: Hi"]
+        assert said(shown(reading.result(60), "values")[-1]) == ["Hi", "You said: Hi"]
 
 
 def test_a_thread_that_does_not_exist_is_not_found(talk: Conversation) -> None:
@@ -288,7 +288,7 @@ def test_a_decision_from_elsewhere_is_seen(service: Service, talk: Conversation)
     assert said(shown(later, "values")[-1])[-1] == "Done."
 
 
-def test_a_run_of_another_client_is_seen(url: str, talk: Conversation) -> None:
+def test_a_run_of_another_client_is_seen(talk: Conversation) -> None:
     body = {"assistant_id": "echo", "input": HI, "if_not_exists": "create"}
     talk.http.post(f"/threads/{talk.thread}/runs/wait", json=body)
     events = talk.events()

@@ -192,7 +192,7 @@ def test_its_review_pauses_the_graph_around_it(
     (asked,) = around(remote, "desk").invoke(HI, thread)["__interrupt__"]
     assert asked.value["action_requests"][0]["args"] == {"euros": 5}
     # The stream shows the interrupt a moment before the thread waits.
-    service.run(service.threads.get(name).run or "").result(30)
+    service.run(service.threads.get(name).run or "").result(60)
     assert service.threads.get(name).status == "waiting"
     values = remote("desk").invoke(Command(resume=APPROVE), thread)
     assert said(values)[-2:] == ["Paid 5.", "Done."]

@@ -38,7 +38,7 @@ def http(service: Service) -> Iterator[TestClient]:
 def waiting_thread(service: Service, agent: str = "desk") -> str:
     """A thread that waits for a review."""
     thread = uuid4().hex
-    service.submit(agent, thread=thread, message="Hi").result(30)
+    service.submit(agent, thread=thread, message="Hi").result(60)
     return thread
 
 
@@ -66,7 +66,7 @@ def test_a_command_of_langgraph_with_all_its_fields_answers(
     answer = http.post(f"/threads/{waiting}/runs/{way}".rstrip("/"), json=body)
     assert answer.status_code == 200
     (run,) = service.threads.runs(waiting)
-    assert texts(run.result(30)) == ["Hi", "", "Paid 5.", "Done."]
+    assert texts(run.result(60)) == ["Hi", "", "Paid 5.", "Done."]
     assert [entry.what for entry in service.inbox().audit(thread=waiting)] == ["approve"]
 
 
@@ -110,7 +110,7 @@ OPTIONAL: list[tuple[str, dict[str, Any], list[str]]] = [
 @pytest.fixture(scope="module")
 def thread(service: Service) -> str:
     """A thread whose run has ended."""
-    service.submit("echo", thread="echoed", message="Hi").result(30)
+    service.submit("echo", thread="echoed", message="Hi").result(60)
     return "echoed"
 
 
@@ -260,7 +260,7 @@ def test_other_requests_are_refused_in_our_words(
     assert re.search(text, answer.json()["detail"]), answer.json()["detail"]
 
 
-def test_a_resume_of_what_does_not_wait(http: TestClient, service: Service, waiting: str) -> None:
+def test_a_resume_of_what_does_not_wait(http: TestClient, waiting: str) -> None:
     body = {"assistant_id": "desk", "command": {"resume": APPROVE}}
     assert http.post(f"/threads/{waiting}/runs/wait", json=body).status_code == 200
     answer = http.post(f"/threads/{waiting}/runs/wait", json=body)

@@ -152,15 +152,15 @@ def things_of(service: Service, tenant: str) -> dict[str, str]:
     word = SECRET if tenant == "acme" else "public <x-tag onclick='alert(1)'>"
     thread = service.threads.create(metadata={"topic": word}, tenant=tenant).id
     run = service.submit("echo", thread=thread, message=word, tenant=tenant, metadata={"m": word})
-    run.result(30)
+    run.result(60)
     service.store(tenant).put(("a",), "k", {"x": word})
     waiting = service.submit("desk", message=word, tenant=tenant)
-    waiting.result(30)
+    waiting.result(60)
     (wait,) = service.inbox(tenant).waits(thread=waiting.thread_id)
     other = service.submit("desk", message=f"{word} {uuid4().hex}", tenant=tenant)
-    other.result(30)
+    other.result(60)
     (known,) = service.inbox(tenant).waits(thread=other.thread_id)
-    service.decide(known.id, "approve", by=word, remember={"seconds": 60}).result(30)
+    service.decide(known.id, "approve", by=word, remember={"seconds": 60}).result(60)
     return {
         "thread": thread,
         "run": run.id,

@@ -60,7 +60,7 @@ def test_a_run_does_not_say_what_code_has_put_in(service: Service, client: Any) 
         config={"configurable": {"tier": "gold", "key": "of-code"}},
         context={"key": "of-code"},
     )
-    run.result(30)
+    run.result(60)
     shown = client.runs.get(run.thread_id, run.id)
     assert "of-code" not in str(shown)
     assert shown["kwargs"]["input"]["note"] == "tea"

@@ -322,7 +322,7 @@ def test_who_may_decide(client_of: Callable[..., TestClient], service: Service) 
 
     client = client_of(may_decide=may_decide)
     run = service.submit("desk", message="Pay.", tenant="acme")
-    run.result(30)
+    run.result(60)
     approve = {"resume": {"decisions": [{"type": "approve"}]}}
     path, body = f"/threads/{run.thread_id}/runs/wait", {"assistant_id": "desk", "command": approve}
     answer = client.post(path, json=body)
@@ -336,7 +336,7 @@ def test_who_may_decide(client_of: Callable[..., TestClient], service: Service) 
 
 def test_who_may_claim(service: Service) -> None:
     run = service.submit("desk", message="Pay.", tenant="acme")
-    run.result(30)
+    run.result(60)
     inbox = service.inbox("acme", may_decide=lambda wait: wait.tool != "pay")
     (wait,) = inbox.waits(thread=run.thread_id)
     for method in (inbox.claim, inbox.release):
@@ -483,8 +483,8 @@ def test_a_stream_of_another_run(client: TestClient, service: Service) -> None:
         service.submit("desk", message=text, tenant=tenant)
         for text, tenant in (("Pay.", "acme"), ("Pay secretly.", "globex"))
     )
-    own.result(30)
-    other.result(30)
+    own.result(60)
+    other.result(60)
     (first, *_) = other.stream()
     with pytest.raises(ArgumentError, match="is not the id of a part"):
         next(own.stream(after=first["id"]))

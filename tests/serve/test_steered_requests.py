@@ -90,9 +90,7 @@ def test_a_client_of_langgraph_steers_a_run(
     assert statuses == {run: "success", message["run_id"]: "success"}
 
 
-def test_a_stream_of_the_message_has_the_answer(
-    client: SyncLangGraphClient, service: Service, stage: Stage
-) -> None:
+def test_a_stream_of_the_message_has_the_answer(client: SyncLangGraphClient, stage: Stage) -> None:
     begin(client, stage)
     strategy: Any = "steer"
     parts = client.runs.stream("t", "desk", input=user("in euros"), multitask_strategy=strategy)
@@ -103,7 +101,7 @@ def test_a_stream_of_the_message_has_the_answer(
 
 
 def test_to_cancel_the_message_that_was_read_ends_the_run(
-    client: SyncLangGraphClient, service: Service, stage: Stage
+    client: SyncLangGraphClient, stage: Stage
 ) -> None:
     run = begin(client, stage)
     message = steer(client, "work more")
@@ -113,9 +111,7 @@ def test_to_cancel_the_message_that_was_read_ends_the_run(
     assert client.runs.get("t", run)["status"] == "interrupted"
 
 
-def test_a_cron_of_an_agent_that_cannot_be_steered_is_refused(
-    client: SyncLangGraphClient, url: str
-) -> None:
+def test_a_cron_of_an_agent_that_cannot_be_steered_is_refused(url: str) -> None:
     body = {"assistant_id": "plain", "schedule": "0 9 * * *", "multitask_strategy": "steer"}
     body |= {"input": user("work")}
     refused = httpx.post(f"{url}/runs/crons", json=body)
@@ -154,7 +150,7 @@ def test_an_agent_that_cannot_be_steered_refuses_the_message(
 
 @pytest.mark.parametrize("method", ["run.start", "input.inject"])
 def test_a_command_steers_a_run(
-    client: SyncLangGraphClient, service: Service, url: str, stage: Stage, method: str
+    client: SyncLangGraphClient, url: str, stage: Stage, method: str
 ) -> None:
     options: dict[str, Any] = {}
     if method == "input.inject":  # it takes the settings of the run

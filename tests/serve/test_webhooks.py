@@ -181,7 +181,7 @@ def test_another_server_sends_what_one_has_left(
 ) -> None:
     # This one takes the request, and dies before it sends.
     run = service.submit("echo", message="Hi")
-    run.result(30)
+    run.result(60)
     service.webhooks.add(run.id, receiver.url)
     service.webhooks.add(run.id, receiver.url)  # asked twice for the same
     assert left(service) == 1
@@ -197,9 +197,9 @@ def test_another_server_sends_what_one_has_left(
 def test_of_two_servers_one_sends(service: Service) -> None:
     runs = [service.submit("echo", message="Hi") for _ in range(3)]
     for run in runs[:2]:
-        run.result(30)
+        run.result(60)
         service.webhooks.add(run.id, "https://example.com")
-    runs[2].result(30)
+    runs[2].result(60)
     claims = [service.webhooks.claim_due(), service.webhooks.claim_due()]
     assert [len(claim) for claim in claims] == [2, 0]
 
@@ -207,7 +207,7 @@ def test_of_two_servers_one_sends(service: Service) -> None:
 def test_nothing_is_sent_about_a_run_that_works_or_was_deleted(service: Service) -> None:
     works = service.submit("echo", message="Hi", delay=60)
     gone = service.submit("echo", message="Hi")
-    gone.result(30)
+    gone.result(60)
     for run in (works, gone):
         service.webhooks.add(run.id, "https://example.com")
     gone.delete()
@@ -349,7 +349,7 @@ def test_a_server_without_webhooks_sends_nothing(service: Service) -> None:
 
 def test_an_origin_that_is_taken_away(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     run = service.submit("echo", message="Hi")
-    run.result(30)
+    run.result(60)
     service.webhooks.add(run.id, f"{LOCAL}:9/")
     with caplog.at_level(logging.ERROR, "agent_factory.service"):
         client_of(service, f"{LOCAL}:8")

@@ -31,8 +31,8 @@ OPTIONS = [
 ]
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 
-# As long as other waits: five seconds are short where the browser shares its cores.
-expect.set_options(timeout=15_000)
+# As long as other waits: fifteen seconds were short where the browser shares its cores.
+expect.set_options(timeout=60_000)
 
 
 class Desk:
@@ -49,7 +49,7 @@ class Desk:
         **options: Any,
     ) -> str:
         """A thread that waits for a decision; the id of what it waits for."""
-        self.service.submit(agent, thread=thread, message=message, **options).result(30)
+        self.service.submit(agent, thread=thread, message=message, **options).result(60)
         return self.service.inbox().waits(thread=thread)[0].id
 
 
@@ -137,7 +137,7 @@ def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
         context = browser.new_context(color_scheme=scheme, viewport=size, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: note(message, allowed))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", check)

@@ -61,7 +61,7 @@ def chat(desk: Desk, thread: str, new_page: NewPage) -> Chat:
 
     def open(*messages: str, agent: str = "chat", **options: Any) -> Page:
         for message in messages:
-            desk.service.submit(agent, thread=thread, message=message).result(30)
+            desk.service.submit(agent, thread=thread, message=message).result(60)
         return new_page(f"/studio/threads/{thread}", **options)
 
     return open
@@ -363,7 +363,7 @@ def test_a_message_that_somebody_writes_keeps_the_focus_also_when_it_is_emptied(
     composer.click()
     page.keyboard.type("x")
     page.keyboard.press("Backspace")
-    desk.service.submit("chat", thread=thread, message="refund it").result(30)
+    desk.service.submit("chat", thread=thread, message="refund it").result(60)
     expect(page.locator(".wait.open")).to_be_visible()
     expect(page.locator("#doing")).to_have_text("waiting for a decision")
     page.keyboard.type("a")
@@ -441,7 +441,7 @@ def test_a_message_needs_no_javascript(desk: Desk, thread: str, chat: Chat) -> N
     page.get_by_role("button", name="Regenerate").click()
     page.wait_for_url(f"**/studio/threads/{thread}")
     page.goto(page.url)
-    desk.service.run(str(desk.service.threads.get(thread).run)).result(30)
+    desk.service.run(str(desk.service.threads.get(thread).run)).result(60)
     page.goto(page.url)
     expect(page.locator(".message.ai .text")).to_have_text("Answer 2 to 'Hello' with text")
     page.get_by_label("Edit and send again").click()
