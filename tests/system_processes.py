@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import time
+
+from waiting import until
 
 
-def has_ended(pattern: str, seconds: float = 10.0) -> bool:
-    """Whether no command line of a process matches; a process that is killed takes a moment."""
-    end = time.monotonic() + seconds
-    while subprocess.run(["pgrep", "-f", pattern], capture_output=True).returncode == 0:
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
+def has_ended(pattern: str) -> bool:
+    """True once no command line of a process matches; a process that is killed takes a moment."""
+
+    def is_gone() -> bool:
+        return subprocess.run(["pgrep", "-f", pattern], capture_output=True).returncode != 0
+
+    return until(is_gone)

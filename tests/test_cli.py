@@ -28,6 +28,7 @@ from agent_factory.demo import DemoError, interrupt
 from agent_factory.demo.desk import LATER
 from agent_factory.demo.run import explained, run_demo
 from agent_factory.local_model import LocalContextOverflowError, LocalModelError
+from commands import python
 from processes import Processes, exit_code
 from tables import each
 from waiting import until
@@ -108,10 +109,7 @@ def demo(*options: str | Path) -> Result:
 def start(*options: str | Path, before: str = "pass") -> subprocess.CompletedProcess[str]:
     """Run the demo in its own process, without a terminal."""
     code = f"import sys; {before}; from agent_factory.cli import main; main()"
-    command = [sys.executable, "-c", code, "demo", *map(str, options)]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
-    )
+    return python("-c", code, "demo", *map(str, options))
 
 
 # Help, and what is wrong with the options
@@ -129,8 +127,7 @@ def test_the_help_of_the_demo_names_every_option_and_loads_no_engine() -> None:
     for option in ("--decide", "--workspace", "--ask", "--model"):
         assert option in done.stdout
     code = "import sys, agent_factory.cli.app; print('langgraph' in sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "False"
+    assert python("-c", code).stdout.strip() == "False"
 
 
 @each("options", [["--decide", "maybe"], ["--nonsense"], ["more"]])
@@ -159,35 +156,14 @@ def test_invalid_values_are_reported_with_a_hint(options: list[str], words: list
 # The workspace
 
 
-def a_file(place: Path) -> None:
-    place.write_text("")
-
-
-def a_broken_shop(place: Path) -> None:
-    place.mkdir()
-    (place / "shop.sqlite").write_text("This is not a database, but a rather short text.")
-
-
-def a_broken_thread(place: Path) -> None:
-    place.mkdir()
-    (place / "thread.sqlite").write_text("This is not a database, but a rather short text.")
-
-
-def no_room_for_policies(place: Path) -> None:
-    place.mkdir()
-    (place / "policies").write_text("")
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [a_file, a_broken_shop, a_broken_thread, no_room_for_policies],
-    ids=lambda f: f.__name__,
-)
-def test_an_unusable_workspace_is_reported(
-    tmp_path: Path, provider: None, spoil: Callable[[Path], None]
-) -> None:
-    place = tmp_path / "place"
-    spoil(place)
+@each("file", ["a file", "shop.sqlite", "thread.sqlite", "policies"])
+def test_an_unusable_workspace_is_reported(tmp_path: Path, provider: None, file: str) -> None:
+    place = tmp_path / f"with {file}"
+    if file == "a file":
+        place.write_text("")
+    else:
+        place.mkdir()
+        (place / file).write_text("This is not a database, but a rather short text.")
     done = demo("--workspace", place, "--model", "fake:desk", "--ask", "Hello")
     assert done.exit_code == 1
     assert f"The workspace {place} cannot be used: " in done.stderr
@@ -355,7 +331,7 @@ except KeyboardInterrupt:
     os.kill(os.getpid(), signal.SIGINT)
     print("never printed")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert (done.returncode, done.stdout) == (STOPPED, "")
     assert done.stderr.strip() == "Stopping; press Ctrl-C again to end at once."
 

@@ -124,12 +124,8 @@ def test_the_key_decides_who_makes_a_request(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(str(DEPLOY))
     monkeypatch.delitem(sys.modules, "access", raising=False)
     who: Any = import_module("access").who
-    for key, tenant in (
-        (b"k-1", "shop"),
-        (b"k-2", None),
-        (b"", None),
-        ("kü".encode("latin-1"), None),
-    ):
+    keys = {b"k-1": "shop", b"k-2": None, b"": None, "kü".encode("latin-1"): None}
+    for key, tenant in keys.items():
         request = Request({"type": "http", "headers": [(b"x-api-key", key)]})
         assert getattr(who(request), "tenant", None) == tenant
     monkeypatch.delitem(sys.modules, "access")

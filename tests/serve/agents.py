@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
 from uuid import uuid4
@@ -162,9 +161,9 @@ def add_agents(service: Service) -> None:
 
 
 @contextmanager
-def chat_service(folder: Path) -> Iterator[Service]:
+def chat_service(url: str) -> Iterator[Service]:
     """A service with these agents and a worker."""
-    with Service(f"sqlite:///{folder}/chat.db") as service:
+    with Service(url) as service:
         add_agents(service)
         yield service
 

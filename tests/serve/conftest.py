@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from inspect import signature
 from threading import Event
+from typing import Any
 
 import httpx
 import pytest
@@ -35,6 +36,14 @@ def gate() -> Iterator[Event]:
     GATE.clear()
     yield GATE
     GATE.set()
+
+
+@pytest.fixture(scope="module")
+def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The service of a module, by the function that it names."""
+    folder = tmp_path_factory.mktemp("service")
+    with request.module.SERVICE(f"sqlite:///{folder}/desk.db") as service:
+        yield service
 
 
 @pytest.fixture(scope="module")

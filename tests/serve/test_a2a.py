@@ -65,7 +65,7 @@ def content_of(messages: list[BaseMessage]) -> AIMessage:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("a2a")) as service:
+    with chat_service(f"sqlite:///{tmp_path_factory.mktemp('a2a')}/desk.db") as service:
         service.add("described", create_agent(caller("pay", euros=5), [pay]), description="Pays.")
         bill = AIMessage("", tool_calls=[{"name": "Bill", "args": {"euros": 7}, "id": "b"}])
         service.add("biller", create_agent(ScriptedChatModel([bill] * 9), response_format=Bill))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from threading import Event
 from typing import Any
 from uuid import uuid4
@@ -18,7 +17,7 @@ from agent_factory.serve import Principal
 from agent_factory.service import Service
 from serve.accounts import statuses
 from serve.agents import chat_service
-from servers import connections, served
+from servers import connections
 from tables import each
 from waiting import until
 
@@ -28,16 +27,8 @@ def who(request: Any) -> Principal | None:
     return Principal(tenant=name.partition("@")[2], name=name)
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("ag_ui")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    with served(service, authenticate=who) as url:
-        yield url
+SERVICE = chat_service
+SERVER = {"authenticate": who}
 
 
 def user(text: Any, id: str | None = None) -> dict[str, Any]:

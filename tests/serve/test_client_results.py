@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 from uuid import uuid4
@@ -30,10 +30,7 @@ def who(request: Request) -> Principal:
     return Principal(tenant, name)
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("client_results")) as service:
-        yield service
+SERVICE = chat_service
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +15,6 @@ from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.agents import chat_service
 from serve.test_ag_ui import body, refused, run, snapshot, types, user, who
-from servers import served
 from tables import each
 
 TITLE = {"name": "title", "description": "The title.", "parameters": {"type": "object"}}
@@ -28,17 +26,9 @@ SCROLL = {
 CLOCK = {"name": "clock", "description": "The time."}
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("client_tools")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    # No reviewer may decide here: a client that sends results decides about nothing.
-    with served(service, authenticate=who, may_decide=lambda principal, wait: False) as url:
-        yield url
+SERVICE = chat_service
+# No reviewer may decide here: a client that sends results decides about nothing.
+SERVER = {"authenticate": who, "may_decide": lambda principal, wait: False}
 
 
 def calls_in(events: list[dict[str, Any]]) -> dict[str, str]:

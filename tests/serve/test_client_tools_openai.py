@@ -23,11 +23,7 @@ from serve.test_openai_client import in_thread, user, who
 from servers import served
 from tables import each
 
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("openai_tools")) as made:
-        yield made
+SERVICE = chat_service
 
 
 @pytest.fixture(scope="module")

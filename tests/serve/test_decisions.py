@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
@@ -358,10 +358,7 @@ def refusal_in(error: Any) -> str:
     return str(error.response.json()["detail"])
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with make_service(f"sqlite:///{tmp_path_factory.mktemp('decisions')}/desk.db") as service:
-        yield service
+SERVICE = make_service
 
 
 @pytest.fixture

@@ -44,10 +44,7 @@ WRONG_BODIES: list[Any] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(f"sqlite:///{tmp_path_factory.mktemp('words')}/desk.db") as service:
-        yield service
+SERVICE = running_service
 
 
 @pytest.fixture(scope="module")

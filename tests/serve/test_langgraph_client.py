@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from threading import Event
 from typing import Any
@@ -26,10 +25,7 @@ def who(request: Any) -> Principal | None:
     return Principal(tenant=name.partition("@")[2], name=name) if name else None
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(f"sqlite:///{tmp_path_factory.mktemp('serve')}/desk.db") as made:
-        yield made
+SERVICE = running_service
 
 
 # Agents

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Event
 from typing import Any
 from uuid import uuid4
@@ -21,10 +21,7 @@ APPROVE: Any = {"resume": {"decisions": [{"type": "approve"}]}}
 HELD: Any = {"messages": [{"role": "user", "content": "held"}]}
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(f"sqlite:///{tmp_path_factory.mktemp('routes')}/desk.db") as made:
-        yield made
+SERVICE = running_service
 
 
 # Agents
@@ -166,7 +163,7 @@ def test_a_run_goes_on_without_input(client: Any, thread: str) -> None:
 
 @pytest.mark.long
 def test_a_run_begins_after_some_seconds(client: Any, thread: str) -> None:
-    client.runs.wait(thread, "echo", input=HI, after_seconds=0.3)
+    client.runs.wait(thread, "echo", input=HI, after_seconds=1)
     later = client.runs.create(thread, "echo", input=HI, after_seconds=1000)
     client.runs.wait(None, "echo", input=HI)  # others begin before it
     assert client.runs.get(thread, later["run_id"])["status"] == "pending"

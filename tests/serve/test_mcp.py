@@ -41,7 +41,7 @@ def delegate(runtime: ToolRuntime) -> str:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("mcp")) as service:
+    with chat_service(f"sqlite:///{tmp_path_factory.mktemp('mcp')}/desk.db") as service:
         service.add("described", create_agent(caller("pay", euros=5), [pay]), description="Pays.")
         add_gated(service)
         service.add("manager", create_agent(caller("delegate"), [delegate]))

@@ -30,10 +30,7 @@ def who(request: Any) -> Principal | None:
     return Principal(tenant=name.partition("@")[2], name=name) if "@" in name else None
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("openai")) as made:
-        yield made
+SERVICE = chat_service
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,7 @@ from tables import each
 APPROVE: Any = {"decisions": [{"type": "approve"}]}
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with protocol_service(f"sqlite:///{tmp_path_factory.mktemp('protocol')}/desk.db") as service:
-        yield service
+SERVICE = protocol_service
 
 
 class Conversation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import uuid4
 
@@ -27,10 +27,7 @@ APPROVE: Any = {"decisions": [{"type": "approve"}]}
 REJECT: Any = {"decisions": [{"type": "reject", "message": "Too much."}]}
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with protocol_service(f"sqlite:///{tmp_path_factory.mktemp('remote')}/desk.db") as made:
-        yield made
+SERVICE = protocol_service
 
 
 @pytest.fixture

@@ -23,10 +23,7 @@ APPROVE: Any = {"decisions": [{"type": "approve"}]}
 EMPTY: list[Any] = [None, [], {}]
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(f"sqlite:///{tmp_path_factory.mktemp('requests')}/desk.db") as made:
-        yield made
+SERVICE = running_service
 
 
 @pytest.fixture(scope="module")

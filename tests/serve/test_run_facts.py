@@ -69,7 +69,7 @@ def test_a_run_does_not_say_what_code_has_put_in(service: Service, client: Any) 
 
 @pytest.mark.long
 def test_a_run_says_when_it_has_changed(client: Any, thread: str) -> None:
-    created = client.runs.create(thread, "echo", input=HI, after_seconds=0.3)
+    created = client.runs.create(thread, "echo", input=HI, after_seconds=1)
     client.runs.join(thread, created["run_id"])
     ended = client.runs.get(thread, created["run_id"])
     assert ended["created_at"] == created["created_at"]

@@ -17,7 +17,7 @@ SCRIPT = "ag_ui_client.mjs"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("ag_ui")) as made:
+    with chat_service(f"sqlite:///{tmp_path_factory.mktemp('ag_ui')}/desk.db") as made:
         yield made
 
 
