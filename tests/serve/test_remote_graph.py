@@ -71,7 +71,8 @@ async def test_a_review_is_decided_by_a_command(
 
 @each("answer", ["yes", "", 0, False, [], {}])
 def test_each_value_but_none_answers_a_question(remote: Remote, answer: Any) -> None:
-    graph, thread = remote("asks"), {"configurable": {"thread_id": uuid4().hex}}
+    graph: Any = remote("asks")
+    thread = {"configurable": {"thread_id": uuid4().hex}}
     graph.invoke(HI, thread)
     values = graph.invoke(Command(resume=answer), thread)
     assert said(values)[2] == f"They said {answer}."

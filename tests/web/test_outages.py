@@ -71,9 +71,9 @@ def owner(service: Service, thread: str) -> int:
     """The process that works on a thread, once a worker has taken it."""
     query = select(threads.c.owner).where(threads.c.thread_id == thread)
 
-    def name() -> str | None:
+    def name() -> str:
         with service._backend.database.read() as connection:
-            return connection.execute(query).scalar()
+            return connection.execute(query).scalar() or ""
 
     return int(until(name).split("-")[-2])
 
