@@ -10,7 +10,9 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,10 @@ from agent_factory.demo import DemoError, interrupt
 from agent_factory.demo.desk import LATER
 from agent_factory.demo.run import explained, run_demo
 from agent_factory.local_model import LocalContextOverflowError, LocalModelError
+from commands import python
+from processes import Processes, exit_code
+from tables import each
+from waiting import until
 
 STOPPED = 130
 
@@ -103,10 +109,7 @@ def demo(*options: str | Path) -> Result:
 def start(*options: str | Path, before: str = "pass") -> subprocess.CompletedProcess[str]:
     """Run the demo in its own process, without a terminal."""
     code = f"import sys; {before}; from agent_factory.cli import main; main()"
-    command = [sys.executable, "-c", code, "demo", *map(str, options)]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
-    )
+    return python("-c", code, "demo", *map(str, options))
 
 
 # Help, and what is wrong with the options
@@ -124,11 +127,10 @@ def test_the_help_of_the_demo_names_every_option_and_loads_no_engine() -> None:
     for option in ("--decide", "--workspace", "--ask", "--model"):
         assert option in done.stdout
     code = "import sys, agent_factory.cli.app; print('langgraph' in sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "False"
+    assert python("-c", code).stdout.strip() == "False"
 
 
-@pytest.mark.parametrize("options", [["--decide", "maybe"], ["--nonsense"], ["more"]])
+@each("options", [["--decide", "maybe"], ["--nonsense"], ["more"]])
 def test_unknown_options_are_refused(options: list[str]) -> None:
     done = demo(*options)
     assert done.exit_code == 2
@@ -136,8 +138,8 @@ def test_unknown_options_are_refused(options: list[str]) -> None:
     assert "Traceback" not in done.output
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
+@each(
+    "options, words",
     [
         (["--model", "nonsense"], ["got nonsense", "provider:name"]),
         (["--ask", " "], ["it is empty", "--ask 'What is"]),
@@ -154,35 +156,14 @@ def test_invalid_values_are_reported_with_a_hint(options: list[str], words: list
 # The workspace
 
 
-def a_file(place: Path) -> None:
-    place.write_text("")
-
-
-def a_broken_shop(place: Path) -> None:
-    place.mkdir()
-    (place / "shop.sqlite").write_text("This is not a database, but a rather short text.")
-
-
-def a_broken_thread(place: Path) -> None:
-    place.mkdir()
-    (place / "thread.sqlite").write_text("This is not a database, but a rather short text.")
-
-
-def no_room_for_policies(place: Path) -> None:
-    place.mkdir()
-    (place / "policies").write_text("")
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [a_file, a_broken_shop, a_broken_thread, no_room_for_policies],
-    ids=lambda f: f.__name__,
-)
-def test_an_unusable_workspace_is_reported(
-    tmp_path: Path, provider: None, spoil: Callable[[Path], None]
-) -> None:
-    place = tmp_path / "place"
-    spoil(place)
+@each("file", ["a file", "shop.sqlite", "thread.sqlite", "policies"])
+def test_an_unusable_workspace_is_reported(tmp_path: Path, provider: None, file: str) -> None:
+    place = tmp_path / f"with {file}"
+    if file == "a file":
+        place.write_text("")
+    else:
+        place.mkdir()
+        (place / file).write_text("This is not a database, but a rather short text.")
     done = demo("--workspace", place, "--model", "fake:desk", "--ask", "Hello")
     assert done.exit_code == 1
     assert f"The workspace {place} cannot be used: " in done.stderr
@@ -258,8 +239,7 @@ def test_without_langchain_a_provider_is_unavailable(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("model", "why"),
-    [("fake:closed", "no key was given"), ("fake:broken", "the line is down")],
+    ("model", "why"), [("fake:closed", "no key was given"), ("fake:broken", "the line is down")]
 )
 def test_a_failing_provider_is_reported(provider: None, model: str, why: str) -> None:
     done = demo("--model", model, "--ask", "Hello")
@@ -314,7 +294,7 @@ def test_the_demo_shows_plan_review_summary_second_process_and_database(
 
 @pytest.mark.long
 def test_a_failing_second_process_is_reported(
-    tmp_path: Path, provider: None, monkeypatch: pytest.MonkeyPatch, capfd: object
+    provider: None, monkeypatch: pytest.MonkeyPatch, capfd: object
 ) -> None:
     monkeypatch.delenv("PYTHONPATH")
     with pytest.raises(DemoError, match="second process ended with code 1"):
@@ -351,7 +331,7 @@ except KeyboardInterrupt:
     os.kill(os.getpid(), signal.SIGINT)
     print("never printed")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert (done.returncode, done.stdout) == (STOPPED, "")
     assert done.stderr.strip() == "Stopping; press Ctrl-C again to end at once."
 
@@ -373,11 +353,11 @@ def test_ctrl_c_is_left_to_a_child_while_it_is_waited_for() -> None:
 class Terminal:
     """The demo on its own terminal."""
 
-    def __init__(self, *options: str | Path) -> None:
+    def __init__(self, processes: Processes, *options: str | Path) -> None:
         self._ours, theirs = os.openpty()
         self._shown = ""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "agent_factory.cli", "demo", *map(str, options)],
+        self.process = processes.start(
+            [sys.executable, "-m", "agent_factory.cli", "demo", *options],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -385,18 +365,13 @@ class Terminal:
         )
         os.close(theirs)
 
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
+    def close(self) -> None:
         os.close(self._ours)
 
     def read_until(self, words: str) -> str:
-        """What is shown, as soon as it holds certain words; fails after half a minute."""
+        """What is shown, as soon as it holds certain words."""
         while words not in self._shown:
-            assert select.select([self._ours], [], [], 30)[0], self._shown
+            until(lambda: select.select([self._ours], [], [], 0)[0])
             self._shown += os.read(self._ours, 4096).decode()
         return self._shown
 
@@ -411,32 +386,43 @@ class Terminal:
         os.write(self._ours, text.encode())
 
 
-@pytest.mark.long
-@posix
-def test_a_person_at_the_terminal_decides(tmp_path: Path, provider: None) -> None:
-    place = tmp_path / "w"
-    ask = ["--ask", "Please refund 20 dollars for order A-1001."]
-    with Terminal("--model", "fake:desk", "--workspace", place, *ask) as terminal:
-        terminal.read_until("[approve/reject]: ")
-        terminal.type("perhaps\n")
-        terminal.read_until("select one of the available options")
-        terminal.type("approve\n")
-        terminal.read_until("Desk 20.00 dollars were refunded for order A-1001.")
-        assert terminal.process.wait(30) == 0
+@pytest.fixture
+def terminal(processes: Processes, provider: None, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Start the demo on a terminal, in the workspace "w"."""
+    with ExitStack() as stack:
+
+        def start(*options: str) -> Terminal:
+            terminal = Terminal(processes, *options, "--workspace", tmp_path / "w")
+            return stack.enter_context(closing(terminal))
+
+        yield start
 
 
 @pytest.mark.long
 @posix
-def test_ctrl_c_at_the_prompt_leaves_the_review_open(tmp_path: Path, provider: None) -> None:
+def test_a_person_at_the_terminal_decides(terminal: Callable[..., Terminal]) -> None:
+    desk = terminal("--model", "fake:desk", "--ask", "Please refund 20 dollars for order A-1001.")
+    desk.read_until("[approve/reject]: ")
+    desk.type("perhaps\n")
+    desk.read_until("select one of the available options")
+    desk.type("approve\n")
+    desk.read_until("Desk 20.00 dollars were refunded for order A-1001.")
+    assert exit_code(desk.process) == 0
+
+
+@pytest.mark.long
+@posix
+def test_ctrl_c_at_the_prompt_leaves_the_review_open(
+    terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
     """On a terminal, the question is asked; the next run asks it again."""
-    place = tmp_path / "w"
-    with Terminal("--model", "fake:desk", "--workspace", place) as terminal:
-        terminal.read_until("[approve/reject]: ")
-        terminal.press_ctrl_c()
-        terminal.read_until("Stopped. The same command continues in")
-        assert terminal.process.wait(30) == STOPPED
+    desk = terminal("--model", "fake:desk")
+    desk.read_until("[approve/reject]: ")
+    desk.press_ctrl_c()
+    desk.read_until("Stopped. The same command continues in")
+    assert exit_code(desk.process) == STOPPED
     asked = ["--ask", "Hello", "--decide", "reject", "--model", "fake:desk"]
-    again = demo("--workspace", place, *asked)
+    again = demo("--workspace", tmp_path / "w", *asked)
     assert again.exit_code == 0
     assert "An earlier run stopped in the middle" in again.stdout
     assert "Nothing was refunded: a reviewer declined it." in again.stdout

@@ -16,6 +16,7 @@ from agent_factory.testing import Reply, ScriptedChatModel, record_agent
 from agent_factory.testing.recorded_usage import usage_of_runs
 from commands import run
 from samples import refund
+from tables import each
 
 SHOP = """
 from agent_factory.middleware import ModelCallLimitMiddleware
@@ -114,8 +115,8 @@ def test_a_recording_of_several_runs_counts_as_several() -> None:
     assert "USD" not in usage_of_runs(Path("more/one.jsonl"), lambda name, usage: None)[0]
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
+@each(
+    "words, text",
     [
         (("shop:stack", "--recordings", "runs"), "Add --bounds."),
         (("shop:stack", "model", "tools", "--bounds"), "name the agent alone"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,8 @@ pytest.importorskip("typer", reason="the extra cli is not installed")
 from typer.testing import CliRunner, Result
 
 from agent_factory.cli.app import app
+from commands import run_in_process
+from tables import each
 
 SHOP = '''
 from agent_factory import AgentMiddleware, create_agent, hook_config
@@ -133,9 +133,7 @@ def test_a_warning_can_be_ignored_by_its_code() -> None:
     assert check("shop:doubtful", "--strict", *every).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("code", "words"), [("AF999", "is not a known code"), ("AF103", "cannot be ignored")]
-)
+@each("code, words", [("AF999", "is not a known code"), ("AF103", "cannot be ignored")])
 def test_a_code_that_cannot_be_ignored_is_refused(code: str, words: str) -> None:
     done = check("shop:good", "--ignore", code)
     assert (done.exit_code, done.stdout) == (2, "")
@@ -208,35 +206,17 @@ def test_letters_that_the_output_lacks_are_escaped() -> None:
         SHOP.replace("class Back(", "class Zurück(", 1).replace("Back()", "Zurück()"),
         encoding="utf-8",
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "agent_factory.cli", "check", "shop:doubtful"],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        timeout=60,
-        check=False,
-    )
-    assert rb"Zur\xfcck.before_model: declares a jump" in done.stdout
+    done = run_in_process("check", "shop:doubtful", PYTHONIOENCODING="ascii")
+    assert r"Zur\xfcck.before_model: declares a jump" in done.stdout
 
 
 @pytest.mark.long
 def test_a_process_needs_no_terminal_and_no_input() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "agent_factory.cli", "check", "shop:refused", "nope:agent"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_in_process("check", "shop:refused", "nope:agent")
     assert done.returncode == 2
     assert done.stdout == check("shop:refused", "nope:agent").stdout
     assert done.stderr.startswith("agent-factory: Module nope was not found.")
     assert "\x1b" not in done.stdout + done.stderr
-
-
-def process(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "agent_factory.cli", "check", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.long
@@ -247,12 +227,12 @@ def process(*words: str) -> subprocess.CompletedProcess[str]:
         ("import os; os._exit(0)", "exit code 0"),
         ("import os; os._exit(1)", "exit code 1"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal 9"),
-        ("import os; os.fork() or os._exit(0); import time; time.sleep(0.5); os._exit(0)", ""),
+        ("import os; os.fork() or os._exit(0); os.wait(); os._exit(0)", ""),
     ],
 )
 def test_a_module_that_ends_the_process_is_reported_as_not_checked(source: str, how: str) -> None:
     Path("ends.py").write_text(source, encoding="utf-8")
-    done = process("ends.py")
+    done = run_in_process("check", "ends.py")
     assert (done.returncode, done.stdout) == (2, "")
     assert "the check did not finish" in done.stderr
     assert how in done.stderr
@@ -263,7 +243,7 @@ def test_a_module_that_ends_the_process_is_reported_as_not_checked(source: str, 
 def test_the_exit_code_is_that_of_the_check_whatever_runs_after_it() -> None:
     late = "import atexit, os; atexit.register(os._exit, 0)\n"
     Path("late.py").write_text(f"{late}raise ValueError('no')", encoding="utf-8")
-    done = process("late.py")
+    done = run_in_process("check", "late.py")
     assert done.returncode == 2
     assert "ValueError: no" in done.stderr
 
@@ -273,7 +253,7 @@ def test_the_exit_code_is_that_of_the_check_whatever_runs_after_it() -> None:
 def test_a_module_that_raises_no_exception_but_a_base_exception_is_not_checked(raised: str) -> None:
     source = f"class Odd(BaseException): ...\nraise {raised}"
     Path("odd.py").write_text(source, encoding="utf-8")
-    done = process("odd.py")
+    done = run_in_process("check", "odd.py")
     assert done.returncode == 2
     assert f"odd.py raised {raised.partition('(')[0]}" in done.stderr
     assert "Traceback" not in done.stderr
@@ -305,8 +285,8 @@ class TestGuarantees:
         assert done.exit_code == 1
         assert "ModelCallLimitMiddleware(run_limit=5)" in done.stdout
 
-    @pytest.mark.parametrize(
-        ("lines", "words"),
+    @each(
+        "lines, words",
         [
             (["find is reviewed"], "guarantees.txt:1: [AF128] guarantee 'find is reviewed'"),
             (["# only words"], "guarantees.txt has no sentence."),

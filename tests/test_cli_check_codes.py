@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from agent_factory.cli.app import app
 from agent_factory.cli.check_examples import EXAMPLES
 from agent_factory.errors import BUILD_CODES, SpecError
+from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -40,7 +41,7 @@ def test_each_code_of_a_build_has_an_example() -> None:
     assert list(EXAMPLES) == list(BUILD_CODES)
 
 
-@pytest.mark.parametrize("code", BUILD_CODES)
+@each("code", BUILD_CODES)
 def test_an_example_gives_its_code_and_nothing_else(checks_page: Any, code: str) -> None:
     (line,) = checks_page.printed(EXAMPLES[code].source).splitlines()
     assert line.startswith(f"[{code}] ")
@@ -51,7 +52,7 @@ def test_the_page_is_what_the_code_says(checks_page: Any) -> None:
     assert (ROOT / "docs" / "checks.md").read_text(encoding="utf-8") == checks_page.page()
 
 
-@pytest.mark.parametrize("code", BUILD_CODES)
+@each("code", BUILD_CODES)
 def test_an_example_that_is_explained_needs_nothing_that_is_not_shown(code: str) -> None:
     source = json.loads(explained(code, "--json"))["example"]
     assert indent(source, "    ") in explained(code)

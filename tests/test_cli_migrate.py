@@ -25,6 +25,8 @@ from agent_factory.cli import migrate as command
 from agent_factory.cli.app import app
 from agent_factory.migrate import migrate_bytes
 from agent_factory.migrate.values import Factory, Finding, Migration
+from commands import python, run_in_process
+from tables import each
 
 OLD = """\
 from langgraph.prebuilt import ToolNode, create_react_agent
@@ -180,8 +182,8 @@ def test_a_file_that_cannot_be_written_is_unchanged(
     assert [path.name for path in Path().iterdir()] == ["desk.py"]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
+@each(
+    "words, said",
     [
         (["nowhere"], "nowhere does not exist."),
         (["notes.ipynb"], "is a notebook"),
@@ -252,9 +254,7 @@ def test_without_libcst_it_says_what_to_install() -> None:
         "import sys; sys.modules['libcst'] = None; sys.argv[1:] = ['migrate', 'desk.py']\n"
         "from agent_factory.cli import main; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = python("-c", code)
     assert done.returncode == 1
     assert "the extra `cli`" in done.stderr
     assert "Traceback" not in done.stderr
@@ -263,15 +263,9 @@ def test_without_libcst_it_says_what_to_install() -> None:
 @pytest.mark.long
 def test_letters_that_the_output_lacks_are_escaped(desk: Path) -> None:
     desk.write_text("# é\n" + OLD, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "agent_factory.cli", "migrate", "desk.py"],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        timeout=60,
-        check=False,
-    )
+    done = run_in_process("migrate", "desk.py", PYTHONIOENCODING="ascii")
     assert done.returncode == 1
-    assert rb" # \xe9" in done.stdout
+    assert r" # \xe9" in done.stdout
 
 
 def test_a_file_for_which_a_migration_fails_is_reported_and_the_others_are_migrated(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ from typer.testing import CliRunner, Result
 
 from agent_factory.cli.app import app
 from agent_factory.cli.new import HOOKS, LONGEST_NAME, Skeleton, snake_case
+from commands import python
+from tables import each
 
 TYPED = Path(__file__).resolve().parent / "typing"
 
@@ -36,14 +37,8 @@ def test_the_files_pass_their_tests_and_doctest() -> None:
     assert done.exit_code == 0
     assert files() == {"audit_trail.py", "test_audit_trail.py"}
     assert done.stdout.splitlines()[0] == "Wrote audit_trail.py and test_audit_trail.py."
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--doctest-modules"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "4 passed" in run.stdout, run.stdout
+    tested = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "--doctest-modules")
+    assert "4 passed" in tested.stdout, tested.stdout
 
 
 def test_the_files_are_those_that_mypy_and_ruff_check_here() -> None:
@@ -54,10 +49,9 @@ def test_the_files_are_those_that_mypy_and_ruff_check_here() -> None:
     assert tests.partition("\n")[2] == skeleton.tests  # its first line is for ruff
 
 
-@pytest.mark.parametrize("name", ["X", "A" * LONGEST_NAME])
-@pytest.mark.parametrize("hooks", [[hook] for hook in HOOKS])
-def test_its_lines_fit_into_88_columns_for_any_name(name: str, hooks: list[str]) -> None:
-    skeleton = Skeleton(name, snake_case(name), hooks)
+@each("name, hook", product(["X", "A" * LONGEST_NAME], HOOKS))
+def test_its_lines_fit_into_88_columns_for_any_name(name: str, hook: str) -> None:
+    skeleton = Skeleton(name, snake_case(name), [hook])
     assert max(map(len, (skeleton.code + skeleton.tests).splitlines())) <= 88
     for text in (skeleton.code, skeleton.tests):
         compile(text, "new", "exec")
@@ -82,11 +76,8 @@ def test_in_a_package_the_tests_import_from_it() -> None:
 
 def test_json_names_the_files() -> None:
     data = json.loads(new("Guard", "--json").stdout)
-    assert data == {
-        "class": "Guard",
-        "hooks": ["before_model"],
-        "files": ["guard.py", "test_guard.py"],
-    }
+    files = ["guard.py", "test_guard.py"]
+    assert data == {"class": "Guard", "hooks": ["before_model"], "files": files}
 
 
 @pytest.mark.parametrize("there", ["guard.py", "test_guard.py"])
@@ -99,8 +90,8 @@ def test_nothing_is_overwritten(there: str) -> None:
     assert Path(there).read_text(encoding="utf-8") == "mine"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
+@each(
+    "words, said",
     [
         (["my-guard"], "Did you mean MyGuard?"),
         (["guard"], "Did you mean Guard?"),

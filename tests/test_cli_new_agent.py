@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from agent_factory.cli.app import app
 from agent_factory.cli.new_agent import FILES, LONGEST_NAME, SNAPSHOT
 from agent_factory.errors import requirement
+from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ROOT / "examples" / "product"
@@ -139,8 +140,8 @@ def test_nothing_is_overwritten() -> None:
     assert files() == {"desk/mine.txt"}
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
+@each(
+    "words, said",
     [
         (["order-desk"], "Did you mean order_desk?"),
         (["OrderDesk"], "Did you mean orderdesk?"),

@@ -17,6 +17,7 @@ from agent_factory import create_agent
 from agent_factory.cli import console
 from agent_factory.cli.app import app
 from agent_factory.testing import Reply, ScriptedChatModel, record_agent
+from tables import each
 
 SHOP = """
 from agent_factory import create_agent
@@ -132,8 +133,8 @@ def test_models_that_the_price_list_knows_have_a_cost() -> None:
     assert [run["recorded"]["usd"] for run in data["runs"]] == [None, pytest.approx(0.15, 0.5)]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
+@each(
+    "words, said",
     [
         (["shop.py:build", "nowhere"], "folder nowhere does not exist."),
         (["shop.py:build", "."], "2 runs"),

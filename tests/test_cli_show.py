@@ -5,16 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
-import select
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from commands import run
+from processes import Processes, exit_code
 
 pytest.importorskip("typer", reason="the extra cli is not installed")
 
@@ -24,6 +23,7 @@ from agent_factory import Topology, load_topology
 from agent_factory.cli.show import plan_tree
 from agent_factory.topology import plan
 from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
+from tables import each
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a terminal as POSIX has it")
 
@@ -60,8 +60,8 @@ def refused(*words: str) -> str:
 # show
 
 
-@pytest.mark.parametrize(
-    ("form", "expected"),
+@each(
+    "form, expected",
     [
         ("text", NEW.render()),
         ("mermaid", NEW.to_mermaid()),
@@ -78,8 +78,8 @@ def test_without_a_terminal_the_output_is_plain_text_or_canonical_json() -> None
     assert load_topology(run("show", "new.json", "--json").stdout) == NEW
 
 
-@pytest.mark.parametrize(
-    ("file", "expected"),
+@each(
+    "file, expected",
     [
         ("a.txt", NEW.render()),
         ("a.topology", NEW.to_snapshot()),
@@ -116,7 +116,7 @@ def test_a_png_is_written_by_its_suffix_and_to_a_pipe() -> None:
     assert run("show", "new.json", "--format", "png").stdout_bytes == written
 
 
-@pytest.mark.parametrize("file", ["plan.pgn", "plan", ".svg"])
+@each("file", ["plan.pgn", "plan", ".svg"])
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(file: str) -> None:
     said = refused("show", "new.json", "--output", file)
     assert ".txt, .mmd, .md, .json, .topology, .svg, .png, .html" in said
@@ -125,7 +125,7 @@ def test_an_unknown_suffix_is_refused_with_those_that_are_known(file: str) -> No
     assert Path(file).read_text(encoding="utf-8") == NEW.to_json()
 
 
-@pytest.mark.parametrize("form", ["svg", "png", "html"])
+@each("form", ["svg", "png", "html"])
 def test_without_the_extra_draw_the_error_says_what_to_install(
     form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,37 +189,32 @@ def test_the_tree_fits_a_narrow_terminal_and_ascii() -> None:
     assert "-- tools" in on_console(NEW, encoding="ascii")
 
 
-@contextmanager
-def terminal(*words: str, **env: str) -> Iterator[str]:
+def on_terminal(processes: Processes, *words: str, **env: str) -> str:
     """What the command shows on its own terminal."""
     ours, theirs = os.openpty()
-    process = subprocess.Popen(
+    process = processes.start(
         [sys.executable, "-m", "agent_factory.cli", *words],
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "COLUMNS": "80", "TERM": "xterm-256color", **env},
+        env={**os.environ, "COLUMNS": "80", "TERM": "xterm-256color", "NO_COLOR": "1", **env},
     )
     os.close(theirs)
-    shown = b""
-    try:
-        while process.poll() is None or select.select([ours], [], [], 0.2)[0]:
-            if select.select([ours], [], [], 0.2)[0]:
-                shown += os.read(ours, 65536)
-    except OSError:  # how Linux says that the other end was closed
-        pass
-    os.close(ours)
-    assert process.wait(30) == 0
-    yield shown.decode()
+    text = b""
+    with os.fdopen(ours, "rb", 0) as terminal, suppress(OSError):  # how Linux tells of its end
+        while part := terminal.read(65536):
+            text += part
+    assert exit_code(process) == 0
+    return text.decode()
 
 
 @pytest.mark.long
 @posix
-def test_on_a_terminal_a_plan_is_a_tree_that_respects_no_color() -> None:
-    with terminal("show", "new.json", NO_COLOR="1") as shown:
-        assert "each turn" in shown
-        assert "├── " in shown
-        assert "\x1b[3" not in shown  # codes of foreground colors; bold is not one
+def test_on_a_terminal_a_plan_is_a_tree_that_respects_no_color(processes: Processes) -> None:
+    text = on_terminal(processes, "show", "new.json")
+    assert "each turn" in text
+    assert "├── " in text
+    assert "\x1b[3" not in text  # codes of foreground colors; bold is not one
 
 
 def test_control_characters_in_names_do_not_reach_a_terminal() -> None:
@@ -356,9 +351,9 @@ def test_an_edge_is_explained_by_its_nodes_or_reported_missing() -> None:
 
 
 @posix
-def test_on_a_terminal_a_path_is_explained_edge_by_edge() -> None:
-    with terminal("explain", "new.json", "tools", "end", NO_COLOR="1", COLUMNS="120") as shown:
-        lines = [line.strip() for line in shown.splitlines()]
+def test_on_a_terminal_a_path_is_explained_edge_by_edge(processes: Processes) -> None:
+    text = on_terminal(processes, "explain", "new.json", "tools", "end", COLUMNS="120")
+    lines = [line.strip() for line in text.splitlines()]
     assert "No edge leads from tools to __end__:" in lines[0]
     assert "tools -> Log.after_agent -> __end__" in lines
     assert "Log.after_agent -> __end__: next: It is the next node; nothing decides." in lines

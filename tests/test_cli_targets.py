@@ -17,6 +17,7 @@ import typer
 
 from agent_factory import plan_agent
 from agent_factory.cli.error_reports import reporting_errors
+from tables import each
 
 AGENT = """
 from agent_factory import AgentMiddleware, create_agent, plan_agent
@@ -123,8 +124,8 @@ def test_agents_plans_stacks_and_functions_that_build_them_are_targets(
     assert shown(f"things.py:{attribute}") == PLAN
 
 
-@pytest.mark.parametrize(
-    ("attribute", "words"),
+@each(
+    "attribute, words",
     [
         ("agnet", "things does not have 'agnet'. Did you mean agent?"),
         ("zzz", "Agents in it: agent, plan."),
@@ -176,9 +177,7 @@ def test_a_module_that_raises_is_reported_with_its_line(
     assert f", at mine.py:{len(source.splitlines())}." in said
 
 
-def test_the_traceback_option_shows_frames_from_the_users_code_on(
-    write: Write,
-) -> None:
+def test_the_traceback_option_shows_frames_from_the_users_code_on(write: Write) -> None:
     write("mine.py", "import json\njson.loads('{')")
     done = run("show", "mine:agent", "--traceback")
     lines = done.stderr.splitlines()
@@ -188,8 +187,8 @@ def test_the_traceback_option_shows_frames_from_the_users_code_on(
     assert "agent_factory" not in "".join(lines[:-1])
 
 
-@pytest.mark.parametrize(
-    ("target", "words"),
+@each(
+    "target, words",
     [
         ("thigns:agent", "Did you mean things?"),
         ("things.agent", "Did you mean things:agent?"),
@@ -239,7 +238,7 @@ def test_two_checkouts_of_one_package_are_kept_apart(write: Write) -> None:
 
 
 def test_the_current_folder_is_searched_first(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = write("elsewhere/desk_of_mine.py", "agent = 3").parent
     monkeypatch.syspath_prepend(str(elsewhere))
@@ -340,9 +339,7 @@ def test_a_file_that_is_not_text_is_reported(write: Write, tmp_path: Path) -> No
 # Errors that the user did not cause
 
 
-def test_a_bug_in_a_command_asks_for_a_report(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_bug_in_a_command_asks_for_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     def broken(traceback: bool) -> None:
         raise ZeroDivisionError("by zero")
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ from typing import Any
 import pytest
 
 from environments import ROOT, Environment, ok, outside, run
-from servers import free_port
+from processes import exit_code, owned
+from servers import listening
 from service.databases import new_postgres, new_server
 
 DEPLOY = ROOT / "examples" / "deploy"
@@ -122,12 +124,8 @@ def test_the_key_decides_who_makes_a_request(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(str(DEPLOY))
     monkeypatch.delitem(sys.modules, "access", raising=False)
     who: Any = import_module("access").who
-    for key, tenant in (
-        (b"k-1", "shop"),
-        (b"k-2", None),
-        (b"", None),
-        ("kü".encode("latin-1"), None),
-    ):
+    keys = {b"k-1": "shop", b"k-2": None, b"": None, "kü".encode("latin-1"): None}
+    for key, tenant in keys.items():
         request = Request({"type": "http", "headers": [(b"x-api-key", key)]})
         assert getattr(who(request), "tenant", None) == tenant
     monkeypatch.delitem(sys.modules, "access")
@@ -174,19 +172,17 @@ def image(folder: Path) -> tuple[Environment, Path]:
 
 @contextmanager
 def container(
-    environment: Environment, app: Path, service: str, port: int, variables: dict[str, str]
-) -> Iterator[None]:
-    """The process of a service of compose.yaml, at another port, which stops on SIGTERM."""
+    environment: Environment, app: Path, service: str, variables: dict[str, str]
+) -> Iterator[str]:
+    """The URL of the process of a service of compose.yaml, which stops on SIGTERM."""
     assert instructions("ENTRYPOINT") == ['["agent-factory"]']
-    words = [word.replace("2024", str(port)) for word in COMPOSE["services"][service]["command"]]
-    process = subprocess.Popen(
-        [environment.bin / "agent-factory", *words], cwd=app, env=outside(**variables)
-    )
-    try:
-        yield
-    finally:
+    words = [w for w in COMPOSE["services"][service]["command"] if not w.startswith("--port")]
+    with owned() as processes:
+        command = [environment.bin / "agent-factory", *words]
+        process, url = listening(processes, command, cwd=app, env=outside(**variables))
+        yield url
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert exit_code(process) == 0
 
 
 @pytest.mark.long
@@ -201,15 +197,19 @@ def test_the_image_and_its_services_work_without_docker(
         server = stack.enter_context(new_server(tmp_path_factory.mktemp("runtime")))
         values = {"SHOP_DATABASE": new_postgres(server), "SHOP_SECONDS": "0"}
         variables = {**dict.fromkeys(given, "s-1"), **values}
-        ports = {"serve": free_port(), "worker": free_port()}
-        for service, port in ports.items():
-            stack.enter_context(container(environment, app, service, port, variables))
-        url = f"http://127.0.0.1:{ports['serve']}"
+        url, health = (
+            stack.enter_context(container(environment, app, service, variables))
+            for service in ("serve", "worker")
+        )
         smoke = (str(DEPLOY / "smoke.py"), url)
         sent = {"SHOP_API_KEY": "s-1", "METRICS_TOKEN": "s-1"}
         assert "40 euros were paid back" in ok(run(sys.executable, *smoke, cwd=app, **sent))
         # The check of the image holds for the worker, too, and fails where nothing listens.
-        for port, works in ((ports["worker"], True), (ports["serve"], True), (free_port(), False)):
+        silent = stack.enter_context(socket.socket())
+        silent.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        for address, works in ((health, True), (url, True), (nowhere, False)):
+            port = address.rpartition(":")[2]
             here = [word.replace(":2024", f":{port}") for word in HEALTH_CHECK]
             done = run(environment.bin / here[0], *here[1:], cwd=app)
             assert (done.returncode == 0) is works, (shlex.join(here), done.stderr)

@@ -23,11 +23,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from random_stacks import ACTS, Case, Mode, Trial, cases
 from spans import ANSWER, ASK, Broken, Flows, Named, Spans, adding, watched
 
-from agent_factory import (
-    AgentMiddleware,
-    Invoke,
-    create_agent,
-)
+from agent_factory import AgentMiddleware, Invoke, create_agent
 from agent_factory.prebuilt import agent_tool
 from agent_factory.telemetry import Telemetry
 from agent_factory.testing import ScriptedChatModel
@@ -321,7 +317,7 @@ async def test_a_cancelled_run_ends_its_spans(spans: Spans, fused: Any) -> None:
     async def wait() -> str:
         """Wait for long."""
         reached.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return ""
 
     reached = asyncio.Event()
@@ -340,14 +336,18 @@ async def test_a_cancelled_run_ends_its_spans(spans: Spans, fused: Any) -> None:
 async def test_a_model_call_that_ran_out_of_time_ends_with_the_layer_that_gave_it_up(
     spans: Spans,
 ) -> None:
+    limits: list[asyncio.Timeout] = []
+
     class Slow(ScriptedChatModel):
         async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
-            await asyncio.sleep(60)
+            limits[0].reschedule(0)  # the limit is over once the model works
+            await asyncio.Event().wait()
 
     class Patience(AgentMiddleware):
         async def awrap_model_call(self, request: Any, handler: Any) -> Any:
             try:
-                async with asyncio.timeout(0.01):
+                async with asyncio.timeout(None) as limit:
+                    limits.append(limit)
                     return await handler(request)
             except TimeoutError:
                 return AIMessage("Too slow.")

@@ -12,12 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 from spans import ASK, Broken, Flows, Spans, adding, watched
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    PrivateStateAttr,
-    create_agent,
-)
+from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, create_agent
 from agent_factory.prebuilt import InjectedState
 from agent_factory.testing import ScriptedChatModel
 from samples import add

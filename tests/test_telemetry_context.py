@@ -13,11 +13,7 @@ from opentelemetry.propagate import inject
 from opentelemetry.trace import StatusCode
 from spans import ASK, Flows, Spans, adding, watched
 
-from agent_factory import (
-    AgentMiddleware,
-    DecisionSpanEvents,
-    create_agent,
-)
+from agent_factory import AgentMiddleware, DecisionSpanEvents, create_agent
 from agent_factory.telemetry import Telemetry
 from agent_factory.telemetry.runs import Run
 from agent_factory.testing import ScriptedChatModel

@@ -11,9 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from spans import ANSWER, ASK, CALL, Broken, Named, Spans, adding, watched
 
-from agent_factory import (
-    create_agent,
-)
+from agent_factory import create_agent
 from agent_factory.telemetry import Telemetry, meter
 from samples import add
 

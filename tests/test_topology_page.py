@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,9 @@ from typing import Any
 import pytest
 
 from agent_factory import AgentMiddleware, Topology, hook_config, plan_agent
+from processes import Processes, owned
 from samples import find
+from waiting import until
 
 pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
 
@@ -44,7 +45,7 @@ def planned() -> Topology:
 class Browser:
     """A headless Chromium, spoken to in its own protocol through two pipes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, processes: Processes, folder: Path) -> None:
         options = [
             "--headless=new",
             "--remote-debugging-pipe",
@@ -57,14 +58,12 @@ class Browser:
         ]
         # Chromium listens at 3 and answers at 4.
         start = 'exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1'
-        self.process = subprocess.Popen(
-            ["sh", "-c", start, str(BROWSER), *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.reader, self.writer = self.process.stdout, self.process.stdin
+        command = ["sh", "-c", start, BROWSER, *options]
+        pipe = subprocess.PIPE
+        process = processes.start(command, stdin=pipe, stdout=pipe, text=False)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.reader, self.writer = process.stdout, process.stdin
         self.left, self.count, self.session = b"", 0, ""
         self.events: list[dict[str, Any]] = []
 
@@ -88,12 +87,6 @@ class Browser:
         text, _, self.left = self.left.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
         return message
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
-        self.reader.close()
-        self.writer.close()
 
 
 class Page:
@@ -128,8 +121,7 @@ class Page:
         return answer["result"].get("value")
 
     def wait(self, condition: str) -> None:
-        while not self.run(condition):
-            time.sleep(0.01)
+        until(lambda: self.run(condition))
 
     def settle(self) -> None:
         self.run("new Promise(yes => requestAnimationFrame(() => requestAnimationFrame(yes)))")
@@ -184,9 +176,8 @@ class Page:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    started = Browser(tmp_path_factory.mktemp("browser"))
-    yield started
-    started.close()
+    with owned() as processes:
+        yield Browser(processes, tmp_path_factory.mktemp("browser"))
 
 
 @pytest.fixture(scope="module")

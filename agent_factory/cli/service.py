@@ -117,8 +117,10 @@ def worker(
     It takes over the runs of workers that have died. On Postgres, start as many as you like.
     """
     loaded_service = load_service(service)
-    # Before the worker takes jobs: the port may be taken.
-    health = health_thread(loaded_service, host, port, metrics_token) if port is not None else None
+    health = None
+    if port is not None:
+        # Before the worker takes jobs: the port may be taken.
+        health, port = health_thread(loaded_service, host, port, metrics_token)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
@@ -175,8 +177,10 @@ def end(service: Service, grace: float) -> None:
         os._exit(0)
 
 
-def health_thread(service: Service, host: str, port: int, metrics_token: str | None) -> Thread:
-    """A thread that answers what watches a worker, at a port that is taken from now on."""
+def health_thread(
+    service: Service, host: str, port: int, metrics_token: str | None
+) -> tuple[Thread, int]:
+    """A thread that answers what watches a worker, and its port, which is taken from now on."""
     from agent_factory.serve.health import health_app
     from agent_factory.serve.metrics import export_metrics
 
@@ -189,7 +193,8 @@ def health_thread(service: Service, host: str, port: int, metrics_token: str | N
     )
     server = uvicorn.Server(config)
     sockets = [config.bind_socket()]
-    return Thread(target=server.run, args=(sockets,), name="agent-factory-health", daemon=True)
+    thread = Thread(target=server.run, args=(sockets,), name="agent-factory-health", daemon=True)
+    return thread, sockets[0].getsockname()[1]
 
 
 def serve(
@@ -249,9 +254,8 @@ def serve(
         loaded_service.start(slots=slots)
     if who is None and host not in ("127.0.0.1", "::1", "localhost"):
         console.write("Only requests from this machine are served. --authenticate lets others in.")
-    console.write(
-        f"Serving {', '.join(loaded_service.agents)} at http://{host}:{port}. Ctrl-C stops it."
-    )
+    place = f"http://{host}:{port}" if port else f"a free port of {host}"
+    console.write(f"Serving {', '.join(loaded_service.agents)} at {place}. Ctrl-C stops it.")
     sys.stdout.flush()
     run_server(loaded_service, application, host, port, grace)
 
@@ -271,7 +275,9 @@ def run_server(
                 application,
                 host=host,
                 port=port,
-                log_level="warning",
+                # uvicorn chooses a free port for port 0, and logs its number.
+                log_level="warning" if port else "info",
+                access_log=False,
                 # No route has WebSockets, and uvicorn imports a package for them.
                 ws="none",
                 # uvicorn takes whole seconds.

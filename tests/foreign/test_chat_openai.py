@@ -31,7 +31,7 @@ def title() -> str:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("chat_openai")) as made:
+    with chat_service(f"sqlite:///{tmp_path_factory.mktemp('chat_openai')}/desk.db") as made:
         yield made
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable
-from threading import Event
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -16,6 +13,7 @@ from agent_factory.serve import Principal
 from agent_factory.serve.open_waits import open_waits
 from agent_factory.service import Run, Service, Wait
 from agent_factory.testing import ScriptedChatModel
+from serve.agents import hold
 
 
 class Bill(BaseModel):
@@ -42,15 +40,11 @@ SERVER: dict[str, Any] = {"authenticate": who, "may_decide": may_decide}
 """Options of a server for these people."""
 
 
-GATE = Event()
-"""What the agent "gated" waits for before it answers."""
-
-
 def add_gated(service: Service) -> None:
-    """Add an agent whose runs last until a test opens the gate."""
+    """Add an agent that answers once a test has opened the gate: see the fixture `gate`."""
 
     def answer(messages: list[BaseMessage]) -> AIMessage:
-        assert GATE.wait(60)
+        hold("held")
         return AIMessage(f"You said: {messages[-1].text}")
 
     service.add("gated", create_agent(ScriptedChatModel([answer] * 100)))
@@ -78,11 +72,3 @@ def decided_meanwhile() -> Callable[..., list[Wait]]:
         return open_waits(service, run)
 
     return read
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + 30
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)

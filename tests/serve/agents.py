@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from threading import Event
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -16,25 +16,28 @@ from langgraph.config import get_config, get_stream_writer
 from langgraph.types import Command, interrupt
 
 from agent_factory import AgentState, OmitFromSchema, ToolRuntime, client_tool, create_agent
-from agent_factory.middleware import (
-    ClientToolsMiddleware,
-    HumanInTheLoopMiddleware,
-    PIIMiddleware,
-)
+from agent_factory.middleware import ClientToolsMiddleware, HumanInTheLoopMiddleware, PIIMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
+from waiting import until
+
+GATE = Event()
+GATE.set()
+"""What a model waits for if the user says "held": see the fixture `gate`."""
+
+
+def hold(text: str) -> None:
+    """Wait as a user says: "held" until a test opens the gate, "slow" for a time."""
+    if "held" in text:
+        assert GATE.wait(60)
+    if "slow" in text:
+        time.sleep(5 if "very" in text else 0.5)  # waits: no client for JavaScript opens the gate
 
 
 def echo(messages: list[BaseMessage]) -> Reply:
-    """Answers with what was said.
-
-    "fail" fails, "slow" takes half a second, and "held" so long that a test can cancel it.
-    """
+    """Answers with what was said; "fail" fails, and `hold` knows other words."""
     text = messages[-1].text
-    if "slow" in text:
-        time.sleep(0.5)
-    if "held" in text:
-        time.sleep(5)
+    hold(text)
     if "fail" in text:
         return Reply(chunks=["Half "], error=ValueError("the model is out of order"))
     return Reply(f"You said: {text}", usage=(12, 5))
@@ -158,16 +161,13 @@ def add_agents(service: Service) -> None:
 
 
 @contextmanager
-def chat_service(folder: Path) -> Iterator[Service]:
+def chat_service(url: str) -> Iterator[Service]:
     """A service with these agents and a worker."""
-    with Service(f"sqlite:///{folder}/chat.db") as service:
+    with Service(url) as service:
         add_agents(service)
         yield service
 
 
 def wait_for_threads(service: Service, number: int) -> None:
     """Wait until there are so many threads: one of a stream is deleted with its last piece."""
-    end = time.monotonic() + 10
-    while service.threads.count() != number:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: service.threads.count() == number)

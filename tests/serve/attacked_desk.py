@@ -65,7 +65,7 @@ class Desk:
         """Pay money."""
         self.paid.append(euros)
         self.begun.set()
-        self.may_end.wait(30)
+        self.may_end.wait(60)
         return f"Paid {euros}."
 
     def _add_agents(self) -> None:
@@ -106,7 +106,7 @@ class Desk:
         """A thread that waits for a review."""
         thread = uuid4().hex
         run = self.service.submit(agent, thread=thread, message="Hi", tenant="acme")
-        run.result(30)
+        run.result(60)
         assert (run.status, self.paid) == ("waiting", [])
         return thread
 

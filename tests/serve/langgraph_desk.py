@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +19,7 @@ from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.serve import Principal
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
-from serve.agents import ask
+from serve.agents import ask, hold
 from servers import served
 
 REFUSED = (APIStatusError, httpx.HTTPStatusError)
@@ -30,10 +29,7 @@ HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 def echo(messages: list[BaseMessage]) -> AIMessage:
-    if "slow" in messages[-1].text:
-        time.sleep(0.5)
-    if "held" in messages[-1].text:  # long enough to cancel it on a slow machine
-        time.sleep(5)
+    hold(messages[-1].text)
     if "fail" in messages[-1].text:
         raise ValueError("the model is out of order")
     return AIMessage(f"You said: {messages[-1].text}")

@@ -81,9 +81,7 @@ AG_UI_ANSWER = {
     **AG_UI,
     "threadId": "{waiting}",
     "messages": [],
-    "resume": [
-        {"interruptId": "{wait}", "status": "resolved", "payload": {"type": "approve"}},
-    ],
+    "resume": [{"interruptId": "{wait}", "status": "resolved", "payload": {"type": "approve"}}],
 }
 
 
@@ -204,9 +202,7 @@ EXAMPLES: dict[str, list[Any]] = {
         a2a("CancelTask", id="{run}"),
     ],
     "POST /a2a/{agent}/": [a2a("GetTask", id="{run}")],
-    "POST /a2a/desk": [
-        a2a("SendMessage", message=said("approve", taskId="{waiting_run}")),
-    ],
+    "POST /a2a/desk": [a2a("SendMessage", message=said("approve", taskId="{waiting_run}"))],
     "GET /assistants/{assistant}": [None],
     "PATCH /assistants/{assistant}": [{"name": "Own"}],
     "POST /assistants/{assistant}/versions": [{}],

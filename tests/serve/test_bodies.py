@@ -14,6 +14,7 @@ from agent_factory.serve import create_app
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.route_examples import EXAMPLES, Sent, filled
+from tables import each
 
 WORDS: list[tuple[str, str]] = [
     ("NaN", "must be a finite number, got nan."),
@@ -35,6 +36,14 @@ BODIES = [
     for body in bodies[:1]
     if isinstance(body, dict | list | Sent) and key not in ("GET /metrics", "POST /a2a/desk")
 ]
+IDS = {
+    "thread": "t",
+    "assistant": "echo",
+    "agent": "echo",
+    "run": "r",
+    "wait": "w",
+    "checkpoint": "c",
+}
 
 
 @pytest.fixture(scope="module")
@@ -55,31 +64,23 @@ def with_word(body: Any, word: str) -> bytes:
     return f'{text[:place]}, "k": {word}{text[place:]}'.encode()
 
 
-@pytest.mark.parametrize(("method", "path", "body"), BODIES)
+@each("method, path, body", BODIES)
 def test_what_no_database_stores_is_refused_on_each_route(
     client: TestClient, method: str, path: str, body: Any
 ) -> None:
-    ids = {
-        "thread": "t",
-        "assistant": "echo",
-        "agent": "echo",
-        "run": "r",
-        "wait": "w",
-        "checkpoint": "c",
-    }
     before = client.post("/threads/count", json={}).json()
     for word, text in WORDS:
-        content = with_word(filled(body, ids), word)
+        content = with_word(filled(body, IDS), word)
         headers = {"Content-Type": "application/json"}
-        answer = client.request(method, filled(path, ids), content=content, headers=headers)
+        answer = client.request(method, filled(path, IDS), content=content, headers=headers)
         assert answer.status_code == (400 if path.startswith("/v1") else 422), answer.text
         assert text in answer.text, (word[:40], answer.text)
         assert len(answer.text) < 500
     assert client.post("/threads/count", json={}).json() == before
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
+@each(
+    "content, text",
     [
         ('{"metadata": {}}'.encode("utf-16"), "The body is not UTF-8 at byte 0."),
         (b'{"metadata": "\xff"}', "The body is not UTF-8 at byte 14."),
@@ -116,7 +117,7 @@ WRONG_REQUESTS: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body", "text"), WRONG_REQUESTS)
+@each("path, body, text", WRONG_REQUESTS)
 def test_wrong_values_are_refused(client: TestClient, path: str, body: Any, text: str) -> None:
     answer = client.post(path, json=body)
     assert answer.status_code in (400, 404, 422), answer.text
@@ -132,7 +133,7 @@ def test_odd_metadata_are_searched_for(client: TestClient) -> None:
     assert client.post("/threads/search", json={"metadata": {'a"b': "x"}}).json() == []
 
 
-@pytest.mark.parametrize("text", ["a%00b", "%00"])
+@each("text", ["a%00b", "%00"])
 def test_a_form_that_no_database_stores(client: TestClient, text: str) -> None:
     client.get("/studio")
     token = client.cookies["agent_factory_csrf"]

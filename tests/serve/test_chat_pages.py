@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.requests import Request
 from starlette.testclient import TestClient
 from web.chat_desk import HELD, INPUTS, MARKDOWN, add_chat, bookings, go_on
 
@@ -25,6 +26,7 @@ from agent_factory.serve.pages.branches import Branch, versions_of
 from agent_factory.serve.pages.markdown import markdown
 from agent_factory.service import NotFound, Service
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
@@ -36,44 +38,62 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield made
 
 
-@pytest.fixture
-def client(service: Service) -> TestClient:
-    return client_of(service, "acme")
+class Chat:
+    """A thread of a tenant, and a client that sees its page."""
+
+    def __init__(self, service: Service, tenant: str = "acme", thread: str = "") -> None:
+        self.service, self.thread = service, thread or uuid4().hex
+        self.client = TestClient(create_app(service, lambda _: Principal(tenant, "ann")))
+
+    def say(self, message: str, agent: str = "chat") -> None:
+        options: Any = {"thread": self.thread, "tenant": "acme"}
+        self.service.submit(agent, message=message, **options).result(60)
+
+    def messages(self) -> list[Any]:
+        """The messages of the thread once its run has ended or paused."""
+        self.service.run(str(self.service.threads.get(self.thread).run)).result(60)
+        return list(self.service.threads.state(self.thread).values["messages"])
+
+    def texts(self) -> list[str]:
+        return [str(message.text) for message in self.messages()]
+
+    def wait(self) -> Any:
+        """The wait of the thread."""
+        (wait,) = self.service.inbox("acme").waits(thread=self.thread)
+        return wait
+
+    def page(self, rest: str = "") -> str:
+        return self.client.get(f"/studio/threads/{self.thread}{rest}").text
+
+    def send(self, route: str, **fields: Any) -> Any:
+        """Send a form of the page of the thread, with its token."""
+        token = re.findall(r'name="csrf_token" value="([^"]+)"', self.page())[0]
+        path = f"/studio/threads/{self.thread}/{route}"
+        return self.client.post(path, data={"csrf_token": token, **fields})
+
+    def checkpoint(self) -> str:
+        """The checkpoint that the form of the state names."""
+        (id,) = re.findall(r'name="checkpoint" value="([^"]*)"', self.page("/developer"))
+        return str(id)
 
 
 @pytest.fixture
-def thread() -> str:
-    """The id of a new thread."""
-    return uuid4().hex
+def chat(service: Service) -> Chat:
+    return Chat(service)
 
 
-def client_of(service: Service, tenant: str) -> TestClient:
-    def who(_: Request) -> Principal:
-        return Principal(tenant, "ann")
-
-    return TestClient(create_app(service, who))
-
-
-def say(service: Service, thread: str, message: str, agent: str = "chat") -> None:
-    service.submit(agent, thread=thread, message=message, tenant="acme").result(30)
-
-
-def messages(service: Service, thread: str) -> list[Any]:
-    """The messages of a thread once its run has ended or paused."""
-    service.run(str(service.threads.get(thread).run)).result(30)
-    return list(service.threads.state(thread).values["messages"])
-
-
-def texts(service: Service, thread: str) -> list[str]:
-    return [str(message.text) for message in messages(service, thread)]
-
-
-def send(client: TestClient, thread: str, route: str, **fields: Any) -> Any:
-    """Send a form of the page of a thread, with its token."""
-    shown = client.get(f"/studio/threads/{thread}").text
-    token = re.findall(r'name="csrf_token" value="([^"]+)"', shown)[0]
-    path = f"/studio/threads/{thread}/{route}"
-    return client.post(path, data={"csrf_token": token, **fields})
+@pytest.fixture
+def held(service: Service) -> Iterator[Chat]:
+    """A thread whose second run works during the test."""
+    chat = Chat(service)
+    chat.say("Hello")
+    go_on.clear()
+    options: Any = {"thread": chat.thread, "tenant": "acme"}
+    run = service.submit("chat", message=HELD, **options)
+    next(run.stream())
+    yield chat
+    go_on.set()
+    run.result(60)
 
 
 def at_of(page: str) -> str:
@@ -85,205 +105,169 @@ def at_of(page: str) -> str:
 # Versions
 
 
-def test_an_answer_that_is_regenerated_keeps_its_other_version(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, "Hello")
-    answer = messages(service, thread)[-1]
-    assert send(client, thread, "answers", message=answer.id).status_code == 200
-    assert texts(service, thread) == ["Hello", "Answer 2 to 'Hello' with text"]
-    shown = client.get(f"/studio/threads/{thread}").text
+def test_an_answer_that_is_regenerated_keeps_its_other_version(chat: Chat) -> None:
+    chat.say("Hello")
+    answer = chat.messages()[-1]
+    assert chat.send("answers", message=answer.id).status_code == 200
+    assert chat.texts() == ["Hello", "Answer 2 to 'Hello' with text"]
+    shown = chat.page()
     assert "2/2" in shown
     assert "Answer 1 to" not in shown
-    earlier = client.get(f"/studio/threads/{thread}?at={at_of(shown)}").text
+    earlier = chat.page(f"?at={at_of(shown)}")
     assert "1/2" in earlier
     assert "Answer 1 to" in unescape(earlier)
     assert "You see another branch of this thread" in earlier
 
 
-def test_a_message_in_another_branch_goes_on_from_it(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, "Hello")
-    send(client, thread, "answers", message=messages(service, thread)[-1].id)
-    messages(service, thread)
-    at = at_of(client.get(f"/studio/threads/{thread}").text)
-    send(client, thread, "messages", text="And then?", checkpoint=at)
-    first, second, *rest = texts(service, thread)
+def test_a_message_in_another_branch_goes_on_from_it(chat: Chat) -> None:
+    chat.say("Hello")
+    chat.send("answers", message=chat.messages()[-1].id)
+    chat.messages()
+    at = at_of(chat.page())
+    chat.send("messages", text="And then?", checkpoint=at)
+    first, second, *rest = chat.texts()
     assert (first, second) == ("Hello", "Answer 1 to 'Hello' with text")
     assert rest[0] == "And then?"
-    assert "1/2" in client.get(f"/studio/threads/{thread}").text
+    assert "1/2" in chat.page()
 
 
-def test_an_edited_message_begins_a_branch(
-    service: Service, client: TestClient, thread: str
-) -> None:
+def test_an_edited_message_begins_a_branch(chat: Chat) -> None:
     for text in ("one", "two"):
-        say(service, thread, text)
-    first, _, third, _ = messages(service, thread)
-    send(client, thread, "versions", message=third.id, text="TWO")
-    assert texts(service, thread)[2:] == ["TWO", "Answer 3 to 'TWO' with text"]
-    send(client, thread, "versions", message=first.id, text="ONE")
-    assert texts(service, thread) == ["ONE", "Answer 4 to 'ONE' with text"]
-    shown = client.get(f"/studio/threads/{thread}").text
+        chat.say(text)
+    first, _, third, _ = chat.messages()
+    chat.send("versions", message=third.id, text="TWO")
+    assert chat.texts()[2:] == ["TWO", "Answer 3 to 'TWO' with text"]
+    chat.send("versions", message=first.id, text="ONE")
+    assert chat.texts() == ["ONE", "Answer 4 to 'ONE' with text"]
+    shown = chat.page()
     assert "2/2" in shown
     # The newest branch of the other version of the first message.
-    earlier = client.get(f"/studio/threads/{thread}?at={at_of(shown)}").text
+    earlier = chat.page(f"?at={at_of(shown)}")
     assert "TWO" in earlier
-    assert len(service.threads.branches(thread)) == 3
+    assert len(chat.service.threads.branches(chat.thread)) == 3
 
 
-def test_an_edited_message_keeps_its_files(
-    service: Service, client: TestClient, thread: str
-) -> None:
+def test_an_edited_message_keeps_its_files(chat: Chat) -> None:
     file = f"data:image/png;base64,{b64encode(PNG).decode()}"
-    service.threads.create(thread, tenant="acme", agent="chat")
-    send(client, thread, "messages", text="Look", file=file, file_name="lamp.png")
-    message = messages(service, thread)[0]
-    send(client, thread, "versions", message=message.id, text="Look again")
-    edited = messages(service, thread)[0]
+    chat.service.threads.create(chat.thread, tenant="acme", agent="chat")
+    chat.send("messages", text="Look", file=file, file_name="lamp.png")
+    message = chat.messages()[0]
+    chat.send("versions", message=message.id, text="Look again")
+    edited = chat.messages()[0]
     assert [block["type"] for block in edited.content_blocks] == ["text", "image"]
     assert edited.text == "Look again"
 
 
-def test_an_answer_alone_runs_no_call_again_and_the_whole_does(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, f"book {thread}")
-    question, _, _, answer = messages(service, thread)
-    shown = client.get(f"/studio/threads/{thread}").text
+def test_an_answer_alone_runs_no_call_again_and_the_whole_does(chat: Chat) -> None:
+    chat.say(f"book {chat.thread}")
+    question, _, _, answer = chat.messages()
+    shown = chat.page()
     form = shown.partition('aria-label="Regenerate this answer"')[2].partition("</details>")[0]
     alone, _, whole = form.partition('name="whole"')
     assert "do not run again" in alone
     assert "these calls run again" in whole
-    assert f'<code>book</code> <span class="args">lamp=&#39;{thread}&#39;' in whole
-    send(client, thread, "answers", message=answer.id)
-    assert texts(service, thread)[-1] == f"Answer 3: Booked {thread}."
-    assert bookings.count(thread) == 1
-    send(client, thread, "answers", message=question.id, whole="1")
-    assert texts(service, thread)[-1] == f"Answer 5: Booked {thread}."
-    assert bookings.count(thread) == 2
+    assert f'<code>book</code> <span class="args">lamp=&#39;{chat.thread}&#39;' in whole
+    chat.send("answers", message=answer.id)
+    assert chat.texts()[-1] == f"Answer 3: Booked {chat.thread}."
+    assert bookings.count(chat.thread) == 1
+    chat.send("answers", message=question.id, whole="1")
+    assert chat.texts()[-1] == f"Answer 5: Booked {chat.thread}."
+    assert bookings.count(chat.thread) == 2
 
 
-def test_an_edit_says_which_calls_have_run(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, "Hello")
-    shown = client.get(f"/studio/threads/{thread}").text
+def test_an_edit_says_which_calls_have_run(chat: Chat) -> None:
+    chat.say("Hello")
+    shown = chat.page()
     assert "These calls have run" not in shown
-    say(service, thread, f"book {thread}")
-    shown = client.get(f"/studio/threads/{thread}").text
+    chat.say(f"book {chat.thread}")
+    shown = chat.page()
     # At both messages of the user: the call comes after each of them.
     assert shown.count("These calls have run") == 2
 
 
-def test_a_branch_withdraws_the_question_and_says_so(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, "refund it")
-    (wait,) = service.inbox("acme").waits(thread=thread)
-    assert "its call does not run" in client.get(f"/studio/threads/{thread}").text
-    question = messages(service, thread)[0]
-    send(client, thread, "versions", message=question.id, text="Hello")
-    assert texts(service, thread) == ["Hello", "Answer 2 to 'Hello' with text"]
-    assert service.inbox("acme").get(wait.id).decision == {"type": "cancel"}
+def test_a_branch_withdraws_the_question_and_says_so(chat: Chat) -> None:
+    chat.say("refund it")
+    wait = chat.wait()
+    assert "its call does not run" in chat.page()
+    question = chat.messages()[0]
+    chat.send("versions", message=question.id, text="Hello")
+    assert chat.texts() == ["Hello", "Answer 2 to 'Hello' with text"]
+    assert chat.service.inbox("acme").get(wait.id).decision == {"type": "cancel"}
 
 
-def test_a_call_that_was_approved_is_reviewed_again_in_another_branch(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, "refund it")
-    (wait,) = service.inbox("acme").waits(thread=thread)
-    service.decide(wait.id, "approve", by="olga", tenant="acme").result(30)
-    question = messages(service, thread)[0]
-    send(client, thread, "answers", message=question.id, whole="1")
-    messages(service, thread)
-    assert service.threads.get(thread).status == "waiting"
+def test_a_call_that_was_approved_is_reviewed_again_in_another_branch(chat: Chat) -> None:
+    chat.say("refund it")
+    wait = chat.wait()
+    chat.service.decide(wait.id, "approve", by="olga", tenant="acme").result(60)
+    question = chat.messages()[0]
+    chat.send("answers", message=question.id, whole="1")
+    chat.messages()
+    assert chat.service.threads.get(chat.thread).status == "waiting"
 
 
-def test_no_branch_begins_while_a_run_works(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, "Hello")
-    question, answer = messages(service, thread)
-    go_on.clear()
-    run = service.submit("chat", thread=thread, message=HELD, tenant="acme")
-    shown = client.get(f"/studio/threads/{thread}").text
+def test_no_branch_begins_while_a_run_works(held: Chat) -> None:
+    shown = held.page()
     assert "Regenerate" not in shown
     assert "Edit and send again" not in shown
+    question, answer, *_ = held.service.threads.state(held.thread).values["messages"]
     for route, message in (("answers", answer), ("versions", question)):
-        refused = send(client, thread, route, message=message.id, text="x")
-        assert refused.status_code == 409
-    go_on.set()
-    run.result(30)
+        assert held.send(route, message=message.id, text="x").status_code == 409
 
 
 def test_a_thread_that_takes_no_message_before_the_decision_begins_no_branch(
-    tmp_path: Any, thread: str
+    service: Service, chat: Chat
 ) -> None:
-    with Service(f"sqlite:///{tmp_path}/desk.db") as service:
-        add_chat(service)
-        service.add("strict", service.agents["chat"], waiting="reject")
-        say(service, thread, "refund it", agent="strict")
-        client, question = client_of(service, "acme"), messages(service, thread)[0]
-        assert "Edit and send again" not in client.get(f"/studio/threads/{thread}").text
-        refused = send(client, thread, "versions", message=question.id, text="Hello")
-        assert refused.status_code == 409
+    service.add("strict", service.agents["chat"], waiting="reject")
+    chat.say("refund it", agent="strict")
+    question = chat.messages()[0]
+    assert "Edit and send again" not in chat.page()
+    assert chat.send("versions", message=question.id, text="Hello").status_code == 409
 
 
-def test_a_page_shows_the_branch_before_its_run_has_begun(
-    service: Service, thread: str, tmp_path: Any
-) -> None:
+def test_a_page_shows_the_branch_before_its_run_has_begun(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/desk.db"
     with Service(url) as worker:
         add_chat(worker)
-        say(worker, thread, "Hello")
-        answer = messages(worker, thread)[-1]
-    idle = Service(url)
-    add_chat(idle)
-    client = client_of(idle, "acme")
-    send(client, thread, "answers", message=answer.id)
-    shown = client.get(f"/studio/threads/{thread}").text
-    idle.close()
+        chat = Chat(worker)
+        chat.say("Hello")
+        answer = chat.messages()[-1]
+    with closing(Service(url)) as idle:
+        add_chat(idle)
+        chat = Chat(idle, thread=chat.thread)
+        chat.send("answers", message=answer.id)
+        shown = chat.page()
     conversation = shown.partition('id="conversation"')[2].partition('id="waits"')[0]
     assert "Hello" in conversation
     assert "Answer 1 to" not in conversation
 
 
 @pytest.mark.long
-def test_only_messages_of_the_branch_can_be_replaced(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, "Hello")
-    question, answer = messages(service, thread)
-    assert send(client, thread, "answers", message="none").status_code == 404
-    assert send(client, thread, "answers", message="none", whole="1").status_code == 404
-    assert send(client, thread, "versions", message=answer.id, text="x").status_code == 404
-    assert send(client, thread, "versions", message=question.id, text=" ").status_code == 422
+def test_only_messages_of_the_branch_can_be_replaced(chat: Chat) -> None:
+    chat.say("Hello")
+    question, answer = chat.messages()
+    assert chat.send("answers", message="none").status_code == 404
+    assert chat.send("answers", message="none", whole="1").status_code == 404
+    assert chat.send("versions", message=answer.id, text="x").status_code == 404
+    assert chat.send("versions", message=question.id, text=" ").status_code == 422
 
 
-def test_other_tenants_reach_nothing_of_a_thread(service: Service, thread: str) -> None:
-    say(service, thread, "Hello")
-    question, answer = messages(service, thread)
-    other = client_of(service, "globex")
-    token = re.findall(r'name="csrf_token" value="([^"]+)"', other.get("/studio").text)[0]
-    place = f"/studio/threads/{thread}"
-    assert other.get(f"{place}/developer").status_code == 404
+def test_other_tenants_and_pages_reach_nothing_of_a_thread(chat: Chat) -> None:
+    chat.say("Hello")
+    question, answer = chat.messages()
+    other = Chat(chat.service, "globex", chat.thread)
+    token = re.findall(r'name="csrf_token" value="([^"]+)"', other.client.get("/studio").text)[0]
+    place = f"/studio/threads/{chat.thread}"
+    assert other.client.get(f"{place}/developer").status_code == 404
     for route in ("answers", "versions", "state"):
-        fields = {"csrf_token": token, "message": answer.id, "text": "x", "state.note": '"x"'}
-        assert other.post(f"{place}/{route}", data=fields).status_code == 404
+        fields = {"message": answer.id, "text": "x", "state.note": '"x"'}
+        sent = other.client.post(f"{place}/{route}", data={"csrf_token": token, **fields})
+        assert sent.status_code == 404
+        # A form needs the token of the page.
+        assert chat.client.post(f"{place}/{route}", data=fields).status_code == 403
     with pytest.raises(NotFound):
-        service.threads.branches(thread, tenant="globex")
-    assert texts(service, thread) == [question.text, answer.text]
-    assert len(service.threads.runs(thread)) == 1
-
-
-def test_forms_of_the_chat_need_the_token_of_the_page(service: Service, thread: str) -> None:
-    say(service, thread, "Hello")
-    client = client_of(service, "acme")
-    for route in ("answers", "versions", "state"):
-        answer = client.post(f"/studio/threads/{thread}/{route}", data={"text": "x"})
-        assert answer.status_code == 403
+        chat.service.threads.branches(chat.thread, tenant="globex")
+    assert chat.texts() == [question.text, answer.text]
+    assert len(chat.service.threads.runs(chat.thread)) == 1
 
 
 @pytest.mark.law
@@ -320,24 +304,24 @@ def data_of(content: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{b64encode(content).decode()}"
 
 
-def test_files_become_content_blocks(service: Service, client: TestClient, thread: str) -> None:
-    service.threads.create(thread, tenant="acme", agent="chat")
+def test_files_become_content_blocks(chat: Chat) -> None:
+    chat.service.threads.create(chat.thread, tenant="acme", agent="chat")
     files = {
         "lamp.png": data_of(PNG, "image/png"),
         "bill.pdf": data_of(b"%PDF-1.7 bill", "application/pdf"),
     }
-    send(client, thread, "messages", text="", file=[*files.values()], file_name=[*files])
-    image, pdf = messages(service, thread)[0].content
+    chat.send("messages", text="", file=[*files.values()], file_name=[*files])
+    image, pdf = chat.messages()[0].content
     assert (image["type"], image["mime_type"]) == ("image", "image/png")
     assert (pdf["type"], pdf["mime_type"]) == ("file", "application/pdf")
     assert pdf["extras"] == {"filename": "bill.pdf"}
-    shown = client.get(f"/studio/threads/{thread}").text
+    shown = chat.page()
     assert f'<img src="{files["lamp.png"]}" alt="lamp.png">' in shown
     assert '<p class="file">bill.pdf</p>' in shown
 
 
-@pytest.mark.parametrize(
-    ("file", "status", "reason"),
+@each(
+    "file, status, reason",
     [
         (data_of(b"<svg onload=alert(1)>", "image/svg+xml"), 422, "got image/svg+xml"),
         (data_of(b"<script>", "image/png"), 422, "is not image/png"),
@@ -347,45 +331,37 @@ def test_files_become_content_blocks(service: Service, client: TestClient, threa
         (data_of(PNG + bytes(LIMIT), "image/png"), 413, "more than 5,000,000 bytes"),
     ],
 )
-def test_other_files_are_refused(
-    service: Service, client: TestClient, thread: str, file: str, status: int, reason: str
-) -> None:
-    service.threads.create(thread, tenant="acme", agent="chat")
-    answer = send(client, thread, "messages", text="Look", file=file, file_name="a")
+def test_other_files_are_refused(service: Service, file: str, status: int, reason: str) -> None:
+    chat = Chat(service)
+    chat.service.threads.create(chat.thread, tenant="acme", agent="chat")
+    answer = chat.send("messages", text="Look", file=file, file_name="a")
     assert answer.status_code == status
     assert reason in unescape(answer.text)
-    assert service.threads.runs(thread) == []
+    assert chat.service.threads.runs(chat.thread) == []
 
 
-def test_files_of_text_are_sent_as_text(tmp_path: Any, thread: str) -> None:
-    with Service(f"sqlite:///{tmp_path}/desk.db") as service:
-        model = ScriptedChatModel(["Thanks."])
-        service.add("notes", create_agent(model), attachments=["text"])
-        service.threads.create(thread, tenant="acme", agent="notes")
-        client = client_of(service, "acme")
-        wrong = send(client, thread, "messages", file=data_of(b"\xff", "text/csv"))
-        assert "is not UTF-8 at byte 0" in wrong.text
-        file = data_of("a;ü\n".encode(), "text/csv")
-        send(client, thread, "messages", text="Read", file=file, file_name="a.csv")
-        block = messages(service, thread)[0].content[1]
-        assert (block["type"], block["text"], block["title"]) == ("text-plain", "a;ü\n", "a.csv")
-        assert "<summary>a.csv</summary>" in client.get(f"/studio/threads/{thread}").text
+def test_files_of_text_are_sent_as_text(service: Service, chat: Chat) -> None:
+    service.add("notes", create_agent(ScriptedChatModel(["Thanks."])), attachments=["text"])
+    service.threads.create(chat.thread, tenant="acme", agent="notes")
+    wrong = chat.send("messages", file=data_of(b"\xff", "text/csv"))
+    assert "is not UTF-8 at byte 0" in wrong.text
+    file = data_of("a;ü\n".encode(), "text/csv")
+    chat.send("messages", text="Read", file=file, file_name="a.csv")
+    block = chat.messages()[0].content[1]
+    assert (block["type"], block["text"], block["title"]) == ("text-plain", "a;ü\n", "a.csv")
+    assert "<summary>a.csv</summary>" in chat.page()
 
 
-def test_files_are_offered_where_the_model_takes_them(
-    service: Service, client: TestClient, thread: str
-) -> None:
+def test_files_are_offered_where_the_model_takes_them(service: Service) -> None:
     for agent, offers in (("chat", True), ("plain", False)):
-        say(service, f"{thread}-{agent}", "Hello", agent=agent)
-        shown = client.get(f"/studio/threads/{thread}-{agent}").text
-        assert ("Attach a file" in shown) is offers
-    file = data_of(PNG, "image/png")
-    answer = send(client, f"{thread}-plain", "messages", text="x", file=file, file_name="a.png")
+        chat = Chat(service)
+        chat.say("Hello", agent=agent)
+        assert ("Attach a file" in chat.page()) is offers
+    answer = chat.send("messages", text="x", file=data_of(PNG, "image/png"), file_name="a.png")
     assert "this agent takes no files" in answer.text
 
 
-def test_the_attachments_of_an_agent_are_kinds(tmp_path: Any) -> None:
-    service = Service(f"sqlite:///{tmp_path}/desk.db")
+def test_the_attachments_of_an_agent_are_kinds(service: Service) -> None:
     agent = create_agent(ScriptedChatModel(["Hi"], profile=INPUTS))
     service.add("known", agent)
     service.add("none", agent, attachments=[])
@@ -394,7 +370,6 @@ def test_the_attachments_of_an_agent_are_kinds(tmp_path: Any) -> None:
     for wrong in ("image", ["video"]):
         with pytest.raises(ArgumentError, match="attachments"):
             service.add("wrong", agent, attachments=wrong)  # type: ignore[arg-type]
-    service.close()
 
 
 def test_only_pictures_are_shown_and_none_from_elsewhere() -> None:
@@ -484,35 +459,32 @@ def test_markdown_is_set() -> None:
 # State and breakpoints
 
 
-def test_a_state_is_edited(service: Service, client: TestClient, thread: str) -> None:
-    say(service, thread, "Hello")
-    shown = client.get(f"/studio/threads/{thread}/developer").text
-    (checkpoint,) = re.findall(r'name="checkpoint" value="([^"]+)"', shown)
-    fields = {"checkpoint": checkpoint, "state.note": '"remember"', "state.scores": "[1, 2]"}
-    answer = send(client, thread, "state", **fields)
+def test_a_state_is_edited(chat: Chat) -> None:
+    chat.say("Hello")
+    fields = {"state.note": '"remember"', "state.scores": "[1, 2]"}
+    checkpoint = chat.checkpoint()
+    answer = chat.send("state", checkpoint=checkpoint, **fields)
     assert "Written: note, scores." in answer.text
-    values = service.threads.state(thread).values
+    values = chat.service.threads.state(chat.thread).values
     assert (values["note"], values["scores"]) == ("remember", [1, 2])
-    assert service.inbox("acme").audit(thread=thread, limit=1)[0].who == "ann"
-    again = send(client, thread, "state", **fields)
+    assert chat.service.inbox("acme").audit(thread=chat.thread, limit=1)[0].who == "ann"
+    again = chat.send("state", checkpoint=checkpoint, **fields)
     assert "The state has changed since it was shown" in again.text
 
 
-def test_the_state_is_a_page_or_a_part_of_one(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, "Hello")
-    path = f"/studio/threads/{thread}/developer"
-    part, whole = client.get(path, headers={"hx-request": "true"}).text, client.get(path).text
+def test_the_state_is_a_page_or_a_part_of_one(chat: Chat) -> None:
+    chat.say("Hello")
+    path, whole = f"/studio/threads/{chat.thread}/developer", chat.page("/developer")
+    part = chat.client.get(path, headers={"hx-request": "true"}).text
     assert "<h1>" not in part
     assert "<h1>State and breakpoints</h1>" in whole
     # The boxes of breakpoints belong to the form of a message.
     assert whole.count('form="write"') == part.count('form="write"') > 0
-    assert f'id="write" method="post" action="/studio/threads/{thread}/messages"' in whole
+    assert f'id="write" method="post" action="/studio/threads/{chat.thread}/messages"' in whole
 
 
-@pytest.mark.parametrize(
-    ("key", "text", "reason"),
+@each(
+    "key, text, reason",
     [
         ("scores", '["many"]', "0: 'many' is not of type 'integer'"),
         ("note", "{", "note is not JSON"),
@@ -523,67 +495,47 @@ def test_the_state_is_a_page_or_a_part_of_one(
     ],
 )
 def test_an_edit_outside_the_schema_is_refused(
-    service: Service, client: TestClient, thread: str, key: str, text: str, reason: str
+    chat: Chat, key: str, text: str, reason: str
 ) -> None:
-    say(service, thread, "Hello")
-    before = service.threads.state(thread)
-    (id_,) = re.findall(
-        r'name="checkpoint" value="([^"]+)"',
-        client.get(f"/studio/threads/{thread}/developer").text,
-    )
-    answer = send(client, thread, "state", checkpoint=id_, **{f"state.{key}": text})
+    chat.say("Hello")
+    before = chat.service.threads.state(chat.thread)
+    answer = chat.send("state", checkpoint=chat.checkpoint(), **{f"state.{key}": text})
     assert reason in unescape(answer.text)
     assert "Nothing is written" in answer.text
-    assert service.threads.state(thread) == before
+    assert chat.service.threads.state(chat.thread) == before
 
 
-def test_a_value_that_is_emptied_is_refused(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, "Hello")
-    service.threads.update_state(thread, {"note": "x" * 30_000, "scores": [1]}, tenant="acme")
-    shown = client.get(f"/studio/threads/{thread}/developer").text
+def test_a_value_that_is_emptied_is_refused(chat: Chat) -> None:
+    chat.say("Hello")
+    values = {"note": "x" * 30_000, "scores": [1]}
+    chat.service.threads.update_state(chat.thread, values, tenant="acme")
+    shown = chat.page("/developer")
     assert "30,002 characters, of which 20,000 are shown" in shown
     assert 'name="state.note"' not in shown
-    (id_,) = re.findall(r'name="checkpoint" value="([^"]+)"', shown)
-    fields = {"checkpoint": id_, "state.scores": "", "state.note": '"short"'}
-    only_cut = {"checkpoint": id_, "state.note": '"short"'}
-    assert "no value was edited" in send(client, thread, "state", **only_cut).text
-    assert "cannot be removed" in send(client, thread, "state", **fields).text
-    assert service.threads.state(thread).values["scores"] == [1]
+    only_cut = {"checkpoint": chat.checkpoint(), "state.note": '"short"'}
+    assert "no value was edited" in chat.send("state", **only_cut).text
+    assert "cannot be removed" in chat.send("state", **only_cut, **{"state.scores": ""}).text
+    assert chat.service.threads.state(chat.thread).values["scores"] == [1]
 
 
-def test_the_state_cannot_be_written_while_a_run_works(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    go_on.clear()
-    run = service.submit("chat", thread=thread, message=HELD, tenant="acme")
-    next(run.stream())
-    shown = client.get(f"/studio/threads/{thread}/developer").text
-    assert "when the run has ended" in shown
-    (id_,) = re.findall(r'name="checkpoint" value="([^"]*)"', shown)
-    answer = send(client, thread, "state", checkpoint=id_, **{"state.note": '"x"'})
+def test_the_state_cannot_be_written_while_a_run_works(held: Chat) -> None:
+    assert "when the run has ended" in held.page("/developer")
+    answer = held.send("state", checkpoint=held.checkpoint(), **{"state.note": '"x"'})
     assert "is running" in answer.text
-    go_on.set()
-    run.result(30)
 
 
-def test_a_run_stops_at_the_breakpoints_of_the_form(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    say(service, thread, "Hello")
-    assert 'form="write" name="interrupt_before" value="tools"' in (
-        client.get(f"/studio/threads/{thread}/developer").text
-    )
-    send(client, thread, "messages", text=f"book {thread}", interrupt_before="tools")
-    messages(service, thread)
-    (wait,) = service.inbox("acme").waits(thread=thread)
+def test_a_run_stops_at_the_breakpoints_of_the_form(chat: Chat) -> None:
+    chat.say("Hello")
+    assert 'form="write" name="interrupt_before" value="tools"' in chat.page("/developer")
+    chat.send("messages", text=f"book {chat.thread}", interrupt_before="tools")
+    chat.messages()
+    wait = chat.wait()
     assert (wait.kind, wait.tool) == ("pause", "book")
-    assert thread not in bookings
-    assert "waiting for somebody to let it go on" in client.get(f"/studio/threads/{thread}").text
-    service.decide(wait.id, "approve", by="ann", tenant="acme").result(30)
-    assert thread in bookings
-    wrong = send(client, thread, "messages", text="x", interrupt_after="nowhere")
+    assert chat.thread not in bookings
+    assert "waiting for somebody to let it go on" in chat.page()
+    chat.service.decide(wait.id, "approve", by="ann", tenant="acme").result(60)
+    assert chat.thread in bookings
+    wrong = chat.send("messages", text="x", interrupt_after="nowhere")
     assert wrong.status_code == 422
-    say(service, thread, f"book {thread}")  # the next run has none
-    assert service.threads.get(thread).status == "idle"
+    chat.say(f"book {chat.thread}")  # the next run has none
+    assert chat.service.threads.get(chat.thread).status == "idle"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from agent_factory.serve import Principal, create_app
 from agent_factory.serve.open_waits import open_waits
 from agent_factory.service import Run, Service, Wait
 from serve.agents import chat_service
+from tables import each
 
 CALL = {"name": "clock", "arguments": "{}"}
 
@@ -28,10 +30,7 @@ def who(request: Request) -> Principal:
     return Principal(tenant, name)
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("client_results")) as service:
-        yield service
+SERVICE = chat_service
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +40,11 @@ def client_of(service: Service) -> Callable[[str], TestClient]:
     return lambda user: TestClient(app, headers={"x-user": user})
 
 
-@pytest.fixture
-def run(service: Service) -> Run:
+def waiting(service: Service) -> tuple[Run, Wait]:
     """A run of Ann's that waits for her client."""
     run = service.submit("own", message="clock", tenant="acme", by="ann")
-    run.result(timeout=30)
-    return run
+    run.result(timeout=60)
+    return run, wait_of(service, run)
 
 
 def by_resume(client: TestClient, wait: Wait) -> Any:
@@ -101,25 +99,24 @@ def wait_of(service: Service, run: Run) -> Wait:
     return wait
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("user", ["ann@acme", "bob@acme"])
+@each("way, user", product(WAYS, ["ann@acme", "bob@acme"]))
 def test_those_who_may_write_to_a_thread_send_results(
-    service: Service, client_of: Callable[[str], TestClient], run: Run, way: Way, user: str
+    service: Service, client_of: Callable[[str], TestClient], way: Way, user: str
 ) -> None:
-    answer = way(client_of(user), wait_of(service, run))
+    run, wait = waiting(service)
+    answer = way(client_of(user), wait)
     assert answer.status_code == 200, answer.text
-    assert run.result(timeout=30)["messages"][-1].text == "Done: clock=Noon"
+    assert run.result(timeout=60)["messages"][-1].text == "Done: clock=Noon"
     (entry,) = service.inbox("acme").audit(thread=run.thread_id)
     assert entry.who == user.partition("@")[0]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("user", ["reader@acme", "eve@other"])
+@each("way, user", product(WAYS, ["reader@acme", "eve@other"]))
 def test_others_send_none(
-    service: Service, client_of: Callable[[str], TestClient], run: Run, way: Way, user: str
+    service: Service, client_of: Callable[[str], TestClient], way: Way, user: str
 ) -> None:
     """Those who may only read the thread, and those of another tenant."""
-    wait = wait_of(service, run)
+    run, wait = waiting(service)
     answer = way(client_of(user), wait)
     assert answer.status_code in (403, 404), answer.text
     assert wait_of(service, run) == wait
@@ -127,9 +124,10 @@ def test_others_send_none(
 
 
 def test_a_client_of_mcp_or_a2a_is_not_asked(
-    service: Service, client_of: Callable[[str], TestClient], run: Run
+    service: Service, client_of: Callable[[str], TestClient]
 ) -> None:
     """It is another client than the one that has the tool."""
+    run, _ = waiting(service)
     assert open_waits(service, run) == []
     said = {"messageId": "m", "taskId": run.id, "role": "ROLE_USER", "parts": [{"text": "Noon"}]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": said}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +15,7 @@ from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.agents import chat_service
 from serve.test_ag_ui import body, refused, run, snapshot, types, user, who
-from servers import served
+from tables import each
 
 TITLE = {"name": "title", "description": "The title.", "parameters": {"type": "object"}}
 SCROLL = {
@@ -27,17 +26,9 @@ SCROLL = {
 CLOCK = {"name": "clock", "description": "The time."}
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("client_tools")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def url(service: Service) -> Iterator[str]:
-    # No reviewer may decide here: a client that sends results decides about nothing.
-    with served(service, authenticate=who, may_decide=lambda principal, wait: False) as url:
-        yield url
+SERVICE = chat_service
+# No reviewer may decide here: a client that sends results decides about nothing.
+SERVER = {"authenticate": who, "may_decide": lambda principal, wait: False}
 
 
 def calls_in(events: list[dict[str, Any]]) -> dict[str, str]:
@@ -56,8 +47,8 @@ def after(asked: dict[str, Any], events: list[dict[str, Any]], *messages: Any) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("more", "text"),
+@each(
+    "more, text",
     [
         ({}, "Orders"),
         ({"content": [{"type": "text", "text": "Orders"}]}, "Orders"),
@@ -112,7 +103,7 @@ def test_a_review_and_a_call_of_the_client(url: str, service: Service) -> None:
     first = run(url, "page", asked)
     # The review comes first, since it is about all calls of the turn.
     (interrupt,) = first[-1]["outcome"]["interrupts"]
-    service.decide(interrupt["id"], "approve", by="boss").result(timeout=30)
+    service.decide(interrupt["id"], "approve", by="boss").result(timeout=60)
     second = run(url, "page", after(asked, first))
     assert second[-1]["outcome"] == {"type": "success"}
     last = run(url, "page", after(asked, second, result(calls_in(second)["title"])))
@@ -156,7 +147,7 @@ def test_the_studio_shows_the_call_and_can_answer_it(url: str, service: Service)
     assert "Answer in place of the client" in page
     assert "scroll" not in httpx.get(f"{url}/inbox", headers=headers).text
     (wait,) = service.inbox("acme").waits(thread=thread["threadId"])
-    service.decide(wait.id, "respond", message="ok", by="operator").result(timeout=30)
+    service.decide(wait.id, "respond", message="ok", by="operator").result(timeout=60)
     page = httpx.get(f"{url}/studio/threads/{thread['threadId']}", headers=headers).text
     assert "answered by operator" in page
 
@@ -178,7 +169,7 @@ def test_a_result_and_a_message_come_together(url: str) -> None:
     assert texts == ["title", "Orders", "Done: title=Orders", "Hello", "You said: Hello"]
 
 
-def test_a_result_of_an_earlier_call_of_the_same_id_answers_nothing(url: str) -> None:
+def test_a_result_of_an_earlier_call_of_the_same_id_answers_nothing() -> None:
     from agent_factory.serve.ag_ui.messages import call_results
 
     read = _read_messages(
@@ -230,8 +221,8 @@ def test_a_tool_that_the_agent_leaves_to_its_client(url: str) -> None:
         assert snapshot(rest)[-1]["content"] == "Done: clock=Noon"
 
 
-@pytest.mark.parametrize(
-    ("agent", "tool", "text"),
+@each(
+    "agent, tool, text",
     [
         ("echo", TITLE, "tools: agent 'echo' takes none from its clients, got title. Add Client"),
         ("own", TITLE, "Add ClientToolsMiddleware() to the middleware of the agent."),
@@ -239,15 +230,12 @@ def test_a_tool_that_the_agent_leaves_to_its_client(url: str) -> None:
         ("page", {**TITLE, "name": "a b"}, "tools: 'a b': name: must have 1 to 64 letters"),
         ("page", {**TITLE, "parameters": {"type": "x"}}, "must be of the type 'object'"),
         ("page", {**TITLE, "description": "x" * 70_000}, "at most 65,536 are allowed"),
+        ("page", TITLE, "65 tools, and at most 64 are allowed"),
     ],
 )
 def test_tools_that_are_refused(url: str, agent: str, tool: Any, text: str) -> None:
-    status, detail = refused(url, agent, body(user("Hi"), tools=[tool]))
+    number = 65 if "65 tools" in text else 1
+    tools = [{**tool, "name": tool["name"] + "x" * at} for at in range(number)]
+    status, detail = refused(url, agent, body(user("Hi"), tools=tools))
     assert status == 422
     assert text in detail
-
-
-def test_too_many_tools_are_refused(url: str) -> None:
-    tools = [{**TITLE, "name": f"t{number}"} for number in range(65)]
-    status, detail = refused(url, "page", body(user("Hi"), tools=tools))
-    assert (status, "65 tools, and at most 64 are allowed" in detail) == (422, True)

@@ -21,12 +21,9 @@ from agent_factory.testing import Reply, ScriptedChatModel
 from serve.agents import chat_service, pay, wait_for_threads
 from serve.test_openai_client import in_thread, user, who
 from servers import served
+from tables import each
 
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with chat_service(tmp_path_factory.mktemp("openai_tools")) as made:
-        yield made
+SERVICE = chat_service
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +137,9 @@ def test_a_thread_of_the_client(ask: Asked, service: Service) -> None:
     assert message["content"] == "You said: Hello"
 
 
-def test_a_user_who_writes_on_withdraws_the_calls(ask: Asked, service: Service) -> None:
+def test_a_user_who_writes_on_withdraws_the_calls(
+    ask: Asked,
+) -> None:
     options = {**in_thread(), "tools": [TITLE]}
     ask(user("title"), **options)
     message, reason = ask(user("Hello"), **options)
@@ -153,7 +152,7 @@ def test_a_review_beside_a_call_of_the_client(ask: Asked, service: Service) -> N
     assert reason == "stop"
     assert "refund waits for a review" in message["content"]
     (wait,) = service.inbox("acme").waits(thread=options["extra_headers"]["X-Thread-Id"])
-    service.decide(wait.id, "approve", by="bob").result(timeout=30)
+    service.decide(wait.id, "approve", by="bob").result(timeout=60)
     message, reason = ask(user("refund title"), **options)
     assert (message.get("content") or "", reason) == ("", "tool_calls")
     (call,) = message["tool_calls"]
@@ -184,8 +183,8 @@ def offered(model: ScriptedChatModel) -> list[tuple[list[str], Any]]:
 CALL: Any = [{"name": "title", "args": {}, "id": "model's own"}]
 
 
-@pytest.mark.parametrize(
-    ("choice", "first"),
+@each(
+    "choice, first",
     [
         ("auto", (["pay", "title", "scroll"], None)),
         ("none", (["pay"], None)),
@@ -281,8 +280,8 @@ ASSISTANT = {
 ANSWER = {"role": "tool", "tool_call_id": "c", "content": "x"}
 
 
-@pytest.mark.parametrize(
-    ("messages", "text"),
+@each(
+    "messages, text",
     [
         ([ANSWER], "'c' has none"),
         ([user("Hi"), ASSISTANT], "c has none"),
@@ -302,8 +301,8 @@ def test_a_history_that_does_not_fit_is_refused(
     assert error.value.param == "messages"
 
 
-@pytest.mark.parametrize(
-    ("model", "body", "param", "text"),
+@each(
+    "model, body, param, text",
     [
         ("echo", {"tools": [TITLE]}, "tools", "Add ClientToolsMiddleware"),
         (
@@ -380,7 +379,9 @@ def test_the_usage_is_that_of_the_request(client: openai.OpenAI, service: Servic
 
 
 @pytest.mark.long
-def test_a_result_that_comes_through_langgraphs_routes(url: str, service: Service) -> None:
+def test_a_result_that_comes_through_langgraphs_routes(
+    url: str,
+) -> None:
     thread = uuid4().hex
     with openai.OpenAI(base_url=f"{url}/v1", api_key="ann@acme") as client:
         Asked(client, stream=False)(user("title"), **in_thread(thread), tools=[TITLE])

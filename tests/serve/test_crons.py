@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -15,8 +14,10 @@ import pytest
 from agent_factory.service import Cron, Service
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.schedules import Schedule
-from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
+from serve.langgraph_desk import HI, REFUSED, running_service, said
 from serve.test_assistants import settings_agent
+from tables import each
+from waiting import until
 
 NIGHT = "0 3 * * *"
 
@@ -26,15 +27,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with running_service(f"sqlite:///{tmp_path_factory.mktemp('crons')}/desk.db") as service:
         service.add("settings", settings_agent(), configurable=["tier"])
         yield service
-
-
-def wait_until(condition: Callable[[], Any]) -> Any:
-    """What a condition returns once it is true."""
-    end = time.monotonic() + 30
-    while not (result := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return result
 
 
 def fire(service: Service, cron: str) -> None:
@@ -71,7 +63,7 @@ def test_a_cron_runs_with_the_settings_of_its_assistant(client: Any, service: Se
     assert following > datetime.now(UTC)
     assert following.minute == 0
     fire(service, made["cron_id"])
-    run = wait_until(lambda: client.runs.list(thread, status="success"))[0]
+    run = until(lambda: client.runs.list(thread, status="success"))[0]
     client.crons.delete(made["cron_id"])
     assert (run["assistant_id"], run["metadata"]["team"]) == (assistant, "x")
     assert run["metadata"]["cron_id"] == made["cron_id"]
@@ -90,14 +82,12 @@ def test_threads_of_earlier_runs(client: Any, service: Service, keep: bool) -> N
     assert (cron["thread_id"], cron["on_run_completed"]) == (None, "keep" if keep else "delete")
     id = cron["cron_id"]
     fire(service, id)
-    first = wait_until(lambda: threads_of(service, id))[-1]
+    first = until(lambda: threads_of(service, id))[-1]
     if keep:
-        assert len(wait_until(lambda: threads_of(service, id)[1:])) >= 1
+        assert len(until(lambda: threads_of(service, id)[1:])) >= 1
         assert first in threads_of(service, id)
     else:
-        wait_until(
-            lambda: first not in {thread.id for thread in service.threads.search(text=f"{id}-")}
-        )
+        until(lambda: first not in {thread.id for thread in service.threads.search(text=f"{id}-")})
     client.crons.delete(id)
 
 
@@ -124,7 +114,9 @@ def test_a_disabled_cron_is_deleted(client: Any) -> None:
     assert client.crons.search(metadata={"id": id}) == []
 
 
-def test_search_and_count(client: Any, url: str) -> None:
+def test_search_and_count(
+    client: Any,
+) -> None:
     topic, thread = uuid4().hex, client.threads.create()["thread_id"]
     made = [
         client.crons.create("echo", schedule=f"{n} 3 * * *", input=HI, metadata={"topic": topic})
@@ -152,16 +144,13 @@ def test_search_and_count(client: Any, url: str) -> None:
     assert client.crons.count(metadata={"topic": topic}) == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
+@each(
+    "options, text",
     [
         ({"schedule": "at night"}, "schedule must be a cron expression of five fields"),
         ({"schedule": "0 0 3 * * *"}, "schedule must be a cron expression of five fields"),
         ({"schedule": "99 3 * * *"}, "cannot be read"),
-        (
-            {"schedule": NIGHT, "timezone": "Mars/Olympus"},
-            "is not known",
-        ),
+        ({"schedule": NIGHT, "timezone": "Mars/Olympus"}, "is not known"),
         ({"schedule": NIGHT, "timezone": "x" * 300}, "is not known"),
         ({"schedule": NIGHT, "timezone": "Europe"}, "is not known"),
         ({"schedule": NIGHT, "input": {"mesages": []}}, "Did you mean 'messages'"),
@@ -184,7 +173,7 @@ def test_bad_crons(client: Any, options: Any, text: str) -> None:
         client.crons.create("nobody", schedule=NIGHT, input=HI)
 
 
-@pytest.mark.parametrize(
+@each(
     "end",
     [
         # In UTC, these are in another year than Python has, the last one when it is rounded.
@@ -252,20 +241,3 @@ def test_a_cron_that_cannot_run_lets_others_run(
         submit_due(service, cron)
     assert f"Schedule {cron.id} was not carried out" in caplog.text
     service.crons().delete(cron.id)
-
-
-def test_tenants_do_not_see_crons_of_others(service: Service) -> None:
-    with two_tenants(service) as (ours, others):
-        thread = ours.threads.create()["thread_id"]
-        cron: Any = ours.crons.create_for_thread(thread, "echo", schedule=NIGHT, input=HI)
-        assert (others.crons.search(), others.crons.count()) == ([], 0)
-        attempts: list[Callable[[], object]] = [
-            lambda: others.crons.update(cron["cron_id"], enabled=False),
-            lambda: others.crons.delete(cron["cron_id"]),
-            lambda: others.crons.create_for_thread(thread, "echo", schedule=NIGHT, input=HI),
-        ]
-        for attempt in attempts:
-            with pytest.raises(REFUSED, match="does not exist"):
-                attempt()
-        assert ours.crons.search()[0]["enabled"]
-        ours.crons.delete(cron["cron_id"])

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
@@ -25,16 +25,9 @@ from agent_factory.cli.app import app
 from agent_factory.serve.errors import in_json_words
 from agent_factory.service import Service
 from samples import combinations
-from serve.refund_desk import (
-    MISTAKES,
-    OUTCOMES,
-    RAN,
-    Mode,
-    Outcome,
-    make_desk,
-    make_service,
-)
+from serve.refund_desk import MISTAKES, OUTCOMES, RAN, Mode, Outcome, make_desk, make_service
 from serve.route_examples import a2a, mcp, said
+from tables import each
 
 HI: Any = {"messages": [{"role": "user", "content": "Refund A1"}]}
 BY = "ann"
@@ -60,7 +53,7 @@ class Way:
 
     def ask(self) -> None:
         """Bring a refund before a person."""
-        self.service.submit(self.mode, thread=self.thread, message="Refund A1").result(30)
+        self.service.submit(self.mode, thread=self.thread, message="Refund A1").result(60)
 
     def decide(self, decision: Any) -> Any:
         """Decide; raise Refused if it is refused."""
@@ -72,7 +65,7 @@ class Way:
 
     def end(self) -> None:
         """Wait until the run has gone as far as it can."""
-        self.service.threads.runs(self.thread)[0].result(30)
+        self.service.threads.runs(self.thread)[0].result(60)
 
     @property
     def wait(self) -> Any:
@@ -297,7 +290,7 @@ class AgUi(Way):
             "forwardedProps": {},
             "resume": [entry],
         }
-        answer = httpx.post(f"{self.url}/ag-ui/{self.mode}", json=body, timeout=30)
+        answer = httpx.post(f"{self.url}/ag-ui/{self.mode}", json=body, timeout=60)
         if answer.status_code >= 400:
             raise Refused(answer.json()["detail"])
 
@@ -321,7 +314,7 @@ class Mcp(Way):
             content["arguments"] = json.dumps(action["args"])
         forms = {self.wait.digest: {"action": "accept", "content": content}}
         sent = mcp("tools/call", self.mode, inputResponses=forms, requestState=self.wait.run)
-        answer = httpx.post(f"{self.url}/mcp", json=sent.body, headers=sent.headers, timeout=30)
+        answer = httpx.post(f"{self.url}/mcp", json=sent.body, headers=sent.headers, timeout=60)
         result = answer.json()["result"]
         if result.get("isError"):
             raise Refused(result["content"][0]["text"])
@@ -336,7 +329,7 @@ class A2a(Way):
         message = {**said("", taskId=self.wait.run), "parts": [{"data": decision}]}
         sent = a2a("SendMessage", message=message)
         path = f"{self.url}/a2a/{self.mode}"
-        answer = httpx.post(path, json=sent.body, headers=sent.headers, timeout=30).json()
+        answer = httpx.post(path, json=sent.body, headers=sent.headers, timeout=60).json()
         if "error" in answer:
             raise Refused(answer["error"]["message"])
 
@@ -365,16 +358,13 @@ def refusal_in(error: Any) -> str:
     return str(error.response.json()["detail"])
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with make_service(f"sqlite:///{tmp_path_factory.mktemp('decisions')}/desk.db") as service:
-        yield service
+SERVICE = make_service
 
 
 @pytest.fixture
-def way(request: pytest.FixtureRequest, mode: Mode, service: Service, tmp_path: Path) -> Way:
-    kind: type[Way] = request.param
-    return kind(mode, service, request.getfixturevalue("url"), tmp_path, via=WAYS[kind])
+def new(service: Service, url: str, tmp_path: Path) -> Callable[[type[Way], Mode], Way]:
+    """A thread of its own for each way in: `new(Decide, "batched")`."""
+    return lambda kind, mode: kind(mode, service, url, tmp_path, via=WAYS[kind])
 
 
 MODES = ("batched", "per_call")
@@ -401,10 +391,12 @@ def decisions_in(way: Way) -> list[Any]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("way", "mode"), combinations(WAYS, MODES, every=2), indirect=["way"])
-def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(way: Way) -> None:
+@pytest.mark.parametrize(("kind", "mode"), combinations(WAYS, MODES, every=2))
+def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(
+    new: Callable[..., Way], kind: type[Way], mode: Mode
+) -> None:
+    way, reference = new(kind, mode), new(Decide, mode)
     way.ask()
-    reference = Decide(way.mode, way.service, way.url, way.folder)
     reference.ask()
     refused = 0
     for mistake in MISTAKES:
@@ -423,10 +415,12 @@ def test_a_mistake_is_refused_in_the_same_words_and_spends_nothing(way: Way) -> 
     assert ran_in(way.thread) == [("refund", {"order_id": "A1", "euros": 40})]
 
 
-@pytest.mark.parametrize(
-    ("way", "mode", "outcome"), combinations(WAYS, MODES, OUTCOMES, every=4), indirect=["way"]
-)
-def test_what_is_decided_is_what_happens(way: Way, outcome: Outcome) -> None:
+@pytest.mark.parametrize(("kind", "mode"), combinations(WAYS, MODES, every=2, first=1))
+@each("outcome", OUTCOMES)
+def test_what_is_decided_is_what_happens(
+    new: Callable[..., Way], kind: type[Way], mode: Mode, outcome: Outcome
+) -> None:
+    way = new(kind, mode)
     way.ask()
     if way.decide(outcome.decision) is INEXPRESSIBLE:
         return

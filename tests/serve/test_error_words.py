@@ -44,10 +44,7 @@ WRONG_BODIES: list[Any] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(f"sqlite:///{tmp_path_factory.mktemp('words')}/desk.db") as service:
-        yield service
+SERVICE = running_service
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +61,7 @@ def http(service: Service) -> TestClient:
 def ids(service: Service) -> dict[str, str]:
     """Ids of a thread that waits, and of what belongs to it."""
     run = service.submit("desk", message="Hi")
-    run.result(30)
+    run.result(60)
     return {
         "thread": run.thread_id,
         "waiting": run.thread_id,
@@ -129,7 +126,7 @@ def test_decisions(http: TestClient, service: Service) -> None:
     errors = 0
     for mistake in MISTAKES:
         run = service.submit("desk", message="Hi")
-        run.result(30)
+        run.result(60)
         body = {"assistant_id": "desk", "command": {"resume": {"decisions": [mistake.decision]}}}
         answer = http.post(f"/threads/{run.thread_id}/runs/wait", json=body)
         errors += check(answer, mistake.name)  # this desk takes some of them

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -28,13 +26,15 @@ from agent_factory.service import Service
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.tables import workers
 from agent_factory.testing import ScriptedChatModel
-from servers import free_port
+from processes import Processes, exit_code
+from servers import listening
+from waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HOME = "http://127.0.0.1"
 THIS_MACHINE = ("127.0.0.1", 50000)
 ANOTHER = ("10.0.0.7", 50000)
-WAIT = 30
+WAIT = 60
 
 
 @pytest.fixture
@@ -204,46 +204,28 @@ def test_without_the_extra_the_answer_names_it(app: Any, monkeypatch: pytest.Mon
 # Processes
 
 
-@contextmanager
-def process(folder: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A command of agent-factory with the service of the examples."""
-    running = subprocess.Popen(
-        [sys.executable, "-m", "agent_factory.cli", *arguments],
-        cwd=EXAMPLES / "service",
-        env={
-            **os.environ,
-            "PYTHONPATH": str(EXAMPLES.parent),
-            "SHOP_DATABASE": f"sqlite:///{folder}/desk.db",
-            **environment,
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield running
-    finally:
-        running.terminate()
-        running.wait(WAIT)
-        assert running.stdout is not None
-        running.stdout.close()
+def command(name: str, folder: Path, **environment: str) -> tuple[list[Any], dict[str, Any]]:
+    """A command with the service of the examples, and the options of its process."""
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(EXAMPLES.parent),
+        "SHOP_DATABASE": f"sqlite:///{folder}/desk.db",
+        **environment,
+    }
+    words = [sys.executable, "-m", "agent_factory.cli", name, "shop.service:service"]
+    return words, {"cwd": EXAMPLES / "service", "env": variables}
 
 
-def ready(port: int) -> None:
-    """Wait until a process is ready."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        try:
-            if httpx.get(f"{HOME}:{port}/ready").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.05)
-    raise AssertionError("the process did not become ready")
+def is_ready(url: str) -> bool:
+    """Whether a process is ready."""
+    with suppress(httpx.TransportError):
+        return httpx.get(f"{url}/ready").status_code == 200
+    return False
 
 
 def samples(text: str) -> dict[str, float]:
     """The samples of the service, by name and labels without those of OpenTelemetry."""
-    found = {}
+    values = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = [
@@ -251,51 +233,42 @@ def samples(text: str) -> dict[str, float]:
                 for name, value in sorted(sample.labels.items())
                 if not name.startswith("otel_scope_")
             ]
-            found[f"{sample.name}{{{','.join(labels)}}}"] = sample.value
-    return found
-
-
-def metrics_of(port: int, run: str) -> str:
-    """The metrics of a process once it has counted a run."""
-    sent = {"Authorization": "Bearer t-1"}
-    end = time.monotonic() + WAIT
-    while time.monotonic() < end:
-        text = httpx.get(f"{HOME}:{port}/metrics", headers=sent).text
-        # A result may be read before its worker has counted it.
-        if run in samples(text):
-            return text
-        time.sleep(0.05)
-    raise AssertionError(text)
+            values[f"{sample.name}{{{','.join(labels)}}}"] = sample.value
+    return values
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", ["serve", "worker"])
-def test_a_process_counts_what_it_did(tmp_path: Path, command: str) -> None:
-    port = free_port()
-    arguments = [command, "shop.service:service", "--port", str(port)]
-    with (
-        process(tmp_path, *arguments, AGENT_FACTORY_METRICS_TOKEN="t-1"),
-        closing(Service(f"sqlite:///{tmp_path}/desk.db")) as client,
-    ):
-        ready(port)
+@pytest.mark.parametrize("name", ["serve", "worker"])
+def test_a_process_counts_what_it_did(tmp_path: Path, processes: Processes, name: str) -> None:
+    words, options = command(name, tmp_path, AGENT_FACTORY_METRICS_TOKEN="t-1")
+    _, url = listening(processes, words, **options)
+    sent = {"Authorization": "Bearer t-1"}
+    counted = 'agent_factory_service_runs_total{agent="desk",status="waiting"}'
+
+    def metrics_with_the_run() -> str:
+        """The metrics of the process; a result may be read before its worker has counted it."""
+        text = httpx.get(f"{url}/metrics", headers=sent).text
+        return text if counted in samples(text) else ""
+
+    with closing(Service(f"sqlite:///{tmp_path}/desk.db")) as client:
+        until(lambda: is_ready(url))
         client.add("desk", create_agent(ScriptedChatModel(["Hello!"])))
         run = client.submit("desk", message="Refund A1", tenant="acme", thread="t-9")
         run.result(timeout=WAIT)
-        assert httpx.get(f"{HOME}:{port}/metrics").status_code == 401
-        name = 'agent_factory_service_runs_total{agent="desk",status="waiting"}'
-        text = metrics_of(port, name)
-    found = samples(text)
-    assert found[name] == 1
+        assert httpx.get(f"{url}/metrics").status_code == 401
+        text = until(metrics_with_the_run)
+    values = samples(text)
+    assert values[counted] == 1
     duration = "agent_factory_service_run_duration_seconds"
-    assert found[duration + '_count{agent="desk",status="waiting"}'] == 1
-    assert found[duration + '_bucket{agent="desk",le="3600",status="waiting"}'] == 1
+    assert values[duration + '_count{agent="desk",status="waiting"}'] == 1
+    assert values[duration + '_bucket{agent="desk",le="3600",status="waiting"}'] == 1
     statuses = {
-        status: found[f'agent_factory_service_threads{{status="{status}"}}']
+        status: values[f'agent_factory_service_threads{{status="{status}"}}']
         for status in ("idle", "queued", "running", "waiting", "failed")
     }
     assert statuses == {"idle": 0, "queued": 0, "running": 0, "waiting": 1, "failed": 0}
-    assert found['agent_factory_service_waits{agent="desk"}'] == 1
-    assert found['agent_factory_service_workers{draining="false"}'] == 1
+    assert values['agent_factory_service_waits{agent="desk"}'] == 1
+    assert values['agent_factory_service_workers{draining="false"}'] == 1
     assert "process_resident_memory_bytes" in text
     assert "acme" not in text
     assert "t-9" not in text
@@ -303,29 +276,27 @@ def test_a_process_counts_what_it_did(tmp_path: Path, command: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT], ids=lambda end: end.name)
-@pytest.mark.parametrize("command", ["serve", "worker"])
+@pytest.mark.parametrize("name", ["serve", "worker"])
 def test_a_process_that_is_stopped_ends_its_worker(
-    tmp_path: Path, command: str, end: signal.Signals
+    tmp_path: Path, processes: Processes, name: str, end: signal.Signals
 ) -> None:
     """Containers are stopped with SIGTERM."""
-    port = free_port()
-    with (
-        process(tmp_path, command, "shop.service:service", "--port", str(port)) as running,
-        closing(Service(f"sqlite:///{tmp_path}/desk.db")) as client,
-    ):
-        ready(port)
+    words, options = command(name, tmp_path)
+    process, url = listening(processes, words, **options)
+    with closing(Service(f"sqlite:///{tmp_path}/desk.db")) as client:
+        until(lambda: is_ready(url))
         assert len(client.workers()) == 1
-        running.send_signal(end)
-        assert running.wait(WAIT) == 0
+        process.send_signal(end)
+        assert exit_code(process) == 0
         assert client.workers() == []
 
 
 @pytest.mark.long
-def test_a_worker_whose_port_is_taken_does_not_start(tmp_path: Path) -> None:
+def test_a_worker_whose_port_is_taken_does_not_start(tmp_path: Path, processes: Processes) -> None:
+    words, options = command("worker", tmp_path)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = str(taken.getsockname()[1])
-        with process(tmp_path, "worker", "shop.service:service", "--port", port) as running:
-            assert running.wait(60) != 0
+        process = processes.start([*words, "--port", taken.getsockname()[1]], **options)
+        assert exit_code(process) != 0
     assert not (tmp_path / "desk.db").exists()

@@ -94,13 +94,13 @@ def words(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def test_a_history_says_what_happened_and_who_decided(service: Service) -> None:
-    service.submit("desk", thread="t", message="refund it").result(30)
+    service.submit("desk", thread="t", message="refund it").result(60)
     client = client_of(service)
     assert words(rows_of(client))[:1] == [
         "waits for a decision about refund order='A1', euros=40.0"
     ]
     (wait,) = service.inbox().waits(thread="t")
-    service.decide(wait.id, "edit", args={"order": "A1", "euros": 10.0}, by="ann").result(30)
+    service.decide(wait.id, "edit", args={"order": "A1", "euros": 10.0}, by="ann").result(60)
     rows = rows_of(client)
     lines = words(rows)
     assert lines[0] == "desk answered: “It is done.”"
@@ -122,10 +122,10 @@ def test_a_history_says_what_happened_and_who_decided(service: Service) -> None:
 
 
 def test_a_branch_is_drawn_from_where_it_began(service: Service) -> None:
-    service.submit("desk", thread="t", message="Hi").result(30)
+    service.submit("desk", thread="t", message="Hi").result(60)
     client = client_of(service)
     (begun,) = (row["at"] for row in rows_of(client) if row["lines"] == ["the user wrote: “Hi”"])
-    service.submit("desk", thread="t", message="Or hello", checkpoint=begun).result(30)
+    service.submit("desk", thread="t", message="Or hello", checkpoint=begun).result(60)
     rows = rows_of(client)
     assert [row["lines"] for row in rows if not row["is_left"]][:2] == [
         ["desk answered: “You wrote Or hello”"],
@@ -141,12 +141,12 @@ def test_a_branch_is_drawn_from_where_it_began(service: Service) -> None:
 def test_a_history_in_parts_is_the_history(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.submit("desk", thread="t", message="Hi").result(30)
+    service.submit("desk", thread="t", message="Hi").result(60)
     client = client_of(service)
     begun = rows_of(client)[-2]["at"]
     for number in range(3):
         run = service.submit("desk", thread="t", message=f"Number {number}", checkpoint=begun)
-        run.result(30)
+        run.result(60)
     whole = rows_of(client)
     monkeypatch.setattr("agent_factory.serve.pages.history.PAGE", 3)
     rows: list[dict[str, Any]] = []
@@ -166,8 +166,8 @@ def test_a_history_in_parts_is_the_history(
 
 def test_a_fork_that_was_just_sent_is_there_before_it_begins(url: str) -> None:
     with Service(url) as worker:
-        add_agent(worker).submit("desk", thread="t", message="Hi").result(30)
-        worker.submit("desk", thread="t", message="And now?").result(30)
+        add_agent(worker).submit("desk", thread="t", message="Hi").result(60)
+        worker.submit("desk", thread="t", message="And now?").result(60)
     service = add_agent(Service(url))  # no worker runs
     client = client_of(service)
     (begun,) = (row["at"] for row in rows_of(client) if row["lines"] == ["the user wrote: “Hi”"])
@@ -189,7 +189,7 @@ def test_a_fork_that_ends_while_the_page_is_made_shows_its_branch(
 ) -> None:
     """Where no script runs, nothing draws it again."""
     with Service(url) as worker:
-        add_agent(worker).submit("desk", thread="t", message="Hi").result(30)
+        add_agent(worker).submit("desk", thread="t", message="Hi").result(60)
     service = add_agent(Service(url))  # no worker runs
     client = client_of(service)
     begun = rows_of(client)[-1]["at"]
@@ -200,7 +200,7 @@ def test_a_fork_that_ends_while_the_page_is_made_shows_its_branch(
         state = state_of(threads, *args, **options)
         monkeypatch.undo()
         with Service(url) as worker:
-            add_agent(worker).run(fork.id).result(30)
+            add_agent(worker).run(fork.id).result(60)
         return state
 
     monkeypatch.setattr(ServiceThreads, "state", late)
@@ -211,10 +211,10 @@ def test_a_fork_that_ends_while_the_page_is_made_shows_its_branch(
 
 
 def test_a_fork_that_is_held_is_in_the_history(service: Service) -> None:
-    service.submit("desk", thread="t", message="Hi").result(30)
+    service.submit("desk", thread="t", message="Hi").result(60)
     client = client_of(service)
     begun = rows_of(client)[-2]["at"]
-    service.submit("desk", thread="t", message="refund it").result(30)
+    service.submit("desk", thread="t", message="refund it").result(60)
     service.submit("desk", thread="t", message="Or hello", checkpoint=begun, waiting="queue")
     service.submit("desk", thread="t", message="And then", waiting="queue")
     then, fork, question, *_ = rows_of(client)
@@ -224,8 +224,8 @@ def test_a_fork_that_is_held_is_in_the_history(service: Service) -> None:
 
 
 def test_two_moments_are_compared(service: Service) -> None:
-    service.submit("desk", thread="t", message="Hi").result(30)
-    service.submit("desk", thread="t", message="Again").result(30)
+    service.submit("desk", thread="t", message="Hi").result(60)
+    service.submit("desk", thread="t", message="Again").result(60)
     client = client_of(service)
     ids = [row["at"] for row in rows_of(client)]
     for first, last in ((ids[2], ids[0]), (ids[0], ids[2])):  # the earlier one comes first

@@ -16,6 +16,7 @@ from agent_factory import create_agent
 from agent_factory.serve import Principal, create_app
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def chat(client: TestClient, text: str, **headers: str) -> tuple[str, str]:
     return answer.json()["choices"][0]["message"]["content"], answer.headers["x-thread-id"]
 
 
-@pytest.mark.parametrize("has_thread", [False, True])
+@each("has_thread", [False, True])
 def test_an_idempotency_key_counts_per_principal(service: Service, has_thread: bool) -> None:
     key = uuid4().hex
     headers = {"Idempotency_Key": key, **({"X_Thread_Id": uuid4().hex} if has_thread else {})}
@@ -66,30 +67,16 @@ def test_an_idempotency_key_counts_per_principal(service: Service, has_thread: b
         assert chat(other, "C", **headers)[0].startswith("C has the number")
 
 
-def test_an_id_of_a_message_counts_per_person(service: Service) -> None:
-    thread = uuid4().hex
-    options: Any = {"thread": thread, "message_id": "m-1"}
+@each("options", [{}, {"delay": 60}])
+def test_an_id_of_a_message_counts_per_person(service: Service, options: Any) -> None:
+    """Also before a worker begins."""
+    options = {**options, "thread": uuid4().hex, "message_id": "m-1"}
     run = service.submit("echo", message="A", by="ann", **options)
     assert service.submit("echo", message="A", by="ann", **options).id == run.id
     assert service.submit("echo", message="B", by="bob", **options).id != run.id
 
 
-def test_a_client_of_ag_ui_gets_no_run_of_another_person(
-    service: Service, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Both send before a worker begins."""
-    quiet = Service(f"sqlite:///{tmp_path_factory.mktemp('quiet')}/desk.db")
-    quiet.add("echo", service.agents["echo"])
-    message = {"messages": [{"role": "user", "content": "Hi", "id": "m-1"}]}
-    runs = {
-        name: quiet.submit("echo", thread="t", message=message, message_id="m-1", by=name)
-        for name in ("ann", "bob")
-    }
-    assert len({run.id for run in runs.values()}) == 2
-    quiet.close()
-
-
-@pytest.mark.parametrize("ids", [("a", "b\0c"), ("a\0b", "c")])
+@each("ids", [("a", "b\0c"), ("a\0b", "c")])
 def test_an_id_with_a_nul_is_refused(service: Service, ids: tuple[str, str]) -> None:
     thread, message_id = ids
     with pytest.raises(TypeError, match=r"U\+0000"):

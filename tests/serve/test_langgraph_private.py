@@ -116,7 +116,7 @@ def test_a_secret_leaves_by_no_route_and_no_stream(service: Service, agent: str)
     principal = Principal(tenant=TENANT, name="ann")
     with (
         served(service, authenticate=lambda _: principal) as url,
-        httpx.Client(base_url=url, timeout=20) as client,
+        httpx.Client(base_url=url, timeout=60) as client,
     ):
         thread = client.post("/threads", json={}).json()["thread_id"]
         run = {"assistant_id": agent, "input": HI, "stream_mode": MODES, "stream_subgraphs": True}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -12,19 +12,16 @@ import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 
-from agent_factory.serve import Principal
 from agent_factory.service import Run, Service
-from serve.langgraph_desk import HI, REFUSED, running_service, said
-from servers import served
+from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
+from tables import each
+from waiting import until
 
 APPROVE: Any = {"resume": {"decisions": [{"type": "approve"}]}}
-SLOW: Any = {"messages": [{"role": "user", "content": "slow"}]}
+HELD: Any = {"messages": [{"role": "user", "content": "held"}]}
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(f"sqlite:///{tmp_path_factory.mktemp('routes')}/desk.db") as made:
-        yield made
+SERVICE = running_service
 
 
 # Agents
@@ -96,7 +93,10 @@ def test_a_thread_that_waits_is_ended_by_a_write(client: Any, thread: str) -> No
     assert client.threads.get_state(thread)["parent_checkpoint"] == fork
 
 
-def test_a_private_key_is_not_written(client: Any, thread: str, service: Service) -> None:
+def test_a_private_key_is_not_written(
+    client: Any,
+    thread: str,
+) -> None:
     client.runs.wait(thread, "echo", input={**HI, "jump_to": "end"})
     assert said(client.threads.get_state(thread)["values"]) == ["Hi", "You said: Hi"]
     with pytest.raises(REFUSED, match="jump_to is not in the output of 'echo'"):
@@ -104,12 +104,12 @@ def test_a_private_key_is_not_written(client: Any, thread: str, service: Service
 
 
 def test_the_stream_of_a_thread_shows_its_runs(client: Any, url: str, thread: str) -> None:
-    first = client.runs.create(thread, "desk", input=SLOW, stream_mode="updates")
+    first = client.runs.create(thread, "desk", input=HI, stream_mode="updates")
     parts: list[Any] = []
 
     def read() -> None:
         with get_sync_client(url=url) as other:
-            # On a busy machine the first run has ended before this connection is open.
+            # The first run may have ended before this connection is open.
             for part in other.threads.join_stream(thread, last_event_id="-1"):
                 parts.append(part)
                 if part.event == "updates" and "tools" in part.data:
@@ -118,11 +118,9 @@ def test_the_stream_of_a_thread_shows_its_runs(client: Any, url: str, thread: st
     reader = threading.Thread(target=read)
     reader.start()
     client.runs.join(thread, first["run_id"])
-    end = time.monotonic() + 10
-    while not parts and time.monotonic() < end:  # once it was decided, a run shows what came since
-        time.sleep(0.01)
+    until(lambda: parts)  # once it was decided, a run shows what came since
     client.runs.create(thread, "desk", command=APPROVE, stream_mode="updates")
-    reader.join(timeout=10)
+    reader.join(60)
     assert not reader.is_alive()
     assert [part.event for part in parts if part.event == "metadata"] == ["metadata"] * 2
     seen = next(part.id for part in parts if part.event == "updates")
@@ -165,7 +163,7 @@ def test_a_run_goes_on_without_input(client: Any, thread: str) -> None:
 
 @pytest.mark.long
 def test_a_run_begins_after_some_seconds(client: Any, thread: str) -> None:
-    client.runs.wait(thread, "echo", input=HI, after_seconds=0.3)
+    client.runs.wait(thread, "echo", input=HI, after_seconds=1)
     later = client.runs.create(thread, "echo", input=HI, after_seconds=1000)
     client.runs.wait(None, "echo", input=HI)  # others begin before it
     assert client.runs.get(thread, later["run_id"])["status"] == "pending"
@@ -203,7 +201,7 @@ def test_a_message_behind_a_cancelled_run_does_not_begin_before_it_is_cancelled(
     def cancel_slowly(run: Run, **options: Any) -> None:
         cancel(run, **options)
         # A worker takes what is due before this message.
-        service.submit("echo", message="Hi").result(30)
+        service.submit("echo", message="Hi").result(60)
 
     monkeypatch.setattr(Run, "cancel", cancel_slowly)
     client.runs.cancel_many(thread_id=thread, run_ids=ids)
@@ -224,9 +222,10 @@ def test_a_cancelled_run_is_rolled_back(client: Any, thread: str) -> None:
         client.runs.cancel(thread, client.runs.list(thread)[0]["run_id"], action="forget")
 
 
-@pytest.mark.long
-def test_a_cut_stream_goes_on_where_it_says(client: Any, url: str, thread: str) -> None:
-    body = {"assistant_id": "echo", "input": SLOW, "stream_mode": ["messages", "values"]}
+def test_a_cut_stream_goes_on_where_it_says(
+    client: Any, url: str, thread: str, gate: Event
+) -> None:
+    body = {"assistant_id": "echo", "input": HELD, "stream_mode": ["messages", "values"]}
     parts: list[Any] = []
     with httpx.stream("POST", f"{url}/threads/{thread}/runs/stream", json=body) as response:
         place = response.headers["location"]
@@ -234,6 +233,7 @@ def test_a_cut_stream_goes_on_where_it_says(client: Any, url: str, thread: str) 
             if line.startswith("id: "):
                 last = line.removeprefix("id: ")
                 break
+    gate.set()
     run = client.runs.list(thread)[0]["run_id"]
     modes: Any = ["messages", "values"]
     parts = [*client.runs.join_stream(thread, run, stream_mode=modes, last_event_id="-1")]
@@ -272,8 +272,8 @@ def test_items_of_the_store(client: Any, service: Service) -> None:
     assert client.store.get_item(place, "likes") is None
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
+@each(
+    "call, text",
     [
         (lambda store: store.put_item(["a"], "k", {}, ttl=5), "ttl is not supported: items"),
         (lambda store: store.put_item(["a"], "k", {}, index=["x"]), "index is not supported: the"),
@@ -288,11 +288,7 @@ def test_bad_items(client: Any, call: Callable[[Any], object], text: str) -> Non
 
 
 def test_tenants_have_stores_of_their_own(service: Service) -> None:
-    def who(request: Any) -> Principal:
-        return Principal(tenant=request.headers["x-tenant"], name="ann")
-
-    with served(service, authenticate=who) as url:
-        one, other = (get_sync_client(url=url, headers={"x-tenant": name}) for name in "ab")
+    with two_tenants(service) as (one, other):
         one.store.put_item(["a"], "key", {})
         assert other.store.get_item(["a"], "key") is None
         assert other.store.search_items([])["items"] == []
@@ -301,19 +297,6 @@ def test_tenants_have_stores_of_their_own(service: Service) -> None:
         assert one.store.get_item(["a"], "key") is not None
         thread = one.threads.create()["thread_id"]
         run = one.runs.create(thread, "echo", input=HI, after_seconds=60)["run_id"]
-        batch: Any = [{"assistant_id": "echo", "thread_id": thread, "input": HI}]
-        attempts: list[Callable[[], object]] = [
-            lambda: other.threads.copy(thread),
-            lambda: next(other.threads.join_stream(thread)),
-            lambda: other.runs.create_batch(batch),
-            lambda: other.runs.cancel_many(run_ids=[run]),
-            lambda: httpx.get(
-                f"{url}/runs/{run}/stream", headers={"x-tenant": "b"}
-            ).raise_for_status(),
-        ]
-        for attempt in attempts:
-            with pytest.raises(REFUSED, match=r"does not exist|404 Not Found"):
-                attempt()
         with pytest.raises(REFUSED, match="no such run to cancel"):
             other.runs.cancel_many(status="all")
         assert other.threads.prune([thread]) == {"pruned_count": 0}
@@ -327,15 +310,13 @@ def test_tenants_have_stores_of_their_own(service: Service) -> None:
         ):
             with pytest.raises(REFUSED, match="is not of an event of this thread"):
                 next(join(mine, own, last_event_id=f"{thread}/00000001:0:0"))
-        for client in (one, other):
-            client.close()
 
 
 # What is not served
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
+@each(
+    "call, text",
     [
         (lambda client: client.threads.create(ttl=5), "ttl is not supported by"),
         (lambda client: client.threads.search(values={"a": 1}), "values is not supported by"),
@@ -347,11 +328,10 @@ def test_what_is_not_served_says_so(client: Any, call: Callable[[Any], object], 
         call(client)
 
 
-def test_a_stream_of_a_thread_ends_with_the_thread(client: Any, thread: str) -> None:
-    deleting = threading.Timer(0.3, client.threads.delete, [thread])
-    deleting.start()
-    assert [*client.threads.join_stream(thread)] == []
-    deleting.join()
+def test_a_stream_of_a_thread_ends_with_the_thread(client: Any, url: str, thread: str) -> None:
+    with httpx.stream("GET", f"{url}/threads/{thread}/stream", timeout=60) as stream:
+        client.threads.delete(thread)
+        assert [line for line in stream.iter_lines() if line and not line.startswith(":")] == []
 
 
 def test_a_list_in_a_query_that_is_not_json(url: str, thread: str) -> None:
@@ -360,53 +340,10 @@ def test_a_list_in_a_query_that_is_not_json(url: str, thread: str) -> None:
     assert "stream_mode is not JSON: " in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("mode", ["tools", "lifecycle"])
+@each("mode", ["tools", "lifecycle"])
 def test_modes_that_are_not_streamed(client: Any, thread: str, mode: Any) -> None:
     with pytest.raises(REFUSED, match=f"stream_mode.*got '{mode}'"):
         client.runs.create(thread, "echo", input=HI, stream_mode=mode)
-
-
-# Commands
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        {"resume": APPROVE["resume"], "goto": [], "update": {}, "graph": None},
-        {"resume": APPROVE["resume"], "goto": None, "update": []},
-        {"resume": APPROVE["resume"]},
-    ],
-)
-def test_empty_parts_of_a_command_are_absent(client: Any, thread: str, command: Any) -> None:
-    client.runs.wait(thread, "desk", input=HI)
-    assert said(client.runs.wait(thread, "desk", command=command))[-1] == "Done."
-
-
-@pytest.mark.parametrize(
-    ("command", "text"),
-    [
-        ({"resume": APPROVE["resume"], "goto": "__end__"}, "contradict"),
-        ({"resume": APPROVE["resume"], "goto": ["__end__"]}, "contradict"),
-        ({"resume": APPROVE["resume"], "update": {"messages": ["x"]}}, "command.update"),
-        ({"goto": {"node": "tools", "input": {}}}, "command.goto"),
-        ({"goto": ["__end__", "tools"]}, "command.goto"),
-        ({"resume": APPROVE["resume"], "graph": "__parent__"}, "command.graph"),
-        ({"resume": APPROVE["resume"], "rewind": 1}, "command.rewind"),
-    ],
-)
-def test_parts_of_a_command_that_contradict_are_refused(
-    url: str, client: Any, thread: str, command: Any, text: str
-) -> None:
-    client.runs.wait(thread, "desk", input=HI)
-    body = {"assistant_id": "desk", "command": command}
-    response = httpx.post(f"{url}/threads/{thread}/runs/wait", json=body)
-    assert (response.status_code, text in response.json()["detail"]) == (422, True)
-    assert client.threads.get(thread)["status"] == "interrupted"
-
-
-def test_a_command_without_parts_is_none(client: Any, thread: str) -> None:
-    options: Any = {"command": {"goto": [], "update": None}}
-    assert said(client.runs.wait(thread, "echo", input=HI, **options))[-1] == "You said: Hi"
 
 
 # Pauses before nodes, and debug streams

@@ -26,7 +26,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 async def until_settled(events: AsyncIterator[ServerSentEvent]) -> list[tuple[str | None, str]]:
     """Events up to the end of a run: what each one is, and its data."""
     shown = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for event in events:
             shown.append((event.event, str(event.data)))
             if event.event == "settled":
@@ -35,7 +35,7 @@ async def until_settled(events: AsyncIterator[ServerSentEvent]) -> list[tuple[st
 
 
 async def test_a_run_that_ends_before_the_page_looks_again_is_shown(service: Service) -> None:
-    service.submit("echo", thread="t", message="one").result(30)
+    service.submit("echo", thread="t", message="one").result(60)
     events = ThreadEvents(service, "t", "", None).follow(None)
     await until_settled(events)
     second = service.submit("echo", thread="t", message="two")
@@ -49,7 +49,7 @@ async def test_a_page_gets_what_it_does_not_show(service: Service) -> None:
     """The plan is lit in both; what the run has said is in a page of now already."""
     threads, before = service.threads, ""
     for message in ("one", "two"):
-        service.submit("echo", thread="t", message=message).result(30)
+        service.submit("echo", thread="t", message=message).result(60)
         for shown, is_shown in ((version_of(threads.get("t")), True), (before, False)):
             events = await until_settled(ThreadEvents(service, "t", "", None).follow(None, shown))
             kinds = {kind for kind, _ in events}
@@ -60,7 +60,7 @@ async def test_a_page_gets_what_it_does_not_show(service: Service) -> None:
 
 
 async def test_a_state_that_was_edited_is_shown_again(service: Service) -> None:
-    service.submit("echo", thread="t", message="one").result(30)
+    service.submit("echo", thread="t", message="one").result(60)
     before = version_of(service.threads.get("t"))
     service.threads.update_state("t", {"messages": [HumanMessage("Edited")]})
     *_, (_, settled) = await until_settled(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -32,6 +33,7 @@ from agent_factory.review.records import CLIENT_REQUEST, MARKS
 from agent_factory.serve import create_app
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
@@ -42,16 +44,8 @@ SOURCES = [
 ]
 OF_PROVIDERS = {
     # What the models of providers write, or what only people read.
-    "blocked",
-    "finish_reason",
-    "finish_reasons",
-    "function_call",
-    "is_error",
-    "model_name",
-    "reasoning_content",
-    "refusal",
-    "stop_reason",
-    "tool_calls",
+    *("blocked", "finish_reason", "finish_reasons", "function_call", "is_error", "model_name"),
+    *("reasoning_content", "refusal", "stop_reason", "tool_calls"),
 }
 FIELDS = ("response_metadata", "additional_kwargs")
 
@@ -203,22 +197,25 @@ def by_run(service: Service, client: TestClient, messages: list[Any]) -> str:
     return thread
 
 
-def by_state(service: Service, client: TestClient, messages: list[Any]) -> str:
+def begun(service: Service) -> str:
     run = service.submit("desk", message="Before")
-    run.result(30)
-    body = {"values": {"messages": messages}}
-    answer = client.post(f"/threads/{run.thread_id}/state", json=body)
-    assert answer.status_code == 200, answer.text
+    run.result(60)
     return run.thread_id
+
+
+def by_state(service: Service, client: TestClient, messages: list[Any]) -> str:
+    thread = begun(service)
+    body = {"values": {"messages": messages}}
+    answer = client.post(f"/threads/{thread}/state", json=body)
+    assert answer.status_code == 200, answer.text
+    return thread
 
 
 def by_update(service: Service, client: TestClient, messages: list[Any]) -> str:
-    run = service.submit("desk", message="Before")
-    run.result(30)
-    service.threads.update_state(
-        run.thread_id, {"messages": Overwrite(convert_to_messages(messages))}
-    )
-    return run.thread_id
+    thread = begun(service)
+    values = {"messages": Overwrite(convert_to_messages(messages))}
+    service.threads.update_state(thread, values)
+    return thread
 
 
 def by_ag_ui(service: Service, client: TestClient, messages: list[Any]) -> str:
@@ -243,14 +240,13 @@ def by_openai(service: Service, client: TestClient, messages: list[Any]) -> str:
 WAYS = [by_submit, by_run, by_state, by_update, by_ag_ui, by_openai]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("way", WAYS)
+@each("way, form", product(WAYS, FORMS))
 def test_no_message_from_outside_has_a_mark(
     service: Service, client: TestClient, way: Any, form: Any
 ) -> None:
     thread = way(service, client, [form(message) for message in marked()])
     run = service.submit("desk", thread=thread, message="Go on")
-    run.result(30)
+    run.result(60)
     assert run.status == "done"
     messages = service.threads.state(thread).values["messages"]
     assert {"Hi", "More", "Go on"} <= {message.text for message in messages}
@@ -263,7 +259,7 @@ def test_no_message_from_outside_has_a_mark(
         assert sum("provider" in message.response_metadata for message in messages) == 5
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_no_artifact_from_outside_offers_tools(
     service: Service, client: TestClient, form: Any
 ) -> None:
@@ -279,7 +275,7 @@ def test_no_artifact_from_outside_offers_tools(
 
 def test_objects_lose_their_marks_and_nothing_else(service: Service) -> None:
     run = service.submit("desk", message=marked())
-    run.result(30)
+    run.result(60)
     stored = service.threads.state(run.thread_id).values["messages"]
     for message, sent in zip(stored, marked(), strict=False):
         assert message.text == sent.text

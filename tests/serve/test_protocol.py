@@ -18,14 +18,12 @@ from agent_factory.serve.langgraph.protocol import CHANNELS, ProtocolEvents
 from agent_factory.service import Service
 from serve.langgraph_desk import HI, said
 from serve.protocol_desk import protocol_service
+from tables import each
 
 APPROVE: Any = {"decisions": [{"type": "approve"}]}
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with protocol_service(f"sqlite:///{tmp_path_factory.mktemp('protocol')}/desk.db") as service:
-        yield service
+SERVICE = protocol_service
 
 
 class Conversation:
@@ -90,7 +88,7 @@ def shown(events: list[dict[str, Any]], method: str) -> list[Any]:
 
 @pytest.fixture
 def talk(url: str) -> Iterator[Conversation]:
-    with httpx.Client(base_url=url, timeout=20) as http:
+    with httpx.Client(base_url=url, timeout=60) as http:
         yield Conversation(http)
 
 
@@ -164,8 +162,9 @@ def test_several_answers_come_in_one_command(talk: Conversation) -> None:
     assert said(talk.state()["values"])[2] == "They said yes."
 
 
-@pytest.mark.parametrize("response", [None, "", 0, False, [], {}])
+@each("response", [None, "", 0, False, [], {}])
 def test_each_value_is_an_answer(talk: Conversation, response: object) -> None:
+    talk = Conversation(talk.http)
     talk.start("asks")
     talk.events()
     talk.send("input.respond", interrupt_id=talk.asked()["id"], response=response)
@@ -185,7 +184,7 @@ def test_a_failure_has_the_text_of_its_error(talk: Conversation) -> None:
     assert shown(events, "lifecycle")[-1]["error"] == "no money"
 
 
-@pytest.mark.long
+@pytest.mark.usefixtures("gate")
 def test_a_cancelled_run_ends_its_stream(talk: Conversation) -> None:
     run = talk.start("echo", "held")
     talk.events(lambda event: event["method"] == "tasks")
@@ -267,7 +266,7 @@ def test_a_stream_may_be_opened_before_the_first_run(talk: Conversation) -> None
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(talk.events)
         talk.start("echo")
-        assert said(shown(reading.result(20), "values")[-1]) == ["Hi", "You said: Hi"]
+        assert said(shown(reading.result(60), "values")[-1]) == ["Hi", "You said: Hi"]
 
 
 def test_a_thread_that_does_not_exist_is_not_found(talk: Conversation) -> None:
@@ -286,7 +285,7 @@ def test_a_decision_from_elsewhere_is_seen(service: Service, talk: Conversation)
     assert said(shown(later, "values")[-1])[-1] == "Done."
 
 
-def test_a_run_of_another_client_is_seen(url: str, talk: Conversation) -> None:
+def test_a_run_of_another_client_is_seen(talk: Conversation) -> None:
     body = {"assistant_id": "echo", "input": HI, "if_not_exists": "create"}
     talk.http.post(f"/threads/{talk.thread}/runs/wait", json=body)
     events = talk.events()
@@ -303,24 +302,25 @@ def test_a_checkpoint_is_gone_on_from(talk: Conversation) -> None:
     assert said(shown(events, "values")[-1]) == ["Two", "You said: Two"]
 
 
+INVALID = "invalid_argument"
 REFUSED = [
     (
         "run.start",
         {"assistant_id": "nobody", "input": {}},
-        "invalid_argument",
+        INVALID,
         "assistant 'nobody': does not exist",
     ),
-    ("run.start", {"input": HI}, "invalid_argument", "params.assistant_id is missing"),
-    ("run.start", {"assistant_id": "echo", "input": {}}, "invalid_argument", "input is empty"),
-    ("run.start", {"assistant_id": "echo"}, "invalid_argument", "input is missing"),
-    ("run.start", {"assistant_id": "echo", "webhook": "x"}, "invalid_argument", "webhook"),
-    ("input.respond", {}, "invalid_argument", "params.interrupt_id or params.responses"),
+    ("run.start", {"input": HI}, INVALID, "params.assistant_id is missing"),
+    ("run.start", {"assistant_id": "echo", "input": {}}, INVALID, "input is empty"),
+    ("run.start", {"assistant_id": "echo"}, INVALID, "input is missing"),
+    ("run.start", {"assistant_id": "echo", "webhook": "x"}, INVALID, "webhook"),
+    ("input.respond", {}, INVALID, "params.interrupt_id or params.responses"),
     ("state.get", {}, "not_supported", "GET /threads/"),
     ("run.stop", {}, "unknown_command", "'run.start', 'input.respond', 'input.inject'"),
 ]
 
 
-@pytest.mark.parametrize(("method", "params", "code", "text"), REFUSED)
+@each("method, params, code, text", REFUSED)
 def test_a_refusal_says_what_to_send(
     talk: Conversation, method: str, params: Any, code: str, text: str
 ) -> None:
@@ -333,36 +333,27 @@ def test_an_unfit_answer_is_refused(talk: Conversation) -> None:
     talk.start("desk")
     talk.events()
     id = talk.asked()["id"]
+    approval = {"interrupt_id": id, "response": APPROVE}
     for params, code, text in (
-        ({"interrupt_id": "x", "response": APPROVE}, "no_such_interrupt", id),
-        ({"interrupt_id": id, "response": "yes"}, "invalid_argument", "decisions"),
-        (
-            {"interrupt_id": id, "response": APPROVE, "goto": "__end__"},
-            "invalid_argument",
-            "contradict",
-        ),
-        (
-            {"interrupt_id": id, "response": APPROVE, "update": {"messages": [1]}},
-            "invalid_argument",
-            "update is not supported",
-        ),
+        ({**approval, "interrupt_id": "x"}, "no_such_interrupt", id),
+        ({"interrupt_id": id, "response": "yes"}, INVALID, "decisions"),
+        ({**approval, "goto": "__end__"}, INVALID, "contradict"),
+        ({**approval, "update": {"messages": [1]}}, INVALID, "update is not supported"),
     ):
         answer = talk.send("input.respond", **params)
         assert (answer.get("error"), text in answer["message"]) == (code, True), answer
     assert talk.asked()["id"] == id
 
 
-@pytest.mark.parametrize(
-    "body", [[], {"method": "run.start"}, {"id": 1}, {"id": "x", "method": "y"}]
-)
+@each("body", [[], {"method": "run.start"}, {"id": 1}, {"id": "x", "method": "y"}])
 def test_what_is_no_command_is_refused(talk: Conversation, body: Any) -> None:
     response = talk.http.post(f"/threads/{talk.thread}/commands", json=body)
     answer = response.json()
     assert response.status_code == 422
-    assert (answer["type"], answer["id"], answer["error"]) == ("error", None, "invalid_argument")
+    assert (answer["type"], answer["id"], answer["error"]) == ("error", None, INVALID)
 
 
-@pytest.mark.parametrize("body", [{}, {"channels": []}, {"channels": ["tokens"]}])
+@each("body", [{}, {"channels": []}, {"channels": ["tokens"]}])
 def test_a_stream_needs_channels(talk: Conversation, body: Any) -> None:
     response = talk.http.post(f"/threads/{talk.thread}/stream/events", json=body)
     assert (response.status_code, "channels" in response.json()["detail"]) == (422, True)

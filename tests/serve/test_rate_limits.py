@@ -25,6 +25,7 @@ from agent_factory.service import DatabaseUnavailable, Service
 from agent_factory.service.database import Database
 from agent_factory.service.request_rates import RequestRates
 from agent_factory.service.tables import rates
+from processes import Processes, exit_code
 from service.databases import new_postgres
 
 ANN = {"x-user": "ann@acme"}
@@ -136,17 +137,15 @@ service.close()
 
 
 @pytest.mark.long
-def test_processes_share_a_limit(url: str) -> None:
+def test_processes_share_a_limit(url: str, processes: Processes) -> None:
     service = Service(url)
     service.take_requests("other", 1)  # the tables are there
     service.close()
     start = time.monotonic()
-    processes = [
-        subprocess.Popen([sys.executable, "-c", COUNTING, url], stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    counted = [int(process.communicate(timeout=60)[0]) for process in processes]
-    assert {process.returncode for process in processes} == {0}
+    command = [sys.executable, "-c", COUNTING, url]
+    counting = [processes.start(command, stdout=subprocess.PIPE) for _ in range(2)]
+    assert [exit_code(process) for process in counting] == [0, 0]
+    counted = [int(process.communicate()[0]) for process in counting]
     due = (time.monotonic() - start) / 1.2  # one becomes due each 1.2 s
     assert 50 <= sum(counted) <= 50 + due + 1
 

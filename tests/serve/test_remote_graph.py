@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from agent_factory.service import Service
 from samples import texts
 from serve.langgraph_desk import HI, said
 from serve.protocol_desk import protocol_service
+from tables import each
 
 Remote = Callable[[str], RemoteGraph]
 
@@ -26,10 +27,7 @@ APPROVE: Any = {"decisions": [{"type": "approve"}]}
 REJECT: Any = {"decisions": [{"type": "reject", "message": "Too much."}]}
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with protocol_service(f"sqlite:///{tmp_path_factory.mktemp('remote')}/desk.db") as made:
-        yield made
+SERVICE = protocol_service
 
 
 @pytest.fixture
@@ -71,9 +69,10 @@ async def test_a_review_is_decided_by_a_command(
     assert [entry.what for entry in service.inbox().audit(thread=name)] == ["reject", "approve"]
 
 
-@pytest.mark.parametrize("answer", ["yes", "", 0, False, [], {}])
-def test_each_value_but_none_answers_a_question(remote: Remote, thread: Any, answer: Any) -> None:
-    graph = remote("asks")
+@each("answer", ["yes", "", 0, False, [], {}])
+def test_each_value_but_none_answers_a_question(remote: Remote, answer: Any) -> None:
+    graph: Any = remote("asks")
+    thread = {"configurable": {"thread_id": uuid4().hex}}
     graph.invoke(HI, thread)
     values = graph.invoke(Command(resume=answer), thread)
     assert said(values)[2] == f"They said {answer}."
@@ -125,7 +124,7 @@ def test_the_state_of_an_agent_inside_is_read(url: str, remote: Remote, thread: 
     assert graph.get_state(state.parent_config).next == ("model",)
 
 
-@pytest.mark.parametrize("place", ["tools:1", "inner:1|x:2", "x"])
+@each("place", ["tools:1", "inner:1|x:2", "x"])
 def test_another_namespace_has_no_state(url: str, remote: Remote, thread: Any, place: str) -> None:
     remote("outer").invoke(HI, thread)
     name = thread["configurable"]["thread_id"]
@@ -191,7 +190,7 @@ def test_its_review_pauses_the_graph_around_it(
     (asked,) = around(remote, "desk").invoke(HI, thread)["__interrupt__"]
     assert asked.value["action_requests"][0]["args"] == {"euros": 5}
     # The stream shows the interrupt a moment before the thread waits.
-    service.run(service.threads.get(name).run or "").result(30)
+    service.run(service.threads.get(name).run or "").result(60)
     assert service.threads.get(name).status == "waiting"
     values = remote("desk").invoke(Command(resume=APPROVE), thread)
     assert said(values)[-2:] == ["Paid 5.", "Done."]

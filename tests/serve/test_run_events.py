@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -14,6 +14,7 @@ from agent_factory import create_agent
 from agent_factory.service import Service
 from serve.langgraph_desk import HI, caller, said
 from serve.protocol_desk import protocol_service
+from tables import each
 
 
 def mail(to: str) -> str:
@@ -150,9 +151,10 @@ class Inbox:
 
 
 @pytest.fixture
-def inbox(url: str, request: pytest.FixtureRequest) -> Iterator[Inbox]:
-    with httpx.Client(base_url=url, timeout=20) as http:
-        yield Inbox(http, request.param)
+def inbox(url: str) -> Iterator[Callable[[str], Inbox]]:
+    """The page for an agent: `inbox("desk")`."""
+    with httpx.Client(base_url=url, timeout=60) as http:
+        yield lambda agent: Inbox(http, agent)
 
 
 def waiting(client: Any, agent: str) -> str:
@@ -161,30 +163,28 @@ def waiting(client: Any, agent: str) -> str:
     return thread
 
 
-@pytest.mark.parametrize("inbox", ["mailer"], indirect=True)
-def test_agent_inbox_answers_with_a_list(client: Any, inbox: Inbox) -> None:
+def test_agent_inbox_answers_with_a_list(client: Any, inbox: Callable[[str], Inbox]) -> None:
     thread = waiting(client, "mailer")
-    (found,) = [one for one in inbox.threads("interrupted") if one["thread_id"] == thread]
+    (found,) = [one for one in inbox("mailer").threads("interrupted") if one["thread_id"] == thread]
     (((asked,),),) = [
         [task["value"] for task in interrupts] for interrupts in found["interrupts"].values()
     ]
     args = asked["action_request"]
-    stream = inbox.answer(thread, [{"type": "accept", "args": args}]).text
+    stream = inbox("mailer").answer(thread, [{"type": "accept", "args": args}]).text
     assert '"event":"on_chain_start","name":"tools"' in stream
     assert "event: error" not in stream
     assert said(client.threads.get_state(thread)["values"])[2:] == ["They said accept.", "Done."]
-    assert thread not in [one["thread_id"] for one in inbox.threads("interrupted")]
-    assert thread in [one["thread_id"] for one in inbox.threads("idle")]
+    assert thread not in [one["thread_id"] for one in inbox("mailer").threads("interrupted")]
+    assert thread in [one["thread_id"] for one in inbox("mailer").threads("idle")]
 
 
-@pytest.mark.parametrize("inbox", ["mailer"], indirect=True)
-def test_agent_inbox_ignores_and_resolves(client: Any, inbox: Inbox) -> None:
+def test_agent_inbox_ignores_and_resolves(client: Any, inbox: Callable[[str], Inbox]) -> None:
     ignored, resolved = waiting(client, "mailer"), waiting(client, "mailer")
-    inbox.ignore(ignored, [{"type": "ignore", "args": None}])
+    inbox("mailer").ignore(ignored, [{"type": "ignore", "args": None}])
     (run, *_) = client.runs.list(ignored)
     client.runs.join(ignored, run["run_id"])
     assert said(client.threads.get_state(ignored)["values"])[2] == "They said ignore."
-    inbox.resolve(resolved)
+    inbox("mailer").resolve(resolved)
     assert client.threads.get(resolved)["status"] == "idle"
 
 
@@ -192,9 +192,8 @@ PAY: Any = {"action": "pay", "args": {"euros": 5}}
 MORE: Any = {"action": "pay", "args": {"euros": 7}}
 
 
-@pytest.mark.parametrize("inbox", ["desk"], indirect=True)
-@pytest.mark.parametrize(
-    ("decision", "expected"),
+@each(
+    "decision, expected",
     [
         ({"type": "approve", "args": PAY}, "Paid 5."),
         ({"type": "edit", "args": MORE}, "Paid 7."),
@@ -202,16 +201,17 @@ MORE: Any = {"action": "pay", "args": {"euros": 7}}
     ],
 )
 def test_agent_inbox_decides_about_a_review(
-    client: Any, inbox: Inbox, decision: Any, expected: str
+    client: Any, inbox: Callable[[str], Inbox], decision: Any, expected: str
 ) -> None:
     thread = waiting(client, "desk")
-    assert "event: error" not in inbox.answer(thread, {"decisions": [decision]}).text
+    assert "event: error" not in inbox("desk").answer(thread, {"decisions": [decision]}).text
     assert said(client.threads.get_state(thread)["values"])[-2].startswith(expected)
 
 
-@pytest.mark.parametrize("inbox", ["desk"], indirect=True)
-def test_a_call_that_does_not_wait_is_not_approved(client: Any, inbox: Inbox) -> None:
+def test_a_call_that_does_not_wait_is_not_approved(
+    client: Any, inbox: Callable[[str], Inbox]
+) -> None:
     thread = waiting(client, "desk")
     with pytest.raises(httpx.HTTPStatusError, match="422"):
-        inbox.answer(thread, {"decisions": [{"type": "approve", "args": MORE}]})
+        inbox("desk").answer(thread, {"decisions": [{"type": "approve", "args": MORE}]})
     assert client.threads.get(thread)["status"] == "interrupted"

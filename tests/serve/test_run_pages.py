@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import unescape
+from threading import Event
 from typing import Any
 
 import pytest
@@ -21,10 +22,12 @@ from agent_factory.serve.pages.timeline import WIDTH, Axis, timeline_of
 from agent_factory.service import NotFound, RunFailed, Service, Step, Wait
 from agent_factory.testing import ScriptedChatModel
 from samples import call_of, new_thread, pay
-from serve.accounts import GATE, add_gated
+from serve.accounts import add_gated
 from serve.forms import send
+from tables import each
+from waiting import until
 
-WAIT = 30
+WAIT = 60
 TOKENS: Any = {"input_tokens": 1200, "output_tokens": 80, "total_tokens": 1280}
 OFF: list[bool] = []
 """Whether the printer is off."""
@@ -61,32 +64,43 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield made
 
 
-@pytest.fixture
-def client(service: Service) -> TestClient:
-    return TestClient(create_app(service, who), headers={"x-user": "ann"})
+class Pages:
+    """The pages of a tenant that a person sees, and a thread of it."""
 
+    def __init__(self, service: Service, user: str = "ann") -> None:
+        self.service, self.thread = service, new_thread()
+        self.client = TestClient(create_app(service, who), headers={"x-user": user})
+        self.place = f"/studio/threads/{self.thread}"
 
-# The other one of this folder is for clients of LangGraph.
-thread = pytest.fixture(name="thread")(new_thread)
+    def start(self, message: str, agent: str = "desk", thread: str = "") -> Any:
+        thread = thread or self.thread
+        return self.service.submit(agent, message=message, thread=thread, tenant="acme")
 
+    def failed(self, thread: str = "") -> Any:
+        """A run whose printer is off."""
+        OFF.append(True)
+        run = self.start("Print the label", thread=thread)
+        with pytest.raises(RunFailed):
+            run.result(WAIT)
+        return run
 
-@pytest.fixture
-def eve(service: Service) -> TestClient:
-    """Somebody of another tenant."""
-    return TestClient(create_app(service, who), headers={"x-user": "eve"})
-
-
-def start(service: Service, message: str, thread: str, agent: str = "desk") -> Any:
-    return service.submit(agent, message=message, thread=thread, tenant="acme")
-
-
-def failed(service: Service, thread: str) -> Any:
-    """A run whose printer is off."""
-    OFF.append(True)
-    run = start(service, "Print the label", thread)
-    with pytest.raises(RunFailed):
+    def asked(self) -> tuple[Any, Wait]:
+        """A run that waits for a decision, and the wait."""
+        run = self.start("Pay it")
         run.result(WAIT)
-    return run
+        (wait,) = self.service.inbox("acme").waits(run=run.id)
+        return run, wait
+
+    def get(self, path: str) -> str:
+        return self.client.get(path).text
+
+    def status(self, path: str) -> int:
+        return self.client.get(path).status_code
+
+
+@pytest.fixture
+def pages(service: Service) -> Pages:
+    return Pages(service)
 
 
 def words(text: str) -> str:
@@ -97,11 +111,9 @@ def words(text: str) -> str:
 # The list
 
 
-def test_the_list_has_what_was_asked_by_whom_and_how_it_went(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    start(service, "talk to <Ann>", thread).result(WAIT)
-    shown = client.get(f"/studio/runs?text={thread}").text
+def test_the_list_has_what_was_asked_by_whom_and_how_it_went(pages: Pages) -> None:
+    pages.start("talk to <Ann>").result(WAIT)
+    shown = pages.get(f"/studio/runs?text={pages.thread}")
     assert "talk to &lt;Ann&gt;" in shown
     row = words(shown.partition("<tbody")[2].partition("</tbody")[0])
     assert re.search(r"desk done \d{4}-\d\d-\d\d .* UTC \d+ ms 1,200 in 80 out \S$", row), row
@@ -109,83 +121,59 @@ def test_the_list_has_what_was_asked_by_whom_and_how_it_went(
     assert moment is not None
 
 
-def test_filters_are_in_the_address_and_in_the_form(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    start(service, "talk", thread).result(WAIT)
-    run = failed(service, f"{thread}-bad")
-    query = f"status=failed&agent=desk&within=1h&text={thread}"
-    shown = client.get(f"/studio/runs?{query}").text
+def test_filters_are_in_the_address_and_in_the_form(pages: Pages) -> None:
+    pages.start("talk").result(WAIT)
+    run = pages.failed(f"{pages.thread}-bad")
+    query = f"status=failed&agent=desk&within=1h&text={pages.thread}"
+    shown = pages.get(f"/studio/runs?{query}")
     assert re.findall(r'href="/studio/runs/(\w{32})"', shown) == [run.id]
     for choice in ('value="failed" selected', "<option selected>desk", 'value="1h" selected'):
         assert choice in shown
-    assert f'name="text" value="{thread}"' in shown
-    assert "No runs match." in client.get(f"/studio/runs?status=done&text={thread}-bad").text
+    assert f'name="text" value="{pages.thread}"' in shown
+    assert "No runs match." in pages.get(f"/studio/runs?status=done&text={pages.thread}-bad")
     for query in ("status=strange", "within=2h"):
-        assert client.get(f"/studio/runs?{query}").status_code == 422
+        assert pages.status(f"/studio/runs?{query}") == 422
 
 
-def test_the_list_has_pages(
-    service: Service, client: TestClient, thread: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_has_pages(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_factory.serve.pages.runs.PAGE", 2)
-    runs = [start(service, "talk", thread) for _ in range(3)]
+    runs = [pages.start("talk") for _ in range(3)]
     runs[-1].result(WAIT)
-    first = client.get(f"/studio/runs?text={thread}").text
+    first = pages.get(f"/studio/runs?text={pages.thread}")
     (older,) = re.findall(r'href="(/studio/runs\?[^"]*before=\d+)"', first)
-    second = client.get(unescape(older)).text
+    second = pages.get(unescape(older))
     ids = [re.findall(r'href="/studio/runs/(\w{32})"', shown) for shown in (first, second)]
     assert ids == [[runs[2].id, runs[1].id], [runs[0].id]]
     assert "The newest" in second
     assert "Older runs" not in second
 
 
-def test_another_tenant_sees_and_changes_nothing(
-    service: Service, eve: TestClient, thread: str
-) -> None:
-    run = failed(service, thread)
-    assert run.id not in eve.get("/studio/runs").text
-    for path in (f"/studio/runs/{run.id}", f"/studio/threads/{thread}/settings"):
-        assert eve.get(path).status_code == 404
-    assert eve.get(f"/studio/threads/{thread}/delete").status_code == 404
+def test_another_tenant_and_a_form_without_its_token_change_nothing(pages: Pages) -> None:
+    run, eve = pages.failed(), Pages(pages.service, "eve")
+    assert run.id not in eve.get("/studio/runs")
+    for path in (f"/studio/runs/{run.id}", f"{pages.place}/settings", f"{pages.place}/delete"):
+        assert eve.status(path) == 404
     places = [f"/studio/runs/{run.id}/{verb}" for verb in ("retry", "cancel")]
-    places += [f"/studio/threads/{thread}/{verb}" for verb in ("rename", "archive", "delete")]
+    places += [f"{pages.place}/{verb}" for verb in ("rename", "archive", "delete")]
+    fields = {"title": "Mine", "archived": "1"}
     for place in places:
-        assert send(eve, place, title="Mine", archived="1").status_code == 404
-    info = service.threads.get(thread)
+        assert send(eve.client, place, **fields).status_code == 404
+        assert pages.client.post(place, data=fields).status_code == 403
+    info = pages.service.threads.get(pages.thread)
     assert (info.title, info.metadata, info.status) == ("Print the label", {}, "failed")
-
-
-def test_a_form_without_its_token_changes_nothing(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    run = failed(service, thread)
-    for place in (
-        f"/studio/runs/{run.id}/retry",
-        f"/studio/runs/{run.id}/cancel",
-        f"/studio/threads/{thread}/rename",
-        f"/studio/threads/{thread}/archive",
-        f"/studio/threads/{thread}/delete",
-    ):
-        assert client.post(place, data={"title": "x", "archived": "1"}).status_code == 403
-    assert service.threads.get(thread).title == "Print the label"
-    assert service.threads.count_runs(thread) == 1
+    assert pages.service.threads.count_runs(pages.thread) == 1
 
 
 # One run
 
 
-def test_a_timeline_is_a_table_with_calls_waits_and_tokens(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    run = start(service, "Pay it", thread)
-    run.result(WAIT)
-    (wait,) = service.inbox("acme").waits(run=run.id)
-    shown = words(client.get(f"/studio/runs/{run.id}").text)
+def test_a_timeline_is_a_table_with_calls_waits_and_tokens(pages: Pages) -> None:
+    run, wait = pages.asked()
+    shown = words(pages.get(f"/studio/runs/{run.id}"))
     assert "Wait pay waits for a person euros=5" in shown
     assert "so far" in shown
-    service.decide(wait.id, "approve", by="bob").result(WAIT)
-    page = client.get(f"/studio/runs/{run.id}").text
+    pages.service.decide(wait.id, "approve", by="bob").result(WAIT)
+    page = pages.get(f"/studio/runs/{run.id}")
     shown = words(page)
     rows = re.findall(r"(Queue|Model call|Tool|Wait) (\S+)", shown.partition("Cost Queue")[0])
     assert rows == []
@@ -198,93 +186,81 @@ def test_a_timeline_is_a_table_with_calls_waits_and_tokens(
 
 
 def test_a_timeline_says_what_a_person_has_changed_and_why_a_call_was_rejected(
-    service: Service, client: TestClient, thread: str
+    pages: Pages,
 ) -> None:
     decisions: list[tuple[str, dict[str, Any], str]] = [
         ("edit", {"args": {"euros": 3}}, "changed by bob: euros 5 → 3"),
         ("reject", {"message": "Not now."}, "rejected by bob: 'Not now.'"),
     ]
     for kind, options, text in decisions:
-        run = start(service, "Pay it", thread)
-        run.result(WAIT)
-        (wait,) = service.inbox("acme").waits(run=run.id)
-        service.decide(wait.id, kind, by="bob", **options).result(WAIT)
-        assert text in words(client.get(f"/studio/runs/{run.id}").text)
+        run, wait = pages.asked()
+        pages.service.decide(wait.id, kind, by="bob", **options).result(WAIT)
+        assert text in words(pages.get(f"/studio/runs/{run.id}"))
 
 
-def test_a_run_that_failed_says_where_and_why_and_what_helps(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    run = failed(service, thread)
-    shown = words(client.get(f"/studio/runs/{run.id}").text)
+def test_a_run_that_failed_says_where_and_why_and_what_helps(pages: Pages) -> None:
+    run = pages.failed()
+    shown = words(pages.get(f"/studio/runs/{run.id}"))
     assert "It failed at a call of the tool label A server could not be reached." in shown
     assert "ConnectionError True <b>off</b>" in shown
     assert "What helps: Check that it runs" in shown
     assert "Calls of tools that have a result do not run again." in shown
     assert "Cancel the run" not in shown
-    thread_page = client.get(f"/studio/threads/{thread}").text
+    thread_page = pages.get(pages.place)
     assert f'<a href="/studio/runs/{run.id}">What helps, and try again</a>' in thread_page
 
 
-def test_a_run_is_tried_again_by_its_page(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    run, place = failed(service, thread), "/studio/runs/{}"
-    answer = send(client, f"/studio/runs/{run.id}/retry", place.format(run.id))
+def test_a_run_is_tried_again_by_its_page(pages: Pages) -> None:
+    run, place = pages.failed(), "/studio/runs/{}"
+    answer = send(pages.client, f"/studio/runs/{run.id}/retry", place.format(run.id))
     assert answer.status_code == 200
     new = answer.url.path.rpartition("/")[2]
     assert new != run.id
-    service.run(new).result(WAIT)
-    shown = client.get(f"/studio/runs/{new}").text
+    pages.service.run(new).result(WAIT)
+    shown = pages.get(f"/studio/runs/{new}")
     assert f'href="/studio/runs/{run.id}">an earlier run</a>' in shown
-    assert send(client, f"/studio/runs/{run.id}/retry").url.path == f"/studio/runs/{new}"
-    old = client.get(f"/studio/runs/{run.id}").text
+    assert send(pages.client, f"/studio/runs/{run.id}/retry").url.path == f"/studio/runs/{new}"
+    old = pages.get(f"/studio/runs/{run.id}")
     assert "Try again from here" not in old
     assert "The thread has gone on since." in old
-    start(service, "talk", thread).result(WAIT)
-    assert send(client, f"/studio/runs/{run.id}/retry").status_code == 409
+    pages.start("talk").result(WAIT)
+    assert send(pages.client, f"/studio/runs/{run.id}/retry").status_code == 409
 
 
-def test_a_run_under_way_shows_its_step_and_is_cancelled(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    GATE.clear()
-    run = start(service, "Hello", thread, "gated")
-    while run.status != "running":
-        run.status  # noqa: B018  until a worker has taken it
-    try:
-        while "Step model" not in (shown := words(client.get(f"/studio/runs/{run.id}").text)):
-            assert run.status == "running"
-        assert "running" in shown
-        assert "until then, the steps of the agent are" in shown
-        answer = send(client, f"/studio/runs/{run.id}/cancel", f"/studio/runs/{run.id}")
-        assert "cancelled" in words(answer.text)
-        assert "Cancel the run" not in answer.text
-        (entry, *_) = service.inbox("acme").audit(thread=thread)
-        assert (entry.what, entry.who) == ("cancel", "ann")
-    finally:
-        GATE.set()
+def test_a_run_under_way_shows_its_step_and_is_cancelled(pages: Pages, gate: Event) -> None:
+    run = pages.start("Hello", "gated")
+
+    def shown() -> str:
+        return words(pages.get(f"/studio/runs/{run.id}"))
+
+    until(lambda: "Step model" in shown())
+    assert run.status == "running"
+    assert "running" in shown()
+    assert "until then, the steps of the agent are" in shown()
+    answer = send(pages.client, f"/studio/runs/{run.id}/cancel", f"/studio/runs/{run.id}")
+    assert "cancelled" in words(answer.text)
+    assert "Cancel the run" not in answer.text
+    (entry, *_) = pages.service.inbox("acme").audit(thread=pages.thread)
+    assert (entry.what, entry.who) == ("cancel", "ann")
 
 
-def test_a_message_that_another_run_has_read_leads_there(
-    service: Service, client: TestClient, thread: str
-) -> None:
+def test_a_message_that_another_run_has_read_leads_there(pages: Pages) -> None:
     from sqlalchemy import update
 
     from agent_factory.service.tables import runs
 
-    first, second = start(service, "talk", thread), start(service, "talk more", thread)
+    first, second = pages.start("talk"), pages.start("talk more")
     second.result(WAIT)
-    with service._backend.database.begin() as connection:
+    with pages.service._backend.database.begin() as connection:
         of_second = update(runs).where(runs.c.run_id == second.id)
         connection.execute(of_second.values(reader=first.id))
-    shown = client.get(f"/studio/runs/{second.id}").text
+    shown = pages.get(f"/studio/runs/{second.id}")
     assert f'href="/studio/runs/{first.id}">the run that worked then</a>' in shown
     assert "Timeline" not in shown
 
 
-@pytest.mark.parametrize(
-    ("error", "where", "sentence", "code"),
+@each(
+    "error, where, sentence, code",
     [
         ("APITimeoutError: slow", "a step that is not recorded", "Something did not answer", ""),
         ("RateLimitError", "a step that is not recorded", "The provider has refused more", ""),
@@ -331,8 +307,8 @@ def test_a_run_that_only_waits_fills_the_axis() -> None:
     assert Axis(3.0, 3.0, []).place(3.0) in (0.0, WIDTH)
 
 
-def test_bars_stay_on_the_axis_if_clocks_differ(service: Service, thread: str) -> None:
-    run = start(service, "talk", thread)
+def test_bars_stay_on_the_axis_if_clocks_differ(pages: Pages) -> None:
+    run = pages.start("talk")
     run.result(WAIT)
     summary = run.summary
     steps = [
@@ -349,51 +325,47 @@ def test_bars_stay_on_the_axis_if_clocks_differ(service: Service, thread: str) -
 # Threads
 
 
-def test_a_thread_is_renamed(service: Service, client: TestClient, thread: str) -> None:
-    start(service, "talk", thread).result(WAIT)
-    place = f"/studio/threads/{thread}"
-    answer = send(client, f"{place}/rename", f"{place}/settings", title="The <lamp>")
-    assert service.threads.get(thread).title == "The <lamp>"
+def test_a_thread_is_renamed(pages: Pages) -> None:
+    pages.start("talk").result(WAIT)
+    place = pages.place
+    answer = send(pages.client, f"{place}/rename", f"{place}/settings", title="The <lamp>")
+    assert pages.service.threads.get(pages.thread).title == "The <lamp>"
     assert 'value="The &lt;lamp&gt;"' in answer.text
-    answer = send(client, f"{place}/rename", f"{place}/settings", title=" ")
+    answer = send(pages.client, f"{place}/rename", f"{place}/settings", title=" ")
     assert answer.status_code == 422
     assert "The title must have 1 to 200 characters" in answer.text
-    assert service.threads.get(thread).title == "The <lamp>"
+    assert pages.service.threads.get(pages.thread).title == "The <lamp>"
 
 
-def test_an_archived_thread_leaves_the_list(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    start(service, "talk", thread).result(WAIT)
-    place = f"/studio/threads/{thread}"
+def test_an_archived_thread_leaves_the_list(pages: Pages) -> None:
+    pages.start("talk").result(WAIT)
+    place = pages.place
     link = f'href="{place}"'
-    assert link in client.get(f"/studio?text={thread}").text
-    answer = send(client, f"{place}/archive", f"{place}/settings", archived="1")
+    assert link in pages.get(f"/studio?text={pages.thread}")
+    answer = send(pages.client, f"{place}/archive", f"{place}/settings", archived="1")
     assert "Put it back into the list" in answer.text
-    assert link not in client.get(f"/studio?text={thread}").text
-    assert link in client.get(f"/studio?text={thread}&archived=1").text
+    assert link not in pages.get(f"/studio?text={pages.thread}")
+    assert link in pages.get(f"/studio?text={pages.thread}&archived=1")
     # It works as before.
-    start(service, "talk", thread).result(WAIT)
-    assert client.get(place).status_code == 200
-    send(client, f"{place}/archive", f"{place}/settings", archived="0")
-    assert link in client.get(f"/studio?text={thread}").text
+    pages.start("talk").result(WAIT)
+    assert pages.status(place) == 200
+    send(pages.client, f"{place}/archive", f"{place}/settings", archived="0")
+    assert link in pages.get(f"/studio?text={pages.thread}")
 
 
-def test_a_thread_is_deleted_after_a_second_question(
-    service: Service, client: TestClient, thread: str
-) -> None:
-    run = start(service, "Pay it", thread)
+def test_a_thread_is_deleted_after_a_second_question(pages: Pages) -> None:
+    run = pages.start("Pay it")
     run.result(WAIT)
-    place = f"/studio/threads/{thread}"
-    shown = words(client.get(f"{place}/delete").text)
+    place = pages.place
+    shown = words(pages.get(f"{place}/delete"))
     assert "This cannot be undone." in shown
     assert "its run, with the timeline and the cost" in shown
     assert "It is cancelled, and what waits for a decision is withdrawn." in shown
-    assert service.threads.get(thread).status == "waiting"
-    answer = send(client, f"{place}/delete", f"{place}/delete")
+    assert pages.service.threads.get(pages.thread).status == "waiting"
+    answer = send(pages.client, f"{place}/delete", f"{place}/delete")
     assert answer.url.path == "/studio"
     with pytest.raises(NotFound):
-        service.threads.get(thread)
-    assert client.get(f"/studio/runs/{run.id}").status_code == 404
-    entry = service.inbox("acme").audit(thread=thread)[0]
+        pages.service.threads.get(pages.thread)
+    assert pages.status(f"/studio/runs/{run.id}") == 404
+    entry = pages.service.inbox("acme").audit(thread=pages.thread)[0]
     assert (entry.what, entry.who) == ("delete", "ann")

@@ -36,6 +36,7 @@ from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.testing import ScriptedChatModel
 from samples import pay
 from servers import served
+from tables import each
 
 ANN = {"x-user": "ann@acme"}
 
@@ -84,8 +85,8 @@ def client(client_of: Callable[..., TestClient]) -> TestClient:
 # Headers
 
 
-@pytest.mark.parametrize(
-    ("path", "headers", "status"),
+@each(
+    "path, headers, status",
     [
         ("/ok", {}, 200),
         ("/threads/nope", {}, 404),
@@ -145,7 +146,7 @@ def test_a_body_in_chunks_that_is_too_long(service: Service) -> None:
     assert answer.json() == {"detail": "The body has more than 100 bytes."}
 
 
-@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded"])
+@each("kind", ["", "text/plain", "application/x-www-form-urlencoded"])
 def test_a_body_that_is_not_sent_as_json(client: TestClient, kind: str) -> None:
     answer = client.post("/threads/count", content="{}", headers={"Content-Type": kind})
     assert (answer.status_code, answer.json()["detail"]) == (
@@ -165,8 +166,8 @@ EVIL = {"Origin": "https://evil.example"}
 OWN = {"Origin": "http://desk.example"}
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
+@each(
+    "headers, status",
     [
         ({}, 200),  # not a browser
         (OWN, 200),
@@ -186,7 +187,7 @@ def test_a_request_of_another_site(client: TestClient, headers: Any, status: int
     assert client.get("/ok", headers=headers).status_code == 200
 
 
-@pytest.mark.parametrize(
+@each(
     "query", ["cancel_on_disconnect=1", "a=1&cancel%5Fon_disconnect=true", "cancel_on_disconnect"]
 )
 def test_an_address_that_ends_a_run_is_not_for_other_sites(client: TestClient, query: str) -> None:
@@ -216,7 +217,7 @@ def test_a_site_that_is_allowed(client_of: Callable[..., TestClient]) -> None:
     assert client.post("/threads/count", json={}, headers=EVIL).status_code == 403
 
 
-@pytest.mark.parametrize("origins", ["https://a.example", ["*"], ["https://a.example/"], ["a"]])
+@each("origins", ["https://a.example", ["*"], ["https://a.example/"], ["a"]])
 def test_origins_that_are_none(service: Service, origins: Any) -> None:
     with pytest.raises(ArgumentError, match="must be a list of origins"):
         create_app(service, who, origins=origins)
@@ -261,8 +262,8 @@ def test_the_cookie_of_https_belongs_to_one_host(forms: Starlette) -> None:
     assert client.post("/", data={"csrf_token": token, "answer": "yes"}).text == "yes"
 
 
-@pytest.mark.parametrize(
-    ("cookie", "given", "status"),
+@each(
+    "cookie, given, status",
     [("abc", "abd", 403), ("abc", None, 403), ("", "", 403), (None, "abc", 403), ("abc", "é", 403)],
 )
 def test_a_form_without_its_token(
@@ -301,7 +302,7 @@ def test_an_authentication_that_raises(client_of: Callable[..., TestClient]) -> 
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"])
+@each("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"])
 def test_a_proxy_is_not_this_machine(
     service: Service, header: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -321,7 +322,7 @@ def test_who_may_decide(client_of: Callable[..., TestClient], service: Service) 
 
     client = client_of(may_decide=may_decide)
     run = service.submit("desk", message="Pay.", tenant="acme")
-    run.result(30)
+    run.result(60)
     approve = {"resume": {"decisions": [{"type": "approve"}]}}
     path, body = f"/threads/{run.thread_id}/runs/wait", {"assistant_id": "desk", "command": approve}
     answer = client.post(path, json=body)
@@ -335,7 +336,7 @@ def test_who_may_decide(client_of: Callable[..., TestClient], service: Service) 
 
 def test_who_may_claim(service: Service) -> None:
     run = service.submit("desk", message="Pay.", tenant="acme")
-    run.result(30)
+    run.result(60)
     inbox = service.inbox("acme", may_decide=lambda wait: wait.tool != "pay")
     (wait,) = inbox.waits(thread=run.thread_id)
     for method in (inbox.claim, inbox.release):
@@ -424,8 +425,8 @@ async def test_a_client_that_leaves(service: Service, caplog: pytest.LogCaptureF
 HI = {"role": "user", "content": "Hi"}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "text"),
+@each(
+    "method, path, body, text",
     [
         ("POST", "/threads/search", {"offset": 10**30}, "offset must be a number of at most 64"),
         (
@@ -466,10 +467,7 @@ def test_a_thread_whose_id_is_taken(client: TestClient) -> None:
     assert client.post("/threads", json=body).status_code == 200
     assert client.post("/threads", json=body).status_code == 409
     other = client.post("/threads", json=body, headers={"x-user": "bob@globex"})
-    assert (other.status_code, other.json()["detail"]) == (
-        404,
-        "thread 'taken': does not exist.",
-    )
+    assert (other.status_code, other.json()["detail"]) == (404, "thread 'taken': does not exist.")
 
 
 def test_an_id_that_is_too_long(client: TestClient) -> None:
@@ -485,8 +483,8 @@ def test_a_stream_of_another_run(client: TestClient, service: Service) -> None:
         service.submit("desk", message=text, tenant=tenant)
         for text, tenant in (("Pay.", "acme"), ("Pay secretly.", "globex"))
     )
-    own.result(30)
-    other.result(30)
+    own.result(60)
+    other.result(60)
     (first, *_) = other.stream()
     with pytest.raises(ArgumentError, match="is not the id of a part"):
         next(own.stream(after=first["id"]))

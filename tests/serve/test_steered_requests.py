@@ -16,6 +16,7 @@ from langgraph_sdk.client import SyncLangGraphClient
 from agent_factory.service import Run, Service
 from servers import served
 from service.stage import WAIT, Stage
+from tables import each
 
 
 @pytest.fixture
@@ -75,9 +76,7 @@ def texts(service: Service) -> list[str]:
 
 
 def test_a_client_of_langgraph_steers_a_run(
-    client: SyncLangGraphClient,
-    service: Service,
-    stage: Stage,
+    client: SyncLangGraphClient, service: Service, stage: Stage
 ) -> None:
     config: Any = {"tags": ["gold"], "configurable": {"tier": "gold"}}
     run = begin(client, stage, config=config)
@@ -91,11 +90,7 @@ def test_a_client_of_langgraph_steers_a_run(
     assert statuses == {run: "success", message["run_id"]: "success"}
 
 
-def test_a_stream_of_the_message_has_the_answer(
-    client: SyncLangGraphClient,
-    service: Service,
-    stage: Stage,
-) -> None:
+def test_a_stream_of_the_message_has_the_answer(client: SyncLangGraphClient, stage: Stage) -> None:
     begin(client, stage)
     strategy: Any = "steer"
     parts = client.runs.stream("t", "desk", input=user("in euros"), multitask_strategy=strategy)
@@ -106,9 +101,7 @@ def test_a_stream_of_the_message_has_the_answer(
 
 
 def test_to_cancel_the_message_that_was_read_ends_the_run(
-    client: SyncLangGraphClient,
-    service: Service,
-    stage: Stage,
+    client: SyncLangGraphClient, stage: Stage
 ) -> None:
     run = begin(client, stage)
     message = steer(client, "work more")
@@ -118,9 +111,7 @@ def test_to_cancel_the_message_that_was_read_ends_the_run(
     assert client.runs.get("t", run)["status"] == "interrupted"
 
 
-def test_a_cron_of_an_agent_that_cannot_be_steered_is_refused(
-    client: SyncLangGraphClient, url: str
-) -> None:
+def test_a_cron_of_an_agent_that_cannot_be_steered_is_refused(url: str) -> None:
     body = {"assistant_id": "plain", "schedule": "0 9 * * *", "multitask_strategy": "steer"}
     body |= {"input": user("work")}
     refused = httpx.post(f"{url}/runs/crons", json=body)
@@ -131,11 +122,7 @@ def test_a_cron_of_an_agent_that_cannot_be_steered_is_refused(
 
 @pytest.mark.parametrize("way", ["run", "run.start", "input.inject", "ag-ui"])
 def test_an_agent_that_cannot_be_steered_refuses_the_message(
-    client: SyncLangGraphClient,
-    service: Service,
-    url: str,
-    stage: Stage,
-    way: str,
+    client: SyncLangGraphClient, service: Service, url: str, stage: Stage, way: str
 ) -> None:
     begin(client, stage, "plain")
     if way == "run":
@@ -163,11 +150,7 @@ def test_an_agent_that_cannot_be_steered_refuses_the_message(
 
 @pytest.mark.parametrize("method", ["run.start", "input.inject"])
 def test_a_command_steers_a_run(
-    client: SyncLangGraphClient,
-    service: Service,
-    url: str,
-    stage: Stage,
-    method: str,
+    client: SyncLangGraphClient, url: str, stage: Stage, method: str
 ) -> None:
     options: dict[str, Any] = {}
     if method == "input.inject":  # it takes the settings of the run
@@ -196,7 +179,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("params", "code", "text"), REFUSED)
+@each("params, code, text", REFUSED)
 def test_a_message_that_cannot_be_injected_is_refused(
     url: str, params: dict[str, Any], code: str, text: str
 ) -> None:
@@ -229,11 +212,7 @@ def events(url: str, body: Any, **query: str) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
 
 
-def test_a_client_of_ag_ui_steers_a_run(
-    service: Service,
-    url: str,
-    stage: Stage,
-) -> None:
+def test_a_client_of_ag_ui_steers_a_run(service: Service, url: str, stage: Stage) -> None:
     with ThreadPoolExecutor() as pool:
         first = pool.submit(events, url, ag_ui("work", "r-1"))
         stage.wait_until_it_works()

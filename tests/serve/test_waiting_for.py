@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from agent_factory.service import Service
 from serve.agents import add_agents
 from serve.langgraph_desk import HI, running_service, said
 from servers import served
+from waiting import until
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_stream_says_that_no_worker_runs(
 ) -> None:
     """As a comment, or as an event that clients do not know; then the answer comes as usual."""
     path, body = request_of(uuid4().hex)
-    with served(service) as url, httpx.stream("POST", url + path, json=body, timeout=30) as answer:
+    with served(service) as url, httpx.stream("POST", url + path, json=body, timeout=60) as answer:
         assert answer.status_code == 200
         lines = answer.iter_lines()
         report = next(line for line in lines if "waits for a worker" in line)
@@ -73,11 +73,10 @@ def test_a_page_does_not_show_that_a_run_has_begun_which_waits_for_a_worker(
 ) -> None:
     run = service.submit("echo", thread="t", message="Hi")
     path = "/studio/threads/t/events"
-    with served(service) as url, httpx.stream("GET", url + path, timeout=30) as page:
+    with served(service) as url, httpx.stream("GET", url + path, timeout=60) as page:
         lines = page.iter_lines()
         events = [next(line for line in lines if line.startswith("event:")) for _ in range(2)]
-        while "AF370" not in caplog.text:
-            time.sleep(0.01)
+        until(lambda: "AF370" in caplog.text)
         run.cancel()
         for line in lines:
             if line.startswith("event:"):

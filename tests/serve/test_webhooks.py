@@ -6,7 +6,6 @@ import hmac
 import json
 import logging
 import socket
-import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +29,8 @@ from agent_factory.service import Service
 from agent_factory.service import deliveries as delivery
 from agent_factory.service.tables import webhooks as table
 from serve.langgraph_desk import HI, running_service, said
+from tables import each
+from waiting import until
 
 FAIL: Any = {"messages": [{"role": "user", "content": "fail"}]}
 LOCAL = "http://127.0.0.1"
@@ -45,10 +46,7 @@ class Receiver:
 
     def wait(self, count: int = 1) -> list[dict[str, Any]]:
         """The bodies, once so many requests have come."""
-        end = time.monotonic() + 30
-        while len(self.requests) < count:
-            assert time.monotonic() < end, self.requests
-            time.sleep(0.02)
+        until(lambda: len(self.requests) >= count)
         return [json.loads(body) for _, body in self.requests]
 
 
@@ -103,10 +101,7 @@ def left(service: Service) -> int:
 
 
 def wait_for_none(service: Service) -> None:
-    end = time.monotonic() + 30
-    while left(service):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: not left(service))
 
 
 def test_the_outcome_of_a_run_is_sent_when_it_ends_or_pauses(
@@ -124,8 +119,7 @@ def test_the_outcome_of_a_run_is_sent_when_it_ends_or_pauses(
     assert paused["webhook_sent_at"] >= paused["updated_at"]
     resume = {"resume": {"decisions": [{"type": "approve"}]}}
     client.post(
-        f"/threads/{thread}/runs",
-        json={"assistant_id": "desk", "command": resume, "webhook": url},
+        f"/threads/{thread}/runs", json={"assistant_id": "desk", "command": resume, "webhook": url}
     )
     ended = receiver.wait(2)[1]
     assert (ended["status"], said(ended["values"])[-1]) == ("success", "Done.")
@@ -187,7 +181,7 @@ def test_another_server_sends_what_one_has_left(
 ) -> None:
     # This one takes the request, and dies before it sends.
     run = service.submit("echo", message="Hi")
-    run.result(30)
+    run.result(60)
     service.webhooks.add(run.id, receiver.url)
     service.webhooks.add(run.id, receiver.url)  # asked twice for the same
     assert left(service) == 1
@@ -203,9 +197,9 @@ def test_another_server_sends_what_one_has_left(
 def test_of_two_servers_one_sends(service: Service) -> None:
     runs = [service.submit("echo", message="Hi") for _ in range(3)]
     for run in runs[:2]:
-        run.result(30)
+        run.result(60)
         service.webhooks.add(run.id, "https://example.com")
-    runs[2].result(30)
+    runs[2].result(60)
     claims = [service.webhooks.claim_due(), service.webhooks.claim_due()]
     assert [len(claim) for claim in claims] == [2, 0]
 
@@ -213,7 +207,7 @@ def test_of_two_servers_one_sends(service: Service) -> None:
 def test_nothing_is_sent_about_a_run_that_works_or_was_deleted(service: Service) -> None:
     works = service.submit("echo", message="Hi", delay=60)
     gone = service.submit("echo", message="Hi")
-    gone.result(30)
+    gone.result(60)
     for run in (works, gone):
         service.webhooks.add(run.id, "https://example.com")
     gone.delete()
@@ -235,7 +229,7 @@ def test_a_cron_sends_the_outcome_of_its_runs(service: Service, receiver: Receiv
 # Where they may go
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "https://hooks.example.com.evil.org/",
@@ -262,7 +256,7 @@ def test_a_url_that_is_not_allowed(url: str) -> None:
         hooks.check(url)
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "https://hooks.example.com/x?y=1",
@@ -275,29 +269,14 @@ def test_a_url_that_is_allowed(url: str) -> None:
     assert hooks.allows(url)
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "127.0.0.1",
-        "10.0.0.1",
-        "172.16.0.1",
-        "192.168.1.1",
-        "169.254.169.254",
-        "100.64.0.1",
-        "0.0.0.0",
-        "224.0.0.1",
-        "255.255.255.255",
-        "::1",
-        "::",
-        "fe80::1",
-        "fc00::1",
-        "::ffff:127.0.0.1",
-        "::ffff:10.0.0.1",
-        "64:ff9b::7f00:1",
-        "2002:7f00:1::",
-        "ff02::1",
-    ],
-)
+PRIVATE = """
+127.0.0.1 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1
+255.255.255.255 ::1 :: fe80::1 fc00::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 64:ff9b::7f00:1
+2002:7f00:1:: ff02::1
+"""
+
+
+@each("address", PRIVATE.split())
 def test_addresses_that_are_not_public(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not serving._is_public(ip_address(address))
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -370,7 +349,7 @@ def test_a_server_without_webhooks_sends_nothing(service: Service) -> None:
 
 def test_an_origin_that_is_taken_away(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     run = service.submit("echo", message="Hi")
-    run.result(30)
+    run.result(60)
     service.webhooks.add(run.id, f"{LOCAL}:9/")
     with caplog.at_level(logging.ERROR, "agent_factory.service"):
         client_of(service, f"{LOCAL}:8")
@@ -378,7 +357,7 @@ def test_an_origin_that_is_taken_away(service: Service, caplog: pytest.LogCaptur
     assert "does not allow it any more" in caplog.text
 
 
-@pytest.mark.parametrize("origins", ["https://a.example", ["a.example"], ["https://a/path"]])
+@each("origins", ["https://a.example", ["a.example"], ["https://a/path"]])
 def test_origins_that_are_none(service: Service, origins: Any) -> None:
     make: Callable[[], object] = lambda: create_app(service, webhooks=origins)  # noqa: E731
     with pytest.raises(ArgumentError, match="must be a list of origins"):

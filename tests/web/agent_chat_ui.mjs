@@ -368,13 +368,13 @@ const cases = {
     const reconnectOnMount = () => ({ getItem: (key) => kept.get(key) ?? null,
       setItem: (key, value) => kept.set(key, value), removeItem: (key) => kept.delete(key) });
     const page = await open("echo", null, { reconnectOnMount });
-    say(page, "held");
+    say(page, "very slow");
     await page.until((_, { runs }) => runs.length);
     page.leave();
     const { threadId } = page.more;
     assert.deepEqual([...kept.keys()], [`lg:stream:${threadId}`]);
     const again = await open("echo", threadId, { reconnectOnMount });
-    await again.shows(["held", "You said: held"]);
+    await again.shows(["very slow", "You said: very slow"]);
     await again.until(({ isLoading }) => !isLoading);
     assert.equal(kept.size, 0);
     assert.deepEqual(again.more.runs, []);

@@ -59,7 +59,7 @@ class Slowly(list[str]):
     def __iter__(self) -> Iterator[str]:
         first, *rest = super().__iter__()
         yield first
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         yield from rest
 
 
@@ -73,7 +73,7 @@ class Notes(AgentState[Any], total=False):
 def book(lamp: str) -> str:
     """Book a lamp."""
     if lamp == HELD:
-        assert go_on.wait(30)
+        assert go_on.wait(60)
     bookings.append(lamp)
     return f"Booked {lamp}."
 

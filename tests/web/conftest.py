@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from serve.conftest import gate  # noqa: F401  a fixture
 from serve.protocol_desk import protocol_service
 
 from agent_factory.service import Service
 from servers import served
 from service.databases import new_postgres, new_server
 from service.stage import stage  # noqa: F401  a fixture
-from web.desk import GATE, add_desk
+from web.desk import add_desk
 
 CHROMIUM = "/usr/bin/chromium"
 # Without these, Chromium asks hosts of its maker at every start.
@@ -31,8 +31,8 @@ OPTIONS = [
 ]
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 
-# As long as other waits: five seconds are short where the browser shares its cores.
-expect.set_options(timeout=15_000)
+# As long as other waits: fifteen seconds were short where the browser shares its cores.
+expect.set_options(timeout=60_000)
 
 
 class Desk:
@@ -49,7 +49,7 @@ class Desk:
         **options: Any,
     ) -> str:
         """A thread that waits for a decision; the id of what it waits for."""
-        self.service.submit(agent, thread=thread, message=message, **options).result(30)
+        self.service.submit(agent, thread=thread, message=message, **options).result(60)
         return self.service.inbox().waits(thread=thread)[0].id
 
 
@@ -78,14 +78,6 @@ def database(
 def desk(database: str) -> Iterator[Desk]:
     with open_desk(database) as made:
         yield made
-
-
-@pytest.fixture
-def gate() -> Iterator[Event]:
-    """A run whose message says "held" works until a test sets it."""
-    GATE.clear()
-    yield GATE
-    GATE.set()
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +137,7 @@ def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
         context = browser.new_context(color_scheme=scheme, viewport=size, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: note(message, allowed))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", check)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from threading import Event
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
+from serve.agents import hold
 
 from agent_factory import ToolRuntime, create_agent
 from agent_factory.middleware import (
@@ -25,10 +24,6 @@ from agent_factory.testing import ScriptedChatModel
 
 EVIL = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
 """What a model, a tool or a user may say to a page."""
-
-GATE = Event()
-GATE.set()
-"""What the model waits for if the user says "held": see the fixture `gate`."""
 
 RULES = ToolPolicy(
     Rule("search_*", "allow"),
@@ -63,10 +58,7 @@ def answer(messages: Sequence[BaseMessage]) -> AIMessage:
     """Look for the order, refund it, and say so; or do what the user names."""
     last = messages[-1]
     said = next(str(one.text) for one in reversed(messages) if isinstance(one, HumanMessage))
-    if "held" in said:
-        GATE.wait(60)
-    if "slow" in said:
-        time.sleep(3.0 if "very" in said else 0.4)
+    hold(said)
     if isinstance(last, HumanMessage):
         if "fail" in said:
             raise ValueError("the model is out of order")

@@ -19,9 +19,9 @@ def test_later_calls_are_approved_and_revoked(desk: Desk, new_page: NewPage) -> 
     page.get_by_role("button", name="Approve this and later calls").click()
     expect(page.locator(f"#wait-{wait}")).to_contain_text("Approved by local")
     for run in desk.service.threads.runs(thread):
-        run.result(30)
+        run.result(60)
     again = desk.service.submit("desk", thread=thread, message="Another parcel is broken.")
-    assert "Refunded" in again.result(30)["messages"][-1].text
+    assert "Refunded" in again.result(60)["messages"][-1].text
     page.get_by_role("link", name="Approvals").click()
     row = page.locator("tbody tr")
     expect(row).to_contain_text("any arguments")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -52,13 +52,19 @@ def hold() -> Iterator[None]:
     go_on.set()
 
 
-def say(desk: Desk, thread: str, *messages: str, agent: str = "chat") -> None:
-    for message in messages:
-        desk.service.submit(agent, thread=thread, message=message).result(30)
+Chat = Callable[..., Page]
 
 
-def thread_page(new_page: NewPage, thread: str, **options: Any) -> Page:
-    return new_page(f"/studio/threads/{thread}", **options)
+@pytest.fixture
+def chat(desk: Desk, thread: str, new_page: NewPage) -> Chat:
+    """Say something in a thread, and open its page: `chat("Hello", width=360)`."""
+
+    def open(*messages: str, agent: str = "chat", **options: Any) -> Page:
+        for message in messages:
+            desk.service.submit(agent, thread=thread, message=message).result(60)
+        return new_page(f"/studio/threads/{thread}", **options)
+
+    return open
 
 
 def write(page: Page, text: str) -> None:
@@ -69,11 +75,8 @@ def write(page: Page, text: str) -> None:
 # Versions
 
 
-def test_an_answer_is_regenerated_and_both_versions_are_reached(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
-    say(desk, thread, "Hello")
-    page = thread_page(new_page, thread)
+def test_an_answer_is_regenerated_and_both_versions_are_reached(thread: str, chat: Chat) -> None:
+    page = chat("Hello")
     page.get_by_label("Message", exact=True).fill("A draft")
     page.get_by_role("button", name="Regenerate").click()
     answer, versions = page.locator(".message.ai .text"), page.locator(".versions")
@@ -94,11 +97,8 @@ def test_an_answer_is_regenerated_and_both_versions_are_reached(
     expect(versions).to_contain_text("1/2")
 
 
-def test_an_answer_with_calls_says_first_what_runs_again(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
-    say(desk, thread, f"book {thread}")
-    page = thread_page(new_page, thread)
+def test_an_answer_with_calls_says_first_what_runs_again(thread: str, chat: Chat) -> None:
+    page = chat(f"book {thread}")
     page.get_by_label("Regenerate this answer").click()
     whole = page.locator(".fork form", has_text="Answer the question again")
     expect(whole.locator(".again")).to_have_text(f"book lamp='{thread}'")
@@ -112,9 +112,8 @@ def test_an_answer_with_calls_says_first_what_runs_again(
     assert bookings.count(thread) == 2
 
 
-def test_a_message_is_edited_and_sent_again(desk: Desk, thread: str, new_page: NewPage) -> None:
-    say(desk, thread, "one", "two")
-    page = thread_page(new_page, thread)
+def test_a_message_is_edited_and_sent_again(chat: Chat) -> None:
+    page = chat("one", "two")
     page.get_by_label("Edit and send again").first.click()
     field = page.get_by_label("New text").first
     expect(field).to_be_focused()
@@ -128,11 +127,8 @@ def test_a_message_is_edited_and_sent_again(desk: Desk, thread: str, new_page: N
     expect(page.locator(".message.human .text")).to_have_text(["one", "two"])
 
 
-def test_another_window_shows_the_branch_while_it_is_written(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
-    say(desk, thread, "Hello", HELD[:2])
-    page, other = (thread_page(new_page, thread) for _ in range(2))
+def test_another_window_shows_the_branch_while_it_is_written(chat: Chat) -> None:
+    page, other = chat("Hello", HELD[:2]), chat()
     page.get_by_label("Edit and send again").last.click()
     page.get_by_label("New text").last.fill(HELD)
     page.locator(".fork[open] .primary").click()
@@ -147,10 +143,8 @@ def test_another_window_shows_the_branch_while_it_is_written(
 # Copies
 
 
-def test_a_message_and_its_code_are_copied(desk: Desk, thread: str, new_page: NewPage) -> None:
-    say(desk, thread, "Which lamps?")
-    allowed = ["clipboard-read", "clipboard-write"]
-    page = thread_page(new_page, thread, permissions=allowed)
+def test_a_message_and_its_code_are_copied(chat: Chat) -> None:
+    page = chat("Which lamps?", permissions=["clipboard-read", "clipboard-write"])
     page.evaluate(STAYS)
     copied = "navigator.clipboard.readText()"
     page.get_by_role("button", name="Copy code").click()
@@ -163,10 +157,10 @@ def test_a_message_and_its_code_are_copied(desk: Desk, thread: str, new_page: Ne
         assert page.evaluate(copied) == text
 
 
-def test_a_page_that_is_new_is_not_drawn_again(desk: Desk, thread: str, new_page: NewPage) -> None:
+def test_a_page_that_is_new_is_not_drawn_again(desk: Desk, thread: str, chat: Chat) -> None:
     """Who has begun to read, to mark or to write in it goes on."""
-    say(desk, thread, "Which lamps?")
-    page = new_page("/studio")
+    page = chat("Which lamps?")
+    page.goto(f"{desk.url}/studio")
     marks = "() => { document.documentElement.dataset.settled = ''; }"
     page.add_init_script(f"document.addEventListener('run:settled', {marks}, true)")
     asked: list[str] = []
@@ -178,10 +172,9 @@ def test_a_page_that_is_new_is_not_drawn_again(desk: Desk, thread: str, new_page
 
 
 def test_who_has_copied_a_message_sees_it_after_a_change(
-    desk: Desk, thread: str, new_page: NewPage
+    desk: Desk, thread: str, chat: Chat
 ) -> None:
-    say(desk, thread, "Which lamps?")
-    page = thread_page(new_page, thread)
+    page = chat("Which lamps?")
     page.evaluate(STAYS)
     buttons = page.locator("#conversation [data-copy], #conversation [data-copy-code]")
     for button in buttons.all():
@@ -193,10 +186,9 @@ def test_who_has_copied_a_message_sees_it_after_a_change(
     expect(buttons).to_have_text(["Copied"] * 3)
 
 
-def test_code_is_copied_without_a_clipboard(desk: Desk, thread: str, new_page: NewPage) -> None:
+def test_code_is_copied_without_a_clipboard(chat: Chat) -> None:
     """Over http, other machines than this one have none."""
-    say(desk, thread, "Which lamps?")
-    page = thread_page(new_page, thread)
+    page = chat("Which lamps?")
     page.evaluate(STAYS)
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.evaluate("document.addEventListener('copy', () => { copied = String(getSelection()); })")
@@ -210,11 +202,8 @@ def test_code_is_copied_without_a_clipboard(desk: Desk, thread: str, new_page: N
 
 
 @pytest.mark.parametrize("way", ["picker", "paste", "drop"])
-def test_a_picture_is_attached_and_shown(
-    desk: Desk, thread: str, new_page: NewPage, way: str
-) -> None:
-    say(desk, thread, "Hello")
-    page = thread_page(new_page, thread)
+def test_a_picture_is_attached_and_shown(chat: Chat, way: str) -> None:
+    page = chat("Hello")
     if way == "picker":
         page.set_input_files("#files", FILE)
     else:
@@ -229,11 +218,8 @@ def test_a_picture_is_attached_and_shown(
     expect(page.locator(".message.human .picture img")).to_be_visible()
 
 
-def test_a_file_that_is_too_large_or_of_another_kind_is_not_attached(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
-    say(desk, thread, "Hello")
-    page = thread_page(new_page, thread)
+def test_a_file_that_is_too_large_or_of_another_kind_is_not_attached(chat: Chat) -> None:
+    page = chat("Hello")
     alert = page.locator(".attach .problem")
     large: Any = {**FILE, "buffer": PNG + bytes(5_000_000)}
     page.set_input_files("#files", large)
@@ -248,11 +234,8 @@ def test_a_file_that_is_too_large_or_of_another_kind_is_not_attached(
     expect(page.get_by_label("Message", exact=True)).to_be_focused()
 
 
-def test_files_are_offered_for_agents_that_take_them(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
-    say(desk, thread, "Hello", agent="plain")
-    assert thread_page(new_page, thread).get_by_text("Attach a file").count() == 0
+def test_files_are_offered_for_agents_that_take_them(new_page: NewPage, chat: Chat) -> None:
+    assert chat("Hello", agent="plain").get_by_text("Attach a file").count() == 0
     page = new_page("/studio")
     offer = page.get_by_text("Attach a file")
     page.locator("#agent").select_option("plain")
@@ -268,11 +251,8 @@ def test_files_are_offered_for_agents_that_take_them(
 # While a run works
 
 
-def test_tokens_are_shown_as_they_come_and_set_when_all_are_there(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
-    say(desk, thread, "Hello")
-    page = thread_page(new_page, thread)
+def test_tokens_are_shown_as_they_come_and_set_when_all_are_there(chat: Chat) -> None:
+    page = chat("Hello")
     write(page, HELD)
     expect(page.locator(".message.writing .text")).to_have_text("Slowly, ")
     expect(page.locator("#doing")).to_have_text("writing")
@@ -281,8 +261,8 @@ def test_tokens_are_shown_as_they_come_and_set_when_all_are_there(
     expect(page.locator("#doing")).to_have_count(0)
 
 
-def test_a_page_says_what_the_run_does(desk: Desk, thread: str, new_page: NewPage) -> None:
-    page = thread_page_of_new(desk, thread, new_page)
+def test_a_page_says_what_the_run_does(desk: Desk, thread: str, chat: Chat) -> None:
+    page = chat("Hello")
     doing = page.locator("#doing")
     write(page, f"book {HELD}")
     expect(doing).to_have_text("calling book")
@@ -298,13 +278,8 @@ def test_a_page_says_what_the_run_does(desk: Desk, thread: str, new_page: NewPag
     expect(doing).to_have_text("waiting for ann")
 
 
-def thread_page_of_new(desk: Desk, thread: str, new_page: NewPage) -> Page:
-    say(desk, thread, "Hello")
-    return thread_page(new_page, thread)
-
-
-def test_a_run_is_stopped(desk: Desk, thread: str, new_page: NewPage) -> None:
-    page = thread_page_of_new(desk, thread, new_page)
+def test_a_run_is_stopped(chat: Chat) -> None:
+    page = chat("Hello")
     write(page, HELD)
     expect(page.locator(".message.writing")).to_be_visible()
     page.get_by_role("button", name="Stop").click()
@@ -314,9 +289,8 @@ def test_a_run_is_stopped(desk: Desk, thread: str, new_page: NewPage) -> None:
     expect(page.locator(".message.human .text").last).to_have_text(HELD)
 
 
-def test_who_reads_further_up_keeps_the_place(desk: Desk, thread: str, new_page: NewPage) -> None:
-    say(desk, thread, "Which lamps?", "More lamps?", f"book {thread}")
-    page = thread_page(new_page, thread)
+def test_who_reads_further_up_keeps_the_place(thread: str, chat: Chat) -> None:
+    page = chat("Which lamps?", "More lamps?", f"book {thread}")
     call = page.locator(".call > details").first
     call.locator("summary").click()
     write(page, HELD)
@@ -332,10 +306,9 @@ def test_who_reads_further_up_keeps_the_place(desk: Desk, thread: str, new_page:
     assert call.evaluate("part => part.open")
 
 
-def test_who_is_at_the_end_stays_there(desk: Desk, thread: str, new_page: NewPage) -> None:
-    say(desk, thread, "Which lamps?", "More lamps?")
+def test_who_is_at_the_end_stays_there(chat: Chat) -> None:
     for width in (1440, 360):
-        page = thread_page(new_page, thread, width=width, height=740)
+        page = chat("Which lamps?", "More lamps?", width=width, height=740)
         expect(page.get_by_role("button", name="Regenerate")).to_be_in_viewport()
         go_on.clear()
         write(page, HELD)
@@ -348,8 +321,8 @@ def test_who_is_at_the_end_stays_there(desk: Desk, thread: str, new_page: NewPag
 # The focus
 
 
-def test_the_focus_is_where_one_goes_on(desk: Desk, thread: str, new_page: NewPage) -> None:
-    page = thread_page_of_new(desk, thread, new_page)
+def test_the_focus_is_where_one_goes_on(chat: Chat) -> None:
+    page = chat("Hello")
     composer = page.get_by_label("Message", exact=True)
     write(page, "Hello again")
     expect(page.locator(".message.ai")).to_have_count(2)
@@ -358,11 +331,8 @@ def test_the_focus_is_where_one_goes_on(desk: Desk, thread: str, new_page: NewPa
     expect(page.locator(".wait.open")).to_be_focused()
 
 
-def test_keys_of_a_review_are_letters_in_a_message(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
-    say(desk, thread, "refund it")
-    page = thread_page(new_page, thread)
+def test_keys_of_a_review_are_letters_in_a_message(desk: Desk, thread: str, chat: Chat) -> None:
+    page = chat("refund it")
     composer = page.get_by_label("Message", exact=True)
     composer.click()
     page.keyboard.type("aerwc")
@@ -371,11 +341,8 @@ def test_keys_of_a_review_are_letters_in_a_message(
     assert desk.service.inbox().waits(thread=thread)[0].decided_at is None
 
 
-def test_keys_of_a_review_do_nothing_outside_of_it(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
-    say(desk, thread, "refund it")
-    page = thread_page(new_page, thread)
+def test_keys_of_a_review_do_nothing_outside_of_it(desk: Desk, thread: str, chat: Chat) -> None:
+    page = chat("refund it")
     page.locator("#head h1").click()
     for key in ("a", "Enter", "e", "r", "w"):
         page.keyboard.press(key)
@@ -389,14 +356,14 @@ def test_keys_of_a_review_do_nothing_outside_of_it(
 
 
 def test_a_message_that_somebody_writes_keeps_the_focus_also_when_it_is_emptied(
-    desk: Desk, thread: str, new_page: NewPage
+    desk: Desk, thread: str, chat: Chat
 ) -> None:
-    page = thread_page_of_new(desk, thread, new_page)
+    page = chat("Hello")
     composer = page.get_by_label("Message", exact=True)
     composer.click()
     page.keyboard.type("x")
     page.keyboard.press("Backspace")
-    desk.service.submit("chat", thread=thread, message="refund it").result(30)
+    desk.service.submit("chat", thread=thread, message="refund it").result(60)
     expect(page.locator(".wait.open")).to_be_visible()
     expect(page.locator("#doing")).to_have_text("waiting for a decision")
     page.keyboard.type("a")
@@ -406,8 +373,8 @@ def test_a_message_that_somebody_writes_keeps_the_focus_also_when_it_is_emptied(
 # State and breakpoints
 
 
-def test_a_developer_edits_the_state(desk: Desk, thread: str, new_page: NewPage) -> None:
-    page = thread_page_of_new(desk, thread, new_page)
+def test_a_developer_edits_the_state(desk: Desk, thread: str, chat: Chat) -> None:
+    page = chat("Hello")
     page.get_by_text("Developer").click()
     page.get_by_label("scores").fill("[1, 'two']")
     page.get_by_role("button", name="Write to the state").click()
@@ -421,8 +388,8 @@ def test_a_developer_edits_the_state(desk: Desk, thread: str, new_page: NewPage)
     expect(page.locator(".message.human .text").last).to_have_text("Written elsewhere.")
 
 
-def test_an_edit_of_the_state_outlives_a_run(desk: Desk, thread: str, new_page: NewPage) -> None:
-    page = thread_page_of_new(desk, thread, new_page)
+def test_an_edit_of_the_state_outlives_a_run(chat: Chat) -> None:
+    page = chat("Hello")
     page.get_by_text("Developer").click()
     page.get_by_label("note").fill('"half')
     write(page, "Hello again")
@@ -434,8 +401,8 @@ def test_an_edit_of_the_state_outlives_a_run(desk: Desk, thread: str, new_page: 
     expect(page.get_by_text("The state has changed since it was shown")).to_be_visible()
 
 
-def test_a_breakpoint_is_for_the_next_run(desk: Desk, thread: str, new_page: NewPage) -> None:
-    page = thread_page_of_new(desk, thread, new_page)
+def test_a_breakpoint_is_for_the_next_run(thread: str, chat: Chat) -> None:
+    page = chat("Hello")
     page.get_by_text("Developer").click()
     page.get_by_label("Stop before tools").check()
     expect(page.get_by_text("The next run stops before tools.")).to_be_visible()
@@ -455,12 +422,10 @@ def test_a_breakpoint_is_for_the_next_run(desk: Desk, thread: str, new_page: New
 @pytest.mark.parametrize(
     ("size", "dark"), [("phone", True), ("tablet", False), ("desktop", True), ("wall", False)]
 )
-def test_everybody_can_use_the_chat(
-    desk: Desk, thread: str, new_page: NewPage, size: str, dark: bool
-) -> None:
-    say(desk, thread, "Which lamps?", f"book {thread}")
+def test_everybody_can_use_the_chat(thread: str, chat: Chat, size: str, dark: bool) -> None:
+    options: Any = {"dark": dark, "bypass_csp": True}
     width, height = SIZES[size]
-    page = thread_page(new_page, thread, width=width, height=height, dark=dark, bypass_csp=True)
+    page = chat("Which lamps?", f"book {thread}", width=width, height=height, **options)
     page.set_input_files("#files", FILE)
     page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
     expect(page.get_by_label("Stop before tools")).to_be_visible()
@@ -471,13 +436,12 @@ def test_everybody_can_use_the_chat(
     assert violations(page) == []
 
 
-def test_a_message_needs_no_javascript(desk: Desk, thread: str, new_page: NewPage) -> None:
-    say(desk, thread, "Hello")
-    page = thread_page(new_page, thread, java_script_enabled=False)
+def test_a_message_needs_no_javascript(desk: Desk, thread: str, chat: Chat) -> None:
+    page = chat("Hello", java_script_enabled=False)
     page.get_by_role("button", name="Regenerate").click()
     page.wait_for_url(f"**/studio/threads/{thread}")
     page.goto(page.url)
-    desk.service.run(str(desk.service.threads.get(thread).run)).result(30)
+    desk.service.run(str(desk.service.threads.get(thread).run)).result(60)
     page.goto(page.url)
     expect(page.locator(".message.ai .text")).to_have_text("Answer 2 to 'Hello' with text")
     page.get_by_label("Edit and send again").click()

@@ -83,7 +83,7 @@ def earlier(desk: Desk) -> Made:
 def approvals(desk: Desk) -> Made:
     wait = desk.waiting(new_thread())
     remember = {"seconds": 3600, "thread": True}
-    desk.service.decide(wait, "approve", by="ann", remember=remember).result(30)
+    desk.service.decide(wait, "approve", by="ann", remember=remember).result(60)
     return Made("/inbox/approvals", [])
 
 

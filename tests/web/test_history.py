@@ -23,7 +23,7 @@ def test_a_history_is_read_and_two_moments_are_compared(
 ) -> None:
     wait = desk.waiting(thread)
     args = {**desk.service.inbox().get(wait).args, "euros": 10.0}
-    desk.service.decide(wait, "edit", args=args, by="ann").result(30)
+    desk.service.decide(wait, "edit", args=args, by="ann").result(60)
     page = new_page(f"/studio/threads/{thread}", timezone_id="Asia/Tokyo")
     page.get_by_text("History", exact=True).click()
     decided = page.locator(".moments .decided")
@@ -47,7 +47,7 @@ def test_times_are_local_and_utc_is_their_title(
     desk: Desk, thread: str, new_page: NewPage, script: bool
 ) -> None:
     wait = desk.waiting(thread)
-    desk.service.decide(wait, "approve", by="ann").result(30)
+    desk.service.decide(wait, "approve", by="ann").result(60)
     path, zone = f"/inbox/audit?thread={thread}", "Asia/Kathmandu"  # 5:45 before UTC
     page = new_page(path, timezone_id=zone, java_script_enabled=script)
     time = page.locator("tbody time")
@@ -66,7 +66,7 @@ def test_times_stay_local_in_a_list_that_is_drawn_again(
     desk: Desk, thread: str, new_page: NewPage
 ) -> None:
     for number in range(2):
-        desk.service.submit("desk", thread=f"{thread}-{number}", message="talk").result(30)
+        desk.service.submit("desk", thread=f"{thread}-{number}", message="talk").result(60)
     page = new_page(f"/studio?text={thread}", timezone_id="Asia/Kathmandu")
     began = page.locator("#threads time[data-local]").first
     expect(began).not_to_contain_text("UTC")

@@ -12,7 +12,7 @@ from web.conftest import Desk, NewPage
 def results(desk: Desk, thread: str) -> list[str]:
     """What the tools of a thread have returned, once its run has ended."""
     for run in desk.service.threads.runs(thread):
-        run.result(30)
+        run.result(60)
     messages = desk.service.threads.state(thread).values["messages"]
     return [one.text for one in messages if one.type == "tool" and one.name == "refund"]
 

@@ -9,6 +9,7 @@ from web.javascript import cases, run
 SCRIPT = "langgraph_client.mjs"
 
 
+@pytest.mark.usefixtures("gate")
 @pytest.mark.parametrize("case", cases(SCRIPT))
 def test_the_client_for_javascript(protocol_url: str, case: str) -> None:
     run(SCRIPT, protocol_url, case)

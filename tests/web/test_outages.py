@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,46 +15,50 @@ from sqlalchemy import select
 
 from agent_factory.service import Service
 from agent_factory.service.tables import threads
+from processes import Processes
 from servers import served
-from service.databases import new_postgres, new_server
+from waiting import until
 from web.conftest import NewPage
 from web.desk import add_desk
 
 SERVICE = """
+from pathlib import Path
+
+from langchain_core.messages import ToolMessage
+
 from agent_factory.service import Service
-from web.desk import add_desk
+from waiting import until
+from web import desk
 
+answer = desk.answer
+
+
+def answer_once_it_may(messages):
+    if isinstance(messages[-1], ToolMessage):
+        until(Path("go").exists)
+    return answer(messages)
+
+
+desk.answer = answer_once_it_may
 service = Service({url!r})
-add_desk(service)
+desk.add_desk(service)
 """
+"""Runs of these workers wait after their first tool for the file "go"."""
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+@pytest.fixture
+def service(database: str, tmp_path: Path, processes: Processes) -> Iterator[Service]:
     """A service without a worker in this process, and two workers in others."""
-    if request.param == "sqlite":
-        yield from _with_workers(f"sqlite:///{tmp_path}/desk.db", tmp_path)
-    else:
-        with new_server(tmp_path) as server:
-            yield from _with_workers(new_postgres(server), tmp_path)
-
-
-def _with_workers(url: str, folder: Path) -> Iterator[Service]:
-    (folder / "desk_service.py").write_text(SERVICE.format(url=url))
-    made = Service(url)
-    add_desk(made)
-    made.threads.search()  # creates the tables before two workers do
-    command = [sys.executable, "-m", "agent_factory.cli", "worker", "desk_service:service"]
-    path = os.pathsep.join([str(folder), *sys.path])
-    workers = [
-        subprocess.Popen(command, cwd=folder, env={**os.environ, "PYTHONPATH": path})
-        for _ in range(2)
-    ]
-    yield made
-    made.close()
-    for worker in workers:
-        worker.kill()
-        worker.wait()
+    (tmp_path / "desk_service.py").write_text(SERVICE.format(url=database))
+    with closing(Service(database)) as service:
+        add_desk(service)
+        service.threads.search()  # creates the tables before two workers do
+        command = [sys.executable, "-m", "agent_factory.cli", "worker", "desk_service:service"]
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        for _ in range(2):
+            processes.start(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+        yield service
+        processes.end()
 
 
 @pytest.fixture
@@ -65,39 +68,41 @@ def address(service: Service) -> Iterator[str]:
 
 
 def owner(service: Service, thread: str) -> int:
-    """The process that works on a thread."""
-    found = select(threads.c.owner).where(threads.c.thread_id == thread)
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
+    """The process that works on a thread, once a worker has taken it."""
+    query = select(threads.c.owner).where(threads.c.thread_id == thread)
+
+    def name() -> str:
         with service._backend.database.read() as connection:
-            name = connection.execute(found).scalar()
-        if name:
-            return int(name.split("-")[-2])
-        time.sleep(0.02)
-    raise AssertionError("no worker has taken the thread")
+            return connection.execute(query).scalar() or ""
+
+    return int(until(name).split("-")[-2])
 
 
-def test_a_worker_dies_while_a_page_watches(service: Service, new_page: NewPage) -> None:
+def test_a_worker_dies_while_a_page_watches(
+    service: Service, new_page: NewPage, tmp_path: Path
+) -> None:
     service.threads.create("t")
-    service.submit("desk", thread="t", message="A very slow parcel is broken.")
+    service.submit("desk", thread="t", message="My parcel is broken.")
     page = new_page("/studio/threads/t")
-    expect(page.locator(".message.ai").first).to_contain_text("Let me look.", timeout=30_000)
+    expect(page.locator(".message.ai").first).to_contain_text("Let me look.")
     os.kill(owner(service, "t"), signal.SIGKILL)
-    expect(page.get_by_text("has taken over")).to_be_visible(timeout=40_000)
-    page.get_by_role("button", name="Approve", exact=True).click(timeout=40_000)
-    expect(page.locator(".message.ai").last).to_contain_text("Done: Refunded", timeout=30_000)
+    expect(page.get_by_text("has taken over")).to_be_visible()
+    (tmp_path / "go").touch()
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.locator(".message.ai").last).to_contain_text("Done: Refunded")
     expect(page.locator("#head .status")).to_have_text("idle")
     ids = page.eval_on_selector_all(".message", "all => all.map(one => one.id)")
     assert len(ids) == len(set(ids)) == 4
 
 
-def test_a_cut_connection_comes_back(service: Service, new_page: NewPage) -> None:
-    service.submit("desk", thread="t", message="slow parcel, please")
-    page = new_page("/studio/threads/t")
-    expect(page.locator(".message.ai").first).to_be_visible(timeout=30_000)
+def test_a_cut_connection_comes_back(service: Service, new_page: NewPage, tmp_path: Path) -> None:
+    service.submit("desk", thread="u", message="My parcel is broken.")
+    page = new_page("/studio/threads/u")
+    expect(page.locator(".message.ai").first).to_be_visible()
     # A browser without a network says so on its console, which is not an error of the page.
     page.evaluate("window.stop()")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible(timeout=30_000)
+    (tmp_path / "go").touch()
+    expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible()
     ids = page.eval_on_selector_all(".message", "all => all.map(one => one.id)")
     assert len(ids) == len(set(ids)) == 3

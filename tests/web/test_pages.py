@@ -23,7 +23,7 @@ def paths(desk: Desk) -> list[str]:
     archived = desk.service.threads.create("seen-5")
     desk.service.threads.change(archived.id, title="An old one", archived=True)
     done = desk.waiting("seen-4")
-    desk.service.decide(done, "reject", by="ann", message="No.").result(30)
+    desk.service.decide(done, "reject", by="ann", message="No.").result(60)
     at = [
         one.config["configurable"]["checkpoint_id"]
         for one in desk.service.threads.history("seen-4")

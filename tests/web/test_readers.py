@@ -23,7 +23,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 def test_messages_of_a_review_are_copied_and_set_as_in_the_studio(
     desk: Desk, thread: str, new_page: NewPage
 ) -> None:
-    desk.service.submit("chat", thread=thread, message="lamps").result(30)
+    desk.service.submit("chat", thread=thread, message="lamps").result(60)
     page = new_page(f"/inbox/{desk.waiting(thread, 'refund, please', 'chat')}")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     expect(page.locator(".code-block .k").first).not_to_have_css("color", "rgb(29, 33, 39)")
@@ -81,7 +81,7 @@ def test_the_composer_of_a_phone_does_not_cover_a_review(
     expect(page.locator(".foot")).to_have_css("position", "sticky")
 
 
-def test_a_phone_has_a_way_to_the_threads(desk: Desk, new_page: NewPage) -> None:
+def test_a_phone_has_a_way_to_the_threads(new_page: NewPage) -> None:
     page = new_page("/studio", width=360, height=740)
     page.get_by_role("link", name="Threads", exact=True).click()
     expect(page.get_by_label("Find a thread")).to_be_in_viewport()
@@ -115,7 +115,7 @@ def test_an_auditor_reads_on_and_looks_for_a_person(
 def test_two_moments_of_the_same_second_are_told_apart(
     desk: Desk, thread: str, new_page: NewPage
 ) -> None:
-    desk.service.submit("desk", thread=thread, message="talk").result(30)
+    desk.service.submit("desk", thread=thread, message="talk").result(60)
     page = new_page(f"/studio/threads/{thread}/history")
     heads: Any = page.locator(".choose-heads")
     expect(heads).to_have_text("from to")
@@ -129,7 +129,7 @@ def test_two_moments_of_the_same_second_are_told_apart(
 def test_a_history_quotes_answers_without_their_markup(
     desk: Desk, thread: str, new_page: NewPage
 ) -> None:
-    desk.service.decide(desk.waiting(thread), "approve", by="ann").result(30)
+    desk.service.decide(desk.waiting(thread), "approve", by="ann").result(60)
     page = new_page(f"/studio/threads/{thread}/history")
     expect(page.locator(".moments .by-ai").first).to_contain_text("“Done: Refunded 120.5 euros")
 
@@ -139,7 +139,7 @@ def test_a_review_does_not_say_that_it_is_one(desk: Desk, thread: str, new_page:
     expect(page.locator(".wait.open")).not_to_contain_text("Tool execution requires approval")
 
 
-def test_a_thread_that_is_gone_is_not_found_in_words(desk: Desk, new_page: NewPage) -> None:
+def test_a_thread_that_is_gone_is_not_found_in_words(new_page: NewPage) -> None:
     page = new_page("/studio/threads/gone", allowed="404 (Not Found)")
     expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
     expect(page.get_by_role("alert")).to_have_text("thread 'gone': does not exist.")

@@ -15,7 +15,7 @@ from web.conftest import Desk, NewPage
 def test_runs_are_found_and_the_address_says_how(
     desk: Desk, thread: str, new_page: NewPage
 ) -> None:
-    desk.service.submit("desk", thread=thread, message=f"talk {thread}").result(30)
+    desk.service.submit("desk", thread=thread, message=f"talk {thread}").result(60)
     desk.waiting(f"{thread}-waits", f"{thread} is broken")
     page = new_page("/studio/runs")
     page.keyboard.press("/")
@@ -65,14 +65,14 @@ def test_a_slow_answer_does_not_undo_a_filter(
 def test_the_list_follows_what_happens(desk: Desk, thread: str, new_page: NewPage) -> None:
     page = new_page(f"/studio/runs?text={thread}")
     expect(page.locator("#runs .empty")).to_have_text("No runs match.")
-    desk.service.submit("desk", thread=thread, message=f"talk {thread}").result(30)
+    desk.service.submit("desk", thread=thread, message=f"talk {thread}").result(60)
     expect(page.locator("#runs tbody tr")).to_have_count(1)
     expect(page.locator("#runs .status")).to_have_text("done")
 
 
 def test_times_are_those_of_the_reader(desk: Desk, thread: str, new_page: NewPage) -> None:
     run = desk.service.submit("desk", thread=thread, message="talk")
-    run.result(30)
+    run.result(60)
     page = new_page(f"/studio/runs/{run.id}", timezone_id="Asia/Tokyo", locale="de-DE")
     time = page.locator(".facts time")
     moment = datetime.fromisoformat(time.get_attribute("datetime") or "")
@@ -94,7 +94,7 @@ def test_the_timeline_is_a_table_for_those_who_do_not_see_it(
     desk: Desk, thread: str, new_page: NewPage
 ) -> None:
     wait = desk.service.inbox().get(desk.waiting(thread))
-    desk.service.decide(wait.id, "approve", by="ann").result(30)
+    desk.service.decide(wait.id, "approve", by="ann").result(60)
     for width in (1440, 360):
         page = new_page(f"/studio/runs/{wait.run}", width=width)
         table = page.get_by_role("table", name="Timeline")
@@ -149,7 +149,7 @@ def test_a_run_is_cancelled_on_its_page(desk: Desk, thread: str, new_page: NewPa
 def test_a_thread_is_renamed_archived_and_deleted(
     desk: Desk, thread: str, new_page: NewPage
 ) -> None:
-    desk.service.submit("desk", thread=thread, message="talk").result(30)
+    desk.service.submit("desk", thread=thread, message="talk").result(60)
     page = new_page(f"/studio/threads/{thread}")
     page.get_by_role("link", name="rename, archive, delete").click()
     page.get_by_label("Title").fill(f"Lamp {thread}")
