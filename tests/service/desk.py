@@ -118,6 +118,10 @@ def check_history(messages: Sequence[BaseMessage], expected: Sequence[str]) -> N
     assert not messages[-1].tool_calls
 
 
+def status_of(service: Service, thread: str) -> str:
+    return service.threads.get(thread).status
+
+
 def waiting(service: Service, thread: str, agent: str = "desk") -> Any:
     """The decision that a new run of a thread waits for."""
     service.submit(agent, thread=thread, message="Pay.", message_id="m-1").result(60)

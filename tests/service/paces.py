@@ -14,6 +14,6 @@ NEVER = 600.0
 QUICK = Pace(beat=0.05, look=0.05, deliver=0.02, retries=(0.02, 0.02))
 
 
-def paced(pace: Pace | None = None, **times: Any) -> Any:
+def paced(pace: Pace | None = None, **times: Any) -> pytest.MarkDecorator:
     """A mark that sets the pace of the service of a test."""
     return pytest.mark.parametrize("pace", [pace or Pace(**times)], ids=["paced"])

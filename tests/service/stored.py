@@ -13,7 +13,7 @@ class Tables:
     """The tables of `agent_factory.service.tables` in a database.
 
     Args:
-        database: Connections of its own, so that no test needs those of a service.
+        database: Other connections than those of the service under test.
     """
 
     def __init__(self, database: Database) -> None:

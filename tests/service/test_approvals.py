@@ -69,10 +69,15 @@ def asked(service: Service, euros: int, thread: str | None = None, tenant: str =
     return wait
 
 
-def test_a_decision_about_another_digest_is_refused(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("pay", "ask")))
+def asked_by(service: Service, ran: list[Any], *rules: Rule, euros: int = 5) -> Wait:
+    """What an agent with these rules asks."""
+    service.add("desk", desk(ran, *rules))
     service.start()
-    wait = asked(service, 5)
+    return asked(service, euros)
+
+
+def test_a_decision_about_another_digest_is_refused(service: Service, ran: list[Any]) -> None:
+    wait = asked_by(service, ran, Rule("pay", "ask"))
     with pytest.raises(DecisionNotAllowed, match="the decision names the digest 'other'"):
         service.decide(wait.id, "approve", by="ann", digest="other")
     with pytest.raises(InvalidDecision, match="must be a string"):
@@ -81,43 +86,31 @@ def test_a_decision_about_another_digest_is_refused(service: Service, ran: list[
     assert ran == [5]
 
 
-def test_a_new_version_of_the_tool_is_asked_about_again(url: str, ran: list[Any]) -> None:
-    with Service(url) as old:
-        old.add("desk", desk(ran, Rule("pay", "ask")))
-        first = asked(old, 5, thread="t-1")
-    with Service(url) as new:
-        new.add("desk", desk(ran, Rule("pay", "ask"), description="Pay twice."))
-        run = new.decide(first.id, "approve", by="ann", digest=first.digest)
-        for _ in run.stream():
-            pass
-        (second,) = new.inbox().waits(thread="t-1")
-        assert (second.args, ran) == (first.args, [])
-        assert second.call_digest != first.call_digest
-        new.decide(second.id, "approve", by="ann").result(WAIT)
-    assert ran == [5]
-
-
-def test_a_new_version_is_asked_about_again_where_a_run_was_stopped(
-    url: str, ran: list[Any]
+@pytest.mark.parametrize("stop", [{}, {"interrupt_before": ["tools"]}], ids=["", "at a pause"])
+def test_a_new_version_of_the_tool_is_asked_about_again(
+    url: str, ran: list[Any], stop: dict[str, Any]
 ) -> None:
-    rule, stop = Rule("pay", "allow"), dict[str, Any](interrupt_before=["tools"])
+    """Also where the run was stopped, and the rule asks nobody."""
+    rule = Rule("pay", "allow" if stop else "ask")
     with Service(url) as old:
         old.add("desk", desk(ran, rule, **stop))
         first = asked(old, 5, thread="t-1")
     with Service(url) as new:
         new.add("desk", desk(ran, rule, description="Pay twice.", **stop))
-        for _ in new.decide(first.id, "approve", by="ann").stream():
+        run = new.decide(first.id, "approve", by="ann", digest=None if stop else first.digest)
+        for _ in run.stream():
             pass
         (second,) = new.inbox().waits(thread="t-1")
-        assert (second.kind, ran) == ("pause", [])
+        assert (second.kind, ran) == ("pause" if stop else "review", [])
+        assert second.args == first.args
+        if not stop:
+            assert second.call_digest != first.call_digest
         new.decide(second.id, "approve", by="ann").result(WAIT)
     assert ran == [5]
 
 
 def test_only_reviewers_decide(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("pay", "ask", reviewers=["finance", "@eve"])))
-    service.start()
-    wait = asked(service, 5)
+    wait = asked_by(service, ran, Rule("pay", "ask", reviewers=["finance", "@eve"]))
     assert wait.reviewers == ("@eve", "finance")
     with pytest.raises(DecisionNotAllowed, match=r"'ann' may not decide .* @eve, finance"):
         service.decide(wait.id, "approve", by="ann", roles=["support"])
@@ -223,9 +216,7 @@ def test_approvals_are_listed_and_revoked_in_the_terminal(
 
 
 def test_the_right_to_decide_is_about_the_call_that_runs(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("look", "ask"), Rule("pay", "allow")))
-    service.start()
-    wait = asked(service, 7)
+    wait = asked_by(service, ran, Rule("look", "ask"), Rule("pay", "allow"), euros=7)
     questions: list[tuple[str, dict[str, Any]]] = []
 
     def may_decide(about: Wait) -> bool:
@@ -248,9 +239,7 @@ def test_the_right_to_decide_is_about_the_call_that_runs(service: Service, ran: 
 
 
 def test_a_decision_needs_the_name_of_a_person(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("pay", "ask")))
-    service.start()
-    wait = asked(service, 5)
+    wait = asked_by(service, ran, Rule("pay", "ask"))
     inbox = service.inbox()
     thread = wait.thread_id
     acts: list[Callable[[Any], object]] = [
@@ -270,13 +259,13 @@ def test_a_decision_needs_the_name_of_a_person(service: Service, ran: list[Any])
     assert (ran, inbox.audit(thread=wait.thread_id)) == ([], [])
 
 
-def test_a_part_of_a_decision_is_said_once(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("pay", "ask")))
-    service.start()
-    wait = asked(service, 5)
+def test_a_decision_says_each_part_once_and_is_json(service: Service, ran: list[Any]) -> None:
+    wait = asked_by(service, ran, Rule("pay", "ask"))
     decision = {"type": "reject", "message": "No."}
     with pytest.raises(ArgumentError, match="has message, and an argument names it again"):
         service.decide(wait.id, decision, by="ann", message="Yes.")
+    with pytest.raises(InvalidDecision, match="is stored as JSON: "):
+        service.decide(wait.id, "edit", args={"euros": 5, "to": b"Ann"}, by="ann")
     assert service.inbox().get(wait.id).decided_at is None
 
 
@@ -306,12 +295,3 @@ def test_a_decision_that_an_agent_inside_refuses_can_be_made_again(
     assert what == ["refused", "edit"]
     service.decide(wait.id, "edit", args={"euros": 6}, by="ann").result(WAIT)
     assert ran == [6]
-
-
-def test_a_decision_that_json_cannot_hold_is_refused(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("pay", "ask")))
-    service.start()
-    wait = asked(service, 5)
-    with pytest.raises(InvalidDecision, match="is stored as JSON: "):
-        service.decide(wait.id, "edit", args={"euros": 5, "to": b"Ann"}, by="ann")
-    assert service.inbox().get(wait.id).decided_at is None

@@ -124,10 +124,8 @@ def test_a_job_that_was_dropped_sends_nothing(
     assert "rendered" not in str(texts(service))
 
 
-def test_work_that_was_dropped_elsewhere_calls_no_tool_any_more(
-    service: Service, tables: Tables, studio: Studio
-) -> None:
-    """As where another process cancels the run, or has reported the job as lost."""
+def agent_with_clerk(studio: Studio, *answers: str) -> Any:
+    """An agent whose clerk, in the background, renders page 7 once `studio.answers` is set."""
 
     def slow(messages: list[BaseMessage]) -> AIMessage:
         studio.begun.set()
@@ -135,16 +133,21 @@ def test_work_that_was_dropped_elsewhere_calls_no_tool_any_more(
         return AIMessage("", tool_calls=[{"name": "render", "args": {"page": 7}, "id": "7"}])
 
     clerk = create_agent(ScriptedChatModel([slow, "The page is there."]), [studio.render])
-    script: Any = [[{"name": "clerk", "args": {"request": "Page 7"}}], "I wait."]
-    agent = create_agent(
-        ScriptedChatModel(script),
+    studio.answers.clear()
+    studio.goes_on.set()
+    return create_agent(
+        ScriptedChatModel([[{"name": "clerk", "args": {"request": "Page 7"}}], *answers]),
         [background(agent_tool(clerk, name="clerk", description="Render."))],
         middleware=[BackgroundMiddleware()],
         checkpointer=InMemorySaver(),
     )
-    studio.answers.clear()
-    studio.goes_on.set()
-    start(service, agent)
+
+
+def test_work_that_was_dropped_elsewhere_calls_no_tool_any_more(
+    service: Service, tables: Tables, studio: Studio
+) -> None:
+    """As where another process cancels the run, or has reported the job as lost."""
+    start(service, agent_with_clerk(studio, "I wait."))
     say(service, "Go.").result(WAIT)
     assert studio.begun.wait(WAIT)
     (thread,) = [each for each in threading.enumerate() if each.name == "background"][-1:]
@@ -207,23 +210,7 @@ def test_a_thread_has_at_most_so_many_jobs_in_all_workers(
 def test_a_subagent_calls_tools_when_the_run_of_its_parent_has_ended(
     service: Service, studio: Studio
 ) -> None:
-    call: Any = {"name": "render", "args": {"page": 7}}
-
-    def slow(messages: list[BaseMessage]) -> AIMessage:
-        assert studio.answers.wait(WAIT)
-        return AIMessage("", tool_calls=[{**call, "id": "7"}])
-
-    clerk = create_agent(ScriptedChatModel([slow, "The page is there."]), [studio.render])
-    script: Any = [[{"name": "clerk", "args": {"request": "Page 7"}}], "I wait.", "Hi.", "Done."]
-    agent = create_agent(
-        ScriptedChatModel(script),
-        [background(agent_tool(clerk, name="clerk", description="Render."))],
-        middleware=[BackgroundMiddleware()],
-        checkpointer=InMemorySaver(),
-    )
-    studio.answers.clear()
-    studio.goes_on.set()
-    start(service, agent)
+    start(service, agent_with_clerk(studio, "I wait.", "Hi.", "Done."))
     say(service, "Go.").result(WAIT)
     say(service, "And?").result(WAIT)  # it has taken the lease
     studio.answers.set()

@@ -111,7 +111,12 @@ def test_the_end_of_a_run_waits_for_no_other_writer_of_its_checkpoints(
 
     def flush_in(saver: FencedSaver, connection: Any) -> None:
         begun = Event()
-        Thread(target=lambda: (begun.set(), saver.flush()), daemon=True).start()
+
+        def flush() -> None:
+            begun.set()
+            saver.flush()
+
+        Thread(target=flush, daemon=True).start()
         assert begun.wait(60)
         write(saver, connection)
 
@@ -163,7 +168,7 @@ def test_what_a_task_has_written_is_stored_while_another_one_works(
         until(lambda: "done" in str(stored()[0].pending_writes))
         return "done, too"
 
-    calls = [{"name": name, "args": {}} for name in ("quick", "slow")]
+    calls: Any = [{"name": name, "args": {}} for name in ("quick", "slow")]
     service.add("desk", create_agent(ScriptedChatModel([calls, "Done."]), [quick, slow]))
     service.start()
     run = service.submit("desk", thread="t", message="Hi")

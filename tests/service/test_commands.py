@@ -381,7 +381,7 @@ app()
 
 
 def command(*words: object) -> list[object]:
-    """A command in a process of its own, whose line with "ready" or "runs up to" is awaited."""
+    """A command for another process, whose line with "ready" or "runs up to" is awaited."""
     served = ["-c", SERVED] if words[0] == "serve" else ["-m", "agent_factory.cli"]
     return [sys.executable, *served, *words]
 
@@ -403,6 +403,7 @@ def test_a_client_of_langgraph_speaks_to_the_command(folder: Path, processes: Pr
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)  # it starts two processes, of which one waits until the other is dead
 def test_the_first_steps(folder: Path, processes: Processes) -> None:
     """As docs/service/first_steps.md goes: with a worker that is killed while it works."""
 

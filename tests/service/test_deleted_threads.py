@@ -92,6 +92,8 @@ def test_the_run_of_a_deleted_thread_writes_nothing_to_a_new_one_of_its_id(
     assert work.started.wait(WAIT)
     until(lambda: service.threads.runs("user-7") and old.info.job is not None)
     delete(service, "user-7", how)
+    with pytest.raises(NotFound):
+        old.result(WAIT)
     new = service.submit("desk", thread="user-7", message="hello", message_id="m", tenant="beta")
     own = ["hello", "result for hello", "answer: result for hello"]
     assert [one.text for one in new.result(WAIT)["messages"] if one.text] == own

@@ -132,13 +132,24 @@ def test_an_older_database_is_refused_by_name(old_url: str) -> None:
     assert error.value.version == 0
 
 
-def test_an_upgraded_database_has_the_tables_of_a_new_one(
+def test_an_upgraded_database_has_the_tables_of_a_new_one_and_all_rows(
     old_url: str, request: pytest.FixtureRequest
 ) -> None:
+    tables = ("runs", "threads", "waits", "audit", "limits", "effects")
+
+    def rows(connection: Connection) -> dict[str, list[dict[str, Any]]]:
+        queries = {table: text(f"select * from service_{table} order by 1") for table in tables}
+        return {
+            table: [dict(row) for row in connection.execute(query).mappings()]
+            for table, query in queries.items()
+        }
+
     with closing(Database(old_url)) as database:
+        with database.engine.connect() as connection:
+            before = rows(connection)
         database.upgrade()
         with database.begin() as connection:
-            upgraded = shape(connection)
+            after, upgraded = rows(connection), shape(connection)
     with closing(Database(empty_url(old_url, request))) as database, database.begin() as connection:
         created = shape(connection)
     # The first commits had columns more, which may be null.
@@ -146,6 +157,12 @@ def test_an_upgraded_database_has_the_tables_of_a_new_one(
     may_be_null = [isinstance(kind, tuple) and kind[1] for kind in left.values()]
     assert all(may_be_null), left
     assert {key: upgraded.get(key) for key in created} == created
+    changed = {"status", "job", "run", "owner", "epoch", "id"}
+    for table in tables:
+        assert len(after[table]) == len(before[table])
+        for old, new in zip(before[table], after[table], strict=True):
+            for name in old.keys() - changed:
+                assert new.get(name) == old[name], (table, name)
 
 
 @pytest.mark.long
@@ -243,33 +260,6 @@ def test_a_decision_that_was_queued_is_carried_out_and_not_asked_again(last_url:
         assert [message.text for message in messages][-2:] == ["Paid 13.", "Done: Pay 13"]
 
 
-def test_an_upgrade_keeps_all_rows(old_url: str) -> None:
-    with closing(Database(old_url)) as database:
-        tables = ("runs", "threads", "waits", "audit", "limits", "effects")
-
-        def rows() -> dict[str, list[dict[str, Any]]]:
-            with database.engine.connect() as connection:
-                return {
-                    table: [
-                        dict(row)
-                        for row in connection.execute(
-                            text(f"select * from service_{table} order by 1")
-                        ).mappings()
-                    ]
-                    for table in tables
-                }
-
-        before = rows()
-        database.upgrade()
-        after = rows()
-    changed = {"status", "job", "run", "owner", "epoch", "id"}
-    for table in tables:
-        assert len(after[table]) == len(before[table])
-        for old, new in zip(before[table], after[table], strict=True):
-            for name in old.keys() - changed:
-                assert new.get(name) == old[name], (table, name)
-
-
 def test_the_audit_the_store_and_the_schedules_are_there(
     old_service: Service, old_url: str
 ) -> None:
@@ -359,11 +349,18 @@ def test_a_time_of_a_schedule_that_nobody_has_carried_out_is_carried_out(last_ur
         assert due == schedule.due.timestamp()
 
 
-def test_jobs_of_other_applications_stay(last_url: str) -> None:
+def test_only_other_applications_submit_to_dbos_after_the_upgrade(last_url: str) -> None:
+    """Their jobs stay, and an older process of ours gets an error."""
     with closing(Database(last_url)) as database:
         with database.engine.begin() as connection:
             add_workflow(connection, "theirs", "shop.bill")
         database.upgrade()
+        for name in ("agent_factory.run_job", "agent_factory.run_schedule"):
+            with (
+                pytest.raises(DBAPIError, match="newer than this process: update and restart it"),
+                database.engine.begin() as connection,
+            ):
+                add_workflow(connection, "late", name)
         with database.engine.begin() as connection:
             add_workflow(connection, "theirs-2", "shop.bill")
             left = connection.execute(
@@ -373,17 +370,6 @@ def test_jobs_of_other_applications_stay(last_url: str) -> None:
                 )
             )
             assert [*left.scalars()] == ["theirs", "theirs-2"]
-
-
-@pytest.mark.parametrize("name", ["agent_factory.run_job", "agent_factory.run_schedule"])
-def test_an_older_process_that_submits_gets_an_error(last_url: str, name: str) -> None:
-    with closing(Database(last_url)) as database:
-        database.upgrade()
-        with (
-            pytest.raises(DBAPIError, match="newer than this process: update and restart it"),
-            database.engine.begin() as connection,
-        ):
-            add_workflow(connection, "late", name)
 
 
 def test_a_pickle_that_names_a_class_is_refused(last_url: str) -> None:
@@ -537,6 +523,7 @@ def test_a_step_does_not_hold_up_others_while_a_table_is_locked(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)  # it starts four processes, one after the other
 def test_old_and_new_workers_work_side_by_side_while_the_database_is_upgraded(
     url: str,
     service: Service,

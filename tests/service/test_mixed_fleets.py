@@ -119,16 +119,6 @@ def test_a_run_of_a_dead_worker_is_taken_over_by_one_with_its_agent(
 
 
 @pytest.mark.long
-def test_old_and_new_workers_side_by_side(service: Service, url: str, start_worker: Start) -> None:
-    with start_worker(url, calls=1, review=True):
-        service.start()
-        runs = [
-            service.submit(agent, message="Pay.") for _ in range(10) for agent in ("new", "desk")
-        ]
-        assert all("__interrupt__" in run.result(WAIT) for run in runs)
-
-
-@pytest.mark.long
 def test_limits_of_a_tenant_hold_for_jobs_that_wait_for_their_worker(
     service: Service, older_worker: Older
 ) -> None:

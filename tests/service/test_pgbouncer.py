@@ -47,8 +47,8 @@ def urls(postgres_url: str, postgres_server: Any, processes: Processes) -> tuple
     parsed = make_url(postgres_url)
     folder = Path(str(parsed.query["host"]))
     settings, log = folder / "pgbouncer.ini", folder / "pgbouncer.log"
-    # Its user can read it there. A socket of its own is where nobody else listens: PgBouncer does
-    # not say which port it got.
+    # Its user can read it there. Nobody else listens at a socket in that folder: PgBouncer does not
+    # say which port it got.
     settings.write_text(SETTINGS.format(folder=folder, log=log))
     command = ["pgbouncer", str(settings)]
     if os.getuid() == 0:

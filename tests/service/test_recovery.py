@@ -22,7 +22,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.runner import Runner
 from agent_factory.testing import ScriptedChatModel
-from service.desk import Journal, check_history, make_desk
+from service.desk import Journal, check_history, make_desk, status_of
 
 pytestmark = pytest.mark.long
 
@@ -69,10 +69,6 @@ def work(service: Service, thread: str, dies_at: int = 0, survives_commit: bool 
         database.dies_at = 0
         backend.close()
     return True
-
-
-def status_of(service: Service, thread: str) -> str:
-    return service.threads.get(thread).status
 
 
 def each_death(begin: Callable[[str], None], check: Callable[[str], None], service: Service) -> int:

@@ -253,31 +253,6 @@ def test_what_has_happened_to_a_job_since_it_was_looked_for_comes_first(
         assert (row.attempt, row.worker) == (2, "third")
 
 
-@pytest.mark.parametrize("way", ["run", "tool", "thread"])
-def test_a_job_that_was_dropped_does_not_begin_again(
-    service: Service, fleet: Fleet, press: Press, way: str
-) -> None:
-    start(service, press.agent())
-    if way == "run":
-        press.studio.answers.clear()
-    run = say(service, "Render 1")
-    if way == "run":
-        assert press.begun[0].wait(WAIT)
-        assert press.studio.asked.wait(WAIT)
-        run.cancel()
-        press.studio.answers.set()
-    else:
-        run.result(WAIT)
-    if way == "tool":
-        say(service, "Cancel").result(WAIT)
-    if way == "thread":
-        service.threads.delete("t")
-    service.stop()
-    fleet.enter()
-    assert (fleet.take(), fleet.jobs()) == ([], [])
-    assert not press.begun[1].is_set()
-
-
 class Shift(AgentState):
     shift: str
 
@@ -295,8 +270,22 @@ class Order:
     customer: str
 
 
+class Desk(AgentState):
+    lock: Annotated[Any, PrivateStateAttr, UntrackedValue]
+
+
+class Locks(AgentMiddleware[Desk, Any]):
+    """A key of the state that no checkpoint has."""
+
+    state_schema = Desk
+
+    def before_agent(self, state: Desk, runtime: Any) -> dict[str, Any]:
+        return {"lock": Lock()}
+
+
 def test_the_tool_gets_what_it_got_before(service: Service, fleet: Fleet) -> None:
-    calls, ends = list[dict[str, Any]](), Event()
+    """Except for what no checkpoint has, as in a thread that is resumed."""
+    calls, ends, locks = list[dict[str, Any]](), Event(), list[object]()
 
     def render(
         page: int,
@@ -306,11 +295,13 @@ def test_the_tool_gets_what_it_got_before(service: Service, fleet: Fleet) -> Non
     ) -> str:
         """Render a page."""
         item = store.get(("pages",), "size")
-        keys = runtime.config["configurable"]
+        keys, state = runtime.config["configurable"], {**runtime.state}
+        locks.append(state.pop("lock", None))
         calls.append(
             {
                 "args": (page, shift, item.value if item else None),
-                "state": {**runtime.state},
+                "state": state,
+                "key": idempotency_key(runtime),
                 "context": runtime.context,
                 "call": runtime.tool_call_id,
                 "store": runtime.store is store,
@@ -328,10 +319,12 @@ def test_the_tool_gets_what_it_got_before(service: Service, fleet: Fleet) -> Non
         ends.wait(WAIT)
         return f"Page {page} is rendered."
 
-    agent = agent_of(
-        Studio().answer,
-        background(render, on_loss="repeat"),
-        Shifts(),
+    once = OnceMiddleware({"render": "rerun"})
+    agent = create_agent(
+        ScriptedChatModel([Studio().answer] * 10),
+        [background(render, on_loss="repeat")],
+        middleware=[Shifts(), Locks(), BackgroundMiddleware(), once],
+        checkpointer=InMemorySaver(),
         context_schema=Order,
     )
     service.add("studio", agent, configurable=["user"])
@@ -354,39 +347,11 @@ def test_the_tool_gets_what_it_got_before(service: Service, fleet: Fleet) -> Non
     until(lambda: len(calls) == 2)
     first, second = calls
     assert second == first
+    assert [lock is None for lock in locks] == [False, True]
     assert first["args"] == (1, "night", {"inches": 8})
     assert (first["context"], first["keys"][1]) == (Order("ann"), "bob")
     assert first["state"]["messages"][0].text == "Render 1"
     ends.set()
-
-
-def test_a_tool_has_the_same_idempotency_key_in_each_attempt(
-    service: Service, fleet: Fleet
-) -> None:
-    keys, ends = list[str](), Event()
-
-    def render(page: int, runtime: ToolRuntime) -> str:
-        """Render a page."""
-        keys.append(idempotency_key(runtime))
-        ends.wait(WAIT)
-        return f"Page {page} is rendered."
-
-    agent = create_agent(
-        ScriptedChatModel([Studio().answer] * 10),
-        [background(render, on_loss="repeat")],
-        middleware=[BackgroundMiddleware(), OnceMiddleware({"render": "rerun"})],
-        checkpointer=InMemorySaver(),
-    )
-    start(service, agent)
-    say(service, "Render 1").result(WAIT)
-    until(lambda: keys)
-    service.stop()
-    fleet.enter()
-    fleet.begin_again()
-    until(lambda: len(keys) == 2 or not fleet.jobs())
-    ends.set()
-    assert keys == [keys[0]] * 2
-    assert fleet.read() == ["Page 1 is rendered."]
 
 
 def test_a_job_is_lost_by_name_after_its_attempts(
@@ -440,14 +405,24 @@ def test_the_time_of_a_job_counts_over_all_attempts(
     assert "did not end in 600 seconds" in text
 
 
-def test_a_job_whose_time_is_up_is_lost_and_does_not_begin_again(
-    service: Service, fleet: Fleet, press: Press
+@pytest.mark.parametrize("why", ["its time is up", "it cannot be read", "it may not be repeated"])
+def test_a_job_that_cannot_begin_again_is_reported_as_lost(
+    service: Service, fleet: Fleet, press: Press, why: str
 ) -> None:
-    begin(service, press)
+    if why == "it may not be repeated":
+        start(service, press.agent(on_loss="report"))
+        say(service, "Render 1").result(WAIT)
+        service.stop()
+        job = fleet.job()
+        assert (job.call, job.deadline, job.attempt) == (None, None, 1)
+    else:
+        begin(service, press)
+    if why == "its time is up":
+        fleet.change(deadline=fleet.tables.now - 1)
+    elif why == "it cannot be read":
+        fleet.change(call=b"msgpack \xc1")
     fleet.enter()
-    fleet.change(deadline=fleet.tables.now - 1)
-    assert fleet.take() == []
-    assert fleet.report_lost() == 1
+    assert (fleet.take(), fleet.report_lost()) == ([], 1)
     (text,) = fleet.read()
     assert "is lost: the process" in text
 
@@ -574,40 +549,6 @@ def test_a_worker_that_was_given_up_takes_nothing(
     assert fleet.take() == []
 
 
-class Desk(AgentState):
-    lock: Annotated[Any, PrivateStateAttr, UntrackedValue]
-
-
-class Locks(AgentMiddleware[Desk, Any]):
-    """A key of the state that no checkpoint has."""
-
-    state_schema = Desk
-
-    def before_agent(self, state: Desk, runtime: Any) -> dict[str, Any]:
-        return {"lock": Lock()}
-
-
-def test_what_no_checkpoint_has_is_not_stored_with_a_job(service: Service, fleet: Fleet) -> None:
-    """As in a thread that is resumed."""
-    states, ends = list[set[str]](), Event()
-
-    def render(page: int, runtime: ToolRuntime) -> str:
-        """Render a page."""
-        states.append({*runtime.state})
-        ends.wait(WAIT)
-        return f"Page {page} is rendered."
-
-    start(service, agent_of(Studio().answer, background(render, on_loss="repeat"), Locks()))
-    say(service, "Render 1").result(WAIT)
-    until(lambda: states)
-    service.stop()
-    fleet.enter()
-    fleet.begin_again()
-    until(lambda: len(states) == 2)
-    assert states[0] - states[1] == {"lock"}
-    ends.set()
-
-
 @pytest.mark.parametrize("reported", [False, True])
 def test_a_call_that_cannot_be_stored_is_refused_by_name(
     service: Service, fleet: Fleet, reported: bool
@@ -635,17 +576,6 @@ def test_a_call_that_cannot_be_stored_is_refused_by_name(
     assert (begun.is_set(), fleet.jobs()) == (False, [])
 
 
-def test_a_call_that_cannot_be_read_is_reported_as_lost(
-    service: Service, fleet: Fleet, press: Press
-) -> None:
-    begin(service, press)
-    fleet.enter()
-    fleet.change(call=b"msgpack \xc1")
-    assert fleet.take() == []
-    assert fleet.report_lost() == 1
-    assert ["is lost: the process" in text for text in fleet.read()] == [True]
-
-
 def test_work_that_does_not_begin_is_reported_as_lost(
     service: Service, fleet: Fleet, press: Press, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -661,21 +591,10 @@ def test_work_that_does_not_begin_is_reported_as_lost(
     assert ["is lost after 2 attempts" in text for text in fleet.read()] == [True]
 
 
-def test_a_job_that_may_not_be_repeated_keeps_no_call(
-    service: Service, fleet: Fleet, press: Press
-) -> None:
-    start(service, press.agent(on_loss="report"))
-    say(service, "Render 1").result(WAIT)
-    service.stop()
-    (row,) = fleet.jobs()
-    assert (row.call, row.deadline, row.attempt) == (None, None, 1)
-    fleet.enter()
-    assert fleet.take() == []
-    assert fleet.report_lost() == 1
-
-
 @pytest.mark.long
-def test_async_work_of_a_worker_that_stops_is_left_to_the_next_one(url: str) -> None:
+def test_async_work_of_a_worker_that_stops_is_left_to_the_next_one(
+    url: str, tables: Tables
+) -> None:
     """Its event loop cancels the task, which is not a result."""
     begun, ends = [Event(), Event()], Event()
     calls: list[int] = []
@@ -695,9 +614,9 @@ def test_async_work_of_a_worker_that_stops_is_left_to_the_next_one(url: str) -> 
     with closing(Service(url)) as second:
         start(second, agent, asynchronous=True)
         assert begun[1].wait(WAIT)
-        assert (len(rows(second)), texts(second)) == (1, ["Render 1"])
+        assert (len(rows(tables)), texts(second)) == (1, ["Render 1"])
         ends.set()
-        until(lambda: not rows(second) and second.threads.get("t").status == "idle")
+        until(lambda: not rows(tables) and second.threads.get("t").status == "idle")
         assert texts(second) == ["Render 1", "Page 1 is rendered."]
 
 

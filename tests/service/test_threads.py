@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from threading import Event
 from typing import Any
 from uuid import uuid4
@@ -223,11 +224,15 @@ def test_a_stream_shows_no_events_of_another_thread(service: Service, thread: st
         next(other.stream(after=f"{thread}/00000001:0:0"))
 
 
+def is_over(moment: float) -> bool:
+    return time.time() > moment
+
+
 def test_threads_are_sorted(service: Service) -> None:
     tenant, ids = uuid4().hex, [f"{name}-{uuid4().hex}" for name in "bca"]
     for one in ids:
-        before = service.threads.create(one, tenant=tenant).created_at
-        until(lambda before=before: time.time() > before + 0.002)  # SQLite counts milliseconds
+        created_at = service.threads.create(one, tenant=tenant).created_at
+        until(partial(is_over, created_at + 0.002))  # SQLite's clock counts milliseconds
 
     def found(**order: Any) -> list[str]:
         return [one.id for one in service.threads.search(tenant=tenant, **order)]

@@ -28,7 +28,7 @@ from agent_factory.service.effects import SharedEffects
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import events, runs, threads, waits, workers
 from agent_factory.testing import ScriptedChatModel
-from service.desk import Journal, check_history, counting, make_desk, waiting
+from service.desk import Journal, check_history, make_desk, waiting
 from service.stored import Tables
 from waiting import until
 
@@ -111,37 +111,6 @@ def _messages(service: Service, thread: str) -> int:
         return 0
 
 
-@pytest.mark.long
-def test_the_limit_of_a_tenant(service: Service) -> None:
-    agent, most_at_once = counting()
-    service.add("slow", agent)
-    service.limit("acme", concurrency=1)
-    service.start()
-    runs = [
-        service.submit("slow", thread=f"t-{at}", message="Hi", tenant="acme") for at in range(4)
-    ]
-    for run in runs:
-        run.result(WAIT)
-    assert most_at_once() == 1
-
-
-def test_urgent_messages_come_first(service: Service) -> None:
-    seen: list[str] = []
-
-    def note(messages: list[BaseMessage]) -> AIMessage:
-        seen.append(messages[-1].text)
-        return AIMessage("Noted.")
-
-    service.add("note", create_agent(ScriptedChatModel([note] * 9), checkpointer=InMemorySaver()))
-    found = [
-        service.submit("note", thread=str(at), message=str(at), priority=at) for at in range(-2, 3)
-    ]
-    service.start(slots=1)
-    for run in found:
-        run.result(WAIT)
-    assert seen == ["2", "1", "0", "-1", "-2"]
-
-
 # Workers
 
 
@@ -198,18 +167,12 @@ def test_the_tables_are_written_again(service: Service, tables: Tables) -> None:
     before = service.inbox().waits()
     assert sorted(service.reindex()) == ["t-1", "t-2"]
     assert service.inbox().waits() == before
-
-
-@pytest.mark.long
-def test_waits_that_are_in_no_checkpoint_are_removed(service: Service, tables: Tables) -> None:
-    service.start()
-    wait = waiting(service, "t")
-    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    # Waits that are in no checkpoint are removed.
     tables.write(update(waits).values(decided_at=None), update(threads).values(status="waiting"))
-    assert service.inbox().count() == 1
-    assert [*service.reindex()] == ["t"]
-    assert service.inbox().count() == 0
-    assert service.threads.get("t").status == "idle"
+    assert [one.thread_id for one in service.inbox().waits()] == ["t-1", "t-2"]
+    assert sorted(service.reindex()) == ["t-1", "t-2"]
+    assert [one.thread_id for one in service.inbox().waits()] == ["t-2"]
+    assert service.threads.get("t-1").status == "idle"
 
 
 @pytest.mark.long

@@ -34,6 +34,7 @@ from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.service.worker import Worker
 from agent_factory.testing import ScriptedChatModel
 from samples import pay
+from service.desk import status_of
 from service.paces import NEVER, QUICK, paced
 from service.stored import Tables
 from waiting import auntil, until
@@ -43,10 +44,6 @@ WAIT = 60.0
 
 def echo() -> Any:
     return create_agent(ScriptedChatModel([lambda messages: f"re: {messages[-1].text}"] * 1000))
-
-
-def status_of(service: Service, thread: str) -> str:
-    return service.threads.get(thread).status
 
 
 class Gate:

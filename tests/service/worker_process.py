@@ -102,7 +102,7 @@ class WorkerProcess:
             self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until it takes jobs, and can be told to end."""
+        """Wait until it takes jobs, and signals."""
         wait_for_line(self.process, "ready")
 
     def send(self, number: int) -> None:
