@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from agent_factory.service.ledger import SpentBy as SpentBy
     from agent_factory.service.messages import HeldMessage as HeldMessage
     from agent_factory.service.migrations import Upgrade as Upgrade
+    from agent_factory.service.operations import Operations as Operations
+    from agent_factory.service.pace import Pace as Pace
     from agent_factory.service.run import Run as Run
     from agent_factory.service.run import RunInfo as RunInfo
     from agent_factory.service.run_list import RunList as RunList
@@ -69,6 +71,8 @@ _HOME = {
     ".ledger": "SharedLedger SpentBy",
     ".messages": "HeldMessage",
     ".migrations": "Upgrade",
+    ".operations": "Operations",
+    ".pace": "Pace",
     ".run": "Run RunInfo",
     ".run_list": "RunList RunSummary",
     ".service": "Service",

@@ -24,6 +24,7 @@ from agent_factory.service.events import EventLog
 from agent_factory.service.jobs import MessageJob, read_job
 from agent_factory.service.metrics import Metrics
 from agent_factory.service.outputs import Outputs
+from agent_factory.service.pace import Pace
 from agent_factory.service.public_state import PublicState
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.schedules import Schedules
@@ -145,11 +146,16 @@ def config_of(run: Row[Any], trace: str | None) -> RunnableConfig:
 class Backend:
     """The database, the queue, the events and the agents of a service, in one process."""
 
-    def __init__(self, database: Database, callbacks: Sequence[BaseCallbackHandler] = ()) -> None:
-        self.database, self.callbacks = database, [*callbacks]
+    def __init__(
+        self,
+        database: Database,
+        callbacks: Sequence[BaseCallbackHandler] = (),
+        pace: Pace = Pace(),  # noqa: B008  a frozen value
+    ) -> None:
+        self.database, self.callbacks, self.pace = database, [*callbacks], pace
         self.signals = Signals(database)
         self.queue = ThreadQueue(database, self.signals)
-        self.log = EventLog(database, self.signals)
+        self.log = EventLog(database, self.signals, pace)
         self.schedules = Schedules(database)
         self.metrics = Metrics(database)
         self.outputs = Outputs()

@@ -12,16 +12,12 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import DatabaseUnavailable
 
-WAITS = (5.0, 30.0, 120.0, 600.0)
-"""Seconds between the attempts to deliver."""
-
 CLAIM_SECONDS = 60.0
 """How long no other process sends what one has claimed: if it dies, it is due again then."""
 
 AT_ONCE = 100
 """The most deliveries that a process claims at once."""
 
-_LOOK_SECONDS = 1.0
 _THREADS = 4
 
 logger = logging.getLogger("agent_factory.service")
@@ -53,7 +49,7 @@ class DeliveryQueue(ABC, Generic[Item]):
     """What it delivers: the name of its thread."""
 
     def __init__(self, backend: Backend) -> None:
-        self._backend, self._database = backend, backend.database
+        self._backend, self._database, self._pace = backend, backend.database, backend.pace
         self._stop = Event()
         self._thread: Thread | None = None
         self._send: Callable[[Item], None] | None = None
@@ -81,7 +77,7 @@ class DeliveryQueue(ABC, Generic[Item]):
 
     def _run(self) -> None:
         with ThreadPoolExecutor(_THREADS, thread_name_prefix=f"agent-factory-{self.name}") as pool:
-            while not self._stop.wait(_LOOK_SECONDS):
+            while not self._stop.wait(self._pace.deliver):
                 try:
                     # To the end, so that the next look claims no more than can be sent.
                     list(pool.map(self._deliver, self.claim_due()))
@@ -97,7 +93,8 @@ class DeliveryQueue(ABC, Generic[Item]):
         try:
             self._send(item)
         except Exception as error:
-            is_last = item.attempt > len(WAITS) or isinstance(error, UndeliverableError)
+            pauses = self._pace.retries
+            is_last = item.attempt > len(pauses) or isinstance(error, UndeliverableError)
             logger.log(
                 logging.ERROR if is_last else logging.WARNING,
                 "%s, attempt %d, failed: %s. %s",
@@ -107,7 +104,7 @@ class DeliveryQueue(ABC, Generic[Item]):
                 "It is not sent again." if is_last else "It is sent again later.",
             )
             if not is_last:
-                self.repeat(item, WAITS[item.attempt - 1])
+                self.repeat(item, pauses[item.attempt - 1])
                 return
         self.finish(item)
 

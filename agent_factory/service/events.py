@@ -15,19 +15,15 @@ from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
 from agent_factory.service.message_serializer import dump, load
+from agent_factory.service.pace import Pace
 from agent_factory.service.signals import Moment, News, Signals
 from agent_factory.service.tables import events
 
 logger = logging.getLogger("agent_factory.service")
 
-GATHER_SECONDS = 0.05
-"""How long tokens are gathered before they are written."""
-
 KEEP_SECONDS = 3600.0
 """How long events are kept, so that a stream can be joined again."""
 
-_FIRST_SECONDS = 0.015  # a short run ends in it: its events are written with its outcome
-_LOOK_SECONDS = 1.0
 _PAGE = 1000
 
 
@@ -44,16 +40,17 @@ def dump_part(part: Mapping[str, object]) -> bytes:
 class EventLog:
     """Events of runs in the database.
 
-    Many runs write through one thread, what comes within 50 ms in one transaction. The last events
-    of a run are written in the transaction with its outcome.
+    Many runs write through one thread, what comes within `Pace.gather` in one transaction. The last
+    events of a run are written in the transaction with its outcome.
 
     Args:
         database: The database.
         signals: Wake those who read.
+        pace: How long events are gathered.
     """
 
-    def __init__(self, database: Database, signals: Signals) -> None:
-        self._database, self.signals = database, signals
+    def __init__(self, database: Database, signals: Signals, pace: Pace) -> None:
+        self._database, self.signals, self._pace = database, signals, pace
         self._lock, self._order = Lock(), Lock()
         self._waiting: dict[str, list[bytes]] = {}
         self._calls: list[Callable[[], None]] = []
@@ -143,7 +140,7 @@ class EventLog:
     def _write_all(self) -> None:
         while not self._stop.is_set():
             self._arrival.wait()
-            self._stop.wait(_FIRST_SECONDS)
+            self._stop.wait(self._pace.gather_first)
             # Before the flush: what arrives during it sets the event again.
             self._arrival.clear()
             try:
@@ -151,7 +148,7 @@ class EventLog:
             except Exception:
                 # The thread goes on: it writes the events of all runs.
                 logger.exception("Events of runs could not be written.")
-            self._stop.wait(GATHER_SECONDS - _FIRST_SECONDS)
+            self._stop.wait(self._pace.gather - self._pace.gather_first)
 
     @property
     def is_alive(self) -> bool:
@@ -177,7 +174,7 @@ class EventLog:
         Args:
             job: The job.
             after: The number of a row; 0 for all.
-            has_ended: Is asked once a second whether nothing more will come.
+            has_ended: Is asked once in `Pace.wake` whether nothing more will come.
         """
         checked_at = time.monotonic()
         while True:
@@ -193,7 +190,7 @@ class EventLog:
             # There may be more than one page.
             if rows:
                 continue
-            if now - checked_at > _LOOK_SECONDS:
+            if now - checked_at > self._pace.wake:
                 if has_ended():
                     return
                 checked_at = now

@@ -13,7 +13,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.tables import threads, waits, workers
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Observation
 
 logger = logging.getLogger("agent_factory.service")
 
@@ -39,23 +39,24 @@ class Metrics:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._instruments: Instruments | None = None
         try:
             from agent_factory.telemetry import meter
         except ImportError:
-            # OpenTelemetry comes with an extra.
-            self._runs = self._seconds = self._takeovers = None
-            return
+            return  # OpenTelemetry comes with an extra
         otel_meter = meter()
         name = "agent_factory.service"
-        self._runs = otel_meter.create_counter(f"{name}.runs", "{run}", "Jobs that have ended")
-        self._seconds = otel_meter.create_histogram(
-            f"{name}.run.duration",
-            "s",
-            "How long a job ran",
-            explicit_bucket_boundaries_advisory=_BOUNDARIES,
-        )
-        self._takeovers = otel_meter.create_counter(
-            f"{name}.takeovers", "{run}", "Jobs taken over from workers that have died"
+        self._instruments = Instruments(
+            otel_meter.create_counter(f"{name}.runs", "{run}", "Jobs that have ended"),
+            otel_meter.create_histogram(
+                f"{name}.run.duration",
+                "s",
+                "How long a job ran",
+                explicit_bucket_boundaries_advisory=_BOUNDARIES,
+            ),
+            otel_meter.create_counter(
+                f"{name}.takeovers", "{run}", "Jobs taken over from workers that have died"
+            ),
         )
         for gauge in _GAUGES:
             otel_meter.create_observable_gauge(
@@ -64,15 +65,15 @@ class Metrics:
 
     def ended(self, agent: str, status: str, seconds: float) -> None:
         """Count a job that has ended."""
-        if self._runs is not None and self._seconds is not None:
+        if self._instruments is not None:
             attributes = {"agent": agent, "status": status}
-            self._runs.add(1, attributes)
-            self._seconds.record(seconds, attributes)
+            self._instruments.runs.add(1, attributes)
+            self._instruments.seconds.record(seconds, attributes)
 
     def taken_over(self, jobs: int) -> None:
         """Count jobs that were taken over."""
-        if self._takeovers is not None:
-            self._takeovers.add(jobs)
+        if self._instruments is not None:
+            self._instruments.takeovers.add(jobs)
 
     def _observer(self, gauge: Gauge) -> Measure:
         from opentelemetry.metrics import Observation
@@ -96,6 +97,21 @@ class Metrics:
             ]
 
         return observe
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """Instruments of OpenTelemetry.
+
+    Args:
+        runs: Counts jobs that have ended.
+        seconds: Takes how long they ran.
+        takeovers: Counts jobs that were taken over.
+    """
+
+    runs: Counter
+    seconds: Histogram
+    takeovers: Counter
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,8 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.errors import MessageHeld, NoWorker
 from agent_factory.service.steering import run_row
 from agent_factory.service.tables import threads, waits, workers
-from agent_factory.service.worker import DEAD_AFTER
 
 logger = logging.getLogger("agent_factory.service")
-
-SAY_AFTER = 2.0
-"""Seconds without news after which a caller learns what the run waits for."""
 
 _START = "Start one: agent-factory worker MODULE:SERVICE, or service.start()."
 
@@ -40,7 +36,7 @@ class Progress:
 
     def notice(self) -> NoWorker | MessageHeld | None:
         """Return what is missing if nothing has come for a while: once, and in the log as well."""
-        if self._has_said or time.monotonic() - self._since < SAY_AFTER:
+        if self._has_said or time.monotonic() - self._since < self._backend.pace.notice:
             return None
         self._since = time.monotonic()
         missing = self._backend.call(lambda: what_is_missing(self._backend, self._run))
@@ -73,7 +69,7 @@ def what_is_missing(
             waits.c.thread_id == run.thread_id, waits.c.decided_at.is_(None)
         )
         tools = connection.execute(open_waits).scalars().all()
-        alive = select(workers.c.detail).where(workers.c.beat > now - DEAD_AFTER)
+        alive = select(workers.c.detail).where(workers.c.beat > now - backend.pace.dead_after)
         details = [json.loads(detail) for detail in connection.execute(alive).scalars()]
     if run.job is None and thread.status == "waiting":
         return MessageHeld(

@@ -24,7 +24,7 @@ from agent_factory.service.message_serializer import load
 from agent_factory.service.messages import retry
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.run_list import RunSummary, Status, run_summary
-from agent_factory.service.signals import LOOK_SECONDS, Moment
+from agent_factory.service.signals import Moment
 from agent_factory.service.steering import run_row
 from agent_factory.service.steps import Step, read_steps
 from agent_factory.service.tables import background_jobs, effects, events, runs, threads, waits
@@ -198,7 +198,7 @@ class Run:
             TimeoutError: The run has not ended in time. It is NoWorker or MessageHeld if that is
                 the reason.
         """
-        attempts, seconds = self._outcomes(timeout), _look_seconds(timeout)
+        attempts, seconds = self._outcomes(timeout), self._look_seconds(timeout)
         while isinstance(outcome := next(attempts), Moment):
             self._backend.signals.wait(outcome, seconds)
         return outcome[0]
@@ -212,7 +212,7 @@ class Run:
             outcome = await loop.run_in_executor(threads, next, attempts)
             if not isinstance(outcome, Moment):
                 return outcome[0]
-            await self._backend.signals.await_news(outcome, _look_seconds(timeout))
+            await self._backend.signals.await_news(outcome, self._look_seconds(timeout))
 
     def _outcomes(self, timeout: float | None) -> Iterator[tuple[object] | Moment]:
         """The result once it is there, and moments after which the caller has to wait for it."""
@@ -272,7 +272,7 @@ class Run:
         """
         for part in self._parts(after, timeout):
             if isinstance(part, Moment):
-                self._backend.signals.wait(part, LOOK_SECONDS)
+                self._backend.signals.wait(part, self._backend.pace.wake)
             else:
                 yield part
 
@@ -285,7 +285,7 @@ class Run:
         loop, end = asyncio.get_running_loop(), {"type": "no part"}
         while (part := await loop.run_in_executor(threads, next, parts, end)) is not end:
             if isinstance(part, Moment):
-                await self._backend.signals.await_news(part, LOOK_SECONDS)
+                await self._backend.signals.await_news(part, self._backend.pace.wake)
             else:
                 yield part
 
@@ -480,6 +480,6 @@ class Run:
             raise NotFound(f"run {self.id!r}", "does not exist.")
         return row
 
-
-def _look_seconds(timeout: float | None) -> float:
-    return LOOK_SECONDS if timeout is None else min(timeout, LOOK_SECONDS)
+    def _look_seconds(self, timeout: float | None) -> float:
+        pause = self._backend.pace.wake
+        return pause if timeout is None else min(timeout, pause)

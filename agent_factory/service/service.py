@@ -8,7 +8,6 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, get_args
 from uuid import uuid4
 
@@ -32,7 +31,6 @@ from agent_factory.service.arguments import (
 )
 from agent_factory.service.assistants import Assistants
 from agent_factory.service.attachments import Attachment, attachments_of
-from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.crons import Crons
 from agent_factory.service.database import Database
@@ -48,8 +46,9 @@ from agent_factory.service.messages import (
     submit,
 )
 from agent_factory.service.metrics import traceparent
-from agent_factory.service.migrations import Upgrade
-from agent_factory.service.notices import NoticeQueue, OnWait, sender
+from agent_factory.service.notices import OnWait
+from agent_factory.service.operations import Operations
+from agent_factory.service.pace import Pace
 from agent_factory.service.request_rates import RequestRates
 from agent_factory.service.resume import decisions_of, whole_decision
 from agent_factory.service.run import Run
@@ -60,9 +59,7 @@ from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY
 from agent_factory.service.threads import title_of
-from agent_factory.service.upkeep import forget, reindex, stranded_threads
-from agent_factory.service.webhooks import WebhookQueue
-from agent_factory.service.worker import DEAD_AFTER, Worker, drain_workers, known_workers
+from agent_factory.service.upkeep import stranded_threads
 from agent_factory.state import check_json
 from agent_factory.types import Graph
 
@@ -71,7 +68,7 @@ logger = logging.getLogger("agent_factory.service")
 _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
 
-class Service:
+class Service(Operations):
     """Runs agents as durable work: on SQLite in one machine, on Postgres with many workers.
 
     A message that was submitted is carried out, whatever dies: another worker continues the run
@@ -84,6 +81,7 @@ class Service:
         callbacks: Callback handlers of all runs, such as `agent_factory.telemetry.Telemetry()`.
         on_wait: A function, or an async one, that a worker calls with the `Wait` when a thread
             begins to wait for a person: once, and again if it raises or the worker dies.
+        pace: How often workers and callers look by themselves, and when a worker counts as dead.
 
     Raises:
         ArgumentError: The URL names no database that is supported.
@@ -107,16 +105,13 @@ class Service:
         direct_url: str | None = None,
         callbacks: Sequence[BaseCallbackHandler] = (),
         on_wait: OnWait | None = None,
+        pace: Pace = Pace(),  # noqa: B008  it cannot change
     ) -> None:
         database = Database(url, connections=connections, direct_url=direct_url)
-        self._backend = Backend(database, callbacks)
+        super().__init__(Backend(database, callbacks, pace), on_wait)
         self._request_rates = RequestRates(database)
-        self._worker: Worker | None = None
-        self._on_wait, self._notices = on_wait, NoticeQueue(self._backend)
         self.threads = ServiceThreads(self._backend)
         """The threads: their metadata, states and runs."""
-        self.webhooks = WebhookQueue(self._backend)
-        """Requests that a server makes when runs end or pause."""
 
     # Set-up
 
@@ -614,6 +609,9 @@ class Service:
         """
         return Crons(self._backend, tenant, self.schedule, self.unschedule)
 
+    def _submitter(self) -> Callable[[], None]:
+        return ScheduledMessages(self._backend, self.webhooks, self.submit).submit_due
+
     def unschedule(self, name: str) -> None:
         """Delete a schedule.
 
@@ -625,169 +623,6 @@ class Service:
     def schedules(self) -> list[Schedule]:
         """The schedules, by their names."""
         return self._backend.schedules.list()
-
-    # Workers
-
-    def start(self, *, slots: int = 8, dead_after: float = DEAD_AFTER) -> None:
-        """Run jobs in this process.
-
-        Args:
-            slots: How many runs at once. Those of async agents take no thread each.
-            dead_after: Seconds without a sign of life after which the runs of another worker are
-                taken over.
-        """
-        if self._worker is not None:
-            raise ArgumentError("start", "this service has been started.", "Call stop() first.")
-        messages = ScheduledMessages(self._backend, self.webhooks, self.submit)
-        worker = Worker(self._backend, messages.submit_due, slots=slots, dead_after=dead_after)
-        worker.start()
-        self._worker = worker
-        if self._on_wait is not None:
-            self._notices.start(sender(self._on_wait))
-
-    def stop(self, *, seconds: float = 30.0) -> bool:
-        """Take no more jobs in this process, and wait for those that run.
-
-        Args:
-            seconds: The longest time to wait. Other workers take over what still runs then.
-
-        Returns:
-            Whether all of them have ended. Python waits at its end for threads of the others; a
-            process that has to end now calls `os._exit`.
-        """
-        if self._worker is None:
-            return True
-        try:
-            self._notices.stop()
-            return self._worker.stop(seconds)
-        finally:
-            self._worker = None
-
-    @property
-    def worker_id(self) -> str | None:
-        """The id of the worker in this process, if it was started."""
-        return None if self._worker is None else self._worker.id
-
-    @property
-    def ended_threads(self) -> list[str]:
-        """The names of threads of this process that have ended, though they should run."""
-        log, signals, worker = self._backend.log, self._backend.signals, self._worker
-        alive = {"agent-factory-events": log.is_alive, "agent-factory-listen": signals.is_alive}
-        ended = [name for name, is_alive in alive.items() if not is_alive]
-        return ended if worker is None else [*ended, *worker.ended_threads]
-
-    @property
-    def is_drained(self) -> bool:
-        """True if the worker in this process was asked to end."""
-        return self._worker is not None and self._worker.is_drained
-
-    def workers(self) -> list[dict[str, Any]]:
-        """The workers that are alive.
-
-        Returns:
-            For each its `id`, `host`, `process`, `slots` and `agents`, whether it is `draining`,
-            and the version of the `tables` that its code has.
-        """
-        return known_workers(self._backend.database)
-
-    def drain(self, worker: str | None = None) -> list[str]:
-        """Ask workers to end once their runs have ended; return their ids.
-
-        Args:
-            worker: The id of one; None means all.
-        """
-        return drain_workers(self._backend.database, worker)
-
-    # Upkeep
-
-    def pending_upgrade(self) -> Upgrade:
-        """The steps from the version of the database's tables to that of this code."""
-        return self._backend.database.pending_upgrade()
-
-    def upgrade(self, report: Callable[[int, int, int], None] | None = None) -> Upgrade:
-        """Bring the tables of an older version into the form of this one, without losing anything.
-
-        A step that is cut short leaves nothing, and may be taken again. Two processes that do this
-        at once take each step once.
-
-        Args:
-            report: Gets the progress of a step: the version that it leads to, how much is done, and
-                of how much.
-
-        Returns:
-            The steps that were taken.
-
-        Raises:
-            ServiceError: Workers run that do not work with the new tables.
-            DatabaseVersionError: The tables are newer than this code.
-
-        >>> from tempfile import mkdtemp
-        >>> Service(f"sqlite:///{mkdtemp()}/desk.db").upgrade().steps
-        {}
-        """
-        return self._backend.database.upgrade(report or (lambda *_: None))
-
-    def reindex(self) -> Iterator[str]:
-        """Write the tables of threads and waits again, from the checkpoints.
-
-        Needed after checkpoints were restored from a backup, or rows were deleted by hand. Agents
-        have to be added before.
-
-        Returns:
-            An iterator over the ids of the threads; each one is written when it is read.
-        """
-        return reindex(self._backend)
-
-    def forget(self, *, older_than: str | float, tenant: str | None = None) -> Iterator[str]:
-        """Delete threads that wait for nothing and have not changed for some time.
-
-        Args:
-            older_than: Since their last change, in seconds or as "30d".
-            tenant: Only those of this tenant.
-
-        Returns:
-            An iterator over the ids of the threads; each one is deleted when it is read.
-        """
-        seconds = seconds_of("older_than", older_than)
-        assert seconds is not None
-        return forget(self._backend, seconds, tenant)
-
-    def verify_audit(self, *, head: str | None = None) -> str:
-        """Check the audit, and return the number and the hash of its newest entry, its head.
-
-        Args:
-            head: A head that was returned before. Only with it can be seen that the newest entries
-                were removed, or that all hashes were written again: keep it elsewhere.
-
-        Raises:
-            AuditTampered: Entries were changed, removed, inserted or moved.
-            ArgumentError: `head` is not a head.
-        """
-        return verify_entries(self._backend.database, head)
-
-    def close(self) -> None:
-        """Stop, and close all connections."""
-        try:
-            self.webhooks.stop()
-            self.stop()
-        finally:
-            self._backend.close()
-
-    def __enter__(self) -> Service:
-        try:
-            self.start()
-        except BaseException:  # then Python does not call `__exit__`
-            self._backend.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Async
 

@@ -27,9 +27,6 @@ from agent_factory.service.database import Database, driver_connection
 Topic = Literal["jobs", "events", "ends"]
 """What a signal is about: a job that may begin, events of runs, or the end of one."""
 
-LOOK_SECONDS = 1.0
-"""How often those who wait look by themselves."""
-
 _CHANNELS: dict[str, Topic] = {f"agent_factory_{topic}": topic for topic in get_args(Topic)}
 # For the driver itself: each transaction of a run sends signals, and SQLAlchemy takes longer.
 _NOTIFY = "SELECT pg_notify(topic, text) FROM unnest(%s::text[], %s::text[]) AS news(topic, text)"

@@ -29,17 +29,7 @@ from agent_factory.service.thread_queue import Claim, Slot
 
 logger = logging.getLogger("agent_factory.service")
 
-BEAT_SECONDS = 2.0
-"""How often a worker says that it is alive, at most a fifth of the time after which it is dead."""
-
-DEAD_AFTER = 10.0
-"""Seconds without a sign of life after which the jobs of a worker are taken over."""
-
-LOOK_SECONDS = 2.0
-"""How often a worker looks for jobs without a signal, and looks after the service."""
-
 _AT_ONCE = 50  # jobs that are taken at once: the event loop has other runs meanwhile
-_END_SECONDS = 5.0  # for each thread of a worker that stops
 _HOUR = 3600.0
 _DEADLINES = 50  # carried out before the worker looks whether it has to stop
 
@@ -55,18 +45,10 @@ class Worker:
         backend: The parts of the service.
         submit_due: Submits the messages of schedules whose time has come.
         slots: How many jobs run at once.
-        dead_after: Seconds without a sign of life after which another worker is taken for dead.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        submit_due: Callable[[], None],
-        *,
-        slots: int,
-        dead_after: float = DEAD_AFTER,
-    ) -> None:
-        self._backend, self._slots, self._dead_after = backend, slots, dead_after
+    def __init__(self, backend: Backend, submit_due: Callable[[], None], *, slots: int) -> None:
+        self._backend, self._slots, self._pace = backend, slots, backend.pace
         self._submit_due = submit_due
         self._runner = Runner(backend, lambda: self.id)
         self._stop, self._drain = Event(), Event()
@@ -108,7 +90,7 @@ class Worker:
         for thread in self._threads:
             if thread.is_alive():
                 # Not for ever: it may wait for a lock of the database.
-                thread.join(_END_SECONDS)
+                thread.join(self._pace.stop)
         with self._change:
             self._change.wait_for(lambda: not self._held, seconds)
             still_running = len(self._held)
@@ -120,7 +102,7 @@ class Worker:
         if self._loop_thread.is_alive():
             asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop)
             # Not for ever: a run may block the event loop, and all others in it.
-            self._loop_thread.join(_END_SECONDS)
+            self._loop_thread.join(self._pace.stop)
         else:  # the limit of threads
             self._loop.close()
         return not still_running
@@ -168,7 +150,7 @@ class Worker:
 
     def _beat(self) -> None:
         """Give signs of life, and do nothing else."""
-        while not self._stop.wait(min(BEAT_SECONDS, self._dead_after / 5)):
+        while not self._stop.wait(min(self._pace.beat, self._pace.dead_after / 5)):
             with _logged("Worker %s could not give a sign of life.", self):
                 self.give_sign()
 
@@ -197,7 +179,7 @@ class Worker:
         """Take jobs as they become due, while there is room for them."""
         signals = self._backend.signals
         while not self._stop.is_set():
-            moment, wait = signals.now("jobs"), LOOK_SECONDS
+            moment, wait = signals.now("jobs"), self._pace.look
             with _logged("Worker %s could not take jobs.", self):
                 wait = self.take_due()
             if wait > 0:
@@ -208,12 +190,12 @@ class Worker:
         queue, agents = self._backend.queue, self._backend.agents
         self._give_back_lost()
         if self._drain.is_set() or not agents:
-            return LOOK_SECONDS
+            return self._pace.look
         wait = 0.0  # another look follows
         # To take jobs is a transaction that writes, which an idle worker need not make.
         if not self._may_be_due:
             is_due, delay = queue.look(agents)
-            wait = min(delay, LOOK_SECONDS)
+            wait = min(delay, self._pace.look)
             if not is_due:
                 self._needs_room = False
                 return wait
@@ -221,7 +203,7 @@ class Worker:
             room = min(self._slots - len(self._held), _AT_ONCE)
             self._needs_room = True  # until the look below finds nothing
         if room <= 0:
-            return LOOK_SECONDS
+            return self._pace.look
         with self._keeping_track():
             claims, needs_room = queue.claim(self.id, agents, room)
             self._may_be_due = len(claims) == room
@@ -324,7 +306,7 @@ class Worker:
 
     def _look_after(self) -> None:
         forgotten = time.monotonic()
-        while not self._stop.wait(min(LOOK_SECONDS, self._dead_after / 5)):
+        while not self._stop.wait(min(self._pace.look, self._pace.dead_after / 5)):
             with _logged("Worker %s could not look after the service.", self):
                 self.look_after()
                 if time.monotonic() - forgotten > _HOUR:
@@ -366,7 +348,7 @@ class Worker:
     def dead_workers(self) -> list[str]:
         """Workers whose beat is old, or has not changed for as long, whatever the clock says."""
         now, query = time.monotonic(), select(workers.c.id, workers.c.beat)
-        old = (workers.c.beat < self._backend.database.now - self._dead_after).label("is_old")
+        old = (workers.c.beat < self._backend.database.now - self._pace.dead_after).label("is_old")
         with self._backend.database.read() as connection:
             rows = connection.execute(query.add_columns(old)).all()
         seen, self._beats_seen, dead = self._beats_seen, {}, []
@@ -376,7 +358,7 @@ class Worker:
             self._beats_seen[row.id] = (row.beat, since)
             # A clock that was set makes a living worker's beat look old until its next one.
             is_still = row.is_old and beat == row.beat
-            if row.id != self.id and (is_still or now - since > self._dead_after):
+            if row.id != self.id and (is_still or now - since > self._pace.dead_after):
                 dead.append(row.id)
         return dead
 

@@ -24,6 +24,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import create_agent
 from agent_factory.testing import ScriptedChatModel
+from processes import owned
 
 pytest.importorskip("langgraph.checkpoint.sqlite.aio", reason="the extra sqlite is not installed")
 
@@ -59,13 +60,17 @@ Start = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="module")
 def start() -> Iterator[Start]:
     """Start a process on a thread; it tells how that ended: `start(folder, path="fused")`."""
-    command = [sys.executable, str(Path(__file__).with_name("worker.py"))]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, bufsize=1, start_new_session=True, **pipes) as parent:  # type: ignore[call-overload]
+    command = [sys.executable, Path(__file__).with_name("worker.py")]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with owned() as processes:
+        parent = processes.start(command, bufsize=1, start_new_session=True, **pipes)
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        tell, answers = parent.stdin.write, parent.stdout
 
         def run(folder: Path, **attempt: Any) -> dict[str, Any]:
-            parent.stdin.write(json.dumps({"folder": str(folder), **attempt}) + "\n")
-            ended: dict[str, Any] = json.loads(parent.stdout.readline())
+            tell(json.dumps({"folder": str(folder), **attempt}) + "\n")
+            ended: dict[str, Any] = json.loads(answers.readline())
             assert ended["code"] in (0, KILLED), "a process has failed: see stderr"
             return ended
 

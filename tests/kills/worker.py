@@ -104,7 +104,7 @@ class World:
     def pause(self) -> None:
         """A point at which the process may be killed, by itself or from outside."""
         self.point()
-        time.sleep(self._chance.random() / 1000)
+        time.sleep(self._chance.random() / 1000)  # waits: work, in which it may be killed
 
     def point(self, *_: Any) -> None:
         """A point at which it may kill itself."""
@@ -379,7 +379,7 @@ def reaped(child: int, after: float | None) -> dict[str, Any]:
         if after is not None and time.monotonic() - begun > after:
             os.kill(child, signal.SIGKILL)
             after = None
-        time.sleep(0.0005)
+        time.sleep(0.0005)  # waits: the process may end, or its time be up
     seconds = time.monotonic() - begun
     return {"code": os.waitstatus_to_exitcode(ended[1]), "seconds": seconds}
 

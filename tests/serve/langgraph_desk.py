@@ -17,7 +17,7 @@ from langgraph_sdk.errors import APIStatusError
 from agent_factory import create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.serve import Principal
-from agent_factory.service import Service
+from agent_factory.service import Pace, Service
 from agent_factory.testing import ScriptedChatModel
 from serve.agents import ask, hold
 from servers import served
@@ -51,11 +51,11 @@ def pay(euros: int) -> str:
 
 
 @contextmanager
-def running_service(url: str) -> Iterator[Service]:
+def running_service(url: str, pace: Pace = Pace()) -> Iterator[Service]:  # noqa: B008
     """A service with the agents, and a worker that begins at once."""
     options: dict[str, Any] = {"checkpointer": InMemorySaver()}
     asks = [HumanInTheLoopMiddleware({"pay": True})]
-    with Service(url) as made:
+    with Service(url, pace=pace) as made:
         made.add("echo", create_agent(ScriptedChatModel([echo] * 1000), **options))
         made.add("desk", create_agent(caller("pay", euros=5), [pay], middleware=asks, **options))
         made.add("asks", create_agent(caller("ask", about="it"), [ask], **options))

@@ -109,14 +109,11 @@ def test_a_database_that_hangs_is_not_waited_for(
         goes_on.set()
 
 
-def test_a_worker_that_was_given_up_is_not_ready(
-    app: Any, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # No beat of this test's worker writes its row again.
-    monkeypatch.setattr("agent_factory.service.worker.BEAT_SECONDS", 0.05)
+def test_a_worker_that_was_given_up_is_not_ready(app: Any, service: Service) -> None:
     service.start()
     assert read(app, "/ready").status_code == 200
     assert service._worker is not None
+    # No beat of this test's worker writes its row again.
     service._worker._stop.set()
     for thread in service._worker._threads:
         thread.join()

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 
-from agent_factory.service import Service
+from agent_factory.service import Pace, Service
 from serve.agents import add_agents
 from serve.langgraph_desk import HI, running_service, said
 from servers import served
@@ -20,10 +20,9 @@ from waiting import until
 
 
 @pytest.fixture
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+def service(tmp_path: Path) -> Iterator[Service]:
     """A service whose worker is not started."""
-    monkeypatch.setattr("agent_factory.service.progress.SAY_AFTER", 0.0)
-    made = Service(f"sqlite:///{tmp_path}/chat.db")
+    made = Service(f"sqlite:///{tmp_path}/chat.db", pace=Pace(notice=0.0))
     add_agents(made)
     yield made
     made.close()

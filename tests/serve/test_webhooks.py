@@ -25,8 +25,7 @@ from starlette.testclient import TestClient
 from agent_factory.errors import ArgumentError
 from agent_factory.serve import Webhooks, create_app
 from agent_factory.serve import webhooks as serving
-from agent_factory.service import Service
-from agent_factory.service import deliveries as delivery
+from agent_factory.service import Pace, Service
 from agent_factory.service.tables import webhooks as table
 from serve.langgraph_desk import HI, running_service, said
 from tables import each
@@ -74,15 +73,12 @@ def receiver() -> Iterator[Receiver]:
     server.server_close()
 
 
-@pytest.fixture(autouse=True)
-def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(delivery, "WAITS", (0.05, 0.05))
+QUICK = Pace(deliver=0.05, retries=(0.05, 0.05))
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    with running_service(f"sqlite:///{tmp_path}/desk.db") as service:
+    with running_service(f"sqlite:///{tmp_path}/desk.db", QUICK) as service:
         yield service
 
 
@@ -185,7 +181,7 @@ def test_another_server_sends_what_one_has_left(
     service.webhooks.add(run.id, receiver.url)
     service.webhooks.add(run.id, receiver.url)  # asked twice for the same
     assert left(service) == 1
-    other = Service(f"sqlite:///{tmp_path}/desk.db")
+    other = Service(f"sqlite:///{tmp_path}/desk.db", pace=QUICK)
     other.add("echo", service.agents["echo"])
     client_of(other, receiver.url)
     assert receiver.wait()[0]["run_id"] == run.id

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_factory.service import Service
+from agent_factory.service import Pace, Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
+from agent_factory.service.outputs import Outputs
+from processes import Processes
 from service.databases import new_postgres, new_server
 from service.stage import stage  # noqa: F401  a fixture
+from service.stored import Tables
+from service.worker_process import WorkerProcess
+from waiting import until
 
 
 @pytest.fixture(scope="session")
@@ -32,72 +39,76 @@ def postgres_url(postgres_server: Any) -> str:
     return new_postgres(postgres_server)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.long)]
+
+
+@pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest) -> str:
     """Each kind of database in turn."""
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def module_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Each kind of database in turn, which the tests of a module share."""
+    if request.param == "postgres":
+        return new_postgres(request.getfixturevalue("postgres_server"))
+    return f"sqlite:///{tmp_path_factory.mktemp('service')}/service.db"
 
 
 @pytest.fixture
 def database(url: str) -> Iterator[Database]:
     """A database with its tables."""
-    made = Database(url)
-    yield made
-    made.close()
+    with closing(Database(url)) as database:
+        yield database
 
 
 @pytest.fixture
-def backend(url: str) -> Iterator[Backend]:
-    """The parts of a service without a worker."""
-    made = Backend(Database(url))
-    yield made
-    made.close()
+def tables(database: Database) -> Tables:
+    """The rows that the service of a test has stored."""
+    return Tables(database)
 
 
 @pytest.fixture
-def service(url: str) -> Iterator[Service]:
+def pace() -> Pace:
+    """The times of `service`; `@paced(look=NEVER)` sets them for a test."""
+    return Pace()
+
+
+@pytest.fixture
+def service(url: str, pace: Pace) -> Iterator[Service]:
     """A service whose worker a test starts with `service.start()`."""
-    made = Service(url)
-    yield made
-    made.close()
+    with closing(Service(url, pace=pace)) as service:
+        yield service
 
 
 @pytest.fixture
-def until() -> Callable[..., None]:
-    """Wait until a condition holds, at most for some seconds."""
-    import time
+def sqlite_service(sqlite_url: str, pace: Pace) -> Iterator[Service]:
+    """A service whose database is a file."""
+    with closing(Service(sqlite_url, pace=pace)) as service:
+        yield service
 
-    def wait(condition: Callable[[], object], seconds: float = 60.0) -> None:
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, "the condition did not hold in time"
-            time.sleep(0.02)
 
-    return wait
+@pytest.fixture
+def backend(service: Service) -> Backend:
+    """The parts of a service, for tests of one of them."""
+    return service._backend
+
+
+@pytest.fixture
+def start_worker(processes: Processes, tmp_path: Path) -> Callable[..., WorkerProcess]:
+    """Start workers in other processes, whose agents write to `tmp_path / "journal"`."""
+    return partial(WorkerProcess, processes, tmp_path / "journal")
 
 
 @pytest.fixture
 def ends_when_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run ends once somebody in its process waits for its output."""
-    import time
-
-    from agent_factory.service.outputs import Outputs
-
     are_awaited = Outputs.are_awaited
 
     def wait(outputs: Outputs, run: str) -> bool:
-        end = time.monotonic() + 30.0
-        while not are_awaited(outputs, run) and time.monotonic() < end:
-            time.sleep(0.001)
-        return are_awaited(outputs, run)
+        until(lambda: are_awaited(outputs, run))
+        return True
 
     monkeypatch.setattr(Outputs, "are_awaited", wait)
-
-
-@pytest.fixture
-def sqlite_service(sqlite_url: str) -> Iterator[Service]:
-    """A service whose database is a file."""
-    made = Service(sqlite_url)
-    yield made
-    made.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -41,6 +42,11 @@ class Journal:
         return Counter(self.lines(kind))
 
 
+def take(seconds: float) -> None:
+    """Work for some time, in a process that a test kills meanwhile."""
+    time.sleep(seconds)  # waits: nobody in the process can be waited for
+
+
 def calls_since(messages: Sequence[BaseMessage]) -> int:
     """How many results there are since the user spoke last."""
     last = max(at for at, one in enumerate(messages) if isinstance(one, HumanMessage))
@@ -61,7 +67,7 @@ def make_desk(
     def answer(messages: list[BaseMessage]) -> AIMessage:
         done = calls_since(messages)
         journal.write("model", messages[-1].id)
-        time.sleep(seconds)
+        take(seconds)
         if done == calls:
             return AIMessage("Paid.")
         call = {"name": "pay", "args": {"euros": done + 1}, "id": f"call-{os.urandom(4).hex()}"}
@@ -70,7 +76,7 @@ def make_desk(
     def pay(euros: int, runtime: ToolRuntime) -> str:
         """Pay a bill."""
         journal.write("start", runtime.tool_call_id)
-        time.sleep(seconds)
+        take(seconds)
         journal.write("pay", runtime.tool_call_id)
         return f"Paid {euros}."
 
@@ -84,6 +90,23 @@ def make_desk(
     )
 
 
+def counting() -> tuple[Any, Callable[[], int]]:
+    """An agent whose answers take a moment, and the most of them that were under way at once."""
+    lock, under_way, most = Lock(), [0], [0]
+
+    def answer(messages: list[BaseMessage]) -> str:
+        with lock:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        take(0.05)  # a second answer would be noticed
+        with lock:
+            under_way[0] -= 1
+        return "Done."
+
+    model = ScriptedChatModel([answer] * 100)
+    return create_agent(model, checkpointer=InMemorySaver()), lambda: most[0]
+
+
 def check_history(messages: Sequence[BaseMessage], expected: Sequence[str]) -> None:
     """Each message once and in order, each call answered once, each turn ended."""
     users = [one.id for one in messages if isinstance(one, HumanMessage)]
@@ -95,8 +118,12 @@ def check_history(messages: Sequence[BaseMessage], expected: Sequence[str]) -> N
     assert not messages[-1].tool_calls
 
 
+def status_of(service: Service, thread: str) -> str:
+    return service.threads.get(thread).status
+
+
 def waiting(service: Service, thread: str, agent: str = "desk") -> Any:
     """The decision that a new run of a thread waits for."""
-    service.submit(agent, thread=thread, message="Pay.", message_id="m-1").result(30)
+    service.submit(agent, thread=thread, message="Pay.", message_id="m-1").result(60)
     (wait,) = service.inbox().waits(thread=thread)
     return wait

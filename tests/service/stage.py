@@ -15,7 +15,7 @@ from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.middleware import SteeringMiddleware
 from agent_factory.testing import ScriptedChatModel
 
-WAIT = 30.0
+WAIT = 60.0
 
 
 class Mood(AgentState):

@@ -14,8 +14,9 @@ from agent_factory.middleware import BackgroundMiddleware
 from agent_factory.service import Service
 from agent_factory.service.tables import background_jobs
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from service.stored import Tables
 
-WAIT = 30.0
+WAIT = 60.0
 
 
 class Studio:
@@ -66,9 +67,9 @@ def agent_of(answer: Any, tool: Any, *middleware: Any, **options: Any) -> Any:
     )
 
 
-def start(service: Service, agent: Any, asynchronous: bool = False, **options: Any) -> None:
+def start(service: Service, agent: Any, asynchronous: bool = False) -> None:
     service.add("studio", agent, asynchronous=asynchronous)
-    service.start(**options)
+    service.start()
 
 
 def say(service: Service, text: str, **options: Any) -> Any:
@@ -82,6 +83,6 @@ def texts(service: Service) -> list[str]:
     return [m.text.splitlines()[-1] for m in messages if isinstance(m, HumanMessage)]
 
 
-def rows(service: Service) -> list[Any]:
-    with service._backend.database.read() as connection:
-        return [*connection.execute(select(background_jobs)).all()]
+def rows(tables: Tables) -> list[Any]:
+    """The jobs that are under way."""
+    return tables.rows(select(background_jobs))

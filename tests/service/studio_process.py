@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from contextlib import closing
 from itertools import takewhile
 from pathlib import Path
@@ -17,11 +16,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import ToolRuntime, background, create_agent
 from agent_factory.middleware import BackgroundMiddleware, SteeringMiddleware
-from agent_factory.service import Service
+from agent_factory.service import Pace, Service
 from agent_factory.service import background as background_jobs
 from agent_factory.testing import ScriptedChatModel
-from service.desk import Journal
-from service.worker_process import DEAD_AFTER, WorkerProcess
+from service.desk import Journal, take
+from service.worker_process import DEAD_AFTER
 
 TOOLS = {"Render": "render", "Print": "print_page", "Crash": "crash"}
 """The tools by the first word of a message."""
@@ -35,21 +34,21 @@ def make_studio(journal: Journal, seconds: float = 0.0) -> Any:
 
     def render(page: str, runtime: ToolRuntime) -> str:
         """Render a page."""
-        time.sleep(seconds)
+        take(seconds)
         journal.write("rendered", page)
         return f"Page {page} is rendered."
 
     def print_page(page: str, runtime: ToolRuntime) -> str:
         """Print a page."""
         journal.write("begun", page)
-        time.sleep(seconds)
+        take(seconds)
         journal.write("printed", page)
         return f"Page {page} is printed."
 
     def crash(page: str, runtime: ToolRuntime) -> str:
         """Print a page on a printer that is broken."""
         journal.write("crashed", page)
-        time.sleep(seconds)
+        take(seconds)
         os.kill(os.getpid(), signal.SIGKILL)
         return ""
 
@@ -74,21 +73,15 @@ def make_studio(journal: Journal, seconds: float = 0.0) -> Any:
     )
 
 
-class StudioProcess(WorkerProcess):
-    """A worker of a studio in another process."""
-
-    MODULE = ("service.studio_process",)
-
-
 if __name__ == "__main__":
     url, path, text = sys.argv[1:]
     options = json.loads(text)
     # Where workers are killed at random, a job may lose more of them than it may have attempts.
     background_jobs.MOST_ATTEMPTS = options.get("attempts", 1_000_000)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    with closing(Service(url)) as service:
+    with closing(Service(url, pace=Pace(dead_after=DEAD_AFTER))) as service:
         agent = make_studio(Journal(Path(path)), options["seconds"])
         service.add("studio", agent, busy="steer")
-        service.start(slots=8, dead_after=DEAD_AFTER)
+        service.start(slots=8)
         print("ready", flush=True)
         sys.stdin.read()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,6 +23,7 @@ from agent_factory.review.records import call_digest
 from agent_factory.service import Service
 from agent_factory.service.inbox import Wait
 from agent_factory.testing import ScriptedChatModel
+from waiting import until
 
 VERSIONS = 3
 """Versions of the agent: the second describes its tool otherwise, the third changes its calls."""
@@ -120,13 +120,13 @@ class Desk:
 
     def settle(self) -> None:
         """Wait until the thread is not busy."""
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
+
+        def is_busy() -> bool:
             with suppress(REFUSED):
-                if self.service.threads.get(self.thread).status not in ("queued", "running"):
-                    return
-            time.sleep(0.002)
-        raise AssertionError("the thread is busy without end")
+                return self.service.threads.get(self.thread).status in ("queued", "running")
+            return True
+
+        until(lambda: not is_busy())
 
 
 def digest_of(euros: Any, of: BaseTool) -> str:

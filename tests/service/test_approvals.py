@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from agent_factory.service.inbox import Wait
 from agent_factory.testing import ScriptedChatModel
 
 WEEK = 7 * 86400
-WAIT = 30
+WAIT = 60
 
 
 def desk(ran: list[Any], *rules: Rule, description: str = "Pay.", **options: Any) -> Any:
@@ -67,10 +69,15 @@ def asked(service: Service, euros: int, thread: str | None = None, tenant: str =
     return wait
 
 
-def test_a_decision_about_another_digest_is_refused(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("pay", "ask")))
+def asked_by(service: Service, ran: list[Any], *rules: Rule, euros: int = 5) -> Wait:
+    """What an agent with these rules asks."""
+    service.add("desk", desk(ran, *rules))
     service.start()
-    wait = asked(service, 5)
+    return asked(service, euros)
+
+
+def test_a_decision_about_another_digest_is_refused(service: Service, ran: list[Any]) -> None:
+    wait = asked_by(service, ran, Rule("pay", "ask"))
     with pytest.raises(DecisionNotAllowed, match="the decision names the digest 'other'"):
         service.decide(wait.id, "approve", by="ann", digest="other")
     with pytest.raises(InvalidDecision, match="must be a string"):
@@ -79,43 +86,31 @@ def test_a_decision_about_another_digest_is_refused(service: Service, ran: list[
     assert ran == [5]
 
 
-def test_a_new_version_of_the_tool_is_asked_about_again(url: str, ran: list[Any]) -> None:
-    with Service(url) as old:
-        old.add("desk", desk(ran, Rule("pay", "ask")))
-        first = asked(old, 5, thread="t-1")
-    with Service(url) as new:
-        new.add("desk", desk(ran, Rule("pay", "ask"), description="Pay twice."))
-        run = new.decide(first.id, "approve", by="ann", digest=first.digest)
-        for _ in run.stream():
-            pass
-        (second,) = new.inbox().waits(thread="t-1")
-        assert (second.args, ran) == (first.args, [])
-        assert second.call_digest != first.call_digest
-        new.decide(second.id, "approve", by="ann").result(WAIT)
-    assert ran == [5]
-
-
-def test_a_new_version_is_asked_about_again_where_a_run_was_stopped(
-    url: str, ran: list[Any]
+@pytest.mark.parametrize("stop", [{}, {"interrupt_before": ["tools"]}], ids=["", "at a pause"])
+def test_a_new_version_of_the_tool_is_asked_about_again(
+    url: str, ran: list[Any], stop: dict[str, Any]
 ) -> None:
-    rule, stop = Rule("pay", "allow"), dict[str, Any](interrupt_before=["tools"])
+    """Also where the run was stopped, and the rule asks nobody."""
+    rule = Rule("pay", "allow" if stop else "ask")
     with Service(url) as old:
         old.add("desk", desk(ran, rule, **stop))
         first = asked(old, 5, thread="t-1")
     with Service(url) as new:
         new.add("desk", desk(ran, rule, description="Pay twice.", **stop))
-        for _ in new.decide(first.id, "approve", by="ann").stream():
+        run = new.decide(first.id, "approve", by="ann", digest=None if stop else first.digest)
+        for _ in run.stream():
             pass
         (second,) = new.inbox().waits(thread="t-1")
-        assert (second.kind, ran) == ("pause", [])
+        assert (second.kind, ran) == ("pause" if stop else "review", [])
+        assert second.args == first.args
+        if not stop:
+            assert second.call_digest != first.call_digest
         new.decide(second.id, "approve", by="ann").result(WAIT)
     assert ran == [5]
 
 
 def test_only_reviewers_decide(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("pay", "ask", reviewers=["finance", "@eve"])))
-    service.start()
-    wait = asked(service, 5)
+    wait = asked_by(service, ran, Rule("pay", "ask", reviewers=["finance", "@eve"]))
     assert wait.reviewers == ("@eve", "finance")
     with pytest.raises(DecisionNotAllowed, match=r"'ann' may not decide .* @eve, finance"):
         service.decide(wait.id, "approve", by="ann", roles=["support"])
@@ -221,9 +216,7 @@ def test_approvals_are_listed_and_revoked_in_the_terminal(
 
 
 def test_the_right_to_decide_is_about_the_call_that_runs(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("look", "ask"), Rule("pay", "allow")))
-    service.start()
-    wait = asked(service, 7)
+    wait = asked_by(service, ran, Rule("look", "ask"), Rule("pay", "allow"), euros=7)
     questions: list[tuple[str, dict[str, Any]]] = []
 
     def may_decide(about: Wait) -> bool:
@@ -245,36 +238,34 @@ def test_the_right_to_decide_is_about_the_call_that_runs(service: Service, ran: 
     assert (entry.who, entry.what, entry.detail["runs"]["args"]) == ("eve", "edit", {"euros": 8})
 
 
-@pytest.mark.parametrize("by", ["", "  ", None, 5])
-def test_a_decision_needs_the_name_of_a_person(service: Service, ran: list[Any], by: Any) -> None:
-    service.add("desk", desk(ran, Rule("pay", "ask")))
-    service.start()
-    wait = asked(service, 5)
+def test_a_decision_needs_the_name_of_a_person(service: Service, ran: list[Any]) -> None:
+    wait = asked_by(service, ran, Rule("pay", "ask"))
     inbox = service.inbox()
     thread = wait.thread_id
-    for act in (
-        lambda: service.submit("desk", thread=thread, message="1", waiting="interrupt", by=by),
-        lambda: service.run(wait.run).cancel(by=by),
-        lambda: service.threads.update_state(thread, {"messages": []}, by=by),
-        lambda: service.threads.copy(thread, by=by),
-        lambda: service.threads.delete(thread, by=by),
-        lambda: service.decide(wait.id, "approve", by=by),
-        lambda: service.resume(wait.thread_id, {"decisions": [{"type": "approve"}]}, by=by),
-        lambda: inbox.claim(wait.id, by=by),
-        lambda: inbox.release(wait.id, by=by),
-    ):
+    acts: list[Callable[[Any], object]] = [
+        lambda by: service.submit("desk", thread=thread, message="1", waiting="interrupt", by=by),
+        lambda by: service.run(wait.run).cancel(by=by),
+        lambda by: service.threads.update_state(thread, {"messages": []}, by=by),
+        lambda by: service.threads.copy(thread, by=by),
+        lambda by: service.threads.delete(thread, by=by),
+        lambda by: service.decide(wait.id, "approve", by=by),
+        lambda by: service.resume(wait.thread_id, {"decisions": [{"type": "approve"}]}, by=by),
+        lambda by: inbox.claim(wait.id, by=by),
+        lambda by: inbox.release(wait.id, by=by),
+    ]
+    for act, name in product(acts, ["", "  ", None, 5]):
         with pytest.raises(ArgumentError, match="must be the name of the one who does this, got"):
-            act()
+            act(name)
     assert (ran, inbox.audit(thread=wait.thread_id)) == ([], [])
 
 
-def test_a_part_of_a_decision_is_said_once(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("pay", "ask")))
-    service.start()
-    wait = asked(service, 5)
+def test_a_decision_says_each_part_once_and_is_json(service: Service, ran: list[Any]) -> None:
+    wait = asked_by(service, ran, Rule("pay", "ask"))
     decision = {"type": "reject", "message": "No."}
     with pytest.raises(ArgumentError, match="has message, and an argument names it again"):
         service.decide(wait.id, decision, by="ann", message="Yes.")
+    with pytest.raises(InvalidDecision, match="is stored as JSON: "):
+        service.decide(wait.id, "edit", args={"euros": 5, "to": b"Ann"}, by="ann")
     assert service.inbox().get(wait.id).decided_at is None
 
 
@@ -304,12 +295,3 @@ def test_a_decision_that_an_agent_inside_refuses_can_be_made_again(
     assert what == ["refused", "edit"]
     service.decide(wait.id, "edit", args={"euros": 6}, by="ann").result(WAIT)
     assert ran == [6]
-
-
-def test_a_decision_that_json_cannot_hold_is_refused(service: Service, ran: list[Any]) -> None:
-    service.add("desk", desk(ran, Rule("pay", "ask")))
-    service.start()
-    wait = asked(service, 5)
-    with pytest.raises(InvalidDecision, match="is stored as JSON: "):
-        service.decide(wait.id, "edit", args={"euros": 5, "to": b"Ann"}, by="ann")
-    assert service.inbox().get(wait.id).decided_at is None

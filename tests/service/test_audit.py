@@ -22,6 +22,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.hash_chain import NO_ENTRY, entry_hash
 from agent_factory.service.tables import audit
+from tables import each
 
 ROWS = [
     SimpleNamespace(tenant="acme", thread_id="t-1", wait_id=None),
@@ -30,11 +31,11 @@ ROWS = [
 EMPTY = f"0:{'0' * 64}"
 
 
-def record(backend: Backend, number: int, what: str = "claim") -> None:
+def record(backend: Backend, number: int, who: str = "ann") -> None:
     for position in range(number):
         with backend.database.begin() as connection:
             row: Any = ROWS[position % 2]
-            backend.queue.record(connection, row, "ann", what, {"euros": position})
+            backend.queue.record(connection, row, who, "claim", {"euros": position})
 
 
 def allow_changes(connection: Connection) -> None:
@@ -63,9 +64,7 @@ def test_the_head_is_that_of_the_newest_entry(service: Service, backend: Backend
 
 def test_entries_of_a_person_are_read_part_by_part(service: Service, backend: Backend) -> None:
     record(backend, 5)
-    with backend.database.begin() as connection:
-        row: Any = ROWS[0]
-        backend.queue.record(connection, row, "bob", "claim", None)
+    record(backend, 1, who="bob")
     inbox = service.inbox()
     first = inbox.audit(who="ann", limit=2)
     assert [entry.number for entry in first] == [5, 4]
@@ -75,7 +74,7 @@ def test_entries_of_a_person_are_read_part_by_part(service: Service, backend: Ba
     assert inbox.audit(who="ann", before=1) == []
 
 
-@pytest.mark.parametrize("head", ["", "x", "3", "3:abc", f"-1:{'0' * 64}", f"x:{'0' * 64}"])
+@each("head", ["", "x", "3", "3:abc", f"-1:{'0' * 64}", f"x:{'0' * 64}"])
 def test_what_is_not_a_head(sqlite_url: str, head: str) -> None:
     with pytest.raises(ArgumentError, match="must be the number of an entry and its hash"):
         Service(sqlite_url).verify_audit(head=head)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,12 +13,13 @@ from sqlalchemy import delete, insert, update
 from agent_factory import agent_tool, background, create_agent
 from agent_factory.middleware import BackgroundMiddleware, SteeringMiddleware
 from agent_factory.service import Service
+from agent_factory.service.backend import Backend
 from agent_factory.service.background import report_lost_jobs
 from agent_factory.service.tables import background_jobs
 from agent_factory.testing import ScriptedChatModel
+from service.stored import Tables
 from service.studio import WAIT, Studio, agent_of, rows, say, start, texts
-
-Until = Callable[..., None]
+from waiting import until
 
 
 @pytest.fixture
@@ -32,21 +32,21 @@ def studio() -> Any:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_result_begins_a_run_of_an_idle_thread(
-    service: Service, studio: Studio, until: Until, asynchronous: bool
+    service: Service, tables: Tables, backend: Backend, studio: Studio, asynchronous: bool
 ) -> None:
     start(service, studio.agent(), asynchronous)
     run = say(service, "Render 1")
     assert run.result(WAIT)["messages"][-1].text.startswith("Read: Started in the background")
-    assert len(rows(service)) == 1
+    assert len(rows(tables)) == 1
     studio.goes_on.set()
     until(lambda: len(texts(service)) == 2 and service.threads.get("t").status == "idle")
     assert texts(service) == ["Render 1", "Page 1 is rendered."]
-    assert rows(service) == []
-    state = service._backend.graph_of("t").get_state({"configurable": {"thread_id": "t"}})
+    assert rows(tables) == []
+    state = backend.graph_of("t").get_state({"configurable": {"thread_id": "t"}})
     assert state.values["background_jobs"] == {}
 
 
-def test_a_result_is_sent_whatever_signs_it_has(service: Service, until: Until) -> None:
+def test_a_result_is_sent_whatever_signs_it_has(service: Service) -> None:
     """Postgres takes no U+0000 in a column of text."""
 
     def scan(page: int) -> str:
@@ -65,13 +65,13 @@ def test_a_result_is_sent_whatever_signs_it_has(service: Service, until: Until) 
     assert "Page 1: \x00 and the rest." in found.question
 
 
-def test_the_run_under_way_reads_a_result(service: Service, studio: Studio, until: Until) -> None:
+def test_the_run_under_way_reads_a_result(service: Service, tables: Tables, studio: Studio) -> None:
     start(service, studio.agent(SteeringMiddleware()))
     studio.answers.clear()
     run = say(service, "Render 1")
     assert studio.asked.wait(WAIT)
     studio.goes_on.set()
-    until(lambda: not rows(service))
+    until(lambda: not rows(tables))
     studio.answers.set()
     messages = run.result(WAIT)["messages"]
     assert [m.type for m in messages] == ["human", "ai", "tool", "ai", "human", "ai"]
@@ -80,17 +80,16 @@ def test_the_run_under_way_reads_a_result(service: Service, studio: Studio, unti
 
 @pytest.mark.long
 def test_jobs_of_a_worker_that_has_ended_are_lost_by_name_once(
-    service: Service, studio: Studio, until: Until
+    service: Service, tables: Tables, backend: Backend, studio: Studio
 ) -> None:
     start(service, studio.agent())
     say(service, "Render 1").result(WAIT)
-    with service._backend.database.begin() as connection:
-        connection.execute(update(background_jobs).values(worker="dead"))
-    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+    tables.write(update(background_jobs).values(worker="dead"))
+    until(lambda: not rows(tables) and service.threads.get("t").status == "idle")
     studio.goes_on.set()
     until(lambda: studio.rendered == [1])
     say(service, "Thanks").result(WAIT)
-    assert report_lost_jobs(service._backend) == 0
+    assert report_lost_jobs(backend) == 0
     messages = service.threads.state("t").values["messages"]
     lost = [m.text for m in messages if m.type == "human" and "lost" in m.text]
     assert [text.partition(", is lost")[0].partition(", ")[2] for text in lost] == [
@@ -101,7 +100,7 @@ def test_jobs_of_a_worker_that_has_ended_are_lost_by_name_once(
 
 @pytest.mark.parametrize("way", ["run", "tool", "thread"])
 def test_a_job_that_was_dropped_sends_nothing(
-    service: Service, studio: Studio, until: Until, way: str
+    service: Service, tables: Tables, studio: Studio, way: str
 ) -> None:
     start(service, studio.agent())
     if way == "run":
@@ -118,17 +117,15 @@ def test_a_job_that_was_dropped_sends_nothing(
         say(service, "Cancel").result(WAIT)
     if way == "thread":
         service.threads.delete("t")
-    assert rows(service) == []
+    assert rows(tables) == []
     studio.goes_on.set()
     until(lambda: studio.rendered == [1])
     say(service, "Hello").result(WAIT)
     assert "rendered" not in str(texts(service))
 
 
-def test_work_that_was_dropped_elsewhere_calls_no_tool_any_more(
-    service: Service, studio: Studio, until: Until
-) -> None:
-    """As where another process cancels the run, or has reported the job as lost."""
+def agent_with_clerk(studio: Studio, *answers: str) -> Any:
+    """An agent whose clerk, in the background, renders page 7 once `studio.answers` is set."""
 
     def slow(messages: list[BaseMessage]) -> AIMessage:
         studio.begun.set()
@@ -136,21 +133,25 @@ def test_work_that_was_dropped_elsewhere_calls_no_tool_any_more(
         return AIMessage("", tool_calls=[{"name": "render", "args": {"page": 7}, "id": "7"}])
 
     clerk = create_agent(ScriptedChatModel([slow, "The page is there."]), [studio.render])
-    script: Any = [[{"name": "clerk", "args": {"request": "Page 7"}}], "I wait."]
-    agent = create_agent(
-        ScriptedChatModel(script),
+    studio.answers.clear()
+    studio.goes_on.set()
+    return create_agent(
+        ScriptedChatModel([[{"name": "clerk", "args": {"request": "Page 7"}}], *answers]),
         [background(agent_tool(clerk, name="clerk", description="Render."))],
         middleware=[BackgroundMiddleware()],
         checkpointer=InMemorySaver(),
     )
-    studio.answers.clear()
-    studio.goes_on.set()
-    start(service, agent)
+
+
+def test_work_that_was_dropped_elsewhere_calls_no_tool_any_more(
+    service: Service, tables: Tables, studio: Studio
+) -> None:
+    """As where another process cancels the run, or has reported the job as lost."""
+    start(service, agent_with_clerk(studio, "I wait."))
     say(service, "Go.").result(WAIT)
     assert studio.begun.wait(WAIT)
     (thread,) = [each for each in threading.enumerate() if each.name == "background"][-1:]
-    with service._backend.database.begin() as connection:
-        connection.execute(delete(background_jobs))
+    tables.write(delete(background_jobs))
     studio.answers.set()
     thread.join(WAIT)
     assert studio.rendered == []
@@ -159,7 +160,7 @@ def test_work_that_was_dropped_elsewhere_calls_no_tool_any_more(
 
 @pytest.mark.long
 def test_what_cannot_be_sent_is_not_read_elsewhere_and_lost_with_the_worker(
-    service: Service, studio: Studio, until: Until, monkeypatch: pytest.MonkeyPatch
+    service: Service, tables: Tables, studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def send(*_: Any, **__: Any) -> bool:
         failures.append(1)
@@ -174,58 +175,42 @@ def test_what_cannot_be_sent_is_not_read_elsewhere_and_lost_with_the_worker(
         until(lambda: failures)
         read = say(service, "And?").result(WAIT)["messages"]
         assert [m.name for m in read if m.type == "human"] == [None, None]
-        assert len(rows(service)) == 1
-    with service._backend.database.begin() as connection:
-        connection.execute(update(background_jobs).values(worker="dead"))
-    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+        assert len(rows(tables)) == 1
+    tables.write(update(background_jobs).values(worker="dead"))
+    until(lambda: not rows(tables) and service.threads.get("t").status == "idle")
     messages = service.threads.state("t").values["messages"]
     assert [m.name for m in messages if m.type == "human"] == [None, None, "background"]
     assert "is lost" in [m.text for m in messages if m.type == "human"][-1]
 
 
 def test_a_job_that_has_ended_elsewhere_is_not_called_cancelled(
-    service: Service, studio: Studio
+    service: Service, tables: Tables, studio: Studio
 ) -> None:
     start(service, studio.agent())
     say(service, "Render 1").result(WAIT)
-    with service._backend.database.begin() as connection:  # another process has sent its result
-        connection.execute(delete(background_jobs))
+    tables.write(delete(background_jobs))  # another process has sent its result
     messages = say(service, "Cancel").result(WAIT)["messages"]
     assert [m.text for m in messages if m.type == "tool"][-1].endswith("arrives as a message.")
 
 
-def test_a_thread_has_at_most_so_many_jobs_in_all_workers(service: Service, studio: Studio) -> None:
+def test_a_thread_has_at_most_so_many_jobs_in_all_workers(
+    service: Service, tables: Tables, studio: Studio
+) -> None:
     start(service, studio.agent(max_running=2))
     say(service, "Render 1").result(WAIT)
-    (row,) = rows(service)
-    with service._backend.database.begin() as connection:  # as another worker of the thread does
-        connection.execute(insert(background_jobs).values({**row._mapping, "id": "t/other"}))
+    (row,) = rows(tables)
+    # As another worker of the thread does.
+    tables.write(insert(background_jobs).values({**row._mapping, "id": "t/other"}))
     messages = say(service, "Render 2").result(WAIT)["messages"]
     (refused,) = [m for m in messages if m.type == "tool" and m.status == "error"]
     assert refused.text.startswith("Error: 2 background jobs are under way")
-    assert len(rows(service)) == 2
+    assert len(rows(tables)) == 2
 
 
 def test_a_subagent_calls_tools_when_the_run_of_its_parent_has_ended(
-    service: Service, studio: Studio, until: Until
+    service: Service, studio: Studio
 ) -> None:
-    call: Any = {"name": "render", "args": {"page": 7}}
-
-    def slow(messages: list[BaseMessage]) -> AIMessage:
-        assert studio.answers.wait(WAIT)
-        return AIMessage("", tool_calls=[{**call, "id": "7"}])
-
-    clerk = create_agent(ScriptedChatModel([slow, "The page is there."]), [studio.render])
-    script: Any = [[{"name": "clerk", "args": {"request": "Page 7"}}], "I wait.", "Hi.", "Done."]
-    agent = create_agent(
-        ScriptedChatModel(script),
-        [background(agent_tool(clerk, name="clerk", description="Render."))],
-        middleware=[BackgroundMiddleware()],
-        checkpointer=InMemorySaver(),
-    )
-    studio.answers.clear()
-    studio.goes_on.set()
-    start(service, agent)
+    start(service, agent_with_clerk(studio, "I wait.", "Hi.", "Done."))
     say(service, "Go.").result(WAIT)
     say(service, "And?").result(WAIT)  # it has taken the lease
     studio.answers.set()

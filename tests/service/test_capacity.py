@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.capacity import Costs, Limit, Limits, Load, capacity, main
+from tables import each
 
 LOAD = Load(messages_per_second=10, seconds_per_message=6, tool_calls=2, retention_days=10)
 COSTS = Costs(
@@ -82,8 +83,8 @@ def test_nothing_of_something_is_too_little() -> None:
     assert capacity(LOAD, COSTS, replace(LIMITS, storage_gb=0)).first.name == "storage"
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
+@each(
+    "make, message",
     [
         (lambda: replace(LOAD, tool_calls=-1), "tool_calls: must be a number, 0 or more, got -1"),
         (lambda: replace(COSTS, polls=float("nan")), "polls: must be a number"),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from threading import Thread
+from collections.abc import Callable
+from threading import Event, Thread
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from agent_factory import create_agent
-from agent_factory.service import Service
+from agent_factory.service import Pace, Service
+from agent_factory.service.backend import Backend
+from agent_factory.service.database import Database
 from agent_factory.service.saver import FencedSaver
 from agent_factory.testing import ScriptedChatModel
+from service.paces import NEVER, paced
+from waiting import until
 
 
 def desk(**options: Any) -> Any:
@@ -23,14 +28,22 @@ def desk(**options: Any) -> Any:
 
 def answers(service: Service, agent: str, number: int, thread: str = "t") -> list[str]:
     runs = [service.submit(agent, thread=thread, message="Hi") for _ in range(number)]
-    return [run.result(30)["messages"][-1].text for run in runs]
+    return [run.result(60)["messages"][-1].text for run in runs]
 
 
-def full_copies(service: Service, thread: str = "t") -> int:
-    """How many checkpoints hold all messages: of each run three, and not of an empty thread."""
-    saver = FencedSaver(service._backend.database)
-    stored = saver.list({"configurable": {"thread_id": thread}})
-    return sum("messages" in saved.checkpoint["channel_values"] for saved in stored)
+@pytest.fixture
+def pace() -> Pace:
+    """No events are written before a run ends."""
+    return Pace(gather_first=NEVER)
+
+
+@pytest.fixture
+def stored(database: Database) -> Callable[[], list[CheckpointTuple]]:
+    """The checkpoints of the thread, the newest first."""
+    return lambda: [*FencedSaver(database).list({"configurable": {"thread_id": "t"}})]
+
+
+Stored = Callable[[], list[CheckpointTuple]]
 
 
 @pytest.mark.parametrize(
@@ -45,12 +58,13 @@ def full_copies(service: Service, thread: str = "t") -> int:
 )
 @pytest.mark.parametrize("decisions", [False, True])
 def test_a_thread_is_stored_in_full_only_if_its_agent_says_so(
-    service: Service, options: Any, copies: int, decisions: bool
+    service: Service, stored: Stored, options: Any, copies: int, decisions: bool
 ) -> None:
+    """A full copy is in three checkpoints of each run, and not in that of an empty thread."""
     service.add("desk", desk(**options), decisions=decisions)
     service.start()
     assert answers(service, "desk", 3) == ["1 messages", "3 messages", "5 messages"]
-    assert full_copies(service) == copies
+    assert sum("messages" in saved.checkpoint["channel_values"] for saved in stored()) == copies
 
 
 def test_a_thread_that_was_stored_in_full_goes_on(service: Service) -> None:
@@ -65,28 +79,26 @@ def test_a_thread_that_was_stored_in_full_goes_on(service: Service) -> None:
 
 
 def test_a_graph_of_another_library_is_stored_before_its_first_node(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: Service, stored: Stored
 ) -> None:
     """The node may have effects that it knows by its task, whose id comes from the checkpoint."""
-    monkeypatch.setattr("agent_factory.service.events._FIRST_SECONDS", 60.0)
-    saver, steps = FencedSaver(service._backend.database), []
+    steps: list[list[int]] = []
 
     def node(state: MessagesState) -> dict[str, Any]:
-        stored = saver.list({"configurable": {"thread_id": "t"}})
-        steps.append([saved.metadata["step"] for saved in stored])
+        steps.append([saved.metadata["step"] for saved in stored()])
         return {}
 
     graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
     service.add("graph", graph.compile())
     service.start()
-    service.submit("graph", thread="t", message="Hi").result(30)
+    service.submit("graph", thread="t", message="Hi").result(60)
     assert steps == [[0, -1]]
 
 
-def test_an_agent_keeps_its_plan_and_is_not_changed(service: Service) -> None:
+def test_an_agent_keeps_its_plan_and_is_not_changed(service: Service, backend: Backend) -> None:
     agent = desk()
     service.add("desk", agent)
-    assert service._backend.agent("desk").plan == agent.builder.spec.topology.digest
+    assert backend.agent("desk").plan == agent.builder.spec.topology.digest
     assert agent.checkpointer is None
     assert agent.invoke({"messages": "Hi"})["messages"][-1].text == "1 messages"
 
@@ -98,11 +110,16 @@ def test_the_end_of_a_run_waits_for_no_other_writer_of_its_checkpoints(
     write = FencedSaver.flush_in
 
     def flush_in(saver: FencedSaver, connection: Any) -> None:
-        Thread(target=saver.flush, daemon=True).start()
-        time.sleep(0.2)
+        begun = Event()
+
+        def flush() -> None:
+            begun.set()
+            saver.flush()
+
+        Thread(target=flush, daemon=True).start()
+        assert begun.wait(60)
         write(saver, connection)
 
-    monkeypatch.setattr("agent_factory.service.events._FIRST_SECONDS", 60.0)
     monkeypatch.setattr(FencedSaver, "flush_in", flush_in)
     service.add("desk", desk())
     service.start()
@@ -110,28 +127,49 @@ def test_the_end_of_a_run_waits_for_no_other_writer_of_its_checkpoints(
 
 
 def test_the_last_checkpoint_of_a_run_is_stored_with_its_outcome(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: Service, stored: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those before are stored before the nodes that come next: tools have effects."""
-    monkeypatch.setattr("agent_factory.service.events._FIRST_SECONDS", 60.0)
-    saver, stored = FencedSaver(service._backend.database), list[int]()
+    numbers: list[int] = []
 
     def note() -> str:
         """Note how many checkpoints are there."""
-        stored.append(len([*saver.list({"configurable": {"thread_id": "t"}})]))
+        numbers.append(len(stored()))
         return "Noted."
 
     write = FencedSaver.flush_in
 
     def flush_in(run_saver: FencedSaver, connection: Any) -> None:
-        stored.append(len([*saver.list({"configurable": {"thread_id": "t"}})]))
+        numbers.append(len(stored()))
         write(run_saver, connection)
 
     monkeypatch.setattr(FencedSaver, "flush_in", flush_in)
     model = ScriptedChatModel([[{"name": "note", "args": {}}], "Done."])
     service.add("desk", create_agent(model, [note]))
     service.start()
-    service.submit("desk", thread="t", message="Hi").result(30)
-    in_tool, before_end = stored
+    service.submit("desk", thread="t", message="Hi").result(60)
+    in_tool, before_end = numbers
     assert in_tool > 0
-    assert before_end == len([*saver.list({"configurable": {"thread_id": "t"}})]) - 1
+    assert before_end == len(stored()) - 1
+
+
+@paced(gather_first=0.0)
+def test_what_a_task_has_written_is_stored_while_another_one_works(
+    service: Service, stored: Stored
+) -> None:
+    """No checkpoint may follow for long, and a call that has run is not to run again."""
+
+    def quick() -> str:
+        """Return at once."""
+        return "done"
+
+    def slow() -> str:
+        """Return once the result of the other call is stored."""
+        until(lambda: "done" in str(stored()[0].pending_writes))
+        return "done, too"
+
+    calls: Any = [{"name": name, "args": {}} for name in ("quick", "slow")]
+    service.add("desk", create_agent(ScriptedChatModel([calls, "Done."]), [quick, slow]))
+    service.start()
+    run = service.submit("desk", thread="t", message="Hi")
+    assert run.result(90)["messages"][-1].text == "Done."

@@ -30,7 +30,7 @@ def service(sqlite_url: str, request: pytest.FixtureRequest) -> Iterator[Service
 
 def test_results_come_through_the_inbox_of_the_thread(service: Service) -> None:
     run = service.submit("desk", thread="t", message="Go")
-    run.result(timeout=30)
+    run.result(timeout=60)
     inbox = service.inbox(may_decide=lambda wait: False)
     waits = {wait.call_id: wait for wait in inbox.waits(thread="t")}
     assert [(wait.kind, wait.tool, wait.allowed) for wait in waits.values()] == [
@@ -50,28 +50,28 @@ def test_results_come_through_the_inbox_of_the_thread(service: Service) -> None:
     with pytest.raises(AlreadyDecided):
         inbox.decide(first.id, {"type": "respond", "message": "B"}, by="page")
     inbox.decide(second.id, {"type": "respond", "message": {"error": "gone"}}, by="page")
-    result = run.result(timeout=30)
+    result = run.result(timeout=60)
     assert tool_results(result) == [("A", "success"), ("gone", "error")]
 
 
 def test_a_result_resumes_the_thread_as_a_command_does(service: Service) -> None:
     run = service.submit("desk", thread="t", message="Go")
-    waiting = run.result(timeout=30)["__interrupt__"]
+    waiting = run.result(timeout=60)["__interrupt__"]
     with pytest.raises(InvalidAnswer, match="must be a text, content blocks or an error"):
         service.resume("t", {waiting[0].id: 5, waiting[1].id: "B"}, by="page")
     by_id = {interrupt.id: interrupt.value["id"] for interrupt in waiting}
     service.resume("t", by_id, by="page", may_decide=lambda wait: False)
-    assert [text for text, _ in tool_results(run.result(timeout=30))] == ["call_1", "call_2"]
+    assert [text for text, _ in tool_results(run.result(timeout=60))] == ["call_1", "call_2"]
     with pytest.raises(NotFound, match="waits for no answer"):
         service.resume("t", by_id, by="page")
 
 
 def test_a_client_that_does_not_answer_in_time(service: Service) -> None:
     run = service.submit("hasty", thread="t", message="Go")
-    end: Any = run.result(timeout=30)
+    end: Any = run.result(timeout=60)
     while "__interrupt__" in end:
         service.inbox().expire({})
-        end = run.result(timeout=30)
+        end = run.result(timeout=60)
     text = "The client has not sent a result of this call in time."
     assert tool_results(end) == [(text, "error")] * 2
     assert last_text(end) == "Done."
@@ -86,7 +86,7 @@ def test_a_review_stays_with_those_who_may_decide(service: Service) -> None:
 
     model = ScriptedChatModel([[call_of("ask")], "Done."])
     service.add("asker", create_agent(model, [ask], checkpointer=InMemorySaver()))
-    service.submit("asker", thread="q", message="Go").result(timeout=30)
+    service.submit("asker", thread="q", message="Go").result(timeout=60)
     (wait,) = service.inbox().waits()
     inbox = service.inbox(may_decide=lambda wait: False)
     with pytest.raises(DecisionForbidden):

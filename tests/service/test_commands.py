@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import re
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -29,8 +27,10 @@ from agent_factory.cli.app import app
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from processes import Processes, exit_code, wait_for_line
+from tables import each
+from waiting import until
 
-Until = Callable[..., None]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "service"
 SHOP = "shop.service:service"
 
@@ -63,7 +63,8 @@ def fails(*arguments: str) -> str:
 
 
 def test_an_inbox_without_anything(folder: Path) -> None:
-    assert run("inbox", SHOP) == "Nothing waits for a decision.\n"
+    for target in (SHOP, "shop/service.py:service"):
+        assert run("inbox", target) == "Nothing waits for a decision.\n"
     assert json.loads(run("inbox", SHOP, "--json")) == []
 
 
@@ -75,45 +76,53 @@ def test_a_message_that_is_queued(folder: Path) -> None:
     assert json.loads(again)["status"] == "queued"
 
 
+IMPATIENT = """
+from agent_factory.service import Pace, Service
+from shop.agent import desk_agent
+
+service = Service({url!r}, pace=Pace(notice=0.0))
+service.add("desk", desk_agent)
+"""
+
+
 @pytest.mark.long  # the warehouse of the example takes three seconds to answer
-@pytest.mark.parametrize("as_json", [False, True])
 def test_a_message_says_what_it_waits_for(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    until: Until,
-    as_json: bool,
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("agent_factory.service.progress.SAY_AFTER", 0.0)
+    """On standard error, also where the answer is JSON."""
+    monkeypatch.syspath_prepend(EXAMPLE)
+    (folder / "impatient.py").write_text(IMPATIENT.format(url=f"sqlite:///{folder}/desk.db"))
+    target = f"{folder}/impatient.py:service"
     results: list[Any] = []
-    submitted = ["submit", SHOP, "desk", "Refund A1", "--thread", "t-17", *["--json"] * as_json]
 
-    def submit() -> None:
-        results.append(CliRunner().invoke(app, submitted))
+    def submit(*options: str) -> Thread:
+        words = ["submit", target, "desk", "Refund A1", "--thread", "t-17", *options]
+        thread = Thread(target=lambda: results.append(CliRunner().invoke(app, words)))
+        thread.start()
+        return thread
 
-    first = Thread(target=submit)
-    first.start()
+    first = submit("--json")
     until(lambda: "AF370" in caplog.text)
-    service = sys.modules["shop.service"].service
+    service = sys.modules["impatient"].service
     service.start()
-    first.join(30)
-    held = Thread(target=submit)
-    held.start()
+    first.join()
+    held = submit()
     until(lambda: "AF371" in caplog.text)
     (wait,) = service.inbox().waits(thread="t-17")
     service.decide(wait.id, "reject", by="ann")
-    held.join(30)
-    run("submit", SHOP, "desk", "Stop.", "--thread", "t-17", "--waiting", "interrupt")
+    held.join()
+    run("submit", target, "desk", "Stop.", "--thread", "t-17", "--waiting", "interrupt")
     worker, inbox = (result.stderr for result in results)
-    assert worker.startswith(f"Waiting for a worker: agent-factory worker {SHOP}\n")
-    assert inbox.startswith(f"Waiting for a decision: agent-factory inbox {SHOP}\n")
+    assert worker.startswith(f"Waiting for a worker: agent-factory worker {target}\n")
+    assert inbox.startswith(f"Waiting for a decision: agent-factory inbox {target}\n")
     assert "Waiting" not in results[0].stdout
     assert "terminal" in [one.who for one in service.inbox().audit() if one.what == "withdraw"]
-    assert "waiting: must be one of" in fails("submit", SHOP, "desk", "Hi", "--waiting", "later")
+    assert "waiting: must be one of" in fails("submit", target, "desk", "Hi", "--waiting", "later")
+    sys.modules.pop("impatient").service.close()
 
 
-@pytest.mark.parametrize(
-    ("target", "text"),
+@each(
+    "target, text",
     [
         ("shop", "'shop' names no service. Write module:name or file.py:name"),
         ("shop.nothing:service", "cannot be loaded: No module named 'shop.nothing'"),
@@ -183,16 +192,12 @@ def test_the_inbox_shows_the_reviewers_if_a_call_has_some(
     service.add("free", agent_with({"refund": True}))
     service.add("finance", agent_with(policy))
     with service:
-        service.submit("free", message="Refund A1", thread="t-1").result(timeout=30)
+        service.submit("free", message="Refund A1", thread="t-1").result(60)
         assert "reviewers" not in run("inbox", SHOP)
-        service.submit("finance", message="Refund A1", thread="t-2").result(timeout=30)
+        service.submit("finance", message="Refund A1", thread="t-2").result(60)
     header, *rows = run("inbox", SHOP).splitlines()
     assert header.split()[-3:] == ["reviewers", "claimed", "by"]
     assert {row.split()[1]: "@ann, finance" in row for row in rows} == {"t-1": False, "t-2": True}
-
-
-def test_a_service_by_the_path_of_its_file(folder: Path) -> None:
-    assert run("inbox", "shop/service.py:service") == "Nothing waits for a decision.\n"
 
 
 def test_the_audit(folder: Path) -> None:
@@ -339,9 +344,7 @@ def test_the_studio_calls_an_agent_by_its_name_and_not_by_that_of_a_variable(
 
 
 @pytest.mark.long
-def test_the_studio_keeps_its_threads(
-    agent: str, seen: list[str], tmp_path: Path, until: Until
-) -> None:
+def test_the_studio_keeps_its_threads(agent: str, seen: list[str], tmp_path: Path) -> None:
     seen.append("desk")
     database = ["--db", f"{tmp_path}/s.db"]
     assert "Threads end" not in run("studio", f"{agent}:desk", *database)
@@ -361,47 +364,52 @@ def test_what_is_not_an_agent_for_the_studio(agent: str, tmp_path: Path) -> None
     assert "is a plan. A plan cannot run" in fails("studio", str(plan))
 
 
-@pytest.mark.long
-def test_a_client_of_langgraph_speaks_to_the_command(folder: Path, until: Until) -> None:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port = place.getsockname()[1]
-    command = [sys.executable, "-m", "agent_factory.cli", "serve", SHOP, "--port", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        assert server.stdout.readline().startswith("Serving desk at http://127.0.0.1:")
-        with get_sync_client(url=f"http://127.0.0.1:{port}") as client:
+SERVED = """
+import uvicorn
+from agent_factory.cli.app import app
 
-            def answers() -> bool:
-                with suppress(Exception):
-                    return bool(client.assistants.count())
-                return False
+startup = uvicorn.Server.startup
 
-            until(answers)
-            thread = client.threads.create()["thread_id"]
-            message: Any = {"messages": [{"role": "user", "content": "Refund A1, please"}]}
-            asked: Any = client.runs.wait(thread, "desk", input=message)
-            assert asked["__interrupt__"][0]["value"]["action_requests"][0]["name"] == "refund"
-            approve: Any = {"resume": {"decisions": [{"type": "approve"}]}}
-            paid: Any = client.runs.wait(thread, "desk", command=approve)
-            assert "40 euros were paid back" in paid["messages"][-1]["content"]
-        server.terminate()
-        assert server.wait(timeout=30) in (0, -signal.SIGTERM)
-    finally:
-        server.kill()
-        server.communicate()
+async def say_so(server, sockets=None):
+    await startup(server, sockets)
+    print("ready", server.servers[0].sockets[0].getsockname()[1], flush=True)
+
+uvicorn.Server.startup = say_so
+app()
+"""
+"""A command that serves, and says at which port once it takes requests and signals."""
+
+
+def command(*words: object) -> list[object]:
+    """A command for another process, whose line with "ready" or "runs up to" is awaited."""
+    served = ["-c", SERVED] if words[0] == "serve" else ["-m", "agent_factory.cli"]
+    return [sys.executable, *served, *words]
 
 
 @pytest.mark.long
-def test_the_first_steps(folder: Path, until: Until) -> None:
+def test_a_client_of_langgraph_speaks_to_the_command(folder: Path, processes: Processes) -> None:
+    server = processes.start(command("serve", SHOP, "--port", 0), stdout=subprocess.PIPE)
+    port = wait_for_line(server, "ready").split()[1]
+    with get_sync_client(url=f"http://127.0.0.1:{port}") as client:
+        thread = client.threads.create()["thread_id"]
+        message: Any = {"messages": [{"role": "user", "content": "Refund A1, please"}]}
+        asked: Any = client.runs.wait(thread, "desk", input=message)
+        assert asked["__interrupt__"][0]["value"]["action_requests"][0]["name"] == "refund"
+        approve: Any = {"resume": {"decisions": [{"type": "approve"}]}}
+        paid: Any = client.runs.wait(thread, "desk", command=approve)
+        assert "40 euros were paid back" in paid["messages"][-1]["content"]
+    server.terminate()
+    assert exit_code(server) in (0, -signal.SIGTERM)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)  # it starts two processes, of which one waits until the other is dead
+def test_the_first_steps(folder: Path, processes: Processes) -> None:
     """As docs/service/first_steps.md goes: with a worker that is killed while it works."""
-    command = [sys.executable, "-m", "agent_factory.cli", "worker", SHOP]
 
     def worker(name: str) -> subprocess.Popen[str]:
-        log = (folder / name).open("w")
-        with log:
-            return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ}, text=True)
+        with (folder / name).open("w") as log:
+            return processes.start(command("worker", SHOP), stdout=log, stderr=log)
 
     run("submit", SHOP, "desk", "Refund A1, please", "--thread", "t-17", "--no-wait")
     first = worker("first.log")
@@ -409,57 +417,49 @@ def test_the_first_steps(folder: Path, until: Until) -> None:
     until(lambda: service.threads.get("t-17").status == "running")
     until(lambda: len(service.threads.state("t-17").values.get("messages", ())) > 1)
     first.kill()
-    first.wait()
     second = worker("second.log")
-    try:
-        until(lambda: json.loads(run("inbox", SHOP, "--json")), 60)
-        log = (folder / "second.log").read_text()
-        assert "gave no sign of life; its runs are taken over" in log
-        assert "Took over 1 runs of workers that have died" in log
-        table = run("inbox", SHOP)
-        (wait,) = json.loads(run("inbox", SHOP, "--json"))
-        assert wait["id"] in table
-        assert wait["args"] == {"order_id": "A1", "euros": 40}
-        text = run("decide", SHOP, wait["id"], "approve", "--by", "ann")
-        assert text == "Decided: approve. Thread t-17 continues.\n"
-        until(lambda: service.threads.get("t-17").status == "idle", 60)
-        answer = service.threads.state("t-17").values["messages"][-1].text
-        assert answer == "About order A1: 40 euros were paid back for order A1."
-        asked = "Thanks! Was A1 paid?"
-        text = run("submit", SHOP, "desk", asked, "--thread", "t-17")
-        assert text == "Yes: 40 euros were paid back for order A1.\n"
-        # Another message, whose answer is streamed to the terminal, up to its review.
-        text = run("submit", SHOP, "desk", "Refund B2", "--thread", "t-18-of-a-customer-in-a-table")
-        assert text.startswith("refund waits for a decision: ")
-        # Eighty columns have no room for all of the row, and another command takes the id.
-        assert text.split()[-1] in run("inbox", SHOP)
-        assert run("reindex", SHOP) == "Indexed 2 threads; 1 decision is open.\n"
-        assert json.loads(run("reindex", SHOP, "--json")) == {"threads": 2, "waits": 1}
-        assert run("drain", SHOP) == "Drained 1 worker.\n"
-        assert second.wait(timeout=60) == 0
-        log = (folder / "second.log").read_text()
-        assert "runs up to 8 jobs at once. Ctrl-C stops it." in log
-        assert "Stopping; runs that are under way may end." in log
-        assert json.loads(run("drain", SHOP, "--json")) == {"drained": [], "left": []}
-    finally:
-        second.kill()
-        second.wait()
+    until(lambda: json.loads(run("inbox", SHOP, "--json")))
+    log = (folder / "second.log").read_text()
+    assert "gave no sign of life; its runs are taken over" in log
+    assert "Took over 1 runs of workers that have died" in log
+    table = run("inbox", SHOP)
+    (wait,) = json.loads(run("inbox", SHOP, "--json"))
+    assert wait["id"] in table
+    assert wait["args"] == {"order_id": "A1", "euros": 40}
+    text = run("decide", SHOP, wait["id"], "approve", "--by", "ann")
+    assert text == "Decided: approve. Thread t-17 continues.\n"
+    until(lambda: service.threads.get("t-17").status == "idle")
+    answer = service.threads.state("t-17").values["messages"][-1].text
+    assert answer == "About order A1: 40 euros were paid back for order A1."
+    text = run("submit", SHOP, "desk", "Thanks! Was A1 paid?", "--thread", "t-17")
+    assert text == "Yes: 40 euros were paid back for order A1.\n"
+    # Another message, whose answer is streamed to the terminal, up to its review.
+    text = run("submit", SHOP, "desk", "Refund B2", "--thread", "t-18-of-a-customer-in-a-table")
+    assert text.startswith("refund waits for a decision: ")
+    # Eighty columns have no room for all of the row, and another command takes the id.
+    assert text.split()[-1] in run("inbox", SHOP)
+    assert run("reindex", SHOP) == "Indexed 2 threads; 1 decision is open.\n"
+    assert json.loads(run("reindex", SHOP, "--json")) == {"threads": 2, "waits": 1}
+    assert run("drain", SHOP) == "Drained 1 worker.\n"
+    assert exit_code(second) == 0
+    log = (folder / "second.log").read_text()
+    assert "runs up to 8 jobs at once. Ctrl-C stops it." in log
+    assert "Stopping; runs that are under way may end." in log
+    assert json.loads(run("drain", SHOP, "--json")) == {"drained": [], "left": []}
 
 
 SLOW = """
-import time
-from pathlib import Path
+from threading import Event
 from langchain_core.messages import AIMessage
 from agent_factory import create_agent
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 
 def wait() -> str:
-    "Wait."
-    Path("begun").write_text("")
-    while not Path("opened").exists():
-        time.sleep(0.05)
-    return "waited"
+    "Wait, without end."
+    while not Event().wait(0.05):
+        with open("signs", "a") as file:
+            file.write(".")
 
 def answer(messages):
     call = {"name": "wait", "args": {}, "id": "c1"}
@@ -470,40 +470,38 @@ service.add("slow", create_agent(ScriptedChatModel([answer] * 9), [wait]))
 """
 
 
+def signs(folder: Path) -> int:
+    """How often the tool has said that it still waits."""
+    return len((folder / "signs").read_text()) if (folder / "signs").exists() else 0
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("command", ["worker", "serve"])
+@pytest.mark.parametrize("name", ["worker", "serve"])
 @pytest.mark.parametrize("grace", [0, 600])
 def test_a_process_ends_after_its_grace_whatever_its_tools_do(
-    tmp_path: Path, command: str, grace: int, until: Until
+    tmp_path: Path, name: str, grace: int, processes: Processes
 ) -> None:
     """Its runs are not marked as failed: another worker goes on. Another signal ends the grace."""
     (tmp_path / "slow.py").write_text(SLOW)
-    arguments = [sys.executable, "-m", "agent_factory.cli", command, "slow:service"]
-    arguments += ["--grace", str(grace)] + (["--port", "0"] if command == "serve" else [])
-    process = subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with closing(Service(f"sqlite:///{tmp_path}/slow.db")) as service:
-            until(lambda: service.workers())
-            code = "import slow; slow.service.submit('slow', thread='t', message='Hi')"
-            subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-            until(lambda: (tmp_path / "begun").exists())
+    words = [name, "slow:service", "--grace", grace, *(["--port", 0] if name == "serve" else [])]
+    ready = "ready" if name == "serve" else "runs up to"
+    process = processes.start(command(*words), cwd=tmp_path, ready=ready)
+
+    def wait() -> str:
+        """Wait no more."""
+        return "waited"
+
+    with closing(Service(f"sqlite:///{tmp_path}/slow.db")) as service:
+        service.add("slow", create_agent(ScriptedChatModel(["Done."]), [wait]))
+        run = service.submit("slow", thread="t", message="Hi")
+        until(lambda: signs(tmp_path))
+        process.terminate()
+        if grace:
+            before = signs(tmp_path)
+            until(lambda: signs(tmp_path) > before + 20)
             process.terminate()
-            if grace:
-                with pytest.raises(subprocess.TimeoutExpired):
-                    process.wait(timeout=3)
-                process.terminate()
-            assert process.wait(timeout=60) == 0
-            assert service.workers() == []
-            assert service.threads.get("t").status == "queued"
-    finally:
-        process.kill()
-        process.communicate()
-    (tmp_path / "opened").write_text("")
-    code = "import slow; slow.service.start(); r = slow.service.threads.runs('t')[0]; "
-    code += "print(r.result(30)['messages'][-1].text, r.status); slow.service.close()"
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
-    )
-    assert ended.stdout == "Done. done\n"
+        assert exit_code(process) == 0
+        assert service.workers() == []
+        assert service.threads.get("t").status == "queued"
+        service.start()
+        assert run.result(60)["messages"][-1].text == "Done."

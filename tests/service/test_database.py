@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from threading import Barrier
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -26,6 +27,8 @@ from agent_factory.service.database import (
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
 from agent_factory.service.leases import Fence, Lease, take_lease
 from agent_factory.service.tables import threads
+from tables import each
+from waiting import until
 
 
 def test_threads_of_a_process_take_turns_to_write_to_sqlite(
@@ -71,8 +74,8 @@ def stored(database: Database) -> set[str]:
 class Writers:
     """Threads that wait until one has ended its block, and then write within its transaction."""
 
-    def __init__(self, database: Database, until: Callable[..., None]) -> None:
-        self.database, self.until, self.pool = database, until, ThreadPoolExecutor(8)
+    def __init__(self, database: Database) -> None:
+        self.database, self.pool = database, ThreadPoolExecutor(8)
         assert isinstance(database.writing, SharedTransactions)
         self.turns = database.writing
         self.commits: list[object] = []
@@ -83,7 +86,7 @@ class Writers:
         started = []
         for number, block in enumerate(blocks, start=1):
             started.append(self.pool.submit(block))
-            self.until(partial(self.waits, number))
+            until(partial(self.waits, number))
         return started
 
     def waits(self, number: int) -> bool:
@@ -91,10 +94,10 @@ class Writers:
 
 
 @pytest.fixture
-def writers(sqlite_url: str, until: Callable[..., None]) -> Iterator[Writers]:
+def writers(sqlite_url: str) -> Iterator[Writers]:
     database = Database(sqlite_url)
     database.set_up()  # whose transactions are not counted
-    made = Writers(database, until)
+    made = Writers(database)
     yield made
     made.pool.shutdown()
     database.close()
@@ -108,7 +111,7 @@ def test_threads_that_write_at_once_share_a_commit(writers: Writers) -> None:
         insert_thread(connection, "a")
     assert stored(database) == {"a", "b", "c", "d"}
     for other in others:
-        other.result(timeout=5)
+        other.result(timeout=60)
     assert len(writers.commits) == 1
 
 
@@ -126,9 +129,9 @@ def test_a_block_that_raises_is_undone_and_the_others_are_not(writers: Writers) 
             insert_thread(connection, f"a-{first}")
             if first:
                 raise LookupError
-        others[1].result(timeout=5)
+        others[1].result(timeout=60)
         with pytest.raises(LookupError, match="no such thing"):
-            others[0].result(timeout=5)
+            others[0].result(timeout=60)
     assert stored(database) == {"b-True", "a-False", "b-False"}
 
 
@@ -143,7 +146,7 @@ def test_all_blocks_know_that_their_commit_has_failed(writers: Writers) -> None:
         others = writers.follow(partial(write, database, "b"))
         insert_thread(connection, "a")
     with pytest.raises(DatabaseUnavailable):
-        others[0].result(timeout=5)
+        others[0].result(timeout=60)
     event.remove(database.engine, "commit", refuse)
     assert stored(database) == set()
     write(database, "c")
@@ -156,7 +159,7 @@ def test_a_transaction_that_sqlite_has_undone_is_not_taken_for_committed(writers
         others = writers.follow(partial(write, database, "b"))
         insert_thread(connection, "a")
         driver_connection(connection).execute("ROLLBACK")  # as it does when the disk is full
-    others[0].result(timeout=5)
+    others[0].result(timeout=60)
     assert stored(database) == {"b"}
 
 
@@ -178,7 +181,7 @@ async def _put(service: Service) -> None:
     await service.store("acme").aput(("users",), "ann", {"likes": "tea"})
 
 
-@pytest.mark.parametrize(
+@each(
     "call",
     [
         lambda service: service.drain(),
@@ -188,10 +191,9 @@ async def _put(service: Service) -> None:
         lambda service: [*service.forget(older_than="1d")],
         lambda service: asyncio.run(_put(service)),
     ],
-    ids=["drain", "limit", "inbox", "threads.create", "forget", "aput"],
 )
-def test_any_first_call_creates_the_tables(sqlite_url: str, call: Callable[..., object]) -> None:
-    service = Service(sqlite_url)
+def test_any_first_call_creates_the_tables(tmp_path: Path, call: Callable[..., object]) -> None:
+    service = Service(f"sqlite:///{tmp_path}/{uuid4()}.db")
     with ThreadPoolExecutor(4) as pool:
         for result in [pool.submit(call, service) for _ in range(4)]:
             result.result(timeout=60)
@@ -232,7 +234,7 @@ def test_a_new_sqlite_file_is_waited_for_while_another_process_writes_to_it(
         other.execute("BEGIN IMMEDIATE")
         first = pool.submit(begin)
         with pytest.raises(TimeoutError):
-            first.result(timeout=0.3)
+            first.result(timeout=0.3)  # waits: it goes on only when the other process ends
         other.execute("COMMIT")
         assert first.result(timeout=60) == set()
 

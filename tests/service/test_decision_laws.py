@@ -20,7 +20,8 @@ from agent_factory.service import Service
 from agent_factory.service.inbox import Wait
 from agent_factory.testing import ScriptedChatModel
 from samples import edit
-from service.test_recovery import status_of, work
+from service.desk import status_of
+from service.test_recovery import work
 
 Call = tuple[str, str, int]
 """The id of a call, the tool, the amount."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
+from tables import each
 
 PLACE: dict[str, Any] = {
     "run": "r", "thread": "t", "tenant": "acme", "agent": "desk", "priority": 3, "trace": None,
@@ -33,7 +32,7 @@ STORED = {
 """Jobs as the first version stored them."""
 
 
-@pytest.mark.parametrize("name", STORED)
+@each("name", STORED)
 def test_a_job_has_the_form_that_it_was_stored_in(name: str) -> None:
     """A worker of the first version reads what this one stores, and the reverse."""
     stored = json.dumps(STORED[name])
@@ -44,7 +43,7 @@ def test_a_job_has_the_form_that_it_was_stored_in(name: str) -> None:
     assert read_job(job.to_text()) == job
 
 
-@pytest.mark.parametrize("name", STORED)
+@each("name", STORED)
 def test_fields_of_other_versions_are_left_out_or_have_a_default(name: str) -> None:
     later = {**STORED[name], "later": "field"}
     assert read_job(json.dumps(later)) == read_job(json.dumps(STORED[name]))
@@ -76,7 +75,7 @@ FIRST = {
 """Jobs as the commits before the first version stored them."""
 
 
-@pytest.mark.parametrize("name", FIRST)
+@each("name", FIRST)
 def test_jobs_of_the_first_commits_are_read(name: str) -> None:
     stored = FIRST[name]
     job = read_job(json.dumps(stored))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import chain
 from threading import Barrier
@@ -26,6 +26,7 @@ from sqlalchemy import (
     delete,
     insert,
     select,
+    text,
     update,
 )
 
@@ -49,6 +50,9 @@ from agent_factory.service.tables import ledger as ledger_table
 from agent_factory.service.tables import reservations, workers
 from agent_factory.testing import ScriptedChatModel
 from samples import look
+from service.stored import Tables
+from tables import each
+from waiting import until
 
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 
@@ -263,25 +267,25 @@ def test_limits_that_are_raised_are_raised_for_all_processes(
 # Reservations of the dead
 
 
-def test_what_a_dead_worker_has_reserved_is_given_back(url: str, make: Make) -> None:
+def test_what_a_dead_worker_has_reserved_is_given_back(
+    url: str, make: Make, tables: Tables
+) -> None:
     ledger = make(url, Limits(usd=1))
     reservation = ledger.reserve(Spent(usd=0.8))
-    database = ledger._database
-    with database.begin() as connection:
-        connection.execute(insert(workers).values(id="w-1", beat=0, draining=False))
-        connection.execute(update(reservations).values(owner="w-1"))
-    assert expire_reservations(database) == 0
-    with database.begin() as connection:
-        connection.execute(delete(workers))  # as others do once it gives no sign of life
-    assert (expire_reservations(database), ledger.reserved) == (1, Spent())
+    tables.write(
+        insert(workers).values(id="w-1", beat=0, draining=False),
+        update(reservations).values(owner="w-1"),
+    )
+    assert expire_reservations(tables.database) == 0
+    tables.write(delete(workers))  # as others do once it gives no sign of life
+    assert (expire_reservations(tables.database), ledger.reserved) == (1, Spent())
     with ledger.reserve(Spent(usd=0.8)) as other:
         other.commit(Spent(usd=0.5))
         # It was only slow: what it has spent is recorded, and nothing is given back twice.
         reservation.commit(Spent(usd=0.7))
     assert ledger.spent.usd == pytest.approx(1.2)
     assert ledger.reserved == Spent()
-    with database.read() as connection:
-        assert connection.execute(select(reservations)).first() is None
+    assert tables.rows(select(reservations)) == []
 
 
 @pytest.mark.long
@@ -294,33 +298,33 @@ def test_a_locked_row_keeps_no_other_reservation_from_its_end(
     ledgers = [make(postgres_url, limits, scope, expires_after=0.001) for scope in scopes]
     for ledger in ledgers:
         ledger.reserve(Spent(turns=1))
-    database = ledgers[0]._database
-    with database.begin() as stopped:
-        stopped.execute(select(1).where(table.c.scope == "locked").with_for_update())
+    with closing(Database(postgres_url)) as database:
+        with database.begin() as stopped:
+            stopped.execute(select(1).where(table.c.scope == "locked").with_for_update())
+            assert expire_reservations(database, skip_locked=True) == 1
+            assert [ledger.reserved for ledger in ledgers] == [Spent(turns=1), Spent()]
         assert expire_reservations(database, skip_locked=True) == 1
-        assert [ledger.reserved for ledger in ledgers] == [Spent(turns=1), Spent()]
-    assert expire_reservations(database, skip_locked=True) == 1
     assert [ledger.reserved for ledger in ledgers] == [Spent(), Spent()]
 
 
 @pytest.mark.long
-def test_workers_give_back_what_a_dead_one_has_reserved(url: str, until: Any) -> None:
+def test_workers_give_back_what_a_dead_one_has_reserved(url: str, tables: Tables) -> None:
     with Service(url) as service:
         ledger = SharedLedger(service, scope="all", limits=Limits(usd=1))
         ledger.reserve(Spent(usd=0.8))
-        with ledger._database.begin() as connection:
-            owner = connection.execute(select(reservations.c.owner)).scalar_one()
-            connection.execute(delete(workers).where(workers.c.id == owner))
+        owner = tables.value(select(reservations.c.owner))
+        tables.write(delete(workers).where(workers.c.id == owner))
         until(lambda: ledger.reserved == Spent())  # the worker goes on under a new id
 
 
-def test_reservations_expire_when_their_amounts_are_needed(url: str, make: Make) -> None:
+def test_reservations_expire_when_their_amounts_are_needed(
+    url: str, make: Make, tables: Tables
+) -> None:
     dies, lives = (make(url, Limits(turns=1), expires_after=60) for _ in range(2))
     dies.reserve(Spent(turns=1))
     with pytest.raises(BudgetExceededError):
         lives.reserve(Spent(turns=1))
-    with dies._database.begin() as connection:
-        connection.execute(update(reservations).values(expires=0))
+    tables.write(update(reservations).values(expires=0))
     with lives.reserve(Spent(turns=1)) as reservation:
         assert lives.reserved.turns == 1
         reservation.commit(Spent(turns=1))
@@ -434,14 +438,7 @@ def test_hours_begin_as_clocks_on_the_wall_do(zone: str, minute: int) -> None:
 # Services
 
 
-LATER = pytest.param("postgres", marks=pytest.mark.long)
-
-
-@pytest.mark.parametrize("kind", ["sqlite", LATER])
-def test_runs_of_a_service_spend_from_the_ledger_of_their_tenant(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
-    service = Service(request.getfixturevalue(f"{kind}_url"))
+def test_runs_of_a_service_spend_from_the_ledger_of_their_tenant(service: Service) -> None:
     ledger = SharedLedger(
         service, scope="tenant:{tenant}", limits=Limits(turns=3, tool_calls=9), per="day"
     )
@@ -451,24 +448,21 @@ def test_runs_of_a_service_spend_from_the_ledger_of_their_tenant(
         BudgetMiddleware(ledger=all_of_it, name="agent"),
     ]
     script: list[Any] = [lambda _: response(calls=1)] * 20
-    agent = create_agent(ScriptedChatModel(script), [look], middleware=stack)
-    with service:
-        service.add("desk", agent)
-        given = [("t1", "acme"), ("t2", "acme"), ("t3", "other")]
-        runs = [service.submit("desk", thread=t, message="Go", tenant=of) for t, of in given]
-        for run in runs:
-            assert "3 of 3 turns in the shared" in run.result(60)["messages"][-1].text
-        for tenant in ("acme", "other"):
-            known = SharedLedger(service, scope=f"tenant:{tenant}", limits=Limits(), per="day")
-            assert (known.spent.turns, known.reserved) == (3, Spent())
-        known = SharedLedger(service, scope="desk", limits=Limits())
-        assert known.spent.turns == 6
-        assert {(one.agent, one.part) for one in known.breakdown()} == {
-            ("desk", "model"),
-            ("desk", "tools"),
-        }
-        with pytest.raises(ArgumentError, match="only be used in runs of a service"):
-            _ = ledger.spent
+    service.add("desk", create_agent(ScriptedChatModel(script), [look], middleware=stack))
+    service.start()
+    given = [("t1", "acme"), ("t2", "acme"), ("t3", "other")]
+    runs = [service.submit("desk", thread=t, message="Go", tenant=of) for t, of in given]
+    for run in runs:
+        assert "3 of 3 turns in the shared" in run.result(60)["messages"][-1].text
+    for tenant in ("acme", "other"):
+        known = SharedLedger(service, scope=f"tenant:{tenant}", limits=Limits(), per="day")
+        assert (known.spent.turns, known.reserved) == (3, Spent())
+    known = SharedLedger(service, scope="desk", limits=Limits())
+    assert known.spent.turns == 6
+    parts = {(one.agent, one.part) for one in known.breakdown()}
+    assert parts == {("desk", "model"), ("desk", "tools")}
+    with pytest.raises(ArgumentError, match="only be used in runs of a service"):
+        _ = ledger.spent
 
 
 # Who spends
@@ -604,8 +598,8 @@ def test_building_an_agent_needs_no_database(make: Make) -> None:
         agent.invoke(go())
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
+@each(
+    "options, problem",
     [
         ({"limits": 1}, "limits must be Limits"),
         ({"service": 1}, "must be a Service or the URL of a database, got int"),
@@ -629,10 +623,8 @@ def test_a_reservation_that_never_settles_ends_with_an_error(sqlite_url: str) ->
     with Service(sqlite_url) as service:
         shared = SharedLedger(service, limits=Limits(turns=2), scope="team")
         shared.reserve(Spent(turns=1)).commit(Spent(turns=1))
-        with service._backend.database.begin() as connection:
-            connection.exec_driver_sql(
-                "CREATE TRIGGER still BEFORE UPDATE ON service_ledger "
-                "BEGIN SELECT RAISE(IGNORE); END"
-            )
+        with closing(Database(sqlite_url)) as database:
+            still = "CREATE TRIGGER still BEFORE UPDATE ON service_ledger "
+            Tables(database).write(text(f"{still} BEGIN SELECT RAISE(IGNORE); END"))
         with pytest.raises(DatabaseUnavailable, match="changed 100 times while an amount"):
             shared.reserve(Spent(turns=1))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,8 +14,8 @@ from sqlalchemy import text
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service import Service
+from agent_factory.service.database import Database
 from agent_factory.service.metadata_search import contains
-from service.databases import new_postgres
 
 KEYS = st.sampled_from(["a", "b", 'a"b', "a.b", "$", "[0]", "", "ü", "\\", "\\u0000", "'"])
 SCALARS = (
@@ -84,9 +86,11 @@ BAD = {
 }
 
 
-def test_metadata_that_cannot_be_read_do_not_end_a_search(service: Service) -> None:
+def test_metadata_that_cannot_be_read_do_not_end_a_search(
+    service: Service, database: Database
+) -> None:
     service.threads.create("good", metadata={"k": "x", "emoji": "😀", "slash": "\\u0000"})
-    with service._backend.database.begin() as connection:
+    with database.begin() as connection:
         kind = connection.dialect.name
         for number, stored in enumerate(BAD[kind]):
             connection.execute(
@@ -115,14 +119,10 @@ def test_each_database_agrees_with_the_definition(
     assert found & {*threads} == expected
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-def law_service(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    url = f"sqlite:///{tmp_path_factory.mktemp('laws')}/desk.db"
-    if request.param == "postgres":
-        url = new_postgres(request.getfixturevalue("postgres_server"))
-    made = Service(url)
-    yield made
-    made.close()
+@pytest.fixture(scope="module")
+def law_service(module_url: str) -> Iterator[Service]:
+    with closing(Service(module_url)) as service:
+        yield service
 
 
 def test_a_condition_that_is_not_json_is_refused(sqlite_service: Service) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,24 +12,27 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from sqlalchemy import Connection, inspect, make_url, text
+from sqlalchemy import Connection, create_engine, inspect, make_url, text
 from sqlalchemy.exc import DBAPIError
 
-from agent_factory.service import DatabaseVersionError, Service, ServiceError
+from agent_factory.service import DatabaseVersionError, Pace, Service, ServiceError
 from agent_factory.service.database import Database
 from agent_factory.service.message_serializer import dump
 from agent_factory.service.migrations import MIGRATIONS, Migration, Report
 from agent_factory.service.migrations import upgrade as upgrade_module
 from agent_factory.service.migrations.dbos import pending_jobs, stored_schedules
+from processes import Processes, exit_code
 from service import next_version
+from service.conftest import KINDS
 from service.databases import new_postgres
 from service.desk import check_history
 from service.old_databases import COMMITS, SCHEMAS, load_postgres, load_sqlite, shape
 from service.schemas import traffic
+from service.stored import Tables
 from service.worker_process import WorkerProcess
+from waiting import until
 
-Until = Callable[..., None]
-WAIT = 30.0
+WAIT = 60.0
 VERSION = MIGRATIONS[-1].version
 TESTS = Path(__file__).parent.parent
 
@@ -58,7 +60,7 @@ def old_url(request: pytest.FixtureRequest) -> str:
     return old_database(request, *request.param.split())
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+@pytest.fixture(params=KINDS)
 def last_url(request: pytest.FixtureRequest) -> str:
     """The database of the last version without a number, of each kind."""
     return old_database(request, LAST, request.param)
@@ -80,7 +82,7 @@ def end_of_the_block() -> None:
 @pytest.fixture
 def old_service(old_url: str) -> Iterator[Service]:
     """A service with the agents of that traffic."""
-    with closing(Service(old_url)) as service:
+    with closing(Service(old_url, pace=Pace(dead_after=1.0))) as service:
         for name in ("desk", "new"):
             service.add(name, traffic.desk())
         yield service
@@ -130,13 +132,24 @@ def test_an_older_database_is_refused_by_name(old_url: str) -> None:
     assert error.value.version == 0
 
 
-def test_an_upgraded_database_has_the_tables_of_a_new_one(
+def test_an_upgraded_database_has_the_tables_of_a_new_one_and_all_rows(
     old_url: str, request: pytest.FixtureRequest
 ) -> None:
+    tables = ("runs", "threads", "waits", "audit", "limits", "effects")
+
+    def rows(connection: Connection) -> dict[str, list[dict[str, Any]]]:
+        queries = {table: text(f"select * from service_{table} order by 1") for table in tables}
+        return {
+            table: [dict(row) for row in connection.execute(query).mappings()]
+            for table, query in queries.items()
+        }
+
     with closing(Database(old_url)) as database:
+        with database.engine.connect() as connection:
+            before = rows(connection)
         database.upgrade()
         with database.begin() as connection:
-            upgraded = shape(connection)
+            after, upgraded = rows(connection), shape(connection)
     with closing(Database(empty_url(old_url, request))) as database, database.begin() as connection:
         created = shape(connection)
     # The first commits had columns more, which may be null.
@@ -144,12 +157,18 @@ def test_an_upgraded_database_has_the_tables_of_a_new_one(
     may_be_null = [isinstance(kind, tuple) and kind[1] for kind in left.values()]
     assert all(may_be_null), left
     assert {key: upgraded.get(key) for key in created} == created
+    changed = {"status", "job", "run", "owner", "epoch", "id"}
+    for table in tables:
+        assert len(after[table]) == len(before[table])
+        for old, new in zip(before[table], after[table], strict=True):
+            for name in old.keys() - changed:
+                assert new.get(name) == old[name], (table, name)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", [3, 5])
 def test_background_jobs_of_workers_of_earlier_versions_are_kept_and_reported(
-    url: str, until: Until, version: int
+    url: str, tables: Tables, version: int
 ) -> None:
     """The workers write the row as they did, also when the table has the new columns."""
     old = "INSERT INTO service_background_jobs (id, thread_id, run, worker, lost) VALUES "
@@ -157,8 +176,7 @@ def test_background_jobs_of_workers_of_earlier_versions_are_kept_and_reported(
 
     def begin(job: str) -> None:
         values = {"id": f"t/{job}", "run": run.id, "lost": lost}
-        with service._backend.database.begin() as connection:
-            connection.execute(text(f"{old} (:id, 't', :run, 'dead', :lost)"), values)
+        tables.write(text(f"{old} (:id, 't', :run, 'dead', :lost)").bindparams(**values))
 
     with closing(Service(url)) as service:
         service.add("desk", traffic.desk())
@@ -166,7 +184,7 @@ def test_background_jobs_of_workers_of_earlier_versions_are_kept_and_reported(
         run = service.submit("desk", thread="t", message="Hello")
         run.result(WAIT)
         service.stop()
-        with service._backend.database.begin() as connection:
+        with tables.database.begin() as connection:
             created = shape(connection)
             columns = {3: ("call", "attempt", "deadline", "handovers"), 5: ("handovers",)}
             for column in columns[version]:
@@ -177,31 +195,25 @@ def test_background_jobs_of_workers_of_earlier_versions_are_kept_and_reported(
     with closing(Service(url)) as service:
         service.add("desk", traffic.desk())
         assert [*service.upgrade().steps] == [step.version for step in MIGRATIONS[version:]]
-        with service._backend.database.begin() as connection:
+        with tables.database.begin() as connection:
             assert shape(connection) == created
         begin("2")
         service.start()
         # A job leaves the table as its message makes the thread busy, so the table comes first.
-        until(lambda: not jobs(service) and service.threads.get("t").status == "idle")
+        jobs = text("SELECT id FROM service_background_jobs")
+        until(lambda: not tables.rows(jobs) and service.threads.get("t").status == "idle")
         messages = service.threads.state("t").values["messages"]
         texts = [message.text for message in messages if message.name == "background"]
         assert texts == ["A job is lost."] * 2
 
 
-def jobs(service: Service) -> list[str]:
-    with service._backend.database.begin() as connection:
-        return [*connection.execute(text("SELECT id FROM service_background_jobs")).scalars()]
-
-
-def test_an_upgraded_service_goes_on_where_the_old_one_was(
-    old_service: Service, until: Until
-) -> None:
+def test_an_upgraded_service_goes_on_where_the_old_one_was(old_service: Service) -> None:
     service = old_service
     assert [*service.upgrade().steps] == [step.version for step in MIGRATIONS]
     [*service.reindex()]
     reviews = [(wait.thread_id, wait.args) for wait in service.inbox("acme").waits()]
     assert sorted(reviews) == [("held", {"euros": 14}), ("review", {"euros": 12})]
-    service.start(dead_after=1.0)
+    service.start()
 
     def has_ended() -> bool:
         # Versions before standing approvals named a call otherwise: its decision is asked again.
@@ -236,13 +248,11 @@ def test_an_upgraded_service_goes_on_where_the_old_one_was(
     }
 
 
-def test_a_decision_that_was_queued_is_carried_out_and_not_asked_again(
-    last_url: str, until: Until
-) -> None:
-    with closing(Service(last_url)) as service:
+def test_a_decision_that_was_queued_is_carried_out_and_not_asked_again(last_url: str) -> None:
+    with closing(Service(last_url, pace=Pace(dead_after=1.0))) as service:
         service.add("desk", traffic.desk())
         service.upgrade()
-        service.start(dead_after=1.0)
+        service.start()
         until(lambda: service.threads.get("decided").status == "idle")
         decisions = [entry.what for entry in service.inbox().audit(thread="decided")]
         assert decisions == ["approve"]
@@ -250,42 +260,20 @@ def test_a_decision_that_was_queued_is_carried_out_and_not_asked_again(
         assert [message.text for message in messages][-2:] == ["Paid 13.", "Done: Pay 13"]
 
 
-def test_an_upgrade_keeps_all_rows(old_url: str) -> None:
-    with closing(Database(old_url)) as database:
-        tables = ("runs", "threads", "waits", "audit", "limits", "effects")
-
-        def rows() -> dict[str, list[dict[str, Any]]]:
-            with database.engine.connect() as connection:
-                return {
-                    table: [
-                        dict(row)
-                        for row in connection.execute(
-                            text(f"select * from service_{table} order by 1")
-                        ).mappings()
-                    ]
-                    for table in tables
-                }
-
-        before = rows()
-        database.upgrade()
-        after = rows()
-    changed = {"status", "job", "run", "owner", "epoch", "id"}
-    for table in tables:
-        assert len(after[table]) == len(before[table])
-        for old, new in zip(before[table], after[table], strict=True):
-            for name in old.keys() - changed:
-                assert new.get(name) == old[name], (table, name)
-
-
-def test_the_audit_the_store_and_the_schedules_are_there(old_service: Service) -> None:
+def test_the_audit_the_store_and_the_schedules_are_there(
+    old_service: Service, old_url: str
+) -> None:
     service = old_service
     service.upgrade()
+    engine = create_engine(old_url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.connect() as connection:
+        has_items = connection.execute(text("select count(*) from store")).scalar_one()
+        now = connection.execute(text("select max(at) from service_schema")).scalar_one()
+    engine.dispose()
     entries = service.inbox().audit()
     whats = [(entry.what, entry.thread_id) for entry in entries]
     assert whats == [("approve", "decided"), ("claim", "review"), ("approve", "paid")]
     assert service.verify_audit().startswith("3:")
-    with service._backend.database.begin() as connection:
-        has_items = connection.execute(text("select count(*) from store")).scalar_one()
     if has_items:
         item = service.store("acme").get(("users", "ann"), "likes")
         assert item is not None
@@ -297,8 +285,6 @@ def test_the_audit_the_store_and_the_schedules_are_there(old_service: Service) -
     assert schedule.message == {
         "agent": "desk", "message": "Good night", "thread": "nightly", "tenant": "acme",
     }  # fmt: skip
-    with service._backend.database.begin() as connection:
-        now = connection.execute(text("select max(at) from service_schema")).scalar_one()
     assert now < schedule.due < now + 25 * 3600
 
 
@@ -363,11 +349,18 @@ def test_a_time_of_a_schedule_that_nobody_has_carried_out_is_carried_out(last_ur
         assert due == schedule.due.timestamp()
 
 
-def test_jobs_of_other_applications_stay(last_url: str) -> None:
+def test_only_other_applications_submit_to_dbos_after_the_upgrade(last_url: str) -> None:
+    """Their jobs stay, and an older process of ours gets an error."""
     with closing(Database(last_url)) as database:
         with database.engine.begin() as connection:
             add_workflow(connection, "theirs", "shop.bill")
         database.upgrade()
+        for name in ("agent_factory.run_job", "agent_factory.run_schedule"):
+            with (
+                pytest.raises(DBAPIError, match="newer than this process: update and restart it"),
+                database.engine.begin() as connection,
+            ):
+                add_workflow(connection, "late", name)
         with database.engine.begin() as connection:
             add_workflow(connection, "theirs-2", "shop.bill")
             left = connection.execute(
@@ -377,17 +370,6 @@ def test_jobs_of_other_applications_stay(last_url: str) -> None:
                 )
             )
             assert [*left.scalars()] == ["theirs", "theirs-2"]
-
-
-@pytest.mark.parametrize("name", ["agent_factory.run_job", "agent_factory.run_schedule"])
-def test_an_older_process_that_submits_gets_an_error(last_url: str, name: str) -> None:
-    with closing(Database(last_url)) as database:
-        database.upgrade()
-        with (
-            pytest.raises(DBAPIError, match="newer than this process: update and restart it"),
-            database.engine.begin() as connection,
-        ):
-            add_workflow(connection, "late", name)
 
 
 def test_a_pickle_that_names_a_class_is_refused(last_url: str) -> None:
@@ -515,10 +497,7 @@ def test_workers_that_would_fail_are_waited_for(
 
 @pytest.mark.long
 def test_a_step_does_not_hold_up_others_while_a_table_is_locked(
-    postgres_url: str,
-    next_step: Callable[..., Migration],
-    monkeypatch: pytest.MonkeyPatch,
-    until: Until,
+    postgres_url: str, next_step: Callable[..., Migration], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by a backup, which reads the tables for long."""
     monkeypatch.setattr(upgrade_module, "_LOCK_TIMEOUT", "200ms")
@@ -543,46 +522,42 @@ def test_a_step_does_not_hold_up_others_while_a_table_is_locked(
 # Rolling updates
 
 
-class NextWorker(WorkerProcess):
-    """A worker of the next version."""
-
-    MODULE = ("service.next_version", "work")
-
-
 @pytest.mark.long
+@pytest.mark.timeout(600)  # it starts four processes, one after the other
 def test_old_and_new_workers_work_side_by_side_while_the_database_is_upgraded(
-    url: str, tmp_path: Path
+    url: str,
+    service: Service,
+    database: Database,
+    processes: Processes,
+    start_worker: Callable[..., WorkerProcess],
 ) -> None:
-    journal = tmp_path / "journal"
     messages: dict[str, list[str]] = {f"t-{number}": [] for number in range(6)}
+    service.add("desk", traffic.desk())
 
-    with closing(Service(url)) as service:
-        service.add("desk", traffic.desk())
+    def submit(turns: int) -> None:
+        for _ in range(turns):
+            for thread, ids in messages.items():
+                ids.append(f"{thread}-{len(ids)}")
+                service.submit("desk", thread=thread, message="Pay.", message_id=ids[-1])
 
-        def submit(turns: int) -> None:
-            for _ in range(turns):
-                for thread, ids in messages.items():
-                    ids.append(f"{thread}-{len(ids)}")
-                    service.submit("desk", thread=thread, message="Pay.", message_id=ids[-1])
-
+    submit(1)
+    old = start_worker(url)
+    submit(2)
+    command = [sys.executable, "-m", "service.next_version", "upgrade", url]
+    upgrade = processes.start(command, cwd=TESTS)
+    submit(2)
+    assert exit_code(upgrade) == 0
+    with start_worker(url, module=("service.next_version", "work")):
+        submit(2)
+        old.kill()
         submit(1)
-        with WorkerProcess(url, journal).wait_until_ready() as old:
+        # An old one that starts again accepts the newer tables.
+        with start_worker(url):
             submit(2)
-            command = [sys.executable, "-m", "service.next_version", "upgrade", url]
-            with subprocess.Popen(command, cwd=TESTS) as upgrade:
-                submit(2)
-            assert upgrade.returncode == 0
-            with NextWorker(url, journal).wait_until_ready():
-                submit(2)
-                old.kill()
-                submit(1)
-                # An old one that starts again accepts the newer tables.
-                with WorkerProcess(url, journal).wait_until_ready():
-                    submit(2)
-                    for thread in messages:
-                        service.threads.runs(thread)[0].result(60)
-                    tables = {worker["tables"] for worker in service.workers()}
-                    assert tables == {VERSION, VERSION + 1}
-        for thread, ids in messages.items():
-            check_history(service.threads.state(thread).values["messages"], ids)
-        assert versions(service._backend.database)[-1] == (VERSION + 1, VERSION)
+            for thread in messages:
+                service.threads.runs(thread)[0].result(WAIT)
+            tables = {worker["tables"] for worker in service.workers()}
+            assert tables == {VERSION, VERSION + 1}
+    for thread, ids in messages.items():
+        check_history(service.threads.state(thread).values["messages"], ids)
+    assert versions(database)[-1] == (VERSION + 1, VERSION)

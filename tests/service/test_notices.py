@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from threading import Event
 from types import ModuleType
 from typing import Any
@@ -19,14 +19,18 @@ from test_docs import ROOT, blocks, run_block
 
 from agent_factory import client_tool, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
-from agent_factory.service import Service, UndeliverableError, Wait
-from agent_factory.service import deliveries as delivery
+from agent_factory.service import Pace, Service, UndeliverableError, Wait
+from agent_factory.service.backend import Backend
 from agent_factory.service.notices import NoticeQueue, OnWait
 from agent_factory.service.tables import waits
 from agent_factory.testing import ScriptedChatModel
 from samples import call_of, pay
+from service.paces import NEVER, QUICK
+from service.stored import Tables
+from waiting import until
 
-WAIT = 30.0
+WAIT = 60.0
+SENDS_NOTHING = Pace(deliver=NEVER)
 
 
 TITLE = client_tool("title", "The title of the page.")
@@ -39,23 +43,15 @@ def answer(messages: list[BaseMessage]) -> AIMessage:
     return AIMessage("", tool_calls=[call])
 
 
-@pytest.fixture(autouse=True)
-def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "_LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(delivery, "WAITS", (0.02, 0.02))
-
-
 @contextmanager
-def noticing(url: str, on_wait: OnWait | None) -> Iterator[Service]:
-    service = Service(url, on_wait=on_wait)
-    try:
+def noticing(url: str, on_wait: OnWait | None, pace: Pace = QUICK) -> Iterator[Service]:
+    with closing(Service(url, on_wait=on_wait, pace=pace)) as service:
         asks = [HumanInTheLoopMiddleware({"pay": True})]
         model = ScriptedChatModel([answer] * 100)
         agent = create_agent(model, [pay, TITLE], middleware=asks, checkpointer=InMemorySaver())
         service.add("desk", agent)
+        service.start()
         yield service
-    finally:
-        service.close()
 
 
 def ask(service: Service, thread: str, message: str = "Pay it") -> Any:
@@ -65,45 +61,40 @@ def ask(service: Service, thread: str, message: str = "Pay it") -> Any:
     return run
 
 
-def due(service: Service) -> list[str]:
+def due(tables: Tables) -> list[str]:
     """The waits that still have a notice to send."""
     query = waits.select().where(waits.c.notice_due.is_not(None))
-    with service._backend.database.read() as connection:
-        return [row.wait_id for row in connection.execute(query)]
+    return [row.wait_id for row in tables.rows(query)]
 
 
-def test_each_wait_has_one_notice(url: str, thread: str, until: Callable[..., None]) -> None:
+def test_each_wait_has_one_notice(url: str, tables: Tables, thread: str) -> None:
     notices: list[Wait] = []
     with noticing(url, notices.append) as service:
-        service.start()
         ask(service, thread)
-        until(lambda: notices and not due(service))
+        until(lambda: notices and not due(tables))
         (wait,) = service.inbox().waits(thread=thread)
         assert [(notice.id, notice.tool, notice.args) for notice in notices] == [
             (wait.id, "pay", {"euros": 5})
         ]
         service.decide(wait.id, "approve", by="ann").result(WAIT)
         ask(service, thread)
-        until(lambda: len(notices) == 2 and not due(service))
+        until(lambda: len(notices) == 2 and not due(tables))
         assert len({notice.id for notice in notices}) == 2
 
 
-def test_a_coroutine_function_is_called_too(
-    sqlite_url: str, thread: str, until: Callable[..., None]
-) -> None:
+def test_a_coroutine_function_is_called_too(url: str, thread: str) -> None:
     notices: list[Wait] = []
 
     async def note(wait: Wait) -> None:
         notices.append(wait)
 
-    with noticing(sqlite_url, note) as service:
-        service.start()
+    with noticing(url, note) as service:
         ask(service, thread)
         until(lambda: notices)
 
 
 def test_a_notice_that_fails_is_sent_again_within_a_limit(
-    sqlite_url: str, thread: str, until: Callable[..., None], caplog: pytest.LogCaptureFixture
+    url: str, tables: Tables, thread: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     attempts: list[str] = []
 
@@ -111,10 +102,9 @@ def test_a_notice_that_fails_is_sent_again_within_a_limit(
         attempts.append(wait.id)
         raise ConnectionError("the mail server is off")
 
-    with caplog.at_level(logging.WARNING, "agent_factory.service"), noticing(sqlite_url, fail) as s:
-        s.start()
-        run = ask(s, thread)
-        until(lambda: attempts and not due(s))
+    with caplog.at_level(logging.WARNING, "agent_factory.service"), noticing(url, fail) as service:
+        run = ask(service, thread)
+        until(lambda: attempts and not due(tables))
         assert run.status == "waiting"
     assert len(attempts) == 3
     lines = [record.getMessage() for record in caplog.records if "Notice" in record.getMessage()]
@@ -125,7 +115,7 @@ def test_a_notice_that_fails_is_sent_again_within_a_limit(
 
 
 def test_a_notice_that_cannot_be_sent_is_not_repeated(
-    sqlite_url: str, thread: str, until: Callable[..., None]
+    url: str, tables: Tables, thread: str
 ) -> None:
     attempts: list[str] = []
 
@@ -133,24 +123,20 @@ def test_a_notice_that_cannot_be_sent_is_not_repeated(
         attempts.append(wait.id)
         raise UndeliverableError("nobody reads this address")
 
-    with noticing(sqlite_url, refuse) as service:
-        service.start()
+    with noticing(url, refuse) as service:
         ask(service, thread)
-        until(lambda: attempts and not due(service))
+        until(lambda: attempts and not due(tables))
     assert len(attempts) == 1
 
 
-def test_a_notice_that_takes_long_keeps_no_run_waiting(
-    sqlite_url: str, thread: str, until: Callable[..., None]
-) -> None:
+def test_a_notice_that_takes_long_keeps_no_run_waiting(url: str, thread: str) -> None:
     begun, end = Event(), Event()
 
     def slow(_: Wait) -> None:
         begun.set()
         assert end.wait(WAIT)
 
-    with noticing(sqlite_url, slow) as service:
-        service.start()
+    with noticing(url, slow) as service:
         run = ask(service, thread)
         assert begun.wait(WAIT)
         (wait,) = service.inbox().waits(thread=thread)
@@ -160,59 +146,47 @@ def test_a_notice_that_takes_long_keeps_no_run_waiting(
 
 
 def test_a_process_that_dies_while_it_sends_leaves_the_notice_to_others(
-    url: str, thread: str, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    url: str, tables: Tables, thread: str
 ) -> None:
     """The first service only claims: it stands for a process that was killed before it sent."""
     notices: list[Wait] = []
-    with noticing(url, notices.append) as service:
-        worker = service._backend
-        monkeypatch.setattr(service._notices, "start", lambda _: None)
-        service.start()
+    queue = NoticeQueue(Backend(tables.database))
+    with noticing(url, notices.append, SENDS_NOTHING) as service:
         ask(service, thread)
-        (claimed,) = NoticeQueue(worker).claim_due()
-        assert NoticeQueue(worker).claim_due() == []
-        with worker.database.begin() as connection:  # a minute later
-            connection.execute(update(waits).values(notice_due=worker.database.now - 1))
-    with noticing(url, notices.append) as service:
-        service.start()
-        until(lambda: notices and not due(service))
+        (claimed,) = queue.claim_due()
+        assert queue.claim_due() == []
+        tables.write(update(waits).values(notice_due=tables.now - 1))  # a minute later
+    with noticing(url, notices.append):
+        until(lambda: notices and not due(tables))
     assert [notice.id for notice in notices] == [claimed.wait.id]
 
 
 def test_a_wait_that_was_decided_before_has_no_notice(
-    sqlite_url: str, thread: str, monkeypatch: pytest.MonkeyPatch
+    url: str, tables: Tables, thread: str
 ) -> None:
-    with noticing(sqlite_url, lambda _: None) as service:
-        monkeypatch.setattr(service._notices, "start", lambda _: None)
-        service.start()
+    with noticing(url, lambda _: None, SENDS_NOTHING) as service:
         ask(service, thread)
         (wait,) = service.inbox().waits(thread=thread)
         service.decide(wait.id, "approve", by="ann").result(WAIT)
-        assert NoticeQueue(service._backend).claim_due() == []
-        assert due(service) == []
+        assert NoticeQueue(Backend(tables.database)).claim_due() == []
+        assert due(tables) == []
 
 
-def test_nobody_is_called_for_what_a_client_runs(
-    sqlite_url: str, thread: str, monkeypatch: pytest.MonkeyPatch
+def test_nobody_is_called_for_what_a_client_runs_or_without_on_wait(
+    url: str, tables: Tables, thread: str
 ) -> None:
-    with noticing(sqlite_url, lambda _: None) as service:
-        monkeypatch.setattr(service._notices, "start", lambda _: None)
-        service.start()
+    with noticing(url, lambda _: None, SENDS_NOTHING) as service:
         ask(service, thread, "open it")
         assert [wait.kind for wait in service.inbox().waits(thread=thread)] == ["client"]
-        assert due(service) == []
-
-
-def test_a_service_without_on_wait_has_no_notices(sqlite_url: str, thread: str) -> None:
-    with noticing(sqlite_url, None) as service:
-        service.start()
-        ask(service, thread)
-        assert due(service) == []
+        assert due(tables) == []
+    with noticing(url, None) as service:
+        ask(service, f"{thread} asks")
+        assert due(tables) == []
 
 
 @pytest.mark.long
 def test_the_recipes_of_the_page_send_a_line_and_a_mail(
-    sqlite_url: str, thread: str, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    url: str, tables: Tables, thread: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = ROOT / "docs/service/inbox.md"
     recipes = ModuleType("recipes")
@@ -228,12 +202,11 @@ def test_the_recipes_of_the_page_send_a_line_and_a_mail(
         recipes.post_to_channel(wait)
         recipes.send_mail(wait)
 
-    with receiving() as received, noticing(sqlite_url, both) as service:
+    with receiving() as received, noticing(url, both) as service:
         monkeypatch.setenv("CHANNEL_WEBHOOK", received.url)
         monkeypatch.setenv("SMTP_SERVER", received.smtp)
-        service.start()
         ask(service, thread)
-        until(lambda: received.mails and not due(service))
+        until(lambda: received.mails and not due(tables))
         (wait,) = service.inbox().waits(thread=thread)
     place = f"https://desk.example.com/inbox/{wait.id}"
     (post,) = received.posts

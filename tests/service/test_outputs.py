@@ -18,8 +18,9 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.testing import ScriptedChatModel
 from samples import pay
+from waiting import auntil
 
-WAIT = 30.0
+WAIT = 60.0
 
 
 class NotedState(AgentState[Any]):
@@ -65,11 +66,10 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def nothing_is_kept(service: Service) -> Iterator[None]:
+def nothing_is_kept(backend: Backend) -> Iterator[None]:
     yield
-    outputs = service._backend.outputs
-    assert not outputs._awaited
-    assert not outputs._outputs
+    assert not backend.outputs._awaited
+    assert not backend.outputs._outputs
 
 
 pytestmark = pytest.mark.usefixtures("nothing_is_kept")
@@ -104,14 +104,15 @@ def test_a_run_hands_over_what_the_database_has(
     assert len(output["messages"]) == 4
 
 
-def test_who_waits_has_objects_of_his_own(service: Service, reads: list[str]) -> None:
+def test_who_waits_has_objects_of_his_own(
+    service: Service, backend: Backend, reads: list[str]
+) -> None:
     service.add("notes", agent(Notes()))
     run = service.submit("notes", message="Hi")
 
     async def results() -> list[Any]:
         waiters = [asyncio.create_task(run.aresult(WAIT)) for _ in range(2)]
-        while service._backend.outputs._awaited[run.id] < 2:
-            await asyncio.sleep(0.001)
+        await auntil(lambda: backend.outputs._awaited[run.id] == 2)
         service.start()
         return list(await asyncio.gather(*waiters))
 
@@ -147,12 +148,12 @@ def test_a_run_that_pauses_hands_nothing_over(service: Service, reads: list[str]
 
 @pytest.mark.usefixtures("ends_when_awaited")
 def test_a_run_that_is_not_stored_hands_nothing_over(
-    service: Service, reads: list[str], monkeypatch: pytest.MonkeyPatch
+    service: Service, backend: Backend, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its last transaction fails at its end."""
     service.add("notes", agent(Notes()))
     service.start()
-    outputs, queue, seen = service._backend.outputs, service._backend.queue, list[object]()
+    outputs, queue, seen = backend.outputs, backend.queue, list[object]()
 
     def fail(connection: Any) -> None:
         seen.append({**outputs._outputs})
@@ -170,15 +171,15 @@ def test_a_run_that_is_not_stored_hands_nothing_over(
     assert reads == []
 
 
-def test_nothing_is_kept_for_who_waits_no_longer(service: Service) -> None:
+def test_nothing_is_kept_for_who_waits_no_longer(service: Service, backend: Backend) -> None:
     service.add("notes", agent(Notes()))
     run = service.submit("notes", message="Hi")
     with pytest.raises(TimeoutError):
-        run.result(0.01)
+        run.result(0)
 
     async def cancelled() -> None:
         waiter = asyncio.create_task(run.aresult(WAIT))
-        await asyncio.sleep(0.05)
+        await auntil(lambda: backend.outputs._awaited[run.id])
         waiter.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiter

@@ -17,7 +17,7 @@ from agent_factory.service import RunFailed, Service
 from agent_factory.service.outputs import Outputs
 from agent_factory.upstream import INTERRUPT
 
-WAIT = 30.0
+WAIT = 60.0
 EXAMPLES = 25 if settings.get_current_profile_name() == "test" else settings().max_examples // 5
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +12,26 @@ import pytest
 from sqlalchemy import make_url
 
 from agent_factory.service import Service
+from processes import Processes
 from service.desk import Journal, check_history, make_desk
+from waiting import until
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="PgBouncer is not installed"),
 ]
 
+PORT = 6432
+"""Part of the name of a socket in the folder of the server, which has no port."""
+
 SETTINGS = """
 [databases]
 * = host={folder} user=postgres pool_size=4
 
 [pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {port}
-unix_socket_dir =
+listen_addr =
+listen_port = 6432
+unix_socket_dir = {folder}
 auth_type = any
 pool_mode = transaction
 server_reset_query_always = 1
@@ -41,28 +42,23 @@ logfile = {log}
 
 
 @pytest.fixture
-def urls(postgres_url: str, postgres_server: Any, tmp_path: Path) -> Iterator[tuple[str, str]]:
+def urls(postgres_url: str, postgres_server: Any, processes: Processes) -> tuple[str, str]:
     """The URL of a database behind PgBouncer, and its own."""
     parsed = make_url(postgres_url)
     folder = Path(str(parsed.query["host"]))
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port = place.getsockname()[1]
-    settings = folder / "pgbouncer.ini"  # its user can read it there
-    settings.write_text(SETTINGS.format(folder=folder, port=port, log=folder / "pgbouncer.log"))
+    settings, log = folder / "pgbouncer.ini", folder / "pgbouncer.log"
+    # Its user can read it there. Nobody else listens at a socket in that folder: PgBouncer does not
+    # say which port it got.
+    settings.write_text(SETTINGS.format(folder=folder, log=log))
     command = ["pgbouncer", str(settings)]
     if os.getuid() == 0:
         owner = folder.owner()
         shutil.chown(settings, owner)
         command[1:1] = ["-u", owner]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as bouncer:
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.05)
-        yield f"postgresql://postgres@127.0.0.1:{port}/{parsed.database}", postgres_url
-        bouncer.terminate()
+    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    processes.start(command, **quiet)
+    until((folder / f".s.PGSQL.{PORT}").exists)
+    return f"postgresql://postgres@/{parsed.database}?host={folder}&port={PORT}", postgres_url
 
 
 def test_runs_reviews_and_streams(urls: tuple[str, str], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from agent_factory import ToolRuntime, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware, SteeringMiddleware
@@ -21,9 +21,10 @@ from agent_factory.service import DatabaseUnavailable, Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.runner import Runner
-from agent_factory.service.tables import threads
 from agent_factory.testing import ScriptedChatModel
-from service.desk import Journal, check_history, make_desk
+from service.desk import Journal, check_history, make_desk, status_of
+
+pytestmark = pytest.mark.long
 
 
 class Killed(BaseException):
@@ -70,12 +71,6 @@ def work(service: Service, thread: str, dies_at: int = 0, survives_commit: bool 
     return True
 
 
-def status_of(service: Service, thread: str) -> str:
-    with service._backend.database.read() as connection:
-        found = select(threads.c.status).where(threads.c.thread_id == thread)
-        return str(connection.execute(found).scalar_one())
-
-
 def each_death(begin: Callable[[str], None], check: Callable[[str], None], service: Service) -> int:
     """Let a worker die at each of its transactions in turn, and another one continue."""
     for at in range(1, 200):
@@ -91,11 +86,6 @@ def each_death(begin: Callable[[str], None], check: Callable[[str], None], servi
     raise AssertionError("the run does not end")
 
 
-def but_the_first_are_long(given: list[Any]) -> list[Any]:
-    """The first one runs in `make test`, the others take their time."""
-    return [given[0], *(pytest.param(one, marks=pytest.mark.long) for one in given[1:])]
-
-
 SETTINGS: list[dict[str, Any]] = [
     {"checkpoints": "delta"},
     {"checkpoints": "full"},
@@ -104,8 +94,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("options", but_the_first_are_long(SETTINGS), ids=str)
+@pytest.mark.parametrize("options", SETTINGS, ids=str)
 def test_a_worker_that_dies_during_a_message(
     sqlite_url: str, tmp_path: Path, options: Mapping[str, Any]
 ) -> None:
@@ -126,8 +115,7 @@ def test_a_worker_that_dies_during_a_message(
     assert min(journal.times("pay").values()) == 1
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("options", but_the_first_are_long(SETTINGS), ids=str)
+@pytest.mark.parametrize("options", SETTINGS, ids=str)
 def test_a_worker_that_dies_while_its_run_is_steered(
     sqlite_url: str, options: Mapping[str, Any]
 ) -> None:
@@ -190,10 +178,9 @@ DECISIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("options", but_the_first_are_long(SETTINGS[:3]), ids=str)
-@pytest.mark.parametrize("asks", but_the_first_are_long(["middleware", "interrupt_before"]))
-@pytest.mark.parametrize("decision", but_the_first_are_long(DECISIONS), ids=lambda d: d["decision"])
+@pytest.mark.parametrize("options", SETTINGS[:3], ids=str)
+@pytest.mark.parametrize("asks", ["middleware", "interrupt_before"])
+@pytest.mark.parametrize("decision", DECISIONS, ids=lambda d: d["decision"])
 def test_a_worker_that_dies_during_a_decision(
     sqlite_url: str,
     tmp_path: Path,
@@ -245,8 +232,7 @@ MODES: list[list[Any]] = [
 ]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("modes", but_the_first_are_long(MODES), ids="-".join)
+@pytest.mark.parametrize("modes", MODES, ids="-".join)
 def test_a_worker_that_dies_during_the_decisions_about_two_calls(
     sqlite_url: str, modes: list[Any]
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -32,14 +32,14 @@ from agent_factory.middleware.background import repetition
 from agent_factory.middleware.background.work import under_way
 from agent_factory.service import RunFailed, Service
 from agent_factory.service import background as module
-from agent_factory.service import worker as worker_module
 from agent_factory.service.background import LostJob, report_lost_jobs, take_lost_jobs
 from agent_factory.service.errors import DatabaseLost
 from agent_factory.service.tables import background_jobs, workers
 from agent_factory.testing import ScriptedChatModel
+from service.paces import paced
+from service.stored import Tables
 from service.studio import WAIT, Studio, agent_of, rows, say, start, texts
-
-Until = Callable[..., None]
+from waiting import auntil, until
 
 
 class Press:
@@ -89,47 +89,60 @@ def begin(service: Service, press: Press) -> None:
     service.stop()
 
 
-def enter(service: Service, worker: str = "other") -> None:
-    """Add a worker that does nothing by itself."""
-    with service._backend.database.begin() as connection:
-        values = {"id": worker, "beat": service._backend.database.now, "draining": False}
-        connection.execute(insert(workers).values(**values, detail="{}"))
+class Fleet:
+    """Workers that a test adds to those of its service, and the jobs that they have."""
+
+    def __init__(self, service: Service, tables: Tables) -> None:
+        self.service, self.tables, self._backend = service, tables, service._backend
+
+    def enter(self, worker: str = "other") -> None:
+        """Add a worker that does nothing by itself."""
+        values = {"id": worker, "beat": self.tables.now, "draining": False, "detail": "{}"}
+        self.tables.write(insert(workers).values(values))
+
+    def leave(self, worker: str = "other") -> None:
+        self.tables.write(delete(workers).where(workers.c.id == worker))
+
+    def jobs(self) -> list[Any]:
+        """The rows of the jobs that are under way."""
+        return rows(self.tables)
+
+    def job(self) -> Any:
+        """The row of the only job."""
+        (row,) = self.jobs()
+        return row
+
+    def change(self, **values: Any) -> None:
+        """Change all jobs."""
+        self.tables.write(update(background_jobs).values(**values))
+
+    def take(self, worker: str = "other", most: int = 8) -> list[LostJob]:
+        return take_lost_jobs(self._backend, worker, most)
+
+    def begin_again(self, worker: str = "other") -> LostJob:
+        (job,) = self.take(worker)
+        job.begin()
+        return job
+
+    def report_lost(self) -> int:
+        return report_lost_jobs(self._backend)
+
+    def wait_for_the_end(self) -> None:
+        """Wait until no job and no run is under way any more."""
+        until(lambda: not self.jobs() and self.service.threads.get("t").status == "idle")
+
+    def read(self) -> list[str]:
+        """What the thread has when nothing is under way any more."""
+        self.service.start()
+        self.wait_for_the_end()
+        say(self.service, "And?").result(WAIT)
+        self.service.stop()
+        return [text for text in texts(self.service) if text not in ("Render 1", "And?")]
 
 
-def only_worker(service: Service) -> str:
-    with service._backend.database.read() as connection:
-        id: str = connection.execute(select(workers.c.id)).scalar_one()
-    return id
-
-
-def take(service: Service, worker: str = "other", most: int = 8) -> list[LostJob]:
-    return take_lost_jobs(service._backend, worker, most)
-
-
-def begin_again(service: Service, worker: str = "other") -> LostJob:
-    (job,) = take(service, worker)
-    job.begin()
-    return job
-
-
-def change(service: Service, **values: Any) -> None:
-    """Change all jobs."""
-    with service._backend.database.begin() as connection:
-        connection.execute(update(background_jobs).values(**values))
-
-
-def leave(service: Service, worker: str = "other") -> None:
-    with service._backend.database.begin() as connection:
-        connection.execute(delete(workers).where(workers.c.id == worker))
-
-
-def read(service: Service, until: Until) -> list[str]:
-    """What the thread has when nothing is under way any more."""
-    service.start()
-    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
-    say(service, "And?").result(WAIT)
-    service.stop()
-    return [text for text in texts(service) if text not in ("Render 1", "And?")]
+@pytest.fixture
+def fleet(service: Service, tables: Tables) -> Fleet:
+    return Fleet(service, tables)
 
 
 def messages_of(service: Service) -> list[BaseMessage]:
@@ -137,19 +150,20 @@ def messages_of(service: Service) -> list[BaseMessage]:
     return messages
 
 
+@paced(look=0.1)
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_job_of_a_dead_worker_begins_again_and_its_result_arrives_once(
-    service: Service, press: Press, until: Until, asynchronous: bool
+    service: Service, fleet: Fleet, press: Press, asynchronous: bool
 ) -> None:
-    start(service, press.agent(), asynchronous, dead_after=1.0)
+    start(service, press.agent(), asynchronous)
     say(service, "Render 1").result(WAIT)
     assert press.begun[0].wait(WAIT)
-    change(service, worker="dead")
+    fleet.change(worker="dead")
     assert press.begun[1].wait(WAIT)
-    (row,) = rows(service)
-    assert (row.attempt, row.worker) == (2, only_worker(service))
+    row = fleet.job()
+    assert (row.attempt, row.worker) == (2, fleet.tables.value(select(workers.c.id)))
     press.end(2)
-    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+    fleet.wait_for_the_end()
     press.end(1)
     say(service, "Thanks").result(WAIT)
     assert texts(service) == ["Render 1", "Page 1 of attempt 2.", "Thanks"]
@@ -164,8 +178,8 @@ def background_threads() -> set[threading.Thread]:
 @pytest.mark.parametrize("looks", [True, False])
 def test_of_a_slow_worker_and_the_next_one_the_later_attempt_sends_its_result(
     service: Service,
+    fleet: Fleet,
     press: Press,
-    until: Until,
     monkeypatch: pytest.MonkeyPatch,
     first: int,
     process: str,
@@ -178,8 +192,8 @@ def test_of_a_slow_worker_and_the_next_one_the_later_attempt_sends_its_result(
     of_attempts = [background_threads() - others]
     if process == "other":
         monkeypatch.setattr(repetition, "under_way", lambda _: None)
-    enter(service)
-    job = begin_again(service)
+    fleet.enter()
+    job = fleet.begin_again()
     assert press.begun[1].wait(WAIT)
     of_attempts.append(background_threads() - others - of_attempts[0])
     for attempt in (first, 3 - first):
@@ -187,92 +201,56 @@ def test_of_a_slow_worker_and_the_next_one_the_later_attempt_sends_its_result(
         for thread in of_attempts[attempt - 1]:
             thread.join(WAIT)
         goes_on = attempt == first == 1
-        assert len(rows(service)) == goes_on
+        assert len(fleet.jobs()) == goes_on
         assert (under_way(job.call["id"]) is not None) == goes_on
-    assert read(service, until) == ["Page 1 of attempt 2."]
+    assert fleet.read() == ["Page 1 of attempt 2."]
     # One that writes its progress notices that it is over.
     assert press.ended == ([2] if looks else [first, 3 - first])
 
 
 def test_a_job_that_has_ended_before_it_is_taken_sends_its_result(
-    service: Service, press: Press, until: Until
+    service: Service, fleet: Fleet, press: Press
 ) -> None:
     begin(service, press)
-    enter(service)
+    fleet.enter()
     press.end(1)
-    until(lambda: not rows(service))
-    assert take(service) == []
-    assert read(service, until) == ["Page 1 of attempt 1."]
+    until(lambda: not fleet.jobs())
+    assert fleet.take() == []
+    assert fleet.read() == ["Page 1 of attempt 1."]
 
 
 @pytest.mark.parametrize("way", ["result", "drop", "thread", "run", "other worker", "own end"])
 def test_what_has_happened_to_a_job_since_it_was_looked_for_comes_first(
-    service: Service,
-    press: Press,
-    until: Until,
-    way: str,
-    monkeypatch: pytest.MonkeyPatch,
+    service: Service, fleet: Fleet, press: Press, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(service, press)
-    enter(service)
-    enter(service, "third")
+    fleet.enter()
+    fleet.enter("third")
 
-    def first(backend: Any, worker: str, row: Any) -> Any:
+    def first(parts: Any, worker: str, row: Any) -> Any:
         if worker == "third":
-            return take_row(backend, worker, row)
+            return take_row(parts, worker, row)
         if way == "result":
             press.end(1)
-            until(lambda: not rows(service))
+            until(lambda: not fleet.jobs())
         elif way == "drop":
-            with backend.database.begin() as connection:
-                connection.execute(delete(background_jobs))
+            fleet.tables.write(delete(background_jobs))
         elif way == "thread":
             service.threads.delete("t")
         elif way == "run":
-            service.run(row_run(service)).delete()
+            service.run(fleet.job().run).delete()
         elif way == "other worker":
-            assert len(take(service, "third")) == 1
+            assert len(fleet.take("third")) == 1
         else:
-            leave(service)
-        return take_row(backend, worker, row)
+            fleet.leave()
+        return take_row(parts, worker, row)
 
     take_row = module._take
     monkeypatch.setattr(module, "_take", first)
-    assert take(service) == []
+    assert fleet.take() == []
     if way == "other worker":
-        (row,) = rows(service)
+        (row,) = fleet.jobs()
         assert (row.attempt, row.worker) == (2, "third")
-
-
-def row_run(service: Service) -> str:
-    (row,) = rows(service)
-    run: str = row.run
-    return run
-
-
-@pytest.mark.parametrize("way", ["run", "tool", "thread"])
-def test_a_job_that_was_dropped_does_not_begin_again(
-    service: Service, press: Press, until: Until, way: str
-) -> None:
-    start(service, press.agent())
-    if way == "run":
-        press.studio.answers.clear()
-    run = say(service, "Render 1")
-    if way == "run":
-        assert press.begun[0].wait(WAIT)
-        assert press.studio.asked.wait(WAIT)
-        run.cancel()
-        press.studio.answers.set()
-    else:
-        run.result(WAIT)
-    if way == "tool":
-        say(service, "Cancel").result(WAIT)
-    if way == "thread":
-        service.threads.delete("t")
-    service.stop()
-    enter(service)
-    assert (take(service), rows(service)) == ([], [])
-    assert not press.begun[1].is_set()
 
 
 class Shift(AgentState):
@@ -292,8 +270,22 @@ class Order:
     customer: str
 
 
-def test_the_tool_gets_what_it_got_before(service: Service, until: Until) -> None:
-    calls, ends = list[dict[str, Any]](), Event()
+class Desk(AgentState):
+    lock: Annotated[Any, PrivateStateAttr, UntrackedValue]
+
+
+class Locks(AgentMiddleware[Desk, Any]):
+    """A key of the state that no checkpoint has."""
+
+    state_schema = Desk
+
+    def before_agent(self, state: Desk, runtime: Any) -> dict[str, Any]:
+        return {"lock": Lock()}
+
+
+def test_the_tool_gets_what_it_got_before(service: Service, fleet: Fleet) -> None:
+    """Except for what no checkpoint has, as in a thread that is resumed."""
+    calls, ends, locks = list[dict[str, Any]](), Event(), list[object]()
 
     def render(
         page: int,
@@ -303,11 +295,13 @@ def test_the_tool_gets_what_it_got_before(service: Service, until: Until) -> Non
     ) -> str:
         """Render a page."""
         item = store.get(("pages",), "size")
-        keys = runtime.config["configurable"]
+        keys, state = runtime.config["configurable"], {**runtime.state}
+        locks.append(state.pop("lock", None))
         calls.append(
             {
                 "args": (page, shift, item.value if item else None),
-                "state": {**runtime.state},
+                "state": state,
+                "key": idempotency_key(runtime),
                 "context": runtime.context,
                 "call": runtime.tool_call_id,
                 "store": runtime.store is store,
@@ -325,10 +319,12 @@ def test_the_tool_gets_what_it_got_before(service: Service, until: Until) -> Non
         ends.wait(WAIT)
         return f"Page {page} is rendered."
 
-    agent = agent_of(
-        Studio().answer,
-        background(render, on_loss="repeat"),
-        Shifts(),
+    once = OnceMiddleware({"render": "rerun"})
+    agent = create_agent(
+        ScriptedChatModel([Studio().answer] * 10),
+        [background(render, on_loss="repeat")],
+        middleware=[Shifts(), Locks(), BackgroundMiddleware(), once],
+        checkpointer=InMemorySaver(),
         context_schema=Order,
     )
     service.add("studio", agent, configurable=["user"])
@@ -346,61 +342,33 @@ def test_the_tool_gets_what_it_got_before(service: Service, until: Until) -> Non
     run.result(WAIT)
     until(lambda: calls)
     service.stop()
-    enter(service)
-    begin_again(service)
+    fleet.enter()
+    fleet.begin_again()
     until(lambda: len(calls) == 2)
     first, second = calls
     assert second == first
+    assert [lock is None for lock in locks] == [False, True]
     assert first["args"] == (1, "night", {"inches": 8})
     assert (first["context"], first["keys"][1]) == (Order("ann"), "bob")
     assert first["state"]["messages"][0].text == "Render 1"
     ends.set()
 
 
-def test_a_tool_has_the_same_idempotency_key_in_each_attempt(
-    service: Service, until: Until
-) -> None:
-    keys, ends = list[str](), Event()
-
-    def render(page: int, runtime: ToolRuntime) -> str:
-        """Render a page."""
-        keys.append(idempotency_key(runtime))
-        ends.wait(WAIT)
-        return f"Page {page} is rendered."
-
-    agent = create_agent(
-        ScriptedChatModel([Studio().answer] * 10),
-        [background(render, on_loss="repeat")],
-        middleware=[BackgroundMiddleware(), OnceMiddleware({"render": "rerun"})],
-        checkpointer=InMemorySaver(),
-    )
-    start(service, agent)
-    say(service, "Render 1").result(WAIT)
-    until(lambda: keys)
-    service.stop()
-    enter(service)
-    begin_again(service)
-    until(lambda: len(keys) == 2 or not rows(service))
-    ends.set()
-    assert keys == [keys[0]] * 2
-    assert read(service, until) == ["Page 1 is rendered."]
-
-
 def test_a_job_is_lost_by_name_after_its_attempts(
-    service: Service, press: Press, until: Until
+    service: Service, fleet: Fleet, press: Press
 ) -> None:
     begin(service, press)
     for attempt in (2, 3, 4):
-        enter(service, f"worker {attempt}")
-        assert report_lost_jobs(service._backend) == 0
-        begin_again(service, f"worker {attempt}")
+        fleet.enter(f"worker {attempt}")
+        assert fleet.report_lost() == 0
+        fleet.begin_again(f"worker {attempt}")
         assert press.begun[attempt - 1].wait(WAIT)
-        leave(service, f"worker {attempt}")
-    enter(service)
-    assert take(service) == []
-    assert report_lost_jobs(service._backend) == 1
+        fleet.leave(f"worker {attempt}")
+    fleet.enter()
+    assert fleet.take() == []
+    assert fleet.report_lost() == 1
     press.end(4)
-    (lost,) = read(service, until)
+    (lost,) = fleet.read()
     # The first worker was stopped, and three have died.
     assert 'render({"page": 1}), is lost after 4 attempts: the process' in lost
     assert press.ended == []
@@ -408,85 +376,99 @@ def test_a_job_is_lost_by_name_after_its_attempts(
 
 @pytest.mark.long
 def test_a_worker_that_is_stopped_uses_up_no_attempt(
-    service: Service, press: Press, until: Until
+    service: Service, fleet: Fleet, press: Press
 ) -> None:
     """A deployment stops one worker after the other, and each hands its jobs over."""
     begin(service, press)
     for attempt in (2, 3, 4):
         service.start()
         assert press.begun[attempt - 1].wait(WAIT)
-        (row,) = rows(service)
+        (row,) = fleet.jobs()
         assert (row.attempt, row.handovers) == (attempt, attempt - 1)
         if attempt < 4:
             service.stop()
     press.end(4)
-    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+    fleet.wait_for_the_end()
     assert texts(service) == ["Render 1", "Page 1 of attempt 4."]
 
 
 @pytest.mark.long
 def test_the_time_of_a_job_counts_over_all_attempts(
-    service: Service, press: Press, until: Until
+    service: Service, fleet: Fleet, press: Press
 ) -> None:
     begin(service, press)
-    enter(service)
-    change(service, deadline=service._backend.database.now + 0.5)
-    begin_again(service)
+    fleet.enter()
+    fleet.change(deadline=fleet.tables.now + 3.0)
+    fleet.begin_again()
     assert press.begun[1].wait(WAIT)
-    (text,) = read(service, until)
+    (text,) = fleet.read()
     assert "did not end in 600 seconds" in text
 
 
-def test_a_job_whose_time_is_up_is_lost_and_does_not_begin_again(
-    service: Service, press: Press, until: Until
+@pytest.mark.parametrize("why", ["its time is up", "it cannot be read", "it may not be repeated"])
+def test_a_job_that_cannot_begin_again_is_reported_as_lost(
+    service: Service, fleet: Fleet, press: Press, why: str
 ) -> None:
-    begin(service, press)
-    enter(service)
-    change(service, deadline=service._backend.database.now - 1)
-    assert take(service) == []
-    assert report_lost_jobs(service._backend) == 1
-    (text,) = read(service, until)
+    if why == "it may not be repeated":
+        start(service, press.agent(on_loss="report"))
+        say(service, "Render 1").result(WAIT)
+        service.stop()
+        job = fleet.job()
+        assert (job.call, job.deadline, job.attempt) == (None, None, 1)
+    else:
+        begin(service, press)
+    if why == "its time is up":
+        fleet.change(deadline=fleet.tables.now - 1)
+    elif why == "it cannot be read":
+        fleet.change(call=b"msgpack \xc1")
+    fleet.enter()
+    assert (fleet.take(), fleet.report_lost()) == ([], 1)
+    (text,) = fleet.read()
     assert "is lost: the process" in text
 
 
 def test_a_job_waits_for_a_worker_with_its_agent_until_its_time_is_up(
-    service: Service, press: Press, until: Until
+    service: Service, url: str, fleet: Fleet, press: Press
 ) -> None:
     begin(service, press)
-    enter(service)
-    with closing(Service(service._backend.database.url)) as other:
+    fleet.enter()
+    with closing(Service(url)) as other:
+        others = Fleet(other, fleet.tables)
         other.add("other", Press().agent())
-        assert (take(other), report_lost_jobs(other._backend)) == ([], 0)
+        assert (others.take(), others.report_lost()) == ([], 0)
         other.add("studio", Press().agent(on_loss="report"))  # its tool is not to be repeated
-        assert (take(other), report_lost_jobs(other._backend)) == ([], 0)
-        assert len(rows(service)) == 1
-        begin_again(service)
-        leave(service)
-        change(service, deadline=0.0)
-        assert report_lost_jobs(other._backend) == 1
-    assert ["is lost after 2 attempts" in text for text in read(service, until)] == [True]
+        assert (others.take(), others.report_lost()) == ([], 0)
+        assert len(fleet.jobs()) == 1
+        fleet.begin_again()
+        fleet.leave()
+        fleet.change(deadline=0.0)
+        assert others.report_lost() == 1
+    assert ["is lost after 2 attempts" in text for text in fleet.read()] == [True]
 
 
-def test_a_worker_takes_so_many_jobs_at_once_and_others_take_the_rest(service: Service) -> None:
+def test_a_worker_takes_so_many_jobs_at_once_and_others_take_the_rest(
+    service: Service, fleet: Fleet
+) -> None:
     press = Press()
     start(service, press.agent())
     say(service, "Render 1 2 3").result(WAIT)
     service.stop()
-    enter(service)
-    enter(service, "third")
-    assert [len(take(service, most=2)), len(take(service, "third"))] == [2, 1]
-    assert Counter(row.worker for row in rows(service)) == {"other": 2, "third": 1}
+    fleet.enter()
+    fleet.enter("third")
+    assert [len(fleet.take(most=2)), len(fleet.take("third"))] == [2, 1]
+    assert Counter(row.worker for row in fleet.jobs()) == {"other": 2, "third": 1}
     for event in press.goes_on:
         event.set()
 
 
+@paced(look=3.0)  # it looks for lost jobs only when the run has ended
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("on_loss", ["report", "repeat"])
 @pytest.mark.parametrize("begun_by", ["this worker", "another one", "one that has ended"])
 def test_a_call_that_its_run_makes_again_has_one_job(
     service: Service,
+    fleet: Fleet,
     press: Press,
-    until: Until,
     monkeypatch: pytest.MonkeyPatch,
     begun_by: str,
     on_loss: str,
@@ -501,16 +483,14 @@ def test_a_call_that_its_run_makes_again_has_one_job(
         if len(calls) > 1:
             return outcome
         if begun_by != "this worker":
-            enter(service)
-            change(service, worker="other")
+            fleet.enter()
+            fleet.change(worker="other")
         if begun_by == "one that has ended":
-            leave(service)
-            report_lost_jobs(service._backend)
+            fleet.leave()
+            fleet.report_lost()
         raise DatabaseLost("the commit has no answer")
 
     monkeypatch.setattr(module.SharedJobs, "begin", cut_short)
-    # It looks for lost jobs only when the run has ended.
-    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 3.0)
     start(service, press.agent(on_loss), asynchronous)
     say(service, "Render 1").result(WAIT)
     assert calls == ["begun", "begun" if begun_by == "this worker" else "known"]
@@ -518,18 +498,18 @@ def test_a_call_that_its_run_makes_again_has_one_job(
     if begun_by == "this worker":
         assert press.begun[0].wait(WAIT)
     elif begun_by == "another one":
-        assert (press.begun[0].is_set(), len(rows(service))) == (False, 1)
-        leave(service)
+        assert (press.begun[0].is_set(), len(fleet.jobs())) == (False, 1)
+        fleet.leave()
     press.end(1)
     is_lost = begun_by != "this worker" and on_loss == "report"
-    until(lambda: not rows(service) and service.threads.get("t").status == "idle")
+    fleet.wait_for_the_end()
     say(service, "And?").result(WAIT)
     (text,) = [text for text in texts(service) if text not in ("Render 1", "And?")]
     assert ("is lost: the process" if is_lost else "Page 1 of attempt 1.") in text
 
 
 @pytest.mark.law
-def test_each_job_is_taken_once_however_many_workers_look(service: Service, until: Until) -> None:
+def test_each_job_is_taken_once_however_many_workers_look(service: Service, fleet: Fleet) -> None:
     ends = Event()
 
     def render(page: int) -> str:
@@ -546,63 +526,33 @@ def test_each_job_is_taken_once_however_many_workers_look(service: Service, unti
     service.stop()
     names = [f"worker {number}" for number in range(4)]
     for name in names:
-        enter(service, name)
+        fleet.enter(name)
 
     def look(name: str) -> list[LostJob]:
         jobs: list[LostJob] = []
-        while any(row.attempt == 1 for row in rows(service)):
-            jobs += take(service, name, 3)
+        while any(row.attempt == 1 for row in fleet.jobs()):
+            jobs += fleet.take(name, 3)
         return jobs
 
     with ThreadPoolExecutor(4) as executor:
         jobs = [job for taken in executor.map(look, names) for job in taken]
     assert len(jobs) == len({(job.jobs.thread, job.call["id"]) for job in jobs}) == 24
-    assert {row.attempt for row in rows(service)} == {2}
+    assert {row.attempt for row in fleet.jobs()} == {2}
     ends.set()
 
 
-def test_a_worker_that_was_given_up_takes_nothing(service: Service, press: Press) -> None:
+def test_a_worker_that_was_given_up_takes_nothing(
+    service: Service, fleet: Fleet, press: Press
+) -> None:
     """It would take the job again and again, since its own row is missing."""
     begin(service, press)
-    assert take(service) == []
-
-
-class Desk(AgentState):
-    lock: Annotated[Any, PrivateStateAttr, UntrackedValue]
-
-
-class Locks(AgentMiddleware[Desk, Any]):
-    """A key of the state that no checkpoint has."""
-
-    state_schema = Desk
-
-    def before_agent(self, state: Desk, runtime: Any) -> dict[str, Any]:
-        return {"lock": Lock()}
-
-
-def test_what_no_checkpoint_has_is_not_stored_with_a_job(service: Service, until: Until) -> None:
-    """As in a thread that is resumed."""
-    states, ends = list[set[str]](), Event()
-
-    def render(page: int, runtime: ToolRuntime) -> str:
-        """Render a page."""
-        states.append({*runtime.state})
-        ends.wait(WAIT)
-        return f"Page {page} is rendered."
-
-    start(service, agent_of(Studio().answer, background(render, on_loss="repeat"), Locks()))
-    say(service, "Render 1").result(WAIT)
-    until(lambda: states)
-    service.stop()
-    enter(service)
-    begin_again(service)
-    until(lambda: len(states) == 2)
-    assert states[0] - states[1] == {"lock"}
-    ends.set()
+    assert fleet.take() == []
 
 
 @pytest.mark.parametrize("reported", [False, True])
-def test_a_call_that_cannot_be_stored_is_refused_by_name(service: Service, reported: bool) -> None:
+def test_a_call_that_cannot_be_stored_is_refused_by_name(
+    service: Service, fleet: Fleet, reported: bool
+) -> None:
     """Otherwise it would be noticed only when a worker has died."""
     begun = Event()
 
@@ -623,62 +573,37 @@ def test_a_call_that_cannot_be_stored_is_refused_by_name(service: Service, repor
         error = str(failure.value)
     for part in ("background tool", "`desk`, key", "lock", "report", 'InjectedState("key")'):
         assert part in error
-    assert (begun.is_set(), rows(service)) == (False, [])
-
-
-def test_a_call_that_cannot_be_read_is_reported_as_lost(
-    service: Service, press: Press, until: Until
-) -> None:
-    begin(service, press)
-    enter(service)
-    change(service, call=b"msgpack \xc1")
-    assert take(service) == []
-    assert report_lost_jobs(service._backend) == 1
-    assert ["is lost: the process" in text for text in read(service, until)] == [True]
+    assert (begun.is_set(), fleet.jobs()) == (False, [])
 
 
 def test_work_that_does_not_begin_is_reported_as_lost(
-    service: Service, press: Press, until: Until, monkeypatch: pytest.MonkeyPatch
+    service: Service, fleet: Fleet, press: Press, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError("can't start new thread")
 
     begin(service, press)
-    enter(service)
+    fleet.enter()
     with monkeypatch.context() as patch:
         patch.setattr("agent_factory.middleware.background.work.in_thread", refuse)
-        begin_again(service)
-    until(lambda: not rows(service))
-    assert ["is lost after 2 attempts" in text for text in read(service, until)] == [True]
-
-
-def test_a_job_that_may_not_be_repeated_keeps_no_call(
-    service: Service, press: Press, until: Until
-) -> None:
-    start(service, press.agent(on_loss="report"))
-    say(service, "Render 1").result(WAIT)
-    service.stop()
-    (row,) = rows(service)
-    assert (row.call, row.deadline, row.attempt) == (None, None, 1)
-    enter(service)
-    assert take(service) == []
-    assert report_lost_jobs(service._backend) == 1
+        fleet.begin_again()
+    until(lambda: not fleet.jobs())
+    assert ["is lost after 2 attempts" in text for text in fleet.read()] == [True]
 
 
 @pytest.mark.long
-def test_async_work_of_a_worker_that_stops_is_left_to_the_next_one(url: str, until: Until) -> None:
+def test_async_work_of_a_worker_that_stops_is_left_to_the_next_one(
+    url: str, tables: Tables
+) -> None:
     """Its event loop cancels the task, which is not a result."""
     begun, ends = [Event(), Event()], Event()
     calls: list[int] = []
 
     async def render(page: int) -> str:
         """Render a page."""
-        import asyncio
-
         begun[len(calls)].set()
         calls.append(page)
-        while not ends.is_set():
-            await asyncio.sleep(0.01)
+        await auntil(ends.is_set)
         return f"Page {page} is rendered."
 
     agent = agent_of(Studio().answer, background(render, on_loss="repeat"))
@@ -689,14 +614,15 @@ def test_async_work_of_a_worker_that_stops_is_left_to_the_next_one(url: str, unt
     with closing(Service(url)) as second:
         start(second, agent, asynchronous=True)
         assert begun[1].wait(WAIT)
-        assert (len(rows(second)), texts(second)) == (1, ["Render 1"])
+        assert (len(rows(tables)), texts(second)) == (1, ["Render 1"])
         ends.set()
-        until(lambda: not rows(second) and second.threads.get("t").status == "idle")
+        until(lambda: not rows(tables) and second.threads.get("t").status == "idle")
         assert texts(second) == ["Render 1", "Page 1 is rendered."]
 
 
+@paced(look=0.1)
 def test_the_model_looks_at_and_cancels_a_job_that_has_begun_again(
-    service: Service, press: Press, until: Until
+    service: Service, fleet: Fleet, press: Press
 ) -> None:
     def answer(messages: list[BaseMessage]) -> AIMessage:
         text = messages[-1].text
@@ -706,26 +632,21 @@ def test_the_model_looks_at_and_cancels_a_job_that_has_begun_again(
             return AIMessage("", tool_calls=[call])
         return Studio().answer(messages)
 
-    start(service, agent_of(answer, background(press.render, on_loss="repeat")), dead_after=1.0)
+    start(service, agent_of(answer, background(press.render, on_loss="repeat")))
     say(service, "Render 1").result(WAIT)
     assert press.begun[0].wait(WAIT)
-    change(service, worker="dead")
+    fleet.change(worker="dead")
     assert press.begun[1].wait(WAIT)
-    until(lambda: (work := under_way(job_of(service))) is not None and work.progress is not None)
+    id = fleet.job().id.rpartition("/")[2]
+    until(lambda: (work := under_way(id)) is not None and work.progress is not None)
     say(service, "Check").result(WAIT)
     say(service, "Cancel").result(WAIT)
     tools = [m.text for m in messages_of(service) if m.type == "tool"]
     assert tools[1].endswith("Its last progress: attempt 2")
     assert "is cancelled, and has no result" in tools[2]
-    assert rows(service) == []
+    assert fleet.jobs() == []
     press.end(2)
     press.end(1)
     say(service, "Thanks").result(WAIT)
     assert texts(service) == ["Render 1", "Check", "Cancel", "Thanks"]
     assert press.ended == []
-
-
-def job_of(service: Service) -> str:
-    (row,) = rows(service)
-    id: str = row.id.rpartition("/")[2]
-    return id

@@ -52,7 +52,7 @@ def test_webhooks_and_a_deleted_run(service: Service) -> None:
     run = service.submit("echo", message="Hi")
     created = run.info
     service.start()
-    run.result(30)
+    run.result(60)
     assert run.info.updated_at > created.created_at
     service.webhooks.add(run.id, "https://example.com")
     (webhook,) = service.webhooks.claim_due()

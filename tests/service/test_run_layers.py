@@ -12,10 +12,11 @@ from agent_factory import AgentMiddleware, RunPaused, Task, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import Service
 from agent_factory.service.backend import JOB_KEY
+from agent_factory.service.database import Database
 from agent_factory.service.saver import FencedSaver
 from agent_factory.testing import ScriptedChatModel
 
-WAIT = 30.0
+WAIT = 60.0
 
 
 class Desk(AgentMiddleware[Any, Any]):
@@ -67,7 +68,7 @@ def served(service: Service, log: list[str], euros: int) -> None:
     ("euros", "last"), [(5, "That was T1."), (500, "Sorry, that is too much.")]
 )
 def test_a_run_goes_on_in_its_layers_after_a_decision(
-    service: Service, euros: int, last: str
+    service: Service, database: Database, euros: int, last: str
 ) -> None:
     log: list[str] = []
     served(service, log, euros)
@@ -81,7 +82,6 @@ def test_a_run_goes_on_in_its_layers_after_a_decision(
     assert service.run(wait.run).status == "done"
     assert log == ["resumed", "closed"]
     # What a layer writes belongs to the job: a worker that takes over sees that it has ended.
-    saver = FencedSaver(service._backend.database)
-    stored = saver.get_tuple({"configurable": {"thread_id": "t-1"}})
+    stored = FencedSaver(database).get_tuple({"configurable": {"thread_id": "t-1"}})
     assert stored is not None
     assert stored.metadata.get(JOB_KEY)

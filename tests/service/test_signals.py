@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from sqlalchemy import insert
 
 from agent_factory.service import RunCancelled, Service
+from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.signals import Moment, Signals
 from agent_factory.service.tables import limits
 from service.desk import Journal, make_desk
+from service.paces import NEVER, paced
+from waiting import until
 
-WAIT = 20.0
+WAIT = 60.0
 AT_ONCE = 0.01
 
 
@@ -30,8 +35,13 @@ def test_the_end_of_a_run_wakes_those_who_wait_for_it(sqlite_url: str) -> None:
     signals.tell({"ends": ["one"], "events": ["two"]})
     assert signals.wait(moments["one"], 0)
     assert not signals.wait(moments["two"], 0)
+    # Threads that wait are woken, and do not look by themselves: at least the first waits by then.
+    wait = partial(signals.wait, moments["two"], NEVER)
+    threads = [Thread(target=wait, daemon=True) for _ in range(10)]
+    for thread in threads:
+        thread.start()
     signals.tell({"ends": ()})  # about all
-    assert signals.wait(moments["two"], 0)
+    until(lambda: not any(thread.is_alive() for thread in threads))
     signals.close()
 
 
@@ -63,7 +73,7 @@ def test_a_notification_is_about_the_run_that_it_names(postgres_url: str) -> Non
     with database.begin() as connection:
         signals.send(connection, {"ends": ["one"]})
     assert other.wait(theirs, WAIT)
-    assert not other.wait(of_another, AT_ONCE)
+    assert not other.wait(of_another, 0)
     with database.begin() as connection:
         other.send(connection, {"ends": ["two"]})
     # Notifications come in order, so that of "one" has come as well.
@@ -92,11 +102,11 @@ def test_a_commit_of_another_process_among_own_ones_is_reported(sqlite_url: str)
     other.close()
 
 
+@paced(wake=NEVER)
 def test_those_who_wait_hear_of_a_message_that_is_cancelled_behind_another(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: Service, backend: Backend, tmp_path: Path
 ) -> None:
     """Without looking by themselves: a signal says so."""
-    monkeypatch.setattr("agent_factory.service.run.LOOK_SECONDS", WAIT)
     service.add("desk", make_desk(Journal(tmp_path / "journal"), calls=1))
     service.submit("desk", thread="t", message="Pay.")
     behind = service.submit("desk", thread="t", message="Pay.")
@@ -104,6 +114,6 @@ def test_those_who_wait_hear_of_a_message_that_is_cancelled_behind_another(
     moment = next(moments)
     assert isinstance(moment, Moment)
     behind.cancel()
-    assert service._backend.signals.wait(moment, AT_ONCE)
+    assert backend.signals.wait(moment, WAIT)
     with pytest.raises(RunCancelled):
         next(moments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from threading import Event, Thread, current_thread, main_thread
@@ -13,16 +13,16 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import AgentMiddleware, create_agent
-from agent_factory.service import Service, ThreadBusy
-from agent_factory.service import worker as worker_module
+from agent_factory.service import Pace, Service, ThreadBusy
 from agent_factory.service.database import Database
 from agent_factory.service.signals import Signals
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.service.worker import Worker
 from agent_factory.testing import ScriptedChatModel
+from service.paces import NEVER, paced
+from waiting import until
 
-Until = Callable[..., None]
-WAIT = 30.0
+WAIT = 60.0
 
 user = ContextVar("user", default="nobody")
 
@@ -51,6 +51,11 @@ def answers() -> Iterator[Answers]:
 
 
 @pytest.fixture
+def pace() -> Pace:
+    return Pace(look=NEVER)
+
+
+@pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The threads whose jobs were taken from the queue.
 
@@ -66,7 +71,6 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(ThreadQueue, "claim", note)
     monkeypatch.setattr(Signals, "_listen", lambda _: None)
-    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 600.0)
     return threads
 
 
@@ -95,21 +99,7 @@ def start(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_run_begins_as_it_is_submitted(
-    service: Service, answers: Answers, taken: list[str], asynchronous: bool
-) -> None:
-    start(service, answers, asynchronous)
-    run = service.submit("echo", thread="t", message="Hi")
-    assert run.status == "running"
-    answers.go_on.set()
-    assert run.result(WAIT)["messages"][-1].text == "re: Hi"
-    # The slot of its last run may still be held.
-    assert service.submit("echo", thread="t", message="Ho").result(WAIT)
-    assert taken == []
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_run_knows_nothing_of_the_context_in_which_it_is_submitted(
+def test_a_run_begins_as_it_is_submitted_and_knows_nothing_of_the_context_of_that(
     service: Service, answers: Answers, taken: list[str], asynchronous: bool
 ) -> None:
     """That may be the context of another run, which LangGraph would take for the graph around."""
@@ -119,14 +109,20 @@ def test_a_run_knows_nothing_of_the_context_in_which_it_is_submitted(
         def before_model(self, state: Any, runtime: Any) -> None:
             seen.append(user.get())
 
-    answers.go_on.set()
     start(service, answers, asynchronous, middleware=[Look()])
-    Context().run(lambda: (user.set("ann"), service.submit("echo", message="Hi").result(WAIT)))
-    assert (seen, taken) == (["nobody"], [])
+    context = Context()
+    context.run(user.set, "ann")
+    run = context.run(service.submit, "echo", thread="t", message="Hi")
+    assert run.status == "running"
+    answers.go_on.set()
+    assert run.result(WAIT)["messages"][-1].text == "re: Hi"
+    # The slot of its last run may still be held.
+    assert service.submit("echo", thread="t", message="Ho").result(WAIT)
+    assert (seen, taken) == (["nobody"] * 2, [])
 
 
 def test_a_run_without_a_free_slot_waits_behind_the_others(
-    service: Service, answers: Answers, taken: list[str], until: Until
+    service: Service, answers: Answers, taken: list[str]
 ) -> None:
     start(service, answers, slots=1)
     runs = [service.submit("echo", thread="a", message="first")]
@@ -194,6 +190,7 @@ def test_a_run_whose_commit_had_no_answer_is_taken_again(
     assert (answers.begun, taken) == (["Hi"], ["t"])
 
 
+@paced(look=0.05)
 @pytest.mark.parametrize("way", ["submitted", "taken"])
 def test_a_run_that_gets_no_thread_is_taken_again(
     service: Service,
@@ -203,7 +200,6 @@ def test_a_run_that_gets_no_thread_is_taken_again(
     way: str,
 ) -> None:
     """As at the limit of threads."""
-    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.05)
     answers.go_on.set()
     begin, losses = Thread.start, [True]
 

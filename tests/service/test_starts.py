@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import uvicorn
+from sqlalchemy import delete
 from typer.testing import CliRunner
 
 from agent_factory import create_agent
@@ -17,7 +17,12 @@ from agent_factory.cli.app import app
 from agent_factory.errors import ArgumentError
 from agent_factory.service import DatabaseUnavailable, Service
 from agent_factory.service import worker as workers
+from agent_factory.service.database import Database
+from agent_factory.service.tables import workers as worker_rows
 from agent_factory.testing import ScriptedChatModel
+from service.paces import QUICK
+from service.stored import Tables
+from waiting import until
 
 
 def fail(*args: Any, **kwargs: Any) -> None:
@@ -29,7 +34,7 @@ def starts(url: str) -> None:
     with Service(url) as service:
         service.add("desk", create_agent(ScriptedChatModel(["Hello!"])))
         run = service.submit("desk", message="Hi")
-        assert run.result(timeout=30)["messages"][-1].text == "Hello!"
+        assert run.result(timeout=60)["messages"][-1].text == "Hello!"
         assert service.worker_id in [worker["id"] for worker in service.workers()]
 
 
@@ -86,7 +91,7 @@ def test_two_services_run_in_one_process(sqlite_url: str, tmp_path: Path) -> Non
         for one, text in ((service, "Hello!"), (other, "Salut !")):
             one.add("desk", create_agent(ScriptedChatModel([text])))
         runs = [one.submit("desk", message="Hi") for one in (service, other)]
-        texts = [run.result(timeout=30)["messages"][-1].text for run in runs]
+        texts = [run.result(timeout=60)["messages"][-1].text for run in runs]
     assert texts == ["Hello!", "Salut !"]
 
 
@@ -106,20 +111,18 @@ def test_a_server_whose_port_is_taken_ends_its_service(
 
 
 def test_a_worker_that_could_not_begin_again_tries_it_at_the_next_beat(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
+    url: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "BEAT_SECONDS", 0.02)
     enter, failures = workers.Worker.enter, iter([fail])
 
-    with Service(sqlite_url) as service:
-        service.add("desk", create_agent(ScriptedChatModel(["Hello!"])))
+    with Service(url, pace=QUICK) as service:
+        # What has begun under the lost id begins again.
+        service.add("desk", create_agent(ScriptedChatModel(["Hello!"] * 9)))
         first = service.worker_id
         monkeypatch.setattr(workers.Worker, "enter", lambda worker: next(failures, enter)(worker))
-        # As another worker does that has seen no sign of life.
-        assert first is not None
-        service._worker.leave(first)  # type: ignore[union-attr]
+        tables.write(delete(worker_rows))  # as another worker does that has seen no sign of life
         run = service.submit("desk", message="Hi")
-        assert run.result(timeout=30)["messages"][-1].text == "Hello!"
+        assert run.result(timeout=60)["messages"][-1].text == "Hello!"
         until(lambda: [worker["id"] for worker in service.workers()] == [service.worker_id])
         assert service.worker_id != first
     assert [*failures] == []
@@ -128,11 +131,11 @@ def test_a_worker_that_could_not_begin_again_tries_it_at_the_next_beat(
 def test_a_service_without_its_database_stops(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unavailable() -> None:
+    def unavailable(_: Database) -> None:
         raise DatabaseUnavailable("the database", "is gone.")
 
     with Service(sqlite_url) as service, monkeypatch.context() as patch:
-        patch.setattr(service._backend.database, "begin", unavailable)
+        patch.setattr(Database, "begin", unavailable)
         service.stop()
     assert service.worker_id is None
     starts(sqlite_url)

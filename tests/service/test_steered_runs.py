@@ -34,8 +34,8 @@ from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.tables import runs
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from service.stage import WAIT, Stage
-
-Until = Callable[..., None]
+from service.stored import Tables
+from waiting import until
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def desk(service: Service, stage: Stage) -> Service:
     return service
 
 
-def say(service: Service, text: Any, **options: Any) -> Run:
-    return service.submit("desk", thread="t", message=text, **options)
+def say(service: Service, text: Any, *, agent: str = "desk", **options: Any) -> Run:
+    return service.submit(agent, thread="t", message=text, **options)
 
 
 def steer(service: Service, text: Any, **options: Any) -> Run:
@@ -71,37 +71,31 @@ def texts(service: Service, *, kind: str = "human") -> list[str]:
 # What a message does
 
 
-def test_a_run_reads_a_message_at_its_next_step(desk: Service, stage: Stage) -> None:
+def test_a_run_reads_a_message_at_its_next_step_and_both_are_one_record(
+    desk: Service, stage: Stage
+) -> None:
     run = begin(desk, stage)
     message = steer(desk, "in euros", by="ann")
     assert (message.status, message.info.job, message.info.reader) == ("queued", None, None)
+    (entry,) = desk.inbox().audit(thread="t")
+    assert (entry.who, entry.what) == ("ann", "steer")
+    assert entry.detail == {"run": message.id, "to": run.id}
+    assert [part.text for part in message.messages] == ["in euros"]
+    parts = message.stream(timeout=WAIT)
     stage.go_on()
+    assert [*parts] == (stream := [*run.stream(timeout=WAIT)])
+    assert stream[-1]["data"]["status"] == "done"
     kinds = [part.type for part in message.result(WAIT)["messages"]]
     assert kinds == ["human", "ai", "tool", "human", "ai"]
     assert texts(desk, kind="ai")[-1] == "Read: work, in euros"
     assert run.result(WAIT) == message.result(WAIT)
     assert (message.status, message.info.reader, run.info.reader) == ("done", run.id, None)
-
-
-def test_the_audit_says_who_has_sent_what_to_which_run(desk: Service, stage: Stage) -> None:
-    run = begin(desk, stage)
-    message = steer(desk, "in euros", by="ann")
-    (entry,) = desk.inbox().audit(thread="t")
-    assert (entry.who, entry.what) == ("ann", "steer")
-    assert entry.detail == {"run": message.id, "to": run.id}
-    assert [part.text for part in message.messages] == ["in euros"]
-
-
-def test_the_stream_of_a_message_is_that_of_the_run_that_reads_it(
-    desk: Service, stage: Stage
-) -> None:
-    run = begin(desk, stage)
-    message = steer(desk, "in euros")
-    parts = message.stream(timeout=WAIT)
-    stage.go_on()
-    seen = [*parts]
-    assert seen == [*run.stream(timeout=WAIT)]
-    assert seen[-1]["data"]["status"] == "done"
+    # What both have cost is that of the run, with which the record of the message goes.
+    assert (message.info.usage, desk.threads.usage("t")) == ([], run.info.usage)
+    run.delete()
+    assert desk.threads.runs("t") == []
+    with pytest.raises(NotFound):
+        desk.run(message.id)
 
 
 def test_a_message_to_an_idle_thread_begins_a_run(desk: Service) -> None:
@@ -145,8 +139,11 @@ def test_a_message_that_is_sent_again_is_the_same(desk: Service, stage: Stage) -
     assert texts(desk) == ["work", "once"]
 
 
-def test_the_default_of_an_agent_is_to_steer(service: Service, stage: Stage) -> None:
-    service.add("desk", stage.agent(), busy="steer")
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_default_of_an_agent_is_to_steer(
+    service: Service, stage: Stage, asynchronous: bool
+) -> None:
+    service.add("desk", stage.agent(), busy="steer", asynchronous=asynchronous)
     run = begin(service, stage)
     message, queued = say(service, "in euros"), say(service, "later", busy="queue")
     stage.go_on()
@@ -155,36 +152,26 @@ def test_the_default_of_an_agent_is_to_steer(service: Service, stage: Stage) -> 
     assert message.request["busy"] == "steer"
 
 
-def test_an_async_run_is_steered(service: Service, stage: Stage) -> None:
-    service.add("desk", stage.agent(), asynchronous=True)
-    run = begin(service, stage)
-    message = steer(service, "in euros")
-    stage.go_on()
-    message.result(WAIT)
-    assert message.info.reader == run.id
-
-
 OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "another context": ("two", {"context": {"user": "bob"}}),
     "another config": ("two", {"config": {"configurable": {"tier": "gold"}}}),
-    "another pause": ("two", {"interrupt_after": ["model"]}),
     "a later begin": ("two", {"delay": 0.001}),
     "a key of the state": ({"messages": [HumanMessage("two")], "mood": "fine"}, {}),
     "a message of the system": ([SystemMessage("two")], {}),
+    "another agent": ("two", {"agent": "other"}),
+    "another pause, after which the thread waits": ("two", {"interrupt_after": ["model"]}),
 }
 
 
-@pytest.mark.parametrize(("message", "options"), OTHERS.values(), ids=OTHERS)
-def test_what_the_run_cannot_read_waits_for_its_turn(
-    desk: Service, stage: Stage, message: Any, options: dict[str, Any]
-) -> None:
+def test_what_the_run_cannot_read_waits_for_its_turn(desk: Service, stage: Stage) -> None:
     run = begin(desk, stage)
-    other = steer(desk, message, **options)
+    others = {what: steer(desk, message, **options) for what, (message, options) in OTHERS.items()}
     stage.go_on()
-    run.result(WAIT)
-    other.result(WAIT)
-    assert other.info.reader is None
     assert [part.text for part in run.result(WAIT)["messages"] if part.type == "human"] == ["work"]
+    for what, other in others.items():
+        other.result(WAIT)
+        assert other.info.reader is None, what
+    assert (run.info.agent, others["another agent"].info.agent) == ("desk", "other")
 
 
 def test_a_message_that_is_to_wait_is_not_read_whatever_its_settings_are(
@@ -198,14 +185,6 @@ def test_a_message_that_is_to_wait_is_not_read_whatever_its_settings_are(
     stage.go_on()
     other.result(WAIT)
     assert (other.info.reader, run.status) == (None, "done")
-
-
-def test_a_message_for_another_agent_waits_for_its_turn(desk: Service, stage: Stage) -> None:
-    run = begin(desk, stage)
-    other = desk.submit("other", thread="t", message="two", busy="steer")
-    stage.go_on()
-    other.result(WAIT)
-    assert (other.info.reader, other.info.agent, run.info.agent) == (None, "other", "desk")
 
 
 def test_a_fork_waits_for_its_turn_and_does_not_read_what_was_sent_later(
@@ -332,7 +311,7 @@ def test_a_message_that_comes_after_the_last_look_is_the_next_run(
 
 
 def test_a_message_that_comes_after_the_end_is_the_next_run(
-    desk: Service, monkeypatch: pytest.MonkeyPatch, until: Until
+    desk: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish, sent = Runner._finish, list[Run]()
 
@@ -510,36 +489,25 @@ def test_the_record_of_a_message_that_was_read_is_deleted_and_its_run_stays(
     assert len([*run.stream(timeout=WAIT)]) > 1
 
 
-def test_the_records_of_messages_go_with_the_run_that_has_read_them(
-    desk: Service, stage: Stage
+def test_a_thread_that_is_deleted_has_no_message_left(
+    desk: Service, tables: Tables, stage: Stage
 ) -> None:
-    run = begin(desk, stage)
-    message = steer(desk, "in euros")
-    stage.go_on()
-    message.result(WAIT)
-    run.delete()
-    assert desk.threads.runs("t") == []
-    with pytest.raises(NotFound):
-        desk.run(message.id)
-
-
-def test_a_thread_that_is_deleted_has_no_message_left(desk: Service, stage: Stage) -> None:
     begin(desk, stage)
     steer(desk, "in euros")
     desk.threads.delete("t")
-    with desk._backend.database.read() as connection:
-        assert connection.execute(select(runs.c.run_id)).all() == []
+    assert tables.rows(select(runs.c.run_id)) == []
 
 
-def test_what_a_guard_removes_is_not_in_the_queue_either(service: Service, stage: Stage) -> None:
+def test_what_a_guard_removes_is_not_in_the_queue_either(
+    service: Service, tables: Tables, stage: Stage
+) -> None:
     redact, block = PIIMiddleware("email"), PIIMiddleware("ip", strategy="block")
     service.add("desk", stage.agent(redact, block))
     begin(service, stage)
     with pytest.raises(ArgumentError, match="refused by the agent"):
         steer(service, "from 10.0.0.1")
     message = steer(service, "to ann@example.com")
-    with service._backend.database.read() as connection:
-        payloads = connection.execute(select(runs.c.payload)).scalars().all()
+    payloads = tables.values(select(runs.c.payload))
     stored = [load(b64decode(json.loads(payload)["input"])) for payload in payloads]
     assert stored[1]["messages"][0].text == "to [REDACTED_EMAIL]"
     stage.go_on()
@@ -548,15 +516,6 @@ def test_what_a_guard_removes_is_not_in_the_queue_either(service: Service, stage
 
 
 # What the record says
-
-
-def test_usage_is_counted_once(desk: Service, stage: Stage) -> None:
-    run = begin(desk, stage)
-    message = steer(desk, "in euros")
-    stage.go_on()
-    message.result(WAIT)
-    assert message.info.usage == []
-    assert desk.threads.usage("t") == run.info.usage
 
 
 def test_the_list_of_runs_has_the_status_of_a_message(desk: Service, stage: Stage) -> None:

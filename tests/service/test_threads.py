@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -16,10 +18,12 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import NotFound, RunCancelled, Service, ThreadBusy
 from agent_factory.testing import ScriptedChatModel
-from service.databases import new_postgres
+from waiting import until
 
-WAIT = 30.0
+WAIT = 60.0
 PAID: list[int] = []
+GOES_ON = Event()
+"""Set once the model may answer slow messages."""
 
 
 def pay(euros: int) -> str:
@@ -32,7 +36,7 @@ def answer(messages: list[BaseMessage]) -> AIMessage:
     if isinstance(messages[-1], ToolMessage):
         return AIMessage("Done.")
     if "slow" in messages[-1].text:
-        time.sleep(0.3)
+        assert GOES_ON.wait(WAIT)
     if "pay" not in messages[-1].text:
         return AIMessage(f"You said: {messages[-1].text}")
     call = {"name": "pay", "args": {"euros": 5}, "id": uuid4().hex}
@@ -44,15 +48,9 @@ def desk(**options: Any) -> Any:
     return create_agent(model, [pay], checkpointer=InMemorySaver(), **options)
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-def service(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('threads')}/service.db"
-    else:
-        url = new_postgres(request.getfixturevalue("postgres_server"))
-    with Service(url) as made:
+@pytest.fixture(scope="module")
+def service(module_url: str) -> Iterator[Service]:
+    with Service(module_url) as made:
         made.add("desk", desk(middleware=[HumanInTheLoopMiddleware({"pay": True})]))
         made.add("free", desk())
         made.add(
@@ -114,6 +112,7 @@ def test_a_write_says_what_is_wrong(service: Service, thread: str) -> None:
     service.submit("desk", thread=thread, message="slow")
     with pytest.raises(ThreadBusy, match=r"is (queued|running)"):
         service.threads.update_state(thread, {"messages": []})
+    GOES_ON.set()
 
 
 def test_a_write_at_an_earlier_checkpoint(service: Service, thread: str) -> None:
@@ -225,11 +224,15 @@ def test_a_stream_shows_no_events_of_another_thread(service: Service, thread: st
         next(other.stream(after=f"{thread}/00000001:0:0"))
 
 
+def is_over(moment: float) -> bool:
+    return time.time() > moment
+
+
 def test_threads_are_sorted(service: Service) -> None:
     tenant, ids = uuid4().hex, [f"{name}-{uuid4().hex}" for name in "bca"]
     for one in ids:
-        service.threads.create(one, tenant=tenant)
-        time.sleep(0.002)  # SQLite's clock counts milliseconds
+        created_at = service.threads.create(one, tenant=tenant).created_at
+        until(partial(is_over, created_at + 0.002))  # SQLite's clock counts milliseconds
 
     def found(**order: Any) -> list[str]:
         return [one.id for one in service.threads.search(tenant=tenant, **order)]

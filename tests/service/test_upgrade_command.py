@@ -15,6 +15,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.migrations import MIGRATIONS
 from commands import run
 from service.old_databases import load_sqlite
+from tables import each
 
 LOCAL = ("127.0.0.1", 50000)
 VERSION = MIGRATIONS[-1].version
@@ -81,7 +82,7 @@ def test_an_empty_database_gets_its_tables(tmp_path: Path) -> None:
     assert version(url) == VERSION
 
 
-@pytest.mark.parametrize("command", ["worker", "inbox", "drain", "reindex", "audit", "approvals"])
+@each("command", ["worker", "inbox", "drain", "reindex", "audit", "approvals"])
 def test_other_commands_refuse_an_older_database_by_name(
     command: str, old_url: str, tmp_path: Path
 ) -> None:

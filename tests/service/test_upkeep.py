@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,24 +22,28 @@ from agent_factory.middleware import (
     OnceMiddleware,
     idempotency_key,
 )
-from agent_factory.service import AlreadyDecided, NotFound, Service
+from agent_factory.service import AlreadyDecided, NotFound, Pace, Service
+from agent_factory.service.backend import Backend
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import events, runs, threads, waits, workers
 from agent_factory.testing import ScriptedChatModel
 from service.desk import Journal, check_history, make_desk, waiting
+from service.stored import Tables
+from waiting import until
 
-Until = Callable[..., None]
-WAIT = 30.0
+WAIT = 60.0
 
 
 @pytest.fixture
-def service(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("agent_factory.service.worker.BEAT_SECONDS", 0.1)
-    made = Service(url)
-    made.add("desk", make_desk(Journal(tmp_path / "journal"), calls=1, review=True))
-    yield made
-    made.close()
+def pace() -> Pace:
+    return Pace(beat=0.1)
+
+
+@pytest.fixture(autouse=True)
+def desk(service: Service, tmp_path: Path) -> None:
+    """The agent of most tests."""
+    service.add("desk", make_desk(Journal(tmp_path / "journal"), calls=1, review=True))
 
 
 def echo(messages: list[BaseMessage]) -> AIMessage:
@@ -50,25 +53,29 @@ def echo(messages: list[BaseMessage]) -> AIMessage:
 # Deadlines
 
 
+def late_desk(tmp_path: Path, **options: Any) -> Any:
+    return make_desk(Journal(tmp_path / "late"), calls=1, **options)
+
+
 @pytest.mark.long
-def test_a_review_that_nobody_decides_is_rejected(
-    service: Service, tmp_path: Path, until: Until
-) -> None:
-    desk = make_desk(Journal(tmp_path / "late"), calls=1, review=True)
-    service.add("hasty", desk, review_within=0.05)
+def test_a_wait_that_nobody_decides_is_rejected(service: Service, tmp_path: Path) -> None:
+    """The call does not run, or the run ends where there is no call."""
+    service.add("hasty", late_desk(tmp_path, review=True), review_within=0.05)
+    service.add("stops", late_desk(tmp_path, interrupt_before=["model"]), review_within=0.05)
     service.start()
     run = service.submit("hasty", thread="t", message="Pay.")
-    until(lambda: run.status == "done")
+    paused = service.submit("stops", message="Pay.")
+    until(lambda: (run.status, paused.status) == ("done", "cancelled"))
     result = run.result(WAIT)["messages"][2]
     assert result.text == "Nobody decided about this call in time, so it was not approved."
     (entry,) = service.inbox().audit(thread="t")
-    assert (entry.who, entry.what) == ("deadline", "reject")
+    assert (entry.who, entry.what, service.inbox().count()) == ("deadline", "reject", 0)
 
 
 @pytest.mark.long
-def test_a_late_review_is_escalated_once(service: Service, tmp_path: Path, until: Until) -> None:
-    desk = make_desk(Journal(tmp_path / "late"), calls=1, review=True)
-    service.add("hasty", desk, review_within=0.4, late="escalate")
+def test_a_late_review_is_escalated_once(service: Service, tmp_path: Path) -> None:
+    desk = late_desk(tmp_path, review=True)
+    service.add("hasty", desk, review_within=3.0, late="escalate")
     service.start()
     first = waiting(service, "t", "hasty")
     service.inbox().claim(first.id, by="ann")
@@ -81,28 +88,16 @@ def test_a_late_review_is_escalated_once(service: Service, tmp_path: Path, until
     assert what == ["reject", "escalate", "claim"]
 
 
-@pytest.mark.long
-def test_a_late_pause_without_a_call_ends_the_run(
-    service: Service, tmp_path: Path, until: Until
-) -> None:
-    agent = make_desk(Journal(tmp_path / "late"), calls=1, interrupt_before=["model"])
-    service.add("stops", agent, review_within=0.05)
-    service.start()
-    run = service.submit("stops", thread="t", message="Pay.")
-    until(lambda: run.status == "cancelled")
-    assert service.inbox().count() == 0
-
-
 # Schedules, limits and priorities
 
 
 @pytest.mark.long
-def test_a_schedule(service: Service, until: Until) -> None:
+def test_a_schedule(service: Service) -> None:
     agent = create_agent(ScriptedChatModel([echo] * 100), checkpointer=InMemorySaver())
     service.add("echo", agent)
     service.schedule("tick", "* * * * * *", agent="echo", message="Tick", thread="t")
     service.start()
-    until(lambda: service._backend.database and _messages(service, "t") >= 4)
+    until(lambda: _messages(service, "t") >= 4)
     service.unschedule("tick")
     ids = [m.id for m in service.threads.state("t").values["messages"] if m.type == "human"]
     assert all(id.startswith("tick-2") for id in ids)
@@ -116,50 +111,11 @@ def _messages(service: Service, thread: str) -> int:
         return 0
 
 
-@pytest.mark.long
-def test_the_limit_of_a_tenant(service: Service, tmp_path: Path, until: Until) -> None:
-    at_once = [0, 0]
-
-    def slow(messages: list[BaseMessage]) -> AIMessage:
-        at_once[0] += 1
-        at_once[1] = max(at_once)
-        time.sleep(0.05)
-        at_once[0] -= 1
-        return AIMessage("Done.")
-
-    service.add("slow", create_agent(ScriptedChatModel([slow] * 100), checkpointer=InMemorySaver()))
-    service.limit("acme", concurrency=1)
-    service.start()
-    found = [
-        service.submit("slow", thread=f"t-{at}", message="Hi", tenant="acme") for at in range(4)
-    ]
-    for run in found:
-        run.result(WAIT)
-    assert at_once[1] == 1
-
-
-def test_urgent_messages_come_first(service: Service) -> None:
-    seen: list[str] = []
-
-    def note(messages: list[BaseMessage]) -> AIMessage:
-        seen.append(messages[-1].text)
-        return AIMessage("Noted.")
-
-    service.add("note", create_agent(ScriptedChatModel([note] * 9), checkpointer=InMemorySaver()))
-    found = [
-        service.submit("note", thread=str(at), message=str(at), priority=at) for at in range(-2, 3)
-    ]
-    service.start(slots=1)
-    for run in found:
-        run.result(WAIT)
-    assert seen == ["2", "1", "0", "-1", "-2"]
-
-
 # Workers
 
 
 @pytest.mark.long
-def test_a_worker_is_drained(service: Service, until: Until) -> None:
+def test_a_worker_is_drained(service: Service) -> None:
     service.start(slots=3)
     (worker,) = service.workers()
     assert (worker["id"], worker["slots"], worker["draining"]) == (service.worker_id, 3, False)
@@ -169,7 +125,6 @@ def test_a_worker_is_drained(service: Service, until: Until) -> None:
     service.stop()
     assert service.workers() == []
     run = service.submit("desk", thread="t", message="Pay.")
-    time.sleep(0.2)
     assert run.status == "queued"
     service.start()  # under another id
     run.result(WAIT)
@@ -177,12 +132,11 @@ def test_a_worker_is_drained(service: Service, until: Until) -> None:
 
 @pytest.mark.long
 def test_a_worker_that_was_given_up_continues_under_a_new_id(
-    service: Service, until: Until
+    service: Service, tables: Tables
 ) -> None:
     service.start()
     before = service.worker_id
-    with service._backend.database.begin() as connection:
-        connection.execute(delete(workers))
+    tables.write(delete(workers))
     until(lambda: service.worker_id != before)
     until(lambda: [one["id"] for one in service.workers()] == [service.worker_id])
     waiting(service, "t")
@@ -192,15 +146,13 @@ def test_a_worker_that_was_given_up_continues_under_a_new_id(
 
 
 @pytest.mark.long
-def test_the_tables_are_written_again(service: Service) -> None:
+def test_the_tables_are_written_again(service: Service, tables: Tables) -> None:
     service.start()
     wait = waiting(service, "t-1")
     waiting(service, "t-2")
     service.decide(service.inbox().waits(thread="t-2")[0].id, "approve", by="ann").result(WAIT)
     before = service.inbox().waits()
-    with service._backend.database.begin() as connection:
-        for table in (threads, waits, runs):
-            connection.execute(delete(table))
+    tables.write(*map(delete, (threads, waits, runs)))
     assert sorted(service.reindex()) == ["t-1", "t-2"]
     after = service.inbox().waits()
     assert [(one.id, one.args, one.tenant) for one in after] == [
@@ -215,32 +167,23 @@ def test_the_tables_are_written_again(service: Service) -> None:
     before = service.inbox().waits()
     assert sorted(service.reindex()) == ["t-1", "t-2"]
     assert service.inbox().waits() == before
+    # Waits that are in no checkpoint are removed.
+    tables.write(update(waits).values(decided_at=None), update(threads).values(status="waiting"))
+    assert [one.thread_id for one in service.inbox().waits()] == ["t-1", "t-2"]
+    assert sorted(service.reindex()) == ["t-1", "t-2"]
+    assert [one.thread_id for one in service.inbox().waits()] == ["t-2"]
+    assert service.threads.get("t-1").status == "idle"
 
 
 @pytest.mark.long
-def test_waits_that_are_in_no_checkpoint_are_removed(service: Service) -> None:
-    service.start()
-    wait = waiting(service, "t")
-    service.decide(wait.id, "approve", by="ann").result(WAIT)
-    with service._backend.database.begin() as connection:
-        connection.execute(update(waits).values(decided_at=None))
-        connection.execute(update(threads).values(status="waiting"))
-    assert service.inbox().count() == 1
-    assert [*service.reindex()] == ["t"]
-    assert service.inbox().count() == 0
-    assert service.threads.get("t").status == "idle"
-
-
-@pytest.mark.long
-def test_old_threads_are_forgotten(service: Service) -> None:
+def test_old_threads_are_forgotten(service: Service, tables: Tables) -> None:
     service.start()
     for name in ("old", "old/2", "new"):
         wait = waiting(service, name)
         service.decide(wait.id, "approve", by="ann").result(WAIT)
     waiting(service, "waiting")
-    with service._backend.database.begin() as connection:
-        old = update(threads).where(threads.c.thread_id.in_(("old", "waiting")))
-        connection.execute(old.values(updated_at=0.0))
+    old = update(threads).where(threads.c.thread_id.in_(("old", "waiting")))
+    tables.write(old.values(updated_at=0.0))
     assert [*service.forget(older_than="30d", tenant="other")] == []
     assert [*service.forget(older_than="30d")] == ["old"]
     with pytest.raises(NotFound):
@@ -248,22 +191,19 @@ def test_old_threads_are_forgotten(service: Service) -> None:
     assert sorted(one.id for one in service.threads.search()) == ["new", "old/2", "waiting"]
     assert len(service.threads.state("old/2").values["messages"]) == 4
     assert service.inbox().audit(thread="old")[0].what == "delete"
-    with service._backend.database.read() as connection:
-        left = connection.execute(select(runs.c.thread_id)).scalars().all()
-    assert sorted(left) == ["new", "old/2", "waiting"]
+    assert sorted(tables.values(select(runs.c.thread_id))) == ["new", "old/2", "waiting"]
     # The name can be used again.
     run = service.submit("desk", thread="old", message="Pay.", message_id="m-1")
     assert "__interrupt__" in run.result(WAIT)
 
 
 @pytest.mark.long
-def test_events_are_forgotten(service: Service) -> None:
+def test_events_are_forgotten(service: Service, backend: Backend, tables: Tables) -> None:
     service.start()
     run = service.submit("desk", thread="t", message="Pay.")
     run.result(WAIT)
-    with service._backend.database.begin() as connection:
-        connection.execute(update(events).values(at=0.0))
-    service._backend.log.forget()
+    tables.write(update(events).values(at=0.0))
+    backend.log.forget()
     (end,) = run.stream(timeout=WAIT)
     assert (end["type"], end["data"]["status"]) == ("end", "waiting")
 
@@ -295,7 +235,7 @@ def test_two_reviewers_at_once(service: Service) -> None:
 
 
 @pytest.mark.long
-def test_ten_thousand_threads_that_wait(service: Service) -> None:
+def test_ten_thousand_threads_that_wait(service: Service, backend: Backend) -> None:
     """The first page of a tenant takes no longer than with ten."""
     row = {
         "run": "r", "job": "j", "call_id": "c", "digest": "d", "tool": "pay", "kind": "review",
@@ -312,20 +252,20 @@ def test_ten_thousand_threads_that_wait(service: Service) -> None:
         }
         for at in range(10_000)
     ]
-    with service._backend.database.begin() as connection:
+    with backend.database.begin() as connection:
         connection.execute(insert(waits), many)
     found = service.inbox("tenant-3").waits(limit=50)
     assert [one.priority for one in found] == [2] * 50
     created = [one.created_at for one in found]
     assert created == sorted(created)
     assert service.inbox("tenant-3").count() == 1000
-    plans = _plans(service, lambda: service.inbox("tenant-3").waits(limit=50))
+    plans = _plans(backend, lambda: service.inbox("tenant-3").waits(limit=50))
     assert any("INDEX" in plan.upper() and "waits" in plan for plan in plans), plans
 
 
-def _plans(service: Service, work: Callable[[], Any]) -> list[str]:
+def _plans(backend: Backend, work: Callable[[], Any]) -> list[str]:
     """How the database carries out the queries of some work."""
-    engine, queries = service._backend.database.engine, []
+    engine, queries = backend.database.engine, []
 
     def note(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
         queries.append((statement, parameters))
@@ -354,7 +294,7 @@ def reviewed(journal: Journal, name: str, **options: Any) -> Any:
 
 
 def test_a_renamed_middleware_under_a_waiting_thread(
-    service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    service: Service, backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The decision is not lost: it can be made again when the new name is known."""
     journal = Journal(tmp_path / "renamed")
@@ -362,7 +302,7 @@ def test_a_renamed_middleware_under_a_waiting_thread(
     service.start()
     wait = waiting(service, "t", "shop")
     assert [*service.stranded("shop")] == []
-    agents = service._backend.agents
+    agents = backend.agents
     del agents["shop"]
     service.add("shop", reviewed(journal, "Approval"))
     (stranded,) = service.stranded("shop")
@@ -435,7 +375,7 @@ def booking(journal: Journal, *, asynchronous: bool = False) -> Any:
 @pytest.mark.parametrize("how", ["cancel", pytest.param("reject", marks=pytest.mark.long)])
 @pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_effects_of_a_run_are_undone(
-    service: Service, tmp_path: Path, how: str, asynchronous: bool, until: Until
+    service: Service, tmp_path: Path, how: str, asynchronous: bool
 ) -> None:
     journal = Journal(tmp_path / "booked")
     agent = booking(journal, asynchronous=asynchronous)
@@ -469,7 +409,7 @@ def test_undoing_goes_with_a_rejection(service: Service) -> None:
 
 
 def test_an_effect_whose_outcome_is_unknown_is_asked_about(
-    service: Service, tmp_path: Path
+    service: Service, backend: Backend, tmp_path: Path
 ) -> None:
     """The worker died after the booking: a person says what became of it."""
     journal = Journal(tmp_path / "booked")
@@ -485,9 +425,9 @@ def test_an_effect_whose_outcome_is_unknown_is_asked_about(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("agent_factory.service.runner.SharedEffects", Dies)
         run = service.submit("hotel", thread="t", message="Pay.")
-        work(service, run)
+        work(backend, run)
     assert deaths == []
-    work(service, run)
+    work(backend, run)
     (wait,) = service.inbox().waits()
     assert wait.tool == "book"
     assert wait.allowed == ("approve", "reject", "respond")
@@ -506,11 +446,11 @@ class KilledWorker(BaseException):
     """The process dies."""
 
 
-def work(service: Service, run: Any) -> None:
+def work(backend: Backend, run: Any) -> None:
     """Carry out the job of a run in this thread, as a worker does."""
-    queue, worker = service._backend.queue, f"w-{uuid4()}"
+    queue, worker = backend.queue, f"w-{uuid4()}"
     queue.take_over()  # from the one before, which has no row
-    ((claim,), _) = queue.claim(worker, service._backend.agents, 1)
+    ((claim,), _) = queue.claim(worker, backend.agents, 1)
     assert claim.run.run_id == run.id
     with suppress(KilledWorker):
-        Runner(service._backend, lambda: worker).run(claim)
+        Runner(backend, lambda: worker).run(claim)

@@ -12,6 +12,7 @@ from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 WRONG: list[Any] = [2**63, "a\0b", "\ud83d", ["\0"]]
 NOT_JSON: list[Any] = [float("nan"), float("-inf"), object(), b"bytes", {1: 2}]
@@ -59,11 +60,11 @@ STATE_WAYS: dict[str, tuple[Way, str]] = {
         lambda s, v: s.threads.update_state(
             "t", {"messages": [{"role": "user", "content": [{"k": v}]}]}
         ),
-        "values.messages.0.content.0.k",
+        "] values.messages.0.content.0.k",
     ),
     "object in the state": (
         lambda s, v: s.threads.update_state("t", {"messages": [HumanMessage([{"k": v}])]}),
-        "values.messages.0.content.0.k",
+        "] values.messages.0.content.0.k",
     ),
 }
 IDS: dict[str, Way] = {
@@ -83,7 +84,7 @@ def desk(service: Service) -> Service:
     return service
 
 
-@pytest.mark.parametrize("way", [*JSON_WAYS, *STATE_WAYS])
+@each("way", [*JSON_WAYS, *STATE_WAYS])
 def test_what_no_database_stores_is_refused(desk: Service, way: str) -> None:
     call, place = {**JSON_WAYS, **STATE_WAYS}[way]
     for value in [*WRONG, *(NOT_JSON if way in JSON_WAYS else ())]:
@@ -92,7 +93,7 @@ def test_what_no_database_stores_is_refused(desk: Service, way: str) -> None:
     assert [thread.id for thread in desk.threads.search()] == ["t"]
 
 
-@pytest.mark.parametrize("way", IDS)
+@each("way", IDS)
 def test_ids_are_texts_that_each_database_stores(desk: Service, way: str) -> None:
     for value in ("a\0b", "\ud83d"):
         with pytest.raises(ArgumentError, match=rf"{way}.*must not have"):

@@ -7,6 +7,7 @@ import sqlite3
 import tomllib
 from contextlib import closing
 from importlib.metadata import PackageNotFoundError
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,13 @@ from packaging.requirements import Requirement
 
 from agent_factory.errors import install
 from agent_factory.service import Service, ServiceError, versions
+from tables import each
 
 ROOT = Path(__file__).resolve().parents[2]
 POSTGRES = "postgresql://user@localhost/desk"
 
 
-@pytest.mark.parametrize("version", ["2.0.11", "3.0.2", "3.1.0", "3.1.1rc1"])
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@each("kind, version", product(["sqlite", "postgres"], ["2.0.11", "3.0.2", "3.1.0", "3.1.1rc1"]))
 def test_a_store_that_mixes_tenants_is_refused(
     kind: str, version: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -34,7 +35,7 @@ def test_a_store_that_mixes_tenants_is_refused(
     )
 
 
-@pytest.mark.parametrize("version", ["3.1.1", "3.2.0", "4.0"])
+@each("version", ["3.1.1", "3.2.0", "4.0"])
 def test_a_store_that_keeps_tenants_apart_is_used(
     version: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

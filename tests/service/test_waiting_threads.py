@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -23,13 +23,13 @@ from agent_factory.service import (
     Service,
     ThreadBusy,
 )
-from agent_factory.service.backend import Backend
+from agent_factory.service import service as service_module
 from agent_factory.service.database import Database
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.testing import ScriptedChatModel
-from service.databases import new_postgres
+from service.stored import Tables
 
-WAIT = 30.0
+WAIT = 60.0
 PAID: list[str] = []
 
 
@@ -57,15 +57,9 @@ def desk() -> Any:
     )
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-def service(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('waiting')}/service.db"
-    else:
-        url = new_postgres(request.getfixturevalue("postgres_server"))
-    with Service(url) as made:
+@pytest.fixture(scope="module")
+def service(module_url: str) -> Iterator[Service]:
+    with Service(module_url) as made:
         made.add("desk", desk())
         made.add("interrupts", desk(), waiting="interrupt")
         made.add("rejects", desk(), waiting="reject")
@@ -213,12 +207,14 @@ def test_what_undoes_a_run_is_not_interrupted(service: Service, thread: str, how
 
 
 def test_a_message_is_sent_now_after_the_tables_were_written_again(
-    service: Service, thread: str
+    service: Service, module_url: str, thread: str
 ) -> None:
     ask(service, thread)
-    with service._backend.database.begin() as connection:
-        for table in (threads, waits, runs):
-            connection.execute(delete(table).where(table.c.thread_id == thread))
+    with closing(Database(module_url)) as database:
+        rows = [
+            delete(table).where(table.c.thread_id == thread) for table in (threads, waits, runs)
+        ]
+        Tables(database).write(*rows)
     assert thread in [*service.reindex()]
     run = service.submit("desk", thread=thread, message="Stop.", waiting="interrupt")
     assert run.result(WAIT)["messages"][-1].text == "You said: Stop."
@@ -240,14 +236,14 @@ class FailsOnce(Database):
 
 
 @pytest.mark.long
-def test_a_message_is_submitted_while_the_database_restarts(service: Service, thread: str) -> None:
-    other = Service(service._backend.database.url)
-    other.add("desk", desk())
-    other._backend = Backend(FailsOnce(other._backend.database.url))
-    other._backend.agents.update(service._backend.agents)
-    run = other.submit("desk", thread=thread, message="Hi", delay=0.01)
-    assert run.result(WAIT)["messages"][-1].text == "You said: Hi"
-    other.close()
+def test_a_message_is_submitted_while_the_database_restarts(
+    service: Service, module_url: str, thread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "Database", FailsOnce)
+    with closing(Service(module_url)) as other:
+        other.add("desk", desk())
+        run = other.submit("desk", thread=thread, message="Hi", delay=0.01)
+        assert run.result(WAIT)["messages"][-1].text == "You said: Hi"
 
 
 @pytest.mark.parametrize(

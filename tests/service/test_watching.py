@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from sqlalchemy import delete
 
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, SummarizationMiddleware
 from agent_factory.service import NotFound, RunFailed, Service
+from agent_factory.service.database import Database
+from agent_factory.service.tables import threads
 from agent_factory.service.usage import total
 from agent_factory.testing import ScriptedChatModel
-from samples import pay
+from samples import new_thread, pay
+from service.stored import Tables
+from tables import each
 
-WAIT = 30.0
+WAIT = 60.0
 TOKENS: Any = {
     "input_tokens": 100,
     "output_tokens": 10,
@@ -42,8 +49,8 @@ def start(service: Service, model: Any, **options: Any) -> Any:
 # Titles
 
 
-@pytest.mark.parametrize(
-    ("message", "title"),
+@each(
+    "message, title",
     [
         ("Where is\n my  order?", "Where is my order?"),
         ("word " * 40, "word " * 15 + "word…"),
@@ -54,17 +61,12 @@ def start(service: Service, model: Any, **options: Any) -> Any:
 def test_the_title_of_a_thread_is_the_beginning_of_its_first_message(
     sqlite_service: Service, message: Any, title: str | None
 ) -> None:
-    sqlite_service.add("desk", create_agent(ScriptedChatModel([])))
-    sqlite_service.submit("desk", thread="t", message=message)
-    sqlite_service.submit("desk", thread="t", message="And now?")
-    assert sqlite_service.threads.get("t").title == (title or "And now?")
-
-
-def test_a_thread_that_was_created_gets_its_title_later(sqlite_service: Service) -> None:
-    sqlite_service.add("desk", create_agent(ScriptedChatModel([])))
-    assert sqlite_service.threads.create("t").title is None
-    sqlite_service.submit("desk", thread="t", message="Hello")
-    assert sqlite_service.threads.get("t").title == "Hello"
+    thread, name = new_thread(), new_thread()
+    sqlite_service.add(name, create_agent(ScriptedChatModel([])))
+    assert sqlite_service.threads.create(thread).title is None
+    sqlite_service.submit(name, thread=thread, message=message)
+    sqlite_service.submit(name, thread=thread, message="And now?")
+    assert sqlite_service.threads.get(thread).title == (title or "And now?")
 
 
 def test_threads_are_found_by_their_titles(sqlite_service: Service) -> None:
@@ -85,15 +87,11 @@ def test_threads_are_found_by_their_titles(sqlite_service: Service) -> None:
     assert found("-1") == set()
 
 
-def test_reindex_writes_titles_again(sqlite_service: Service) -> None:
+def test_reindex_writes_titles_again(sqlite_service: Service, sqlite_url: str) -> None:
     start(sqlite_service, ScriptedChatModel(["Hi."]))
     sqlite_service.submit("desk", thread="t", message="Hello").result(WAIT)
-    from sqlalchemy import delete
-
-    from agent_factory.service.tables import threads
-
-    with sqlite_service._backend.database.begin() as connection:
-        connection.execute(delete(threads))
+    with closing(Database(sqlite_url)) as database:
+        Tables(database).write(delete(threads))
     with pytest.raises(NotFound):
         sqlite_service.threads.get("t")
     assert [*sqlite_service.reindex()]
@@ -129,20 +127,15 @@ def test_usage_grows_over_a_review(sqlite_service: Service) -> None:
     assert [line["calls"] for line in run.info.usage] == [2]
 
 
-def test_usage_of_a_run_that_fails(sqlite_service: Service) -> None:
-    start(sqlite_service, ScriptedChatModel([spent("", [CALL]), ValueError("out of order")]))
-    run = sqlite_service.submit("desk", thread="t", message="Pay 5")
+def test_usage_of_a_model_that_reports_no_tokens_and_of_a_run_that_fails(
+    sqlite_service: Service,
+) -> None:
+    model = ScriptedChatModel([AIMessage("Hi."), spent("", [CALL]), ValueError("out of order")])
+    start(sqlite_service, model)
+    runs = [sqlite_service.submit("desk", thread="t", message=text) for text in ("Hi", "Pay 5")]
     with pytest.raises(RunFailed):
-        run.result(WAIT)
-    assert [line["calls"] for line in run.info.usage] == [1]
-
-
-def test_a_model_that_reports_no_tokens(sqlite_service: Service) -> None:
-    start(sqlite_service, ScriptedChatModel([AIMessage("Hi.")]))
-    run = sqlite_service.submit("desk", thread="t", message="Hello")
-    run.result(WAIT)
-    (line,) = run.info.usage
-    assert line["calls"] == 1
+        runs[1].result(WAIT)
+    assert [[line["calls"] for line in run.info.usage] for run in runs] == [[1], [1]]
 
 
 def test_the_total_of_several_runs() -> None:
@@ -166,8 +159,6 @@ def test_decisions_of_a_run_are_recorded(sqlite_service: Service) -> None:
 
 
 def test_decisions_need_an_agent_of_create_agent(sqlite_service: Service) -> None:
-    from langgraph.graph import START, MessagesState, StateGraph
-
     builder = StateGraph(MessagesState)
     builder.add_node("answer", lambda state: {})
     builder.add_edge(START, "answer")

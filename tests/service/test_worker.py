@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, nullcontext, suppress
 from typing import Any
 
@@ -16,13 +15,15 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
+from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import event, insert, select, update
 
 from agent_factory import AgentMiddleware, client_tool, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import RunFailed, Service
-from agent_factory.service import worker as worker_module
+from agent_factory.service.backend import Backend
+from agent_factory.service.database import Database
 from agent_factory.service.errors import LeaseLost
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.runner import Runner, _Attempt
@@ -33,24 +34,16 @@ from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.service.worker import Worker
 from agent_factory.testing import ScriptedChatModel
 from samples import pay
+from service.desk import status_of
+from service.paces import NEVER, QUICK, paced
+from service.stored import Tables
+from waiting import auntil, until
 
-Until = Callable[..., None]
-WAIT = 30.0
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Signs of life and looks come often."""
-    monkeypatch.setattr(worker_module, "BEAT_SECONDS", 0.05)
-    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.05)
+WAIT = 60.0
 
 
 def echo() -> Any:
     return create_agent(ScriptedChatModel([lambda messages: f"re: {messages[-1].text}"] * 1000))
-
-
-def status_of(service: Service, thread: str) -> str:
-    return service.threads.get(thread).status
 
 
 class Gate:
@@ -83,10 +76,9 @@ def gate() -> Iterator[Gate]:
 
 @pytest.mark.parametrize("how", ["given back", "cancelled"])
 def test_an_earlier_attempt_does_not_end_what_the_same_worker_runs_now(
-    service: Service, how: str, caplog: pytest.LogCaptureFixture
+    service: Service, backend: Backend, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The earlier one fails before it writes to the thread, as where a database was away."""
-    backend = service._backend
     queue, runner = backend.queue, Runner(backend, lambda: "w")
     service.add("echo", echo())
     first = service.submit("echo", thread="t", message="Hi")
@@ -109,22 +101,24 @@ def test_an_earlier_attempt_does_not_end_what_the_same_worker_runs_now(
     assert status_of(service, "t") == "idle"
 
 
-def test_an_attempt_goes_on_under_a_lease_whose_commit_had_no_answer(service: Service) -> None:
-    queue = service._backend.queue
+def test_an_attempt_goes_on_under_a_lease_whose_commit_had_no_answer(
+    service: Service, backend: Backend
+) -> None:
+    queue = backend.queue
     service.add("echo", echo())
     service.submit("echo", thread="t", message="Hi")
     ((claim,), _) = queue.claim("w", ["echo"], 1)
     # Twice with the same claim: what the first has written was not seen.
     again = [queue.claim_again(claim) for _ in range(2)]
     assert [item.lease.epoch for item in again] == [claim.lease.epoch + 1] * 2
-    Runner(service._backend, lambda: "w").run(claim)
+    Runner(backend, lambda: "w").run(claim)
     assert status_of(service, "t") == "running"  # its lease is lost
-    Runner(service._backend, lambda: "w").run(again[1])
+    Runner(backend, lambda: "w").run(again[1])
     assert status_of(service, "t") == "idle"
 
 
 def test_nobody_sees_a_question_before_the_thread_waits_for_the_answer(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: Service, backend: Backend, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who answers at once would be refused."""
     call: Any = {"name": "pay", "args": {"euros": 5}, "id": "1"}
@@ -135,13 +129,13 @@ def test_nobody_sees_a_question_before_the_thread_waits_for_the_answer(
     modes = {"updates", "values", "tasks", "debug"}
     service.add("desk", agent, stream=modes)
     run = service.submit("desk", thread="t", message="Pay.")
-    ((claim,), _) = service._backend.queue.claim("w", ["desk"], 1)
+    ((claim,), _) = backend.queue.claim("w", ["desk"], 1)
 
     def parts() -> list[Any]:
-        service._backend.log.flush()
+        backend.log.flush()
         parts: list[Any] = []
         with suppress(TimeoutError):
-            for part in run.stream(timeout=0.05):
+            for part in run.stream(timeout=0):
                 parts.append(part)
         return parts
 
@@ -153,19 +147,21 @@ def test_nobody_sees_a_question_before_the_thread_waits_for_the_answer(
 
     pending = _Attempt.pending
     monkeypatch.setattr(_Attempt, "pending", look)
-    Runner(service._backend, lambda: "w").run(claim)
+    Runner(backend, lambda: "w").run(claim)
     assert {part["type"] for part in seen} == modes
     assert "Interrupt(" not in repr(seen)
     new = parts()[len(seen) :]
     assert [part["type"] for part in new if "Interrupt(" in repr(part)] == ["updates", "values"]
     assert new[-1]["data"]["status"] == "waiting"
+    assert tables.value(select(threads.c.owner)) is None  # no worker has it any more
 
 
 # Signs of life
 
 
+@paced(QUICK)
 def test_a_worker_gives_signs_of_life_while_it_looks_after_the_service(
-    service: Service, quick: None, gate: Gate, monkeypatch: pytest.MonkeyPatch, until: Until
+    service: Service, tables: Tables, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand deadlines take minutes."""
 
@@ -174,49 +170,42 @@ def test_a_worker_gives_signs_of_life_while_it_looks_after_the_service(
         gate.opened.wait(WAIT)
         return 0
 
-    def beat() -> float:
-        with service._backend.database.read() as connection:
-            return float(connection.execute(select(workers.c.beat)).scalar_one())
-
     monkeypatch.setattr(Inbox, "expire", expire)
     service.start()
     assert gate.begun.wait(WAIT)
-    before = beat()
-    until(lambda: beat() > before)
+    before = tables.value(select(workers.c.beat))
+    until(lambda: tables.value(select(workers.c.beat)) > before)
     gate.opened.set()
 
 
+@paced(beat=0.05, look=0.05, dead_after=0.3)
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_dead_worker_is_taken_for_dead_whatever_the_clock_says(
-    service: Service, quick: None, hours: int
+    service: Service, backend: Backend, tables: Tables, hours: int
 ) -> None:
     """Its last sign of life lies an hour ahead, as after a clock was set back."""
     service.add("echo", echo())
     run = service.submit("echo", thread="t", message="Hi")
-    database = service._backend.database
-    dead = {"id": "dead", "beat": database.now + 3600 * hours, "draining": False, "detail": "{}"}
-    with database.begin() as connection:
-        connection.execute(insert(workers).values(dead))
-    assert service._backend.queue.claim("dead", ["echo"], 1)[0]
-    service.start(dead_after=0.3)
+    dead = {"id": "dead", "beat": tables.now + 3600 * hours, "draining": False, "detail": "{}"}
+    tables.write(insert(workers).values(dead))
+    assert backend.queue.claim("dead", ["echo"], 1)[0]
+    service.start()
     assert run.result(WAIT)["messages"][-1].text == "re: Hi"
 
 
-def test_a_living_worker_stays_alive_when_the_clock_jumps_ahead(service: Service) -> None:
+def test_a_living_worker_stays_alive_when_the_clock_jumps_ahead(
+    service: Service, backend: Backend, tables: Tables
+) -> None:
     service.add("echo", echo())
-    looking, living = (Worker(service._backend, lambda: None, slots=1) for _ in range(2))
+    looking, living = (Worker(backend, lambda: None, slots=1) for _ in range(2))
     looking.enter()
     living.enter()
 
-    def jump() -> None:
-        old = update(workers).values(beat=workers.c.beat - 3600)
-        with service._backend.database.begin() as connection:
-            connection.execute(old)
-
-    jump()
+    jump = update(workers).values(beat=workers.c.beat - 3600)
+    tables.write(jump)
     assert looking.dead_workers() == []
     living.give_sign()
-    jump()
+    tables.write(jump)
     assert looking.dead_workers() == []
     assert looking.dead_workers() == [living.id]  # no sign since the look before
 
@@ -228,19 +217,17 @@ def test_a_process_that_was_stopped_in_a_transaction_keeps_no_others_from_a_take
 ) -> None:
     """It holds the lock of a row until it goes on, or its connection ends."""
     locked = threads.c.thread_id == "locked" if row == "thread" else workers.c.id == "stopped"
-    with closing(Service(postgres_url)) as service:
+    with closing(Service(postgres_url)) as service, closing(Database(postgres_url)) as other:
         service.add("echo", echo())
-        database = service._backend.database
         for thread in ("locked", "free"):
             service.submit("echo", thread=thread, message="Hi")
-        gone = {"id": "stopped", "beat": database.now - 60, "draining": False, "detail": "{}"}
-        with database.begin() as connection:
-            connection.execute(insert(workers).values(gone))
+        gone = {"id": "stopped", "beat": other.now - 60, "draining": False, "detail": "{}"}
+        Tables(other).write(insert(workers).values(gone))
         assert len(service._backend.queue.claim("stopped", ["echo"], 2)[0]) == 2
         looking = Worker(service._backend, lambda: None, slots=1)
         looking.enter()
         looking.look_after()  # only the next look can tell that nothing has changed
-        with database.begin() as stopped:
+        with other.begin() as stopped:
             stopped.execute(select(1).where(locked).with_for_update())
             looking.look_after()
             assert status_of(service, "free") == "queued"
@@ -249,14 +236,12 @@ def test_a_process_that_was_stopped_in_a_transaction_keeps_no_others_from_a_take
 
 
 @pytest.mark.long
-def test_a_locked_thread_keeps_no_other_deadline_from_passing(
-    postgres_url: str, until: Until
-) -> None:
+def test_a_locked_thread_keeps_no_other_deadline_from_passing(postgres_url: str) -> None:
     """A process that was stopped in a transaction holds it. The next look decides about it."""
     call = {"name": "ask", "args": {}, "id": "c1"}
     model, tool = ScriptedChatModel([[call]] * 2), client_tool("ask", "Ask.")
     agent = create_agent(model, [tool], checkpointer=InMemorySaver())
-    with closing(Service(postgres_url)) as service:
+    with closing(Service(postgres_url)) as service, closing(Database(postgres_url)) as other:
         service.add("hasty", agent, review_within=0.001)
         for thread in ("locked", "free"):
             service.submit("hasty", thread=thread, message="Hi")
@@ -264,7 +249,7 @@ def test_a_locked_thread_keeps_no_other_deadline_from_passing(
         worker.enter()
         worker.take_due()
         until(lambda: len(service.threads.search(status="waiting")) == 2)
-        with service._backend.database.begin() as stopped:
+        with other.begin() as stopped:
             locked = threads.c.thread_id == "locked"
             stopped.execute(select(1).where(locked).with_for_update())
             worker.look_after()
@@ -274,15 +259,17 @@ def test_a_locked_thread_keeps_no_other_deadline_from_passing(
         assert [status_of(service, name) for name in ("locked", "free")] == ["queued"] * 2
 
 
-def test_an_idle_worker_writes_nothing_but_its_signs_of_life(service: Service) -> None:
+def test_an_idle_worker_writes_nothing_but_its_signs_of_life(
+    service: Service, backend: Backend
+) -> None:
     service.add("echo", echo())
     commits: list[int] = []
-    worker = Worker(service._backend, lambda: None, slots=1)
+    worker = Worker(backend, lambda: None, slots=1)
     worker.enter()
-    event.listen(service._backend.database.engine, "commit", lambda _: commits.append(1))
+    event.listen(backend.database.engine, "commit", lambda _: commits.append(1))
     worker.look_after()
     worker.take_due()
-    ScheduledMessages(service._backend, service.webhooks, service.submit).submit_due()
+    ScheduledMessages(backend, service.webhooks, service.submit).submit_due()
     assert commits == []
     worker.give_sign()
     assert commits == [1]
@@ -291,17 +278,17 @@ def test_an_idle_worker_writes_nothing_but_its_signs_of_life(service: Service) -
 # Jobs
 
 
+@paced(look=NEVER)
 @pytest.mark.parametrize("are_queued", [False, True])
 def test_a_job_that_begins_later_begins_in_time_while_others_come(
-    service: Service, are_queued: bool, monkeypatch: pytest.MonkeyPatch
+    service: Service, backend: Backend, are_queued: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither a look by the clock nor news of another process finds it."""
-    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 600.0)
     monkeypatch.setattr(Signals, "_listen", lambda _: None)
     service.add("echo", echo())
     service.start()
     if are_queued:  # as from a process without a worker
-        monkeypatch.setattr(service._backend, "slot", nullcontext)
+        monkeypatch.setattr(backend, "slot", nullcontext)
     later = service.submit("echo", message="Later", delay=1.0)
     for _ in range(3):
         service.submit("echo", message="Now").result(WAIT)
@@ -311,40 +298,35 @@ def test_a_job_that_begins_later_begins_in_time_while_others_come(
 @pytest.mark.parametrize("is_signalled", [False, True])
 @pytest.mark.parametrize("is_limited", [False, True])
 def test_a_worker_knows_when_a_job_begins_that_came_with_others(
-    service: Service, is_signalled: bool, is_limited: bool
+    service: Service, backend: Backend, is_signalled: bool, is_limited: bool
 ) -> None:
     service.add("echo", echo())
     if is_limited:
         service.limit("acme", concurrency=0)
     service.submit("echo", message="Now", tenant="acme")
     service.submit("echo", message="Later", delay=1.5)
-    worker = Worker(service._backend, lambda: None, slots=5)
+    worker = Worker(backend, lambda: None, slots=5)
     worker.enter()
     worker._may_be_due = is_signalled
     first_wait = next(filter(None, (worker.take_due() for _ in range(5))))
     assert 0.0 < first_wait <= 1.5
 
 
-def test_a_message_takes_few_commits(
-    sqlite_service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@paced(look=NEVER, beat=NEVER, dead_after=5 * NEVER, gather_first=NEVER)
+def test_a_message_takes_few_commits(service: Service, backend: Backend) -> None:
     """To submit it, which takes it, and for its end with its checkpoints and all its events."""
-    monkeypatch.setattr("agent_factory.service.events._FIRST_SECONDS", 60.0)
-    service = sqlite_service
-    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 600.0)
     commits: list[object] = []
     service.add("echo", echo())
     service.start()
     service.submit("echo", message="Hi").result(WAIT)
-    event.listen(service._backend.database.engine, "commit", commits.append)
-    for upkeep in ("give_sign", "look_after"):
-        monkeypatch.setattr(worker_module.Worker, upkeep, lambda _: None)
+    event.listen(backend.database.engine, "commit", commits.append)
     service.submit("echo", message="Hi").result(WAIT)
     assert len(commits) <= 2
 
 
+@paced(QUICK)
 def test_a_claim_without_an_answer_is_not_lost(
-    service: Service, quick: None, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The transaction has committed, and the connection broke before the process knew."""
     service.add("echo", echo())
@@ -364,14 +346,13 @@ def test_a_claim_without_an_answer_is_not_lost(
     assert losses == []
 
 
+@paced(QUICK)
 @pytest.mark.parametrize("method", ["give_sign", "take_due", "look_after"])
 def test_an_error_ends_no_thread_of_a_worker(
     service: Service,
-    quick: None,
     method: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    until: Until,
 ) -> None:
     original, errors = getattr(Worker, method), [ValueError("odd")]
 
@@ -385,21 +366,8 @@ def test_an_error_ends_no_thread_of_a_worker(
     service.start()
     until(lambda: not errors)
     assert service.submit("echo", message="Hi").result(WAIT)
-    assert service._worker is not None
-    assert service._worker.ended_threads == []
+    assert service.ended_threads == []
     assert "ValueError: odd" in caplog.text
-
-
-@pytest.mark.long
-def test_a_drained_worker_takes_no_message(service: Service, quick: None, until: Until) -> None:
-    service.add("echo", echo())
-    service.start()
-    service.drain()
-    until(lambda: service.is_drained)
-    run = service.submit("echo", thread="t", message="Hi")
-    with pytest.raises(TimeoutError):
-        run.result(0.5)
-    assert status_of(service, "t") == "queued"
 
 
 def test_a_run_that_outlives_the_grace_is_taken_over(
@@ -423,7 +391,7 @@ def test_a_run_that_outlives_the_grace_is_taken_over(
     assert run.status == "done"
 
 
-def test_limits_keep_nobody_else_waiting(service: Service) -> None:
+def test_limits_keep_nobody_else_waiting(service: Service, backend: Backend) -> None:
     service.add("echo", echo())
     service.limit("acme", concurrency=2)
     service.limit("beta", per_minute=1)
@@ -431,7 +399,7 @@ def test_limits_keep_nobody_else_waiting(service: Service) -> None:
         for at in range(number):
             place: dict[str, Any] = {"thread": f"{tenant}-{at}", "tenant": tenant}
             service.submit("echo", message="Hi", priority=9 if tenant else 0, **place)
-    queue = service._backend.queue
+    queue = backend.queue
 
     def take(most: int) -> list[str]:
         claims, _ = queue.claim("w", ["echo"], most)
@@ -440,19 +408,21 @@ def test_limits_keep_nobody_else_waiting(service: Service) -> None:
     assert take(1) == ["acme-0"]
     assert take(10) == ["-0", "-1", "-2", "acme-1", "beta-0"]
     assert take(10) == []
-    with service._backend.database.begin() as connection:
+    with backend.database.begin() as connection:
         thread = service.threads.get("acme-0")
         queue.settle(connection, thread.id, str(thread.run), "done")
     assert take(10) == ["acme-2"]
 
 
-def test_the_most_urgent_job_comes_first_and_then_the_oldest(service: Service) -> None:
+def test_the_most_urgent_job_comes_first_and_then_the_oldest(
+    service: Service, backend: Backend
+) -> None:
     service.add("echo", echo())
     service.submit("echo", thread="a", message="Hi")
     service.submit("echo", thread="later", message="Hi", priority=9, delay=3600)
     service.submit("echo", thread="b", message="Hi")
     service.submit("echo", thread="c", message="Hi", priority=1)
-    taken = [service._backend.queue.claim("w", ["echo"], 1)[0] for _ in range(4)]
+    taken = [backend.queue.claim("w", ["echo"], 1)[0] for _ in range(4)]
     assert [claim.lease.thread_id for claims in taken for claim in claims] == ["c", "a", "b"]
 
 
@@ -497,9 +467,9 @@ def test_an_event_that_cannot_be_stored_is_the_error_of_its_run(
 
 
 def test_events_are_written_after_an_error(
-    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log, errors = service._backend.log, [ValueError("odd")]
+    log, errors = backend.log, [ValueError("odd")]
     write = log.write
 
     def fails_once(*arguments: Any) -> None:
@@ -510,8 +480,7 @@ def test_events_are_written_after_an_error(
     monkeypatch.setattr(log, "write", fails_once)
     with caplog.at_level(logging.ERROR):
         log.add("t/1", {"type": "custom"})
-        while errors:
-            log.flush() if not errors else threading.Event().wait(0.01)
+        until(lambda: not errors)
     log.add("t/1", {"type": "values"})
     rows = log.read("t/1", 0, lambda: False)
     while not isinstance(row := next(rows), tuple):
@@ -530,19 +499,21 @@ def test_a_full_disk_leaves_no_thread_behind(sqlite_service: Service, gate: Gate
     service.start()
     run = service.submit("gate", thread="t", message="Hi")
     assert gate.begun.wait(WAIT)
-    database = service._backend.database
-    limits: list[Any] = []
+    is_full, refusals = [True], list[object]()
 
     def limit(connection: Any, *_: Any) -> None:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
-        connection.execute(f"PRAGMA max_page_count = {pages if limits else 1 << 30}")
+        connection.execute(f"PRAGMA max_page_count = {pages if is_full else 1 << 30}")
 
-    event.listen(database.engine, "checkout", limit)
-    limits.append("full")
+    def note(context: Any) -> None:
+        refusals.append(context.original_exception)
+
+    event.listen(service._backend.database.engine, "checkout", limit)
+    event.listen(service._backend.database.engine, "handle_error", note)
     gate.opened.set()
-    threading.Event().wait(0.5)
+    until(lambda: "full" in str(refusals))
     assert run.status == "running"
-    limits.clear()
+    is_full.clear()
     assert run.result(WAIT)["messages"][-1].text == "Done."
     follow = service.submit("gate", thread="t", message=blob)
     assert follow.result(WAIT)
@@ -567,13 +538,12 @@ class Patient(BaseChatModel):
 
     async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:
         self.waiting += 1
-        while not self.go.is_set():
-            await asyncio.sleep(0.01)
+        await auntil(self.go.is_set)
         return ChatResult(generations=[ChatGeneration(message=AIMessage("Done."))])
 
 
 @pytest.mark.long
-def test_runs_of_an_async_agent_take_no_thread_each(service: Service, until: Until) -> None:
+def test_runs_of_an_async_agent_take_no_thread_each(service: Service) -> None:
     model, before = Patient(go=threading.Event()), {*threading.enumerate()}
     service.add("patient", create_agent(model), asynchronous=True)
     service.start(slots=150)
@@ -584,10 +554,10 @@ def test_runs_of_an_async_agent_take_no_thread_each(service: Service, until: Unt
     assert {run.result(WAIT)["messages"][-1].text for run in runs} == {"Done."}
 
 
+@paced(stop=0.2)
 def test_a_run_that_blocks_the_event_loop_does_not_keep_a_worker_from_its_end(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: Service,
 ) -> None:
-    monkeypatch.setattr(worker_module, "_END_SECONDS", 0.2)
     begun, may_end = threading.Event(), threading.Event()
 
     async def block() -> str:
@@ -649,8 +619,6 @@ def test_an_agent_that_can_only_run_async_does(service: Service, part: str) -> N
 
 
 def test_an_agent_inside_counts(service: Service) -> None:
-    from langgraph.graph import START, MessagesState, StateGraph
-
     graph = StateGraph(MessagesState)
     graph.add_node("asks", create_agent(asking(), **ONLY_ASYNC["tool"]))
     graph.add_edge(START, "asks")
@@ -665,15 +633,14 @@ def test_an_agent_that_no_run_can_use_is_refused(service: Service) -> None:
         service.add("asks", agent)
 
 
-def test_a_thread_that_was_given_back_is_fenced(service: Service) -> None:
+def test_a_thread_that_was_given_back_is_fenced(
+    service: Service, backend: Backend, tables: Tables
+) -> None:
     """A worker that comes back can write no more, also if nobody has taken the thread since."""
     service.add("echo", echo())
     service.submit("echo", thread="t", message="Hi")
-    queue, database = service._backend.queue, service._backend.database
-    ((claim,), _) = queue.claim("w", ["echo"], 1)
-    assert queue.give_back("w") == 1
-    with database.read() as connection:
-        epoch = connection.execute(select(threads.c.epoch)).scalar_one()
-    assert epoch > claim.lease.epoch
-    ((again,), _) = queue.claim("w", ["echo"], 1)
+    ((claim,), _) = backend.queue.claim("w", ["echo"], 1)
+    assert backend.queue.give_back("w") == 1
+    assert tables.value(select(threads.c.epoch)) > claim.lease.epoch
+    ((again,), _) = backend.queue.claim("w", ["echo"], 1)
     assert again.job == claim.job

@@ -13,15 +13,26 @@ from typing import Any
 
 from agent_factory import AgentMiddleware
 from agent_factory.middleware import OnceMiddleware, SteeringMiddleware
+from processes import Processes, exit_code, wait_for_line
 from service.desk import Journal, make_desk
 
 DEAD_AFTER = 2.0
 """Seconds until a worker is taken for dead: short, so that tests end."""
 
+DEFAULTS: dict[str, Any] = {
+    "fenced": True,
+    "slots": 8,
+    "version": "first",
+    "once": False,
+    "seconds": 0.01,
+    "agents": ["desk"],
+    "steered": False,
+}
+
 
 def main(url: str, journal: str, options: dict[str, Any]) -> None:
     """Run jobs until standard input is closed."""
-    from agent_factory.service import Service
+    from agent_factory.service import Pace, Service
 
     logging.basicConfig(level=logging.WARNING)
     if not options.pop("fenced"):
@@ -34,10 +45,10 @@ def main(url: str, journal: str, options: dict[str, Any]) -> None:
     if options.pop("steered"):
         options["middleware"] = [SteeringMiddleware()]
     agents = options.pop("agents")
-    service = Service(url)
+    service = Service(url, pace=Pace(dead_after=DEAD_AFTER))
     for agent in agents:
         service.add(agent, make_desk(Journal(Path(journal)), **options))
-    service.start(slots=slots, dead_after=DEAD_AFTER)
+    service.start(slots=slots)
     print("ready", flush=True)
     sys.stdin.read()
     service.close()
@@ -58,40 +69,41 @@ def leave_the_fence_out() -> None:
 
 
 class WorkerProcess:
-    """A worker in another process."""
+    """A worker in another process, which the fixture `start_worker` ends.
 
-    MODULE: tuple[str, ...] = ("service.worker_process",)
+    Args:
+        processes: The owner of the process.
+        journal: The file to which its agents append lines.
+        url: The database.
+        module: The module that runs it, and its first arguments.
+        ready: Whether to wait until it takes jobs.
+        options: Those of the module.
+    """
 
     def __init__(
         self,
-        url: str,
+        processes: Processes,
         journal: Path,
+        url: str,
+        *,
+        module: tuple[str, ...] = ("service.worker_process",),
+        ready: bool = True,
         **options: Any,
     ) -> None:
-        default: dict[str, Any] = {
-            "fenced": True,
-            "slots": 8,
-            "version": "first",
-            "once": False,
-            "seconds": 0.01,
-        }
-        default |= {"agents": ["desk"], "steered": False}
-        given = {**default, **options}
-        self._log = journal.with_suffix(".log")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", *self.MODULE, url, journal, json.dumps(given)],
-            cwd=Path(__file__).parent.parent,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(errors := self._log.open("a")),
-            text=True,
-        )
-        errors.close()
+        with journal.with_suffix(".log").open("a") as log:
+            self.process = processes.start(
+                [sys.executable, "-m", *module, url, journal, json.dumps({**DEFAULTS, **options})],
+                cwd=Path(__file__).parent.parent,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        if ready:
+            self.wait_until_ready()
 
-    def wait_until_ready(self) -> WorkerProcess:
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n", self._log.read_text()
-        return self
+    def wait_until_ready(self) -> None:
+        """Wait until it takes jobs, and signals."""
+        wait_for_line(self.process, "ready")
 
     def send(self, number: int) -> None:
         os.kill(self.process.pid, number)
@@ -99,6 +111,7 @@ class WorkerProcess:
     def kill(self) -> None:
         """Kill it as a failing machine would."""
         self.process.kill()
+        self.process.wait()
         self._close()
 
     def end(self) -> None:
@@ -107,14 +120,10 @@ class WorkerProcess:
             self.send(signal.SIGCONT)
             assert self.process.stdin is not None
             self.process.stdin.close()
-            try:
-                self.process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
+            exit_code(self.process)
         self._close()
 
     def _close(self) -> None:
-        self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
             stream.close()

@@ -1,7 +1,8 @@
 """Traffic of an old version, for the databases in this folder: see README.md.
 
-Run with the code of that version on PYTHONPATH: ``python traffic.py URL``. It ends as a machine
-that fails does: with a run that works, messages and a decision that are queued, and one for later.
+Run ``python traffic.py URL`` with the code of that version, and the folder tests, on PYTHONPATH. It
+ends as a machine that fails does: with a run that works, messages and a decision that are queued,
+and one for later.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Callable
 from threading import Event
 from typing import Any
 
@@ -21,6 +21,7 @@ from sqlalchemy import text
 from agent_factory import create_agent, middleware
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from waiting import until
 
 begins, never = Event(), Event()
 
@@ -55,14 +56,6 @@ def desk() -> Any:
         middleware=stack,
         checkpointer=InMemorySaver(),
     )
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "the condition did not hold in time"
-        time.sleep(0.02)
 
 
 class Traffic:
@@ -137,14 +130,14 @@ class Traffic:
         if passes_on:
             service._backend.agents["new"] = agent
         self.submit("desk", "running", "Block")
-        assert begins.wait(30)
+        assert begins.wait(60)
         # The only slot is taken: what comes now stays in the queue.
         self.submit("desk", "running", "After")
         service.decide(decided, "approve", by="ann", tenant="acme")
         self.submit("desk", "queued", "First", priority=5, context={"user": "ann"})
         self.submit("desk", "queued", "Second")
         self.submit("desk", "later" if "delay" in self.arguments else "now", "Later", delay=1e9)
-        time.sleep(1)  # the last events are written
+        time.sleep(1)  # waits: the last events are written, and nobody sees it
         os._exit(0)
 
 

@@ -1,0 +1,201 @@
+"""Operations: run the workers of a service, and keep its tables in order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from agent_factory.errors import ArgumentError
+from agent_factory.service.arguments import seconds_of
+from agent_factory.service.audit import verify_entries
+from agent_factory.service.backend import Backend
+from agent_factory.service.migrations import Upgrade
+from agent_factory.service.notices import NoticeQueue, OnWait, sender
+from agent_factory.service.upkeep import forget, reindex
+from agent_factory.service.webhooks import WebhookQueue
+from agent_factory.service.worker import Worker, drain_workers, known_workers
+
+
+class Operations(ABC):
+    """Part of a `Service` for those who operate it: workers, and the upkeep of the tables.
+
+    >>> from tempfile import mkdtemp
+    >>> from agent_factory.service import Service
+    >>> with Service(f"sqlite:///{mkdtemp()}/desk.db") as service:
+    ...     [worker["draining"] for worker in service.workers()]
+    [False]
+    """
+
+    def __init__(self, backend: Backend, on_wait: OnWait | None) -> None:
+        self._backend = backend
+        self._worker: Worker | None = None
+        self._on_wait, self._notices = on_wait, NoticeQueue(backend)
+        self.webhooks = WebhookQueue(backend)
+        """Requests that a server makes when runs end or pause."""
+
+    @abstractmethod
+    def _submitter(self) -> Callable[[], None]:
+        """The function by which a worker submits the messages of schedules that are due."""
+
+    # Workers
+
+    def start(self, *, slots: int = 8) -> None:
+        """Run jobs in this process.
+
+        Args:
+            slots: How many runs at once. Those of async agents take no thread each.
+        """
+        if self._worker is not None:
+            raise ArgumentError("start", "this service has been started.", "Call stop() first.")
+        worker = Worker(self._backend, self._submitter(), slots=slots)
+        worker.start()
+        self._worker = worker
+        if self._on_wait is not None:
+            self._notices.start(sender(self._on_wait))
+
+    def stop(self, *, seconds: float = 30.0) -> bool:
+        """Take no more jobs in this process, and wait for those that run.
+
+        Args:
+            seconds: The longest time to wait. Other workers take over what still runs then.
+
+        Returns:
+            Whether all of them have ended. Python waits at its end for threads of the others; a
+            process that has to end now calls `os._exit`.
+        """
+        if self._worker is None:
+            return True
+        try:
+            self._notices.stop()
+            return self._worker.stop(seconds)
+        finally:
+            self._worker = None
+
+    @property
+    def worker_id(self) -> str | None:
+        """The id of the worker in this process, if it was started."""
+        return None if self._worker is None else self._worker.id
+
+    @property
+    def ended_threads(self) -> list[str]:
+        """The names of threads of this process that have ended, though they should run."""
+        log, signals, worker = self._backend.log, self._backend.signals, self._worker
+        alive = {"agent-factory-events": log.is_alive, "agent-factory-listen": signals.is_alive}
+        ended = [name for name, is_alive in alive.items() if not is_alive]
+        return ended if worker is None else [*ended, *worker.ended_threads]
+
+    @property
+    def is_drained(self) -> bool:
+        """True if the worker in this process was asked to end."""
+        return self._worker is not None and self._worker.is_drained
+
+    def workers(self) -> list[dict[str, Any]]:
+        """The workers that are alive.
+
+        Returns:
+            For each its `id`, `host`, `process`, `slots` and `agents`, whether it is `draining`,
+            and the version of the `tables` that its code has.
+        """
+        return known_workers(self._backend.database)
+
+    def drain(self, worker: str | None = None) -> list[str]:
+        """Ask workers to end once their runs have ended; return their ids.
+
+        Args:
+            worker: The id of one; None means all.
+        """
+        return drain_workers(self._backend.database, worker)
+
+    # Upkeep
+
+    def pending_upgrade(self) -> Upgrade:
+        """The steps from the version of the database's tables to that of this code."""
+        return self._backend.database.pending_upgrade()
+
+    def upgrade(self, report: Callable[[int, int, int], None] | None = None) -> Upgrade:
+        """Bring the tables of an older version into the form of this one, without losing anything.
+
+        A step that is cut short leaves nothing, and may be taken again. Two processes that do this
+        at once take each step once.
+
+        Args:
+            report: Gets the progress of a step: the version that it leads to, how much is done, and
+                of how much.
+
+        Returns:
+            The steps that were taken.
+
+        Raises:
+            ServiceError: Workers run that do not work with the new tables.
+            DatabaseVersionError: The tables are newer than this code.
+
+        >>> from tempfile import mkdtemp
+        >>> from agent_factory.service import Service
+        >>> Service(f"sqlite:///{mkdtemp()}/desk.db").upgrade().steps
+        {}
+        """
+        return self._backend.database.upgrade(report or (lambda *_: None))
+
+    def reindex(self) -> Iterator[str]:
+        """Write the tables of threads and waits again, from the checkpoints.
+
+        Needed after checkpoints were restored from a backup, or rows were deleted by hand. Agents
+        have to be added before.
+
+        Returns:
+            An iterator over the ids of the threads; each one is written when it is read.
+        """
+        return reindex(self._backend)
+
+    def forget(self, *, older_than: str | float, tenant: str | None = None) -> Iterator[str]:
+        """Delete threads that wait for nothing and have not changed for some time.
+
+        Args:
+            older_than: Since their last change, in seconds or as "30d".
+            tenant: Only those of this tenant.
+
+        Returns:
+            An iterator over the ids of the threads; each one is deleted when it is read.
+        """
+        seconds = seconds_of("older_than", older_than)
+        assert seconds is not None
+        return forget(self._backend, seconds, tenant)
+
+    def verify_audit(self, *, head: str | None = None) -> str:
+        """Check the audit, and return the number and the hash of its newest entry, its head.
+
+        Args:
+            head: A head that was returned before. Only with it can be seen that the newest entries
+                were removed, or that all hashes were written again: keep it elsewhere.
+
+        Raises:
+            AuditTampered: Entries were changed, removed, inserted or moved.
+            ArgumentError: `head` is not a head.
+        """
+        return verify_entries(self._backend.database, head)
+
+    def close(self) -> None:
+        """Stop, and close all connections."""
+        try:
+            self.webhooks.stop()
+            self.stop()
+        finally:
+            self._backend.close()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:  # then Python does not call `__exit__`
+            self._backend.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

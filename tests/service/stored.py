@@ -1,0 +1,45 @@
+"""Rows in the tables of a service, as another process reads and writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Executable
+
+from agent_factory.service.database import Database
+
+
+class Tables:
+    """The tables of `agent_factory.service.tables` in a database.
+
+    Args:
+        database: Other connections than those of the service under test.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @property
+    def now(self) -> Any:
+        """The time by the clock of the database, for statements."""
+        return self.database.now
+
+    def rows(self, query: Executable) -> list[Any]:
+        """The rows that a query selects."""
+        with self.database.read() as connection:
+            return [*connection.execute(query).all()]
+
+    def values(self, query: Executable) -> list[Any]:
+        """The values that a query selects in its first column."""
+        return [row[0] for row in self.rows(query)]
+
+    def value(self, query: Executable) -> Any:
+        """The only value that a query selects."""
+        (value,) = self.values(query)
+        return value
+
+    def write(self, *statements: Executable) -> None:
+        """Execute statements in one transaction."""
+        with self.database.begin() as connection:
+            for statement in statements:
+                connection.execute(statement)
