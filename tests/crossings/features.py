@@ -1,0 +1,429 @@
+"""The table of features: each built-in, saver, stream mode and protocol, and what it promises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AnyMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver, ShallowPostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.postgres.shallow import AsyncShallowPostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph.message import add_messages
+
+from agent_factory import AgentMiddleware
+from agent_factory import middleware as m
+from agent_factory.service.saver import FencedSaver
+from crossings.oracle import (
+    Checks,
+    Decides,
+    Limits,
+    Once,
+    Promise,
+    Redacts,
+    Streamed,
+)
+from crossings.world import World
+
+Member = AgentMiddleware[Any, Any]
+
+READ = ("message", "result", "error", "late result", "late error")
+"""Sources of the texts that enter a conversation from outside."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A row of the table.
+
+    Args:
+        kind: The class of the middleware; None for a feature that is none.
+        make: Makes it from its class, so that it acts soon.
+        promises: What it promises.
+        changes: What it may leave out: "messages" or "results" of the thread, "streams" of answers
+            that are thrown away.
+        late: Tools that work in the background with it.
+        inside: The agent has an agent inside, as a tool.
+        wraps: Makes a subclass of the other feature's class.
+    """
+
+    kind: type[Member] | None
+    make: Callable[[Any, World], Member] = lambda new, w: new()
+    promises: tuple[Promise, ...] = ()
+    changes: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    inside: bool = False
+    wraps: Callable[[type[Member]], type[Member]] | None = None
+
+
+def redacting(kind: type[Member]) -> type[Member]:
+    """A subclass as users write them: it redacts what the model reads, and is sync."""
+
+    def wrap_model_call(self: Any, request: Any, handler: Any) -> Any:
+        texts = [str(message.content).replace("mail-", "") for message in request.messages]
+        pairs = zip(request.messages, texts, strict=True)
+        messages = [message.model_copy(update={"content": text}) for message, text in pairs]
+        return handler(request.override(messages=messages))
+
+    return type(f"My{kind.__name__}", (kind,), {"wrap_model_call": wrap_model_call})
+
+
+FEATURES: dict[str, Feature] = {
+    "answer_guard": Feature(
+        m.AnswerGuardMiddleware, lambda new, w: new(max_retries=1), changes=("streams",)
+    ),
+    "auto_mode": Feature(
+        m.AutoModeMiddleware,
+        lambda new, w: new(tools=["refund"], classifier=w.helper(w.judge)),
+        (Decides("refund"),),
+    ),
+    "background": Feature(m.BackgroundMiddleware, late=("fetch", "fail")),
+    "budget": Feature(
+        m.BudgetMiddleware,
+        lambda new, w: new(run=m.Limits(turns=4, tool_calls=3)),
+        (Limits(4), Limits(3, "tool calls")),
+    ),
+    "budget_end": Feature(
+        m.BudgetMiddleware,
+        lambda new, w: new(run=m.Limits(turns=3), exit_behavior="end", name="end"),
+        (Limits(3),),
+    ),
+    "caching": Feature(
+        m.PromptCachingMiddleware, lambda new, w: new(min_tokens=0, provider="anthropic")
+    ),
+    "clearing": Feature(
+        m.ContextEditingMiddleware,
+        lambda new, w: new(edits=[m.ClearToolUsesEdit(trigger=30, keep=1)]),
+    ),
+    "clearing_thread": Feature(
+        m.ContextEditingMiddleware,
+        lambda new, w: new(
+            edits=[m.ClearToolUsesEdit(trigger=40, keep=1)], keep_thread=False, name="thread edits"
+        ),
+        changes=("results",),
+    ),
+    "client_tools": Feature(m.ClientToolsMiddleware),
+    "clerk": Feature(None, inside=True),
+    "emulator": Feature(
+        m.LLMToolEmulator, lambda new, w: new(tools=["fetch"], model=w.helper(w.emulate))
+    ),
+    "fallback": Feature(
+        m.ModelFallbackMiddleware, lambda new, w: new(w.model()), changes=("streams",)
+    ),
+    "file_search": Feature(
+        m.FilesystemFileSearchMiddleware, lambda new, w: new(root_path=Path(__file__).parent)
+    ),
+    "flow_guard": Feature(m.FlowGuardMiddleware, promises=(Decides("refund", after="fetch"),)),
+    "guard_answer": Feature(
+        m.GuardMiddleware,
+        lambda new, w: new(w.check("guard_answer"), on="answer", name="answers"),
+        (Checks("guard_answer", ("answer",)),),
+    ),
+    "guard_beside": Feature(
+        m.GuardMiddleware,
+        lambda new, w: new(w.check("guard_beside"), name="beside"),
+        (Checks("guard_beside", READ, shown=False, beside=True),),
+    ),
+    "guard_call": Feature(
+        m.GuardMiddleware,
+        lambda new, w: new(w.check_call, on="call", tools=["refund"], name="calls"),
+        (Decides("refund"),),
+    ),
+    "guard_messages": Feature(
+        m.GuardMiddleware,
+        lambda new, w: new(w.check("guard_messages"), when="before", name="messages"),
+        (Checks("guard_messages", READ, shown=False),),
+    ),
+    "guard_result": Feature(
+        m.GuardMiddleware,
+        lambda new, w: new(w.check("guard_result"), on="result", name="results"),
+        (Checks("guard_result", READ[1:]),),
+    ),
+    "limit": Feature(m.ModelCallLimitMiddleware, lambda new, w: new(run_limit=3), (Limits(3),)),
+    "limit_answer": Feature(
+        m.ModelCallLimitMiddleware,
+        lambda new, w: new(run_limit=2, exit_behavior="answer", name="answering"),
+        (Limits(2),),
+    ),
+    "limit_thread": Feature(
+        m.ModelCallLimitMiddleware,
+        lambda new, w: new(thread_limit=3, name="thread limit"),
+        (Limits(3, thread=True),),
+    ),
+    "once": Feature(
+        m.OnceMiddleware,
+        lambda new, w: new({"refund": "fail"}, store=m.InMemoryEffects()),
+        (Once("refund"),),
+    ),
+    "override": Feature(None, promises=(Redacts(READ, only=("read",)),), wraps=redacting),
+    "pii": Feature(
+        m.PIIMiddleware,
+        lambda new, w: new(
+            "email", apply_to_output=True, apply_to_tool_results=True, apply_to_tool_calls=True
+        ),
+        (Redacts((*READ, "answer", "call")),),
+    ),
+    "progress": Feature(
+        m.ProgressGuardMiddleware,
+        lambda new, w: new(remark_after=1, withhold_after=1, answer_after=2, error_after=1),
+    ),
+    "provider": Feature(
+        m.ProviderToolSearchMiddleware, lambda new, w: new(provider="anthropic")
+    ),
+    "refusal": Feature(
+        m.ModelRefusalMiddleware,
+        lambda new, w: new(w.model(), is_refusal=lambda message: "poison" in message.text),
+        changes=("streams",),
+    ),
+    "retry": Feature(
+        m.ModelRetryMiddleware,
+        lambda new, w: new(max_retries=1, initial_delay=0, jitter=False),
+        changes=("streams",),
+    ),
+    "review": Feature(
+        m.HumanInTheLoopMiddleware, lambda new, w: new({"refund": True}), (Decides("refund"),)
+    ),
+    "review_each": Feature(
+        m.HumanInTheLoopMiddleware,
+        lambda new, w: new(
+            m.ToolPolicy(m.Rule("refund", "ask")), interrupt_mode="per_call", name="each"
+        ),
+        (Decides("refund"),),
+    ),
+    "router": Feature(
+        m.ModelRouterMiddleware,
+        lambda new, w: new(
+            choices={"same": m.ModelChoice(w.model(), "always")}, classifier=lambda _: "same"
+        ),
+    ),
+    "selector": Feature(
+        m.LLMToolSelectorMiddleware,
+        lambda new, w: new(
+            model=w.helper(), max_tools=4, max_retries=0, on_parsing_failure="all"
+        ),
+    ),
+    "shell": Feature(m.ShellToolMiddleware),
+    "steering": Feature(m.SteeringMiddleware),
+    "summary": Feature(
+        m.SummarizationMiddleware,
+        lambda new, w: new(w.helper(), trigger=("messages", 5), keep=("messages", 2)),
+    ),
+    "summary_thread": Feature(
+        m.SummarizationMiddleware,
+        lambda new, w: new(
+            w.helper(),
+            trigger=("messages", 6),
+            keep=("messages", 2),
+            keep_thread=False,
+            name="thread summary",
+        ),
+        changes=("messages", "results"),
+    ),
+    "todo": Feature(m.TodoListMiddleware),
+    "tool_error": Feature(m.ToolErrorMiddleware),
+    "tool_limit": Feature(
+        m.ToolCallLimitMiddleware, lambda new, w: new(run_limit=2), (Limits(2, "tool calls"),)
+    ),
+    "tool_limit_thread": Feature(
+        m.ToolCallLimitMiddleware,
+        lambda new, w: new(tool_name="refund", thread_limit=1, exit_behavior="end"),
+        (Limits(1, "calls of refund", thread=True),),
+    ),
+    "tool_offload": Feature(
+        m.ToolResultOffloadMiddleware, lambda new, w: new(threshold=10, preview=60)
+    ),
+    "tool_retry": Feature(
+        m.ToolRetryMiddleware, lambda new, w: new(max_retries=1, initial_delay=0, jitter=False)
+    ),
+}
+"""Each built-in, set up so that it acts soon; an agent inside; and a subclass of a user."""
+
+
+# Savers
+
+
+@dataclass(frozen=True)
+class Saver:
+    """A row of savers.
+
+    Args:
+        kinds: Its classes.
+        make: Makes it for a mode, in a context; None if it belongs to a service.
+    """
+
+    kinds: tuple[type[BaseCheckpointSaver[Any]], ...]
+    make: Callable[[str], Any] | None
+
+
+def memory(mode: str) -> Any:
+    return nullcontext(InMemorySaver())
+
+
+def sqlite(mode: str) -> Any:
+    saver = AsyncSqliteSaver if mode == "async" else SqliteSaver
+    return saver.from_conn_string(":memory:")
+
+
+SAVERS: dict[str, Saver] = {
+    "memory": Saver((InMemorySaver,), memory),
+    "sqlite": Saver((SqliteSaver, AsyncSqliteSaver), sqlite),
+    "service": Saver((FencedSaver,), None),
+    "postgres": Saver(
+        (PostgresSaver, ShallowPostgresSaver, AsyncPostgresSaver, AsyncShallowPostgresSaver), None
+    ),
+}
+"""Savers by name."""
+
+
+# Streams
+
+
+def texts(messages: Sequence[AnyMessage]) -> list[tuple[str, str, str]]:
+    return [(str(m.id), m.type, m.text) for m in messages]
+
+
+def last_state(states: Sequence[Any], run: Streamed) -> Iterator[str]:
+    """The last state that was streamed is that of the thread."""
+    if texts(states[-1]["messages"]) != texts(run.after):
+        yield f"the last state is {texts(states[-1]['messages'])}, and not {texts(run.after)}"
+
+
+def all_updates(updates: Sequence[Any], run: Streamed) -> Iterator[str]:
+    """The updates that were streamed lead from the state before to that of the thread."""
+    state: Any = list(run.before)
+    for update in updates:
+        state = add_messages(state, (update or {}).get("messages") or [])
+    if texts(state) != texts(run.after):
+        yield f"the updates lead to {texts(state)}, and not to {texts(run.after)}"
+
+
+def values(run: Streamed) -> Iterator[str]:
+    return last_state([chunk for chunk in run.chunks if "messages" in chunk], run)
+
+
+def updates(run: Streamed) -> Iterator[str]:
+    found = [(node, u) for chunk in run.chunks for node, u in chunk.items()]
+    return all_updates([u for node, u in found if node != "__interrupt__"], run)
+
+
+def checkpoints(run: Streamed) -> Iterator[str]:
+    return last_state([chunk["values"] for chunk in run.chunks], run)
+
+
+def tasks(run: Streamed) -> Iterator[str]:
+    results = [chunk["result"] for chunk in run.chunks if "result" in chunk]
+    return all_updates(results, run)
+
+
+def debug(run: Streamed) -> Iterator[str]:
+    for kind, read in (("checkpoint", checkpoints), ("task_result", tasks)):
+        chunks = [chunk["payload"] for chunk in run.chunks if chunk["type"] == kind]
+        yield from read(run._replace(chunks=chunks))
+
+
+def messages(run: Streamed) -> Iterator[str]:
+    """The tokens of a message are its text, and no other message is streamed."""
+    before = {message.id for message in run.before}
+    new = {m.id: m for m in run.after if m.id not in before and m.type != "human"}
+    streamed: dict[str | None, str] = {}
+    for message, _ in run.chunks:
+        streamed[message.id] = streamed.get(message.id, "") + message.text
+    for id in new.keys() | (streamed.keys() - before):
+        kept = new[id].text if id in new else None
+        if kept != streamed.get(id, "" if kept == "" else None):
+            yield f"{streamed.get(id)!r} is streamed of {kept!r}"
+
+
+def custom(run: Streamed) -> Iterator[str]:
+    """Each call of `fetch` in a run writes its number."""
+    if sorted(run.chunks) != sorted(run.fetched):
+        yield f"{run.chunks} are streamed of {run.fetched}"
+
+
+STREAMS: dict[str, Callable[[Streamed], Iterator[str]]] = {
+    "checkpoints": checkpoints,
+    "custom": custom,
+    "debug": debug,
+    "messages": messages,
+    "tasks": tasks,
+    "updates": updates,
+    "values": values,
+}
+"""How the chunks of a mode and the thread differ."""
+
+
+# Protocols
+
+Ask = Callable[[Any, str, str, str], str | None]
+"""Sends a message (a client, a thread, an id and a text), and returns the answer if there is one."""
+
+
+def rpc(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def ask_langgraph(client: Any, thread: str, id: str, text: str) -> str | None:
+    message = {"role": "user", "content": text, "id": id}
+    body = {"assistant_id": "desk", "input": {"messages": [message]}, "if_not_exists": "create"}
+    state = client.post(f"/threads/{thread}/runs/wait", json=body).raise_for_status().json()
+    return None if "__interrupt__" in state else str(state["messages"][-1]["content"])
+
+
+def ask_openai(client: Any, thread: str, id: str, text: str) -> str | None:
+    body = {"model": "desk", "messages": [{"role": "user", "content": text}]}
+    response = client.post("/v1/chat/completions", json=body, headers={"X-Thread-Id": thread})
+    choice = response.raise_for_status().json()["choices"][0]
+    return str(choice["message"]["content"])
+
+
+def ask_ag_ui(client: Any, thread: str, id: str, text: str) -> str | None:
+    body = {
+        "threadId": thread,
+        "runId": f"run-{id}",
+        "state": {},
+        "messages": [{"id": id, "role": "user", "content": text}],
+        "tools": [],
+        "context": [],
+        "forwardedProps": {},
+    }
+    response = client.post("/ag-ui/desk", json=body).raise_for_status()
+    lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
+    snapshots = [e["messages"] for e in map(json.loads, lines) if e["type"] == "MESSAGES_SNAPSHOT"]
+    return str(snapshots[-1][-1].get("content"))
+
+
+def ask_mcp(client: Any, thread: str, id: str, text: str) -> str | None:
+    arguments = {"message": text, "thread": thread}
+    headers = {"accept": "application/json, text/event-stream"}
+    body = rpc("tools/call", name="desk", arguments=arguments)
+    response = client.post("/mcp", json=body, headers=headers).raise_for_status()
+    lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
+    result = json.loads(lines[-1] if lines else response.text)["result"]
+    return result["structuredContent"].get("answer")
+
+
+def ask_a2a(client: Any, thread: str, id: str, text: str) -> str | None:
+    message = {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}], "contextId": thread}
+    response = client.post(
+        "/a2a/desk", json=rpc("SendMessage", message=message), headers={"A2A-Version": "1.0"}
+    )
+    task = response.raise_for_status().json()["result"]["task"]
+    parts = [part["text"] for artifact in task.get("artifacts", ()) for part in artifact["parts"]]
+    return "".join(parts) or None
+
+
+PROTOCOLS: dict[str, Ask] = {
+    "a2a": ask_a2a,
+    "ag_ui": ask_ag_ui,
+    "langgraph": ask_langgraph,
+    "mcp": ask_mcp,
+    "openai": ask_openai,
+}
+"""Clients of protocols."""

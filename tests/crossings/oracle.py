@@ -1,0 +1,383 @@
+"""Events of a crossing, recorded outside of the library, and the promises that hold for all."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, NamedTuple, Protocol
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+
+from agent_factory.guarantees import counterexamples
+
+OUTER, INNER, HELPER = "outer", "inner", "helper"
+"""Who asks a model: the agent with the features, an agent in one of its tools, a middleware."""
+
+_WORD = re.compile(r"(?:plain|poison|mail)-\d+(?!\d)")
+
+
+def word(kind: str, number: int) -> str:
+    """A text that stands for one message, result, error or answer: "poison" is objected to."""
+    return f"mail-{number}@example.com" if kind == "mail" else f"{kind}-{number}"
+
+
+def words(text: str) -> set[str]:
+    """The words in a text, those of addresses without their domain."""
+    return set(_WORD.findall(text))
+
+
+def text_of(messages: Sequence[BaseMessage]) -> str:
+    """All that a model reads of messages: their texts, and the calls of tools."""
+    parts = [(m.content, getattr(m, "tool_calls", ())) for m in messages]
+    return json.dumps(parts, default=str)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened.
+
+    Args:
+        kind: "sent" (a message of the user), "read" (a model was asked), "said" (its answer),
+            "started", "gave", "raised" (a tool), "checked" (the check of a guard was asked),
+            "approved" or "rejected" (a call), or "failed" (a run).
+        by: The agent, the tool or the feature.
+        text: The text of a message, a result or an error; all that was read or checked.
+        number: The number of a call.
+        late: The tool works in the background.
+        objects: The check objects.
+        messages: The request to a model.
+    """
+
+    kind: str
+    by: str = ""
+    text: str = ""
+    number: int = -1
+    late: bool = False
+    objects: bool = False
+    messages: tuple[BaseMessage, ...] = field(default=(), compare=False)
+
+    @property
+    def source(self) -> str:
+        """Where its text comes from, for guards."""
+        sources = {"sent": "message", "said": "answer", "asked": "call"}
+        sources |= {"gave": "result", "raised": "error"}
+        return f"{'late ' if self.late else ''}{sources.get(self.kind, '')}"
+
+
+class Fault(NamedTuple):
+    """A broken promise."""
+
+    promise: str
+    subject: str
+    """The source of a text, the tool, or the count that the promise is about."""
+    text: str
+
+
+class Streamed(NamedTuple):
+    """The chunks of one run in one mode, the messages of the thread before and after it, and the
+    calls of `fetch` in it."""
+
+    mode: str
+    chunks: Sequence[Any]
+    before: Sequence[AnyMessage]
+    after: Sequence[AnyMessage]
+    fetched: Sequence[int] = ()
+
+
+class Journal:
+    """Events in their order, from all threads of a run."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._lock = Lock()
+
+    def write(self, kind: str, by: str = "", text: str = "", number: int = -1, **more: Any) -> None:
+        with self._lock:
+            self.events.append(Event(kind, by, text, number, **more))
+
+
+@dataclass
+class Record:
+    """One run of a crossing.
+
+    Args:
+        journal: What happened.
+        kept: The messages of the thread at the end; None if the way has no such thread.
+        since: The number of events before those that the thread at the end shows all of.
+        changes: What the features may leave out: "messages" or "results" of the thread, "streams"
+            of answers that are thrown away.
+        streams: What was streamed.
+        answers: Answers of a protocol, and the last texts of the thread then.
+        plan: The plan of the agent.
+        refused: Why the crossing could not be built, or run in this mode.
+        warnings: What the build said about it.
+        loose: The order of events depends on threads, or the run ended with an error.
+    """
+
+    journal: Journal = field(default_factory=Journal)
+    kept: Sequence[AnyMessage] | None = None
+    since: int = 0
+    changes: frozenset[str] = frozenset()
+    streams: list[Streamed] = field(default_factory=list)
+    answers: list[tuple[str, str]] = field(default_factory=list)
+    plan: Any = None
+    refused: str = ""
+    warnings: tuple[str, ...] = ()
+    loose: bool = False
+
+    @property
+    def events(self) -> list[Event]:
+        return self.journal.events
+
+    def of(self, *kinds: str) -> Iterator[tuple[int, Event]]:
+        """The events of these kinds, with their places."""
+        return ((place, e) for place, e in enumerate(self.events) if e.kind in kinds)
+
+    @property
+    def texts(self) -> Iterator[tuple[int, Event, str]]:
+        """Each word that entered the agent: from users, tools and its model."""
+        for place, event in self.of("sent", "gave", "raised", "said", "asked"):
+            if event.by != INNER:
+                for name in words(event.text):
+                    yield place, event, name
+
+    def reads(self, *agents: str) -> Iterator[tuple[int, Event]]:
+        return ((place, e) for place, e in self.of("read") if not agents or e.by in agents)
+
+    @property
+    def shown(self) -> str:
+        """All that users see: the thread and what was streamed."""
+        return text_of(self.kept or ()) + "".join(str(s.chunks) for s in self.streams)
+
+    @property
+    def runs(self) -> Iterator[list[Event]]:
+        """The events of each message of the user."""
+        starts = [place for place, _ in self.of("sent", "forked")]
+        for start, end in zip(starts, [*starts[1:], len(self.events)], strict=True):
+            yield self.events[start:end]
+
+
+class Promise(Protocol):
+    """A promise that a row of the table declares."""
+
+    def faults(self, record: Record) -> Iterator[Fault]: ...
+
+
+# Promises of features
+
+
+@dataclass(frozen=True)
+class Decides:
+    """No call of a tool starts without an approval of this call.
+
+    Args:
+        tool: The tool.
+        after: Only calls are decided about that the model makes after it has read a result of this
+            tool.
+    """
+
+    tool: str
+    after: str = ""
+
+    def faults(self, record: Record) -> Iterator[Fault]:
+        events = record.events
+        approved = {e.number: place for place, e in reversed([*record.of("approved")])}
+        for place, start in record.of("started"):
+            if start.by != self.tool or (self.after and not self._has_seen(events[:place])):
+                continue
+            if approved.get(start.number, place) >= place:
+                yield Fault("decided", self.tool, f"call {start.number} started unapproved")
+
+    def _has_seen(self, events: Sequence[Event]) -> bool:
+        asked = [place for place, e in enumerate(events) if e.kind == "read" and e.by == OUTER]
+        return any(e.kind == "gave" and e.by == self.after for e in events[: asked[-1]])
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Each text of these sources is checked before the model reads it, or a user if `shown`.
+
+    A text that the check objects to is not read afterwards.
+
+    Args:
+        feature: The name of the guard in the journal.
+        sources: Sources of texts.
+        shown: Whether users see no text of these sources that the check objects to.
+        beside: The model may read texts while they are checked.
+    """
+
+    feature: str
+    sources: tuple[str, ...]
+    shown: bool = True
+    beside: bool = False
+
+    def faults(self, record: Record) -> Iterator[Fault]:
+        shown = words(record.shown) if self.shown else set()
+        checks = [(p, e) for p, e in record.of("checked") if e.by == self.feature]
+        for place, event, name in record.texts:
+            if event.source not in self.sources:
+                continue
+            checked = [p for p, check in checks if name in words(check.text) and p > place]
+            reads = [p for p, e in record.reads(OUTER) if p > place and name in words(e.text)]
+            is_seen = reads or name in shown
+            first = min(reads, default=len(record.events))
+            if is_seen and (not checked or (checked[0] > first and not self.beside)):
+                yield Fault("checked", event.source, f"{name} is read unchecked")
+            objection = [p for p, e in checks if p in checked and e.objects]
+            if not objection:
+                continue
+            runs = [p for p, _ in record.of("sent") if p > objection[0]]
+            later = (runs or [len(record.events)])[0] if self.beside else objection[0]
+            if any(p > later for p in reads):
+                yield Fault("blocked", event.source, f"{name} is read after the objection")
+            if name in shown:
+                yield Fault("blocked", event.source, f"{name} is shown after the objection")
+
+
+@dataclass(frozen=True)
+class Redacts:
+    """No address of these sources reaches a model, a tool, the thread or a stream.
+
+    Args:
+        sources: Sources of texts.
+        only: The kinds of events that it is about; without any, the thread and streams as well.
+    """
+
+    sources: tuple[str, ...]
+    only: tuple[str, ...] = ()
+
+    def faults(self, record: Record) -> Iterator[Fault]:
+        shown = words(record.shown)
+        for place, event, name in record.texts:
+            if not name.startswith("mail") or event.source not in self.sources:
+                continue
+            later = record.events[place + 1 :]
+            for kind, by in {(e.kind, e.by) for e in later if name in words(e.text)}:
+                if kind in (self.only or ("read", "started")) and by != INNER:
+                    yield Fault("redacted", event.source, f"{name} is {kind} by {by}")
+            if name in shown and not self.only:
+                yield Fault("redacted", event.source, f"{name} is shown")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A run, or a thread, has at most so many calls of the model or of tools.
+
+    Args:
+        most: The number.
+        unit: "model calls", "tool calls", or "calls of refund".
+        thread: The number holds for all runs of the thread together.
+    """
+
+    most: int
+    unit: str = "model calls"
+    thread: bool = False
+
+    @property
+    def sentence(self) -> str:
+        return f"at most {self.most} {self.unit}{' a thread' if self.thread else ''}"
+
+    def faults(self, record: Record) -> Iterator[Fault]:
+        runs = [record.events] if self.thread else [*record.runs]
+        most = max((self._count(run, OUTER) for run in runs), default=0)
+        if most > self.most:
+            yield Fault("limited", self.unit, f"{most}, not {self.sentence}")
+        all_agents = max((self._count(run, OUTER, INNER) for run in runs), default=0)
+        if all_agents > max(self.most, most) and not counterexamples(record.plan, [self.sentence]):
+            yield Fault("proven", self.unit, f"{all_agents}, and {self.sentence!r} holds")
+
+    def _count(self, events: Sequence[Event], *agents: str) -> int:
+        if self.unit == "model calls":
+            return sum(e.kind == "read" and e.by in agents for e in events)
+        tools = [e for e in events if e.kind == "started" and (INNER in agents or e.by != "dig")]
+        return sum(self.unit in ("tool calls", f"calls of {e.by}") for e in tools)
+
+
+@dataclass(frozen=True)
+class Once:
+    """No call of a tool starts twice."""
+
+    tool: str
+
+    def faults(self, record: Record) -> Iterator[Fault]:
+        starts = Counter(e.number for _, e in record.of("started") if e.by == self.tool)
+        for number, times in starts.items():
+            if times > 1:
+                yield Fault("once", self.tool, f"call {number} started {times} times")
+
+
+# Promises that hold for all
+
+
+def history_faults(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """What providers refuse: calls without a result behind them, results without a call, and ids
+    that are there twice."""
+    calls: set[str | None] = set()
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in calls:
+                yield f"the result {message.tool_call_id} has no call"
+            calls.discard(message.tool_call_id)
+            continue
+        yield from (f"the call {id} has no result" for id in calls)
+        calls = {c["id"] for c in message.tool_calls} if isinstance(message, AIMessage) else set()
+    yield from (f"the call {id} has no result" for id in calls)
+    ids = Counter(message.id for message in messages if message.id is not None)
+    yield from (f"the id {id} is there {n} times" for id, n in ids.items() if n > 1)
+
+
+def valid(record: Record) -> Iterator[Fault]:
+    """The history of each request, and of a thread that is not in the middle of a turn."""
+    for _, event in record.reads():
+        for fault in history_faults(event.messages):
+            yield Fault("valid", f"request of {event.by}", fault)
+    if record.kept is not None and not record.loose:
+        yield from (Fault("valid", "thread", fault) for fault in history_faults(record.kept))
+
+
+def kept(record: Record) -> Iterator[Fault]:
+    """Each message of the user, and each result that a tool gave, is in the thread."""
+    if record.kept is None:
+        return
+    thread = words(text_of(record.kept))
+    stopped = {w for _, e in record.of("checked") if e.objects for w in words(e.text)}
+    for place, event, name in record.texts:
+        group = "messages" if event.kind == "sent" else "results"
+        if event.kind in ("said", "asked") or place < record.since or group in record.changes:
+            continue
+        if name not in thread and name not in stopped and name.startswith("plain"):
+            yield Fault("kept", event.source, f"{name} is lost")
+
+
+def completed(record: Record) -> Iterator[Fault]:
+    """A run ends, or fails for a reason that the script or a feature gives."""
+    for _, event in record.of("failed"):
+        if event.by not in ("ConnectionError", "ValueError"):
+            yield Fault("completed", event.by, event.text)
+
+
+def plain(record: Record) -> dict[str, Any]:
+    """A record without what differs from run to run: the order of parallel calls."""
+
+    def order(event: Event) -> tuple[str, ...]:
+        return event.kind, event.by, event.text, str(event.number)
+
+    events = Counter(order(replace(e, text="")) for _, e in record.of("started", "read"))
+    found = {"events": events, "refused": bool(record.refused)}
+    if any(event.late for event in record.events):  # results come when they come
+        return {"refused": bool(record.refused)}
+    if record.loose or record.kept is None:
+        return found
+    return found | {"kept": [(m.type, m.text) for m in record.kept]}
+
+
+def same(one: Record, other: Record) -> Iterator[Fault]:
+    """A sync and an async run do the same."""
+    first, second = plain(one), plain(other)
+    for part in first.keys() & second.keys():
+        if first[part] != second[part] and not one.refused and not other.refused:
+            yield Fault("same", part, f"sync: {first[part]}, async: {second[part]}")

@@ -1,0 +1,213 @@
+"""A model that follows a script and tools that obey it; both record what happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import BaseTool, tool
+from langgraph.config import get_stream_writer
+
+from agent_factory import agent_tool, background, create_agent, tool_labels
+from agent_factory.testing import ScriptedChatModel
+from crossings.oracle import HELPER, INNER, OUTER, Journal, text_of, word
+
+if TYPE_CHECKING:
+    from crossings.features import Feature
+
+Turn = str | tuple[str, ...]
+"""An answer of a kind ("plain", "poison", "mail", "empty", "error"), or calls, such as "fetch",
+"fetch poison" or "refund no", which reviewers reject."""
+
+_NUMBER = re.compile(r'"number": (\d+)')
+_DIGS = 4
+"""Calls that the agent inside makes before it answers."""
+
+
+class World:
+    """The model and the tools of one run of a crossing.
+
+    Args:
+        turns: What the model does; then it gives plain answers.
+        late: The names of the tools that work in the background.
+    """
+
+    def __init__(self, turns: Sequence[Turn], late: Sequence[str] = ()) -> None:
+        self.journal, self.late = Journal(), late
+        self._turns, self._position = turns, 0
+        self._kinds: dict[int, str] = {}
+        self._results: set[int] = set()
+
+    # Models
+
+    def model(self) -> Any:
+        """The model of the agent; all of them follow one script."""
+        return ScriptedChatModel([self._answer] * 200)
+
+    def helper(self, answer: Callable[[str], str] = lambda _: "In short.") -> Any:
+        """A model of a middleware: `answer` gets all that it reads."""
+
+        def step(messages: list[BaseMessage]) -> str:
+            self._read(HELPER, messages)
+            return answer(messages[-1].text)
+
+        return ScriptedChatModel([step] * 200)
+
+    def judge(self, text: str) -> str:
+        """Approve or reject the call in a question to a model."""
+        number = int(_NUMBER.findall(text)[0])
+        return f'{{"reason": "so", "probability": {0.1 if self.approves(number) else 0.9}}}'
+
+    def emulate(self, text: str) -> str:
+        """The result of a call that no tool runs."""
+        return self._result("fetch", int(_NUMBER.findall(text)[-1]))
+
+    def _answer(self, messages: list[BaseMessage]) -> Any:
+        self._read(OUTER, messages)
+        place, self._position = self._position, self._position + 1
+        turn = self._turns[place] if place < len(self._turns) else "plain"
+        if isinstance(turn, str):
+            return self._text(turn, 200 + place)
+        return [self._call(name, 10 * place + i) for i, name in enumerate(turn)]
+
+    def _text(self, kind: str, number: int) -> Any:
+        if kind == "error":
+            return ConnectionError("the model is out of order")
+        text = "" if kind == "empty" else f"This is {word(kind, number)} now."
+        self.journal.write("said", OUTER, text, number)
+        return text
+
+    def _call(self, name: str, number: int) -> dict[str, Any]:
+        name, _, self._kinds[number] = name.partition(" ")
+        args: dict[str, Any] = {"number": number}
+        if name == "refund":
+            args["to"] = word("mail", 1000 + number)
+            self.journal.write("asked", OUTER, args["to"], number)
+        if name == "clerk":
+            args = {"request": f"Dig {number}."}
+        return {"name": name, "args": args, "id": f"call-{number}"}
+
+    def _read(self, agent: str, messages: Sequence[BaseMessage]) -> None:
+        self.journal.write("read", agent, text_of(messages), messages=tuple(messages))
+
+    # Tools
+
+    def tools(self, inside: bool = False) -> list[BaseTool]:
+        """The tools of the agent; with an agent inside of one of them."""
+        functions = [self._fetch, self._refund, self._fail]
+        names = ("fetch", "refund", "fail")
+        made = [tool(n)(f) for n, f in zip(names, (f() for f in functions), strict=True)]
+        if inside:
+            clerk = create_agent(ScriptedChatModel([self._dig] * 200), [self._spade()], name="clerk")
+            made.append(agent_tool(clerk, description="Digs."))
+        return [background(one) if one.name in self.late else one for one in made]
+
+    def _fetch(self) -> Any:
+        @tool_labels("untrusted", "private")
+        def fetch(number: int) -> str:
+            """Fetch a page."""
+            self._start("fetch", number)
+            get_stream_writer()(number)
+            return self._result("fetch", number)
+
+        return fetch
+
+    def _refund(self) -> Any:
+        @tool_labels("outside")
+        def refund(number: int, to: str) -> str:
+            """Pay money back."""
+            self._start("refund", number, to)
+            return self._result("refund", number)
+
+        return refund
+
+    def _fail(self) -> Any:
+        def fail(number: int) -> str:
+            """Fail."""
+            self._start("fail", number)
+            text = word(self._kind(number), number)
+            self.journal.write("raised", "fail", text, number, late="fail" in self.late)
+            raise ValueError(text)
+
+        return fail
+
+    def _spade(self) -> BaseTool:
+        @tool
+        def dig(number: int) -> str:
+            """Dig."""
+            self._start("dig", number)
+            return f"stone {number}"
+
+        return dig
+
+    def _dig(self, messages: list[BaseMessage]) -> Any:
+        self._read(INNER, messages)
+        number = int(messages[0].text.strip("Dig ."))
+        digs = sum(message.type == "tool" for message in messages)
+        if digs < _DIGS:
+            return [{"name": "dig", "args": {"number": number}, "id": f"dig-{number}-{digs}"}]
+        return AIMessage(self._result("clerk", number))
+
+    def _start(self, name: str, number: int, text: str = "") -> None:
+        self.journal.write("started", name, text, number, late=name in self.late)
+
+    def _result(self, name: str, number: int) -> str:
+        text = word(self._kind(number), number)
+        self.journal.write("gave", name, text, number, late=name in self.late)
+        return f"It gave {text} back."
+
+    def _kind(self, number: int) -> str:
+        kind = self._kinds.get(number, "")
+        return kind if kind in ("poison", "mail") else "plain"
+
+    # Decisions
+
+    def approves(self, number: int) -> bool:
+        """Decide about a call, and record the decision."""
+        approves = self._kinds.get(number) != "no"
+        self.journal.write("approved" if approves else "rejected", number=number)
+        return approves
+
+    def check_call(self, call: Any) -> str | None:
+        """The check of a guard for calls."""
+        return None if self.approves(call["args"]["number"]) else "it is not wanted."
+
+    def check(self, feature: str) -> Callable[[Any], str | None]:
+        """The check of a guard: it objects to poison."""
+
+        def check(subject: Any) -> str | None:
+            text = text_of(subject if isinstance(subject, list) else [subject])
+            objects = "poison" in text
+            self.journal.write("checked", feature, text, objects=objects)
+            return "it is poison." if objects else None
+
+        return check
+
+    def answer(self, question: Any) -> Any:
+        """The answer to an interrupt: decisions about calls, or the result of a client's call."""
+        if question.get("type") == "client_tool_call":
+            return self.client_result(question["args"])
+        if "action_requests" not in question:
+            return self._decision(question["args"])
+        return {"decisions": [self._decision(r["args"]) for r in question["action_requests"]]}
+
+    def client_result(self, args: Any) -> str:
+        """The result of a call that the client runs."""
+        return self._result("page", args["number"])
+
+    def _decision(self, args: Any) -> dict[str, str]:
+        return {"type": "approve" if self.approves(args["number"]) else "reject"}
+
+
+class Talker(FakeListChatModel):
+    """A model that never calls a tool."""
+
+    def bind_tools(self, tools: Any, **_: Any) -> Talker:
+        return self
+
+
+__all__ = ["Feature", "Talker", "Turn", "World", "partial"]
