@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from agent_factory import AgentMiddleware
 from agent_factory import middleware as m
 from agent_factory.service.saver import FencedSaver
 from crossings.oracle import (
+    OUTER,
     Checks,
     Decides,
     Limits,
@@ -65,14 +67,19 @@ class Feature:
 
 def redacting(kind: type[Member]) -> type[Member]:
     """A subclass as users write them: it redacts what the model reads, and is sync."""
+    has_layer = getattr(kind, "around_model", None) is not getattr(Member, "around_model", None)
 
     def wrap_model_call(self: Any, request: Any, handler: Any) -> Any:
         texts = [str(message.content).replace("mail-", "") for message in request.messages]
         pairs = zip(request.messages, texts, strict=True)
         messages = [message.model_copy(update={"content": text}) for message, text in pairs]
-        return handler(request.override(messages=messages))
+        request = request.override(messages=messages)
+        if has_layer:
+            return super(subclass, self).wrap_model_call(request, handler)
+        return handler(request)
 
-    return type(f"My{kind.__name__}", (kind,), {"wrap_model_call": wrap_model_call})
+    subclass: Any = type(f"My{kind.__name__}", (kind,), {"wrap_model_call": wrap_model_call})
+    return subclass
 
 
 FEATURES: dict[str, Feature] = {
@@ -162,7 +169,7 @@ FEATURES: dict[str, Feature] = {
         lambda new, w: new({"refund": "fail"}, store=m.InMemoryEffects()),
         (Once("refund"),),
     ),
-    "override": Feature(None, promises=(Redacts(READ, only=("read",)),), wraps=redacting),
+    "override": Feature(None, promises=(Redacts(READ, agents=(OUTER,)),), wraps=redacting),
     "pii": Feature(
         m.PIIMiddleware,
         lambda new, w: new(
@@ -174,9 +181,7 @@ FEATURES: dict[str, Feature] = {
         m.ProgressGuardMiddleware,
         lambda new, w: new(remark_after=1, withhold_after=1, answer_after=2, error_after=1),
     ),
-    "provider": Feature(
-        m.ProviderToolSearchMiddleware, lambda new, w: new(provider="anthropic")
-    ),
+    "provider": Feature(m.ProviderToolSearchMiddleware, lambda new, w: new(provider="anthropic")),
     "refusal": Feature(
         m.ModelRefusalMiddleware,
         lambda new, w: new(w.model(), is_refusal=lambda message: "poison" in message.text),
@@ -193,7 +198,9 @@ FEATURES: dict[str, Feature] = {
     "review_each": Feature(
         m.HumanInTheLoopMiddleware,
         lambda new, w: new(
-            m.ToolPolicy(m.Rule("refund", "ask")), interrupt_mode="per_call", name="each"
+            m.ToolPolicy(m.Rule("refund", "ask"), m.Rule("*", "allow")),
+            interrupt_mode="per_call",
+            name="each",
         ),
         (Decides("refund"),),
     ),
@@ -205,9 +212,7 @@ FEATURES: dict[str, Feature] = {
     ),
     "selector": Feature(
         m.LLMToolSelectorMiddleware,
-        lambda new, w: new(
-            model=w.helper(), max_tools=4, max_retries=0, on_parsing_failure="all"
-        ),
+        lambda new, w: new(model=w.helper(), max_tools=4, max_retries=0, on_parsing_failure="all"),
     ),
     "shell": Feature(m.ShellToolMiddleware),
     "steering": Feature(m.SteeringMiddleware),
@@ -297,11 +302,15 @@ def last_state(states: Sequence[Any], run: Streamed) -> Iterator[str]:
 
 def all_updates(updates: Sequence[Any], run: Streamed) -> Iterator[str]:
     """The updates that were streamed lead from the state before to that of the thread."""
-    state: Any = list(run.before)
+    new = {message.id: message for message in run.after}
+    # A message of the user may be changed before the thread gets it, as no update.
+    state: Any = [*run.before, *(new.get(message.id, message) for message in run.sent)]
     for update in updates:
-        state = add_messages(state, (update or {}).get("messages") or [])
-    if texts(state) != texts(run.after):
-        yield f"the updates lead to {texts(state)}, and not to {texts(run.after)}"
+        for part in update if isinstance(update, list) else [update]:
+            state = add_messages(state, (part or {}).get("messages") or [])
+    left, right = Counter(texts(state)), Counter(texts(run.after))  # parallel calls end as they do
+    if left != right:
+        yield f"the updates lead to {[*(left - right)]}, and not to {[*(right - left)]}"
 
 
 def values(run: Streamed) -> Iterator[str]:
@@ -362,7 +371,7 @@ STREAMS: dict[str, Callable[[Streamed], Iterator[str]]] = {
 # Protocols
 
 Ask = Callable[[Any, str, str, str], str | None]
-"""Sends a message (a client, a thread, an id and a text), and returns the answer if there is one."""
+"""Sends a text (client, thread, id of the message, text), and returns the answer if there is one."""
 
 
 def rpc(method: str, **params: Any) -> dict[str, Any]:
@@ -372,15 +381,15 @@ def rpc(method: str, **params: Any) -> dict[str, Any]:
 def ask_langgraph(client: Any, thread: str, id: str, text: str) -> str | None:
     message = {"role": "user", "content": text, "id": id}
     body = {"assistant_id": "desk", "input": {"messages": [message]}, "if_not_exists": "create"}
-    state = client.post(f"/threads/{thread}/runs/wait", json=body).raise_for_status().json()
-    return None if "__interrupt__" in state else str(state["messages"][-1]["content"])
+    state = client.post(f"/threads/{thread}/runs/wait", json=body).json()
+    return state["messages"][-1]["content"] if "messages" in state else None
 
 
 def ask_openai(client: Any, thread: str, id: str, text: str) -> str | None:
     body = {"model": "desk", "messages": [{"role": "user", "content": text}]}
     response = client.post("/v1/chat/completions", json=body, headers={"X-Thread-Id": thread})
-    choice = response.raise_for_status().json()["choices"][0]
-    return str(choice["message"]["content"])
+    choices = response.json().get("choices")
+    return choices[0]["message"]["content"] if choices else None
 
 
 def ask_ag_ui(client: Any, thread: str, id: str, text: str) -> str | None:
@@ -393,20 +402,20 @@ def ask_ag_ui(client: Any, thread: str, id: str, text: str) -> str | None:
         "context": [],
         "forwardedProps": {},
     }
-    response = client.post("/ag-ui/desk", json=body).raise_for_status()
+    response = client.post("/ag-ui/desk", json=body)
     lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
     snapshots = [e["messages"] for e in map(json.loads, lines) if e["type"] == "MESSAGES_SNAPSHOT"]
-    return str(snapshots[-1][-1].get("content"))
+    return snapshots[-1][-1].get("content") if snapshots else None
 
 
 def ask_mcp(client: Any, thread: str, id: str, text: str) -> str | None:
     arguments = {"message": text, "thread": thread}
     headers = {"accept": "application/json, text/event-stream"}
     body = rpc("tools/call", name="desk", arguments=arguments)
-    response = client.post("/mcp", json=body, headers=headers).raise_for_status()
+    response = client.post("/mcp", json=body, headers=headers)
     lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
     result = json.loads(lines[-1] if lines else response.text)["result"]
-    return result["structuredContent"].get("answer")
+    return result.get("structuredContent", {}).get("answer")
 
 
 def ask_a2a(client: Any, thread: str, id: str, text: str) -> str | None:
@@ -414,9 +423,8 @@ def ask_a2a(client: Any, thread: str, id: str, text: str) -> str | None:
     response = client.post(
         "/a2a/desk", json=rpc("SendMessage", message=message), headers={"A2A-Version": "1.0"}
     )
-    task = response.raise_for_status().json()["result"]["task"]
-    parts = [part["text"] for artifact in task.get("artifacts", ()) for part in artifact["parts"]]
-    return "".join(parts) or None
+    artifacts = response.json().get("result", {}).get("task", {}).get("artifacts", ())
+    return "".join(part["text"] for artifact in artifacts for part in artifact["parts"]) or None
 
 
 PROTOCOLS: dict[str, Ask] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
@@ -78,13 +78,14 @@ class Fault(NamedTuple):
 
 
 class Streamed(NamedTuple):
-    """The chunks of one run in one mode, the messages of the thread before and after it, and the
-    calls of `fetch` in it."""
+    """The chunks of one run in one mode, the messages of the thread before and after it and of the
+    user, and the calls of `fetch` in it."""
 
     mode: str
     chunks: Sequence[Any]
     before: Sequence[AnyMessage]
-    after: Sequence[AnyMessage]
+    sent: Sequence[AnyMessage]
+    after: Sequence[AnyMessage] = ()
     fetched: Sequence[int] = ()
 
 
@@ -115,7 +116,8 @@ class Record:
         plan: The plan of the agent.
         refused: Why the crossing could not be built, or run in this mode.
         warnings: What the build said about it.
-        loose: The order of events depends on threads, or the run ended with an error.
+        loose: The last run ended with an error, or waits.
+        separate: Each message of the user begins a thread.
     """
 
     journal: Journal = field(default_factory=Journal)
@@ -128,6 +130,7 @@ class Record:
     refused: str = ""
     warnings: tuple[str, ...] = ()
     loose: bool = False
+    separate: bool = False
 
     @property
     def events(self) -> list[Event]:
@@ -152,6 +155,11 @@ class Record:
     def shown(self) -> str:
         """All that users see: the thread and what was streamed."""
         return text_of(self.kept or ()) + "".join(str(s.chunks) for s in self.streams)
+
+    @property
+    def conversations(self) -> Iterator[list[Event]]:
+        """The events of each thread."""
+        yield from self.runs if self.separate else [self.events]
 
     @property
     def runs(self) -> Iterator[list[Event]]:
@@ -184,17 +192,20 @@ class Decides:
     after: str = ""
 
     def faults(self, record: Record) -> Iterator[Fault]:
-        events = record.events
-        approved = {e.number: place for place, e in reversed([*record.of("approved")])}
-        for place, start in record.of("started"):
-            if start.by != self.tool or (self.after and not self._has_seen(events[:place])):
-                continue
-            if approved.get(start.number, place) >= place:
-                yield Fault("decided", self.tool, f"call {start.number} started unapproved")
+        for events in record.conversations:
+            approved: set[int] = set()
+            for place, event in enumerate(events):
+                if event.kind == "approved":
+                    approved.add(event.number)
+                if event.kind != "started" or event.by != self.tool or event.number in approved:
+                    continue
+                if not self.after or self._has_seen(events[:place]):
+                    yield Fault("decided", self.tool, f"call {event.number} started unapproved")
 
     def _has_seen(self, events: Sequence[Event]) -> bool:
         asked = [place for place, e in enumerate(events) if e.kind == "read" and e.by == OUTER]
-        return any(e.kind == "gave" and e.by == self.after for e in events[: asked[-1]])
+        end = max(asked, default=0)
+        return any(e.kind == "gave" and e.by == self.after for e in events[:end])
 
 
 @dataclass(frozen=True)
@@ -228,7 +239,7 @@ class Checks:
             if is_seen and (not checked or (checked[0] > first and not self.beside)):
                 yield Fault("checked", event.source, f"{name} is read unchecked")
             objection = [p for p, e in checks if p in checked and e.objects]
-            if not objection:
+            if not objection or not name.startswith("poison"):
                 continue
             runs = [p for p, _ in record.of("sent") if p > objection[0]]
             later = (runs or [len(record.events)])[0] if self.beside else objection[0]
@@ -244,11 +255,12 @@ class Redacts:
 
     Args:
         sources: Sources of texts.
-        only: The kinds of events that it is about; without any, the thread and streams as well.
+        agents: Whose models and tools it is about; of all of them, and the thread and streams as
+            well, if it names none.
     """
 
     sources: tuple[str, ...]
-    only: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
 
     def faults(self, record: Record) -> Iterator[Fault]:
         shown = words(record.shown)
@@ -257,9 +269,9 @@ class Redacts:
                 continue
             later = record.events[place + 1 :]
             for kind, by in {(e.kind, e.by) for e in later if name in words(e.text)}:
-                if kind in (self.only or ("read", "started")) and by != INNER:
+                if kind in ("read", "started") and by in (self.agents or (OUTER, HELPER, "refund")):
                     yield Fault("redacted", event.source, f"{name} is {kind} by {by}")
-            if name in shown and not self.only:
+            if name in shown and not self.agents:
                 yield Fault("redacted", event.source, f"{name} is shown")
 
 
@@ -282,7 +294,7 @@ class Limits:
         return f"at most {self.most} {self.unit}{' a thread' if self.thread else ''}"
 
     def faults(self, record: Record) -> Iterator[Fault]:
-        runs = [record.events] if self.thread else [*record.runs]
+        runs = [*(record.conversations if self.thread else record.runs)]
         most = max((self._count(run, OUTER) for run in runs), default=0)
         if most > self.most:
             yield Fault("limited", self.unit, f"{most}, not {self.sentence}")
@@ -344,10 +356,14 @@ def kept(record: Record) -> Iterator[Fault]:
     if record.kept is None:
         return
     thread = words(text_of(record.kept))
+    failed = any(event.by == "ValueError" for _, event in record.of("failed"))
     stopped = {w for _, e in record.of("checked") if e.objects for w in words(e.text)}
     for place, event, name in record.texts:
         group = "messages" if event.kind == "sent" else "results"
         if event.kind in ("said", "asked") or place < record.since or group in record.changes:
+            continue
+        # The next run reads a late result; an error that nobody handles ends the run.
+        if (event.late and record.loose) or (event.kind == "raised" and failed):
             continue
         if name not in thread and name not in stopped and name.startswith("plain"):
             yield Fault("kept", event.source, f"{name} is lost")
@@ -376,7 +392,9 @@ def plain(record: Record) -> dict[str, Any]:
 
 
 def same(one: Record, other: Record) -> Iterator[Fault]:
-    """A sync and an async run do the same."""
+    """A sync and an async run do the same, unless a tool ends them while others work."""
+    if any(event.by == "ValueError" for _, event in one.of("failed")):
+        return
     first, second = plain(one), plain(other)
     for part in first.keys() & second.keys():
         if first[part] != second[part] and not one.refused and not other.refused:

@@ -102,7 +102,9 @@ class World:
         names = ("fetch", "refund", "fail")
         made = [tool(n)(f) for n, f in zip(names, (f() for f in functions), strict=True)]
         if inside:
-            clerk = create_agent(ScriptedChatModel([self._dig] * 200), [self._spade()], name="clerk")
+            clerk = create_agent(
+                ScriptedChatModel([self._dig] * 200), [self._spade()], name="clerk"
+            )
             made.append(agent_tool(clerk, description="Digs."))
         return [background(one) if one.name in self.late else one for one in made]
 
@@ -200,7 +202,7 @@ class World:
         return self._result("page", args["number"])
 
     def _decision(self, args: Any) -> dict[str, str]:
-        return {"type": "approve" if self.approves(args["number"]) else "reject"}
+        return {"type": "approve" if self.approves(args.get("number", -1)) else "reject"}
 
 
 class Talker(FakeListChatModel):

@@ -1,0 +1,98 @@
+"""Faults of the package that crossings find today.
+
+Each has the smallest crossing that shows it. A test fails when it shows it no more: then the entry
+is to be removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crossings.oracle import Fault
+from crossings.ways import Crossing
+
+
+@dataclass(frozen=True)
+class Known:
+    """A fault between features.
+
+    Args:
+        example: The smallest crossing that shows it.
+        promise: The promise that is broken.
+        subjects: What the promise is about there.
+        sentence: What happens.
+        features: The features that it stands between; by default those of the example.
+        ways: Ways that show it; none: all.
+    """
+
+    example: Crossing
+    promise: str
+    subjects: tuple[str, ...]
+    sentence: str
+    features: tuple[str, ...] | None = None
+    ways: tuple[str, ...] = ()
+
+    def covers(self, crossing: Crossing, fault: Fault) -> bool:
+        """Whether a fault of a crossing is this one."""
+        features = self.example.features if self.features is None else self.features
+        if self.ways and crossing.way not in self.ways:
+            return False
+        is_about = fault.promise == self.promise and fault.subject in self.subjects
+        return is_about and {*features} <= {*crossing.features}
+
+
+RESULTS = ("result", "error", "late result", "late error")
+
+KNOWN: dict[str, Known] = {
+    "G1 before": Known(
+        Crossing(("guard_messages",), talk=("poison", "plain")),
+        "blocked",
+        ("message", *RESULTS),
+        "The model reads a message that a guard has blocked as soon as another one follows.",
+    ),
+    "G1 beside": Known(
+        Crossing(("guard_beside",), talk=("poison", "plain")),
+        "blocked",
+        ("message", *RESULTS),
+        "The model reads a message that a guard has blocked as soon as another one follows.",
+    ),
+    "G3": Known(
+        Crossing(("override", "retry"), talk=("mail",)),
+        "redacted",
+        ("message", *RESULTS),
+        "An async run skips the sync override of a built-in's layer without a word.",
+        features=("override",),
+    ),
+    "G5": Known(
+        Crossing(("guard_result", "background"), turns=(("fetch",),), talk=("plain",)),
+        "checked",
+        ("late result", "late error"),
+        "A guard checks the handle of a background call, and the model reads its result unchecked.",
+        features=("guard_result",),
+    ),
+    "G6": Known(
+        Crossing(("tool_error", "guard_result"), turns=(("fail",),), talk=("plain",)),
+        "checked",
+        ("error",),
+        "The model reads the text of an error that a layer around the guard has made of it.",
+    ),
+    "G11": Known(
+        Crossing(
+            ("limit", "background"),
+            "service",
+            turns=(("fetch",), "plain", ("fetch",)),
+            talk=("plain",),
+        ),
+        "limited",
+        ("model calls",),
+        "Each result of a background call begins a run with fresh limits.",
+        ways=("service",),
+    ),
+    "P4": Known(
+        Crossing(("limit", "clerk"), turns=(("clerk",),), talk=("plain",)),
+        "proven",
+        ("model calls", "tool calls"),
+        "A sentence about all calls holds, though an agent inside has no limit.",
+        features=("clerk",),
+    ),
+}
