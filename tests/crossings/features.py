@@ -50,7 +50,7 @@ class Feature:
         make: Makes it from its class, so that it acts soon.
         promises: What it promises.
         changes: What it may leave out: "messages" or "results" of the thread, "streams" of answers
-            that are thrown away.
+            that are thrown away, "requests" to a model that are not needed after all.
         late: Tools that work in the background with it.
         inside: The agent has an agent inside, as a tool.
         wraps: Makes a subclass of the other feature's class.
@@ -95,12 +95,12 @@ FEATURES: dict[str, Feature] = {
     "budget": Feature(
         m.BudgetMiddleware,
         lambda new, w: new(run=m.Limits(turns=4, tool_calls=3)),
-        (Limits(4), Limits(3, "tool calls")),
+        (Limits(4, failed=False), Limits(3, "tool calls")),
     ),
     "budget_end": Feature(
         m.BudgetMiddleware,
         lambda new, w: new(run=m.Limits(turns=3), exit_behavior="end", name="end"),
-        (Limits(3),),
+        (Limits(3, failed=False),),
     ),
     "caching": Feature(
         m.PromptCachingMiddleware, lambda new, w: new(min_tokens=0, provider="anthropic")
@@ -137,6 +137,7 @@ FEATURES: dict[str, Feature] = {
         m.GuardMiddleware,
         lambda new, w: new(w.check("guard_beside"), name="beside"),
         (Checks("guard_beside", READ, shown=False, beside=True),),
+        changes=("requests",),
     ),
     "guard_call": Feature(
         m.GuardMiddleware,
@@ -343,7 +344,12 @@ def messages(run: Streamed) -> Iterator[str]:
     new = {m.id: m for m in run.after if m.id not in before and m.type != "human"}
     streamed: dict[str | None, str] = {}
     for message, _ in run.chunks:
-        streamed[message.id] = streamed.get(message.id, "") + message.text
+        if message.type != "remove":  # LangGraph streams removals as messages
+            streamed[message.id] = streamed.get(message.id, "") + message.text
+    if "results" in run.changes:
+        new = {id: message for id, message in new.items() if message.type != "tool"}
+    if run.changes:
+        streamed = {id: text for id, text in streamed.items() if id in new}
     for id in new.keys() | (streamed.keys() - before):
         kept = new[id].text if id in new else None
         if kept != streamed.get(id, "" if kept == "" else None):
@@ -371,7 +377,7 @@ STREAMS: dict[str, Callable[[Streamed], Iterator[str]]] = {
 # Protocols
 
 Ask = Callable[[Any, str, str, str], str | None]
-"""Sends a text (client, thread, id of the message, text), and returns the answer if there is one."""
+"""Sends a text (client, thread, id of the message, text), and returns the answer or None."""
 
 
 def rpc(method: str, **params: Any) -> dict[str, Any]:

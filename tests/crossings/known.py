@@ -95,4 +95,75 @@ KNOWN: dict[str, Known] = {
         "A sentence about all calls holds, though an agent inside has no limit.",
         features=("clerk",),
     ),
+    **{
+        f"P5 {feature}": Known(
+            Crossing(
+                (feature,), "fork", turns=(("refund",), "plain", ("refund",)), talk=("plain",)
+            ),
+            "limited",
+            (unit,),
+            "A run from an early checkpoint has its count, and not that of the thread.",
+            ways=("fork", "replay"),
+        )
+        for feature, unit in (
+            ("limit_thread", "model calls"),
+            ("tool_limit_thread", "calls of refund"),
+        )
+    },
+    **{
+        f"P7 {feature}": Known(
+            Crossing(
+                ("limit", feature), turns=(*[(("fetch",)), turn] * 2, ("fetch",)), talk=("plain",)
+            ),
+            "limited",
+            ("model calls",),
+            "A limit of model calls does not count what another layer asks the model once more.",
+            features=(feature,),
+        )
+        for feature, turn in (
+            ("answer_guard", "empty"),
+            ("fallback", "error"),
+            ("refusal", "poison"),
+            ("retry", "error"),
+        )
+    },
+    "P7 tools": Known(
+        Crossing(("tool_limit", "tool_retry"), turns=(("fail",), ("fail",)), talk=("plain",)),
+        "limited",
+        ("tool calls", "calls of refund"),
+        "A limit of tool calls counts a call once that is tried several times.",
+        features=("tool_retry",),
+    ),
+    **{
+        f"P11 {name}": Known(
+            Crossing((feature,), way, turns=(("fetch", other),)),
+            "kept",
+            ("result",),
+            "A result is lost if a call beside it waits or fails when the next message comes.",
+            ways=ways,
+        )
+        for name, feature, other, way, ways in (
+            ("review", "review_each", "refund", "new message", ("new message",)),
+            ("client", "client_tools", "page", "new message", ("new message",)),
+            ("error", "once", "fail", "invoke", ()),
+        )
+    },
+    "blocked results": Known(
+        Crossing(("guard_result", "tool_limit"), turns=(("fetch poison",),) * 3, talk=("plain",)),
+        "limited",
+        ("tool calls",),
+        "A limit does not count a call that has run if a guard around it blocks its result.",
+    ),
+    "emulated results": Known(
+        Crossing(("emulator", "guard_result"), turns=(("fetch",),), talk=("plain",)),
+        "checked",
+        ("result",),
+        "The model reads an emulated result unchecked if the guard is inside of the emulator.",
+    ),
+    "empty chunk": Known(
+        Crossing(("guard_answer",), "stream messages", turns=("poison",), talk=("plain",)),
+        "streamed",
+        ("messages",),
+        "After the text in place of an answer, an empty chunk of another message is streamed.",
+    ),
 }

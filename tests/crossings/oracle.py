@@ -43,7 +43,7 @@ class Event:
     Args:
         kind: "sent" (a message of the user), "read" (a model was asked), "said" (its answer),
             "started", "gave", "raised" (a tool), "checked" (the check of a guard was asked),
-            "approved" or "rejected" (a call), or "failed" (a run).
+            "approved" or "rejected" (a call), "broke" (a model), "failed" (a run), or "forked".
         by: The agent, the tool or the feature.
         text: The text of a message, a result or an error; all that was read or checked.
         number: The number of a call.
@@ -87,6 +87,7 @@ class Streamed(NamedTuple):
     sent: Sequence[AnyMessage]
     after: Sequence[AnyMessage] = ()
     fetched: Sequence[int] = ()
+    changes: frozenset[str] = frozenset()
 
 
 class Journal:
@@ -283,11 +284,13 @@ class Limits:
         most: The number.
         unit: "model calls", "tool calls", or "calls of refund".
         thread: The number holds for all runs of the thread together.
+        failed: Calls of the model count also if they fail.
     """
 
     most: int
     unit: str = "model calls"
     thread: bool = False
+    failed: bool = True
 
     @property
     def sentence(self) -> str:
@@ -304,7 +307,8 @@ class Limits:
 
     def _count(self, events: Sequence[Event], *agents: str) -> int:
         if self.unit == "model calls":
-            return sum(e.kind == "read" and e.by in agents for e in events)
+            failures = 0 if self.failed else sum(e.kind == "broke" for e in events)
+            return sum(e.kind == "read" and e.by in agents for e in events) - failures
         tools = [e for e in events if e.kind == "started" and (INNER in agents or e.by != "dig")]
         return sum(self.unit in ("tool calls", f"calls of {e.by}") for e in tools)
 
@@ -393,7 +397,8 @@ def plain(record: Record) -> dict[str, Any]:
 
 def same(one: Record, other: Record) -> Iterator[Fault]:
     """A sync and an async run do the same, unless a tool ends them while others work."""
-    if any(event.by == "ValueError" for _, event in one.of("failed")):
+    failed = any(event.by == "ValueError" for _, event in one.of("failed"))
+    if failed or "requests" in one.changes:
         return
     first, second = plain(one), plain(other)
     for part in first.keys() & second.keys():

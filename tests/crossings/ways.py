@@ -266,7 +266,8 @@ async def streamed(scene: Scene, mode: str) -> None:
     async def run(value: Any) -> None:
         streams, place = scene.record.streams, len(scene.record.events)
         if isinstance(value, dict):  # and no answer to a question
-            streams.append(Streamed(mode, [], await messages(), value["messages"]))
+            last = Streamed(mode, [], await messages(), value["messages"])
+            streams.append(last._replace(changes=scene.record.changes))
         last = streams.pop()  # that of a run that fails is left out
         chunks = [*last.chunks, *await scene.stream(agent, value, scene.config, mode)]
         starts = [e for e in scene.record.events[place:] if (e.kind, e.by) == ("started", "fetch")]

@@ -76,6 +76,7 @@ class World:
 
     def _text(self, kind: str, number: int) -> Any:
         if kind == "error":
+            self.journal.write("broke", OUTER)
             return ConnectionError("the model is out of order")
         text = "" if kind == "empty" else f"This is {word(kind, number)} now."
         self.journal.write("said", OUTER, text, number)
