@@ -340,8 +340,8 @@ def debug(run: Streamed) -> Iterator[str]:
 
 def messages(run: Streamed) -> Iterator[str]:
     """The tokens of a message are its text, and no other message is streamed."""
-    before = {message.id for message in run.before}
-    new = {m.id: m for m in run.after if m.id not in before and m.type != "human"}
+    before = {message.id for message in (*run.before, *run.sent)}
+    new = {message.id: message for message in run.after if message.id not in before}
     streamed: dict[str | None, str] = {}
     for message, _ in run.chunks:
         if message.type != "remove":  # LangGraph streams removals as messages

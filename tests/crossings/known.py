@@ -166,4 +166,28 @@ KNOWN: dict[str, Known] = {
         ("messages",),
         "After the text in place of an answer, an empty chunk of another message is streamed.",
     ),
+    "blocked answers": Known(
+        Crossing(("guard_beside", "limit_thread"), talk=("poison",) * 4),
+        "limited",
+        ("model calls",),
+        "A limit of a thread does not count answers that a guard around it throws away.",
+    ),
+    **{
+        f"last words of {feature}": Known(
+            Crossing((feature,), "stream messages", turns=(("fetch",),) * 5, talk=("plain",)),
+            "streamed",
+            ("messages",),
+            "The text in which a limit ends a run is not streamed, if it is in place of calls.",
+        )
+        for feature in ("limit_answer", "budget")
+    },
+    "labels": Known(
+        Crossing(
+            ("flow_guard", "tool_limit"), "stream messages", turns=(("fetch",),), talk=("plain",)
+        ),
+        "streamed",
+        ("messages",),
+        "A result is not streamed as a message if FlowGuard adds labels to a Command.",
+        features=("flow_guard",),
+    ),
 }

@@ -90,6 +90,8 @@ class World:
             self.journal.write("asked", OUTER, args["to"], number)
         if name == "clerk":
             args = {"request": f"Dig {number}."}
+        if name == "write_todos":
+            args = {"todos": []}
         return {"name": name, "args": args, "id": f"call-{number}"}
 
     def _read(self, agent: str, messages: Sequence[BaseMessage]) -> None:
