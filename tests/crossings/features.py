@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,10 @@ class Feature:
 
     Args:
         kind: The class of the middleware; None for a feature that is none.
-        make: Makes it from its class, so that it acts soon.
         promises: What it promises.
+        settings: Arguments with which it acts soon.
+        of: Arguments that belong to the world of a run.
+        models: The number of models that are positional arguments.
         changes: What it may leave out: "messages" or "results" of the thread, "streams" of answers
             that are thrown away, "requests" to a model that are not needed after all.
         late: Tools that work in the background with it.
@@ -57,12 +59,27 @@ class Feature:
     """
 
     kind: type[Member] | None
-    make: Callable[[Any, World], Member] = lambda new, w: new()
     promises: tuple[Promise, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    of: Callable[[World], Mapping[str, Any]] = lambda _: {}
+    models: int = 0
     changes: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
     inside: bool = False
-    wraps: Callable[[type[Member]], type[Member]] | None = None
+    wraps: Callable[[Any], Any] | None = None
+
+    def make(self, world: World, wrap: Callable[[Any], Any]) -> Member:
+        """The middleware, or that of a subclass."""
+        models = [world.model() for _ in range(self.models)]
+        member: Member = wrap(self.kind)(*models, **self.settings, **self.of(world))
+        return member
+
+
+def row(kind: type[Member], *promises: Promise, **settings: Any) -> Feature:
+    """A row with the settings of the middleware, and those of the row by their names."""
+    names = {"of", "models", "changes", "late"} & settings.keys()
+    parts = {name: settings.pop(name) for name in names}
+    return Feature(kind, promises, settings, **parts)
 
 
 def redacting(kind: type[Member]) -> type[Member]:
@@ -82,172 +99,157 @@ def redacting(kind: type[Member]) -> type[Member]:
     return subclass
 
 
+def checks(feature: str, sources: tuple[str, ...], **options: Any) -> Feature:
+    """A row of GuardMiddleware with the check of a world."""
+    promise = Checks(feature, sources, shown="on" in options, beside=feature == "guard_beside")
+    return row(
+        m.GuardMiddleware,
+        promise,
+        of=lambda w: {"check": w.check(feature)},
+        name=feature,
+        **options,
+    )
+
+
 FEATURES: dict[str, Feature] = {
-    "answer_guard": Feature(
-        m.AnswerGuardMiddleware, lambda new, w: new(max_retries=1), changes=("streams",)
-    ),
-    "auto_mode": Feature(
+    "answer_guard": row(m.AnswerGuardMiddleware, changes=("streams",), max_retries=1),
+    "auto_mode": row(
         m.AutoModeMiddleware,
-        lambda new, w: new(tools=["refund"], classifier=w.helper(w.judge)),
-        (Decides("refund"),),
+        Decides("refund"),
+        of=lambda w: {"classifier": w.helper(w.judge)},
+        tools=["refund"],
     ),
-    "background": Feature(m.BackgroundMiddleware, late=("fetch", "fail")),
-    "budget": Feature(
+    "background": row(m.BackgroundMiddleware, late=("fetch", "fail")),
+    "budget": row(
         m.BudgetMiddleware,
-        lambda new, w: new(run=m.Limits(turns=4, tool_calls=3)),
-        (Limits(4, failed=False), Limits(3, "tool calls")),
+        Limits(4, failed=False),
+        Limits(3, "tool calls"),
+        run=m.Limits(turns=4, tool_calls=3),
     ),
-    "budget_end": Feature(
+    "budget_end": row(
         m.BudgetMiddleware,
-        lambda new, w: new(run=m.Limits(turns=3), exit_behavior="end", name="end"),
-        (Limits(3, failed=False),),
+        Limits(3, failed=False),
+        run=m.Limits(turns=3),
+        exit_behavior="end",
+        name="end",
     ),
-    "caching": Feature(
-        m.PromptCachingMiddleware, lambda new, w: new(min_tokens=0, provider="anthropic")
-    ),
-    "clearing": Feature(
+    "caching": row(m.PromptCachingMiddleware, min_tokens=0, provider="anthropic"),
+    "clearing": row(m.ContextEditingMiddleware, edits=[m.ClearToolUsesEdit(trigger=30, keep=1)]),
+    "clearing_thread": row(
         m.ContextEditingMiddleware,
-        lambda new, w: new(edits=[m.ClearToolUsesEdit(trigger=30, keep=1)]),
-    ),
-    "clearing_thread": Feature(
-        m.ContextEditingMiddleware,
-        lambda new, w: new(
-            edits=[m.ClearToolUsesEdit(trigger=40, keep=1)], keep_thread=False, name="thread edits"
-        ),
         changes=("results",),
+        edits=[m.ClearToolUsesEdit(trigger=40, keep=1)],
+        keep_thread=False,
+        name="thread edits",
     ),
-    "client_tools": Feature(m.ClientToolsMiddleware),
+    "client_tools": row(m.ClientToolsMiddleware),
     "clerk": Feature(None, inside=True),
-    "emulator": Feature(
-        m.LLMToolEmulator, lambda new, w: new(tools=["fetch"], model=w.helper(w.emulate))
+    "emulator": row(
+        m.LLMToolEmulator, of=lambda w: {"model": w.helper(w.emulate)}, tools=["fetch"]
     ),
-    "fallback": Feature(
-        m.ModelFallbackMiddleware, lambda new, w: new(w.model()), changes=("streams",)
-    ),
-    "file_search": Feature(
-        m.FilesystemFileSearchMiddleware, lambda new, w: new(root_path=Path(__file__).parent)
-    ),
-    "flow_guard": Feature(m.FlowGuardMiddleware, promises=(Decides("refund", after="fetch"),)),
-    "guard_answer": Feature(
+    "fallback": row(m.ModelFallbackMiddleware, models=1, changes=("streams",)),
+    "file_search": row(m.FilesystemFileSearchMiddleware, root_path=Path(__file__).parent),
+    "flow_guard": row(m.FlowGuardMiddleware, Decides("refund", after="fetch")),
+    "guard_answer": checks("guard_answer", ("answer",), on="answer"),
+    "guard_beside": replace(checks("guard_beside", READ), changes=("requests",)),
+    "guard_call": row(
         m.GuardMiddleware,
-        lambda new, w: new(w.check("guard_answer"), on="answer", name="answers"),
-        (Checks("guard_answer", ("answer",)),),
+        Decides("refund"),
+        of=lambda w: {"check": w.check_call},
+        on="call",
+        tools=["refund"],
+        name="calls",
     ),
-    "guard_beside": Feature(
-        m.GuardMiddleware,
-        lambda new, w: new(w.check("guard_beside"), name="beside"),
-        (Checks("guard_beside", READ, shown=False, beside=True),),
-        changes=("requests",),
-    ),
-    "guard_call": Feature(
-        m.GuardMiddleware,
-        lambda new, w: new(w.check_call, on="call", tools=["refund"], name="calls"),
-        (Decides("refund"),),
-    ),
-    "guard_messages": Feature(
-        m.GuardMiddleware,
-        lambda new, w: new(w.check("guard_messages"), when="before", name="messages"),
-        (Checks("guard_messages", READ, shown=False),),
-    ),
-    "guard_result": Feature(
-        m.GuardMiddleware,
-        lambda new, w: new(w.check("guard_result"), on="result", name="results"),
-        (Checks("guard_result", READ[1:]),),
-    ),
-    "limit": Feature(m.ModelCallLimitMiddleware, lambda new, w: new(run_limit=3), (Limits(3),)),
-    "limit_answer": Feature(
+    "guard_messages": checks("guard_messages", READ, when="before"),
+    "guard_result": checks("guard_result", READ[1:], on="result"),
+    "limit": row(m.ModelCallLimitMiddleware, Limits(3), run_limit=3),
+    "limit_answer": row(
         m.ModelCallLimitMiddleware,
-        lambda new, w: new(run_limit=2, exit_behavior="answer", name="answering"),
-        (Limits(2),),
+        Limits(2),
+        run_limit=2,
+        exit_behavior="answer",
+        name="answering",
     ),
-    "limit_thread": Feature(
-        m.ModelCallLimitMiddleware,
-        lambda new, w: new(thread_limit=3, name="thread limit"),
-        (Limits(3, thread=True),),
+    "limit_thread": row(
+        m.ModelCallLimitMiddleware, Limits(3, thread=True), thread_limit=3, name="thread limit"
     ),
-    "once": Feature(
+    "once": row(
         m.OnceMiddleware,
-        lambda new, w: new({"refund": "fail"}, store=m.InMemoryEffects()),
-        (Once("refund"),),
+        Once("refund"),
+        of=lambda _: {"store": m.InMemoryEffects()},
+        effects={"refund": "fail"},
     ),
-    "override": Feature(None, promises=(Redacts(READ, agents=(OUTER,)),), wraps=redacting),
-    "pii": Feature(
+    "override": Feature(None, (Redacts(READ, agents=(OUTER,)),), wraps=redacting),
+    "pii": row(
         m.PIIMiddleware,
-        lambda new, w: new(
-            "email", apply_to_output=True, apply_to_tool_results=True, apply_to_tool_calls=True
-        ),
-        (Redacts((*READ, "answer", "call")),),
+        Redacts((*READ, "answer", "call")),
+        pii_type="email",
+        apply_to_output=True,
+        apply_to_tool_results=True,
+        apply_to_tool_calls=True,
     ),
-    "progress": Feature(
-        m.ProgressGuardMiddleware,
-        lambda new, w: new(remark_after=1, withhold_after=1, answer_after=2, error_after=1),
+    "progress": row(
+        m.ProgressGuardMiddleware, remark_after=1, withhold_after=1, answer_after=2, error_after=1
     ),
-    "provider": Feature(m.ProviderToolSearchMiddleware, lambda new, w: new(provider="anthropic")),
-    "refusal": Feature(
+    "provider": row(m.ProviderToolSearchMiddleware, provider="anthropic"),
+    "refusal": row(
         m.ModelRefusalMiddleware,
-        lambda new, w: new(w.model(), is_refusal=lambda message: "poison" in message.text),
+        models=1,
         changes=("streams",),
+        is_refusal=lambda message: "poison" in message.text,
     ),
-    "retry": Feature(
-        m.ModelRetryMiddleware,
-        lambda new, w: new(max_retries=1, initial_delay=0, jitter=False),
-        changes=("streams",),
+    "retry": row(
+        m.ModelRetryMiddleware, changes=("streams",), max_retries=1, initial_delay=0, jitter=False
     ),
-    "review": Feature(
-        m.HumanInTheLoopMiddleware, lambda new, w: new({"refund": True}), (Decides("refund"),)
-    ),
-    "review_each": Feature(
+    "review": row(m.HumanInTheLoopMiddleware, Decides("refund"), interrupt_on={"refund": True}),
+    "review_each": row(
         m.HumanInTheLoopMiddleware,
-        lambda new, w: new(
-            m.ToolPolicy(m.Rule("refund", "ask"), m.Rule("*", "allow")),
-            interrupt_mode="per_call",
-            name="each",
-        ),
-        (Decides("refund"),),
+        Decides("refund"),
+        interrupt_on=m.ToolPolicy(m.Rule("refund", "ask"), m.Rule("*", "allow")),
+        interrupt_mode="per_call",
+        name="each",
     ),
-    "router": Feature(
+    "router": row(
         m.ModelRouterMiddleware,
-        lambda new, w: new(
-            choices={"same": m.ModelChoice(w.model(), "always")}, classifier=lambda _: "same"
-        ),
+        of=lambda w: {"choices": {"same": m.ModelChoice(w.model(), "always")}},
+        classifier=lambda _: "same",
     ),
-    "selector": Feature(
+    "selector": row(
         m.LLMToolSelectorMiddleware,
-        lambda new, w: new(model=w.helper(), max_tools=4, max_retries=0, on_parsing_failure="all"),
+        of=lambda w: {"model": w.helper()},
+        max_tools=4,
+        max_retries=0,
+        on_parsing_failure="all",
     ),
-    "shell": Feature(m.ShellToolMiddleware),
-    "steering": Feature(m.SteeringMiddleware),
-    "summary": Feature(
+    "shell": row(m.ShellToolMiddleware),
+    "steering": row(m.SteeringMiddleware),
+    "summary": row(
         m.SummarizationMiddleware,
-        lambda new, w: new(w.helper(), trigger=("messages", 5), keep=("messages", 2)),
+        of=lambda w: {"model": w.helper()},
+        trigger=("messages", 5),
+        keep=("messages", 2),
     ),
-    "summary_thread": Feature(
+    "summary_thread": row(
         m.SummarizationMiddleware,
-        lambda new, w: new(
-            w.helper(),
-            trigger=("messages", 6),
-            keep=("messages", 2),
-            keep_thread=False,
-            name="thread summary",
-        ),
         changes=("messages", "results"),
+        of=lambda w: {"model": w.helper()},
+        trigger=("messages", 6),
+        keep=("messages", 2),
+        keep_thread=False,
+        name="thread summary",
     ),
-    "todo": Feature(m.TodoListMiddleware),
-    "tool_error": Feature(m.ToolErrorMiddleware),
-    "tool_limit": Feature(
-        m.ToolCallLimitMiddleware, lambda new, w: new(run_limit=2), (Limits(2, "tool calls"),)
-    ),
-    "tool_limit_thread": Feature(
+    "todo": row(m.TodoListMiddleware),
+    "tool_error": row(m.ToolErrorMiddleware),
+    "tool_limit": row(m.ToolCallLimitMiddleware, Limits(2, "tool calls"), run_limit=2),
+    "tool_limit_thread": row(
         m.ToolCallLimitMiddleware,
-        lambda new, w: new(tool_name="refund", thread_limit=1, exit_behavior="end"),
-        (Limits(1, "calls of refund", thread=True),),
+        Limits(1, "calls of refund", thread=True),
+        tool_name="refund",
+        thread_limit=1,
+        exit_behavior="end",
     ),
-    "tool_offload": Feature(
-        m.ToolResultOffloadMiddleware, lambda new, w: new(threshold=10, preview=60)
-    ),
-    "tool_retry": Feature(
-        m.ToolRetryMiddleware, lambda new, w: new(max_retries=1, initial_delay=0, jitter=False)
-    ),
+    "tool_offload": row(m.ToolResultOffloadMiddleware, threshold=10, preview=60),
+    "tool_retry": row(m.ToolRetryMiddleware, max_retries=1, initial_delay=0, jitter=False),
 }
 """Each built-in, set up so that it acts soon; an agent inside; and a subclass of a user."""
 
@@ -255,37 +257,25 @@ FEATURES: dict[str, Feature] = {
 # Savers
 
 
-@dataclass(frozen=True)
-class Saver:
-    """A row of savers.
-
-    Args:
-        kinds: Its classes.
-        make: Makes it for a mode, in a context; None if it belongs to a service.
-    """
-
-    kinds: tuple[type[BaseCheckpointSaver[Any]], ...]
-    make: Callable[[str], Any] | None
-
-
-def memory(mode: str) -> Any:
-    return nullcontext(InMemorySaver())
-
-
-def sqlite(mode: str) -> Any:
-    saver = AsyncSqliteSaver if mode == "async" else SqliteSaver
-    return saver.from_conn_string(":memory:")
-
-
-SAVERS: dict[str, Saver] = {
-    "memory": Saver((InMemorySaver,), memory),
-    "sqlite": Saver((SqliteSaver, AsyncSqliteSaver), sqlite),
-    "service": Saver((FencedSaver,), None),
-    "postgres": Saver(
-        (PostgresSaver, ShallowPostgresSaver, AsyncPostgresSaver, AsyncShallowPostgresSaver), None
-    ),
+SAVERS: dict[type[BaseCheckpointSaver[Any]], str] = {
+    InMemorySaver: "memory",
+    SqliteSaver: "sqlite",
+    AsyncSqliteSaver: "sqlite",
+    FencedSaver: "service",  # the ways of a service bring it
+    # They need a server, and have the ways of the tests of the service.
+    PostgresSaver: "",
+    ShallowPostgresSaver: "",
+    AsyncPostgresSaver: "",
+    AsyncShallowPostgresSaver: "",
 }
-"""Savers by name."""
+"""Savers, and the names by which crossings draw them."""
+
+
+def saver_of(name: str, mode: str) -> Any:
+    """A saver in a context; none in a service."""
+    if name == "sqlite":
+        return (AsyncSqliteSaver if mode == "async" else SqliteSaver).from_conn_string(":memory:")
+    return nullcontext(InMemorySaver() if name == "memory" else None)
 
 
 # Streams

@@ -117,8 +117,8 @@ class Deaf(Member):
 def test_a_broken_feature_is_found(
     promise: str, kind: Any, promises: tuple[Promise, ...], turns: tuple[Turn, ...], way: str
 ) -> None:
-    make = (lambda new, w: new(w)) if kind is Deaf else (lambda new, w: new())
-    table = {"broken": Feature(kind, make, promises)}
+    of = (lambda w: {"world": w}) if kind is Deaf else (lambda _: {})
+    table = {"broken": Feature(kind, promises, of=of)}
     found = faults(Crossing(("broken",), way, turns, ("plain",)), table)
     assert promise in {fault.promise for fault in found}, found
 

@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -23,7 +23,7 @@ from agent_factory.middleware import BackgroundMiddleware
 from agent_factory.serve import create_app
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
-from crossings.features import FEATURES, PROTOCOLS, SAVERS, STREAMS, Feature
+from crossings.features import FEATURES, PROTOCOLS, STREAMS, Feature, saver_of
 from crossings.oracle import Fault, Record, Streamed, completed, kept, same, valid, word
 from crossings.world import Turn, World
 
@@ -86,7 +86,7 @@ class Scene:
         names = self.crossing.features
         rows = [self.table[name] for name in names]
         wraps = next((row.wraps for row in rows if row.wraps), lambda kind: kind)
-        members = [row.make(wraps(row.kind), self.world) for row in rows if row.kind]
+        members = [row.make(self.world, wraps) for row in rows if row.kind]
         is_late = any(isinstance(member, BackgroundMiddleware) for member in members)
         if self.world.late and not is_late:
             members.insert(0, BackgroundMiddleware())
@@ -366,15 +366,12 @@ def run(crossing: Crossing, mode: str, table: Mapping[str, Feature] = FEATURES) 
 
 
 async def _stage(scene: Scene, way: Callable[[Scene], Awaitable[None]]) -> None:
-    make = SAVERS[scene.crossing.saver].make
-    async with AsyncExitStack() as stack:
-        if make is None:
-            scene.saver = None
-        elif scene.mode == "async":
-            context = make(scene.mode)
-            scene.saver = await stack.enter_async_context(context)
-        else:
-            scene.saver = stack.enter_context(make(scene.mode))
+    context = saver_of(scene.crossing.saver, scene.mode)
+    if scene.mode == "async":
+        async with context as scene.saver:
+            await way(scene)
+        return
+    with context as scene.saver:
         await way(scene)
 
 
