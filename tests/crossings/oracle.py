@@ -78,16 +78,16 @@ class Fault(NamedTuple):
 
 
 class Streamed(NamedTuple):
-    """The chunks of one run in one mode, the messages of the thread before and after it and of the
-    user, and the calls of `fetch` in it."""
+    """One run in a stream mode: the thread before and after it, the messages of the user, the
+    chunks, and the calls of `fetch`."""
 
     mode: str
-    chunks: Sequence[Any]
+    changes: frozenset[str]
     before: Sequence[AnyMessage]
     sent: Sequence[AnyMessage]
     after: Sequence[AnyMessage] = ()
+    chunks: Sequence[Any] = ()
     fetched: Sequence[int] = ()
-    changes: frozenset[str] = frozenset()
 
 
 class Journal:

@@ -137,7 +137,7 @@ def test_a_stream_that_shows_another_thread_is_found(mode: str) -> None:
         "updates": {"model": shown},
         "values": shown,
     }
-    assert [*STREAMS[mode](Streamed(mode, [chunk[mode]], [], sent, sent))]
+    assert [*STREAMS[mode](Streamed(mode, frozenset(), [], sent, sent, [chunk[mode]]))]
 
 
 def test_a_sentence_that_a_run_breaks_is_found() -> None:

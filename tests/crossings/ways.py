@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 from starlette.testclient import TestClient
 
-from agent_factory import AgentFactoryWarning, agent_tool, create_agent, topology_of
+from agent_factory import agent_tool, create_agent, topology_of
 from agent_factory.errors import PathNotSupported, SpecError
 from agent_factory.middleware import BackgroundMiddleware
 from agent_factory.serve import create_app
@@ -28,20 +28,20 @@ from crossings.oracle import Fault, Record, Streamed, completed, kept, same, val
 from crossings.world import Turn, World
 
 MODES = ("sync", "async")
-_LOOKS = 500
-ALL_TOOLS = ("fetch", "refund", "fail")
+RAISES = {"once", "tool_error", "tool_retry"}
+"""Features that are about what tools raise."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """Features and a way to run them.
+    """Features, the outermost first, and a way to run them.
 
     Args:
-        features: Their names, the outermost first.
-        way: The name of the way.
+        features: Names of rows of the table.
+        way: The name of a way.
         turns: What the model does.
         talk: The kinds of the user's messages.
-        saver: The name of the saver, if the way takes any.
+        saver: The name of a saver, if the way takes any.
     """
 
     features: tuple[str, ...]
@@ -52,7 +52,7 @@ class Crossing:
 
 
 class Refused(Exception):
-    """The library refuses the crossing when it is built, or in this mode."""
+    """The library refuses a crossing when it is built, or in this mode."""
 
 
 @dataclass
@@ -62,89 +62,64 @@ class Scene:
     crossing: Crossing
     mode: str
     table: Mapping[str, Feature]
+    saver: Any = None
     record: Record = field(init=False)
     world: World = field(init=False)
-    saver: Any = None
 
     def __post_init__(self) -> None:
-        rows = [self.table[name] for name in self.crossing.features]
-        late = {name for row in rows for name in row.late}
-        late |= {*ALL_TOOLS} if self.crossing.way == "background" else set()
+        self.rows = [self.table[name] for name in self.crossing.features]
+        late = {name for row in self.rows for name in row.late}
+        late |= {"fetch", "refund", "fail"} if self.crossing.way == "background" else set()
         self.world = World(self.crossing.turns, sorted(late))
-        changes = frozenset(change for row in rows for change in row.changes)
+        changes = frozenset(change for row in self.rows for change in row.changes)
         self.record = Record(self.world.journal, changes=changes)
-
-    @property
-    def config(self) -> Any:
-        configurable = {"thread_id": "1"}
+        self.keys = {"thread_id": "1"}
         if "client_tools" in self.crossing.features:
-            configurable |= {"client_tools": [{"name": "page", "description": "Its title."}]}
-        return {"configurable": configurable, "recursion_limit": 200}
+            self.keys |= {"client_tools": [{"name": "page", "description": "Its title."}]}
+        self.config: Any = {"configurable": self.keys, "recursion_limit": 200}
 
     def agent(self, **options: Any) -> Any:
         """The agent with the features."""
-        names = self.crossing.features
-        rows = [self.table[name] for name in names]
-        wraps = next((row.wraps for row in rows if row.wraps), lambda kind: kind)
-        members = [row.make(self.world, wraps) for row in rows if row.kind]
-        is_late = any(isinstance(member, BackgroundMiddleware) for member in members)
-        if self.world.late and not is_late:
+        wraps = next((row.wraps for row in self.rows if row.wraps), lambda kind: kind)
+        members = [row.make(self.world, wraps) for row in self.rows if row.kind]
+        if self.world.late and not any(isinstance(m, BackgroundMiddleware) for m in members):
             members.insert(0, BackgroundMiddleware())
-        inside = any(row.inside for row in rows)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 agent = create_agent(
                     self.world.model(),
-                    self.world.tools(inside),
+                    self.world.tools(any(row.inside for row in self.rows)),
                     middleware=members,
-                    handle_tool_errors=not {"once", "tool_error", "tool_retry"}.intersection(names),
+                    handle_tool_errors=not RAISES.intersection(self.crossing.features),
                     checkpointer=self.saver,
                     ignore=["AF211", "AF212", "AF219"],
                     **options,
                 )
             except SpecError as error:
                 raise Refused(str(error)) from error
-        found = [str(w.message) for w in caught if issubclass(w.category, AgentFactoryWarning)]
-        self.record.warnings = tuple(found)
+        self.record.warnings = tuple(str(warning.message) for warning in caught)
         self.record.plan = topology_of(agent)
         return agent
 
-    # Sync and async
+    async def do(self, agent: Any, name: str, *args: Any, **options: Any) -> Any:
+        """Call a method of an agent, or its async variant; a stream is a list."""
+        if self.mode == "sync":
+            result = getattr(agent, name)(*args, **options)
+            return list(result) if isinstance(result, Iterator) else result
+        result = getattr(agent, f"a{name}")(*args, **options)
+        return [c async for c in result] if hasattr(result, "__aiter__") else await result
 
-    async def invoke(self, agent: Any, value: Any, config: Any) -> Any:
-        if self.mode == "async":
-            return await agent.ainvoke(value, config)
-        return agent.invoke(value, config)
+    def message(self, number: int) -> HumanMessage:
+        """The next message of the user."""
+        text = word(dict(enumerate(self.crossing.talk)).get(number, "plain"), 2000 + number)
+        self.world.journal.write("sent", text=text)
+        return HumanMessage(text, id=f"message-{number}")
 
-    async def stream(self, agent: Any, value: Any, config: Any, mode: str) -> list[Any]:
-        if self.mode == "async":
-            return [c async for c in agent.astream(value, config, stream_mode=mode)]
-        return list(agent.stream(value, config, stream_mode=mode))
-
-    async def state(self, agent: Any, config: Any) -> Any:
-        return await agent.aget_state(config) if self.mode == "async" else agent.get_state(config)
-
-    async def history(self, agent: Any, config: Any) -> list[Any]:
-        if self.mode == "async":
-            return [state async for state in agent.aget_state_history(config)]
-        return list(agent.get_state_history(config))
-
-    # Conversations
-
-    def message(self, kind: str, number: int) -> HumanMessage:
-        """A new message of the user."""
-        self.world.journal.write("sent", text=word(kind, number), number=number)
-        return HumanMessage(word(kind, number), id=f"message-{number}")
-
-    async def converse(
-        self, agent: Any, run: Callable[[Any], Awaitable[Any]] | None = None, **options: Any
-    ) -> None:
+    async def converse(self, agent: Any, **options: Any) -> None:
         """Send all messages."""
-        for number, kind in enumerate(self.crossing.talk, 2000):
-            value = {"messages": [self.message(kind, number)]}
-            await self.finish(agent, value, run, **options)
-        await self.keep(agent)
+        for number in range(len(self.crossing.talk)):
+            await self.finish(agent, {"messages": [self.message(number)]}, **options)
 
     async def finish(
         self,
@@ -155,50 +130,43 @@ class Scene:
         answers: bool = True,
     ) -> None:
         """Run until nothing waits for an answer."""
-        self.record.loose = False
+        self.record.loose = True
         for _ in range(20):
             try:
-                await (run or partial(self.invoke, agent, config=config or self.config))(value)
+                await (
+                    run(value) if run else self.do(agent, "invoke", value, config or self.config)
+                )
             except PathNotSupported as error:
                 raise Refused(str(error)) from error
             except Exception as error:
                 self.world.journal.write("failed", type(error).__name__, str(error))
-                self.record.loose = True
+            state = await self.do(agent, "get_state", self.config)
+            self.record.kept = state.values.get("messages", [])
+            self.record.loose, config, value = bool(state.next), None, None
+            if not state.next or self.record.events[-1].kind == "failed":
                 return
-            config = None
-            state = await self.state(agent, self.config)
             if state.interrupts:
                 if not answers:
                     return
-                questions = {i.id: self.world.answer(i.value) for i in state.interrupts}
-                value = Command(resume=questions)
-            elif state.next:
-                value = None
-            else:
-                return
+                value = Command(resume={i.id: self.world.answer(i.value) for i in state.interrupts})
         raise AssertionError("the run does not end")
-
-    async def keep(self, agent: Any) -> None:
-        state = await self.state(agent, self.config)
-        self.record.kept = state.values.get("messages", [])
-        self.record.loose |= bool(state.next)
 
 
 # Ways
 
 
-async def invoked(scene: Scene) -> None:
-    await scene.converse(scene.agent())
-
-
-async def paused(scene: Scene) -> None:
-    """Each turn waits before its tools."""
-    await scene.converse(scene.agent(interrupt_before=["tools"]))
+async def invoked(scene: Scene, **options: Any) -> None:
+    """In this process, maybe with a pause before each turn of tools."""
+    await scene.converse(scene.agent(**options))
 
 
 async def restarted(scene: Scene) -> None:
     """Another agent goes on after each pause, as in another process."""
-    await scene.converse(scene.agent(), lambda v: scene.invoke(scene.agent(), v, scene.config))
+
+    async def run(value: Any) -> None:
+        await scene.do(scene.agent(), "invoke", value, scene.config)
+
+    await scene.converse(scene.agent(), run=run)
 
 
 async def interrupted(scene: Scene) -> None:
@@ -207,15 +175,15 @@ async def interrupted(scene: Scene) -> None:
 
 
 async def inside(scene: Scene) -> None:
-    """The agent is a tool of another one."""
-    desk = agent_tool(scene.agent(), name="desk", description="Helps.")
+    """The agent is a tool of another one, which hides its thread."""
 
     def boss(messages: list[Any]) -> Any:
-        request = messages[-1].text
         if messages[-1].type != "human":
             return "Done."
+        request = messages[-1].text
         return [{"name": "desk", "args": {"request": request}, "id": f"ask {request}"}]
 
+    desk = agent_tool(scene.agent(), name="desk", description="Helps.")
     outer = create_agent(
         ScriptedChatModel([boss] * 50), [desk], checkpointer=scene.saver, ignore=["AF219"]
     )
@@ -224,121 +192,96 @@ async def inside(scene: Scene) -> None:
     scene.record.kept = None
 
 
-async def forked(scene: Scene) -> None:
-    """The second message continues an early checkpoint."""
+async def forked(scene: Scene, replays: bool) -> None:
+    """After the first message, go on from an early checkpoint: again, or with another message."""
     agent = scene.agent()
-    first, *talk = scene.crossing.talk
-    await scene.finish(agent, {"messages": [scene.message(first, 2000)]})
-    states = await scene.history(agent, scene.config)
-    place = states[len(states) // 2].config
-    config = {
-        **scene.config,
-        "configurable": {**scene.config["configurable"], **place["configurable"]},
-    }
-    scene.record.since = len(scene.record.events)
-    message = scene.message((*talk, "plain")[0], 2001)
-    await scene.finish(agent, {"messages": [message]}, config=config)
-    await scene.keep(agent)
-
-
-async def replayed(scene: Scene) -> None:
-    """A run is made again from an early checkpoint."""
-    agent = scene.agent()
-    await scene.finish(agent, {"messages": [scene.message(scene.crossing.talk[0], 2000)]})
-    states = await scene.history(agent, scene.config)
-    place = states[len(states) // 2].config
-    config = {
-        **scene.config,
-        "configurable": {**scene.config["configurable"], **place["configurable"]},
-    }
+    await scene.finish(agent, {"messages": [scene.message(0)]})
+    states = await scene.do(agent, "get_state_history", scene.config)
+    place = states[len(states) // 2].config["configurable"]
     scene.world.journal.write("forked")
     scene.record.since = len(scene.record.events)
-    await scene.finish(agent, None, config=config)
-    await scene.keep(agent)
+    value = None if replays else {"messages": [scene.message(1)]}
+    await scene.finish(agent, value, config={**scene.config, "configurable": scene.keys | place})
 
 
 async def streamed(scene: Scene, mode: str) -> None:
-    agent = scene.agent()
+    """By `stream`, in a mode."""
+    agent, streams = scene.agent(), scene.record.streams
 
     async def messages() -> list[Any]:
-        return list((await scene.state(agent, scene.config)).values.get("messages", []))
+        state = await scene.do(agent, "get_state", scene.config)
+        return list(state.values.get("messages", []))
 
     async def run(value: Any) -> None:
-        streams, place = scene.record.streams, len(scene.record.events)
+        place = len(scene.record.events)
         if isinstance(value, dict):  # and no answer to a question
-            last = Streamed(mode, [], await messages(), value["messages"])
-            streams.append(last._replace(changes=scene.record.changes))
-        last = streams.pop()  # that of a run that fails is left out
-        chunks = [*last.chunks, *await scene.stream(agent, value, scene.config, mode)]
+            last = Streamed(mode, scene.record.changes, await messages(), value["messages"])
+        else:
+            last = streams.pop()
+        chunks = await scene.do(agent, "stream", value, scene.config, stream_mode=mode)
         starts = [e for e in scene.record.events[place:] if (e.kind, e.by) == ("started", "fetch")]
         fetched = [*last.fetched, *(e.number for e in starts if not e.late)]
-        streams.append(last._replace(chunks=chunks, after=await messages(), fetched=fetched))
+        chunks = [*last.chunks, *chunks]
+        streams.append(last._replace(after=await messages(), chunks=chunks, fetched=fetched))
 
-    await scene.converse(agent, run)
+    await scene.converse(agent, run=run)
 
 
 async def served(scene: Scene, protocol: str = "") -> None:
-    """A service on SQLite, in Python or by a protocol."""
+    """In a service on SQLite, by Python or by a protocol."""
     with ExitStack() as stack:
         root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
         folder = stack.enter_context(TemporaryDirectory(dir=root, ignore_cleanup_errors=True))
         service = stack.enter_context(Service(f"sqlite:///{folder}/desk.db"))
-        service.add(
-            "desk",
-            scene.agent(),
-            asynchronous=scene.mode == "async",
-            configurable=["client_tools"],
-            waiting="interrupt",
-        )
-        scene.record.loose = False
+        try:
+            service.add("desk", scene.agent(), asynchronous=scene.mode == "async")
+        except SpecError as error:
+            raise Refused(str(error)) from error
         client = TestClient(create_app(service), "http://127.0.0.1", client=("127.0.0.1", 5000))
-        for number, kind in enumerate(scene.crossing.talk, 2000):
-            message = scene.message(kind, number)
+        for number in range(len(scene.crossing.talk)):
+            message = scene.message(number)
             if protocol:
                 answer = PROTOCOLS[protocol](client, "1", str(message.id), message.text)
                 if service.threads.get("1").status == "idle" and not scene.world.late:
                     last = service.threads.state("1").values["messages"][-1].text
-                    scene.record.answers.append((str(answer), last))
+                    scene.record.answers.append((answer or "", last))
             else:
-                config = {
-                    "configurable": {
-                        k: v for k, v in scene.config["configurable"].items() if k != "thread_id"
-                    }
-                }
+                keys: Any = {k: v for k, v in scene.keys.items() if k != "thread_id"}
+                config: Any = {"configurable": keys}
                 service.submit("desk", thread="1", message=message, config=config)
             settle(scene, service)
-        scene.record.kept = service.threads.state("1").values["messages"]
 
 
 def settle(scene: Scene, service: Service) -> None:
     """Answer all questions, and wait until no run and no background work is under way."""
-    world = scene.world
-    for _ in range(_LOOKS):
+    world, record = scene.world, scene.record
+    for _ in range(500):
         status = service.threads.get("1").status
         for wait in service.inbox().waits(thread="1") if status == "waiting" else ():
             if "approve" in wait.allowed:
-                decision = "approve" if world.approves(wait.args["number"]) else "reject"
-                service.decide(wait.id, decision, by="ann")
+                service.decide(wait.id, world.decision(wait.args), by="ann")
             else:
                 service.decide(wait.id, "respond", by="ann", message=world.client_result(wait.args))
         if status in ("idle", "failed"):
-            scene.record.loose = status == "failed"
-            thread = service.threads.state("1").values.get("messages", [])
-            results = sum(message.name == "background" for message in thread)
-            if results == sum(e.late for _, e in scene.record.of("started")):
-                return
+            record.loose = status == "failed"
+            record.kept = service.threads.state("1").values.get("messages", [])
+            results = sum(message.name == "background" for message in record.kept)
+            if results == sum(event.late for _, event in record.of("started")):
+                break
         time.sleep(0.02)  # waits: for a worker
-    # What is missing then is a fault of the thread.
+    if record.loose:  # else, what is missing is a fault of the thread
+        error = str(service.threads.runs("1", limit=1)[0].info.error)
+        world.journal.write("failed", error.partition(":")[0], error)
 
 
 WAYS: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
     "background": invoked,
-    "fork": forked,
+    "fork": partial(forked, replays=False),
     "inside": inside,
     "invoke": invoked,
     "new message": interrupted,
-    "pause": paused,
-    "replay": replayed,
+    "pause": partial(invoked, interrupt_before=["tools"]),
+    "replay": partial(forked, replays=True),
     "restart": restarted,
     **{f"stream {mode}": partial(streamed, mode=mode) for mode in STREAMS},
 }
@@ -353,54 +296,32 @@ SERVED: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
 
 def run(crossing: Crossing, mode: str, table: Mapping[str, Feature] = FEATURES) -> Record:
     """Run a crossing in one mode."""
-    scene = Scene(crossing, mode, table)
-    way = {**WAYS, **SERVED}[crossing.way]
+    scene, way = Scene(crossing, mode, table), {**WAYS, **SERVED}[crossing.way]
+
+    async def stage() -> None:
+        context = saver_of("" if crossing.way in SERVED else crossing.saver, mode)
+        if mode == "sync":
+            with context as scene.saver:
+                return await way(scene)
+        async with context as scene.saver:
+            await way(scene)
+
     try:
         if mode == "async":
-            asyncio.run(_stage(scene, way))
-        else:
-            _finish(_stage(scene, way))
+            asyncio.run(stage())
+        else:  # a coroutine that waits for nothing
+            stage().send(None)
+    except StopIteration:
+        pass
     except Refused as error:
         scene.record.refused = str(error)
     return scene.record
 
 
-async def _stage(scene: Scene, way: Callable[[Scene], Awaitable[None]]) -> None:
-    context = saver_of(scene.crossing.saver, scene.mode)
-    if scene.mode == "async":
-        async with context as scene.saver:
-            await way(scene)
-        return
-    with context as scene.saver:
-        await way(scene)
-
-
-def _finish(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that waits for nothing."""
-    try:
-        coroutine.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("a sync run waits")
-
-
-def faults(crossing: Crossing, table: Mapping[str, Feature] = FEATURES) -> list[Fault]:
-    """Run a crossing both ways, and return the broken promises."""
-    records = [run(crossing, mode, table) for mode in MODES]
-    return [
-        *dict.fromkeys(
-            [
-                *faults_of(crossing, records[0], table),
-                *faults_of(crossing, records[1], table),
-                *same(*records),
-            ]
-        )
-    ]
-
-
 def faults_of(
     crossing: Crossing, record: Record, table: Mapping[str, Feature] = FEATURES
 ) -> list[Fault]:
+    """The promises that one run of a crossing breaks."""
     if record.refused:
         return []
     found = [*valid(record), *kept(record), *completed(record)]
@@ -411,3 +332,10 @@ def faults_of(
         promises = [p for name in crossing.features for p in table[name].promises]
         found += [fault for promise in promises for fault in promise.faults(record)]
     return found
+
+
+def faults(crossing: Crossing, table: Mapping[str, Feature] = FEATURES) -> list[Fault]:
+    """The promises that a crossing breaks in a sync and an async run."""
+    one, other = (run(crossing, mode, table) for mode in MODES)
+    found = [*faults_of(crossing, one, table), *faults_of(crossing, other, table)]
+    return [*dict.fromkeys([*found, *same(one, other)])]

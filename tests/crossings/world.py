@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.config import get_stream_writer
@@ -15,9 +13,6 @@ from langgraph.config import get_stream_writer
 from agent_factory import agent_tool, background, create_agent, tool_labels
 from agent_factory.testing import ScriptedChatModel
 from crossings.oracle import HELPER, INNER, OUTER, Journal, text_of, word
-
-if TYPE_CHECKING:
-    from crossings.features import Feature
 
 Turn = str | tuple[str, ...]
 """An answer of a kind ("plain", "poison", "mail", "empty", "error"), or calls, such as "fetch",
@@ -101,17 +96,8 @@ class World:
 
     def tools(self, inside: bool = False) -> list[BaseTool]:
         """The tools of the agent; with an agent inside of one of them."""
-        functions = [self._fetch, self._refund, self._fail]
-        names = ("fetch", "refund", "fail")
-        made = [tool(n)(f) for n, f in zip(names, (f() for f in functions), strict=True)]
-        if inside:
-            clerk = create_agent(
-                ScriptedChatModel([self._dig] * 200), [self._spade()], name="clerk"
-            )
-            made.append(agent_tool(clerk, description="Digs."))
-        return [background(one) if one.name in self.late else one for one in made]
 
-    def _fetch(self) -> Any:
+        @tool
         @tool_labels("untrusted", "private")
         def fetch(number: int) -> str:
             """Fetch a page."""
@@ -119,18 +105,14 @@ class World:
             get_stream_writer()(number)
             return self._result("fetch", number)
 
-        return fetch
-
-    def _refund(self) -> Any:
+        @tool
         @tool_labels("outside")
         def refund(number: int, to: str) -> str:
             """Pay money back."""
             self._start("refund", number, to)
             return self._result("refund", number)
 
-        return refund
-
-    def _fail(self) -> Any:
+        @tool
         def fail(number: int) -> str:
             """Fail."""
             self._start("fail", number)
@@ -138,16 +120,17 @@ class World:
             self.journal.write("raised", "fail", text, number, late="fail" in self.late)
             raise ValueError(text)
 
-        return fail
-
-    def _spade(self) -> BaseTool:
         @tool
         def dig(number: int) -> str:
             """Dig."""
             self._start("dig", number)
             return f"stone {number}"
 
-        return dig
+        tools: list[BaseTool] = [fetch, refund, fail]
+        if inside:
+            clerk = create_agent(ScriptedChatModel([self._dig] * 200), [dig], name="clerk")
+            tools.append(agent_tool(clerk, description="Digs."))
+        return [background(tool) if tool.name in self.late else tool for tool in tools]
 
     def _dig(self, messages: list[BaseMessage]) -> Any:
         self._read(INNER, messages)
@@ -197,22 +180,14 @@ class World:
         if question.get("type") == "client_tool_call":
             return self.client_result(question["args"])
         if "action_requests" not in question:
-            return self._decision(question["args"])
-        return {"decisions": [self._decision(r["args"]) for r in question["action_requests"]]}
+            return {"type": self.decision(question["args"])}
+        requests = question["action_requests"]
+        return {"decisions": [{"type": self.decision(r["args"])} for r in requests]}
 
     def client_result(self, args: Any) -> str:
         """The result of a call that the client runs."""
         return self._result("page", args["number"])
 
-    def _decision(self, args: Any) -> dict[str, str]:
-        return {"type": "approve" if self.approves(args.get("number", -1)) else "reject"}
-
-
-class Talker(FakeListChatModel):
-    """A model that never calls a tool."""
-
-    def bind_tools(self, tools: Any, **_: Any) -> Talker:
-        return self
-
-
-__all__ = ["Feature", "Talker", "Turn", "World", "partial"]
+    def decision(self, args: Any) -> Literal["approve", "reject"]:
+        """The decision about a call."""
+        return "approve" if self.approves(args.get("number", -1)) else "reject"
