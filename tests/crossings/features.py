@@ -23,16 +23,7 @@ from langgraph.graph.message import add_messages
 from agent_factory import AgentMiddleware
 from agent_factory import middleware as m
 from agent_factory.service.saver import FencedSaver
-from crossings.oracle import (
-    OUTER,
-    Checks,
-    Decides,
-    Limits,
-    Once,
-    Promise,
-    Redacts,
-    Streamed,
-)
+from crossings.oracle import OUTER, Checks, Decides, Limits, Once, Promise, Redacts, Streamed
 from crossings.world import World
 
 Member = AgentMiddleware[Any, Any]
@@ -164,14 +155,13 @@ FEATURES: dict[str, Feature] = {
     "guard_result": checks("guard_result", READ[1:], on="result"),
     "limit": row(m.ModelCallLimitMiddleware, Limits(3), run_limit=3),
     "limit_answer": row(
-        m.ModelCallLimitMiddleware,
-        Limits(2),
-        run_limit=2,
-        exit_behavior="answer",
-        name="answering",
+        m.ModelCallLimitMiddleware, Limits(2), run_limit=2, exit_behavior="answer", name="answering"
     ),
     "limit_thread": row(
-        m.ModelCallLimitMiddleware, Limits(3, thread=True), thread_limit=3, name="thread limit"
+        m.ModelCallLimitMiddleware,
+        Limits(3, thread=True, failed=False),
+        thread_limit=3,
+        name="thread limit",
     ),
     "once": row(
         m.OnceMiddleware,

@@ -1,7 +1,6 @@
-"""Faults of the package that crossings find today.
+"""Faults of the package that crossings find today, each with the smallest crossing that shows it.
 
-Each has the smallest crossing that shows it. A test fails when it shows it no more: then the entry
-is to be removed.
+A test fails when it shows it no more: then the entry is to be removed.
 """
 
 from __future__ import annotations
@@ -17,107 +16,84 @@ class Known:
     """A fault between features.
 
     Args:
-        example: The smallest crossing that shows it.
-        promise: The promise that is broken.
-        subjects: What the promise is about there.
         sentence: What happens.
-        features: The features that it stands between; by default those of the example.
+        breaks: The broken promise, and the beginning of what it is about.
+        example: The smallest crossing that shows it.
+        features: The features that it stands between; none: all of the example.
         ways: Ways that show it; none: all.
     """
 
-    example: Crossing
-    promise: str
-    subjects: tuple[str, ...]
     sentence: str
-    features: tuple[str, ...] | None = None
+    breaks: str
+    example: Crossing
+    features: tuple[str, ...] = ()
     ways: tuple[str, ...] = ()
 
     def covers(self, crossing: Crossing, fault: Fault) -> bool:
         """Whether a fault of a crossing is this one."""
-        features = self.example.features if self.features is None else self.features
-        if self.ways and crossing.way not in self.ways:
-            return False
-        is_about = fault.promise == self.promise and fault.subject in self.subjects
-        return is_about and {*features} <= {*crossing.features}
+        features = {*(self.features or self.example.features)}
+        is_about = f"{fault.promise} {fault.subject}".startswith(self.breaks)
+        return (
+            is_about
+            and features <= {*crossing.features}
+            and crossing.way in (self.ways or (crossing.way,))
+        )
 
 
-RESULTS = ("result", "error", "late result", "late error")
+FETCH, FAIL = ("fetch",), ("fail",)
 
 KNOWN: dict[str, Known] = {
-    "G1 before": Known(
-        Crossing(("guard_messages",), talk=("poison", "plain")),
-        "blocked",
-        ("message", *RESULTS),
-        "The model reads a message that a guard has blocked as soon as another one follows.",
-    ),
-    "G1 beside": Known(
-        Crossing(("guard_beside",), talk=("poison", "plain")),
-        "blocked",
-        ("message", *RESULTS),
-        "The model reads a message that a guard has blocked as soon as another one follows.",
-    ),
+    **{
+        f"G1 {guard}": Known(
+            "The model reads a blocked message as soon as another one follows.",
+            "blocked ",
+            Crossing((guard,), talk=("poison", "plain")),
+        )
+        for guard in ("guard_beside", "guard_messages")
+    },
     "G3": Known(
-        Crossing(("override", "retry"), talk=("mail",)),
-        "redacted",
-        ("message", *RESULTS),
         "An async run skips the sync override of a built-in's layer without a word.",
+        "redacted ",
+        Crossing(("override", "retry"), talk=("mail",)),
         features=("override",),
     ),
     "G5": Known(
-        Crossing(("guard_result", "background"), turns=(("fetch",),), talk=("plain",)),
-        "checked",
-        ("late result", "late error"),
-        "A guard checks the handle of a background call, and the model reads its result unchecked.",
+        "A guard of results checks the handle of a background call, and not its result.",
+        "checked late",
+        Crossing(("guard_result", "background"), turns=(FETCH,)),
         features=("guard_result",),
     ),
     "G6": Known(
-        Crossing(("tool_error", "guard_result"), turns=(("fail",),), talk=("plain",)),
-        "checked",
-        ("error",),
-        "The model reads the text of an error that a layer around the guard has made of it.",
+        "The model reads unchecked the error that a layer around the guard has made a result.",
+        "checked error",
+        Crossing(("tool_error", "guard_result"), turns=(FAIL,)),
     ),
     "G11": Known(
-        Crossing(
-            ("limit", "background"),
-            "service",
-            turns=(("fetch",), "plain", ("fetch",)),
-            talk=("plain",),
-        ),
-        "limited",
-        ("model calls",),
         "Each result of a background call begins a run with fresh limits.",
+        "limited model calls",
+        Crossing(("limit", "background"), "service", (FETCH, "plain", FETCH)),
         ways=("service",),
     ),
     "P4": Known(
-        Crossing(("limit", "clerk"), turns=(("clerk",),), talk=("plain",)),
-        "proven",
-        ("model calls", "tool calls"),
         "A sentence about all calls holds, though an agent inside has no limit.",
+        "proven ",
+        Crossing(("limit", "clerk"), turns=(("clerk",),)),
         features=("clerk",),
     ),
     **{
-        f"P5 {feature}": Known(
-            Crossing(
-                (feature,), "fork", turns=(("refund",), "plain", ("refund",)), talk=("plain",)
-            ),
-            "limited",
-            (unit,),
+        f"P5 {limit}": Known(
             "A run from an early checkpoint has its count, and not that of the thread.",
+            "limited ",
+            Crossing((limit,), "fork", (("refund",), "plain", ("refund",))),
             ways=("fork", "replay"),
         )
-        for feature, unit in (
-            ("limit_thread", "model calls"),
-            ("tool_limit_thread", "calls of refund"),
-        )
+        for limit in ("limit_thread", "tool_limit_thread")
     },
     **{
         f"P7 {feature}": Known(
-            Crossing(
-                ("limit", feature), turns=(*[(("fetch",)), turn] * 2, ("fetch",)), talk=("plain",)
-            ),
-            "limited",
-            ("model calls",),
             "A limit of model calls does not count what another layer asks the model once more.",
+            "limited model calls",
+            Crossing(("limit", feature), turns=(FETCH, turn, FETCH, turn, FETCH)),
             features=(feature,),
         )
         for feature, turn in (
@@ -127,67 +103,57 @@ KNOWN: dict[str, Known] = {
             ("retry", "error"),
         )
     },
-    "P7 tools": Known(
-        Crossing(("tool_limit", "tool_retry"), turns=(("fail",), ("fail",)), talk=("plain",)),
-        "limited",
-        ("tool calls", "calls of refund"),
+    "P7 tool_retry": Known(
         "A limit of tool calls counts a call once that is tried several times.",
+        "limited ",
+        Crossing(("tool_limit", "tool_retry"), turns=(FAIL, FAIL)),
         features=("tool_retry",),
     ),
     **{
-        f"P11 {name}": Known(
-            Crossing((feature,), way, turns=(("fetch", other),)),
-            "kept",
-            ("result",),
+        f"P11 {feature}": Known(
             "A result is lost if a call beside it waits or fails when the next message comes.",
-            ways=ways,
+            "kept result",
+            Crossing((feature,), way, (("fetch", call),), ("plain", "plain")),
+            ways=(way,) if way == "new message" else (),
         )
-        for name, feature, other, way, ways in (
-            ("review", "review_each", "refund", "new message", ("new message",)),
-            ("client", "client_tools", "page", "new message", ("new message",)),
-            ("error", "once", "fail", "invoke", ()),
+        for feature, call, way in (
+            ("client_tools", "page", "new message"),
+            ("once", "fail", "invoke"),
+            ("review_each", "refund", "new message"),
         )
     },
+    "blocked answers": Known(
+        "The limit of a thread does not count answers that a guard around it throws away.",
+        "limited model calls",
+        Crossing(("guard_beside", "limit_thread"), talk=("poison",) * 4),
+    ),
     "blocked results": Known(
-        Crossing(("guard_result", "tool_limit"), turns=(("fetch poison",),) * 3, talk=("plain",)),
-        "limited",
-        ("tool calls",),
         "A limit does not count a call that has run if a guard around it blocks its result.",
+        "limited ",
+        Crossing(("guard_result", "tool_limit"), turns=(("fetch poison",),) * 3),
     ),
     "emulated results": Known(
-        Crossing(("emulator", "guard_result"), turns=(("fetch",),), talk=("plain",)),
-        "checked",
-        ("result",),
         "The model reads an emulated result unchecked if the guard is inside of the emulator.",
+        "checked result",
+        Crossing(("emulator", "guard_result"), turns=(FETCH,)),
     ),
     "empty chunk": Known(
-        Crossing(("guard_answer",), "stream messages", turns=("poison",), talk=("plain",)),
-        "streamed",
-        ("messages",),
         "After the text in place of an answer, an empty chunk of another message is streamed.",
+        "streamed messages",
+        Crossing(("guard_answer",), "stream messages", ("poison",)),
     ),
-    "blocked answers": Known(
-        Crossing(("guard_beside", "limit_thread"), talk=("poison",) * 4),
-        "limited",
-        ("model calls",),
-        "A limit of a thread does not count answers that a guard around it throws away.",
-    ),
-    **{
-        f"last words of {feature}": Known(
-            Crossing((feature,), "stream messages", turns=(("fetch",),) * 5, talk=("plain",)),
-            "streamed",
-            ("messages",),
-            "The text in which a limit ends a run is not streamed, if it is in place of calls.",
-        )
-        for feature in ("limit_answer", "budget")
-    },
     "labels": Known(
-        Crossing(
-            ("flow_guard", "tool_limit"), "stream messages", turns=(("fetch",),), talk=("plain",)
-        ),
-        "streamed",
-        ("messages",),
         "A result is not streamed as a message if FlowGuard adds labels to a Command.",
+        "streamed messages",
+        Crossing(("flow_guard", "tool_limit"), "stream messages", (FETCH,)),
         features=("flow_guard",),
     ),
+    **{
+        f"last words of {limit}": Known(
+            "The text in which a limit ends a run is not streamed, if it is in place of calls.",
+            "streamed messages",
+            Crossing((limit,), "stream messages", (FETCH,) * 5),
+        )
+        for limit in ("limit_answer", "budget")
+    },
 }

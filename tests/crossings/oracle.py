@@ -6,8 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from threading import Lock
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
@@ -36,19 +35,28 @@ def text_of(messages: Sequence[BaseMessage]) -> str:
     return json.dumps(parts, default=str)
 
 
+SOURCES = {
+    "sent": "message",
+    "said": "answer",
+    "asked": "call",
+    "gave": "result",
+    "raised": "error",
+}
+"""Events with which a text enters the agent: from users, its model and tools."""
+
+
 @dataclass(frozen=True)
 class Event:
     """Something that happened.
 
     Args:
-        kind: "sent" (a message of the user), "read" (a model was asked), "said" (its answer),
-            "started", "gave", "raised" (a tool), "checked" (the check of a guard was asked),
-            "approved" or "rejected" (a call), "broke" (a model), "failed" (a run), or "forked".
+        kind: One of SOURCES; "read" (a model was asked) or "broke" (it failed); "started" (a tool);
+            "checked" (a guard); "approved" or "rejected" (a call); "failed" or "forked" (a run).
         by: The agent, the tool or the feature.
-        text: The text of a message, a result or an error; all that was read or checked.
+        text: All that was said, read or checked.
         number: The number of a call.
         late: The tool works in the background.
-        objects: The check objects.
+        objects: The guard objects.
         messages: The request to a model.
     """
 
@@ -62,18 +70,14 @@ class Event:
 
     @property
     def source(self) -> str:
-        """Where its text comes from, for guards."""
-        sources = {"sent": "message", "said": "answer", "asked": "call"}
-        sources |= {"gave": "result", "raised": "error"}
-        return f"{'late ' if self.late else ''}{sources.get(self.kind, '')}"
+        return f"{'late ' if self.late else ''}{SOURCES.get(self.kind, '')}"
 
 
 class Fault(NamedTuple):
-    """A broken promise."""
+    """A broken promise about a source of texts, a tool, or what is counted."""
 
     promise: str
     subject: str
-    """The source of a text, the tool, or the count that the promise is about."""
     text: str
 
 
@@ -90,28 +94,15 @@ class Streamed(NamedTuple):
     fetched: Sequence[int] = ()
 
 
-class Journal:
-    """Events in their order, from all threads of a run."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self._lock = Lock()
-
-    def write(self, kind: str, by: str = "", text: str = "", number: int = -1, **more: Any) -> None:
-        with self._lock:
-            self.events.append(Event(kind, by, text, number, **more))
-
-
 @dataclass
 class Record:
     """One run of a crossing.
 
     Args:
-        journal: What happened.
-        kept: The messages of the thread at the end; None if the way has no such thread.
-        since: The number of events before those that the thread at the end shows all of.
-        changes: What the features may leave out: "messages" or "results" of the thread, "streams"
-            of answers that are thrown away.
+        changes: What the features may leave out.
+        events: What happened.
+        kept: The messages of the thread at the end; None if nobody sees it.
+        since: The number of events before a fork: the thread at the end shows those after it.
         streams: What was streamed.
         answers: Answers of a protocol, and the last texts of the thread then.
         plan: The plan of the agent.
@@ -121,10 +112,10 @@ class Record:
         separate: Each message of the user begins a thread.
     """
 
-    journal: Journal = field(default_factory=Journal)
+    changes: frozenset[str] = frozenset()
+    events: list[Event] = field(default_factory=list)
     kept: Sequence[AnyMessage] | None = None
     since: int = 0
-    changes: frozenset[str] = frozenset()
     streams: list[Streamed] = field(default_factory=list)
     answers: list[tuple[str, str]] = field(default_factory=list)
     plan: Any = None
@@ -133,34 +124,25 @@ class Record:
     loose: bool = False
     separate: bool = False
 
-    @property
-    def events(self) -> list[Event]:
-        return self.journal.events
+    def write(self, kind: str, by: str = "", text: str = "", number: int = -1, **more: Any) -> None:
+        """Add an event, from any thread."""
+        self.events.append(Event(kind, by, text, number, **more))
 
-    def of(self, *kinds: str) -> Iterator[tuple[int, Event]]:
+    def of(self, *kinds: str, by: str = "") -> Iterator[tuple[int, Event]]:
         """The events of these kinds, with their places."""
-        return ((place, e) for place, e in enumerate(self.events) if e.kind in kinds)
+        events = enumerate(list(self.events))
+        return ((p, e) for p, e in events if e.kind in kinds and by in ("", e.by))
 
     @property
     def texts(self) -> Iterator[tuple[int, Event, str]]:
-        """Each word that entered the agent: from users, tools and its model."""
-        for place, event in self.of("sent", "gave", "raised", "said", "asked"):
-            if event.by != INNER:
-                for name in words(event.text):
-                    yield place, event, name
-
-    def reads(self, *agents: str) -> Iterator[tuple[int, Event]]:
-        return ((place, e) for place, e in self.of("read") if not agents or e.by in agents)
+        """Each word that entered the agent, with the place of its event."""
+        for place, event in self.of(*SOURCES):
+            yield from ((place, event, name) for name in words(event.text))
 
     @property
-    def shown(self) -> str:
-        """All that users see: the thread and what was streamed."""
-        return text_of(self.kept or ()) + "".join(str(s.chunks) for s in self.streams)
-
-    @property
-    def conversations(self) -> Iterator[list[Event]]:
-        """The events of each thread."""
-        yield from self.runs if self.separate else [self.events]
+    def shown(self) -> set[str]:
+        """The words that users see, in the thread or a stream."""
+        return words(text_of(self.kept or ()) + "".join(str(s.chunks) for s in self.streams))
 
     @property
     def runs(self) -> Iterator[list[Event]]:
@@ -168,6 +150,11 @@ class Record:
         starts = [place for place, _ in self.of("sent", "forked")]
         for start, end in zip(starts, [*starts[1:], len(self.events)], strict=True):
             yield self.events[start:end]
+
+    @property
+    def threads(self) -> Iterator[list[Event]]:
+        """The events of each thread."""
+        yield from self.runs if self.separate else [self.events]
 
 
 class Promise(Protocol):
@@ -183,17 +170,14 @@ class Promise(Protocol):
 class Decides:
     """No call of a tool starts without an approval of this call.
 
-    Args:
-        tool: The tool.
-        after: Only calls are decided about that the model makes after it has read a result of this
-            tool.
+    With `after`, this holds once the model has read a result of that tool.
     """
 
     tool: str
     after: str = ""
 
     def faults(self, record: Record) -> Iterator[Fault]:
-        for events in record.conversations:
+        for events in record.threads:
             approved: set[int] = set()
             for place, event in enumerate(events):
                 if event.kind == "approved":
@@ -211,15 +195,11 @@ class Decides:
 
 @dataclass(frozen=True)
 class Checks:
-    """Each text of these sources is checked before the model reads it, or a user if `shown`.
+    """A guard checks each text of these sources before the model reads it.
 
-    A text that the check objects to is not read afterwards.
+    The model reads no text that the guard objects to.
 
-    Args:
-        feature: The name of the guard in the journal.
-        sources: Sources of texts.
-        shown: Whether users see no text of these sources that the check objects to.
-        beside: The model may read texts while they are checked.
+    With `shown`, the same holds for users. With `beside`, the model may read while it checks.
     """
 
     feature: str
@@ -228,13 +208,15 @@ class Checks:
     beside: bool = False
 
     def faults(self, record: Record) -> Iterator[Fault]:
-        shown = words(record.shown) if self.shown else set()
-        checks = [(p, e) for p, e in record.of("checked") if e.by == self.feature]
+        shown = record.shown if self.shown else set()
+        checks = [*record.of("checked", by=self.feature)]
         for place, event, name in record.texts:
             if event.source not in self.sources:
                 continue
             checked = [p for p, check in checks if name in words(check.text) and p > place]
-            reads = [p for p, e in record.reads(OUTER) if p > place and name in words(e.text)]
+            reads = [
+                p for p, e in record.of("read", by=OUTER) if p > place and name in words(e.text)
+            ]
             is_seen = reads or name in shown
             first = min(reads, default=len(record.events))
             if is_seen and (not checked or (checked[0] > first and not self.beside)):
@@ -254,17 +236,14 @@ class Checks:
 class Redacts:
     """No address of these sources reaches a model, a tool, the thread or a stream.
 
-    Args:
-        sources: Sources of texts.
-        agents: Whose models and tools it is about; of all of them, and the thread and streams as
-            well, if it names none.
+    With `agents`, this is about the requests of these alone.
     """
 
     sources: tuple[str, ...]
     agents: tuple[str, ...] = ()
 
     def faults(self, record: Record) -> Iterator[Fault]:
-        shown = words(record.shown)
+        shown = record.shown
         for place, event, name in record.texts:
             if not name.startswith("mail") or event.source not in self.sources:
                 continue
@@ -278,13 +257,9 @@ class Redacts:
 
 @dataclass(frozen=True)
 class Limits:
-    """A run, or a thread, has at most so many calls of the model or of tools.
+    """A run, or a thread, has at most so many "model calls", "tool calls" or "calls of refund".
 
-    Args:
-        most: The number.
-        unit: "model calls", "tool calls", or "calls of refund".
-        thread: The number holds for all runs of the thread together.
-        failed: Calls of the model count also if they fail.
+    Calls of the model that fail count unless `failed` is False.
     """
 
     most: int
@@ -297,7 +272,7 @@ class Limits:
         return f"at most {self.most} {self.unit}{' a thread' if self.thread else ''}"
 
     def faults(self, record: Record) -> Iterator[Fault]:
-        runs = [*(record.conversations if self.thread else record.runs)]
+        runs = [*(record.threads if self.thread else record.runs)]
         most = max((self._count(run, OUTER) for run in runs), default=0)
         if most > self.most:
             yield Fault("limited", self.unit, f"{most}, not {self.sentence}")
@@ -320,7 +295,7 @@ class Once:
     tool: str
 
     def faults(self, record: Record) -> Iterator[Fault]:
-        starts = Counter(e.number for _, e in record.of("started") if e.by == self.tool)
+        starts = Counter(event.number for _, event in record.of("started", by=self.tool))
         for number, times in starts.items():
             if times > 1:
                 yield Fault("once", self.tool, f"call {number} started {times} times")
@@ -348,7 +323,7 @@ def history_faults(messages: Sequence[BaseMessage]) -> Iterator[str]:
 
 def valid(record: Record) -> Iterator[Fault]:
     """The history of each request, and of a thread that is not in the middle of a turn."""
-    for _, event in record.reads():
+    for _, event in record.of("read"):
         for fault in history_faults(event.messages):
             yield Fault("valid", f"request of {event.by}", fault)
     if record.kept is not None and not record.loose:
@@ -360,8 +335,7 @@ def kept(record: Record) -> Iterator[Fault]:
     if record.kept is None:
         return
     thread = words(text_of(record.kept))
-    failed = any(event.by == "ValueError" for _, event in record.of("failed"))
-    stopped = {w for _, e in record.of("checked") if e.objects for w in words(e.text)}
+    failed = any(record.of("failed", by="ValueError"))
     for place, event, name in record.texts:
         group = "messages" if event.kind == "sent" else "results"
         if event.kind in ("said", "asked") or place < record.since or group in record.changes:
@@ -369,7 +343,7 @@ def kept(record: Record) -> Iterator[Fault]:
         # The next run reads a late result; an error that nobody handles ends the run.
         if (event.late and record.loose) or (event.kind == "raised" and failed):
             continue
-        if name not in thread and name not in stopped and name.startswith("plain"):
+        if name not in thread and name.startswith("plain"):
             yield Fault("kept", event.source, f"{name} is lost")
 
 
@@ -380,27 +354,18 @@ def completed(record: Record) -> Iterator[Fault]:
             yield Fault("completed", event.by, event.text)
 
 
-def plain(record: Record) -> dict[str, Any]:
-    """A record without what differs from run to run: the order of parallel calls."""
-
-    def order(event: Event) -> tuple[str, ...]:
-        return event.kind, event.by, event.text, str(event.number)
-
-    events = Counter(order(replace(e, text="")) for _, e in record.of("started", "read"))
-    found = {"events": events, "refused": bool(record.refused)}
-    if any(event.late for event in record.events):  # results come when they come
-        return {"refused": bool(record.refused)}
-    if record.loose or record.kept is None:
-        return found
-    return found | {"kept": [(m.type, m.text) for m in record.kept]}
-
-
 def same(one: Record, other: Record) -> Iterator[Fault]:
-    """A sync and an async run do the same, unless a tool ends them while others work."""
-    failed = any(event.by == "ValueError" for _, event in one.of("failed"))
-    if failed or "requests" in one.changes:
+    """A sync and an async run do the same, whatever the order of parallel calls."""
+    free = "requests" in one.changes or any(event.late for event in one.events)
+    # A tool that ends the run ends it while others work.
+    if free or one.refused or other.refused or any(one.of("failed", by="ValueError")):
         return
-    first, second = plain(one), plain(other)
-    for part in first.keys() & second.keys():
-        if first[part] != second[part] and not one.refused and not other.refused:
-            yield Fault("same", part, f"sync: {first[part]}, async: {second[part]}")
+    first, second = (
+        Counter((e.kind, e.by, e.number) for _, e in r.of("started", "read")) for r in (one, other)
+    )
+    if first != second:
+        yield Fault("same", "events", f"sync: {first - second}, async: {second - first}")
+    if one.kept is not None and other.kept is not None and not one.loose and not other.loose:
+        texts, others = ([(m.type, m.text) for m in r.kept or ()] for r in (one, other))
+        if texts != others:
+            yield Fault("same", "thread", f"sync: {texts}, async: {others}")

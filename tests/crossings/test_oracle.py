@@ -119,7 +119,7 @@ def test_a_broken_feature_is_found(
 ) -> None:
     of = (lambda w: {"world": w}) if kind is Deaf else (lambda _: {})
     table = {"broken": Feature(kind, promises, of=of)}
-    found = faults(Crossing(("broken",), way, turns, ("plain",)), table)
+    found = faults(Crossing(("broken",), way, turns), table)
     assert promise in {fault.promise for fault in found}, found
 
 
@@ -142,8 +142,8 @@ def test_a_stream_that_shows_another_thread_is_found(mode: str) -> None:
 
 def test_a_sentence_that_a_run_breaks_is_found() -> None:
     record = Record(plan=plan_agent(middleware=[ModelCallLimitMiddleware(run_limit=1)]))
-    record.journal.write("sent", text=word("plain", 1))
+    record.write("sent", text=word("plain", 1))
     for agent in (OUTER, INNER):
-        record.journal.write("read", agent)
+        record.write("read", agent)
     found = [*Limits(1).faults(record)]
     assert found == [Fault("proven", "model calls", "2, and 'at most 1 model calls' holds")]

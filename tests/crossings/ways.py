@@ -47,7 +47,7 @@ class Crossing:
     features: tuple[str, ...]
     way: str = "invoke"
     turns: tuple[Turn, ...] = ()
-    talk: tuple[str, ...] = ("plain", "plain")
+    talk: tuple[str, ...] = ("plain",)
     saver: str = "memory"
 
 
@@ -70,9 +70,8 @@ class Scene:
         self.rows = [self.table[name] for name in self.crossing.features]
         late = {name for row in self.rows for name in row.late}
         late |= {"fetch", "refund", "fail"} if self.crossing.way == "background" else set()
-        self.world = World(self.crossing.turns, sorted(late))
-        changes = frozenset(change for row in self.rows for change in row.changes)
-        self.record = Record(self.world.journal, changes=changes)
+        self.record = Record(frozenset(change for row in self.rows for change in row.changes))
+        self.world = World(self.record, self.crossing.turns, sorted(late))
         self.keys = {"thread_id": "1"}
         if "client_tools" in self.crossing.features:
             self.keys |= {"client_tools": [{"name": "page", "description": "Its title."}]}
@@ -113,7 +112,7 @@ class Scene:
     def message(self, number: int) -> HumanMessage:
         """The next message of the user."""
         text = word(dict(enumerate(self.crossing.talk)).get(number, "plain"), 2000 + number)
-        self.world.journal.write("sent", text=text)
+        self.record.write("sent", text=text)
         return HumanMessage(text, id=f"message-{number}")
 
     async def converse(self, agent: Any, **options: Any) -> None:
@@ -139,7 +138,7 @@ class Scene:
             except PathNotSupported as error:
                 raise Refused(str(error)) from error
             except Exception as error:
-                self.world.journal.write("failed", type(error).__name__, str(error))
+                self.record.write("failed", type(error).__name__, str(error))
             state = await self.do(agent, "get_state", self.config)
             self.record.kept = state.values.get("messages", [])
             self.record.loose, config, value = bool(state.next), None, None
@@ -198,7 +197,7 @@ async def forked(scene: Scene, replays: bool) -> None:
     await scene.finish(agent, {"messages": [scene.message(0)]})
     states = await scene.do(agent, "get_state_history", scene.config)
     place = states[len(states) // 2].config["configurable"]
-    scene.world.journal.write("forked")
+    scene.record.write("forked")
     scene.record.since = len(scene.record.events)
     value = None if replays else {"messages": [scene.message(1)]}
     await scene.finish(agent, value, config={**scene.config, "configurable": scene.keys | place})
@@ -271,7 +270,7 @@ def settle(scene: Scene, service: Service) -> None:
         time.sleep(0.02)  # waits: for a worker
     if record.loose:  # else, what is missing is a fault of the thread
         error = str(service.threads.runs("1", limit=1)[0].info.error)
-        world.journal.write("failed", error.partition(":")[0], error)
+        record.write("failed", error.partition(":")[0], error)
 
 
 WAYS: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {

@@ -12,7 +12,7 @@ from langgraph.config import get_stream_writer
 
 from agent_factory import agent_tool, background, create_agent, tool_labels
 from agent_factory.testing import ScriptedChatModel
-from crossings.oracle import HELPER, INNER, OUTER, Journal, text_of, word
+from crossings.oracle import HELPER, INNER, OUTER, Record, text_of, word
 
 Turn = str | tuple[str, ...]
 """An answer of a kind ("plain", "poison", "mail", "empty", "error"), or calls, such as "fetch",
@@ -27,15 +27,15 @@ class World:
     """The model and the tools of one run of a crossing.
 
     Args:
+        record: Where they record it.
         turns: What the model does; then it gives plain answers.
         late: The names of the tools that work in the background.
     """
 
-    def __init__(self, turns: Sequence[Turn], late: Sequence[str] = ()) -> None:
-        self.journal, self.late = Journal(), late
+    def __init__(self, record: Record, turns: Sequence[Turn], late: Sequence[str]) -> None:
+        self._record, self.late = record, late
         self._turns, self._position = turns, 0
         self._kinds: dict[int, str] = {}
-        self._results: set[int] = set()
 
     # Models
 
@@ -71,10 +71,10 @@ class World:
 
     def _text(self, kind: str, number: int) -> Any:
         if kind == "error":
-            self.journal.write("broke", OUTER)
+            self._record.write("broke", OUTER)
             return ConnectionError("the model is out of order")
         text = "" if kind == "empty" else f"This is {word(kind, number)} now."
-        self.journal.write("said", OUTER, text, number)
+        self._record.write("said", OUTER, text, number)
         return text
 
     def _call(self, name: str, number: int) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class World:
         args: dict[str, Any] = {"number": number}
         if name == "refund":
             args["to"] = word("mail", 1000 + number)
-            self.journal.write("asked", OUTER, args["to"], number)
+            self._record.write("asked", OUTER, args["to"], number)
         if name == "clerk":
             args = {"request": f"Dig {number}."}
         if name == "write_todos":
@@ -90,7 +90,7 @@ class World:
         return {"name": name, "args": args, "id": f"call-{number}"}
 
     def _read(self, agent: str, messages: Sequence[BaseMessage]) -> None:
-        self.journal.write("read", agent, text_of(messages), messages=tuple(messages))
+        self._record.write("read", agent, text_of(messages), messages=tuple(messages))
 
     # Tools
 
@@ -117,7 +117,7 @@ class World:
             """Fail."""
             self._start("fail", number)
             text = word(self._kind(number), number)
-            self.journal.write("raised", "fail", text, number, late="fail" in self.late)
+            self._record.write("raised", "fail", text, number, late="fail" in self.late)
             raise ValueError(text)
 
         @tool
@@ -141,11 +141,11 @@ class World:
         return AIMessage(self._result("clerk", number))
 
     def _start(self, name: str, number: int, text: str = "") -> None:
-        self.journal.write("started", name, text, number, late=name in self.late)
+        self._record.write("started", name, text, number, late=name in self.late)
 
     def _result(self, name: str, number: int) -> str:
         text = word(self._kind(number), number)
-        self.journal.write("gave", name, text, number, late=name in self.late)
+        self._record.write("gave", name, text, number, late=name in self.late)
         return f"It gave {text} back."
 
     def _kind(self, number: int) -> str:
@@ -157,7 +157,7 @@ class World:
     def approves(self, number: int) -> bool:
         """Decide about a call, and record the decision."""
         approves = self._kinds.get(number) != "no"
-        self.journal.write("approved" if approves else "rejected", number=number)
+        self._record.write("approved" if approves else "rejected", number=number)
         return approves
 
     def check_call(self, call: Any) -> str | None:
@@ -170,7 +170,7 @@ class World:
         def check(subject: Any) -> str | None:
             text = text_of(subject if isinstance(subject, list) else [subject])
             objects = "poison" in text
-            self.journal.write("checked", feature, text, objects=objects)
+            self._record.write("checked", feature, text, objects=objects)
             return "it is poison." if objects else None
 
         return check
