@@ -1,0 +1,14 @@
+"""The number of crossings: one as `make test` runs them, ten times as many at night."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+TIMES = {"test": 1, "night": 10}
+
+settings.register_profile(
+    "crossings", settings(), max_examples=120 * TIMES.get(settings.get_current_profile_name(), 50)
+)
+settings.register_profile(
+    "served", settings(), max_examples=20 * TIMES.get(settings.get_current_profile_name(), 50)
+)

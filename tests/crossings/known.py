@@ -1,0 +1,159 @@
+"""Faults of the package that crossings find today, each with the smallest crossing that shows it.
+
+A test fails when it shows it no more: then the entry is to be removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crossings.oracle import Fault
+from crossings.ways import Crossing
+
+
+@dataclass(frozen=True)
+class Known:
+    """A fault between features.
+
+    Args:
+        sentence: What happens.
+        breaks: The broken promise, and the beginning of what it is about.
+        example: The smallest crossing that shows it.
+        features: The features that it stands between; none: all of the example.
+        ways: Ways that show it; none: all.
+    """
+
+    sentence: str
+    breaks: str
+    example: Crossing
+    features: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
+
+    def covers(self, crossing: Crossing, fault: Fault) -> bool:
+        """Whether a fault of a crossing is this one."""
+        features = {*(self.features or self.example.features)}
+        is_about = f"{fault.promise} {fault.subject}".startswith(self.breaks)
+        return (
+            is_about
+            and features <= {*crossing.features}
+            and crossing.way in (self.ways or (crossing.way,))
+        )
+
+
+FETCH, FAIL = ("fetch",), ("fail",)
+
+KNOWN: dict[str, Known] = {
+    **{
+        f"G1 {guard}": Known(
+            "The model reads a blocked message as soon as another one follows.",
+            "blocked ",
+            Crossing((guard,), talk=("poison", "plain")),
+        )
+        for guard in ("guard_beside", "guard_messages")
+    },
+    "G3": Known(
+        "An async run skips the sync override of a built-in's layer without a word.",
+        "redacted ",
+        Crossing(("override", "retry"), talk=("mail",)),
+        features=("override",),
+    ),
+    "G5": Known(
+        "A guard of results checks the handle of a background call, and not its result.",
+        "checked late",
+        Crossing(("guard_result", "background"), turns=(FETCH,)),
+        features=("guard_result",),
+    ),
+    "G6": Known(
+        "The model reads unchecked the error that a layer around the guard has made a result.",
+        "checked error",
+        Crossing(("tool_error", "guard_result"), turns=(FAIL,)),
+    ),
+    "G11": Known(
+        "Each result of a background call begins a run with fresh limits.",
+        "limited model calls",
+        Crossing(("limit", "background"), "service", (FETCH, "plain", FETCH)),
+        ways=("service",),
+    ),
+    "P4": Known(
+        "A sentence about all calls holds, though an agent inside has no limit.",
+        "proven ",
+        Crossing(("limit", "clerk"), turns=(("clerk",),)),
+        features=("clerk",),
+    ),
+    **{
+        f"P5 {limit}": Known(
+            "A run from an early checkpoint has its count, and not that of the thread.",
+            "limited ",
+            Crossing((limit,), "fork", (("refund",), "plain", ("refund",))),
+            ways=("fork", "replay"),
+        )
+        for limit in ("limit_thread", "tool_limit_thread")
+    },
+    **{
+        f"P7 {feature}": Known(
+            "A limit of model calls does not count what another layer asks the model once more.",
+            "limited model calls",
+            Crossing(("limit", feature), turns=(FETCH, turn, FETCH, turn, FETCH)),
+            features=(feature,),
+        )
+        for feature, turn in (
+            ("answer_guard", "empty"),
+            ("fallback", "error"),
+            ("refusal", "poison"),
+            ("retry", "error"),
+        )
+    },
+    "P7 tool_retry": Known(
+        "A limit of tool calls counts a call once that is tried several times.",
+        "limited ",
+        Crossing(("tool_limit", "tool_retry"), turns=(FAIL, FAIL)),
+        features=("tool_retry",),
+    ),
+    **{
+        f"P11 {feature}": Known(
+            "A result is lost if a call beside it waits or fails when the next message comes.",
+            "kept result",
+            Crossing((feature,), way, (("fetch", call),), ("plain", "plain")),
+            ways=(way,) if way == "new message" else (),
+        )
+        for feature, call, way in (
+            ("client_tools", "page", "new message"),
+            ("once", "fail", "invoke"),
+            ("review_each", "refund", "new message"),
+        )
+    },
+    "blocked answers": Known(
+        "The limit of a thread does not count answers that a guard around it throws away.",
+        "limited model calls",
+        Crossing(("guard_beside", "limit_thread"), talk=("poison",) * 4),
+    ),
+    "blocked results": Known(
+        "A limit does not count a call that has run if a guard around it blocks its result.",
+        "limited ",
+        Crossing(("guard_result", "tool_limit"), turns=(("fetch poison",),) * 3),
+    ),
+    "emulated results": Known(
+        "The model reads an emulated result unchecked if the guard is inside of the emulator.",
+        "checked result",
+        Crossing(("emulator", "guard_result"), turns=(FETCH,)),
+    ),
+    "empty chunk": Known(
+        "After the text in place of an answer, an empty chunk of another message is streamed.",
+        "streamed messages",
+        Crossing(("guard_answer",), "stream messages", ("poison",)),
+    ),
+    "labels": Known(
+        "A result is not streamed as a message if FlowGuard adds labels to a Command.",
+        "streamed messages",
+        Crossing(("flow_guard", "tool_limit"), "stream messages", (FETCH,)),
+        features=("flow_guard",),
+    ),
+    **{
+        f"last words of {limit}": Known(
+            "The text in which a limit ends a run is not streamed, if it is in place of calls.",
+            "streamed messages",
+            Crossing((limit,), "stream messages", (FETCH,) * 5),
+        )
+        for limit in ("limit_answer", "budget")
+    },
+}
