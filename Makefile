@@ -85,7 +85,7 @@ cases: $(STAMP)   # each case, in the mode and on the database that a day leaves
 	$(BIN)/python $(TESTS) --tier=night $(ARGS)
 
 crossings: $(STAMP)   # two features and a way to run them, ten times as often
-	HYPOTHESIS_PROFILE=night $(BIN)/python $(TESTS) tests/crossings --timeout=1800 $(ARGS)
+	HYPOTHESIS_PROFILE=night $(BIN)/python $(TESTS) tests/crossings --timeout=1800 --hypothesis-seed=$(shell date +%Y%m%d) $(ARGS)
 
 mutants: $(STAMP)   # a part of the changes that a test has to notice, chosen by the commit
 	$(BIN)/python scripts/mutants.py $(ARGS)

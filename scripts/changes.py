@@ -7,6 +7,7 @@ import importlib
 import os
 import subprocess
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -50,18 +51,14 @@ def changed() -> frozenset[str] | None:
 
 
 def matches(patterns: tuple[str, ...]) -> bool:
-    """Return True if a changed path matches one of some glob patterns; `**` crosses folders."""
+    """Return True if a changed path matches one of some patterns of `fnmatch`.
+
+    Their `*` matches `/`, too. Where the base is unknown, every pattern matches.
+    """
     paths = changed()
     if paths is None:
         return True
-    return any(_matches(path, pattern) for path in paths for pattern in patterns)
-
-
-def _matches(path: str, pattern: str) -> bool:
-    folder, crosses, rest = pattern.partition("**")
-    if crosses:
-        return path.startswith(folder) and Path(path).match(rest.lstrip("/") or "*")
-    return len(Path(path).parts) == len(Path(pattern).parts) and Path(path).match(pattern)
+    return any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
 
 
 def subjects(test: str) -> set[str]:

@@ -16,10 +16,10 @@ import changes
 import flakes
 import pytest
 import run_targets
+import tiers
 from flakes import Flake, quarantine, refusals
+from inputs import INPUTS
 from tiers import chosen
-
-from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -54,7 +54,7 @@ def suite(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run the script in a repository with some tests: `suite({"a": source}, "--reruns")`."""
     for folder, names in (
         ("scripts", ("changes", "flakes", "run_tests")),
-        ("tests", ("measuring", "outcomes", "tiers")),
+        ("tests", ("inputs", "measuring", "outcomes", "tiers")),
     ):
         (tmp_path / folder).mkdir()
         for name in names:
@@ -63,7 +63,7 @@ def suite(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         'pytest_plugins = ("measuring", "outcomes", "tiers")\n'
     )
     (tmp_path / "pytest.ini").write_text(
-        "[pytest]\npythonpath = tests\nmarkers =\n  law: a law\n  long: takes seconds\n"
+        "[pytest]\npythonpath = tests scripts\nmarkers =\n  law: a law\n  long: takes seconds\n"
     )
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
 
@@ -188,25 +188,28 @@ def test_a_test_is_about_its_helpers_and_the_modules_that_it_names() -> None:
     assert changes.subjects("tests/test_gone.py::test_x") == {"tests/test_gone.py"}
 
 
-@each(
-    "pattern, path, fits",
-    [
-        ("docs/**", "docs/howto/mcp.md", True),
-        ("docs/**/*.md", "docs/index.md", True),
-        ("docs/**/*.md", "docs/picture.png", False),
-        ("scripts/*.py", "scripts/flakes.py", True),
-        ("scripts/*.py", "scripts/measures/calls.py", False),
-        ("README.md", "README.md", True),
-        ("README.md", "docs/README.md", False),
-    ],
-)
-def test_a_path_fits_a_pattern(pattern: str, path: str, fits: bool) -> None:
-    assert changes._matches(path, pattern) == fits
+def test_a_pattern_matches_changed_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "changed", lambda: frozenset(["docs/howto/mcp.md"]))
+    assert changes.matches(("README.md", "docs/*"))
+    assert not changes.matches(("docs/*.png", "README.md"))
+    monkeypatch.setattr(changes, "changed", lambda: None)  # an unknown base
+    assert changes.matches(("nothing/*",))
 
 
-def test_all_counts_as_changed_where_the_base_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "changed", lambda: None)
-    assert changes.matches(("nothing/**",))
+def test_a_test_of_documents_runs_by_day_where_its_inputs_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = Path(tiers.__file__).with_name("test_llms.py")
+    monkeypatch.setattr(changes, "changed", lambda: frozenset(["tests/test_layers.py"]))
+    assert tiers.is_untouched(path)
+    assert not tiers.is_untouched(path.with_name("test_composition.py"))
+    for changed in ("docs/index.md", "tests/test_llms.py", "tests/conftest.py"):
+        monkeypatch.setattr(changes, "changed", lambda changed=changed: frozenset([changed]))
+        assert not tiers.is_untouched(path)
+
+
+def test_each_file_with_inputs_is_there() -> None:
+    assert [name for name in INPUTS if not (ROOT / "tests" / name).exists()] == []
 
 
 class Case:

@@ -11,18 +11,23 @@
 
 A function that could run sync and async, or on SQLite and Postgres, runs in one of both, by its
 name; a night has the other. A law over the drivers says that the modes are the same. A test with a
-snapshot has all of its cases, as a snapshot that no test asks for fails the run.
+snapshot has all of its cases, as a snapshot that no test asks for fails the run. By day, a test of
+documents or scripts runs only if one of its inputs has changed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import changes
 import pytest
+from inputs import INPUTS
 
+TESTS = Path(__file__).resolve().parent
 TIERS = ("short", "long", "slice", "night", "all")
 SLICE = 120.0
 """Seconds in which tests of a slice begin."""
@@ -93,12 +98,29 @@ def is_long(node: pytest.Item | Any) -> bool:
     return node.get_closest_marker("long") is not None
 
 
+def is_untouched(path: Path) -> bool:
+    """Return True if a file tests documents or scripts of which none has changed.
+
+    They are compared with the last release of main (`scripts/changes.py`).
+    """
+    name = path.relative_to(TESTS).as_posix()
+    if name not in INPUTS:
+        return False
+    return not changes.matches((f"tests/{name}", "tests/conftest.py", *INPUTS[name]))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the functions of other tiers, and order a slice."""
     tier = config.getoption("tier")
     if tier in ("short", "long"):
-        remaining = [item for item in items if is_long(item) == (tier == "long")]
+        paths = {item.path for item in items}
+        untouched = {path for path in paths if is_untouched(path)}
+        remaining = [
+            item
+            for item in items
+            if is_long(item) == (tier == "long") and item.path not in untouched
+        ]
         config.hook.pytest_deselected(items=[*{*items}.difference(remaining)])
         items[:] = remaining
     if tier == "slice":

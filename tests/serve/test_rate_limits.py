@@ -38,7 +38,7 @@ def who(request: Request) -> Principal | None:
     return Principal(tenant, name)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
     """Each kind of database in turn."""
     if request.param == "sqlite":

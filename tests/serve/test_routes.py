@@ -130,7 +130,7 @@ class World:
         return found
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def world(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     url = f"sqlite:///{tmp_path_factory.mktemp('routes')}/desk.db"
     if request.param == "postgres":

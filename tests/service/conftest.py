@@ -39,7 +39,7 @@ def postgres_url(postgres_server: Any) -> str:
     return new_postgres(postgres_server)
 
 
-KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.long)]
+KINDS = ["sqlite", "postgres"]
 
 
 @pytest.fixture(params=KINDS)
