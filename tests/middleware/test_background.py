@@ -263,9 +263,9 @@ class ReadOnly(InMemorySaver):
         return super().put(config, *args)
 
 
-@each("saver", [None, ReadOnly()])
-def test_a_result_that_no_saver_takes_is_read_in_this_process(call: Call, saver: Any) -> None:
-    agent = agent_with([WORK, *DONE], work, checkpointer=saver, ignore=["AF211"])
+@each("make_saver", [lambda: None, ReadOnly])
+def test_a_result_that_no_saver_takes_is_read_in_this_process(call: Call, make_saver: Any) -> None:
+    agent = agent_with([WORK, *DONE], work, checkpointer=make_saver(), ignore=["AF211"])
     assert results(call(agent, HELLO, ONE)) == [("done", "finished")]
 
 
