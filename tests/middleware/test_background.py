@@ -75,7 +75,7 @@ def long_work(over: Event) -> Any:
 
 def work() -> str:
     """Work."""
-    return "worked"
+    return "finished"
 
 
 def square(number: int) -> int:
@@ -250,7 +250,7 @@ def test_a_message_of_the_run_that_failed_is_read_once(call: Call) -> None:
     with pytest.raises(RuntimeError, match="down"):
         call(agent, HELLO, ONE)
     result = call(agent, None, ONE)
-    assert results(result) == [("done", "worked")]
+    assert results(result) == [("done", "finished")]
     assert last_text(result) == "Done."
 
 
@@ -263,10 +263,10 @@ class ReadOnly(InMemorySaver):
         return super().put(config, *args)
 
 
-@each("saver", [None, ReadOnly()])
-def test_a_result_that_no_saver_takes_is_read_in_this_process(call: Call, saver: Any) -> None:
-    agent = agent_with([WORK, *DONE], work, checkpointer=saver, ignore=["AF211"])
-    assert results(call(agent, HELLO, ONE)) == [("done", "worked")]
+@each("make_saver", [lambda: None, ReadOnly])
+def test_a_result_that_no_saver_takes_is_read_in_this_process(call: Call, make_saver: Any) -> None:
+    agent = agent_with([WORK, *DONE], work, checkpointer=make_saver(), ignore=["AF211"])
+    assert results(call(agent, HELLO, ONE)) == [("done", "finished")]
 
 
 @pytest.mark.long
@@ -347,7 +347,7 @@ def test_an_agent_inside_of_another_reads_its_own_results(call: Call) -> None:
     options: Any = {"checkpointer": None, "name": "clerk", "ignore": ["AF211"]}
     inner = agent_with([WORK, *[last_result] * 2], work, **options)
     result = call(agent_with([ASK, "Done."], agent_tool(inner, description="A.")), HELLO, ONE)
-    assert texts(result)[2:] == ["worked", "Done."]
+    assert texts(result)[2:] == ["finished", "Done."]
 
 
 def test_a_call_that_another_layer_answers_starts_nothing(call: Call) -> None:
@@ -414,10 +414,10 @@ def test_a_tool_with_a_coroutine_alone_works_in_async_runs() -> None:
     async def work() -> str:
         """Work."""
         await asyncio.sleep(0)
-        return "worked"
+        return "finished"
 
     agent = agent_with([WORK, *DONE], work)
-    assert results(asyncio.run(agent.ainvoke(HELLO, ONE))) == [("done", "worked")]
+    assert results(asyncio.run(agent.ainvoke(HELLO, ONE))) == [("done", "finished")]
     with pytest.raises(NotImplementedError, match="sync invocation"):
         agent_with([WORK, "Done.", "Done."], work).invoke(HELLO, ONE)
 
@@ -896,7 +896,7 @@ def test_a_background_tool_keeps_what_it_is() -> None:
     assert (background_timeout(wrapped), background_timeout(original)) == (5.0, None)
     assert wrapped.description.startswith("Work.\n\nIt works in the background")
     # Outside of an agent it works as it did.
-    assert wrapped.invoke({}) == "worked"
+    assert wrapped.invoke({}) == "finished"
 
 
 def test_a_plan_shows_the_subagent_inside() -> None:

@@ -71,9 +71,11 @@ def test_one_of_many_threads_begins(store: EffectStore) -> None:
 
 def test_a_file_keeps_its_effects_and_a_closed_store_opens_again(tmp_path: Path) -> None:
     first = effect()
-    for store in (SqliteEffects(tmp_path / "effects.db") for _ in range(2)):
+    for earlier in (None, first):
+        store = SqliteEffects(tmp_path / "effects.db")
         store.close()
-        store.begin(first)
+        assert store.begin(first) == earlier
+        store.close()
         assert store.begin(effect()) == first
         store.close()
 

@@ -463,8 +463,9 @@ def asked_by_call(result: dict[str, Any]) -> dict[str, Any]:
     return {i.value["tool_call_id"]: i for i in result["__interrupt__"]}
 
 
-def test_per_call_every_call_has_a_separate_interrupt(go: Go) -> None:
-    agent, mailbox, _ = agent_with([SEND, DELETE], interrupt_mode="per_call")
+def test_per_call_every_call_has_a_separate_interrupt_with_a_schema_for_its_answer(go: Go) -> None:
+    on: Any = {"send": True, "delete": {"allowed_decisions": ["approve", "reject"]}}
+    agent, mailbox, _ = agent_with([SEND, DELETE], interrupt_on=on, interrupt_mode="per_call")
     asked = asked_by_call(go(agent, "Tidy up"))
     assert len({i.id for i in asked.values()}) == 2
     assert asked["d"].value.pop("digest")
@@ -474,27 +475,16 @@ def test_per_call_every_call_has_a_separate_interrupt(go: Go) -> None:
         "name": "delete",
         "args": {"number": 1},
         "description": 'Tool execution requires approval\n\nTool: delete\nArgs: {"number": 1}',
-        "review_config": {"action_name": "delete", "allowed_decisions": EVERY},
+        "review_config": {"action_name": "delete", **on["delete"]},
     }
     assert mailbox.ran == []
-
-
-def test_per_call_the_answer_has_the_schema_of_the_tools_arguments(go: Go) -> None:
-    agent, _, _ = agent_with(
-        [SEND, DELETE],
-        interrupt_on={"send": True, "delete": {"allowed_decisions": ["approve", "reject"]}},
-        interrupt_mode="per_call",
-    )
-    asked = asked_by_call(go(agent, "Tidy up"))
     schema = asked["s"].response_schema
     assert list(schema["discriminator"]["mapping"]) == EVERY
     action = schema["$defs"]["EditedAction"]["properties"]
     assert action["name"]["const"] == "send"
-    arguments = schema["$defs"][action["args"]["$ref"].removeprefix("#/$defs/")]
-    assert {name: part["type"] for name, part in arguments["properties"].items()} == {
-        "to": "string",
-        "text": "string",
-    }
+    arguments = schema["$defs"][action["args"]["$ref"].removeprefix("#/$defs/")]["properties"]
+    types = {name: part["type"] for name, part in arguments.items()}
+    assert types == {"to": "string", "text": "string"}
     assert list(asked["d"].response_schema["discriminator"]["mapping"]) == ["approve", "reject"]
     assert "EditedAction" not in asked["d"].response_schema["$defs"]
 
@@ -502,12 +492,8 @@ def test_per_call_the_answer_has_the_schema_of_the_tools_arguments(go: Go) -> No
 def test_per_call_a_tool_with_a_json_schema_has_it_in_the_answers_schema(go: Go) -> None:
     """A tool of an MCP server has a dict, with definitions."""
     place = {"type": "object", "properties": {"city": {"type": "string"}}}
-    schema = {
-        "type": "object",
-        "properties": {"to": {"$ref": "#/$defs/Place"}},
-        "required": ["to"],
-        "$defs": {"Place": place},
-    }
+    arguments = {"properties": {"to": {"$ref": "#/$defs/Place"}}, "required": ["to"]}
+    schema = {"type": "object", **arguments, "$defs": {"Place": place}}
     remote = StructuredTool(
         name="remote", description="Remote.", args_schema=schema, func=lambda **args: "done"
     )
@@ -526,17 +512,13 @@ def test_an_answer_of_a_reviewer_is_marked(go: Go, mode: Any) -> None:
     agent, _, _ = agent_with([SEND, DELETE], "done", interrupt_mode=mode)
     interrupts = go(agent, "Tidy up")["__interrupt__"]
     by_call = {"s": REJECT, "d": {"type": "respond", "message": "Later."}}
-    resume: Any = {"decisions": [by_call["s"], by_call["d"]]}
+    resume: Any = {"decisions": [*by_call.values()]}
     if mode == "per_call":
         resume = {i.id: by_call[i.value["tool_call_id"]] for i in interrupts}
-    marks = {
-        id: message.additional_kwargs
-        for id, message in answers(go(agent, Command(resume=resume))).items()
-    }
-    source = {"lc_source": "hitl_interrupt_decision"}
-    assert marks == {
-        "s": {**source, "lc_data": {"decision": "reject"}},
-        "d": {**source, "lc_data": {"decision": "respond"}},
+    messages = answers(go(agent, Command(resume=resume)))
+    assert {id: message.additional_kwargs for id, message in messages.items()} == {
+        id: {"lc_source": "hitl_interrupt_decision", "lc_data": {"decision": decision["type"]}}
+        for id, decision in by_call.items()
     }
 
 
@@ -685,11 +667,8 @@ TWINS = [tool_call("send", "s", to="Ann"), tool_call("send", "s", to="Bob")]
 def test_calls_with_one_id_are_decided_about_separately(go: Go, fused: bool) -> None:
     agent, mailbox, _ = agent_with([*TWINS, DELETE], "done", fused=fused)
     (asked,) = go(agent, "Write to both")["__interrupt__"]
-    assert [r["args"] for r in asked.value["action_requests"]] == [
-        {"to": "Ann"},
-        {"to": "Bob"},
-        {"number": 1},
-    ]
+    arguments = [r["args"] for r in asked.value["action_requests"]]
+    assert arguments == [{"to": "Ann"}, {"to": "Bob"}, {"number": 1}]
     result = go(agent, decisions(REJECT, edit("send", to="Cid"), APPROVE))
     assert sorted(mailbox.ran) == [("delete", 1), ("send", "Cid")]
     first, second, _ = result["messages"][1].tool_calls

@@ -347,7 +347,7 @@ def test_two_fallbacks_nest(call: Call) -> None:
 
 
 async def later(error: Exception) -> bool:
-    return True
+    return bool(error)
 
 
 @each(

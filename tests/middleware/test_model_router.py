@@ -54,7 +54,7 @@ def router(
 
 
 def reply(call: Call, *stack: Any, given: Any = None, own: Any = None, tools: Any = ()) -> str:
-    """The last text of a new agent with some middleware, and a model of its own."""
+    """The last text of a new agent, whose model is `own`, with some middleware."""
     return last_text(call(create_agent(own or scripted(), tools, middleware=stack), given or ask()))
 
 
