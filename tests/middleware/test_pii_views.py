@@ -26,6 +26,7 @@ from agent_factory import (
     DecisionLog,
     ToolRuntime,
     agent_tool,
+    before_agent,
     create_agent,
 )
 from agent_factory.errors import ArgumentError
@@ -167,10 +168,9 @@ def test_an_agent_without_a_guard_passes_nothing_through_guards() -> None:
         def around_tool(self, request: Any) -> Any:
             return (yield request)
 
-    agent: Any = create_agent(ScriptedChatModel([]), [look], middleware=[Plain()])
-    assert agent.builder.guards is None
-    guarded: Any = create_agent(ScriptedChatModel([]), [look], middleware=[PIIMiddleware("email")])
-    assert guarded.builder.guards is not None
+    for middleware, guards in ((Plain(), False), (PIIMiddleware("email"), True)):
+        agent: Any = create_agent(ScriptedChatModel([]), [look], middleware=[middleware])
+        assert (agent.builder.guards is not None) is guards
 
 
 # A blocked input
@@ -179,12 +179,12 @@ def test_an_agent_without_a_guard_passes_nothing_through_guards() -> None:
 def test_a_blocked_input_is_in_no_event_and_the_run_ends_at_its_first_node(call: Call) -> None:
     ran: list[str] = []
 
-    class First(AgentMiddleware):
-        def before_agent(self, state: Any, runtime: Any) -> None:
-            ran.append("before_agent")
+    @before_agent
+    def first(state: Any, runtime: Any) -> None:
+        ran.append("before_agent")
 
     saver, model = InMemorySaver(), ScriptedChatModel(["fine"])
-    stack: list[Any] = [First(), PIIMiddleware("email", strategy="block")]
+    stack: list[Any] = [first, PIIMiddleware("email", strategy="block")]
     agent = create_agent(model, middleware=stack, checkpointer=saver)
     events: list[Any] = []
 
@@ -395,21 +395,19 @@ def test_what_is_remembered_of_texts_is_bounded() -> None:
 def test_a_decision_log_with_contents_holds_no_data(call: Call) -> None:
     decisions: list[Any] = []
 
-    class Adds(AgentMiddleware):
-        def before_agent(self, state: Any, runtime: Any) -> Any:
-            return {"messages": [("user", "I am eve@x.org")]}
+    @before_agent
+    def add(state: Any, runtime: Any) -> Any:
+        return {"messages": [("user", "I am eve@x.org")]}
 
     def fails() -> str:
         """Fail."""
         raise ValueError("no ada@x.org")
 
-    agent = create_agent(
-        ScriptedChatModel([asks("fails"), "bob@x.org"]),
-        [fails],
-        middleware=[Adds(), PIIMiddleware("email", **EVERYWHERE)],
-        decisions=DecisionLog(decisions.append, contents=True),
-        handle_tool_errors=True,
-    )
+    model = ScriptedChatModel([asks("fails"), "bob@x.org"])
+    stack: list[Any] = [add, PIIMiddleware("email", **EVERYWHERE)]
+    log: Any = DecisionLog(decisions.append, contents=True)
+    options: Any = {"decisions": log, "handle_tool_errors": True}
+    agent = create_agent(model, [fails], middleware=stack, **options)
     call(agent, HI)
     assert MARK in repr(decisions)
     assert "@x.org" not in repr(decisions)

@@ -502,10 +502,20 @@ def test_an_unknown_outcome_is_noted_on_an_exception_that_is_raised(call: Any) -
     assert note == f"ToolRetryMiddleware: fetch failed after 1 attempt. {UNKNOWN}"
 
 
+BOTH = each("waits", [False, True])
+"""Sync and async: how long a tool may take is not decided by a flow, which is alike in both."""
+
+
+def ran(agent: Any, waits: bool) -> Any:
+    """The result of a run, sync or async."""
+    return asyncio.run(agent.ainvoke(GO)) if waits else agent.invoke(GO)
+
+
 SOON = 0.001  # waits: a limit that has to pass, of work that waits for ever
 
 
-def test_a_tool_that_takes_too_long_is_abandoned_and_its_outcome_is_unknown(call: Any) -> None:
+@BOTH
+def test_a_tool_that_takes_too_long_is_abandoned_and_its_outcome_is_unknown(waits: bool) -> None:
     ended = threading.Event()
 
     @tool("fetch")
@@ -519,7 +529,7 @@ def test_a_tool_that_takes_too_long_is_abandoned_and_its_outcome_is_unknown(call
 
     model = ScriptedChatModel([FETCH, answer])
     stack = [retry(timeout=SOON)]
-    ((text, _),) = tool_results(call(create_agent(model, [wait], middleware=stack), GO))
+    ((text, _),) = tool_results(ran(create_agent(model, [wait], middleware=stack), waits))
     assert text.startswith("fetch failed after 1 attempt with TimeoutError: no result after 0.001 ")
     assert UNKNOWN in text
 
@@ -543,7 +553,8 @@ def test_an_async_tool_that_takes_too_long_is_cancelled_in_each_attempt(settings
     assert len(cancelled) == (3 if settings else 1)
 
 
-def test_a_tool_with_a_timeout_may_raise_and_gets_what_is_injected(call: Any) -> None:
+@BOTH
+def test_a_tool_with_a_timeout_may_raise_and_gets_what_is_injected(waits: bool) -> None:
     raised: list[str] = []
 
     @tool
@@ -556,10 +567,10 @@ def test_a_tool_with_a_timeout_may_raise_and_gets_what_is_injected(call: Any) ->
 
     model = ScriptedChatModel([[{"name": "peek", "id": "p"}], "Done."])
     agent = create_agent(model, [peek], middleware=[retry(timeout=60)])
-    assert tool_results(call(agent, GO)) == [("p 2", "success")]
+    assert tool_results(ran(agent, waits)) == [("p 2", "success")]
 
 
-def test_a_timeout_is_for_the_tools_that_are_named(call: Any) -> None:
+def test_a_timeout_is_for_the_tools_that_are_named() -> None:
     """Any other tool runs in the thread of its caller."""
     threads: list[str] = []
 
