@@ -92,6 +92,18 @@ def test_end_leaves_by_the_after_agent_hooks(call: Any, phase: str) -> None:
     assert types(result) == (["human"] if phase.startswith("before") else ["human", "ai"])
 
 
+@each("phase", PHASES)
+def test_model_goes_to_the_start_of_the_loop(call: Any, phase: str) -> None:
+    """A28: to the first before_model hook, from everywhere."""
+    log: list[str] = []
+    jumper = member("J", **{phase: hook(log, phase, "model", ["model"])})
+    stack = [quiet(log, "A", *PHASES), jumper, quiet(log, "Z", *PHASES)]
+    call(create_agent(ScriptedChatModel(["One", "Two"]), middleware=stack), GO)
+    at = log.index(f"J.{phase}")
+    assert log[at + 1] == "A.before_model"
+    assert log.count("A.before_agent") == 1
+
+
 @each("phase", ["before_agent", "before_model"])
 def test_tools_runs_pending_calls_before_the_model_is_called(call: Any, phase: str) -> None:
     """A28, A34c: calls that an earlier turn left, or the caller passed in."""

@@ -310,6 +310,12 @@ def test_a_graph_around_agents_passes_answers_on(call: Any) -> None:
         assert last_text(call(around, Command(resume="Fine."), THREAD)) == "Hello."
 
 
+def test_without_a_checkpointer_langgraph_says_what_is_missing(call: Any) -> None:
+    for kind in KINDS:
+        with pytest.raises(RuntimeError, match="without checkpointer"):
+            call(made(kind), Command(resume="Yes"))
+
+
 def test_what_is_not_an_answer_needs_nothing_that_waits(call: Any) -> None:
     for kind in KINDS:
         agent = made(kind, "Hello.", checkpointer=InMemorySaver())
