@@ -242,8 +242,8 @@ def test_a_first_event_waits_for_no_other(database: Database) -> None:
     backend.close()
 
 
-async def test_async_variants(service: Service, thread: str) -> None:
-    run = await service.asubmit("desk", thread=thread, message="Pay.")
+async def test_async_variants_with_an_async_agent(service: Service, thread: str) -> None:
+    run = await service.asubmit("async", thread=thread, message="Pay.")
     assert [part["type"] async for part in run.astream(timeout=WAIT)][-1] == "end"
     assert "__interrupt__" in await run.aresult(WAIT)
     (wait,) = service.inbox().waits(thread=thread)
@@ -252,18 +252,11 @@ async def test_async_variants(service: Service, thread: str) -> None:
     assert len((await service.threads.astate(thread)).values["messages"]) == 4
     await decided.acancel()  # it has ended: nothing changes
     assert decided.status == "done"
-
-
-def test_an_async_agent(service: Service, thread: str) -> None:
-    run = service.submit("async", thread=thread, message="Pay.")
-    assert "__interrupt__" in run.result(WAIT)
-    (wait,) = service.inbox().waits(thread=thread)
-    assert service.decide(wait.id, "approve", by="ann").result(WAIT)["messages"][-1].text == "Paid."
-    again = service.submit("async", thread=thread, message="Pay again.")
-    again.result(WAIT)
-    again.cancel()
-    last = service.submit("async", thread=thread, message="And again.")
-    assert "__interrupt__" in last.result(WAIT)
+    again = await service.asubmit("async", thread=thread, message="Pay again.")
+    await again.aresult(WAIT)
+    await again.acancel()
+    last = await service.asubmit("async", thread=thread, message="And again.")
+    assert "__interrupt__" in await last.aresult(WAIT)
 
 
 # Reviews
@@ -332,7 +325,9 @@ def test_a_pause_where_no_call_waits(service: Service, thread: str) -> None:
     assert values["messages"][-1].text == "Paid."
 
 
-def test_a_claim(service: Service, thread: str) -> None:
+def test_a_claim_keeps_others_from_deciding_and_is_in_the_audit(
+    service: Service, thread: str
+) -> None:
     wait = waiting(service, thread)
     inbox = service.inbox()
     claimed = inbox.claim(wait.id, by="ann")
@@ -349,17 +344,12 @@ def test_a_claim(service: Service, thread: str) -> None:
     assert inbox.release(wait.id, by="ann").claimed_by is None
     inbox.claim(wait.id, by="bob", seconds=0.0)  # expires at once
     assert inbox.claim(wait.id, by="ann").claimed_by == "ann"
-    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    service.decide(wait.id, "reject", message="No.", by="ann").result(WAIT)
     with pytest.raises(AlreadyDecided):
         inbox.claim(wait.id, by="ann")
-
-
-def test_the_audit(service: Service, thread: str) -> None:
-    wait = waiting(service, thread)
-    service.inbox().claim(wait.id, by="ann")
-    service.decide(wait.id, "reject", message="No.", by="ann")
-    entries = service.inbox().audit(thread=thread)
-    assert [(one.who, one.what) for one in entries] == [("ann", "reject"), ("ann", "claim")]
+    entries = inbox.audit(thread=thread)
+    acts = [("ann", "reject"), ("ann", "claim"), ("bob", "claim"), ("ann", "release")]
+    assert [(one.who, one.what) for one in entries] == [*acts, ("ann", "claim")]
     assert entries[0].detail == {
         "decision": {"type": "reject", "message": "No.", "digest": wait.call_digest},
         "call": {"id": wait.call_id, "name": "pay", "args": wait.args},

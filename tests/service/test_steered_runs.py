@@ -292,40 +292,30 @@ def test_a_message_that_comes_with_the_last_answer_is_answered(desk: Service, st
     assert sent[0].info.reader == run.id
 
 
-def test_a_message_that_comes_after_the_last_look_is_the_next_run(
-    desk: Service, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("when", ["after the last look", "after the end"])
+def test_a_message_that_comes_too_late_is_the_next_run(
+    desk: Service, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     finish, sent = Runner._finish, list[Run]()
 
-    def send_first(self: Runner, *arguments: Any) -> str:
+    def send() -> None:
         if not sent:
             sent.append(steer(desk, "in euros"))
-        return finish(self, *arguments)
 
-    monkeypatch.setattr(Runner, "_finish", send_first)
+    def send_and_finish(self: Runner, *arguments: Any) -> str:
+        if when == "after the last look":
+            send()
+        status = finish(self, *arguments)
+        send()
+        return status
+
+    monkeypatch.setattr(Runner, "_finish", send_and_finish)
     desk.start()
     run = say(desk, "hello")
     assert run.result(WAIT)["messages"][-1].text == "Read: hello"
-    assert sent[0].result(WAIT)["messages"][-1].text == "Read: hello, in euros"
-    assert sent[0].info.reader is None
-
-
-def test_a_message_that_comes_after_the_end_is_the_next_run(
-    desk: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finish, sent = Runner._finish, list[Run]()
-
-    def send_afterwards(self: Runner, *arguments: Any) -> str:
-        status = finish(self, *arguments)
-        if not sent:
-            sent.append(steer(desk, "in euros"))
-        return status
-
-    monkeypatch.setattr(Runner, "_finish", send_afterwards)
-    desk.start()
-    say(desk, "hello").result(WAIT)
     until(lambda: sent)
     assert sent[0].result(WAIT)["messages"][-1].text == "Read: hello, in euros"
+    assert sent[0].info.reader is None
 
 
 class Ending:
