@@ -20,7 +20,7 @@ def each(
     It is written like `pytest.mark.parametrize`, and takes rows with ids (`pytest.param`) as well.
     A walk has no fixture for each row but `monkeypatch`, whose changes a row makes alone: a test
     whose rows would see each other's files or servers is parametrized. Rows that take seconds are,
-    too, so that processes share them.
+    too, so that processes share them. The test is skipped if each row is.
 
     Raises:
         BaseExceptionGroup: The errors of all rows that fail, with the row as a note.
@@ -31,6 +31,8 @@ def each(
         raise ValueError("Expected a table with rows, got an empty table.")
 
     def decorate(test: Test) -> Test:
+        if inspect.iscoroutinefunction(test):
+            raise TypeError(f"{test.__name__} must be sync: no walk awaits its rows.")
         signature = inspect.signature(test)
         others = [p for name, p in signature.parameters.items() if name not in columns]
         if len(others) + len(columns) != len(signature.parameters):
@@ -39,17 +41,22 @@ def each(
         @functools.wraps(test)
         def walk(**fixtures: Any) -> None:
             errors: list[BaseException] = []
+            skipped: list[str] = []
             for label, values in table:
                 with pytest.MonkeyPatch.context() as patches:
                     if "monkeypatch" in fixtures:
                         fixtures["monkeypatch"] = patches
                     try:
                         test(**fixtures, **values)
+                    except pytest.skip.Exception as error:
+                        skipped.append(str(error))
                     except (Exception, pytest.fail.Exception) as error:
                         error.add_note(f"in the row {label}")
                         errors.append(error)
             if errors:
                 raise BaseExceptionGroup(f"{len(errors)} of {len(table)} rows fail", errors)
+            if len(skipped) == len(table):
+                pytest.skip(skipped[0])
 
         walk.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
         del walk.__wrapped__  # pytest would read the signature of the test behind it

@@ -41,6 +41,30 @@ def test_a_row_undoes_its_patches(value: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("ROW", value)
 
 
+def test_a_row_that_is_skipped_hides_no_row_that_fails() -> None:
+    @each("number", [1, 2])
+    def walk(number: int) -> None:
+        if number == 1:
+            pytest.skip("not here")
+        raise LookupError
+
+    @each("number", [1, 2])
+    def skip(number: int) -> None:
+        pytest.skip(f"not {number}")
+
+    with pytest.raises(BaseExceptionGroup, match="1 of 2 rows fail"):
+        cast("Any", walk)()
+    with pytest.raises(pytest.skip.Exception, match="not 1"):
+        cast("Any", skip)()
+
+
+def test_no_walk_awaits_its_rows() -> None:
+    with pytest.raises(TypeError, match="walk must be sync"):
+
+        @each("number", [1])
+        async def walk(number: int) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("names", "rows", "error"),
     [
