@@ -285,8 +285,8 @@ class TestGuarantees:
         assert done.exit_code == 1
         assert "ModelCallLimitMiddleware(run_limit=5)" in done.stdout
 
-    @each(
-        "lines, words",
+    @pytest.mark.parametrize(
+        ("lines", "words"),
         [
             (["find is reviewed"], "guarantees.txt:1: [AF128] guarantee 'find is reviewed'"),
             (["# only words"], "guarantees.txt has no sentence."),

@@ -80,6 +80,11 @@ def test_an_empty_part_next_to_an_answer_is_absent(
     assert said(values)[2:] == ["Paid 5.", "Done."]
 
 
+def test_a_command_without_parts_is_none(http: TestClient) -> None:
+    body = {"assistant_id": "echo", "input": HI, "command": {"goto": [], "update": None}}
+    assert said(http.post("/runs/wait", json=body).json())[-1] == "You said: Hi"
+
+
 OPTIONAL: list[tuple[str, dict[str, Any], list[str]]] = [
     ("/threads", {}, ["thread_id", "metadata", "if_exists"]),
     ("/threads/search", {}, ["metadata", "status", "limit", "sort_by", "sort_order", "select"]),
