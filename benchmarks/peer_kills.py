@@ -135,15 +135,17 @@ def _end(scene: Scene, name: str, after: int) -> End:
             _process(scene, name, folder, after) as first,
             _process(scene, name, folder, None) as process,
         ):
-            _wait_for_effects(effects, after, first)
-            time.sleep(_GRACE)
-            first.kill()
-            first.wait()
             try:
+                _wait_for_effects(effects, after, first)
+                time.sleep(_GRACE)
+                first.kill()
+                first.wait()
                 output, _ = process.communicate("go on\n", timeout=_PATIENCE)
             except subprocess.TimeoutExpired:
-                process.kill()
                 output = ""
+            finally:  # neither ends by itself if something else breaks, and the block waits
+                first.kill()
+                process.kill()
         lines = Counter(effects.read_text().splitlines())
     messages = json.loads(output.splitlines()[-1]) if output and not process.returncode else []
     return end_of(messages, lines)

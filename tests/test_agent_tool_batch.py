@@ -226,6 +226,7 @@ def test_a_handoff_of_one_request_is_its_error(call: Any) -> None:
 
 @pytest.mark.long
 @pytest.mark.law
+@pytest.mark.timeout(1800)
 @given(
     limit=st.integers(0, 30),
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4),

@@ -191,6 +191,7 @@ def test_effects_are_counted_by_their_calls() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("scene", peer_kills.SCENES, ids=lambda scene: scene.name)
 def test_a_killed_run_of_ours_loses_nothing_and_a_record_repeats_nothing(
     scene: peer_kills.Scene,
