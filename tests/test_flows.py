@@ -14,6 +14,7 @@ from langgraph.types import Command
 
 from agent_factory import Flow, Invoke, Sleep, arun, run, then
 from agent_factory.errors import BadReturn
+from tables import each
 from waiting import run_virtually
 
 Drive = Callable[..., Any]
@@ -51,15 +52,12 @@ def test_then_finishes_a_value_now() -> None:
     assert then(2, str) == "2"
 
 
-async def test_then_finishes_an_awaitable_when_it_is_awaited() -> None:
+async def test_then_finishes_any_awaitable_when_it_is_awaited() -> None:
     finished: list[int] = []
     pending = then(later(2), finished.append)
     assert finished == []
     await pending
     assert finished == [2]
-
-
-async def test_then_accepts_any_awaitable_not_only_coroutines() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     future.set_result(3)
     assert await then(future, str) == "3"
@@ -75,20 +73,14 @@ async def test_then_passes_the_error_of_an_awaitable_to_on_error() -> None:
     assert await then(raise_later(error), str, on_error=lambda caught: caught is error) is True
 
 
-async def test_what_on_error_raises_is_raised() -> None:
+async def test_errors_of_on_error_and_of_finish_and_without_on_error_are_raised() -> None:
     def raise_again(error: BaseException) -> Any:
         raise KeyError("other") from error
 
     with pytest.raises(KeyError, match="other"):
         await then(raise_later(ValueError("no")), str, raise_again)
-
-
-async def test_on_error_is_not_called_for_errors_of_finish() -> None:
     with pytest.raises(ZeroDivisionError):
         await then(later(0), lambda value: 1 // value, on_error=lambda _: 0)
-
-
-async def test_then_without_on_error_passes_errors_on() -> None:
     with pytest.raises(ValueError, match="no"):
         await then(raise_later(ValueError("no")), str)
 
@@ -102,19 +94,16 @@ def test_a_flow_receives_the_result_of_the_inner_layer(drive: Drive) -> None:
     assert drive(flow(), lambda value: value + "!") == "a!a!!"
 
 
-def test_a_flow_without_an_inner_call_only_returns(drive: Drive) -> None:
-    def flow() -> Flow[str]:
+def test_a_flow_gives_what_it_returns_or_none(drive: Drive) -> None:
+    def returns() -> Flow[str]:
         return "done"
         yield
 
-    assert drive(flow()) == "done"
-
-
-def test_a_flow_without_a_return_gives_none(drive: Drive) -> None:
-    def flow() -> Flow[None]:
+    def yields() -> Flow[None]:
         yield 1
 
-    assert drive(flow(), lambda value: value) is None
+    assert drive(returns()) == "done"
+    assert drive(yields(), lambda value: value) is None
 
 
 def test_sleep_waits_its_seconds_and_gives_none(
@@ -151,7 +140,7 @@ def test_sleep_lets_other_tasks_run() -> None:
     assert ran == ["other", "flow"]
 
 
-def test_invoke_calls_a_runnable_in_the_mode_of_the_run(drive: Drive) -> None:
+def test_invoke_calls_a_runnable_in_the_mode_of_the_run_with_a_config(drive: Drive) -> None:
     """The one that is asked sees which of its two calls was made."""
 
     async def double_later(value: int) -> str:
@@ -165,15 +154,12 @@ def test_invoke_calls_a_runnable_in_the_mode_of_the_run(drive: Drive) -> None:
 
     mode = "sync" if drive is run else "async"
     assert drive(flow()) == f"{mode} 8"
+    tags: RunnableLambda[None, Any] = RunnableLambda(lambda _, config: config["tags"])
 
+    def configured() -> Flow[Any]:
+        return (yield Invoke(tags, None, {"tags": ["mine"]}))
 
-def test_invoke_passes_its_config_on(drive: Drive) -> None:
-    runnable: RunnableLambda[None, Any] = RunnableLambda(lambda _, config: config["tags"])
-
-    def flow() -> Flow[Any]:
-        return (yield Invoke(runnable, None, {"tags": ["mine"]}))
-
-    assert drive(flow()) == ["mine"]
+    assert drive(configured()) == ["mine"]
 
 
 @pytest.mark.parametrize("effect", ["request", Invoke(RunnableLambda(fail_with(KeyError(1))), 0)])
@@ -211,36 +197,29 @@ def test_after_a_caught_exception_the_flow_goes_on(drive: Drive) -> None:
     assert asked == [0, 1, 2]
 
 
-def test_an_exception_the_flow_does_not_catch_reaches_the_caller_as_it_is(drive: Drive) -> None:
+def test_an_exception_that_the_flow_raises_or_does_not_catch_reaches_the_caller(
+    drive: Drive,
+) -> None:
     error = ValueError("boom")
 
     def flow() -> Flow[None]:
         yield 1
-
-    with pytest.raises(ValueError, match="boom") as caught:
-        drive(flow(), fail_with(error))
-    assert caught.value is error
-
-
-def test_an_exception_of_the_flow_itself_reaches_the_caller(drive: Drive) -> None:
-    def flow() -> Flow[None]:
-        yield 1
         raise LookupError("mine")
 
-    with pytest.raises(LookupError, match="mine"):
-        drive(flow(), lambda value: value)
-
-
-def test_a_flow_may_turn_one_exception_into_another(drive: Drive) -> None:
-    def flow() -> Flow[None]:
+    def translating() -> Flow[None]:
         try:
             yield 1
         except ValueError as error:
             raise RuntimeError("translated") from error
 
-    with pytest.raises(RuntimeError, match="translated") as caught:
-        drive(flow(), fail_with(ValueError("boom")))
-    assert isinstance(caught.value.__cause__, ValueError)
+    with pytest.raises(ValueError, match="boom") as caught:
+        drive(flow(), fail_with(error))
+    assert caught.value is error
+    with pytest.raises(LookupError, match="mine"):
+        drive(flow(), lambda value: value)
+    with pytest.raises(RuntimeError, match="translated") as translated:
+        drive(translating(), fail_with(error))
+    assert translated.value.__cause__ is error
 
 
 SIGNALS = [
@@ -251,7 +230,7 @@ SIGNALS = [
 ]
 
 
-@pytest.mark.parametrize("signal", SIGNALS, ids=lambda signal: type(signal).__name__)
+@each("signal", SIGNALS)
 def test_a_signal_is_never_thrown_into_a_flow(drive: Drive, signal: BaseException) -> None:
     """Wanted 1: an author who catches everything still cannot swallow an interrupt."""
     seen: list[BaseException] = []
@@ -290,7 +269,10 @@ async def test_a_cancelled_run_closes_its_flow() -> None:
     assert closed.is_set()
 
 
-def test_a_signal_closes_the_flow_so_that_its_cleanup_runs(drive: Drive) -> None:
+def test_a_signal_closes_the_flow_so_that_its_cleanup_runs_and_cannot_hide_it(
+    drive: Drive,
+) -> None:
+    """Wanted 1: `finally: yield Sleep(...)` must not turn an interrupt into another error."""
     closed: list[bool] = []
 
     def flow() -> Flow[None]:
@@ -299,44 +281,35 @@ def test_a_signal_closes_the_flow_so_that_its_cleanup_runs(drive: Drive) -> None
         finally:
             closed.append(True)
 
-    with pytest.raises(GraphInterrupt):
-        drive(flow(), fail_with(GraphInterrupt(())))
-    assert closed == [True]
-
-
-def test_a_flow_that_yields_while_it_is_closed_cannot_hide_the_signal(drive: Drive) -> None:
-    """Wanted 1: `finally: yield Sleep(...)` must not turn an interrupt into another error."""
-
-    def flow() -> Flow[None]:
+    def yielding() -> Flow[None]:
         try:
             yield 1
         finally:
             yield Sleep(0)
 
-    with pytest.raises(GraphInterrupt):
-        drive(flow(), fail_with(GraphInterrupt(())))
+    for closing in (flow, yielding):
+        with pytest.raises(GraphInterrupt):
+            drive(closing(), fail_with(GraphInterrupt(())))
+    assert closed == [True]
 
 
-@pytest.mark.parametrize("junk", [None, 3, "text", object()])
+@each("junk", [None, 3, "text", object()])
 def test_without_an_inner_layer_a_flow_may_yield_effects_only(drive: Drive, junk: Any) -> None:
     def flow() -> Flow[None]:
         yield junk
+
+    def catching() -> Flow[str]:
+        try:
+            yield junk
+        except BadReturn:
+            return "reported"
+        return "not reported"
 
     with pytest.raises(BadReturn, match="no inner layer") as caught:
         drive(flow())
     assert type(junk).__name__ in caught.value.reason
     assert "Sleep" in caught.value.hint
-
-
-def test_a_bad_yield_raises_in_the_flow_at_its_yield(drive: Drive) -> None:
-    def flow() -> Flow[str]:
-        try:
-            yield "junk"
-        except BadReturn:
-            return "reported"
-        return "not reported"
-
-    assert drive(flow()) == "reported"
+    assert drive(catching()) == "reported"
 
 
 def test_a_flow_may_be_made_of_flows(drive: Drive) -> None:
