@@ -440,7 +440,10 @@ class Trial:
         kept: Whether it has a checkpointer.
         tools: Tools of the agent besides `TOOLS`.
         agent: The agent that hooks ask.
+        more: Middleware inside of that of the case.
     """
+
+    model_type: type[Model] = Model
 
     def __init__(
         self,
@@ -450,9 +453,10 @@ class Trial:
         kept: bool = True,
         tools: Sequence[Any] = (),
         agent: Any = None,
+        more: Sequence[Any] = (),
     ) -> None:
         self.diary = Diary()
-        self.model = Model(turns=case.turns, asked=[])
+        self.model = self.model_type(turns=case.turns, asked=[])
         helpers = {"ask a model": Helper(), "ask an agent": agent}
         stack = [
             member(f"m{number}", spec, self.diary, helpers)
@@ -464,7 +468,7 @@ class Trial:
         self.agent: Any = create_agent(
             self.model,
             [*TOOLS, *tools],
-            middleware=stack,
+            middleware=[*stack, *more],
             state_schema=Stored,
             response_format=Answer if case.structured else None,
             checkpointer=InMemorySaver() if kept else None,

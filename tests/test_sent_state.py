@@ -21,6 +21,7 @@ from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.tool_node import CallsWithState
+from tables import each
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
@@ -92,10 +93,10 @@ def shown(state: Any) -> Any:
     return {**{key: state[key] for key in sorted(state)}, "messages": messages}
 
 
-@pytest.mark.parametrize("fused", [False, True, "turn"])
-@pytest.mark.parametrize("saver", [True, False])
-@pytest.mark.parametrize("calls", [1, 3])
-@pytest.mark.parametrize("said", [None, ("user", "And another thing.")], ids=["quiet", "said"])
+@each("fused", [False, True, "turn"])
+@each("saver", [True, False])
+@each("calls", [1, 3])
+@each("said", [None, ("user", "And another thing.")])
 def test_tools_and_layers_see_what_they_would_read(
     call: Run,
     monkeypatch: pytest.MonkeyPatch,
@@ -140,46 +141,20 @@ def with_calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return known
 
 
-@pytest.mark.parametrize("fused", [False, True])
-def test_the_state_comes_with_each_call(call: Run, with_calls: list[bool], fused: Any) -> None:
-    looking = Looking()
-    model = ScriptedChatModel([asked(1), "Done."])
-    agent = create_agent(model, [looking.look], checkpointer=InMemorySaver(), fused=fused)
-    call(agent, ASK, THREAD)
-    assert with_calls == [True]
-
-
 def blind(query: str) -> str:
     """See nothing of the state."""
     return query
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_the_state_comes_if_one_of_the_tools_takes_it(
+def test_the_state_comes_with_each_call_if_one_of_the_tools_takes_it(
     call: Run, with_calls: list[bool], fused: Any
 ) -> None:
-    steps = [[{"name": "blind", "args": {"query": "x"}}], "Done."]
-    agent = create_agent(
-        ScriptedChatModel(steps),
-        [Looking().look, blind],
-        checkpointer=InMemorySaver(),
-        fused=fused,
-    )
-    call(agent, ASK, THREAD)
-    assert with_calls == [True]
-
-
-def test_the_state_is_read_if_a_hook_added_messages_after_the_model(
-    call: Run, with_calls: list[bool]
-) -> None:
-    looking = Looking()
-    agent = create_agent(
-        ScriptedChatModel([asked(1), "Done."]),
-        [looking.look],
-        middleware=[Writes(("user", "And another thing."))],
-    )
-    call(agent, ASK)
-    assert with_calls == [False]
+    steps = [asked(1), [{"name": "blind", "args": {"query": "x"}}], "Done."]
+    tools = [Looking().look, blind]
+    model = ScriptedChatModel(steps)
+    call(create_agent(model, tools, checkpointer=InMemorySaver(), fused=fused), ASK, THREAD)
+    assert with_calls == [True, True]
 
 
 class Odd(AgentState[Any]):
@@ -188,43 +163,38 @@ class Odd(AgentState[Any]):
     met: NotRequired[Annotated[str, NamedBarrierValue(str, {"a", "b"})]]
 
 
-def test_the_state_is_read_if_a_channel_is_of_an_unknown_kind(
-    call: Run, with_calls: list[bool]
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"middleware": [Writes(("user", "And another thing."))]},  # a hook adds messages
+        {"state_schema": Odd, "fused": False},
+    ],
+)
+def test_the_state_is_read_if_it_is_not_that_after_the_model(
+    call: Run, with_calls: list[bool], options: Any
 ) -> None:
     looking = Looking()
-    model = ScriptedChatModel([asked(1), "Done."])
-    call(create_agent(model, [looking.look], state_schema=Odd, fused=False), ASK)
+    call(create_agent(ScriptedChatModel([asked(1), "Done."]), [looking.look], **options), ASK)
     assert with_calls == [False]
     assert len(looking.seen) == 1
 
 
 def test_the_state_is_read_when_a_thread_is_resumed(call: Run, with_calls: list[bool]) -> None:
+    """With what was written while it waited."""
     looking, saver = Looking(), InMemorySaver()
 
     def agent(*steps: Any, **options: Any) -> Any:
-        tools = [looking.look]
-        return create_agent(ScriptedChatModel([*steps]), tools, checkpointer=saver, **options)
+        model = ScriptedChatModel([*steps])
+        options |= {"middleware": [Writes()], "checkpointer": saver}
+        return create_agent(model, [looking.look], **options)
 
-    call(agent(asked(1), interrupt_before=["tools"]), ASK, THREAD)
+    waiting = agent(asked(1), interrupt_before=["tools"])
+    call(waiting, ASK, THREAD)
+    waiting.update_state(THREAD, {"log": ["meanwhile"]})
     call(agent("Done."), None, THREAD)
     assert with_calls == [False]
     assert looking.seen[-1]["messages"] == [("human", "Well?"), ("ai", "")]
-
-
-def test_tools_see_what_was_written_while_the_thread_waited(call: Run) -> None:
-    looking = Looking()
-    model = ScriptedChatModel([asked(1), "Done."])
-    agent = create_agent(
-        model,
-        [looking.look],
-        middleware=[Writes()],
-        checkpointer=InMemorySaver(),
-        interrupt_before=["tools"],
-    )
-    call(agent, ASK, THREAD)
-    agent.update_state(THREAD, {"log": ["meanwhile"]})
-    call(agent, None, THREAD)
-    assert looking.seen[0]["log"] == ["before", "after", "meanwhile"]
+    assert looking.seen[-1]["log"] == ["before", "after", "meanwhile"]
 
 
 def test_a_call_that_is_resumed_reads_the_state_again(call: Run, with_calls: list[bool]) -> None:

@@ -24,6 +24,7 @@ from agent_factory.cli.error_codes import ERROR_CODES
 from agent_factory.cli.skill import SKILL
 from agent_factory.errors import BUILD_CODES
 from commands import run
+from tables import each
 
 PAGES = sorted(SKILL.rglob("*.md"))
 GENERATED = skill_pages.generated()
@@ -39,7 +40,7 @@ def read(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", GENERATED)
+@each("name", GENERATED)
 def test_what_comes_from_the_code_is_up_to_date(name: str) -> None:
     assert read(SKILL / name) == GENERATED[name], "Run: python scripts/skill_pages.py"
 
@@ -56,12 +57,9 @@ def test_the_front_matter_is_that_of_the_format() -> None:
     assert len(body) // 4 < 5_000
 
 
-def test_the_first_page_leads_to_each_other_page() -> None:
+def test_the_first_page_leads_to_each_other_page_and_none_out_of_the_skill() -> None:
     links = set(re.findall(r"\]\(([\w/]+\.md)", read(SKILL / "SKILL.md")))
     assert links == {page.relative_to(SKILL).as_posix() for page in PAGES} - {"SKILL.md"}
-
-
-def test_no_page_leads_out_of_the_skill() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#\s]+)", FENCE.sub("", read(page))):
             assert (page.parent / link).resolve().is_relative_to(SKILL.resolve()), link
@@ -85,15 +83,11 @@ def test_every_built_in_has_a_place_in_the_order_that_it_declares() -> None:
     assert [pair for pair in pairs if places[pair[0]] > places[pair[1]]] == []
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=stem)
+@each("page", WRITTEN, ids=stem)
 def test_codes_and_commands_that_a_page_names_exist(page: Path) -> None:
     assert set(re.findall(r"AF\d+", read(page))) <= BUILD_CODES.keys() | ERROR_CODES.keys()
     for command in re.findall(r"agent-factory ((?:new )?[a-z]+)\b(?= )", read(page)):
         assert run(*command.split(), "--help").exit_code == 0, command
-
-
-def test_there_are_ten_tasks() -> None:
-    assert len(TASKS) == 10
 
 
 @pytest.mark.parametrize("task", TASKS, ids=stem)
@@ -165,16 +159,14 @@ def names_in(module: ast.Module) -> set[str]:
     return names - PYTHON - own_fields - {"__init__"}
 
 
-@pytest.mark.parametrize("task", TASKS, ids=stem)
-def test_each_name_that_an_answer_uses_is_taught(task: Path) -> None:
-    module = ast.parse(read(task))
-    assert imports_of(module) - set().union(*map(imports_of, blocks())) == set()
-    assert names_in(module) - taught() == set()
-
-
-def test_a_name_that_is_not_taught_is_found() -> None:
+def test_each_name_that_an_answer_to_one_of_ten_tasks_uses_is_taught() -> None:
+    assert len(TASKS) == 10
+    for task in TASKS:
+        module = ast.parse(read(task))
+        assert imports_of(module) - set().union(*map(imports_of, blocks())) == set(), task
+        assert names_in(module) - taught() == set(), task
     names = names_in(ast.parse("agent.hover(height=3)\nlayer(upside=1)")) - taught()
-    assert names == {"hover", "height", "upside"}
+    assert names == {"hover", "height", "upside"}  # a name that is not taught is found
 
 
 @pytest.fixture
@@ -223,14 +215,14 @@ def test_a_file_that_differs_is_named_and_kept_unless_it_may_be_replaced(folder:
     assert page.read_bytes() == (SKILL / "references" / "own.md").read_bytes()
 
 
-def test_a_folder_that_cannot_be_written_is_an_error(folder: Path) -> None:
+def test_a_folder_that_cannot_be_written_and_overwrite_without_a_copy_are_errors(
+    folder: Path,
+) -> None:
     folder.parent.write_text("a file")
-    process = copy(folder)
-    assert process.exit_code == 2
-    assert "cannot be written" in process.stderr
-
-
-def test_overwrite_needs_a_copy() -> None:
-    process = run("skill", "--overwrite")
-    assert process.exit_code == 2
-    assert "--overwrite needs --copy" in process.stderr
+    overwrite = run("skill", "--overwrite")
+    for process, words in (
+        (copy(folder), "cannot be written"),
+        (overwrite, "--overwrite needs --copy"),
+    ):
+        assert process.exit_code == 2
+        assert words in process.stderr

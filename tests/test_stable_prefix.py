@@ -16,7 +16,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
@@ -51,6 +51,7 @@ from agent_factory.testing import (
 )
 from busy_agents import find_tool as find
 from samples import Answer, cancel
+from tables import each
 
 LONG = "You answer questions about orders. " * 20
 TURNS = ["Where is order A1?", "And order A2?", "Thank you."]
@@ -108,6 +109,38 @@ def changes(check: Any, agent: Any, turns: Iterable[Any] = TURNS, **options: Any
     return [line.partition(";")[0] for line in found]
 
 
+def layer(name: str, change: Callable[[Any, int], dict[str, Any]]) -> Any:
+    """A layer that changes each request, by the request and the number of the call."""
+    numbers = count()
+
+    @wrap_model_call(name=name)
+    def layer(request: Any) -> Any:
+        return (yield request.override(**change(request, next(numbers))))
+
+    return layer
+
+
+def says(name: str, text: Callable[[int], str]) -> Any:
+    """A layer that adds to the system prompt."""
+    return layer(name, lambda request, n: {"system_prompt": f"{request.system_prompt} {text(n)}"})
+
+
+def clock() -> Any:
+    """A layer that shows the number of the call at the end of the last message."""
+
+    def show(request: Any, number: int) -> dict[str, Any]:
+        *before, last = request.messages
+        shown = last.model_copy(update={"content": f"{last.text} {number}"})
+        return {"messages": [*before, shown]}
+
+    return layer("clock", show)
+
+
+def remember(request: Any, number: int) -> dict[str, Any]:
+    memory = HumanMessage(f"You know {number} facts about the user.")
+    return {"messages": [memory, *request.messages]}
+
+
 # Causes in layers
 
 
@@ -126,16 +159,7 @@ def test_a_date_in_the_system_prompt(check: Any) -> None:
 
 
 def test_the_layer_that_changes_is_named_and_not_those_around_it(check: Any) -> None:
-    minutes = count()
-
-    def says(name: str, text: Callable[[], str]) -> Any:
-        @wrap_model_call(name=name)
-        def layer(request: Any) -> Any:
-            return (yield request.override(system_prompt=f"{request.system_prompt} {text()}"))
-
-        return layer
-
-    stack = [says("one", lambda: "1"), says("two", lambda: f"{next(minutes)}"), says("3", str)]
+    stack = [says("one", lambda _: "1"), says("two", str), says("3", lambda _: "")]
     assert changes(check, built(*stack)) == [
         f"turn {turn}: two.around_model changes the system prompt at byte {len(LONG) + 3}, before "
         "what 3 adds"
@@ -143,18 +167,12 @@ def test_the_layer_that_changes_is_named_and_not_those_around_it(check: Any) -> 
     ]
 
 
-@pytest.mark.parametrize(("changed", "expected"), [({2}, 2), ({0, 1}, 1), ({1, 3}, 3), (set(), 0)])
+@each("changed, expected", [({2}, 2), ({0, 1}, 1), ({1, 3}, 3), (set(), 0)])
 def test_a_layer_that_changes_some_calls_of_a_run(
     check: Any, changed: set[int], expected: int
 ) -> None:
-    number = count()
-
-    @wrap_model_call
-    def sometimes(request: Any) -> Any:
-        if next(number) in changed:
-            request = request.override(system_prompt="Something else.")
-        return (yield request)
-
+    prompt = {"system_prompt": "Something else."}
+    sometimes = layer("sometimes", lambda _, number: prompt if number in changed else {})
     agent = built(sometimes, steps=[CALL, CALL, CALL, "Done."])
     found = changes(check, agent, TURNS[:1]) if expected else check(agent, TURNS[:1]) or []
     assert (
@@ -162,16 +180,44 @@ def test_a_layer_that_changes_some_calls_of_a_run(
     )
 
 
-def test_the_order_of_tools(check: Any) -> None:
-    directions = cycle([1, -1])
+def describe(request: Any, number: int) -> dict[str, Any]:
+    first, *others = request.tools
+    described = first.model_copy(update={"description": f"Used {number} times."})
+    return {"tools": [described, *others]}
 
-    @wrap_model_call
-    def shuffle(request: Any) -> Any:
-        return (yield request.override(tools=request.tools[:: next(directions)]))
 
-    assert changes(check, built(shuffle), TURNS[:2]) == [
-        "turn 2: shuffle.around_model changes the order of the tools from cancel on"
-    ]
+def think(_: Any, number: int) -> dict[str, Any]:
+    settings = {"thinking": {"budget": number}, "temperature": number / 10}
+    return {"model_settings": settings, "tool_choice": "find" if number else None}
+
+
+def route(_: Any, number: int) -> dict[str, Any]:
+    """The cache of another model is another one, so nothing else matters."""
+    name = ("large", "small")[number % 2]
+    model = Named(steps=answers(), model=name)
+    return {"model": model, "system_prompt": f"You are {name}."}
+
+
+@each(
+    "change, expected",
+    [
+        (
+            lambda request, number: {"tools": request.tools[:: (-1) ** number]},
+            "changes the order of the tools from cancel on",
+        ),
+        (describe, "changes the schema of the tool find"),
+        (remember, "edits messages[0]"),
+        (think, "changes thinking, tool_choice"),
+        (
+            lambda _, number: {"tool_choice": ("find", "cancel")[number % 2]},
+            "changes tool_choice",
+        ),
+        (route, "calls small in place of large"),
+    ],
+)
+def test_what_a_layer_changes_is_named(check: Any, change: Any, expected: str) -> None:
+    found = changes(check, built(layer("cause", change)), TURNS[:2])
+    assert found == [f"turn 2: cause.around_model {expected}"]
 
 
 def test_a_selector_of_tools(check: Any) -> None:
@@ -183,64 +229,28 @@ def test_a_selector_of_tools(check: Any) -> None:
     ]
 
 
-def test_the_schema_of_a_tool(check: Any) -> None:
-    number = count()
-
-    @wrap_model_call
-    def describe(request: Any) -> Any:
-        first, *others = request.tools
-        first = first.model_copy(update={"description": f"Used {next(number)} times."})
-        return (yield request.override(tools=[first, *others]))
-
-    assert changes(check, built(describe), TURNS[:2]) == [
-        "turn 2: describe.around_model changes the schema of the tool find"
-    ]
-
-
-def test_a_memory_before_the_messages(check: Any) -> None:
-    facts = count()
-
-    @wrap_model_call
-    def remember(request: Any) -> Any:
-        memory = HumanMessage(f"You know {next(facts)} facts about the user.")
-        return (yield request.override(messages=[memory, *request.messages]))
-
-    assert changes(check, built(remember), TURNS[:2]) == [
-        "turn 2: remember.around_model edits messages[0]"
-    ]
-
-
 def test_a_memory_in_the_last_message_that_the_next_request_lacks(check: Any) -> None:
     """It is in the message of the user, and two messages follow in the same turn."""
 
-    @wrap_model_call
-    def remember(request: Any) -> Any:
+    def show(request: Any, _: int) -> dict[str, Any]:
         place = max(i for i, m in enumerate(request.messages) if m.type == "human")
         shown = request.messages[place].model_copy(update={"content": "A memory, and a question."})
-        messages = [*request.messages[:place], shown, *request.messages[place + 1 :]]
-        return (yield request.override(messages=messages))
+        return {"messages": [*request.messages[:place], shown, *request.messages[place + 1 :]]}
 
-    agent = built(remember, steps=[CALL, *answers()])
+    agent = built(layer("remember", show), steps=[CALL, *answers()])
     assert changes(check, agent, TURNS[:2]) == ["turn 2: remember.around_model edits messages[0]"]
 
 
 def test_a_window_over_the_messages(check: Any) -> None:
-    @wrap_model_call
-    def window(request: Any) -> Any:
-        return (yield request.override(messages=request.messages[-3:]))
-
+    window = layer("window", lambda request, _: {"messages": request.messages[-3:]})
     assert changes(check, built(window)) == [
         "turn 3: window.around_model removes messages[0] to messages[1]"
     ]
 
 
 def test_a_response_format(check: Any) -> None:
-    formats: Any = cycle([ToolStrategy(Answer), ToolStrategy(Verdict)])
-
-    @wrap_model_call
-    def asks_for(request: Any) -> Any:
-        return (yield request.override(response_format=next(formats)))
-
+    formats: Any = [ToolStrategy(Answer), ToolStrategy(Verdict)]
+    asks_for = layer("asks_for", lambda _, number: {"response_format": formats[number]})
     agent = built(asks_for, steps=[Answer(number=5), Verdict(good=True)])
     assert changes(check, agent, TURNS[:2]) == [
         "turn 2: asks_for.around_model changes the response format"
@@ -269,33 +279,6 @@ def test_a_fallback_that_answers_once(check: Any) -> None:
     ]
 
 
-def test_a_tool_choice_and_settings(check: Any) -> None:
-    number = count()
-
-    @wrap_model_call
-    def thinks(request: Any) -> Any:
-        turn = next(number)
-        settings = {"thinking": {"budget": turn}, "temperature": turn / 10}
-        choice = "find" if turn else None
-        return (yield request.override(model_settings=settings, tool_choice=choice))
-
-    assert changes(check, built(thinks), TURNS[:2]) == [
-        "turn 2: thinks.around_model changes thinking, tool_choice"
-    ]
-
-
-def test_a_tool_choice_alone(check: Any) -> None:
-    choices = cycle(["find", "cancel"])
-
-    @wrap_model_call
-    def forces(request: Any) -> Any:
-        return (yield request.override(tool_choice=next(choices)))
-
-    assert changes(check, built(forces), TURNS[:2]) == [
-        "turn 2: forces.around_model changes tool_choice"
-    ]
-
-
 def test_cleared_results_of_tools(check: Any) -> None:
     clearing = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=500, keep=2)])
     calls: list[Any] = [
@@ -307,22 +290,16 @@ def test_cleared_results_of_tools(check: Any) -> None:
     ]
 
 
-def test_a_summary(check: Any) -> None:
-    summaries = SummarizationMiddleware(
-        ScriptedChatModel(["In short."] * 5), trigger=("messages", 5), keep=("messages", 3)
-    )
-    agent = built(summaries)
-    assert changes(check, agent) == [
+def test_a_summary_that_is_not_announced(check: Any) -> None:
+    def summarizing() -> Any:
+        model = ScriptedChatModel(["In short."] * 5)
+        return built(SummarizationMiddleware(model, trigger=("messages", 5), keep=("messages", 3)))
+
+    assert changes(check, summarizing()) == [
         "turn 3: SummarizationMiddleware.around_model replaces messages[0] to messages[1] by 1 "
         "message"
     ]
-
-
-def test_an_announced_summary_is_allowed(check: Any) -> None:
-    summaries = SummarizationMiddleware(
-        ScriptedChatModel(["In short."] * 5), trigger=("messages", 5), keep=("messages", 3)
-    )
-    check(built(summaries), TURNS, allow={"SummarizationMiddleware"})
+    check(summarizing(), TURNS, allow={"SummarizationMiddleware"})
 
 
 # Causes in the thread
@@ -458,12 +435,11 @@ def test_a_repaired_history(check: Any) -> None:
 def test_a_repair_of_what_a_layer_sends(check: Any) -> None:
     """The layer drops old results; the model node makes others up, so that the call has one."""
 
-    @wrap_model_call
-    def drops(request: Any) -> Any:
-        kept = [m for m in request.messages if m.type != "tool" or len(request.messages) < 6]
-        return (yield request.override(messages=kept))
+    def drop(request: Any, _: int) -> dict[str, Any]:
+        old = len(request.messages) >= 6
+        return {"messages": [m for m in request.messages if m.type != "tool" or not old]}
 
-    agent = built(drops, steps=[CALL, *answers()])
+    agent = built(layer("drops", drop), steps=[CALL, *answers()])
     assert changes(check, agent) == ["turn 3: drops.around_model edits messages[2]"]
 
 
@@ -475,10 +451,7 @@ def test_a_change_is_not_blamed_on_what_another_place_changes_elsewhere(check: A
         late = state["messages"][-2:-1]
         return {"messages": [m.model_copy(update={"content": f"{m.text}!"}) for m in late]}
 
-    @wrap_model_call
-    def window(request: Any) -> Any:
-        return (yield request.override(messages=request.messages[-4:]))
-
+    window = layer("window", lambda request, _: {"messages": request.messages[-4:]})
     found = changes(check, built(edits, window, steps=[CALL, *answers()]), [*TURNS, "Bye."])
     assert {line.partition(": ")[2].partition(" ")[0] for line in found[-2:]} == {
         "window.around_model"
@@ -486,55 +459,15 @@ def test_a_change_is_not_blamed_on_what_another_place_changes_elsewhere(check: A
 
 
 def test_a_layer_that_shows_something_at_the_end_is_not_blamed_for_another(check: Any) -> None:
-    number = count()
+    def edit(request: Any, number: int) -> dict[str, Any]:
+        first, *others = request.messages
+        return {"messages": [first.model_copy(update={"content": f"Edit {number}"}), *others]}
 
-    @wrap_model_call
-    def clock(request: Any) -> Any:
-        *before, last = request.messages
-        shown = last.model_copy(update={"content": f"{last.text} {next(number)}"})
-        return (yield request.override(messages=[*before, shown]))
-
-    @wrap_model_call
-    def remember(request: Any) -> Any:
-        memory = HumanMessage(f"You know {next(number)} facts.")
-        return (yield request.override(messages=[memory, *request.messages]))
-
-    assert changes(check, built(clock, remember), TURNS[:2]) == [
+    assert changes(check, built(clock(), layer("remember", remember)), TURNS[:2]) == [
         "turn 2: remember.around_model changes all messages from messages[0] on"
     ]
-
-
-def test_nor_for_an_edit_that_moves_no_message(check: Any) -> None:
-    number = count()
-
-    @wrap_model_call
-    def clock(request: Any) -> Any:
-        *before, last = request.messages
-        shown = last.model_copy(update={"content": f"{last.text} {next(number)}"})
-        return (yield request.override(messages=[*before, shown]))
-
-    @wrap_model_call
-    def edits(request: Any) -> Any:
-        first, *others = request.messages
-        first = first.model_copy(update={"content": f"Edit {next(number)}"})
-        return (yield request.override(messages=[first, *others]))
-
-    assert changes(check, built(clock, edits))[-1] == "turn 3: edits.around_model edits messages[0]"
-
-
-def test_a_router_that_also_changes_the_prompt_is_named_once(check: Any) -> None:
-    """The cache of another model is another one, so nothing else matters."""
-    names = cycle(["large", "small"])
-
-    @wrap_model_call
-    def routes(request: Any) -> Any:
-        name = next(names)
-        model = Named(steps=answers(), model=name)
-        return (yield request.override(model=model, system_prompt=f"You are {name}."))
-
-    assert changes(check, built(routes), TURNS[:2]) == [
-        "turn 2: routes.around_model calls small in place of large"
-    ]
+    found = changes(check, built(clock(), layer("edits", edit)))  # which moves no message
+    assert found[-1] == "turn 3: edits.around_model edits messages[0]"
 
 
 def caller_edits() -> list[Any]:
@@ -597,28 +530,19 @@ def test_marks_for_the_cache_are_not_a_change(check: Any) -> None:
 
 
 def test_sampling_settings_and_equal_objects_are_not_a_change(check: Any) -> None:
-    number = count()
+    def copy(request: Any, number: int) -> dict[str, Any]:
+        return {
+            "model_settings": {"temperature": number / 10},
+            "system_prompt": str(request.system_prompt),
+            "tools": [tool.model_copy() for tool in request.tools],
+            "messages": [m.model_copy() for m in request.messages],
+            "response_format": ToolStrategy(Answer),
+        }
 
-    @wrap_model_call
-    def copies(request: Any) -> Any:
-        return (
-            yield request.override(
-                model_settings={"temperature": next(number) / 10},
-                system_prompt=str(request.system_prompt),
-                tools=[_copy(tool) for tool in request.tools],
-                messages=[m.model_copy() for m in request.messages],
-                response_format=ToolStrategy(Answer),
-            )
-        )
-
-    check(built(copies, steps=[CALL, *[Answer(number=5)] * 3]), TURNS)
+    check(built(layer("copies", copy), steps=[CALL, *[Answer(number=5)] * 3]), TURNS)
 
 
-def _copy(tool: BaseTool) -> BaseTool:
-    return tool.model_copy()
-
-
-def test_a_layer_that_repeats_a_call_is_not_a_change(check: Any) -> None:
+def test_a_repeated_call_and_a_review_that_resumes_are_not_a_change(check: Any) -> None:
     @wrap_model_call
     def twice(request: Any) -> Any:
         yield request
@@ -626,8 +550,6 @@ def test_a_layer_that_repeats_a_call_is_not_a_change(check: Any) -> None:
 
     check(built(twice), TURNS)
 
-
-def test_a_review_that_resumes_is_not_a_change(check: Any) -> None:
     @before_model
     def asks(state: Any, runtime: Any) -> None:
         if len(state["messages"]) == 3:
@@ -655,14 +577,8 @@ def test_what_is_added_behind_a_change_is_named(check: Any) -> None:
     def dated(request: Any) -> str:
         return f"It is minute {next(minutes)}. {LONG}"
 
-    def adds(name: str) -> Any:
-        @wrap_model_call(name=name)
-        def layer(request: Any) -> Any:
-            return (yield request.override(system_prompt=f"{request.system_prompt} {name}"))
-
-        return layer
-
-    agent = built(adds("one"), dated, adds("two"), adds("three"))
+    one, two, three = (says(name, lambda _: "more") for name in ("one", "two", "three"))
+    agent = built(one, dated, two, three)
     assert changes(check, agent, TURNS[:2]) == [
         "turn 2: dated.around_model changes the system prompt at byte 13, before what two, three "
         "adds"
@@ -724,14 +640,16 @@ def test_context_and_config_reach_the_run(check: Any) -> None:
     assert seen == [({"team": "sales"}, 7, "ada")]
 
 
-def test_an_agent_with_a_log_keeps_it(check: Any) -> None:
+def test_an_agent_with_a_log_keeps_it_and_another_graph_is_refused(check: Any) -> None:
     found: list[Any] = []
     check(built(decisions=found.append), TURNS)
     assert {str(one) for one in found} >= {"model routed: __end__ [no calls left]"}
+    with pytest.raises(ArgumentError, match="agent: must be an agent built by create_agent"):
+        check(print, TURNS)
 
 
-@pytest.mark.parametrize(
-    ("turns", "options", "message"),
+@each(
+    "turns, options, message",
     [
         ("Hi", {}, r"\[AF101\] conversation: must be a list of turns, got str \('Hi'\)\."),
         ([], {}, r"conversation: must be a list of turns, got list \(\[\]\)\. Pass \["),
@@ -747,8 +665,3 @@ def test_an_agent_with_a_log_keeps_it(check: Any) -> None:
 def test_wrong_arguments_are_named(check: Any, turns: Any, options: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         check(built(TodoListMiddleware()), turns, **options)
-
-
-def test_another_graph_is_refused(check: Any) -> None:
-    with pytest.raises(ArgumentError, match="agent: must be an agent built by create_agent"):
-        check(print, TURNS)

@@ -8,6 +8,7 @@ import pytest
 
 from agent_factory import AgentMiddleware, stack
 from agent_factory.stack import UnknownMember
+from tables import each
 
 
 class Retry(AgentMiddleware):
@@ -35,6 +36,9 @@ def test_members_are_found_by_name_by_class_and_by_the_name_of_a_class() -> None
     assert stack.find([A, G], "Retry") is A
     slow = Slow()
     assert stack.find([slow, G], Retry) is slow
+    named = Guard(name="Retry")  # the name of a member takes precedence over a class
+    assert stack.find([A, named], "Retry") is named
+    assert stack.find([A, named], Retry) is A
 
 
 def test_every_change_is_a_new_list() -> None:
@@ -47,8 +51,8 @@ def test_every_change_is_a_new_list() -> None:
     assert before == [A, B]
 
 
-@pytest.mark.parametrize(
-    ("which", "hint"),
+@each(
+    "which, hint",
     [
         ("zebra", "The members are a, b, Guard."),
         ("Gaurd", "Did you mean Guard?"),
@@ -59,20 +63,11 @@ def test_a_name_that_is_not_there_is_an_error_that_helps(which: Any, hint: str) 
     with pytest.raises(UnknownMember) as caught:
         stack.remove([A, B, G], which)
     assert caught.value.hint.startswith(hint)
+    with pytest.raises(LookupError, match="The stack is empty"):
+        stack.find([], which)
 
 
 @pytest.mark.parametrize("which", ["Retry", Retry])
 def test_a_class_with_several_members_lists_them(which: Any) -> None:
     with pytest.raises(UnknownMember, match="Use one of their names: a, b"):
         stack.insert_before([A, B, G], which, Guard(name="other"))
-
-
-def test_the_name_of_a_member_takes_precedence_over_a_class() -> None:
-    named = Guard(name="Retry")
-    assert stack.find([A, named], "Retry") is named
-    assert stack.find([A, named], Retry) is A
-
-
-def test_an_empty_stack_has_none() -> None:
-    with pytest.raises(LookupError, match="The stack is empty"):
-        stack.find([], "a")

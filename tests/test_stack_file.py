@@ -63,6 +63,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import find
+from tables import each
 
 HEAD = 'format = "agent_factory.stack"\nversion = 1\n'
 MODEL = ScriptedChatModel([])
@@ -225,8 +226,12 @@ def plan_of(stack: list[Any]) -> Any:
     return plan_agent(tools=[find], middleware=stack, settings=True, ignore=ignore)
 
 
+WHOLE = {"a function", "hidden", "changing"}
+"""What settings cannot build, and is code as a whole."""
+
+
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
-@pytest.mark.parametrize("name", STACKS)
+@each("name", STACKS)
 def test_a_built_in_is_written_and_read_with_the_same_settings(name: str) -> None:
     stack = [STACKS[name]()]
     text = dump_stack(stack)
@@ -235,14 +240,7 @@ def test_a_built_in_is_written_and_read_with_the_same_settings(name: str) -> Non
     assert after == before
     assert after.digest == before.digest
     assert dump_stack(again) == text
-
-
-WHOLE = {"a function", "hidden", "changing"}
-
-
-@pytest.mark.parametrize("name", STACKS)
-def test_only_what_settings_cannot_build_is_code_as_a_whole(name: str) -> None:
-    (entry,) = tomllib.loads(dump_stack([STACKS[name]()]))["middleware"]
+    (entry,) = tomllib.loads(text)["middleware"]
     assert ("class" not in entry) == (name in WHOLE)
 
 
@@ -300,12 +298,6 @@ def test_a_secret_is_never_written() -> None:
     assert load_stack(text, code)[0].api_key == "other"  # type: ignore[attr-defined]
 
 
-def test_texts_that_a_file_cannot_hold_are_code() -> None:
-    text = dump_stack([Configured("half \ud83d")])
-    assert load_stack(text, {"Configured.value": 1})[0].value == 1  # type: ignore[attr-defined]
-    assert text.encode()
-
-
 def test_tools_of_a_set_are_in_one_order() -> None:
     names = [f"tool_{number}" for number in range(9)]
     for order in (names, names[::-1]):
@@ -320,19 +312,26 @@ def test_functions_are_named_by_where_they_can_be_imported_from() -> None:
     assert f'name = "find"\nfunction = "{find.__module__}:find"' in text
 
 
-def test_models_as_arguments_by_place_come_back_in_their_order() -> None:
-    text = dump_stack([Configured(1, 2, "three")])
-    (again,) = load_stack(text)
-    assert (again.value, again.more) == (1, (2, "three"))  # type: ignore[attr-defined]
+def test_arguments_come_back_by_place_and_as_code_where_a_file_cannot_hold_them() -> None:
+    again: Any
+    (again,) = load_stack(dump_stack([Configured(1, 2, "three")]))
+    assert (again.value, again.more) == (1, (2, "three"))
+    text = dump_stack([Configured("half \ud83d")])
+    (again,) = load_stack(text, {"Configured.value": 1})
+    assert again.value == 1
+    assert text.encode()
 
 
-def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
+def test_a_file_is_read_from_its_path_if_it_is_there_and_text(tmp_path: Path) -> None:
     file = tmp_path / "stack.toml"
     file.write_text(dump_stack([ModelCallLimitMiddleware(run_limit=3)]), encoding="utf-8")
     assert load_stack(file)[0].run_limit == 3  # type: ignore[attr-defined]
     assert load_stack(str(file))[0].run_limit == 3  # type: ignore[attr-defined]
     with pytest.raises(FileNotFoundError):
         load_stack(tmp_path / "other.toml")
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ArgumentError, match="is not valid TOML"):
+        load_stack(file)
 
 
 def entry(text: str) -> str:
@@ -342,8 +341,8 @@ def entry(text: str) -> str:
 LIMIT = 'class = "agent_factory.middleware:ModelCallLimitMiddleware"'
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each(
+    "text, words",
     [
         ("a = \n", "is not valid TOML"),
         ("a = 1\n", "does not hold a stack"),
@@ -398,24 +397,13 @@ def test_what_cannot_be_built_is_refused_by_name(text: str, words: str) -> None:
         assert "middleware 1" in str(caught.value)
 
 
-def test_a_file_of_bytes_is_refused_as_a_stack(tmp_path: Path) -> None:
-    file = tmp_path / "stack.toml"
-    file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ArgumentError, match="is not valid TOML"):
-        load_stack(file)
-
-
-def test_code_that_is_no_middleware_or_not_named_is_refused() -> None:
+def test_code_that_is_no_middleware_or_missing_is_refused() -> None:
     with pytest.raises(ArgumentError, match="needs a middleware as code"):
         load_stack(entry('code = "Mine"'), {"Mine": 5})
     with pytest.raises(ArgumentError, match="Did you mean 'Mine'"):
         load_stack(entry('code = "Mine"'), {"Mine": passing, "Mime": 5})
-
-
-def test_what_no_attribute_holds_must_be_passed() -> None:
-    text = dump_stack([Closed(3)])
     with pytest.raises(ArgumentError, match="or None for the default"):
-        load_stack(text)
+        load_stack(dump_stack([Closed(3)]))  # no attribute holds its argument
 
 
 def test_a_built_in_of_plain_values_needs_no_code() -> None:

@@ -70,7 +70,7 @@ class Writer(AgentMiddleware[Any, Any]):
 # Views
 
 
-def test_each_mark_hides_its_side(call: Any) -> None:
+def test_each_mark_hides_its_side_also_in_the_schemas(call: Any) -> None:
     """D38: what a caller may not pass in is dropped, what it may not see is kept inside."""
     writer = Writer(Views, {"private": "kept", "not_in": "written"})
     given = {**GO, "plain": "p", "not_in": "forged", "not_out": "o", "private": "forged"}
@@ -83,9 +83,6 @@ def test_each_mark_hides_its_side(call: Any) -> None:
     assert set(first) == {"messages", "plain", "not_out"}
     assert (last["not_out"], last["private"]) == ("o", "kept")
 
-
-def test_the_views_are_in_the_schemas_too() -> None:
-    """D38"""
     views = greeting_agent(Writer(Views))
     assert set(views.get_input_jsonschema()["properties"]) == {"messages", "plain", "not_out"}
     assert set(views.get_output_jsonschema()["properties"]) == {
@@ -106,15 +103,6 @@ def test_a_key_that_one_hides_stays_hidden(stack: list[Any]) -> None:
     both = greeting_agent(*(Writer(schema, name=schema.__name__) for schema in stack))
     assert "private" not in both.get_input_jsonschema()["properties"]
     assert "private" not in both.get_output_jsonschema()["properties"]
-
-
-def test_a_private_key_is_kept_in_the_thread(call: Any) -> None:
-    """D31: hidden from the caller, not from the next run."""
-    writer = Writer(Views, {"private": "kept"})
-    keeper = greeting_agent(writer, checkpointer=InMemorySaver())
-    call(keeper, GO, THREAD)
-    call(keeper, GO, THREAD)
-    assert writer.seen[3]["private"] == "kept"
 
 
 def test_a_mark_does_not_take_the_reducer_away(call: Any) -> None:
@@ -146,18 +134,15 @@ def test_managed_values_are_seen_by_hooks_alone(call: Any) -> None:
 # Keys that nobody declared
 
 
-def test_a_hook_that_writes_an_unknown_key_is_named_in_the_error(call: Any) -> None:
-    with pytest.raises(UnknownStateKey) as caught:
-        call(greeting_agent(Writer(Naming, {"nmae": "Ada"})), GO)
-    assert caught.value.subject == "M.before_model"
-    assert "'nmae'" in caught.value.reason
-
-
-def test_a_layer_that_writes_an_unknown_key_is_refused(call: Any) -> None:
+def test_a_hook_or_a_layer_that_writes_an_unknown_key_is_refused(call: Any) -> None:
     class Layer(AgentMiddleware):
         def around_model(self, request: Any) -> Any:
             return ExtendedModelResponse((yield request), Command(update={"nmae": "Ada"}))
 
+    with pytest.raises(UnknownStateKey) as caught:
+        call(greeting_agent(Writer(Naming, {"nmae": "Ada"})), GO)
+    assert caught.value.subject == "M.before_model"
+    assert "'nmae'" in caught.value.reason
     with pytest.raises(UnknownStateKey, match="'nmae'"):
         call(greeting_agent(Layer()), GO)
 
@@ -194,23 +179,3 @@ def test_an_answer_of_an_earlier_turn_is_not_shown_again(call: Any) -> None:
     )
     assert call(keeper, GO, THREAD)["structured_response"] == {"a": 1}
     assert call(keeper, GO, THREAD).get("structured_response") is None
-
-
-def test_an_answer_of_an_earlier_turn_does_not_end_the_loop(call: Any) -> None:
-    """A21: each call of the model starts without one."""
-
-    def look() -> str:
-        """Look."""
-        return "seen"
-
-    def answer(number: int) -> list[dict[str, Any]]:
-        return [{"name": "Answer", "args": {"a": number}, "id": f"a{number}"}]
-
-    keeper = create_agent(
-        ScriptedChatModel([answer(1), [{"name": "look", "args": {}}], answer(2)]),
-        [look],
-        response_format={"title": "Answer", "type": "object"},
-        checkpointer=InMemorySaver(),
-    )
-    call(keeper, GO, THREAD)
-    assert call(keeper, GO, THREAD)["structured_response"] == {"a": 2}

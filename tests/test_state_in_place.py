@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NotRequired
 
-import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
@@ -13,6 +12,7 @@ from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
 from samples import add
+from tables import each
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 GO: Any = {"messages": [("user", "Go")], "todos": ["walk"], "seen": {"a": 1}}
@@ -69,9 +69,9 @@ CULPRITS = [
 ]
 
 
-@pytest.mark.parametrize("fused", [False, True, "turn"])
-@pytest.mark.parametrize("checkpointer", [False, True])
-@pytest.mark.parametrize("culprit", CULPRITS, ids=lambda c: next(iter(c.values())).__name__)
+@each("fused", [False, True, "turn"])
+@each("checkpointer", [False, True])
+@each("culprit", CULPRITS, ids=lambda c: next(iter(c.values())).__name__)
 def test_a_change_in_place_does_not_reach_the_thread(
     call: Any, fused: Any, checkpointer: bool, culprit: dict[str, Any]
 ) -> None:
@@ -101,7 +101,7 @@ def test_a_change_in_place_does_not_reach_the_thread(
         assert "smuggled" not in str([*agent.get_state_history(THREAD)])
 
 
-@pytest.mark.parametrize("fused", [False, True, "turn"])
+@each("fused", [False, True, "turn"])
 def test_layers_around_parallel_calls_have_states_of_their_own(call: Any, fused: Any) -> None:
     class Appends(Meddler):
         def around_tool(self, request: Any) -> Any:

@@ -17,6 +17,7 @@ from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.state.history import with_valid_calls
 from agent_factory.state.json_values import check_json, check_storable, json_fault
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 
 def nested(levels: int) -> Any:
@@ -41,7 +42,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text"), WRONG)
+@each("value, text", WRONG)
 def test_what_a_database_would_not_store_is_refused(value: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         check_json("x", value)
@@ -52,7 +53,7 @@ def test_what_databases_store_is_json() -> None:
     assert json_fault(nested(100)) is None
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         {"messages": [HumanMessage("a\0b")]},
@@ -108,8 +109,8 @@ def test_a_message_that_can_be_stored_is_not_copied() -> None:
 VALUES = [2**70, -(2**64), float("nan"), "half \ud83d", {"deep": [2**64, "\ude00", float("inf")]}]
 
 
-@pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize("reviewed", ["batched", "per_call", None])
+@each("value", VALUES)
+@each("reviewed", ["batched", "per_call", None])
 def test_a_call_with_a_value_that_no_checkpointer_stores_runs_once(
     act: Any, value: Any, reviewed: Any
 ) -> None:
@@ -142,7 +143,7 @@ def test_a_call_with_a_value_that_no_checkpointer_stores_runs_once(
     assert waiting.args == {"order": seen[0]}
 
 
-@pytest.mark.parametrize("order", [2**70, 99999999999999999999, float("-inf")])
+@each("order", [2**70, 99999999999999999999, float("-inf")])
 def test_a_tool_that_takes_a_number_gets_the_number(order: float) -> None:
     seen: list[float] = []
 

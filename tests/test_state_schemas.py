@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
+from types import new_class
 from typing import Annotated, Any, Generic, NotRequired, Optional, Required
 
 import pytest
 from langchain_core.messages import AnyMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
 from langgraph.channels import EphemeralValue, LastValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import add_messages
@@ -18,8 +18,19 @@ from agent_factory import AgentFactoryWarning, AgentMiddleware, AgentState, crea
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, Count, Naming, add_tool, greeting_agent, show
+from tables import each
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 GO = {"messages": "Go"}
+
+
+def state(**keys: Any) -> Any:
+    """A schema with these keys, of which only messages are required."""
+    annotations = {key: t if key == "messages" else NotRequired[t] for key, t in keys.items()}
+    return new_class(
+        "State", (AgentState,), {}, lambda names: names.update(__annotations__=annotations)
+    )
 
 
 class Counting(AgentState):
@@ -67,52 +78,21 @@ def test_a_key_is_shared_by_those_who_agree_on_it(call: Any) -> None:
     assert call(greeting_agent(*stack, state_schema=Counting), GO)["count"] == 3
 
 
-class Text(AgentState):
-    name: NotRequired[bytes]
+Text = state(name=bytes)
+Otherwise = state(count=Annotated[int, operator.mul])
+MaybeInt = state(name=int | None)
+MaybeText = state(name=str | None)
+Ints = state(name=list[int])
+Texts = state(name=list[str])
+Items = state(name=list)
+Lasting = state(name=Annotated[str, LastValue(str)])
+Fleeting = state(name=Annotated[str, EphemeralValue(str)])
+Perhaps = state(name=Optional[int])  # noqa: UP045  # the other spelling
+Anything = state(name=Any)
 
 
-class Otherwise(AgentState):
-    count: NotRequired[Annotated[int, operator.mul]]
-
-
-class MaybeInt(AgentState):
-    name: NotRequired[int | None]
-
-
-class MaybeText(AgentState):
-    name: NotRequired[str | None]
-
-
-class Ints(AgentState):
-    name: NotRequired[list[int]]
-
-
-class Texts(AgentState):
-    name: NotRequired[list[str]]
-
-
-class Items(AgentState):
-    name: NotRequired[list]  # type: ignore[type-arg]  # on purpose
-
-
-class Lasting(AgentState):
-    name: NotRequired[Annotated[str, LastValue(str)]]
-
-
-class Fleeting(AgentState):
-    name: NotRequired[Annotated[str, EphemeralValue(str)]]
-
-
-class Perhaps(AgentState):
-    name: NotRequired[Optional[int]]  # noqa: UP045  # the other spelling
-
-
-class Anything(AgentState):
-    name: NotRequired[Any]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "key"),
+@each(
+    "one, other, key",
     [
         (Counting, Count, "count"),
         (Counting, Otherwise, "count"),
@@ -128,10 +108,8 @@ def test_schemas_that_disagree_on_a_reducer_are_refused(one: Any, other: Any, ke
     assert "state_schema=" in caught.value.hint
 
 
-@pytest.mark.parametrize("ours", [True, False])
-@pytest.mark.parametrize(
-    ("one", "other"), [(Naming, Text), (MaybeText, Naming), (MaybeInt, MaybeText), (Ints, Texts)]
-)
+@each("ours", [True, False])
+@each("one, other", [(Naming, Text), (MaybeText, Naming), (MaybeInt, MaybeText), (Ints, Texts)])
 def test_schemas_that_disagree_on_a_type_alone_are_a_warning(
     call: Any, one: Any, other: Any, ours: bool
 ) -> None:
@@ -149,8 +127,9 @@ class Named(AgentState):
     name: Required[str]
 
 
-def test_schemas_that_disagree_on_whether_a_key_is_required_agree() -> None:
-    greeting_agent(Writer(Naming, name="A"), Writer(Named, name="B"), strict=True)
+def test_schemas_that_disagree_on_whether_a_key_is_required_agree(call: Any) -> None:
+    stack = [Writer(Naming, name="A"), Writer(Named, {"name": "ada"}, name="B")]
+    assert call(greeting_agent(*stack, strict=True), GO)["name"] == "ada"
 
 
 @pytest.mark.parametrize(("one", "other"), [(Counting, Count), (Otherwise, Counting)])
@@ -169,12 +148,12 @@ def test_the_schema_of_the_agent_decides_on_a_type() -> None:
     assert made.get_output_jsonschema()["properties"]["name"]["anyOf"][0] == {"type": "integer"}
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [(Naming, Anything), (Ints, Items), (MaybeInt, Perhaps), (Ints, Ints)]
-)
-def test_what_one_leaves_open_agrees(one: Any, other: Any) -> None:
+@each("one, other", [(Naming, Anything), (Ints, Items), (MaybeInt, Perhaps), (Ints, Ints)])
+def test_what_one_leaves_open_agrees(call: Any, one: Any, other: Any) -> None:
     """D41: Any, a list of whatever, the same union in another spelling."""
-    greeting_agent(Writer(one, name="A"), Writer(other, name="B"))
+    value = object()
+    stack = [Writer(one, {"name": value}, name="A"), Writer(other, name="B")]
+    assert call(greeting_agent(*stack, strict=True), GO)["name"] is value
 
 
 def joined(old: list[AnyMessage] | None, new: Any) -> list[AnyMessage]:
@@ -192,8 +171,7 @@ def test_a_middleware_may_define_its_own_reducer_of_messages(call: Any) -> None:
     assert folding.builder.channels["messages"].operator is joined
 
 
-class OwnAnswer(AgentState):
-    structured_response: NotRequired[dict[str, Any]]
+OwnAnswer = state(structured_response=dict[str, Any])
 
 
 def test_a_type_for_the_structured_answer_agrees_with_the_standard(call: Any) -> None:
@@ -227,54 +205,24 @@ class Unreadable(AgentState):
     x: NotRequired[Missing]  # type: ignore[name-defined]  # noqa: F821  # on purpose
 
 
-class Engine(AgentState):
-    loop_relay: NotRequired[int]
+Engine = state(loop_relay=int)
+WrongReducer = state(total=Annotated[int, lambda a: a])
+OwnJump = state(jump_to=int)
+FoldedAnswer = state(structured_response=Annotated[list[Any], operator.add])
+ForgetfulMessages = state(messages=list[AnyMessage])
+AppendedMessages = state(messages=Annotated[list[AnyMessage], operator.add])
+ReplacedMessages = state(messages=Annotated[list[AnyMessage], lambda old, new: new])
+LastMessages = state(messages=Annotated[list[AnyMessage], lambda old, new: [*old, *new][-1:]])
+NO_STATES = [Model, 3, dict, Unreadable, Engine, WrongReducer]
+REDEFINED = [
+    *(OwnJump, FoldedAnswer, ForgetfulMessages, AppendedMessages),
+    *(ReplacedMessages, LastMessages),
+]
 
 
-class WrongReducer(AgentState):
-    total: NotRequired[Annotated[int, lambda a: a]]
-
-
-class OwnJump(AgentState):
-    jump_to: NotRequired[int]  # type: ignore[misc]  # on purpose
-
-
-class FoldedAnswer(AgentState):
-    structured_response: NotRequired[Annotated[list[Any], operator.add]]
-
-
-class ForgetfulMessages(AgentState):
-    messages: list[AnyMessage]
-
-
-class AppendedMessages(AgentState):
-    messages: Annotated[list[AnyMessage], operator.add]
-
-
-class ReplacedMessages(AgentState):
-    messages: Annotated[list[AnyMessage], lambda old, new: new]
-
-
-class LastMessages(TypedDict):
-    messages: Annotated[list[AnyMessage], lambda old, new: [*old, *new][-1:]]
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        *(OwnJump, FoldedAnswer, ForgetfulMessages, AppendedMessages),
-        *(ReplacedMessages, LastMessages),
-    ],
-)
-def test_what_the_engine_relies_on_cannot_be_redefined(schema: Any) -> None:
-    """A32, D15: a jump lives for one step, an answer is replaced, messages are added."""
-    with pytest.raises(ArgumentError, match=r"^\[AF114\]"):
-        create_agent(ScriptedChatModel([]), state_schema=schema)
-
-
-@pytest.mark.parametrize("schema", [Model, 3, dict, Unreadable, Engine, WrongReducer])
+@each("schema", [*NO_STATES, *REDEFINED])
 def test_what_cannot_be_a_state_is_refused(schema: Any) -> None:
-    """D39: by name, in every schema."""
+    """A32, D15, D39: by name, in every schema; a jump lives for one step, messages are added."""
     for options in ({"state_schema": schema}, {"middleware": [Writer(schema)]}):
         with pytest.raises(ArgumentError, match=r"^\[AF114\]"):
             create_agent(ScriptedChatModel([]), **options)
@@ -283,7 +231,7 @@ def test_what_cannot_be_a_state_is_refused(schema: Any) -> None:
 # The agent's own keys
 
 
-@pytest.mark.parametrize("fused", [False, True, "turn"])
+@each("fused", [False, True, "turn"])
 def test_the_keys_of_the_engine_are_not_shown(collect: Any, fused: Any) -> None:
     """Signals of parallel tools and the count of retries are written here."""
     both = [{"name": "show", "args": {"text": text}} for text in "ab"]
@@ -297,9 +245,8 @@ def test_the_keys_of_the_engine_are_not_shown(collect: Any, fused: Any) -> None:
         fused=fused,
     )
     modes = ["values", "updates", "checkpoints"]
-    thread: RunnableConfig = {"configurable": {"thread_id": "1"}}
-    shown: list[Any] = collect(agent, GO, thread, stream_mode=modes)
-    shown += [agent.get_state(thread), *agent.get_state_history(thread)]
+    shown: list[Any] = collect(agent, GO, THREAD, stream_mode=modes)
+    shown += [agent.get_state(THREAD), *agent.get_state_history(THREAD)]
     shown += [agent.get_input_jsonschema(), agent.get_output_jsonschema()]
     shown += [agent.get_context_jsonschema(), agent.get_graph().to_json()]
     model.assert_done()
@@ -325,10 +272,9 @@ def test_agents_that_share_a_state_have_messages_of_their_own(call: Any) -> None
     agents = [
         create_agent(ScriptedChatModel(["Hi."]), checkpointer=InMemorySaver()) for _ in range(2)
     ]
-    config = {"configurable": {"thread_id": "1"}}
     for text, agent in zip(("one", "two"), agents, strict=True):
-        call(agent, {"messages": [HumanMessage(text)]}, config)
-    found = [agent.get_state(config).values["messages"][0].text for agent in agents]  # type: ignore[arg-type]
+        call(agent, {"messages": [HumanMessage(text)]}, THREAD)
+    found = [agent.get_state(THREAD).values["messages"][0].text for agent in agents]  # type: ignore[arg-type]
     assert found == ["one", "two"]
 
 

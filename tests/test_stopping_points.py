@@ -6,12 +6,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from agent_factory import Topology, load_topology, plan_agent
 from agent_factory.topology import StoppingPoint, Tool, Verdict, plan
 from agent_factory.topology.model import AgentStyle, Call, Hook, Layer, Move, Phase, Shape, ToolKind
 from samples import Review
+from tables import each
 
 REVIEW = Hook("Review", Phase.AFTER_MODEL)
 PAY = Tool("pay")
@@ -40,8 +39,8 @@ def test_there_is_a_point_for_each_node_and_each_tool() -> None:
     assert str(points[1]) == "stands node Review.after_model: resumes there"
 
 
-@pytest.mark.parametrize(
-    ("new", "effect"),
+@each(
+    "new, effect",
     [
         (planned(), "raises MissingNode; if Review was renamed, pass moved={'Review': ...}"),
         (
@@ -60,19 +59,17 @@ def test_a_hook_that_is_gone_breaks(new: Topology, effect: str) -> None:
 
 
 def test_a_middleware_that_was_renamed_is_found_if_it_says_so() -> None:
+    """Also by threads that wait at former nodes of the old plan."""
     new = planned(Hook("Check", Phase.AFTER_MODEL), moved=(Move("Review", "Check"),))
     found = point(planned(REVIEW), new, "Review.after_model")
     assert (found.verdict, found.now) == (Verdict.MOVED, "Check.after_model")
     assert found.effect == "resumes at Check.after_model"
-
-
-def test_threads_may_wait_at_former_nodes_of_the_old_plan() -> None:
     old = planned(REVIEW, moved=(Move("Older", "Review"),))
     assert point(old, planned(REVIEW), "Older.after_model").verdict is Verdict.BREAKS
     assert point(old, old, "Older.after_model").verdict is Verdict.MOVED
 
 
-def test_hooks_in_another_order_run_twice_or_not_at_all() -> None:
+def test_hooks_in_another_order_run_twice_or_not_at_all_as_do_those_that_were_added() -> None:
     first, second = Hook("First", Phase.BEFORE_MODEL), Hook("Second", Phase.BEFORE_MODEL)
     old, new = planned(first, second), planned(second, first)
     found = point(old, new, "Second.before_model")
@@ -81,9 +78,6 @@ def test_hooks_in_another_order_run_twice_or_not_at_all() -> None:
     found = point(old, new, "First.before_model")
     assert (found.skipped, found.repeated) == (("Second.before_model",), ())
     assert found.effect == "resumes there; Second.before_model does not run before it"
-
-
-def test_a_hook_that_was_added_does_not_see_the_calls_that_wait() -> None:
     found = point(planned(), planned(REVIEW), "tools")
     assert (found.verdict, found.skipped) == (Verdict.STANDS, ("Review.after_model",))
 
@@ -155,20 +149,19 @@ def test_a_diff_tells_former_names() -> None:
 BASE = Shape((REVIEW,), (), has_tools=True, tools=(PAY, Tool("find")))
 
 
-@pytest.mark.parametrize(
-    "same",
-    [
-        replace(BASE, tools=BASE.tools[::-1]),
-        replace(BASE, tools=(Tool("pay", owner="Desk"), Tool("find"))),
-        replace(BASE, moved=(Move("Old", "Review"),)),
-    ],
-)
-def test_what_no_thread_depends_on_is_not_in_the_digest(same: Shape) -> None:
-    assert plan(same).digest == plan(BASE).digest
-    assert replace(plan(BASE), name="desk").digest == plan(BASE).digest
+def test_what_no_thread_depends_on_is_not_in_the_digest() -> None:
+    """It is the same in every process."""
+    for same in (
+        plan(BASE),
+        plan(replace(BASE, tools=BASE.tools[::-1])),
+        plan(replace(BASE, tools=(Tool("pay", owner="Desk"), Tool("find")))),
+        plan(replace(BASE, moved=(Move("Old", "Review"),))),
+        replace(plan(BASE), name="desk"),
+    ):
+        assert same.digest == "f76ea62aa0ca5017"
 
 
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         replace(BASE, hooks=(Hook("Check", Phase.AFTER_MODEL),)),
@@ -183,7 +176,3 @@ def test_what_no_thread_depends_on_is_not_in_the_digest(same: Shape) -> None:
 )
 def test_what_threads_depend_on_is_in_the_digest(other: Shape) -> None:
     assert plan(other).digest != plan(BASE).digest
-
-
-def test_a_digest_is_the_same_in_every_process() -> None:
-    assert plan(BASE).digest == "f76ea62aa0ca5017"

@@ -12,6 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 Run = Callable[..., Any]
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -87,9 +88,7 @@ def shown(state: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("fused", [True, pytest.param("turn", marks=pytest.mark.long)])
-@pytest.mark.parametrize(
-    ("checkpoints", "stack"), [("full", [Quiet(), Logs()]), ("delta", [Quiet()])]
-)
+@each("checkpoints, stack", [("full", [Quiet(), Logs()]), ("delta", [Quiet()])])
 def test_a_thread_continues_after_any_call_of_the_saver(
     call: Run, fused: Any, checkpoints: Any, stack: list[Any]
 ) -> None:

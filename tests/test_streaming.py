@@ -29,7 +29,12 @@ from agent_factory import (
 )
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer
+from samples import Answer, texts
+from tables import each
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 ADDING: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
@@ -53,9 +58,12 @@ def words(chunks: list[Any]) -> list[str]:
 # --- every mode -----------------------------------------------------------------------------------
 
 
-def test_values_are_the_whole_state_after_each_step(collect: Any) -> None:
+def test_values_are_the_whole_state_after_each_step_and_end_as_the_result(
+    collect: Any, call: Any
+) -> None:
     chunks = collect(create_agent(model(), [add]), ASK, stream_mode="values")
     assert [len(chunk["messages"]) for chunk in chunks] == [1, 2, 3, 4]
+    assert texts(chunks[-1]) == texts(call(create_agent(model(), [add]), ASK))
 
 
 def test_updates_are_what_each_node_wrote(collect: Any) -> None:
@@ -89,27 +97,23 @@ def test_custom_is_what_tools_hooks_and_layers_write(collect: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["tasks", "debug"])
-def test_tasks_and_debug_name_every_node(collect: Any, mode: str) -> None:
+def test_tasks_and_debug_name_every_node_and_tools_get_only_their_call(
+    collect: Any, mode: str
+) -> None:
+    """A23: the state is not copied into each Send."""
     chunks = collect(create_agent(model(), [add]), ASK, stream_mode=mode)
     payloads = [chunk.get("payload", chunk) for chunk in chunks]
-    begun = [payload["name"] for payload in payloads if "input" in payload]
+    begun = [payload for payload in payloads if "input" in payload]
     ended = [payload["name"] for payload in payloads if "result" in payload]
-    assert begun == ended == ["model", "tools", "model"]
-
-
-def test_a_task_of_a_tool_holds_only_its_call(collect: Any) -> None:
-    """A23: the state is not copied into each Send."""
-    chunks = collect(create_agent(model(), [add]), ASK, stream_mode="tasks")
-    (sent,) = [chunk["input"] for chunk in chunks if chunk["name"] == "tools" and "input" in chunk]
-    assert len(sent) == 1
-    assert sent[0]["id"] == "1"
-    assert "messages" not in sent[0]
+    assert [payload["name"] for payload in begun] == ended == ["model", "tools", "model"]
+    (sent,) = begun[1]["input"]
+    assert sent["id"] == "1"
+    assert "messages" not in sent
 
 
 def test_checkpoints_follow_the_steps(collect: Any) -> None:
     agent = create_agent(model(), [add], checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "1"}}
-    chunks = collect(agent, ASK, config, stream_mode="checkpoints")
+    chunks = collect(agent, ASK, THREAD, stream_mode="checkpoints")
     assert [chunk["next"] for chunk in chunks] == [
         ["__start__"],
         ["model"],
@@ -129,15 +133,12 @@ def test_several_modes_at_once_are_labelled(collect: Any) -> None:
 # --- the agent's own words ------------------------------------------------------------------------
 
 
-def test_tokens_of_the_agents_model_are_streamed(collect: Any) -> None:
+def test_tokens_and_tool_calls_of_the_agents_model_are_streamed(collect: Any) -> None:
     chunks = collect(create_agent(model(), [add]), ASK, stream_mode="messages")
     assert words(chunks) == ["5", "It ", "is ", "five."]
     spoken = [chunk for chunk in chunks if isinstance(chunk[0], AIMessageChunk)]
     assert {meta["langgraph_node"] for _, meta in spoken} == {"model"}
-
-
-def test_tool_calls_are_streamed_too(collect: Any) -> None:
-    chunks = collect(create_agent(model(), [add]), ASK, stream_mode="messages")
+    assert not any("lc_agent_name" in meta for _, meta in chunks)  # the agent has no name
     called = [c for message, _ in chunks for c in getattr(message, "tool_call_chunks", [])]
     assert [c["name"] for c in called] == ["add"]
 
@@ -221,65 +222,61 @@ async def test_models_that_async_middleware_call_are_not_streamed() -> None:
     assert len(secret.requests) == 9
 
 
-def test_a_layer_that_calls_the_model_twice_is_streamed_twice(collect: Any) -> None:
+def twice(request: Any) -> Any:
     """Both answers are the agent's model speaking; which one is kept is known only later."""
-
-    @wrap_model_call
-    def twice(request: Any) -> Any:
-        yield request
-        return (yield request)
-
-    agent = create_agent(ScriptedChatModel(["First.", "Second."]), middleware=[twice])
-    assert words(collect(agent, ASK, stream_mode="messages")) == ["First.", "Second."]
+    yield request
+    return (yield request)
 
 
-def test_another_model_that_a_layer_passes_on_is_streamed(collect: Any) -> None:
-    other = ScriptedChatModel(["From another."])
-
-    @wrap_model_call
-    def fall_back(request: Any) -> Any:
-        return (yield request.override(model=other))
-
-    agent = create_agent(ScriptedChatModel(), middleware=[fall_back])
-    assert words(collect(agent, ASK, stream_mode="messages")) == ["From ", "another."]
+def another_model(request: Any) -> Any:
+    return (yield request.override(model=ScriptedChatModel(["From another."])))
 
 
-@pytest.mark.parametrize("extended", [False, True])
-def test_an_answer_made_by_a_layer_is_streamed(collect: Any, extended: bool) -> None:
-    @wrap_model_call
-    def canned(request: Any) -> Any:
-        response = ModelResponse([AIMessage("From the cache.")])
-        return (
-            ExtendedModelResponse(response, Command(update={"messages": []}))
-            if extended
-            else response
-        )
-        yield
-
-    agent = create_agent(ScriptedChatModel(), middleware=[canned])
-    assert words(collect(agent, ASK, stream_mode="messages")) == ["From the cache."]
+def canned(request: Any) -> Any:
+    return ModelResponse([AIMessage("From the cache.")])
+    yield
 
 
-def test_messages_a_layer_writes_with_the_answer_are_streamed(collect: Any) -> None:
-    @wrap_model_call
-    def noting(request: Any) -> Any:
-        return ExtendedModelResponse(
-            (yield request), Command(update={"messages": [HumanMessage("P.S.")]})
-        )
-
-    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[noting])
-    assert words(collect(agent, ASK, stream_mode="messages")) == ["Hi.", "P.S."]
+def canned_with_an_update(request: Any) -> Any:
+    response = yield from canned(request)
+    return ExtendedModelResponse(response, Command(update={"messages": []}))
 
 
-def test_the_result_of_a_tool_that_stops_the_run_is_streamed(collect: Any) -> None:
+def noting(request: Any) -> Any:
+    update: Any = Command(update={"messages": [HumanMessage("P.S.")]})
+    return ExtendedModelResponse((yield request), update)
+
+
+@each(
+    "layer, expected",
+    [
+        (twice, ["First.", "Second."]),
+        (another_model, ["From ", "another."]),
+        (canned, ["From the cache."]),
+        (canned_with_an_update, ["From the cache."]),
+        (noting, ["First.", "P.S."]),
+    ],
+)
+def test_answers_of_a_layer_are_streamed(collect: Any, layer: Any, expected: list[str]) -> None:
+    model = ScriptedChatModel(["First.", "Second."])
+    agent = create_agent(model, middleware=[wrap_model_call(layer)])
+    assert words(collect(agent, ASK, stream_mode="messages")) == expected
+
+
+def test_the_result_of_a_tool_that_stops_the_run_is_streamed_and_shows_no_private_key(
+    collect: Any, call: Any
+) -> None:
+    """What LangGraph streams as "values" are all channels; a caller's result is the output view."""
+
     def stop() -> Command[Any]:
         """Stop."""
         return Command(
             goto="__end__", update={"messages": [ToolMessage("Stopped.", tool_call_id="1")]}
         )
 
-    agent = create_agent(ScriptedChatModel([[{"name": "stop", "id": "1"}]]), [stop])
+    agent = create_agent(ScriptedChatModel([[{"name": "stop", "id": "1"}]] * 2), [stop])
     assert words(collect(agent, ASK, stream_mode="messages")) == ["Stopped."]
+    assert set(call(agent, ASK)) == {"messages"}
 
 
 def test_a_subagent_in_a_tool_is_streamed_by_its_caller(collect: Any) -> None:
@@ -296,7 +293,7 @@ def test_a_subagent_in_a_tool_is_streamed_by_its_caller(collect: Any) -> None:
     assert texts == ["I ", "am ", "inside.", "I am inside.", "Done."]
 
 
-@pytest.mark.parametrize("fused", [False, True, "turn"])
+@each("fused", [False, True, "turn"])
 def test_the_metadata_of_a_stream_hold_the_name_of_the_agent(collect: Any, fused: Any) -> None:
     """A filter by `lc_agent_name` tells an agent from the agent in its tool."""
     inner = create_agent(ScriptedChatModel(["I am inside."]), name="researcher", fused=fused)
@@ -314,12 +311,6 @@ def test_the_metadata_of_a_stream_hold_the_name_of_the_agent(collect: Any, fused
         ("I am inside.", "desk"),
         ("Done.", "desk"),
     ]
-
-
-def test_an_agent_without_a_name_adds_none_to_the_metadata(collect: Any) -> None:
-    chunks = collect(create_agent(ScriptedChatModel(["Hi."])), ASK, stream_mode="messages")
-    assert chunks
-    assert not any("lc_agent_name" in meta for _, meta in chunks)
 
 
 def test_an_agent_that_middleware_call_is_not_streamed(collect: Any) -> None:
@@ -353,19 +344,6 @@ def test_an_agent_called_with_nostream_streams_no_tokens(collect: Any, layered: 
 # --- nothing private ------------------------------------------------------------------------------
 
 
-def test_the_result_shows_no_private_key(call: Any) -> None:
-    """What LangGraph streams as "values" are all channels; a caller's result is the output view."""
-
-    def stop() -> Command[Any]:
-        """Stop."""
-        return Command(
-            goto="__end__", update={"messages": [ToolMessage("Stopped.", tool_call_id="1")]}
-        )
-
-    agent = create_agent(ScriptedChatModel([[{"name": "stop", "id": "1"}]]), [stop])
-    assert set(call(agent, ASK)) == {"messages"}
-
-
 def test_streams_and_states_show_no_private_key(collect: Any) -> None:
     """A run that asks again for its answer, and one whose parallel calls return directly."""
     answers: Any = [[{"name": "Answer", "args": args}] for args in ({"x": 1}, {"number": 5})]
@@ -382,12 +360,11 @@ def test_streams_and_states_show_no_private_key(collect: Any) -> None:
         agent = create_agent(
             ScriptedChatModel(script), tools, response_format=format_, checkpointer=saver
         )
-        config: Any = {"configurable": {"thread_id": "1"}}
-        chunks = collect(agent, ASK, config, stream_mode=["updates", "values"])
+        chunks = collect(agent, ASK, THREAD, stream_mode=["updates", "values"])
         updates = [chunk for mode, chunk in chunks if mode == "updates"]
         written = {key for chunk in updates for update in chunk.values() for key in update}
         shown = {key for mode, chunk in chunks if mode == "values" for key in chunk}
-        stored = {key for state in agent.get_state_history(config) for key in state.values}
+        stored = {key for state in agent.get_state_history(THREAD) for key in state.values}
         expected = {"messages"} if format_ is None else {"messages", "structured_response"}
         assert (written, shown, stored) == (expected, expected, expected)
 
@@ -435,7 +412,6 @@ def test_the_event_of_the_models_node_is_not_a_state(react: bool) -> None:
     assert [update["messages"][0].text for update in updates] == ["", "It is five."]
 
 
-@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 def test_the_event_protocol_shows_only_the_agents_messages() -> None:
     secret = ScriptedChatModel(["A secret."] * 50)
     agent: Any = create_agent(model(), [add], middleware=[Inner(secret)])
@@ -444,9 +420,10 @@ def test_the_event_protocol_shows_only_the_agents_messages() -> None:
     assert stream.output["messages"][-1].text == "It is five."
 
 
-@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-def test_the_event_protocol_has_the_calls_of_tools() -> None:
-    stream: Any = create_agent(model(), [add]).stream_events(ASK, version="v3")
+@pytest.mark.parametrize("options", [{}, {"transformers": [ToolCallTransformer]}])
+def test_the_event_protocol_has_the_calls_of_tools(options: Any) -> None:
+    """An agent that already passes the transformer keeps working."""
+    stream: Any = create_agent(model(), [add], **options).stream_events(ASK, version="v3")
     calls = list(stream.tool_calls)
     assert [(c.tool_name, c.input, c.output) for c in calls] == [("add", {"a": 2, "b": 3}, "5")]
 
@@ -463,7 +440,6 @@ def with_subagent(name: str | None = "researcher", **options: Any) -> Any:
     return create_agent(script, [delegate], **options)
 
 
-@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 @pytest.mark.parametrize("fused", [False, True])
 def test_the_event_protocol_has_the_agents_that_tools_call(fused: bool) -> None:
     stream: Any = with_subagent(fused=fused).stream_events(ASK, version="v3")
@@ -479,7 +455,6 @@ def test_the_event_protocol_has_the_agents_that_tools_call(fused: bool) -> None:
     assert stream.output["messages"][-1].text == "Done."
 
 
-@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 async def test_the_async_event_protocol_has_subagents_and_calls_too() -> None:
     stream: Any = await with_subagent().astream_events(ASK, version="v3")
     names = []
@@ -488,24 +463,7 @@ async def test_the_async_event_protocol_has_subagents_and_calls_too() -> None:
     assert names == [("researcher", ["add"])]
 
 
-@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 def test_an_agent_without_a_name_is_a_subgraph_and_no_subagent() -> None:
     stream: Any = with_subagent(name=None).stream_events(ASK, version="v3")
     kinds = [kind for kind, _ in stream.interleave("subgraphs", "subagents")]
     assert kinds == ["subgraphs"]
-
-
-@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-def test_the_calls_of_tools_can_be_asked_for_once_more() -> None:
-    """An agent that already passes the transformer keeps working."""
-    agent: Any = create_agent(model(), [add], transformers=[ToolCallTransformer])
-    stream = agent.stream_events(ASK, version="v3")
-    assert [call.tool_name for call in stream.tool_calls] == ["add"]
-
-
-def test_streaming_and_invoking_give_the_same_result(collect: Any, call: Any) -> None:
-    streamed = collect(create_agent(model(), [add]), ASK, stream_mode="values")
-    invoked = call(create_agent(model(), [add]), ASK)
-    assert [(m.type, m.text) for m in streamed[-1]["messages"]] == [
-        (m.type, m.text) for m in invoked["messages"]
-    ]

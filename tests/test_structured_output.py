@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field
 
@@ -14,6 +14,7 @@ from agent_factory.errors import SpecError
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import texts
+from tables import each
 from weather import News, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
@@ -46,10 +47,6 @@ def test_a_structured_answer_ends_the_run(call: Any) -> None:
     assert isinstance(last, ToolMessage)
     assert (last.tool_call_id, last.name, last.status) == ("out", "Weather", "success")
     assert last.text == "Returning structured response: degrees=18 words='fine'"
-    model.assert_done()
-
-
-def test_tool_message_content_replaces_the_text_of_that_message(call: Any) -> None:
     format_ = ToolStrategy(Weather, tool_message_content="Noted.")
     result = call(create_agent(ScriptedChatModel([[answer()]]), response_format=format_), ASK)
     assert texts(result)[-1] == "Noted."
@@ -125,39 +122,30 @@ def test_several_answers_at_once_are_all_refused_and_asked_for_again(call: Any) 
     assert "several structured answers (Weather, News)" in messages[0].text
 
 
-def test_the_same_answer_twice_is_several_answers(call: Any) -> None:
-    model = ScriptedChatModel([[answer(18, "1"), answer(18, "2")], [answer(18, "3")]])
-    result = call(create_agent(model, response_format=ToolStrategy(Weather)), ASK)
+BROKEN: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": None}
+
+
+@each("tools", [[], [look]])
+@each(
+    "step, kind, words",
+    [
+        ("It is fine.", "human", "Call Weather to give it."),
+        (AIMessage("", invalid_tool_calls=[BROKEN]), "tool", "Error"),
+        ([{"name": "serch", "args": {}}], "tool", "Error: serch is not a valid tool, try one of ["),
+        ([answer(18, "1"), answer(18, "2")], "tool", "several structured answers"),
+    ],
+)
+def test_a_turn_without_an_answer_is_noticed(
+    call: Any, step: Any, kind: str, words: str, tools: Any
+) -> None:
+    """wanted 5: never silent, also without a tools node."""
+    model = ScriptedChatModel([step, [answer()]])
+    result = call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
     assert result["structured_response"] == Weather(degrees=18)
     assert len(model.requests) == 2
-
-
-@pytest.mark.parametrize("tools", [[], [look]])
-def test_prose_instead_of_an_answer_is_noticed(call: Any, tools: Any) -> None:
-    """wanted 5: never silent."""
-    model = ScriptedChatModel(["It is fine.", [answer()]])
-    result = call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
-    assert result["structured_response"] == Weather(degrees=18)
     message = model.requests[1].messages[-1]
-    assert isinstance(message, HumanMessage)
-    assert "Call Weather to give it." in message.text
-
-
-@pytest.mark.parametrize("tools", [[], [look]])
-def test_an_answer_whose_arguments_cannot_be_read_is_asked_for_again(call: Any, tools: Any) -> None:
-    broken: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": None}
-    model = ScriptedChatModel([AIMessage("", invalid_tool_calls=[broken]), [answer()]])
-    result = call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
-    assert result["structured_response"] == Weather(degrees=18)
-    assert model.requests[1].messages[-1].type == "tool"
-
-
-def test_a_tool_that_does_not_exist_does_not_end_the_search_for_an_answer(call: Any) -> None:
-    """wanted 5: also without a tools node."""
-    model = ScriptedChatModel([[{"name": "serch", "args": {}}], [answer()]])
-    result = call(create_agent(model, response_format=ToolStrategy(Weather)), ASK)
-    assert result["structured_response"] == Weather(degrees=18)
-    assert texts(result)[2] == "Error: serch is not a valid tool, try one of [Weather]."
+    assert message.type == kind
+    assert words in message.text
 
 
 # --- fresh --------------------------------------------------------------------------------------
@@ -174,6 +162,9 @@ def test_an_answer_of_an_earlier_turn_does_not_end_a_later_one(call: Any) -> Non
     assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=18)
     assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=20)
     model.assert_done()
+    # The thread may be carried on by an agent that asks for no structure.
+    plain = create_agent(ScriptedChatModel(["Fine."]), checkpointer=agent.checkpointer)
+    assert call(plain, ASK, THREAD).get("structured_response") is None
 
 
 def test_a_turn_that_fails_leaves_no_earlier_answer_behind(call: Any) -> None:
@@ -191,57 +182,43 @@ def test_a_turn_that_fails_leaves_no_earlier_answer_behind(call: Any) -> None:
     assert agent.get_state(THREAD).values["structured_response"] is None
 
 
-def test_an_answer_left_by_another_format_is_forgotten_too(call: Any) -> None:
-    """A thread may be carried on by an agent that asks for no structure."""
-    saver = InMemorySaver()
-    asking = create_agent(
-        ScriptedChatModel([[answer()]]), response_format=ToolStrategy(Weather), checkpointer=saver
-    )
-    plain = create_agent(ScriptedChatModel(["Fine."]), checkpointer=saver)
-    call(asking, ASK, THREAD)
-    assert call(plain, ASK, THREAD).get("structured_response") is None
-
-
-def test_a_caller_cannot_pass_an_answer_in(call: Any) -> None:
+def test_the_answer_is_from_the_model_and_asked_for(call: Any) -> None:
     agent = create_agent(ScriptedChatModel([[answer(5)]]), response_format=ToolStrategy(Weather))
     result = call(agent, {**ASK, "structured_response": Weather(degrees=1)})
     assert result["structured_response"] == Weather(degrees=5)
-
-
-def test_without_a_response_format_there_is_no_answer_key(call: Any) -> None:
     assert "structured_response" not in call(create_agent(ScriptedChatModel(["Hi."])), ASK)
+
+
+def overriding(**changes: Any) -> Any:
+    """A layer that passes on a request with changes."""
+
+    @wrap_model_call
+    def override(request: Any) -> Any:
+        return (yield request.override(**changes))
+
+    return override
 
 
 # --- the model's tools stay the user's (wanted 11) ----------------------------------------------
 
 
-@pytest.mark.parametrize("tools", [[], [look]])
-def test_tool_choice_is_never_forced(call: Any, tools: Any) -> None:
+@each(
+    "layers, tools, settings",
+    [
+        ([], ["look", "Weather"], {}),
+        ([overriding(tools=[])], ["Weather"], {}),
+        *(
+            ([overriding(tool_choice=choice)], ["look", "Weather"], {"tool_choice": choice})
+            for choice in ("any", "Weather", {"type": "tool", "name": "Weather"})
+        ),
+    ],
+)
+def test_tools_are_those_that_layers_leave_and_their_choice_is_never_forced(
+    call: Any, layers: list[Any], tools: list[str], settings: Any
+) -> None:
     model = ScriptedChatModel([[answer()]])
-    call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
-    assert model.requests[0].kwargs == {}
-
-
-@pytest.mark.parametrize("choice", ["any", "Weather", {"type": "tool", "name": "Weather"}])
-def test_the_tool_choice_of_a_layer_is_passed_on(call: Any, choice: Any) -> None:
-    @wrap_model_call
-    def force(request: Any) -> Any:
-        return (yield request.override(tool_choice=choice))
-
-    model = ScriptedChatModel([[answer()]])
-    call(create_agent(model, middleware=[force], response_format=ToolStrategy(Weather)), ASK)
-    assert model.requests[0].kwargs == {"tool_choice": choice}
-
-
-def test_the_tools_a_layer_leaves_are_offered_with_the_output_tool(call: Any) -> None:
-    @wrap_model_call
-    def fewer(request: Any) -> Any:
-        return (yield request.override(tools=[]))
-
-    model = ScriptedChatModel([[answer()]])
-    format_ = ToolStrategy(Weather)
-    call(create_agent(model, [look], middleware=[fewer], response_format=format_), ASK)
-    assert model.requests[0].tools == ["Weather"]
+    call(create_agent(model, [look], middleware=layers, response_format=ToolStrategy(Weather)), ASK)
+    assert (model.requests[0].tools, model.requests[0].kwargs) == (tools, settings)
 
 
 def test_an_output_tool_may_not_share_its_name_with_a_tool() -> None:
@@ -256,37 +233,24 @@ def test_an_output_tool_may_not_share_its_name_with_a_tool() -> None:
 # --- layers and strategies ----------------------------------------------------------------------
 
 
-def test_a_layer_may_change_the_strategy_for_one_call(call: Any) -> None:
-    @wrap_model_call
-    def by_provider(request: Any) -> Any:
-        return (yield request.override(response_format=ProviderStrategy(Weather)))
-
-    model = ScriptedChatModel(['{"degrees": 7}'])
-    agent = create_agent(model, middleware=[by_provider], response_format=ToolStrategy(Weather))
-    assert call(agent, ASK)["structured_response"] == Weather(degrees=7)
-    assert model.requests[0].tools == []
-
-
-@pytest.mark.parametrize("wanted", [ToolStrategy(Weather), Weather])
-def test_a_layer_may_ask_for_an_answer_where_the_agent_does_not(call: Any, wanted: Any) -> None:
-    @wrap_model_call
-    def structured(request: Any) -> Any:
-        return (yield request.override(response_format=wanted))
-
-    agent = create_agent(ScriptedChatModel([[answer()]]), middleware=[structured])
-    assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
-
-
-def test_a_layer_may_ask_for_prose_where_the_agent_asks_for_an_answer(call: Any) -> None:
-    @wrap_model_call
-    def prose(request: Any) -> Any:
-        return (yield request.override(response_format=None))
-
-    model = ScriptedChatModel(["Just words."])
-    agent = create_agent(model, middleware=[prose], response_format=ToolStrategy(Weather))
-    result = call(agent, ASK)
-    assert texts(result)[-1] == "Just words."
-    assert result["structured_response"] is None
+@each(
+    "own, wanted, step, value, tools",
+    [
+        (ToolStrategy(Weather), ProviderStrategy(Weather), '{"degrees": 18}', 18, []),
+        (None, ToolStrategy(Weather), [answer()], 18, ["Weather"]),
+        (None, Weather, [answer()], 18, ["Weather"]),
+        (ToolStrategy(Weather), None, "Just words.", None, []),
+    ],
+)
+def test_a_layer_may_ask_for_another_answer_or_none(
+    call: Any, own: Any, wanted: Any, step: Any, value: Any, tools: list[str]
+) -> None:
+    model = ScriptedChatModel([step])
+    layer = overriding(response_format=wanted)
+    result = call(create_agent(model, middleware=[layer], response_format=own), ASK)
+    expected = None if value is None else Weather(degrees=value)
+    assert result.get("structured_response") == expected
+    assert model.requests[0].tools == tools
 
 
 def test_a_layer_sees_the_parsed_answer(call: Any) -> None:
@@ -305,9 +269,16 @@ def test_a_layer_sees_the_parsed_answer(call: Any) -> None:
     assert seen == [Weather(degrees=18)]
 
 
-@pytest.mark.parametrize("tools", [[], [look]])
+@each(
+    "strategy, step, tools",
+    [
+        (ToolStrategy(Weather), [answer()], []),
+        (ToolStrategy(Weather), [answer()], [look]),
+        (ProviderStrategy(Weather), '{"degrees": 18}', []),
+    ],
+)
 def test_a_layer_that_passes_on_the_message_alone_does_not_lose_the_answer(
-    call: Any, tools: Any
+    call: Any, strategy: Any, step: Any, tools: Any
 ) -> None:
     """wanted 2, 5: an unread answer may neither spin nor pass unreported."""
 
@@ -316,26 +287,9 @@ def test_a_layer_that_passes_on_the_message_alone_does_not_lose_the_answer(
         response = yield request
         return response.result[0]
 
-    model = ScriptedChatModel([[answer()]])
-    agent = create_agent(
-        model, tools, middleware=[message_only], response_format=ToolStrategy(Weather)
-    )
+    model = ScriptedChatModel([step])
+    agent = create_agent(model, tools, middleware=[message_only], response_format=strategy)
     assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
-
-
-def test_a_layer_that_passes_on_the_message_alone_does_not_lose_a_providers_answer(
-    call: Any,
-) -> None:
-    @wrap_model_call
-    def message_only(request: Any) -> Any:
-        response = yield request
-        return response.result[0]
-
-    model = ScriptedChatModel(['{"degrees": 7}'])
-    agent = create_agent(
-        model, middleware=[message_only], response_format=ProviderStrategy(Weather)
-    )
-    assert call(agent, ASK)["structured_response"] == Weather(degrees=7)
 
 
 def test_streaming_shows_the_answer_once(collect: Any) -> None:
@@ -343,9 +297,6 @@ def test_streaming_shows_the_answer_once(collect: Any) -> None:
     chunks = collect(agent, ASK, stream_mode="updates")
     (update,) = [chunk["model"] for chunk in chunks if "model" in chunk]
     assert update["structured_response"] == Weather(degrees=18)
-    values = collect(
-        create_agent(ScriptedChatModel([[answer()]]), response_format=ToolStrategy(Weather)),
-        ASK,
-        stream_mode="values",
-    )
+    agent = create_agent(ScriptedChatModel([[answer()]]), response_format=ToolStrategy(Weather))
+    values = collect(agent, ASK, stream_mode="values")
     assert values[-1]["structured_response"] == Weather(degrees=18)

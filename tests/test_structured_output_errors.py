@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from agent_factory.structured_output import (
     ToolStrategy,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 from weather import News, Weather, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
@@ -62,15 +64,25 @@ def error_texts(model: ScriptedChatModel) -> list[str]:
 # --- the forms of handle_errors -----------------------------------------------------------------
 
 
-def test_true_reports_the_error_to_the_model(call: Any, bad: Any) -> None:
+@each(
+    "handle, pattern",
+    [
+        (True, r"Error: (?s:.*)\n Please fix your mistakes\."),
+        ("Try harder.", r"Try harder\."),
+        (lambda error: f"From {isinstance(error, StructuredOutputError)}.", r"From True\."),
+    ],
+)
+def test_a_handled_error_is_reported_to_the_model(
+    call: Any, bad: Any, handle: Any, pattern: str
+) -> None:
     """A38."""
-    built, model = agent(bad, answer(), handle_errors=True)
+    built, model = agent(bad, answer(), handle_errors=handle)
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
-    assert all(text.startswith("Error: ") for text in error_texts(model))
-    assert all(text.endswith("\n Please fix your mistakes.") for text in error_texts(model))
+    assert error_texts(model)
+    assert all(re.fullmatch(pattern, text) for text in error_texts(model))
 
 
-@pytest.mark.parametrize("kind", BAD)
+@each("kind", BAD)
 def test_false_raises(call: Any, kind: str) -> None:
     step, error = BAD[kind]
     built, _ = agent(step, handle_errors=False)
@@ -80,13 +92,7 @@ def test_false_raises(call: Any, kind: str) -> None:
     assert isinstance(caught.value, OutputError)
 
 
-def test_a_string_is_reported_to_the_model(call: Any, bad: Any) -> None:
-    built, model = agent(bad, answer(), handle_errors="Try harder.")
-    assert call(built, ASK)["structured_response"] == Weather(degrees=18)
-    assert set(error_texts(model)) == {"Try harder."}
-
-
-@pytest.mark.parametrize(
+@each(
     "types",
     [
         StructuredOutputError,
@@ -102,7 +108,7 @@ def test_exception_types_cover_the_error_and_its_source(call: Any, types: Any) -
     assert "less than or equal to 60" in error_texts(model)[0]
 
 
-@pytest.mark.parametrize("types", [KeyError, (KeyError, OSError), MultipleStructuredOutputsError])
+@each("types", [KeyError, (KeyError, OSError), MultipleStructuredOutputsError])
 def test_exception_types_that_do_not_fit_let_the_error_out(call: Any, types: Any) -> None:
     built, _ = agent(INVALID, handle_errors=types)
     with pytest.raises(StructuredOutputValidationError) as caught:
@@ -111,30 +117,17 @@ def test_exception_types_that_do_not_fit_let_the_error_out(call: Any, types: Any
     assert caught.value.tool_name == "Weather"
 
 
-def test_the_result_of_a_function_is_reported_to_the_model(call: Any, bad: Any) -> None:
+def test_a_function_may_refuse_by_raising_and_has_to_return_a_string(call: Any, bad: Any) -> None:
     seen: list[Exception] = []
 
-    def explain(error: Exception) -> str:
-        seen.append(error)
-        return "From the function."
-
-    built, model = agent(bad, answer(), handle_errors=explain)
-    assert call(built, ASK)["structured_response"] == Weather(degrees=18)
-    assert set(error_texts(model)) == {"From the function."}
-    assert len(seen) == 1
-    assert isinstance(seen[0], StructuredOutputError)
-
-
-def test_a_function_may_refuse_by_raising(call: Any, bad: Any) -> None:
     def refuse(error: Exception) -> str:
+        seen.append(error)
         raise PermissionError("enough") from error
 
     built, _ = agent(bad, handle_errors=refuse)
     with pytest.raises(PermissionError, match="enough"):
         call(built, ASK)
-
-
-def test_a_function_that_returns_no_string_is_named_in_the_error(call: Any, bad: Any) -> None:
+    assert len(seen) == 1
     built, _ = agent(bad, handle_errors=lambda error: None)
     with pytest.raises(TurnError, match="handle_errors"):
         call(built, ASK)
@@ -143,13 +136,14 @@ def test_a_function_that_returns_no_string_is_named_in_the_error(call: Any, bad:
 # --- the cap ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tools", [[], [look]])
-@pytest.mark.parametrize("retries", [0, 1, 2])
+@each("tools", [[], [look]])
+@each("retries", [0, 1, 2, 3])
 def test_a_model_is_called_again_up_to_max_retries_times(
     call: Any, bad: Any, retries: int, tools: Any
 ) -> None:
-    """wanted 2, 5."""
-    built, model = agent(*[bad] * 9, tools=tools, max_retries=retries)
+    """wanted 2, 5: three times by default."""
+    options = {} if retries == 3 else {"max_retries": retries}
+    built, model = agent(*[bad] * 9, tools=tools, **options)
     with pytest.raises(OutputError, match=f"retries: {retries}") as caught:
         call(built, ASK)
     assert len(model.requests) == retries + 1
@@ -158,9 +152,8 @@ def test_a_model_is_called_again_up_to_max_retries_times(
     assert isinstance(caught.value.__cause__, StructuredOutputError)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "by_provider"),
-    [(AutoStrategy, False), (AutoStrategy, True), (ProviderStrategy, True)],
+@each(
+    "strategy, by_provider", [(AutoStrategy, False), (AutoStrategy, True), (ProviderStrategy, True)]
 )
 def test_every_strategy_takes_max_retries(call: Any, strategy: Any, by_provider: bool) -> None:
     """AutoStrategy too, so that nobody has to know how the model answers."""
@@ -173,41 +166,37 @@ def test_every_strategy_takes_max_retries(call: Any, strategy: Any, by_provider:
     assert ("response_format" in model.requests[0].kwargs) is by_provider
 
 
-def test_three_retries_by_default(call: Any, bad: Any) -> None:
-    built, model = agent(*[bad] * 9)
-    with pytest.raises(OutputError):
+DETOUR = [{"name": "look", "args": {"city": "Rome"}}]
+STRANGE = [{"name": "serch", "args": {}}]
+
+
+@each(
+    "steps, tools, retries, requests, words",
+    [
+        ([INVALID, PROSE, SEVERAL, INVALID, answer()], [], 3, 4, "retries: 3"),
+        ([INVALID, DETOUR] * 5, [look], 2, 5, "retries: 2"),
+        ([STRANGE] * 9, [], 2, 3, "tools that do not exist"),
+    ],
+)
+def test_mistakes_of_all_kinds_count_together(
+    call: Any, steps: Any, tools: Any, retries: int, requests: int, words: str
+) -> None:
+    """wanted 2: no detour bypasses a limit."""
+    built, model = agent(*steps, tools=tools, max_retries=retries)
+    with pytest.raises(OutputError, match=words):
         call(built, ASK)
-    assert len(model.requests) == 4
-
-
-def test_mistakes_of_different_kinds_count_together(call: Any) -> None:
-    built, model = agent(INVALID, PROSE, SEVERAL, INVALID, answer(), max_retries=3)
-    with pytest.raises(OutputError):
-        call(built, ASK)
-    assert len(model.requests) == 4
-
-
-def test_two_bad_answers_of_one_message_count_once(call: Any) -> None:
-    built, _ = agent(SEVERAL, SEVERAL, answer(), max_retries=2)
-    assert call(built, ASK)["structured_response"] == Weather(degrees=18)
+    assert len(model.requests) == requests
 
 
 def test_a_good_last_try_is_a_good_answer(call: Any, bad: Any) -> None:
+    """Two bad answers of one message count once."""
     built, _ = agent(bad, bad, answer(), max_retries=2)
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
 
 
-def test_tool_calls_in_between_do_not_reset_the_count(call: Any) -> None:
-    """wanted 2: a limit can't be bypassed by a detour."""
-    detour = [{"name": "look", "args": {"city": "Rome"}}]
-    built, model = agent(*[INVALID, detour] * 5, tools=[look], max_retries=2)
-    with pytest.raises(OutputError):
-        call(built, ASK)
-    assert len(model.requests) == 5
-
-
 def test_the_count_of_retries_restarts_with_a_new_user_message(call: Any, bad: Any) -> None:
-    model = ScriptedChatModel([bad, answer(), bad, answer()])
+    """Also after a run that failed."""
+    model = ScriptedChatModel([bad, answer(), bad, answer(), bad, bad, answer()])
     built = create_agent(
         model,
         response_format=ToolStrategy(Weather | News, max_retries=1),
@@ -215,26 +204,9 @@ def test_the_count_of_retries_restarts_with_a_new_user_message(call: Any, bad: A
     )
     for _ in range(2):
         assert call(built, ASK, THREAD)["structured_response"] == Weather(degrees=18)
-
-
-def test_a_thread_that_failed_can_be_asked_again(call: Any, bad: Any) -> None:
-    model = ScriptedChatModel([bad, bad, answer()])
-    built = create_agent(
-        model,
-        response_format=ToolStrategy(Weather | News, max_retries=1),
-        checkpointer=InMemorySaver(),
-    )
     with pytest.raises(OutputError):
         call(built, ASK, THREAD)
     assert call(built, ASK, THREAD)["structured_response"] == Weather(degrees=18)
-
-
-def test_asking_for_tools_that_do_not_exist_is_capped_too(call: Any) -> None:
-    strange = [{"name": "serch", "args": {}}]
-    built, model = agent(*[strange] * 9, max_retries=2)
-    with pytest.raises(OutputError, match="tools that do not exist"):
-        call(built, ASK)
-    assert len(model.requests) == 3
 
 
 def test_the_cap_holds_while_a_summary_shortens_the_history(call: Any) -> None:
@@ -276,8 +248,8 @@ class Checked(BaseModel):
         return number
 
 
-@pytest.mark.parametrize("schema", [Even, Checked])
-@pytest.mark.parametrize("by", ["tool", "provider"])
+@each("schema", [Even, Checked])
+@each("by", ["tool", "provider"])
 def test_whatever_a_schema_raises_makes_the_answer_a_bad_one(
     call: Any, schema: Any, by: str
 ) -> None:
@@ -303,16 +275,12 @@ def structured(request: Any) -> Any:
     return (yield request.override(response_format=ToolStrategy(Weather | News)))
 
 
-def test_an_invalid_answer_to_the_strategy_of_a_layer_is_asked_for_again(
+def test_an_invalid_answer_to_the_strategy_of_a_layer_is_asked_for_again_if_there_is_an_edge(
     call: Any, bad: Any
 ) -> None:
-    model = ScriptedChatModel([bad, answer()])
-    built = create_agent(model, [look], middleware=[structured])
-    assert call(built, ASK)["structured_response"] == Weather(degrees=18)
-
-
-def test_without_an_edge_back_to_the_model_an_invalid_answer_raises(call: Any, bad: Any) -> None:
     """A25: without tools and without its own response_format the agent asks but once."""
+    built = create_agent(ScriptedChatModel([bad, answer()]), [look], middleware=[structured])
+    assert call(built, ASK)["structured_response"] == Weather(degrees=18)
     built = create_agent(ScriptedChatModel([bad]), middleware=[structured])
     with pytest.raises(OutputError):
         call(built, ASK)

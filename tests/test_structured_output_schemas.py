@@ -19,6 +19,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Gpt
+from tables import each
 
 ASK: Any = {"messages": [("user", "Who?")]}
 
@@ -176,24 +177,7 @@ def _only(schema: Any) -> Any:
     return binding
 
 
-@pytest.mark.parametrize(("schema", "args", "value"), FITTING)
-def test_arguments_that_fit_become_a_value_of_the_schema(
-    schema: Any, args: Any, value: Any
-) -> None:
-    parsed = _only(schema).parse(args)
-    assert parsed == value
-    assert type(parsed) is type(value)
-
-
-@pytest.mark.parametrize(("schema", "args", "reason"), FAILING)
-def test_arguments_that_do_not_fit_are_refused_with_the_reason(
-    schema: Any, args: Any, reason: str
-) -> None:
-    with pytest.raises(ValueError, match=reason):
-        _only(schema).parse(args)
-
-
-@pytest.mark.parametrize(("schema", "args", "value"), FITTING)
+@each("schema, args, value", FITTING)
 def test_an_agent_answers_in_a_schema_of_any_kind(
     call: Any, schema: Any, args: Any, value: Any
 ) -> None:
@@ -201,14 +185,18 @@ def test_an_agent_answers_in_a_schema_of_any_kind(
     name = _only(schema).spec.name
     model = ScriptedChatModel([[{"name": name, "args": args}]])
     result = call(create_agent(model, response_format=schema), ASK)
-    assert result["structured_response"] == value
+    for answer in (_only(schema).parse(args), result["structured_response"]):
+        assert answer == value
+        assert type(answer) is type(value)
     assert model.requests[0].tools == [name]
 
 
-@pytest.mark.parametrize(("schema", "args", "reason"), FAILING)
-def test_an_agent_asks_again_for_a_schema_of_any_kind(
+@each("schema, args, reason", FAILING)
+def test_arguments_that_do_not_fit_are_refused_with_the_reason_and_asked_for_again(
     call: Any, schema: Any, args: Any, reason: str
 ) -> None:
+    with pytest.raises(ValueError, match=reason):
+        _only(schema).parse(args)
     name = _only(schema).spec.name
     good = next(fit for other, fit, _ in FITTING if other is schema)
     model = ScriptedChatModel([[{"name": name, "args": args}], [{"name": name, "args": good}]])
@@ -217,12 +205,13 @@ def test_an_agent_asks_again_for_a_schema_of_any_kind(
     assert reason in model.requests[1].messages[-1].text.replace("\n", ".")
 
 
-@pytest.mark.parametrize(
-    ("schema", "name", "description"),
+@each(
+    "schema, name, description",
     [
         (Person, "Person", "A person."),
         (Address, "Address", "Give the answer as Address."),
         (Point, "Point", "A point."),
+        (dataclasses.make_dataclass("Bare", [("x", int)]), "Bare", "Give the answer as Bare."),
         (Lines, "Lines", "Several lines.\n\nAn example:\n    indented"),
         (OldStyle, "OldStyle", "Of typing."),
         (NewStyle, "NewStyle", "Of typing_extensions."),
@@ -237,34 +226,21 @@ def test_a_schema_names_and_describes_its_tool(schema: Any, name: str, descripti
     assert (tool.name, tool.description) == (name, description)
 
 
-def test_a_dataclass_without_a_docstring_is_not_described_by_its_signature() -> None:
-    made = dataclasses.make_dataclass("Bare", [("x", int)])
-    assert _only(made).tool.description == "Give the answer as Bare."
-
-
-def test_descriptions_of_fields_reach_the_model() -> None:
-    schema = _only(Person).tool.args_schema
-    assert schema["properties"]["name"]["description"] == "How they are called."
-    assert schema["required"] == ["name", "age"]
-
-
-@pytest.mark.parametrize(
-    ("schema", "required"),
+@each(
+    "schema, required",
     [(SubOptional, ["a"]), (SubRequired, ["b"]), (NewStyle, ["name"]), (OldStyle, ["name"])],
 )
-def test_required_keys_of_a_typed_dict_are_those_it_declares(schema: Any, required: Any) -> None:
+def test_required_keys_are_those_that_a_schema_declares(schema: Any, required: Any) -> None:
     assert _only(schema).tool.args_schema["required"] == required
 
 
-def test_the_binding_gives_the_schema_back_as_it_was() -> None:
-    assert _only(JSON).schema is JSON
-    assert _only(Person).schema is Person
-
-
-def test_a_json_schema_is_not_changed() -> None:
+def test_the_model_sees_descriptions_of_fields_and_the_binding_has_the_schema_as_it_was() -> None:
     before = {**JSON}
-    ToolStrategy(JSON)
+    assert _only(JSON).schema is JSON
     assert before == JSON
+    assert _only(Person).schema is Person
+    properties = _only(Person).tool.args_schema["properties"]
+    assert properties["name"]["description"] == "How they are called."
 
 
 class Color(enum.Enum):
@@ -291,8 +267,8 @@ def test_a_strict_model_reads_json_as_json() -> None:
 ONE_OF = {"oneOf": [JSON, {"title": "City", "type": "object", "required": ["city"]}]}
 
 
-@pytest.mark.parametrize(
-    ("schema", "names"),
+@each(
+    "schema, names",
     [
         (Person | Point, ["Person", "Point"]),
         (Union[Person, Point], ["Person", "Point"]),  # noqa: UP007  # both spellings count
@@ -304,9 +280,9 @@ def test_a_union_is_one_tool_for_each_member(schema: Any, names: list[str]) -> N
     assert list(ToolStrategy(schema).bindings) == names
 
 
-@pytest.mark.parametrize("format_", [Person | Point, ToolStrategy(Person | Point)])
-@pytest.mark.parametrize(
-    ("name", "args", "value"),
+@each("format_", [Person | Point, ToolStrategy(Person | Point)])
+@each(
+    "name, args, value",
     [
         ("Person", {"name": "Ada", "age": 36}, Person(name="Ada", age=36)),
         ("Point", {"x": 1}, Point(1)),
@@ -321,17 +297,13 @@ def test_the_model_picks_a_member_of_a_union(
     assert model.requests[0].tools == ["Person", "Point"]
 
 
-def test_members_of_a_union_with_one_name_are_refused() -> None:
-    other: Any = type("Person", (BaseModel,), {})
-    with pytest.raises(ArgumentError, match=r"^\[AF117\] .*Person"):
-        ToolStrategy(Person | other)
-
-
-def test_untitled_members_of_a_one_of_are_refused() -> None:
+def test_members_of_a_union_with_one_name_or_without_any_are_refused() -> None:
     """Both would be called response_format, and the model could only ever give one of them."""
-    members = [{"type": "object", "required": ["a"]}, {"type": "object", "required": ["b"]}]
-    with pytest.raises(ArgumentError, match=r"^\[AF117\] .*title"):
-        ToolStrategy({"oneOf": members})
+    other: Any = type("Person", (BaseModel,), {})
+    untitled = [{"type": "object", "required": [key]} for key in "ab"]
+    for schema, name in ((Person | other, "Person"), ({"oneOf": untitled}, "title")):
+        with pytest.raises(ArgumentError, match=rf"^\[AF117\] .*{name}"):
+            ToolStrategy(schema)
 
 
 # --- what is refused --------------------------------------------------------------------------
@@ -354,14 +326,14 @@ def _kind(value: Any) -> str:
     return type(value).__name__
 
 
-@pytest.mark.parametrize("junk", NO_SCHEMAS, ids=_kind)
-@pytest.mark.parametrize("wrap", [lambda schema: schema, ToolStrategy, AutoStrategy])
+@each("junk", NO_SCHEMAS, ids=_kind)
+@each("wrap", [lambda schema: schema, ToolStrategy, AutoStrategy])
 def test_something_other_than_a_schema_is_refused_at_build(junk: Any, wrap: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF117\] .*must be a schema or a strategy"):
         create_agent(ScriptedChatModel(), response_format=wrap(junk))
 
 
-@pytest.mark.parametrize("junk", [*NO_SCHEMAS[:6], Person | Point], ids=_kind)
+@each("junk", [*NO_SCHEMAS[:6], Person | Point], ids=_kind)
 def test_a_provider_strategy_takes_one_schema(junk: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF117\] .*must be a schema or a strategy"):
         ProviderStrategy(junk)
@@ -390,14 +362,14 @@ def test_a_recursive_typed_dict_of_typing_is_refused_with_a_hint_before_python_3
         ToolStrategy(OldTree)
 
 
-@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy, AutoStrategy])
-@pytest.mark.parametrize("retries", [-1, 1.5, "3", None, True])
+@each("strategy", [ToolStrategy, ProviderStrategy, AutoStrategy])
+@each("retries", [-1, 1.5, "3", None, True])
 def test_max_retries_is_a_count(strategy: Any, retries: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF117\] max_retries"):
         strategy(Person, max_retries=retries)
 
 
-@pytest.mark.parametrize("handle", [5, None, [ValueError], (ValueError, "x"), int, object()])
+@each("handle", [5, None, [ValueError], (ValueError, "x"), int, object()])
 def test_handle_errors_takes_its_forms_only(handle: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF117\] .*handle_errors"):
         ToolStrategy(Person, handle_errors=handle)
@@ -432,9 +404,9 @@ ENVELOPES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("envelope", ENVELOPES.values(), ids=ENVELOPES)
-@pytest.mark.parametrize(
-    ("wrap", "by_provider"),
+@each("envelope", ENVELOPES.values())
+@each(
+    "wrap, by_provider",
     [(lambda s: s, True), (AutoStrategy, True), (ProviderStrategy, True), (ToolStrategy, False)],
 )
 def test_a_schema_in_openais_envelope_is_read(
@@ -467,7 +439,7 @@ def test_an_envelope_does_not_change_and_its_answer_is_validated(call: Any) -> N
     assert repr(envelope) == before
 
 
-@pytest.mark.parametrize(
+@each(
     "envelope",
     [
         {"type": "json_schema"},
@@ -476,18 +448,15 @@ def test_an_envelope_does_not_change_and_its_answer_is_validated(call: Any) -> N
         {"type": "json_schema", "schema": "point"},
     ],
 )
-@pytest.mark.parametrize("wrap", [lambda s: s, AutoStrategy, ProviderStrategy, ToolStrategy])
+@each("wrap", [lambda s: s, AutoStrategy, ProviderStrategy, ToolStrategy])
 def test_an_envelope_without_a_schema_is_refused(envelope: Any, wrap: Any) -> None:
     with pytest.raises(ArgumentError, match="must hold a JSON schema in its envelope"):
         create_agent(ScriptedChatModel(), response_format=wrap(envelope))
 
 
-@pytest.mark.parametrize("strict", [None, True, False])
-def test_the_spec_of_a_provider_strategy_has_strict(strict: bool | None) -> None:
-    strategy = ProviderStrategy(Person, strict=strict)
-    assert (strategy.schema_spec.strict, strategy.strict) == (strict, strict)
-
-
-def test_an_argument_takes_the_place_of_strict_in_an_envelope() -> None:
+def test_strict_is_that_of_the_argument_or_else_of_the_envelope() -> None:
+    for strict in (None, True, False):
+        strategy = ProviderStrategy(Person, strict=strict)
+        assert (strategy.schema_spec.strict, strategy.strict) == (strict, strict)
     assert ProviderStrategy(ENVELOPES["responses"], strict=False).strict is False
     assert ProviderStrategy(ENVELOPES["responses"]).strict is True

@@ -22,6 +22,7 @@ from agent_factory.middleware import (
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ModelCallRecord, Reply, ScriptedChatModel, ScriptError
 from samples import Answer, User, add_tool
+from tables import each
 
 
 def streamed(chunks: Any) -> Any:
@@ -50,10 +51,6 @@ def say(request: pytest.FixtureRequest) -> Any:
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def test_a_text_is_an_answer(say: Any) -> None:
-    assert say(ScriptedChatModel(["It is five."]), "2 + 3?").text == "It is five."
-
-
 def test_a_model_is_shown_with_what_it_was_given() -> None:
     shown = repr(ScriptedChatModel(["It is five."], name="calculator"))
     assert shown.startswith("ScriptedChatModel(name='calculator', ")
@@ -61,13 +58,12 @@ def test_a_model_is_shown_with_what_it_was_given() -> None:
     assert "None" not in shown
 
 
-def test_an_empty_text_is_an_answer_too(say: Any) -> None:
-    assert say(ScriptedChatModel([""]), "?").text == ""
+BLOCKS: Any = [{"type": "text", "text": "Hi", "index": 0}]
 
 
-def test_steps_are_answered_in_order(say: Any) -> None:
-    model = ScriptedChatModel(["One.", "Two."])
-    assert [say(model, "?").text for _ in range(2)] == ["One.", "Two."]
+def test_texts_and_blocks_are_answered_in_order(say: Any) -> None:
+    model = ScriptedChatModel(["It is five.", "", "Two.", AIMessage(BLOCKS)])
+    assert [say(model, "?").content for _ in range(4)] == ["It is five.", "", "Two.", BLOCKS]
 
 
 MESSAGE = AIMessage(
@@ -84,28 +80,18 @@ MESSAGE = AIMessage(
 )
 
 
-@pytest.mark.parametrize(
-    "field", ["text", "tool_calls", "additional_kwargs", "usage_metadata", "id"]
-)
-def test_a_message_arrives_with_all_its_fields(say: Any, field: str) -> None:
+def test_a_message_arrives_with_all_its_fields(say: Any) -> None:
     said = say(ScriptedChatModel([MESSAGE]), "?")
-    assert getattr(said, field) == getattr(MESSAGE, field)
+    for field in ("text", "tool_calls", "additional_kwargs", "usage_metadata", "id"):
+        assert getattr(said, field) == getattr(MESSAGE, field)
+    assert said.response_metadata["model"] == "m"
 
 
-@pytest.mark.parametrize("field", ["invalid_tool_calls", "name"])
-async def test_fields_that_chunks_cannot_carry_arrive_without_streaming(field: str) -> None:
+async def test_fields_that_chunks_cannot_carry_arrive_without_streaming() -> None:
     model = ScriptedChatModel([MESSAGE, MESSAGE])
     for said in (model.invoke("?"), await model.ainvoke("?")):
-        assert getattr(said, field) == getattr(MESSAGE, field)
-
-
-def test_metadata_of_a_message_arrives(say: Any) -> None:
-    assert say(ScriptedChatModel([MESSAGE]), "?").response_metadata["model"] == "m"
-
-
-def test_content_blocks_arrive(say: Any) -> None:
-    blocks: Any = [{"type": "text", "text": "Hi", "index": 0}]
-    assert say(ScriptedChatModel([AIMessage(blocks)]), "?").content == blocks
+        assert said.invalid_tool_calls == MESSAGE.invalid_tool_calls
+        assert said.name == MESSAGE.name
 
 
 def test_tool_calls_get_ids_where_they_have_none(say: Any) -> None:
@@ -116,53 +102,41 @@ def test_tool_calls_get_ids_where_they_have_none(say: Any) -> None:
     assert (second["id"], second["args"]) == ("mine", {})
 
 
-def test_an_exception_is_raised(say: Any) -> None:
-    error = ConnectionError("down")
-    with pytest.raises(ConnectionError, match="down"):
-        say(ScriptedChatModel([error, "Up again."]), "?")
-
-
-def test_after_an_exception_the_script_goes_on(say: Any) -> None:
+def test_an_exception_is_raised_and_recorded_and_the_script_goes_on(say: Any) -> None:
     model = ScriptedChatModel([ConnectionError("down"), "Up again."])
-    with pytest.raises(ConnectionError):
-        say(model, "?")
+    with pytest.raises(ConnectionError, match="down"):
+        say(model, "first")
+    assert [message.text for message in model.requests[0].messages] == ["first"]
     assert say(model, "?").text == "Up again."
 
 
-@pytest.mark.parametrize(
-    ("made", "text"), [("words", "words"), (AIMessage("a message"), "a message")]
-)
-def test_a_function_decides_by_the_messages(say: Any, made: Any, text: str) -> None:
-    seen: list[str] = []
-
-    def decide(messages: Any) -> Any:
-        seen.extend(message.text for message in messages)
-        return made
-
-    assert say(ScriptedChatModel([decide]), "What?").text == text
-    assert seen == ["What?"]
-
-
-def test_a_function_may_call_tools_or_raise(say: Any) -> None:
-    def fail(messages: Any) -> Any:
-        return ValueError("decided to fail")
-
-    model = ScriptedChatModel([lambda messages: [{"name": "add"}], fail])
+def test_a_function_decides_by_the_messages_on_any_step(say: Any) -> None:
+    steps: list[Any] = [
+        lambda messages: f"to {messages[-1].text}",
+        lambda messages: AIMessage("a message"),
+        lambda messages: [{"name": "add"}],
+        lambda messages: ValueError("decided to fail"),
+    ]
+    model = ScriptedChatModel(steps)
+    assert [say(model, "What?").text for _ in range(2)] == ["to What?", "a message"]
     assert say(model, "?").tool_calls[0]["name"] == "add"
     with pytest.raises(ValueError, match="decided to fail"):
         say(model, "?")
 
 
-def test_a_step_given_twice_is_two_messages() -> None:
+def test_a_step_given_twice_is_two_messages_and_two_models_share_nothing() -> None:
     message = AIMessage("Again.")
-    model = ScriptedChatModel([message, message])
+    steps = [message, message]
+    model, another = ScriptedChatModel(steps), ScriptedChatModel(steps)
     one, other = model.invoke("?"), model.invoke("?")
     one.name = "changed"
     assert other.name is None
     assert message.name is None
+    assert another.requests == []
+    assert another.invoke("?").text == "Again."
 
 
-@pytest.mark.parametrize("junk", [5, None, {"name": "add"}, [5]])
+@each("junk", [5, None, {"name": "add"}, [5]])
 def test_an_invalid_step_is_named(say: Any, junk: Any) -> None:
     with pytest.raises(ScriptError, match="step 1"):
         say(ScriptedChatModel([junk]), "?")
@@ -176,57 +150,40 @@ def test_a_request_beyond_the_script_fails_and_quotes_the_last_message(say: Any)
     say(model, "first")
     with pytest.raises(ScriptError, match=r"the script has 1 step, and this is request 2.*second"):
         say(model, "second")
+    with pytest.raises(ScriptError, match="request 1"):
+        say(ScriptedChatModel(), "?")
 
 
 def test_steps_that_were_not_requested_are_reported() -> None:
+    """As an assertion: a test that meets it fails as a test, not as an error of the program."""
     model = ScriptedChatModel(["One.", "Two."])
     with pytest.raises(ScriptError, match=r"2 steps, and 0 were requested; the next is 'One\.'"):
         model.assert_done()
     model.invoke("?")
     model.invoke("?")
     model.assert_done()
-
-
-def test_a_script_error_is_an_assertion() -> None:
-    """So a test that meets one fails as a test, and not as an error of the program."""
     assert issubclass(ScriptError, AssertionError)
-
-
-def test_a_model_without_steps_may_not_be_asked(say: Any) -> None:
-    with pytest.raises(ScriptError, match="request 1"):
-        say(ScriptedChatModel(), "?")
 
 
 # --- the record -----------------------------------------------------------------------------------
 
 
-def test_every_request_is_recorded(say: Any) -> None:
-    model = ScriptedChatModel(["One.", "Two."])
+def test_every_request_is_recorded_with_the_messages_that_it_had(say: Any) -> None:
+    model = ScriptedChatModel(["One.", "Two.", "Three."])
     say(model, "first")
     say(model, [("system", "Be brief."), ("user", "second")])
     assert all(isinstance(record, ModelCallRecord) for record in model.requests)
     texts = [[message.text for message in record.messages] for record in model.requests]
     assert texts == [["first"], ["Be brief.", "second"]]
     assert [record.system_prompt for record in model.requests] == [None, "Be brief."]
-
-
-def test_a_failed_request_is_recorded_too(say: Any) -> None:
-    model = ScriptedChatModel([ConnectionError("down")])
-    with pytest.raises(ConnectionError):
-        say(model, "first")
-    assert [message.text for message in model.requests[0].messages] == ["first"]
-
-
-def test_a_record_keeps_the_messages_of_its_request() -> None:
-    model = ScriptedChatModel(["One."])
-    messages: Any = [HumanMessage("first")]
-    model.invoke(messages)
+    messages: Any = [HumanMessage("third")]
+    say(model, messages)
     messages.append(HumanMessage("later"))
-    assert len(model.requests[0].messages) == 1
+    assert len(model.requests[2].messages) == 1
 
 
-@pytest.mark.parametrize(
-    ("offered", "name"),
+@each(
+    "offered, name",
     [
         (add_tool, "add"),
         (Answer, "Answer"),
@@ -241,34 +198,29 @@ def test_tools_are_recorded_by_name(say: Any, offered: Any, name: str) -> None:
     assert model.requests[0].tools == [name]
 
 
-def test_bound_and_passed_arguments_are_recorded(say: Any) -> None:
-    model = ScriptedChatModel(["One."])
+def test_bound_arguments_and_stop_words_are_recorded(say: Any) -> None:
+    model = ScriptedChatModel(["One.", "Two."])
     say(model.bind_tools([add_tool], tool_choice="any", strict=True).bind(temperature=0), "?")
-    assert model.requests[0].kwargs == {"tool_choice": "any", "strict": True, "temperature": 0}
-
-
-def test_stop_words_are_recorded(say: Any) -> None:
-    model = ScriptedChatModel(["One."])
     say(model.bind(stop=["END"]), "?")
-    assert model.requests[0].kwargs == {"stop": ["END"]}
+    assert [request.kwargs for request in model.requests] == [
+        {"tool_choice": "any", "strict": True, "temperature": 0},
+        {"stop": ["END"]},
+    ]
 
 
 # --- streams --------------------------------------------------------------------------------------
 
 
-def test_words_are_streamed_one_by_one() -> None:
+def test_words_are_streamed_one_by_one_and_tool_calls_last() -> None:
     chunks = list(ScriptedChatModel(["It is  five."]).stream("?"))
     assert all(isinstance(chunk, AIMessageChunk) for chunk in chunks)
     assert [chunk.text for chunk in chunks] == ["It ", "is ", " ", "five.", ""]
     assert chunks[-1].chunk_position == "last"
     assert len({chunk.id for chunk in chunks}) == 1
-
-
-def test_tool_calls_are_streamed_last() -> None:
     message = AIMessage("Wait.", tool_calls=[{"name": "add", "args": {"a": 1}, "id": "1"}])
-    chunks: Any = list(ScriptedChatModel([message]).stream("?"))
-    assert [len(chunk.tool_call_chunks) for chunk in chunks] == [0, 1]
-    assert chunks[-1].tool_call_chunks[0]["args"] == '{"a": 1}'
+    calling: Any = list(ScriptedChatModel([message]).stream("?"))
+    assert [len(chunk.tool_call_chunks) for chunk in calling] == [0, 1]
+    assert calling[-1].tool_call_chunks[0]["args"] == '{"a": 1}'
 
 
 # --- in use ---------------------------------------------------------------------------------------
@@ -280,14 +232,6 @@ def test_parallel_requests_get_different_steps() -> None:
         said = list(pool.map(lambda _: model.invoke("?").text, range(50)))
     assert sorted(said, key=int) == [str(number) for number in range(50)]
     assert len(model.requests) == 50
-
-
-def test_two_models_share_nothing() -> None:
-    steps = ["One."]
-    one, other = ScriptedChatModel(steps), ScriptedChatModel(steps)
-    one.invoke("?")
-    assert other.requests == []
-    other.invoke("?")
 
 
 def test_with_structured_output_works_as_with_any_chat_model(say: Any) -> None:
@@ -375,16 +319,18 @@ def test_an_error_breaks_a_stream_off_after_its_pieces(pieces: Any) -> None:
         model.invoke("?")
 
 
-@pytest.mark.parametrize("strategy", [ToolStrategy(Answer), ProviderStrategy(Answer)])
-def test_a_structured_answer_is_a_step(strategy: Any, sync_or_async: Any) -> None:
-    agent = create_agent(ScriptedChatModel([Answer(number=5)]), response_format=strategy)
+@each(
+    "strategy, answer",
+    [
+        (ToolStrategy(Answer), Answer(number=5)),
+        (ProviderStrategy(Answer), Answer(number=5)),
+        (ToolStrategy(User), User("Ada")),
+    ],
+)
+def test_a_structured_answer_is_a_step(strategy: Any, answer: Any, sync_or_async: Any) -> None:
+    agent = create_agent(ScriptedChatModel([answer]), response_format=strategy)
     result = sync_or_async.invoke(agent, {"messages": [("user", "2 + 3?")]})
-    assert result["structured_response"] == Answer(number=5)
-
-
-def test_a_dataclass_is_an_answer_too() -> None:
-    agent = create_agent(ScriptedChatModel([User("Ada")]), response_format=ToolStrategy(User))
-    assert agent.invoke({"messages": [("user", "Who?")]})["structured_response"] == User("Ada")
+    assert result["structured_response"] == answer
 
 
 def test_a_with_block_fails_if_steps_are_left() -> None:
@@ -429,7 +375,7 @@ STACKS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", STACKS)
+@each("name", STACKS)
 def test_no_layer_answers_or_repeats_a_request_beyond_the_script(
     name: str, sync_or_async: Any
 ) -> None:
@@ -454,14 +400,10 @@ def test_an_error_cuts_long_messages_and_steps() -> None:
         ScriptedChatModel(["x" * 9_999 + "y"]).assert_done()
 
 
-def test_a_script_can_be_rewound() -> None:
-    model = ScriptedChatModel(["One.", "Two."])
+def test_a_script_of_the_fixture_can_be_rewound(scripted_model: Any) -> None:
+    model = scripted_model(["One.", "Two."])
     model.invoke("first")
     model.invoke("second")
     model.rewind(1)
     assert (model.position, len(model.requests)) == (1, 1)
     assert model.invoke("again").text == "Two."
-
-
-def test_the_fixture_makes_models(scripted_model: Any) -> None:
-    assert scripted_model(["Hi"]).invoke("?").text == "Hi"

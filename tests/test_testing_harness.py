@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,6 +37,7 @@ from agent_factory.testing import (
     run_layer,
 )
 from samples import Inconsistent
+from tables import each
 
 
 class Counted(AgentState[Any]):
@@ -102,8 +102,8 @@ def test_a_hook_is_checked_as_in_an_agent(sync_or_async: Any) -> None:
         sync_or_async.run_hook(Guard(), "after_agent")
 
 
-@pytest.mark.parametrize(
-    ("hook", "words"),
+@each(
+    "hook, words",
     [
         ("before_agent", "is not defined, so it never runs. It has before_model"),
         ("before_modle", "is not a node hook"),
@@ -122,8 +122,6 @@ def test_invalid_middleware_and_messages_are_refused() -> None:
     with pytest.raises(ArgumentError, match="must be messages"):
         run_hook(Guard(), "before_model", [object()])
 
-
-def test_an_error_in_the_class_is_reported_first() -> None:
     class Misspelt(AgentMiddleware):
         def before_modle(self, state: Any, runtime: Any) -> None: ...
 
@@ -159,16 +157,13 @@ def test_a_tool_layer_receives_a_call(sync_or_async: Any) -> None:
     assert_valid_history([*run.asked[0].state["messages"], run.response])
 
 
-def test_the_handler_may_be_a_function() -> None:
-    run = run_layer(Twice(), "Hi", lambda request: request.messages[0].text.upper(), call="model")
-    assert run.text == "HI"
-
-
-async def test_the_handler_may_be_a_coroutine_function() -> None:
+async def test_the_handler_may_be_a_function_or_a_coroutine_function() -> None:
     async def answer(request: Any) -> str:
         await asyncio.sleep(0)
         return "later"
 
+    run = run_layer(Twice(), "Hi", lambda request: request.messages[0].text.upper(), call="model")
+    assert run.text == "HI"
     assert (await arun_layer(Twice(), "Hi", answer, call="model")).text == "later"
 
 
@@ -195,8 +190,8 @@ def test_more_inner_requests_than_answers_fail() -> None:
         run_layer(Twice(), "Hi", [ValueError("no")], call="model")
 
 
-@pytest.mark.parametrize(
-    ("middleware", "call", "words"),
+@each(
+    "middleware, call, words",
     [
         (Guard(), None, "It has none; for a hook, use run_hook"),
         (Twice(), None, "Choose one of them: call='model', call='tool'"),
@@ -214,26 +209,15 @@ def test_an_invalid_request_is_refused(call: str, request_: Any) -> None:
         run_layer(Twice(), request_, call=call)
 
 
-def test_a_sync_layer_refuses_an_async_run() -> None:
-    class Sync(AgentMiddleware):
-        def wrap_model_call(self, request: Any, handler: Callable[..., Any]) -> Any:
-            return handler(request)
-
-    with pytest.raises(TurnError, match="has no awrap_model_call"):
-        asyncio.run(arun_layer(Sync()))
-
-
 # --- sync and async -------------------------------------------------------------------------------
 
 
-def test_both_ways_reports_a_hook_that_differs() -> None:
+def test_both_ways_reports_a_hook_that_differs_and_ignores_ids() -> None:
     with pytest.raises(
         AssertionError, match=r"messages\[0\].content: 'blue' in the synchronous run, 'red' in"
     ):
         both_ways(run_hook, Inconsistent(), "before_model")
 
-
-def test_both_ways_ignores_ids() -> None:
     def add(a: int, b: int) -> int:
         """Add."""
         return a + b
@@ -278,18 +262,14 @@ def test_both_ways_raises_a_common_error_and_reports_an_error_of_one_run() -> No
 
     with pytest.raises(AssertionError, match="in the asynchronous one it raised PathNotSupported"):
         both_ways(run_layer, Sync())
-
-
-def test_both_ways_compares_interrupts_by_value() -> None:
-    with pytest.raises(GraphInterrupt):
+    with pytest.raises(TurnError, match="has no awrap_model_call"):
+        asyncio.run(arun_layer(Sync()))
+    with pytest.raises(GraphInterrupt):  # interrupts are compared by value
         both_ways(run_hook, Guard(), "after_model")
 
 
-async def test_both_ways_works_while_an_event_loop_runs() -> None:
+async def test_both_ways_works_while_an_event_loop_runs_on_what_has_invoke() -> None:
     assert both_ways(run_layer, Twice(), call="model").text == "Done."
-
-
-def test_both_ways_refuses_a_target_without_invoke() -> None:
     with pytest.raises(ArgumentError, match="must be an agent or a function that builds one"):
         both_ways(42)
 
@@ -301,8 +281,8 @@ ASKS = AIMessage("", tool_calls=[CALL], id="a")
 ANSWER = ToolMessage("5", tool_call_id="1", id="b")
 
 
-@pytest.mark.parametrize(
-    ("messages", "words"),
+@each(
+    "messages, words",
     [
         ([ASKS], r"messages\[0\] calls add \(id '1'\) and nothing answers it before the end"),
         ([ASKS, HumanMessage("?"), ANSWER], r"nothing answers it before messages\[1\]"),

@@ -24,6 +24,7 @@ from agent_factory.testing import (
 )
 from agent_factory.topology import Phase
 from samples import Ends, Inconsistent
+from tables import each
 
 few = settings(
     max_examples=10, suppress_health_check=list(HealthCheck), deadline=None, derandomize=True
@@ -44,7 +45,7 @@ class Good(AgentMiddleware):
         return (yield request)
 
 
-@pytest.mark.parametrize("law", LAWS)
+@each("law", LAWS)
 def test_a_well_made_middleware_keeps_each_law(law: str) -> None:
     check_middleware(Good, laws=[law], max_examples=3)
 
@@ -155,8 +156,8 @@ class Confusing(AgentMiddleware):
         return ToolMessage("Done.", tool_call_id="another")
 
 
-@pytest.mark.parametrize(
-    ("make", "law", "words"),
+@each(
+    "make, law, words",
     [
         (
             Inconsistent,
@@ -208,12 +209,8 @@ SMALL: dict[Any, Any] = {
 }
 
 
-def test_a_law_can_be_left_out() -> None:
-    check_middleware(Chatty, laws=["leaves_agents_alone"], without=["leaves_agents_alone"])
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs", "words"),
+@each(
+    "args, kwargs, words",
     [
         ((Good(),), {}, r"Pass the class, or lambda"),
         ((lambda: 5,), {}, r"must be an AgentMiddleware, got int"),
@@ -227,13 +224,21 @@ def test_invalid_arguments_of_check_middleware_are_refused(
         check_middleware(*args, **kwargs)
 
 
-def test_context_store_and_answers_reach_the_hooks() -> None:
-    class Asking(AgentMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> None:
-            assert runtime.context == {"user": "Ada"}
+def test_the_context_reaches_the_hooks_and_a_law_can_be_left_out() -> None:
+    contexts = []
 
+    class Asking(Chatty):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            contexts.append(runtime.context)
+
+    options: Any = {"context": {"user": "Ada"}, "max_examples": 2}
     laws = ["idempotent", "leaves_agents_alone"]
-    check_middleware(Asking, laws=laws, context={"user": "Ada"}, max_examples=2)
+    with pytest.raises(LawViolation):
+        check_middleware(Asking, laws=laws, **options)
+    contexts.clear()
+    check_middleware(Asking, laws=laws, without=["leaves_agents_alone"], **options)
+    assert contexts
+    assert all(context == {"user": "Ada"} for context in contexts)
 
 
 # --- strategies -----------------------------------------------------------------------------------
@@ -245,7 +250,7 @@ def test_histories_are_valid_except_for_pending_calls(history: Any) -> None:
     assert_valid_history(history, pending=True)
 
 
-@pytest.mark.parametrize("phase", Phase)
+@each("phase", Phase)
 def test_histories_end_as_at_their_phase(phase: Phase) -> None:
     ends = {
         Phase.BEFORE_AGENT: {"human"},
@@ -336,8 +341,8 @@ class _LeavesCalls(_AroundRun):
         return {"messages": [AIMessage("", tool_calls=[call])]}
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
+@each(
+    "kind, words",
     [
         (_NeverGoesOn, "passes_interrupts: _NeverGoesOn.around_agent: it could not go on after a"),
         (_WritesInPlace, "leaves_states_alone: _WritesInPlace.around_agent: it changed its mess"),

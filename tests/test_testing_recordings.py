@@ -31,6 +31,7 @@ from agent_factory.testing import (
     replay_with,
 )
 from samples import Ends, add_tool
+from tables import each
 
 CALL = [{"name": "add", "args": {"a": 1, "b": 2}}]
 ASKED: dict[str, Any] = {"messages": [("user", "1 + 2?")]}
@@ -76,14 +77,14 @@ def test_metadata_of_a_provider_does_not_keep_a_run_from_being_replayed(
     assert again["messages"][1].response_metadata == {"model_name": "large"}
 
 
-def test_a_stream_is_recorded_and_replayed_too(path: Path, sync_or_async: Any) -> None:
+def test_a_stream_is_recorded_and_replayed_and_without_one_in_one_piece(
+    path: Path, sync_or_async: Any
+) -> None:
     streamed = sync_or_async.stream(record(ScriptedChatModel(["It is 3."]), path), "1 + 2?")
     assert len(streamed) > 3
     played = sync_or_async.stream(replay(path), "1 + 2?")
     assert "".join(chunk.text for chunk in played) == "It is 3."
 
-
-def test_a_model_without_streaming_is_recorded_in_one_piece(path: Path) -> None:
     class Whole(SimpleChatModel):
         @property
         def _llm_type(self) -> str:
@@ -153,9 +154,7 @@ def test_the_profile_of_the_model_is_kept(path: Path) -> None:
     assert (played.model_name, played.profile) == ("gpt-5", {"structured_output": True})
 
 
-@pytest.mark.parametrize(
-    "end", ["\u2028", "\u2029", "\u0085", "\x0b\x0c\x1c\x1d\x1e", "\r\n", "\ud83d"]
-)
+@each("end", ["\u2028", "\u2029", "\u0085", "\x0b\x0c\x1c\x1d\x1e", "\r\n", "\ud83d"])
 def test_a_text_with_any_line_break_is_replayed(path: Path, end: str) -> None:
     text = f"One{end}two"
     assert record(ScriptedChatModel([text]), path).invoke(text).text == text
@@ -196,8 +195,8 @@ def test_the_same_nesting_is_recorded_and_replayed_on_each_python(path: Path) ->
 # --- what differs ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ask", "words"),
+@each(
+    "ask, words",
     [
         (lambda m: m.invoke("Ho"), r"messages\[0\].content: 'Hi' was recorded, 'Ho' is asked now"),
         (lambda m: m.bind_tools([add_tool]).invoke("Hi"), r"tools: nothing was recorded, .*'add'"),
@@ -227,7 +226,9 @@ def test_a_changed_tool_description_is_a_mismatch(path: Path, sync_or_async: Any
         sync_or_async.invoke(create_agent(replay(path), [plus]), ASKED)
 
 
-def test_too_many_and_too_few_requests_are_reported(path: Path) -> None:
+def test_too_many_and_too_few_requests_and_a_mismatch_that_a_layer_caught_are_reported(
+    path: Path,
+) -> None:
     record(ScriptedChatModel(["Hi."]), path).invoke("Hi")
     with (
         pytest.raises(CassetteMismatch, match="requested: 1, the next is number 1"),
@@ -238,10 +239,6 @@ def test_too_many_and_too_few_requests_are_reported(path: Path) -> None:
     model.invoke("Hi")
     with pytest.raises(CassetteMismatch, match="all answers were given"):
         model.invoke("Hi")
-
-
-def test_a_mismatch_that_a_layer_caught_is_still_reported(path: Path) -> None:
-    record(ScriptedChatModel(["Hi."]), path).invoke("Hi")
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
     with pytest.raises(CassetteMismatch, match="'Ho' is asked now"), replay(path) as model:
         create_agent(model, middleware=[retry]).invoke({"messages": ["Ho"]})
@@ -282,8 +279,8 @@ def test_texts_are_redacted_by_a_function_and_values_by_their_keys(path: Path) -
 HEAD = '{"format": "agent_factory.cassette", "version": 1}\n'
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
+@each(
+    "content, words",
     [
         (b"", "is not a cassette"),
         (b"{}\n", "is not a cassette"),
@@ -304,12 +301,9 @@ def test_a_file_that_is_not_a_cassette_is_refused(
         replay(file)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_and_only_a_chat_model_itself_is_recorded(path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"Record it again with record\(model, path\)"):
-        replay(tmp_path / "none.jsonl")
-
-
-def test_only_a_chat_model_itself_is_recorded(path: Path) -> None:
+        replay(path)
     with pytest.raises(ArgumentError, match=r"bind tools or settings to what record\(\) returns"):
         record(ScriptedChatModel().bind(stop=["."]), path)  # type: ignore[arg-type]
 
@@ -361,8 +355,8 @@ def test_a_stack_that_decides_the_same_does_not_differ(compare: Any, stack: list
     assert compare(stack) is None
 
 
-@pytest.mark.parametrize(
-    ("member", "step", "node", "words"),
+@each(
+    "member, step, node, words",
     [
         (Brief(), 1, "model", "asked something else: .*'1 \\+ 2?' was rec|'Be brief.' is asked"),
         (Ends(), 2, "Ends.after_model", "tools writes messages.* in the recorded run, Ends"),

@@ -13,6 +13,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from agent_factory.testing import ScriptedChatModel, record, replay
+from tables import each
 
 ALPHABETS = {
     "a": string.ascii_letters + string.digits,
@@ -127,10 +128,10 @@ def made_up(form: str) -> tuple[str, list[str]]:
     return re.sub(r"<(\w):(\d+)>", draw, FORMS[form]), [part for part in parts if len(part) > 5]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_a_secret_of_a_known_form_is_never_written(tmp_path: Path, form: str) -> None:
     secret, parts = made_up(form)
-    path = tmp_path / "secret.jsonl"
+    path = tmp_path / f"{form}.jsonl"
     dumped = json.dumps({"text": f"\n{secret}\n"})  # where \n stands right before the secret
     messages = [
         HumanMessage(f"Use {secret}\nfor it, or ({secret!r})."),
@@ -156,29 +157,30 @@ def test_a_secret_of_a_known_form_is_never_written(tmp_path: Path, form: str) ->
     assert "[redacted]" in answer.tool_calls[0]["args"]["x"][0]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "A basic introduction, in Basic English; Basic understanding suffices.",
-        "https://example.com:8080/a@b?sig=none, http://localhost:8000, mailto:ada@example.com",
-        "postgres://db.example.com:5432/app",
-        "commit 3f786850e387550fdab836ed7e6dc881de23001b at 2026-11-23T10:00:00+00:00",
-        "550e8400-e29b-41d4-a716-446655440000, arn:aws:iam::123456789012:role/reader",
-        "hf_model_name_or_path_default = fw_update_controller_handler(npm_package_config_value)",
-        "task-force-of-the-ministry, risk-averse-decision-making, desk-research-in-the-archive",
-        "def login(user, password=None): return connect(user=user, password=password)",
-        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n-----BEGIN PUBLIC KEY-----",
-        "eyJ is how a JWT begins. 1//0 is infinity. SG.1 and SK1, AccountKey=yours",
-        "the sk- prefix, AKIA, ghp_, xoxb-, Authorization: none, bearer of news",
-        "[redacted] and [secret]",
-    ],
-)
-def test_other_texts_are_written_as_they_are(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "text.jsonl"
-    record(ScriptedChatModel([text]), path).invoke(text)
-    _, line = map(json.loads, path.read_text().split("\n")[:2])
-    assert line["request"]["messages"][0]["content"] == text
-    assert line["answer"]["content"] == text
+TEXTS = [
+    "A basic introduction, in Basic English; Basic understanding suffices.",
+    "https://example.com:8080/a@b?sig=none, http://localhost:8000, mailto:ada@example.com",
+    "postgres://db.example.com:5432/app",
+    "commit 3f786850e387550fdab836ed7e6dc881de23001b at 2026-11-23T10:00:00+00:00",
+    "550e8400-e29b-41d4-a716-446655440000, arn:aws:iam::123456789012:role/reader",
+    "hf_model_name_or_path_default = fw_update_controller_handler(npm_package_config_value)",
+    "task-force-of-the-ministry, risk-averse-decision-making, desk-research-in-the-archive",
+    "def login(user, password=None): return connect(user=user, password=password)",
+    "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n-----BEGIN PUBLIC KEY-----",
+    "eyJ is how a JWT begins. 1//0 is infinity. SG.1 and SK1, AccountKey=yours",
+    "the sk- prefix, AKIA, ghp_, xoxb-, Authorization: none, bearer of news",
+    "[redacted] and [secret]",
+]
+
+
+def test_other_texts_are_written_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    model = record(ScriptedChatModel(TEXTS), path)
+    for text in TEXTS:
+        model.invoke(text)
+    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    assert [line["request"]["messages"][0]["content"] for line in lines] == TEXTS
+    assert [line["answer"]["content"] for line in lines] == TEXTS
 
 
 def test_a_cassette_with_a_secret_that_is_redacted_today_is_still_replayed(tmp_path: Path) -> None:

@@ -61,6 +61,9 @@ from agent_factory.testing.trajectory_patterns import (
 )
 from agent_factory.testing.trajectory_steps import recorded_trajectory
 from samples import Answer
+from tables import each
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 ASK: Any = {"messages": [("user", "Please.")]}
 
@@ -145,7 +148,7 @@ BROKEN: list[tuple[str, list[Any], int | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "turns", "step", "why"), BROKEN, ids=[b[0] for b in BROKEN])
+@each("pattern, turns, step, why", BROKEN)
 def test_a_broken_run_is_explained_at_the_step_that_breaks_it(
     pattern: str, turns: list[Any], step: int | None, why: str
 ) -> None:
@@ -161,12 +164,8 @@ def test_a_broken_run_is_explained_at_the_step_that_breaks_it(
         assert [line for line in text.splitlines() if re.match(rf"> +{step}  ", line)]
 
 
-def test_there_are_thirty_broken_runs() -> None:
-    assert len(BROKEN) >= 30
-
-
-@pytest.mark.parametrize(
-    ("pattern", "turns"),
+@each(
+    "pattern, turns",
     [
         ("search* < refund, never delete", [["refund"], "Done."]),
         ("search* < refund, never delete", [["search", "search"], ["mail"], ["refund"], "Done."]),
@@ -229,8 +228,8 @@ def test_of_a_long_run_the_steps_around_the_mark_are_shown() -> None:
     assert len(str(trajectory_of(run)).splitlines()) < 10
 
 
-@pytest.mark.parametrize(
-    ("pattern", "column", "why"),
+@each(
+    "pattern, column, why",
     [
         ("", 1, "expected a step, got the end. Write the name of a tool"),
         ("search <", 9, "expected a step, got the end"),
@@ -368,7 +367,9 @@ def test_a_file_of_decisions_is_read(tmp_path: Path, call: Any) -> None:
     assert_trajectory(str(path), "search -> ok < answer")
 
 
-def test_a_recording_is_read_with_the_results_of_its_calls(tmp_path: Path, call: Any) -> None:
+def test_a_recording_is_read_with_its_results_and_knows_its_tools(
+    tmp_path: Path, call: Any
+) -> None:
     path = tmp_path / "run.jsonl"
     steps = [calls("search"), calls("search", "search", query="tea"), calls("refund"), "Done."]
     agent = create_agent(
@@ -377,6 +378,8 @@ def test_a_recording_is_read_with_the_results_of_its_calls(tmp_path: Path, call:
     result = call(agent, ASK)
     assert_trajectory(path, "search -> error < (search -> ok){2} < refund, answer")
     assert trajectory_of(path).steps == trajectory_of(result).steps
+    with pytest.raises(PatternError, match=r"Did you mean refund\?"):
+        assert_trajectory(path, "never refnud")
 
 
 def test_equal_calls_of_a_recording_have_their_own_results(tmp_path: Path, call: Any) -> None:
@@ -408,13 +411,6 @@ def test_a_call_without_a_result_does_not_take_that_of_another() -> None:
     assert shown == ["a(n=1) -> ok: one", "a(n=2) -> pending"]
 
 
-def test_a_recording_knows_which_tools_there_were(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    create_agent(record(ScriptedChatModel(["Hi."]), path), [search, refund]).invoke(ASK)
-    with pytest.raises(PatternError, match=r"Did you mean refund\?"):
-        assert_trajectory(path, "never refnud")
-
-
 def test_a_review_is_a_step_while_it_waits_and_afterwards(call: Any) -> None:
     log: list[Decision] = []
     agent = create_agent(
@@ -424,17 +420,16 @@ def test_a_review_is_a_step_while_it_waits_and_afterwards(call: Any) -> None:
         checkpointer=InMemorySaver(),
         decisions=log.append,
     )
-    config: Any = {"configurable": {"thread_id": "1"}}
-    waiting = call(agent, ASK, config)
+    waiting = call(agent, ASK, THREAD)
     assert_trajectory(waiting, "refund -> pending, review -> pending, never answer")
     assert_trajectory(log, "review")
-    assert_trajectory(agent.get_state(config), "review -> pending")
-    done = call(agent, Command(resume={"decisions": [{"type": "approve"}]}), config)
+    assert_trajectory(agent.get_state(THREAD), "review -> pending")
+    done = call(agent, Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
     assert_trajectory(done, "model < review < refund -> ok < answer")
     assert "HumanInTheLoopMiddleware" in str(trajectory_of(done))
 
 
-@pytest.mark.parametrize("kind", ["batched", "per_call", "flow guard"])
+@each("kind", ["batched", "per_call", "flow guard"])
 def test_a_step_has_the_arguments_that_a_person_has_edited(kind: str, call: Any) -> None:
     if kind == "flow guard":
         rule = PolicyRule("refund", "ask", allowed_decisions=["edit"])
@@ -443,9 +438,8 @@ def test_a_step_has_the_arguments_that_a_person_has_edited(kind: str, call: Any)
         guard = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=cast("Any", kind))
     model = ScriptedChatModel([calls("refund", euros=90), "Done."])
     agent = create_agent(model, [refund], middleware=[guard], checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "1"}}
-    call(agent, {"messages": [("user", "Hi")]}, config)
-    done = review.edit(agent, config, {"euros": 45})
+    call(agent, {"messages": [("user", "Hi")]}, THREAD)
+    done = review.edit(agent, THREAD, {"euros": 45})
     assert_trajectory(done, "refund(euros=45) -> ok < answer, never refund(euros=90)")
 
 
@@ -456,9 +450,8 @@ def test_a_structured_answer_is_the_answer(content: str | None, call: Any) -> No
     log: list[Any] = []
     options: Any = {"response_format": strategy, "decisions": log.append}
     agent = create_agent(model, [refund], checkpointer=InMemorySaver(), **options)
-    config: Any = {"configurable": {"thread_id": "1"}}
-    done = call(agent, {"messages": [("user", "Hi")]}, config)
-    runs: list[Any] = [done, agent.get_state(config)]
+    done = call(agent, {"messages": [("user", "Hi")]}, THREAD)
+    runs: list[Any] = [done, agent.get_state(THREAD)]
     for run in [*runs, *([] if content else [done["messages"]])]:
         assert_trajectory(run, "refund -> ok < answer, model{2}")
         assert_trajectory(run, "refund -> ok < Answer(number=5) -> ok, answer")
@@ -528,10 +521,12 @@ def test_a_react_agent_is_read_too(call: Any) -> None:
             assert_trajectory(log, "search < answer")
 
 
-def test_what_is_not_a_run_is_refused() -> None:
+def test_what_is_not_a_run_or_not_a_pattern_is_refused() -> None:
     for run in (None, 5, [], [5], {"text": "x"}, "nowhere.jsonl"):
         with pytest.raises((ArgumentError, FileNotFoundError)):
             assert_trajectory(run, "search")
+    with pytest.raises(ArgumentError, match="pattern: must be a str, got list"):
+        assert_trajectory("search", conversation("Done."))  # type: ignore[arg-type]
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
@@ -550,11 +545,6 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text() + '{"outcome": "pas')
     with pytest.raises(CassetteError, match=r"torn.jsonl:2: is not a decision"):
         assert_trajectory(path, "answer")
-
-
-def test_arguments_in_the_wrong_order_are_refused() -> None:
-    with pytest.raises(ArgumentError, match="pattern: must be a str, got list"):
-        assert_trajectory("search", conversation("Done."))  # type: ignore[arg-type]
 
 
 def test_a_question_that_a_run_cannot_answer_is_refused(call: Any) -> None:
@@ -581,7 +571,7 @@ def test_with_an_agent_names_are_checked(pattern: str, why: str) -> None:
     assert why in str(caught.value)
 
 
-@pytest.mark.parametrize("pattern", ["never refnd", "serch < refund", "refunds?"])
+@each("pattern", ["never refnd", "serch < refund", "refunds?"])
 def test_without_an_agent_a_name_is_compared_with_the_run(pattern: str) -> None:
     """Otherwise the rule would hold, although the run breaks what is meant."""
     run = conversation(["search"], ["refund"], "Done.")
@@ -590,19 +580,22 @@ def test_without_an_agent_a_name_is_compared_with_the_run(pattern: str) -> None:
     assert_trajectory(run, "never delete, never reward")
 
 
-def test_with_an_agent_names_that_are_alike_are_other_names() -> None:
+def test_with_an_agent_names_of_hooks_are_checked_and_names_that_are_alike_differ(
+    call: Any,
+) -> None:
     def refunds() -> str:
         """List them."""
         return ""
 
-    agent = create_agent(ScriptedChatModel([]), [search, refund, refunds])
-    assert_trajectory(conversation(["refund"], "Done."), "never refunds", agent=agent)
-
-
-def test_with_an_agent_names_of_hooks_are_checked(call: Any) -> None:
     log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[Guard()], decisions=log.append)
+    agent = create_agent(
+        ScriptedChatModel(["Hi."]),
+        [search, refund, refunds],
+        middleware=[Guard()],
+        decisions=log.append,
+    )
     call(agent, ASK)
+    assert_trajectory(conversation(["refund"], "Done."), "never refunds", agent=agent)
     assert_trajectory(log, "never Guard.after_model", agent=agent)
     with pytest.raises(PatternError, match=r"Did you mean Guard\.after_model"):
         assert_trajectory(log, "never Guard.after_modle", agent=agent)

@@ -25,6 +25,7 @@ from agent_factory import (
 )
 from agent_factory.errors import ArgumentError, BadReturn
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
 
@@ -146,14 +147,13 @@ def test_no_thread_outlives_the_flow() -> None:
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("parts", [(), ("a", "b")], ids=["none", "two requests"])
-def test_parts_that_cannot_be_done_are_refused(parts: tuple[Any, ...]) -> None:
-    with pytest.raises(ArgumentError, match="Together"):
-        Together(*parts)
-
-
 @BOTH
-def test_a_flow_inside_may_not_call_the_inner_layer(kind: str) -> None:
+def test_no_parts_two_requests_and_a_flow_inside_that_calls_inward_are_refused(kind: str) -> None:
+    no_parts: Any = ((), ("a", "b"))
+    for parts in no_parts:
+        with pytest.raises(ArgumentError, match="Together"):
+            Together(*parts)
+
     def inner() -> Flow[Any]:
         yield "request"
 
@@ -199,7 +199,7 @@ class Wrapped(AgentMiddleware):
         return await handler(request)
 
 
-@pytest.mark.parametrize("inner", [[], [Loud()], [Wrapped(), Loud()]], ids=["none", "flow", "both"])
+@each("inner", [[], [Loud()], [Wrapped(), Loud()]])
 def test_a_layer_calls_the_model_and_something_else_at_once(
     inner: list[AgentMiddleware], call: Any
 ) -> None:

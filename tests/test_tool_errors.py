@@ -12,6 +12,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
 from error_handlers import HandlerObject, later, number, two, values, values_or_keys
 from samples import add, tool_results
+from tables import each
 
 GO = {"messages": "Go"}
 
@@ -46,8 +47,8 @@ def test_by_default_a_raising_tool_raises_and_invalid_arguments_are_reported(cal
 TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
 
 
-@pytest.mark.parametrize(
-    ("handle", "said"),
+@each(
+    "handle, said",
     [
         (True, TEMPLATE),
         ("Try again.", "Try again."),
@@ -64,16 +65,14 @@ def test_a_handled_error_is_reported_to_the_model(call: Any, handle: Any, said: 
     assert tool_results(call(failing(handle, "value"), GO)) == [(said, "error")]
 
 
-@pytest.mark.parametrize(
-    "handle", [False, "", (), KeyError, (KeyError, TypeError), values, HandlerObject()]
-)
+@each("handle", [False, "", (), KeyError, (KeyError, TypeError), values, HandlerObject()])
 def test_an_error_that_is_not_handled_ends_the_run(call: Any, handle: Any) -> None:
     """C41, C46: a form covers the types it names, and no others."""
     with pytest.raises(OSError, match="os"):
         call(failing(handle, "os"), GO)
 
 
-@pytest.mark.parametrize("handle", [None, 5, {}, [ValueError], (int,), int, two, later, number])
+@each("handle", [None, 5, {}, [ValueError], (int,), int, two, later, number])
 def test_a_form_that_could_not_work_is_refused_at_build(handle: Any) -> None:
     """C41, C47: not when an error occurs."""
     with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
@@ -89,7 +88,7 @@ def test_a_handled_error_does_not_stop_parallel_calls(call: Any) -> None:
     assert tool_results(result) == [("No.", "error"), ("3", "success")]
 
 
-@pytest.mark.parametrize("handle", [True, KeyError, "It went wrong."])
+@each("handle", [True, KeyError, "It went wrong."])
 def test_an_error_that_an_agent_inside_a_tool_did_not_handle_is_the_outer_ones(
     call: Any, handle: Any
 ) -> None:

@@ -90,12 +90,10 @@ GO = {"messages": "Go", "user": "Ada"}
 
 
 def test_a_field_of_the_state_is_injected(call: Any) -> None:
-    """C23, A23: read from the channels, as they are when the tool runs."""
-    assert tool_texts(call(agent(one_field, [asked("one_field")]), GO)) == ["Hi Ada"]
-
-
-def test_a_field_that_is_missing_is_a_key_error(call: Any) -> None:
-    """C31: also where errors are handled."""
+    """C23, A23, C36, E29, C31: as it is when the tool runs; the model cannot forge it."""
+    forged = asked("one_field", user="Eve", greeting="Hello")
+    for call_of_model, text in ((asked("one_field"), "Hi Ada"), (forged, "Hello Ada")):
+        assert tool_texts(call(agent(one_field, [call_of_model]), GO)) == [text]
     with pytest.raises(KeyError, match="user"):
         call(agent(one_field, [asked("one_field")], handle_tool_errors=True), {"messages": "Go"})
 
@@ -114,20 +112,16 @@ def test_the_whole_state_is_injected(call: Any) -> None:
 
 
 def test_the_store_is_injected(call: Any) -> None:
-    """C24, B6a"""
+    """C24, B6a, C30, E17: without one it fails, as the model could not fix that."""
     with_prices = agent(with_store, [asked("with_store")], store=prices())
     assert tool_texts(call(with_prices, GO)) == ["39"]
-
-
-def test_without_a_store_a_tool_that_needs_one_fails(call: Any) -> None:
-    """C30, E17: even if errors are handled, because the model could not fix it."""
     poor = agent(with_store, [asked("with_store")], handle_tool_errors=True)
     with pytest.raises(ValueError, match="compile your graph with a store"):
         call(poor, GO)
 
 
-def test_the_runtime_bundles_everything(call: Any) -> None:
-    """C32, C33: state, context, store, config, call id, tools."""
+def test_the_runtime_bundles_everything(collect: Any) -> None:
+    """C32, C33, C35: state, context, store, config, call id, tools, the stream."""
     rich = agent(
         with_runtime,
         [asked("with_runtime", "call-7")],
@@ -135,19 +129,9 @@ def test_the_runtime_bundles_everything(call: Any) -> None:
         store=prices(),
         checkpointer=InMemorySaver(),
     )
-    assert tool_texts(call(rich, GO, THREAD, context=Till("EUR"))) == ["Ada EUR call-7 39 1 1"]
-
-
-def test_the_runtime_writes_to_the_stream(collect: Any) -> None:
-    """C35"""
-    rich = agent(
-        with_runtime,
-        [asked("with_runtime")],
-        context_schema=Till,
-        checkpointer=InMemorySaver(),
-    )
-    chunks = collect(rich, GO, THREAD, context=Till("EUR"), stream_mode="custom")
-    assert chunks == [{"item": "lamp"}]
+    chunks = collect(rich, GO, THREAD, context=Till("EUR"), stream_mode=["custom", "values"])
+    assert [chunk for mode, chunk in chunks if mode == "custom"] == [{"item": "lamp"}]
+    assert tool_texts(chunks[-1][1]) == ["Ada EUR call-7 39 1 1"]
 
 
 def test_a_tools_command_updates_the_state(call: Any) -> None:
@@ -173,12 +157,6 @@ def test_the_model_does_not_see_injected_parameters(call: Any) -> None:
 
         call(agent(given, middleware=[Look()]), GO)
         assert list(seen[0].tool_call_schema.model_json_schema()["properties"]) == shown
-
-
-def test_the_model_cannot_forge_them(call: Any) -> None:
-    """C36, E29"""
-    forged = asked("one_field", user="Eve", greeting="Hello")
-    assert tool_texts(call(agent(one_field, [forged]), GO)) == ["Hello Ada"]
 
 
 def test_a_tool_sees_what_the_turn_before_it_wrote(call: Any) -> None:

@@ -23,6 +23,7 @@ from agent_factory import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import add, find
+from tables import each
 
 LABELS: Any = ("untrusted", "private", "outside")
 
@@ -54,27 +55,20 @@ def test_a_function_keeps_its_labels_as_a_tool_and_in_the_plan(labels: list[Any]
     assert labels_in_plan(fetch) == {"fetch": expected}
 
 
-def test_a_function_that_was_a_tool_before_gets_its_labels() -> None:
+def test_a_former_tool_its_wrapper_and_a_coroutine_function_have_labels() -> None:
     def fetch(url: str) -> str:
         """Fetch."""
         return url
 
     assert labels_in_plan(fetch) == {"fetch": ()}
     tool_labels("private")(fetch)
-    assert labels_in_plan(fetch) == {"fetch": ("private",)}
-
-
-def test_a_wrapper_of_a_function_has_its_labels() -> None:
-    fetch = fetch_with("untrusted")
 
     @wraps(fetch)
     def logged(url: str) -> Any:
         return fetch(url)
 
-    assert labels_in_plan(logged) == {"fetch": ("untrusted",)}
+    assert labels_in_plan(fetch) == labels_in_plan(logged) == {"fetch": ("private",)}
 
-
-def test_a_coroutine_function_keeps_its_labels() -> None:
     @tool
     @tool_labels("outside")
     async def post(text: str) -> str:
@@ -84,15 +78,12 @@ def test_a_coroutine_function_keeps_its_labels() -> None:
     assert labels_of(post) == ("outside",)
 
 
-def test_a_tool_is_copied_with_labels_and_its_own_extras() -> None:
+def test_a_tool_of_each_kind_is_copied_with_labels_and_its_own_extras() -> None:
     plain = tool(find, extras={"defer_loading": True})
     copy = tool_labels("private")(plain)
     assert (labels_of(plain), labels_of(copy)) == ((), ("private",))
     assert copy.extras == {"defer_loading": True, "labels": ["private"]}
     assert copy.invoke({"query": "x"}) == "x"
-
-
-def test_each_kind_of_tool_can_have_labels() -> None:
     clerk = agent_tool(create_agent(ScriptedChatModel()), name="clerk", description="Works.")
     kinds = [tool_labels("outside")(kind) for kind in (clerk, client_tool("page", "Looks."))]
     assert labels_in_plan(*kinds) == {"clerk": ("outside",), "page": ("outside",)}
@@ -106,8 +97,8 @@ def test_a_provider_gets_no_labels() -> None:
     assert convert_to_openai_tool(copy) == convert_to_openai_tool(tool(find))
 
 
-@pytest.mark.parametrize(
-    ("hints", "labels"),
+@each(
+    "hints, labels",
     [
         ({"openWorldHint": True, "readOnlyHint": True}, ("untrusted",)),
         ({"openWorldHint": True, "readOnlyHint": False}, ("untrusted", "outside")),
@@ -125,16 +116,14 @@ def test_annotations_of_mcp_are_defaults(hints: Any, labels: Any) -> None:
     assert labels_in_plan(from_mcp(**hints)) == {"find": labels}
 
 
-def test_other_metadata_is_not_read() -> None:
+def test_labels_win_over_annotations_and_other_metadata_is_not_read() -> None:
+    no_labels, private = tool_labels(), tool_labels("private")
+    assert labels_of(no_labels(from_mcp(openWorldHint=True))) == ()
+    assert labels_of(private(from_mcp(openWorldHint=True))) == ("private",)
     assert labels_of(StructuredTool.from_function(find, metadata={"team": "search"})) == ()
 
 
-@pytest.mark.parametrize("labels", [(), ("private",)])
-def test_labels_win_over_annotations(labels: Any) -> None:
-    assert labels_of(tool_labels(*labels)(from_mcp(openWorldHint=True))) == labels
-
-
-@pytest.mark.parametrize("label", ["Untrusted", "secret", "", None, 3, ["private"]])
+@each("label", ["Untrusted", "secret", "", None, 3, ["private"]])
 def test_an_unknown_label_is_refused(label: Any) -> None:
     with pytest.raises(SpecError, match=r'must be some of "untrusted", "private", "outside", got'):
         tool_labels(label)
@@ -149,13 +138,10 @@ def test_an_unknown_label_is_reported_with_the_other_mistakes() -> None:
     assert [error.code for error in caught.value.errors] == ["AF101", "AF112"]
 
 
-@pytest.mark.parametrize("thing", [{"type": "web_search"}, "find", None, ScriptedChatModel])
-def test_only_tools_have_labels(thing: Any) -> None:
-    with pytest.raises(SpecError, match="must decorate a function or a BaseTool, got"):
-        tool_labels("private")(thing)
-
-
-def test_a_function_in_place_of_labels_is_refused() -> None:
-    """As `@tool_labels` without parentheses."""
+def test_only_tools_have_labels_and_a_function_is_not_one() -> None:
+    """`@tool_labels` without parentheses is refused."""
+    for thing in ({"type": "web_search"}, "find", None, ScriptedChatModel):
+        with pytest.raises(SpecError, match="must decorate a function or a BaseTool, got"):
+            tool_labels("private")(thing)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="must be some of"):
         tool_labels(add)  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from agent_factory import (
 from agent_factory.errors import BadReturn
 from agent_factory.testing import ScriptedChatModel
 from samples import add, through, tool_texts
+from tables import each
 
 ASK = {"messages": [("user", "2 + 3?")]}
 
@@ -58,23 +59,7 @@ def run_with(call: Any, *flows: Any, model: Any = None, tools: Any = (add,), **o
     return call(agent, ASK)
 
 
-def test_the_first_tool_layer_is_the_outermost_around_each_call(call: Any) -> None:
-    log: list[str] = []
-
-    def logging(name: str) -> Any:
-        def flow(request: Any) -> Any:
-            log.append(f"{name}<")
-            message = yield request
-            log.append(f"{name}>")
-            return message
-
-        return flow
-
-    run_with(call, logging("a"), logging("b"))
-    assert log == ["a<", "b<", "b>", "a>"]
-
-
-def test_sync_and_async_wraps_and_flows_have_one_order(call: Any) -> None:
+def test_the_first_tool_layer_is_the_outermost_of_flows_and_wraps(call: Any) -> None:
     log: list[str] = []
 
     class Wrap(AgentMiddleware):
@@ -88,14 +73,16 @@ def test_sync_and_async_wraps_and_flows_have_one_order(call: Any) -> None:
 
     def flow(name: str) -> Any:
         def logged(request: Any) -> Any:
-            log.append(name)
-            return (yield request)
+            log.append(f"{name}<")
+            message = yield request
+            log.append(f"{name}>")
+            return message
 
         return logged
 
     members = [Around(flow("a"), "a"), Wrap(), Around(flow("b"), "b")]
     assert tool_texts(call(create_agent(adding(), [add], middleware=members), ASK)) == ["5"]
-    assert log == ["a", "wrap", "b"]
+    assert log == ["a<", "wrap", "b<", "b>", "a>"]
 
 
 def test_each_call_of_a_turn_has_its_own_walk_through_the_layers(call: Any) -> None:
@@ -127,13 +114,22 @@ def test_a_layer_sees_the_call_the_tool_the_state_and_the_runtime(call: Any) -> 
     assert request.runtime.context == {"user": "Ada"}
 
 
-def test_a_layer_may_change_the_arguments(call: Any) -> None:
-    def flow(request: Any) -> Any:
+def test_a_layer_may_change_the_arguments_and_what_it_returns_goes_to_the_next_one_out(
+    call: Any,
+) -> None:
+    def returning(name: str) -> Any:
+        def flow(request: Any) -> Any:
+            message = yield request
+            return message.model_copy(update={"content": f"{name}({message.text})"})
+
+        return flow
+
+    def change(request: Any) -> Any:
         changed = {**request.tool_call, "args": {"a": 10, "b": 10}}
         return (yield request.override(tool_call=changed))
 
-    result = run_with(call, flow)
-    assert tool_texts(result) == ["20"]
+    result = run_with(call, returning("outer"), through, returning("inner"), change)
+    assert tool_texts(result) == ["outer(inner(20))"]
     assert result["messages"][1].tool_calls[0]["args"] == {"a": 2, "b": 3}, "history is history"
 
 
@@ -188,18 +184,6 @@ def test_a_layer_may_write_to_the_state(call: Any) -> None:
     assert tool_texts(result) == ["5"]
 
 
-def test_what_a_layer_returns_is_what_the_next_one_out_receives(call: Any) -> None:
-    def outer(request: Any) -> Any:
-        message = yield request
-        return message.model_copy(update={"content": f"outer({message.text})"})
-
-    def inner(request: Any) -> Any:
-        message = yield request
-        return message.model_copy(update={"content": f"inner({message.text})"})
-
-    assert tool_texts(run_with(call, outer, through, inner)) == ["outer(inner(5))"]
-
-
 def test_an_injected_runtime_reaches_the_tool_through_layers(call: Any) -> None:
     @tool("add")
     def injected(a: int, b: int, runtime: ToolRuntime[Any, Any]) -> str:
@@ -238,46 +222,30 @@ def test_an_unknown_tool_that_no_layer_runs_is_answered_with_an_error(call: Any)
     assert tool_texts(result) == ["Error: nothing is not a valid tool, try one of [add]."]
 
 
-def test_a_layer_that_forgets_to_return_is_named(call: Any) -> None:
-    def forgetful(request: Any) -> Any:
-        yield request
-
-    with pytest.raises(BadReturn, match=r"T1\.around_tool.*unanswered"):
-        run_with(call, through, forgetful)
-
-
-@pytest.mark.parametrize("junk", [5, "text", {"messages": []}])
-def test_a_layer_that_returns_something_else_is_named(call: Any, junk: Any) -> None:
+@each("junk, words", [(None, ".*unanswered"), (5, ""), ("text", ""), ({"messages": []}, "")])
+def test_a_layer_that_returns_or_passes_on_something_else_is_named(
+    call: Any, junk: Any, words: str
+) -> None:
     def careless(request: Any) -> Any:
         yield request
         return junk
 
-    with pytest.raises(BadReturn, match=r"T0\.around_tool"):
-        run_with(call, careless)
-
-
-def test_a_layer_that_calls_inward_with_junk_is_named(call: Any) -> None:
     def confused(request: Any) -> Any:
-        return (yield "junk")
+        return (yield junk)
 
+    with pytest.raises(BadReturn, match=rf"T1\.around_tool{words}"):
+        run_with(call, through, careless)
     with pytest.raises(BadReturn, match=r"T0\.around_tool"):
         run_with(call, confused)
 
 
-def test_what_a_layer_raises_ends_the_run_by_default(call: Any) -> None:
+def test_what_a_layer_raises_ends_the_run_or_is_reported_if_errors_are_handled(call: Any) -> None:
     def strict(request: Any) -> Any:
         raise PermissionError("not today")
         yield
 
     with pytest.raises(PermissionError, match="not today"):
         run_with(call, strict)
-
-
-def test_an_exception_of_a_layer_is_reported_to_the_model_if_errors_are_handled(call: Any) -> None:
-    def strict(request: Any) -> Any:
-        raise PermissionError("not today")
-        yield
-
     result = run_with(call, strict, handle_tool_errors=True)
     (answer,) = [m for m in result["messages"] if m.type == "tool"]
     assert answer.status == "error"

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from agent_factory import AgentMiddleware, AgentState, Invoke, ToolRuntime, create_agent
 from agent_factory.testing import ScriptedChatModel
-from samples import PassingWraps
+from samples import PassingWraps, texts
+from tables import each
 
 ASK = {"messages": [("user", "Ask me.")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -67,7 +68,7 @@ def questions(result: dict[str, Any]) -> list[Any]:
     return [found.value for found in result.get("__interrupt__", ())]
 
 
-@pytest.mark.parametrize("handle_tool_errors", [True, False, Exception])
+@each("handle_tool_errors", [True, False, Exception])
 def test_an_interrupt_of_a_tool_passes_and_is_resumed(
     call: Any, stack: list[AgentMiddleware], handle_tool_errors: Any
 ) -> None:
@@ -163,8 +164,8 @@ def test_a_wrong_answer_to_an_interrupt_is_refused_and_may_be_given_again(
     assert [m.text for m in result["messages"]][-2:] == ["The user said 3", "Done."]
 
 
-@pytest.mark.parametrize("kind", [AskingFlow, AskingWrap])
-@pytest.mark.parametrize("handle_tool_errors", [True, False])
+@each("kind", [AskingFlow, AskingWrap])
+@each("handle_tool_errors", [True, False])
 def test_a_layer_may_interrupt_and_is_resumed(
     call: Any, stack: list[AgentMiddleware], kind: Any, handle_tool_errors: bool
 ) -> None:
@@ -221,7 +222,7 @@ def test_an_interrupt_of_a_subagent_in_a_tool_passes(
     agent = create_agent(model, [delegate], middleware=stack, checkpointer=InMemorySaver())
     assert questions(call(agent, ASK, THREAD)) == ["Well?"]
     result = call(agent, Command(resume="yes"), THREAD)
-    assert [m.text for m in result["messages"]][-1:] == ["Over."]
+    assert texts(result)[-1:] == ["Over."]
 
 
 def test_a_command_to_the_parent_graph_passes_every_layer(
@@ -239,11 +240,7 @@ def test_a_command_to_the_parent_graph_passes_every_layer(
     graph.add_node("other", lambda state: {"messages": [("ai", "I am the other one.")]})
     graph.add_edge(START, "agent")
     result = call(graph.compile(), ASK)
-    assert [m.text for m in result["messages"]] == [
-        "Ask me.",
-        "Handed over.",
-        "I am the other one.",
-    ]
+    assert texts(result) == ["Ask me.", "Handed over.", "I am the other one."]
 
 
 def test_a_flow_is_closed_when_an_interrupt_passes_it(call: Any) -> None:

@@ -26,6 +26,7 @@ from agent_factory.errors import ArgumentError, PathNotSupported, UnknownTool
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.registry import as_tool
 from samples import add, tool_results, undocumented
+from tables import each
 
 GO = {"messages": "Go"}
 
@@ -51,28 +52,20 @@ def calls(*names: str, **args: Any) -> list[dict[str, Any]]:
 # Kinds of tools
 
 
-def test_functions_and_tool_objects_are_offered_and_run(call: Any) -> None:
+def test_functions_methods_and_tool_objects_are_offered_and_run(call: Any) -> None:
     """B13, C2"""
-    doubled = StructuredTool.from_function(Doubler().double, name="double")
-    model = ScriptedChatModel(
-        [
-            [
-                *calls("add", a=1, b=2),
-                {"name": "double", "args": {"n": 4}, "id": "x"},
-                {"name": "halve", "args": {"n": 3}, "id": "y"},
-            ],
-            "Done",
-        ]
-    )
-    result = call(create_agent(model, [add, doubled, Halve()]), GO)
-    assert [text for text, _ in tool_results(result)] == ["3", "8", "1.5"]
-    assert model.requests[0].tools == ["add", "double", "halve"]
-
-
-def test_a_bound_method_is_a_tool(call: Any) -> None:
-    """C2"""
-    model = ScriptedChatModel([calls("double", n=4), "Done"])
-    assert tool_results(call(create_agent(model, [Doubler().double]), GO)) == [("8", "success")]
+    turn = [
+        *calls("add", a=1, b=2),
+        {"name": "double", "args": {"n": 4}, "id": "x"},
+        {"name": "halve", "args": {"n": 3}, "id": "y"},
+    ]
+    double = Doubler().double
+    for doubled in (StructuredTool.from_function(double, name="double"), double):
+        model = ScriptedChatModel([turn, "Done"])
+        tools: Any = (tool for tool in (add, doubled, Halve()))  # any iterable
+        result = call(create_agent(model, tools), GO)
+        assert [text for text, _ in tool_results(result)] == ["3", "8", "1.5"]
+        assert model.requests[0].tools == ["add", "double", "halve"]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -106,26 +99,18 @@ def test_a_providers_tool_is_offered_and_never_run(call: Any) -> None:
 
 
 def test_a_middleware_brings_tools(call: Any) -> None:
-    """After the agent's, in the order of the stack; a shared object is one tool."""
+    """A3: after the agent's, in the order of the stack; a shared object is one tool."""
 
     @before_model(tools=[add, Halve()])
     def helper(state: Any, runtime: Any) -> None:
         return None
 
-    model = ScriptedChatModel([calls("halve", n=3), "Done"])
-    result = call(create_agent(model, [Doubler().double, add], middleware=[helper]), GO)
-    assert tool_results(result) == [("1.5", "success")]
-    assert model.requests[0].tools == ["double", "add", "halve"]
-
-
-def test_tools_of_a_middleware_alone_make_an_agent_with_tools(call: Any) -> None:
-    """A3"""
-
-    class Brings(AgentMiddleware):
-        tools = (add,)
-
-    model = ScriptedChatModel([calls("add", a=1, b=2), "Done"])
-    assert tool_results(call(create_agent(model, middleware=[Brings()]), GO)) == [("3", "success")]
+    cases: Any = (([Doubler().double, add], ["double", "add", "halve"]), ([], ["add", "halve"]))
+    for tools, offered in cases:
+        model = ScriptedChatModel([calls("halve", n=3), "Done"])
+        result = call(create_agent(model, tools, middleware=[helper]), GO)
+        assert tool_results(result) == [("1.5", "success")]
+        assert model.requests[0].tools == offered
 
 
 class Passes(AgentMiddleware):
@@ -133,8 +118,8 @@ class Passes(AgentMiddleware):
         return (yield request)
 
 
-@pytest.mark.parametrize(
-    ("make", "options"),
+@each(
+    "make, options",
     [
         (create_agent, {}),
         (create_agent, {"fused": False}),
@@ -169,12 +154,6 @@ def test_a_tool_node_of_the_author_lists_its_tools_as_well(kind: Any) -> None:
     node = create_react_agent(ScriptedChatModel([]), kind([add])).nodes["tools"].bound
     assert isinstance(node, ToolNode)
     assert list(node._tools_by_name) == ["add"]
-
-
-def test_tools_may_come_from_a_generator(call: Any) -> None:
-    model = ScriptedChatModel([calls("add", a=1, b=2), "Done"])
-    made: Any = (function for function in (add,))
-    assert tool_results(call(create_agent(model, made), GO)) == [("3", "success")]
 
 
 def test_results_stand_in_the_order_of_the_calls(call: Any) -> None:
@@ -244,18 +223,13 @@ def test_a_tool_that_nothing_can_run_is_refused(call: Any, static: list[Any]) ->
     assert model.requests == []
 
 
-def test_a_layer_may_take_tools_away(call: Any) -> None:
-    model = ScriptedChatModel(["Done"])
-    call(create_agent(model, [add, Halve()], middleware=[offering(Halve())]), GO)
-    assert model.requests[0].tools == ["halve"]
-
-
-def test_without_tools_nothing_is_bound(call: Any) -> None:
+def test_a_layer_may_take_tools_away_and_without_any_none_are_bound(call: Any) -> None:
     """No empty list of tools is sent."""
-    model = ScriptedChatModel(["Done"])
+    model = ScriptedChatModel(["Done"] * 2)
+    call(create_agent(model, [add, Halve()], middleware=[offering(Halve())]), GO)
     call(create_agent(model), GO)
-    assert model.requests[0].kwargs == {}
-    assert model.requests[0].tools == []
+    assert [request.tools for request in model.requests] == [["halve"], []]
+    assert model.requests[1].kwargs == {}
 
 
 # Names the model made up
@@ -269,12 +243,7 @@ def test_a_made_up_name_is_answered_and_the_others_run(call: Any) -> None:
         ("Error: ghost is not a valid tool, try one of [add, halve].", "error"),
         ("3", "success"),
     ]
-
-
-def test_only_made_up_names_lead_back_to_the_model(call: Any) -> None:
-    """A17"""
-    model = ScriptedChatModel([calls("ghost"), "Sorry"])
-    result = call(create_agent(model, [add]), GO)
+    result = call(create_agent(ScriptedChatModel([calls("ghost"), "Sorry"]), [add]), GO)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
 
 
@@ -325,7 +294,7 @@ def test_a_call_without_an_id_gets_one(call: Any) -> None:
 # What cannot be a tool
 
 
-@pytest.mark.parametrize("entry", [5, "add", None, Halve, undocumented])
+@each("entry", [5, "add", None, Halve, undocumented])
 def test_what_cannot_be_a_tool_is_refused(entry: Any) -> None:
     """C2"""
     with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
@@ -353,8 +322,8 @@ def called_back(n: int, callbacks: Any = None) -> str:
     return f"{n} with {callbacks is not None}"
 
 
-@pytest.mark.parametrize("function", [plain, later, configured, called_back])
-@pytest.mark.parametrize("way", ["agent", "invoke", "ainvoke"])
+@each("function", [plain, later, configured, called_back])
+@each("way", ["agent", "invoke", "ainvoke"])
 def test_a_function_gets_what_langchain_core_would_give_it(function: Any, way: str) -> None:
     ours, theirs = as_tool(function, "tools"), make_tool(function)
     config: Any = {"configurable": {"thread_id": "1"}}
@@ -393,32 +362,19 @@ def test_nothing_is_looked_up_for_a_plain_function(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_function_becomes_a_tool_once(call: Any) -> None:
-    """So that a middleware and the agent may both bring it."""
+    """A middleware and the agent may both bring it; a method is another object each time."""
     seen: list[Any] = []
 
     @wrap_model_call
     def look(request: Any) -> Any:
-        seen.extend(request.tools)
+        seen.append(request.tools)
         return (yield request)
 
+    doubler = Doubler()
     for _ in range(2):
-        call(create_agent(ScriptedChatModel(["Done"]), [add], middleware=[look]), GO)
+        look.tools = [doubler.double, add]
+        tools: Any = [add, doubler.double, doubler.double]
+        call(create_agent(ScriptedChatModel(["Done"]), tools, middleware=[look]), GO)
     first, second = seen
-    assert first is second
-
-
-def test_a_method_may_be_passed_in_two_places() -> None:
-    """It is another object each time, and one tool."""
-
-    class Search:
-        def find(self, text: str) -> str:
-            """Find a text."""
-            return text
-
-    class Finder(AgentMiddleware[Any, Any]):
-        tools: Any = ()
-
-    search, finder = Search(), Finder()
-    finder.tools = [search.find]
-    agent = create_agent(ScriptedChatModel([]), [search.find, search.find], middleware=[finder])
-    assert list(agent.builder.spec.toolbox.client) == ["find"]  # type: ignore[attr-defined]
+    assert [tool.name for tool in first] == ["add", "double"]
+    assert first[0] is second[0]

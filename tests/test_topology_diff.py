@@ -12,6 +12,7 @@ from agent_factory.topology import plan
 from agent_factory.topology.model import AgentStyle, Call, Hook, Layer, Phase, Shape, Tool
 from agent_factory.topology.model import ToolKind as Kind
 from samples import find, shapes
+from tables import each
 
 
 def layer(name: str) -> AgentMiddleware[Any, Any]:
@@ -40,13 +41,10 @@ def test_equal_plans_have_no_differences() -> None:
     assert found.to_data() == []
 
 
-def test_an_added_layer_is_reported_with_its_place() -> None:
+def test_an_added_layer_is_reported_with_its_place_and_is_one_line_of_a_plan() -> None:
     lines = words([layer("A"), layer("B")], [layer("A"), layer("Retry"), layer("B")])
     place = "around each model call, after A.around_model and before B.around_model"
     assert lines[0] == f"added layer Retry.around_model: {place}"
-
-
-def test_one_more_layer_changes_one_line_of_a_plan() -> None:
     one, two = (
         plan_agent(tools=[find], middleware=[layer(name) for name in names])
         for names in ("A", "AB")
@@ -151,15 +149,8 @@ def test_a_jump_that_adds_no_edge_is_reported_too() -> None:
     )
 
 
-def test_differences_are_data_too() -> None:
-    found = plan(Shape()).diff(plan(Shape(tools=(Tool("web", Kind.PROVIDER),))))
-    assert found.to_data() == [
-        {"kind": "added", "part": "tool", "name": "web", "detail": "provider"}
-    ]
-
-
 @pytest.mark.timeout(20)  # it would follow the loop round the agent node for ever
-@pytest.mark.parametrize("options", [{}, {"has_tools": True}, {"retries_output": True}])
+@each("options", [{}, {"has_tools": True}, {"retries_output": True}])
 def test_plans_of_different_factories_can_be_compared(options: Any) -> None:
     one, other = plan(Shape(**options)), plan(Shape(style=AgentStyle.REACT))
     assert "added node agent: alone" in map(str, one.diff(other).changes)

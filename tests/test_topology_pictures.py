@@ -72,6 +72,7 @@ from agent_factory.topology.render.layout import (
 )
 from agent_factory.topology.render.svg import DAY, NIGHT, Theme, draw
 from samples import Guard, find, show
+from tables import each
 
 # Some jumps here cause warnings when the agent is built; these tests are about their targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
@@ -158,7 +159,7 @@ def test_tools_stand_where_they_run_and_are_marked() -> None:
     assert "web_search" not in tools
 
 
-def test_an_edge_that_only_a_jump_takes_is_dashed_and_names_the_middleware() -> None:
+def test_an_arrow_has_a_short_reason_and_the_whole_in_its_tooltip_and_jumps_are_dashed() -> None:
     figure = figure_of(full())
     dashed = {(a.source.name, a.target.name) for a in figure.arrows if a.dashed}
     last = "other.after_agent"
@@ -166,10 +167,6 @@ def test_an_edge_that_only_a_jump_takes_is_dashed_and_names_the_middleware() -> 
     jump = next(arrow.key for arrow in figure.arrows if arrow.dashed)
     tooltip = parts(picture(full()))[jump].findtext(f"{SVG}title") or ""
     assert "Guard declares this jump in can_jump_to" in tooltip
-
-
-def test_reasons_are_short_on_an_arrow_and_whole_in_its_tooltip() -> None:
-    figure = figure_of(full())
     arrow = next(a for a in figure.arrows if (a.source.name, a.target.name) == ("model", "tools"))
     assert arrow.label == ("pending calls",)
     tooltip = parts(picture(full()))[arrow.key].findtext(f"{SVG}title") or ""
@@ -195,13 +192,11 @@ def test_a_long_name_is_cut_and_kept_whole_in_its_details() -> None:
     assert "Guard…" in drawn
 
 
-def test_many_tools_stand_in_even_columns() -> None:
+def test_many_tools_stand_in_even_columns_and_wide_letters_get_more_room() -> None:
     tools = [{"type": "function", "function": {"name": f"t{n}"}} for n in range(21)]
     box = next(box for box in figure_of(plan_agent(tools=tools)).boxes if box.tools)
     assert (len(box.tools), box.columns, box.lines) == (21, 3, 7)
 
-
-def test_wide_letters_get_more_room() -> None:
     def width(name: str) -> float:
         figure = figure_of(plan_agent(middleware=[Guard(name=name)]))
         return next(box.size[0] for box in figure.boxes if box.title == name)
@@ -400,7 +395,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", [DAY, NIGHT], ids=["day", "night"])
-def test_texts_have_enough_contrast(theme: Theme) -> None:
+def test_texts_have_enough_contrast_and_kinds_differ_in_brightness_too(theme: Theme) -> None:
     """4.5 to 1 is WCAG's measure for text."""
     tints = [tint for kind, (tint, _) in theme.kinds.items() if kind != "terminal"]
     for ground in [theme.paper, theme.frame, *tints]:
@@ -409,10 +404,6 @@ def test_texts_have_enough_contrast(theme: Theme) -> None:
         assert contrast(theme.mark, ground) >= 4.5
     assert contrast(theme.jump, theme.paper) >= 4.5
     assert contrast(theme.paper, theme.kinds["terminal"][0]) >= 4.5
-
-
-@pytest.mark.parametrize("theme", [DAY, NIGHT], ids=["day", "night"])
-def test_kinds_differ_in_brightness_too(theme: Theme) -> None:
     stripes = [stripe for kind, (_, stripe) in theme.kinds.items() if kind != "terminal"]
     assert min(contrast(a, b) for a, b in combinations(stripes, 2)) >= 1.2
 
@@ -447,7 +438,7 @@ class Reader(HTMLParser):
         return [value or "" for key, value in self.attributes if key == name]
 
 
-def test_the_page_is_self_contained() -> None:
+def test_the_page_is_self_contained_and_only_its_script_may_run() -> None:
     text = document(full())
     reader = Reader(text)
     assert reader.open == []
@@ -455,10 +446,6 @@ def test_the_page_is_self_contained() -> None:
     assert not {"link", "img", "iframe", "object", "base"} & set(reader.tags)
     assert all(link.startswith("#") for link in reader.values("href"))
     assert not re.search(r"url\(|@import|https?://(?!www\.w3\.org/2000/svg)", text)
-
-
-def test_only_the_script_of_the_page_may_run() -> None:
-    text = document(full())
     [script] = re.findall(r"<script>(.*?)</script>", text, flags=re.S)
     digest = b64encode(sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
@@ -527,13 +514,10 @@ def test_any_name_gives_sound_xml(name: str) -> None:
 # Layout: the input and output of Graphviz
 
 
-def test_the_input_of_graphviz_contains_no_names() -> None:
+def test_graphviz_gets_no_names_and_its_positions_are_counted_from_the_upper_left_corner() -> None:
     source = to_dot(figure_of(plan_agent(middleware=[Guard(name='x"]; a')])))
     assert "x" not in re.sub(r"box|fixedsize", "", source).replace("FIXEDSIZE", "").lower()
     assert '"];' in source
-
-
-def test_positions_are_counted_from_the_upper_left_corner() -> None:
     layout = read_layout(
         '{"bb": "0,0,200,100", "objects": [{"name": "cluster_0", "bb": "10,20,110,80"},'
         ' {"name": "n0", "pos": "50,90"}, {"name": "n1", "pos": "50,10"}],'
@@ -554,17 +538,14 @@ def test_without_graphviz_the_error_says_what_to_install(monkeypatch: pytest.Mon
         plan_agent().to_html()
 
 
-def test_equal_plans_give_equal_pictures() -> None:
+def test_equal_plans_give_equal_pictures_whose_boxes_stay_apart_and_inside() -> None:
     pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
-    assert full().to_svg() == full().to_svg()
+    svg = full().to_svg()
+    assert svg == full().to_svg()
     assert full().to_html() == full().to_html()
-    assert "0x" not in full().to_svg()
-
-
-def test_boxes_stay_apart_and_inside() -> None:
-    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    assert "0x" not in svg
     rects = []
-    for part in parts(full().to_svg()).values():
+    for part in parts(svg).values():
         if "node" in (part.get("class") or ""):
             rect = next(iter(part.iter(f"{SVG}rect")))
             x, y, width, height = (float(rect.get(k, "")) for k in ("x", "y", "width", "height"))
@@ -574,8 +555,8 @@ def test_boxes_stay_apart_and_inside() -> None:
     assert min(min(rect) for rect in rects) >= 0
 
 
-@pytest.mark.parametrize(
-    ("stack", "tools"),
+@each(
+    "stack, tools",
     [
         ([], [find]),
         ([Guard()], [find]),

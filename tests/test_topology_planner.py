@@ -24,6 +24,7 @@ from agent_factory.topology import (
     Topology,
     plan,
 )
+from tables import each
 
 BEFORE_AGENT, BEFORE_MODEL = Phase.BEFORE_AGENT, Phase.BEFORE_MODEL
 AFTER_MODEL, AFTER_AGENT = Phase.AFTER_MODEL, Phase.AFTER_AGENT
@@ -62,8 +63,8 @@ def test_the_corners_of_a_full_stack() -> None:
     assert planned.exit == "C.after_agent"
 
 
-@pytest.mark.parametrize(
-    ("phase", "corner", "name"),
+@each(
+    "phase, corner, name",
     [
         (BEFORE_AGENT, "entry", "B.before_agent"),
         (BEFORE_MODEL, "entry", "B.before_model"),
@@ -81,14 +82,10 @@ def test_first_and_last_count_among_those_that_have_the_hook(
     assert getattr(plan(shape), corner) == name
 
 
-def test_before_agent_hooks_are_outside_the_loop() -> None:
-    """A10: tools return to the model, not to the run's start."""
+def test_hooks_around_the_agent_are_outside_the_loop() -> None:
+    """A10, A11: tools return to the model, not to the run's start."""
     planned = plan(Shape(hooks(("A", BEFORE_AGENT)), has_tools=True))
     assert (planned.entry, planned.loop_entry) == ("A.before_agent", MODEL)
-
-
-def test_after_agent_hooks_never_end_the_loop() -> None:
-    """A11"""
     planned = plan(Shape(hooks(("A", AFTER_AGENT)), has_tools=True))
     assert (planned.loop_exit, planned.exit) == (MODEL, "A.after_agent")
 
@@ -96,8 +93,8 @@ def test_after_agent_hooks_never_end_the_loop() -> None:
 # Edges of the loop
 
 
-@pytest.mark.parametrize("may_skip", [False, True])
-@pytest.mark.parametrize("stack", [(), every_hook("A")], ids=["bare", "stacked"])
+@each("may_skip", [False, True])
+@each("stack", [(), every_hook("A")])
 def test_tools_lead_back_into_the_loop_or_out(stack: tuple[Hook, ...], may_skip: bool) -> None:
     """A15, E12: any tool may stop the run, so the edge out is always declared."""
     planned = plan(Shape(stack, has_tools=True, may_skip_tools=may_skip))
@@ -105,26 +102,14 @@ def test_tools_lead_back_into_the_loop_or_out(stack: tuple[Hook, ...], may_skip:
     assert edge == Edge(TOOLS, (planned.loop_entry, planned.exit), Route.AFTER_TOOLS)
 
 
-def test_a_bare_model_goes_to_tools_or_out() -> None:
-    """A19"""
+def test_a_model_goes_to_tools_or_out_and_back_where_others_may_answer() -> None:
+    """A19: structured output, a layer around the model, or a hook after it."""
     edge = plan(Shape(has_tools=True)).edge_from(MODEL)
     assert edge == Edge(MODEL, (TOOLS, END), Route.AFTER_MODEL)
-
-
-def test_what_may_answer_instead_of_the_tools_adds_an_edge_back() -> None:
-    """A19: structured output, or a layer around the model."""
     edge = plan(Shape(has_tools=True, may_skip_tools=True)).edge_from(MODEL)
     assert edge.targets == (TOOLS, END, MODEL)
-
-
-def test_an_after_model_hook_adds_an_edge_back() -> None:
-    """A19: it may have answered the calls itself."""
-    planned = plan(Shape(every_hook("A"), has_tools=True))
-    assert planned.edge_from("A.after_model").targets == (
-        TOOLS,
-        "A.after_agent",
-        "A.before_model",
-    )
+    edge = plan(Shape(every_hook("A"), has_tools=True)).edge_from("A.after_model")
+    assert edge.targets == (TOOLS, "A.after_agent", "A.before_model")
 
 
 def test_structured_output_without_tools_can_ask_again() -> None:
@@ -172,20 +157,12 @@ def test_jump_targets_are_declared_in_a_fixed_order() -> None:
     assert edge.route is Route.JUMP
 
 
-def test_without_a_declared_jump_the_edge_is_plain() -> None:
-    """A29"""
+def test_without_a_declared_jump_or_with_that_to_the_next_node_the_edge_is_plain() -> None:
+    """A29, A30, A34a: from the loop entry to itself, the run goes anyway."""
     edge = plan(Shape(hooks(("A", BEFORE_MODEL)))).edge_from("A.before_model")
     assert edge == Edge("A.before_model", (MODEL,))
-
-
-def test_a_jump_of_the_loop_entry_to_itself_adds_no_edge() -> None:
-    """A30, A34a: the run goes there anyway."""
     edge = plan(Shape((jumping(BEFORE_MODEL, "model"),))).edge_from("A.before_model")
     assert edge.targets == (MODEL,)
-
-
-def test_a_jump_that_is_the_default_is_declared_once() -> None:
-    """A30"""
     edge = plan(Shape((jumping(BEFORE_AGENT, "model"),))).edge_from("A.before_agent")
     assert edge.targets == (MODEL,)
     edge = plan(Shape((jumping(AFTER_MODEL, "end"),))).edge_from("A.after_model")
@@ -297,35 +274,21 @@ def names(shape: Shape, phase: Phase) -> list[str]:
 
 
 @given(shapes())
-def test_every_target_is_a_node_and_is_declared_once(shape: Shape) -> None:
+def test_a_plan_has_a_node_for_each_hook_with_one_edge_and_each_is_reached_and_left(
+    shape: Shape,
+) -> None:
+    """A1-A3, A5, A35"""
     planned = plan(shape)
-    assert len(set(planned.nodes)) == len(planned.nodes)
+    tools = [TOOLS] if shape.has_tools else []
+    expected = [MODEL, *tools, *(f"{hook.owner}.{hook.phase}" for hook in shape.hooks)]
+    assert sorted(planned.nodes) == sorted(expected)
+    assert sorted(edge.source for edge in planned.edges) == sorted([START, *planned.nodes])
     for edge in planned.edges:
         assert set(edge.targets) <= {*planned.nodes, END}
         assert len(set(edge.targets)) == len(edge.targets)
-
-
-@given(shapes())
-def test_exactly_one_edge_leaves_each_node(shape: Shape) -> None:
-    planned = plan(shape)
-    assert sorted(edge.source for edge in planned.edges) == sorted([START, *planned.nodes])
-
-
-@given(shapes())
-def test_every_node_can_be_reached_and_left(shape: Shape) -> None:
-    """A35"""
-    planned = plan(shape)
     assert reachable(planned, START) == {START, *planned.nodes, END}
     for node in planned.nodes:
         assert END in reachable(planned, node)
-
-
-@given(shapes())
-def test_there_is_a_node_for_each_hook_and_no_other(shape: Shape) -> None:
-    """A1-A3, A5"""
-    tools = [TOOLS] if shape.has_tools else []
-    expected = [MODEL, *tools, *(f"{hook.owner}.{hook.phase}" for hook in shape.hooks)]
-    assert sorted(plan(shape).nodes) == sorted(expected)
 
 
 @given(shapes())
@@ -343,31 +306,19 @@ def test_before_hooks_run_in_order_and_after_hooks_in_reverse(shape: Shape) -> N
 
 
 @given(shapes())
-def test_an_edge_without_a_route_has_one_target_and_a_jump_never_stays(shape: Shape) -> None:
-    """A29, A30"""
-    for edge in plan(shape).edges:
+def test_a_declared_jump_always_has_its_edge_and_nothing_else_adds_one(shape: Shape) -> None:
+    """A28, A29, A30, A34a, A34e: "model" from the loop entry is the one that needs none."""
+    planned = plan(shape)
+    for edge in planned.edges:
         assert edge.route is not None or len(edge.targets) == 1
         assert edge.route is not Route.JUMP or edge.source not in edge.targets
-
-
-@given(shapes())
-def test_a_declared_jump_always_has_its_edge(shape: Shape) -> None:
-    """A28, A30, A34a, A34e: "model" from the loop entry is the one that needs none."""
-    planned = plan(shape)
     for hook in shape.hooks:
+        edge = planned.edge_from(hook.node)
+        assert hook.can_jump_to or edge.source == planned.loop_exit or edge.route is None
         end = END if hook.phase is AFTER_AGENT else planned.exit
         leads = {"end": end, "tools": TOOLS, "model": planned.loop_entry}
         wanted = {leads[jump] for jump in hook.can_jump_to} - {hook.node}
-        assert wanted <= set(planned.edge_from(hook.node).targets)
-
-
-@given(shapes())
-def test_a_hook_that_declares_nothing_adds_no_edge(shape: Shape) -> None:
-    """A29"""
-    for hook in shape.hooks:
-        edge = plan(shape).edge_from(hook.node)
-        in_loop = edge.source == plan(shape).loop_exit
-        assert hook.can_jump_to or in_loop or edge.route is None
+        assert wanted <= set(edge.targets)
 
 
 @given(shapes())

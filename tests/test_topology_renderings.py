@@ -15,7 +15,7 @@ class Judge(Review):
     """Has another name."""
 
 
-def test_mermaid_shows_nodes_edges_reasons_layers_and_tools() -> None:
+def test_mermaid_shows_nodes_edges_reasons_layers_and_tools_and_no_name_breaks_it() -> None:
     lines = [line.strip() for line in full_plan().to_mermaid().splitlines()]
     assert lines[0] == "flowchart TD"
     layers = "in Guard.around_model #gt; other.around_model"
@@ -24,9 +24,6 @@ def test_mermaid_shows_nodes_edges_reasons_layers_and_tools() -> None:
     assert 'n4["tools<br/>in Guard.wrap_tool_call #gt; other.wrap_tool_call<br/>find"]' in lines
     assert 'n1 -->|"jump: Guard"| n5' in lines
     assert 'n3 -->|"pending calls"| n4' in lines
-
-
-def test_mermaid_cannot_be_broken_by_a_name() -> None:
     text = plan_agent(middleware=[Guard(name='a"]; click <b>#1')]).to_mermaid()
     assert "a#quot;]; click #lt;b#gt;#35;1.before_model" in text
 

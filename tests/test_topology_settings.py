@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from agent_factory import AgentMiddleware, create_agent, load_topology, plan_agent, topology_of
 from agent_factory.middleware import (
     ModelChoice,
@@ -19,6 +17,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool, find
+from tables import each
 
 
 @dataclass
@@ -47,22 +46,16 @@ def shown(value: Any) -> str:
     return next(setting.value for setting in plan.settings if setting.name == "value")
 
 
-def test_a_plan_holds_settings_on_request_only() -> None:
+def test_a_plan_and_its_files_hold_settings_on_request_only() -> None:
     assert waiting() == waiting(5)
     assert waiting().settings == ()
-    assert waiting(settings=True) != waiting(5, settings=True)
+    plan = waiting(settings=True)
+    assert plan != waiting(5, settings=True)
     assert "setting: ModelRetryMiddleware.initial_delay = 5" in waiting(5, settings=True).render()
-
-
-def test_a_built_agent_and_its_plan_have_the_same_settings() -> None:
     stack = [ModelRetryMiddleware()]
     agent = create_agent(ScriptedChatModel([]), [find], middleware=stack)
-    assert topology_of(agent, settings=True) == waiting(settings=True)
+    assert topology_of(agent, settings=True) == plan
     assert topology_of(agent).settings == ()
-
-
-def test_settings_survive_in_files() -> None:
-    plan = waiting(settings=True)
     assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
 
 
@@ -81,8 +74,8 @@ def test_settings_of_an_added_middleware_are_not_separate_changes() -> None:
     assert not [change for change in old.diff(new).changes if change.part == "setting"]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@each(
+    "value, text",
     [
         (3, "3"),
         (True, "True"),

@@ -25,6 +25,7 @@ from agent_factory.testing import (
     run_layer,
 )
 from agent_factory.testing.snapshots import TopologyExtension, plan_of
+from tables import each
 
 PRODUCT = Path(__file__).resolve().parent.parent / "examples" / "product"
 
@@ -64,7 +65,7 @@ def test_a_products_own_tests_pass(run: Pytest) -> None:
     assert (code, "13 passed" in out, "4 snapshots passed" in out) == (0, True, True), out
 
 
-@pytest.mark.parametrize("name", ["Manners", "RefundLimit", "Patience"])
+@each("name", ["Manners", "RefundLimit", "Patience"])
 def test_a_products_middleware_keeps_the_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run here and not in a process: hypothesis first reads all modules of a new process."""
     monkeypatch.syspath_prepend(str(PRODUCT))
@@ -123,12 +124,6 @@ def test_changes_are_reported_in_words_and_stored_on_request(product: Path, run:
     assert (code, "1 snapshot generated. 3 snapshots updated" in out) == (0, True), out
     stored = folder / "test_the_agent.topology"
     assert stored.read_text().startswith("__start__ -> model\n")
-
-
-def test_line_breaks_of_windows_make_no_difference_to_a_stored_plan() -> None:
-    extension = TopologyExtension()
-    now = extension.serialize(plan_agent())
-    assert extension.matches(serialized_data=now, snapshot_data=now.replace("\n", "\r\n"))
 
 
 def test_the_plugin_imports_nothing_heavy() -> None:
@@ -194,28 +189,23 @@ def test_another_plan_is_unequal_and_the_difference_is_reported_below_what_to_do
         "If this change is intended: pytest --snapshot-update",
         "added node guard.before_model: before model",
     ]
-
-
-def test_a_name_may_contain_an_arrow() -> None:
-    extension = TopologyExtension()
+    windows = stored.replace("\n", "\r\n")
+    assert extension.matches(serialized_data=stored, snapshot_data=windows)
     odd = plan_agent(middleware=[before_model(name="a -> b")(guard)])
-    stored = extension.serialize(plan_agent())
     assert list(extension.diff_lines(extension.serialize(odd), stored))[1:] == [
         "added node a -> b.before_model: before model"
     ]
 
 
-def test_a_value_without_a_plan_is_refused() -> None:
+def test_a_value_without_a_plan_and_a_family_that_names_no_stack_are_refused() -> None:
     with pytest.raises(
         ArgumentError, match="Compare it with what create_agent or plan_agent returns"
     ):
         plan_of("agent")
-
-
-@pytest.mark.parametrize("stacks", [{}, [], {"bare": 5}])
-def test_a_family_that_names_no_stack_is_refused(stacks: Any) -> None:
-    with pytest.raises(ArgumentError, match="stack"):
-        each_stack(stacks)
+    families: Any = ({}, [], {"bare": 5})
+    for stacks in families:
+        with pytest.raises(ArgumentError, match="stack"):
+            each_stack(stacks)
 
 
 # --- the fixture sync_or_async --------------------------------------------------------------------

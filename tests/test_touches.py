@@ -36,6 +36,7 @@ from agent_factory.runtime.order import Order
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.touches import CallTouches, Touches, touches_of
+from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 KEYS = ("a", "b", "log")
@@ -257,7 +258,7 @@ async def test_a_call_begins_when_those_that_it_waits_for_have_ended(stored: boo
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("stored", [False, True])
+@each("stored", [False, True])
 def test_a_chain_goes_on_while_a_call_of_another_one_runs(stored: bool, asynchronous: bool) -> None:
     barrier = threading.Barrier(2, timeout=60)  # the second call of one chain, the first of another
 
@@ -334,8 +335,8 @@ def test_sequential_calls_wait_for_each_other_without_touches(stored: bool) -> N
     assert [m.content for m in results] == ["a after 0", "b after 1", "c after 2"]
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "meets"),
+@each(
+    "first, second, meets",
     [
         ("file:a", "file:a", True),
         ("file:a", "file:b", False),
@@ -368,7 +369,7 @@ def test_a_call_without_the_argument_meets_all_that_touch_something() -> None:
     assert [sorted(numbers) for numbers in waits] == [[], [0], [], [0, 1], []]
 
 
-@pytest.mark.parametrize("path", ["a", "./a", "b/../a", ".//a"])
+@each("path", ["a", "./a", "b/../a", ".//a"])
 def test_all_spellings_of_the_path_of_a_file_are_one_name(path: str) -> None:
     for names in ("file:{path}", lambda args: f"file:{args['path']}"):
         declaration = touches_of(touches(writes=names)(lambda path: path))
@@ -400,19 +401,25 @@ def test_a_name_with_an_unknown_parameter_is_refused() -> None:
         plan_agent(tools=[write])
 
 
-@pytest.mark.parametrize("names", [3, "", ["a", 1], {"a": "b"}])
-def test_what_is_not_a_name_is_refused(names: Any) -> None:
-    with pytest.raises(ArgumentError, match="must be names or a function of the arguments"):
-        touches(writes=names)
+def test_what_is_not_a_name_a_tool_or_a_flag_is_refused() -> None:
+    no_names: Any = (3, "", ["a", 1], {"a": "b"})
+    for names in no_names:
+        with pytest.raises(ArgumentError, match="must be names or a function of the arguments"):
+            touches(writes=names)
     with pytest.raises(ArgumentError, match="must decorate a function or a BaseTool"):
         touches(writes="a")(str)
+    no_flags: Any = (None, 1, "yes")
+    for flag in no_flags:
+        with pytest.raises(ArgumentError, match="sequential_tool_calls: must be True or False"):
+            plan_agent(sequential_tool_calls=flag)
+
+
+def edit(path: str) -> str:
+    """Edit."""
+    return path
 
 
 def test_the_plan_shows_what_tools_touch_and_files_keep_it() -> None:
-    def edit(path: str) -> str:
-        "Edit."
-        return path
-
     before = plan_agent(tools=[edit])
     plan = plan_agent(tools=[touches(reads="file:*", writes="file:{path}")(edit)])
     notes = "reads file:*, writes file:{path}"
@@ -426,10 +433,6 @@ def test_the_plan_shows_what_tools_touch_and_files_keep_it() -> None:
 
 
 def test_the_plan_shows_that_calls_are_sequential_and_files_keep_it() -> None:
-    def edit(path: str) -> str:
-        "Edit."
-        return path
-
     before = plan_agent(tools=[edit], sequential_tool_calls=False)
     plan = plan_agent(tools=[edit], sequential_tool_calls=True)
     assert "model -> tools  [pending calls, one after the other]" in plan.render()
@@ -441,12 +444,6 @@ def test_the_plan_shows_that_calls_are_sequential_and_files_keep_it() -> None:
     assert plan.digest != before.digest
     assert "sequential" not in before.to_json()
     assert plan_agent(sequential_tool_calls=True) == plan_agent()
-
-
-@pytest.mark.parametrize("value", [None, 1, "yes"])
-def test_a_flag_that_is_neither_true_nor_false_is_refused(value: Any) -> None:
-    with pytest.raises(ArgumentError, match="sequential_tool_calls: must be True or False, got"):
-        plan_agent(sequential_tool_calls=value)
 
 
 def test_a_decision_log_gives_the_reason_that_the_plan_has() -> None:
@@ -581,8 +578,8 @@ def test_a_call_with_invalid_arguments_keeps_its_place_in_a_turn() -> None:
     ]
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("asks", [False, True])
+@each("fused", [False, True])
+@each("asks", [False, True])
 def test_results_that_end_the_run_end_it_after_all_calls_that_meet(asks: bool, fused: bool) -> None:
     @touches(writes="file:a")
     @tool(return_direct=True)
@@ -627,9 +624,9 @@ def test_a_structured_answer_next_to_calls_that_meet_ends_the_run_after_them(fus
     assert (result["a"], result["structured_response"]) == ("xy", Total(sum=3))
 
 
-@pytest.mark.parametrize("fused", [False, True])
+@each("fused", [False, True])
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_an_error_of_a_tool_ends_the_run_and_no_later_call_that_meets_it_runs(
+def test_an_error_of_a_tool_ends_the_run_before_the_calls_that_meet_it_unless_the_model_gets_it(
     asynchronous: bool, fused: bool
 ) -> None:
     desk = Desk()
@@ -638,14 +635,8 @@ def test_an_error_of_a_tool_ends_the_run_and_no_later_call_that_meets_it_runs(
     with pytest.raises(RuntimeError, match="t1"):
         run(agent_of(desk, calls, fused=fused), start(), asynchronous=asynchronous)
     assert desk.events == [(event, f"t{n}") for n in (0, 1) for event in ("begin", "end")]
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_an_error_that_the_model_gets_lets_the_later_calls_run(asynchronous: bool) -> None:
-    desk = Desk()
     desk.failing.add("t1")
-    calls = [call(f"t{n}", writes=["a"]) for n in range(3)]
-    agent = agent_of(desk, calls, handle_tool_errors=True)
+    agent = agent_of(desk, calls, handle_tool_errors=True, fused=fused)
     result = run(agent, start(), asynchronous=asynchronous)
     assert [m.status for m in result["messages"][2:5]] == ["success", "error", "success"]
     assert result["a"] == "t2()"

@@ -25,6 +25,7 @@ from agent_factory.middleware import PIIMiddleware
 from agent_factory.runtime import composition
 from agent_factory.testing import ScriptedChatModel
 from samples import PassingWraps, add
+from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 HIDDEN = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
@@ -99,27 +100,12 @@ def test_spans_of_tool_layers_are_siblings_of_the_tool_they_wrap(call: Any) -> N
     assert tree(tools) == ("tools", [("a.around_tool", ["b.wrap_tool_call"]), "add"])
 
 
-def test_a_trace_names_the_package_that_built_the_agent(call: Any) -> None:
-    tracer = Tracer()
-    call(create_agent(model(), [add]), ASK, tracer.config)
-    (trace,) = tracer.traces
-    assert trace.metadata["ls_integration"] == "agent_factory"
-
-
-def test_every_run_of_a_trace_holds_the_name_of_its_agent(call: Any) -> None:
+def test_nodes_are_spans_and_hold_the_name_of_their_agent_and_of_the_package(call: Any) -> None:
     tracer = Tracer()
     call(create_agent(model(), [add], middleware=[Flows()], name="desk"), ASK, tracer.config)
     (trace,) = tracer.traces
-    runs = [trace]
-    for run in runs:
-        runs += run.child_runs
-    assert {run.metadata["lc_agent_name"] for run in runs} == {"desk"}
-
-
-def test_hooks_are_nodes_and_nodes_are_spans(call: Any) -> None:
-    tracer = Tracer()
-    call(create_agent(model(), [add], middleware=[Flows()]), ASK, tracer.config)
-    (trace,) = tracer.traces
+    assert trace.metadata["ls_integration"] == "agent_factory"
+    assert {run.metadata["lc_agent_name"] for run in walk(trace)} == {"desk"}
     assert [child.name for child in trace.child_runs] == [
         "Flows.before_model",
         "model",
@@ -232,34 +218,12 @@ def recorded(tracer: Tracer, name: str) -> tuple[Any, Any]:
 NAMES = ["around_model", "around_tool", "before_model"]
 
 
-@pytest.mark.parametrize("hook", NAMES)
-def test_a_middleware_may_keep_its_payloads_out_of_the_trace(call: Any, hook: str) -> None:
+def test_a_middleware_may_keep_its_payloads_out_of_the_trace(call: Any) -> None:
     tracer = Tracer()
     call(create_agent(model(), [add], middleware=[Watched(), Flows()]), ASK, tracer.config)
-    assert recorded(tracer, f"Watched.{hook}") == ({}, {})
-    inputs, outputs = recorded(tracer, f"Flows.{hook}")
-    assert inputs
-    assert outputs
-
-
-@pytest.mark.parametrize("hook", NAMES)
-def test_the_process_wide_policy_is_for_middleware_without_a_policy(call: Any, hook: str) -> None:
-    class Open(Flows):
-        trace_policy = TracePolicy()
-
-    configure_trace_policy(HIDDEN)
-    tracer = Tracer()
-    call(create_agent(model(), [add], middleware=[Open(), Flows()]), ASK, tracer.config)
-    assert recorded(tracer, f"Flows.{hook}") == ({}, {})
-    assert recorded(tracer, f"Open.{hook}")[0]
-
-
-def test_resetting_the_policy_records_in_full_again(call: Any) -> None:
-    configure_trace_policy(HIDDEN)
-    configure_trace_policy(None)
-    tracer = Tracer()
-    call(create_agent(model(), [add], middleware=[Flows()]), ASK, tracer.config)
-    assert all(recorded(tracer, "Flows.around_model"))
+    for hook in NAMES:
+        assert recorded(tracer, f"Watched.{hook}") == ({}, {})
+        assert all(recorded(tracer, f"Flows.{hook}"))
 
 
 def test_a_policy_may_say_what_is_recorded_instead(call: Any) -> None:
@@ -286,24 +250,28 @@ def test_a_policy_may_say_what_is_recorded_instead(call: Any) -> None:
     assert result["messages"][-1].text == "Hi.", "what a policy records changes nothing"
 
 
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("hook", NAMES)
-def test_the_process_wide_policy_holds_for_agents_that_are_built_already(
-    call: Any, hook: str, fused: bool
+@each("fused", [True, False])
+def test_the_process_wide_policy_holds_where_no_other_does_also_for_agents_built_already(
+    call: Any, fused: bool
 ) -> None:
+    class Open(Flows):
+        trace_policy = TracePolicy()
+
     steps = [[{"name": "add", "args": {"a": 2, "b": 3}}], "It is five."] * 2
-    agent = create_agent(ScriptedChatModel(steps), [add], middleware=[Flows()], fused=fused)
-    for policy, is_hidden in ((HIDDEN, True), (None, False)):
+    stack = [Open(), Flows()]
+    agent = create_agent(ScriptedChatModel(steps), [add], middleware=stack, fused=fused)
+    for policy in (HIDDEN, None):
         configure_trace_policy(policy)
         tracer = Tracer()
         call(agent, ASK, tracer.config)
-        assert (recorded(tracer, f"Flows.{hook}") == ({}, {})) is is_hidden
+        for hook in NAMES:
+            assert recorded(tracer, f"Open.{hook}")[0]
+            assert (recorded(tracer, f"Flows.{hook}") == ({}, {})) is (policy is HIDDEN)
 
 
 @pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("hook", NAMES)
 def test_a_policy_that_raises_hides_the_payload_and_does_not_end_the_run(
-    call: Any, hook: str, fused: bool, caplog: pytest.LogCaptureFixture
+    call: Any, fused: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(payload: Any) -> Any:
         raise ValueError(payload)
@@ -315,9 +283,10 @@ def test_a_policy_that_raises_hides_the_payload_and_does_not_end_the_run(
     agent = create_agent(model(), [add], middleware=[Failing()], fused=fused)
     assert call(agent, ASK, tracer.config)["messages"][-1].text == "It is five."
     sides = ("process_inputs", "process_outputs")
-    assert recorded(tracer, f"Failing.{hook}") == tuple(
-        {"error": f"{side} raised ValueError: the payload is not recorded."} for side in sides
-    )
+    for hook in NAMES:
+        assert recorded(tracer, f"Failing.{hook}") == tuple(
+            {"error": f"{side} raised ValueError: the payload is not recorded."} for side in sides
+        )
     assert "trace_policy of Failing: process_inputs raised ValueError" in caplog.text
 
 

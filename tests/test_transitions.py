@@ -43,9 +43,6 @@ def test_the_loop_of_tools_gives_the_reasons_of_each_edge() -> None:
     assert why(planned, MODEL, END) == ["no calls left", "only errors"]
     assert why(planned, TOOLS, MODEL) == ["tool results"]
     assert why(planned, TOOLS, END) == ["stopped by a tool"]
-
-
-def test_an_edge_may_have_several_reasons() -> None:
     planned = plan_agent(tools=[find], middleware=[Guard()])
     assert why(planned, "Guard.after_model", MODEL) == [
         "calls already answered",
@@ -58,7 +55,7 @@ def test_an_edge_may_have_several_reasons() -> None:
     ]
 
 
-def test_a_structured_answer_is_a_reason_by_name() -> None:
+def test_structured_answers_and_tools_whose_result_is_the_answer_are_named() -> None:
     schema = {"title": "Ticket", "type": "object", "properties": {"desk": {"type": "string"}}}
     planned = plan_agent(response_format=schema)
     assert why(planned, MODEL, MODEL) == ["asked again"]
@@ -70,9 +67,6 @@ def test_a_structured_answer_is_a_reason_by_name() -> None:
         "only errors",
         "structured answer: Ticket",
     ]
-
-
-def test_tools_whose_result_is_the_answer_are_named() -> None:
     tools = (Tool("a", return_direct=True), Tool("b"), Tool("c", return_direct=True))
     planned = plan(Shape(tools=tools, has_tools=True))
     assert why(planned, TOOLS, END) == ["return_direct: a, c", "stopped by a tool"]

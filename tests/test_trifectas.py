@@ -29,6 +29,7 @@ from agent_factory.middleware import (
     ToolPolicy,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 LABELS: Any = ("untrusted", "private", "outside")
 SETS = [*chain.from_iterable(combinations(LABELS, size) for size in range(4))]
@@ -124,7 +125,7 @@ def judge() -> Any:
     return ScriptedChatModel(['{"reason": "So.", "probability": 0.9}'])
 
 
-@pytest.mark.parametrize(
+@each(
     "middleware",
     [
         FlowGuardMiddleware(),
@@ -146,7 +147,7 @@ def test_a_decision_about_each_call_closes_the_way(middleware: Any) -> None:
     assert sinks(middleware) == []
 
 
-@pytest.mark.parametrize(
+@each(
     "middleware",
     [
         FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow"))),
@@ -174,13 +175,15 @@ def test_a_review_with_a_rule_about_what_was_seen_closes_the_way() -> None:
     assert sinks(recorder) == ["send_mail"]
 
 
-def test_sources_and_sinks_of_agents_inside_count() -> None:
+def test_sources_and_sinks_of_agents_inside_count_also_in_a_plan_from_a_file() -> None:
     assert sinks(tools=[clerk(tools=[send_mail]), read_page, read_file]) == ["clerk/send_mail"]
     assert sinks(tools=[clerk(tools=[read_page]), read_file, send_mail]) == ["send_mail"]
     reader, sender = clerk(tools=[read_page], name="reader"), clerk(tools=[pay], name="sender")
     assert trifectas(plan(tools=[reader, sender, read_file])) == (
         Trifecta("reader/read_page", "read_file", "sender/pay"),
     )
+    saved = plan(tools=[*ALL, pay])  # a plan from a file has the same flows
+    assert trifectas(load_topology(saved.to_json())) == trifectas(saved)
 
 
 def test_an_agent_inside_is_closed_inside_or_at_its_call() -> None:
@@ -194,13 +197,5 @@ def test_an_agent_inside_is_closed_inside_or_at_its_call() -> None:
     # It never sees the calls that it names.
     claim = Checks(ToolGuard("clerk/send_mail", "ask"))
     assert sinks(claim, tools=[clerk(tools=[send_mail]), *rest]) == ["clerk/send_mail"]
-
-
-def test_the_warning_about_an_agent_inside_says_where_the_guard_belongs() -> None:
     with pytest.raises(SpecError, match=r"FlowGuardMiddleware\(\) to the agent of 'clerk'"):
         plan_agent(tools=[clerk(tools=[send_mail]), read_page, read_file], strict=True)
-
-
-def test_a_plan_from_a_file_has_the_same_flows() -> None:
-    saved = plan(tools=[*ALL, pay])
-    assert trifectas(load_topology(saved.to_json())) == trifectas(saved)

@@ -24,6 +24,7 @@ from agent_factory import structured_output as output_module
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import AsyncHook, add
+from tables import each
 
 
 def hook(result: Any, *can: Any) -> list[AgentMiddleware]:
@@ -106,7 +107,7 @@ def refused(steps: list[Any], arguments: dict[str, Any]) -> TurnError:
     return caught.value
 
 
-@pytest.mark.parametrize(("kind", "steps", "arguments"), TROUBLE)
+@each("kind, steps, arguments", TROUBLE)
 def test_an_error_of_a_run_is_raised_by_name(
     kind: str, steps: list[Any], arguments: dict[str, Any]
 ) -> None:

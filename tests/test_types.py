@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import operator
-import warnings
 from typing import Annotated, Any, NotRequired
 
 import pytest
@@ -23,6 +22,7 @@ from agent_factory import (
     create_agent,
 )
 from agent_factory.testing import ScriptedChatModel
+from tables import each
 
 ASK: Any = {"messages": [("user", "Hello")]}
 
@@ -44,35 +44,26 @@ def test_a_request_needs_a_model_and_messages_only() -> None:
     assert made.response_format is None
     assert made.state == {"messages": messages}
     assert made.model_settings == {}
+    made.tools.append({"type": "web_search"})
+    made.model_settings["temperature"] = 0
+    assert (request().tools, request().model_settings) == ([], {})  # defaults are not shared
+    assert ModelResponse([AIMessage("Hi.")]).structured_response is None
 
 
-def test_two_requests_do_not_share_defaults() -> None:
-    one, other = request(), request()
-    one.tools.append({"type": "web_search"})
-    one.model_settings["temperature"] = 0
-    assert other.tools == []
-    assert other.model_settings == {}
-
-
-def test_a_system_prompt_is_a_system_message() -> None:
+def test_a_system_prompt_is_the_text_of_the_system_message() -> None:
     made = request(system_prompt="Be brief.")
     assert made.system_message == SystemMessage("Be brief.")
     assert made.system_prompt == "Be brief."
-
-
-def test_the_text_of_a_system_message_is_the_system_prompt() -> None:
     blocks: Any = [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}]
     assert request(system_message=SystemMessage(blocks)).system_prompt == "Be brief."
     assert request().system_prompt is None
+    for make in (request, request().override):
+        with pytest.raises(ValueError, match="not both"):
+            make(system_prompt="one", system_message=SystemMessage("other"))
 
 
-def test_a_request_takes_a_system_message_or_a_system_prompt() -> None:
-    with pytest.raises(ValueError, match="not both"):
-        request(system_prompt="one", system_message=SystemMessage("other"))
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
+@each(
+    "field, value",
     [
         ("model", ScriptedChatModel(["other"])),
         ("messages", [HumanMessage("Other")]),
@@ -103,24 +94,13 @@ def test_override_takes_the_text_of_the_system_message() -> None:
     assert made.system_prompt == "Old."
 
 
-def test_override_takes_one_form_of_the_system_message() -> None:
-    with pytest.raises(ValueError, match="not both"):
-        request().override(system_prompt="one", system_message=SystemMessage("other"))
-
-
 def test_override_refuses_unknown_fields() -> None:
     with pytest.raises(TypeError, match="'mesages'") as caught:
         request().override(mesages=[])  # type: ignore[call-arg]
     assert "messages" in str(caught.value), "the fields there are, are named"
 
 
-def test_override_does_not_warn() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        request().override(messages=[], system_prompt="New.").override(tools=[])
-
-
-@pytest.mark.parametrize("field", ["messages", "tools", "model", "tool_choice", "model_settings"])
+@each("field", ["messages", "tools", "model", "tool_choice", "model_settings"])
 def test_setting_a_field_works_and_warns(field: str) -> None:
     """api.md: setting an attribute warns DeprecationWarning and names `override`."""
     made = request()
@@ -140,27 +120,17 @@ def test_setting_the_system_prompt_sets_the_system_message_and_warns() -> None:
     assert made.system_message is None
 
 
-def test_requests_compare_by_their_fields() -> None:
+def test_requests_compare_by_their_fields_and_show_them() -> None:
     made = request(system_prompt="One.")
     assert made == made.override()
     assert made != made.override(system_prompt="Other.")
     assert made != "a text"
-
-
-def test_a_request_cannot_be_a_key() -> None:
     with pytest.raises(TypeError, match="unhashable"):
-        hash(request())
-
-
-def test_a_request_shows_its_fields() -> None:
+        hash(made)
     shown = repr(request(system_prompt="Be brief.", tool_choice="any"))
     assert shown.startswith("ModelRequest(model=")
     assert "tool_choice='any'" in shown
     assert "Be brief." in shown
-
-
-def test_a_response_has_no_structured_answer_by_default() -> None:
-    assert ModelResponse([AIMessage("Hi.")]).structured_response is None
 
 
 # --- what a caller sees of the state ------------------------------------------------------------
@@ -190,27 +160,19 @@ class Spy(AgentMiddleware[Marked]):
         return dict.fromkeys(KEYS, 2)
 
 
-def test_markers_say_what_a_caller_may_pass_in(call: Any) -> None:
-    spy = Spy()
-    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[spy])
-    call(agent, {**ASK, **dict.fromkeys(KEYS, 1)})
-    assert spy.found == [{"in_only": 1, "custom": 1, "open": 1}]
-
-
-def test_markers_say_what_a_caller_gets_back(call: Any) -> None:
-    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[Spy()])
-    result = call(agent, ASK)
-    assert {key: result[key] for key in KEYS if key in result} == {"out_only": 2, "open": 2}
-
-
-def test_a_private_key_is_kept_in_the_thread(call: Any) -> None:
+def test_markers_say_what_a_caller_passes_in_and_gets_back_and_the_thread_keeps_all(
+    call: Any,
+) -> None:
     spy = Spy()
     model = ScriptedChatModel(["Hi.", "Again."])
     agent = create_agent(model, middleware=[spy], checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
+    result = call(agent, {**ASK, **dict.fromkeys(KEYS, 1), "jump_to": "end"}, config)
+    assert {key: result[key] for key in KEYS if key in result} == {"out_only": 2, "open": 2}
+    assert result["messages"][-1].text == "Hi."  # A32: the jump of a caller is ignored
+    assert "jump_to" not in result
     call(agent, ASK, config)
-    call(agent, ASK, config)
-    assert spy.found[1] == dict.fromkeys(KEYS, 2)
+    assert spy.found == [{"in_only": 1, "custom": 1, "open": 1}, dict.fromkeys(KEYS, 2)]
 
 
 def test_the_jump_and_the_structured_answer_are_not_in_the_input() -> None:
@@ -228,13 +190,6 @@ def test_the_jump_and_the_structured_answer_are_not_in_the_input() -> None:
         "out_only",
         "open",
     }
-
-
-def test_a_jump_passed_in_by_a_caller_is_ignored(call: Any) -> None:
-    """A32."""
-    result = call(create_agent(ScriptedChatModel(["Hi."])), {**ASK, "jump_to": "end"})
-    assert result["messages"][-1].text == "Hi."
-    assert "jump_to" not in result
 
 
 def test_keys_of_several_schemas_stand_side_by_side(call: Any) -> None:
@@ -269,7 +224,7 @@ class Longer(Folded):
     more: NotRequired[str]
 
 
-@pytest.mark.parametrize("own", [None, Folded, Longer])
+@each("own", [None, Folded, Longer])
 def test_one_schema_in_several_places_is_not_a_conflict(call: Any, own: Any) -> None:
     class Logging(AgentMiddleware[Folded]):
         state_schema = Folded

@@ -36,57 +36,7 @@ from pydantic import BaseModel
 from agent_factory import DeltaMessages, upstream
 from agent_factory.state.channels import fold_messages
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.upstream import (
-    INTERRUPT,
-    SCRATCHPAD,
-    SubagentTransformer,
-    at_node,
-    at_step,
-    coerced_context,
-    construct_prompt,
-    counting_graphs,
-    current_config,
-    detached,
-    empty_graph,
-    graph_namespace,
-    handler_variables,
-    in_namespace,
-    in_runtime,
-    initialized_chat_model,
-    interrupts_here,
-    is_json_overwrite,
-    is_nested,
-    is_resumed,
-    mark_invalid_resume,
-    messages_delta_reducer,
-    named_interrupts,
-    needs_task,
-    node_runnable,
-    node_writers,
-    open_interrupts,
-    place_of_run,
-    read_channels,
-    read_keys,
-    reading_after,
-    run_identity,
-    run_in_place,
-    run_without_graph,
-    saver_of,
-    sent_writes,
-    shows_subgraphs,
-    step_and_stop,
-    stores_at_exit,
-    streams_events,
-    streams_message_events,
-    streams_messages,
-    streams_tools,
-    super_step,
-    task_namespace,
-    waiting_interrupts,
-    waiting_nodes,
-    with_stream,
-    with_writer,
-)
+from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "one"}}
 
@@ -114,15 +64,15 @@ def chain(*nodes: Any, schema: Any = State, **compiled: Any) -> Any:
 
 def test_current_config_is_the_config_of_the_node_under_way() -> None:
     def node(state: Any, config: RunnableConfig) -> Any:
-        return {"log": [current_config.get() == config]}
+        return {"log": [upstream.current_config.get() == config]}
 
-    assert current_config.get() is None
+    assert upstream.current_config.get() is None
     assert chain(node).invoke({"log": []})["log"] == [True]
 
 
 def test_run_identity_is_one_for_a_run_and_its_subgraphs_and_no_other_run(call: Any) -> None:
     def node(state: Any) -> Any:
-        return {"log": [run_identity(get_runtime())]}
+        return {"log": [upstream.run_identity(get_runtime())]}
 
     inner = chain(node)
 
@@ -141,13 +91,13 @@ def test_a_tool_node_runs_outside_of_a_graph_once_it_may(call: Any) -> None:
     given = [AIMessage("", tool_calls=[asked])]
     with pytest.raises(ValueError, match="Missing required config key"):
         call(node, given)
-    run_without_graph(node)
+    upstream.run_without_graph(node)
     assert [m.text for m in call(node, given)] == ["2"]
 
 
 def test_remaining_steps_are_those_of_the_run_of_a_thread() -> None:
     def node(state: Any, config: RunnableConfig) -> Any:
-        step, stop = step_and_stop(config["configurable"][SCRATCHPAD])
+        step, stop = upstream.step_and_stop(config["configurable"][upstream.SCRATCHPAD])
         return {"log": [stop - step]}
 
     graph = chain(node, node, checkpointer=InMemorySaver())
@@ -159,10 +109,10 @@ def test_remaining_steps_are_those_of_the_run_of_a_thread() -> None:
 
 def test_super_step_counts_the_steps_of_a_run() -> None:
     def node(state: Any, config: RunnableConfig) -> Any:
-        return {"log": [super_step(config)]}
+        return {"log": [upstream.super_step(config)]}
 
     assert chain(node, node).invoke({"log": []})["log"] == [1, 2]
-    assert super_step({}) == 0
+    assert upstream.super_step({}) == 0
 
 
 class Recorded(Runnable[Any, Any]):
@@ -188,8 +138,8 @@ def write_two(state: Any) -> Any:
 def test_another_runnable_runs_in_place_of_a_node() -> None:
     graph = chain(write_one, write_two)
     node = graph.nodes["node0"]
-    alone = Recorded(node_runnable(node))
-    run_in_place(node, alone)
+    alone = Recorded(upstream.node_runnable(node))
+    upstream.run_in_place(node, alone)
     assert graph.invoke({"log": []})["log"] == ["one", "two"]
     assert len(alone.configs) == 1
     assert "node1" in graph.get_graph().draw_mermaid()
@@ -204,9 +154,9 @@ def test_a_node_runs_with_another_end_and_its_state_is_written_without_its_edge(
 
     graph = chain(write_one, write_two)
     node = graph.nodes["node0"]
-    writer, *edges = node_writers(node)
+    writer, *edges = upstream.node_writers(node)
     assert len(edges) == 1
-    run_in_place(node, node_runnable(node, RunnableLambda(end)))
+    upstream.run_in_place(node, upstream.node_runnable(node, RunnableLambda(end)))
     tracer = Names()
     assert graph.invoke({"log": []}, {"callbacks": [tracer]})["log"] == ["one"]
     assert ends == [{"log": ["one"]}]
@@ -235,13 +185,13 @@ def test_a_config_can_be_that_of_another_node(sent: bool) -> None:
     graph.add_node("node1", write_two)
     graph.add_edge(START, "node0")
     agent = graph.compile()
-    recorded = [Recorded(node_runnable(agent.nodes[name])) for name in ("node0", "node1")]
+    recorded = [Recorded(upstream.node_runnable(agent.nodes[name])) for name in ("node0", "node1")]
     for name, runnable in zip(("node0", "node1"), recorded, strict=True):
-        run_in_place(agent.nodes[name], runnable)
+        upstream.run_in_place(agent.nodes[name], runnable)
     names = Names()
     agent.invoke({"log": []}, {"callbacks": [names], "configurable": {"thread_id": "1"}})
     (first,), (second,) = (runnable.configs for runnable in recorded)
-    made: Any = at_node(first, 1, "node1", "an-id", None, sent=sent)
+    made: Any = upstream.at_node(first, 1, "node1", "an-id", None, sent=sent)
     assert [tag for tag in made["callbacks"].tags if tag.startswith("graph")] == ["graph:step:2"]
     key = "langgraph_checkpoint_ns"
     assert made["metadata"] == {**second["metadata"], key: "node1:an-id"}
@@ -251,18 +201,20 @@ def test_a_config_can_be_that_of_another_node(sent: bool) -> None:
     assert made["run_name"] == second["run_name"]
     assert names.known[-1][0] == ["graph:step:2"]
     run_id = UUID(int=1)
-    called: Any = at_step(first, 1, run_id)
+    called: Any = upstream.at_step(first, 1, run_id)
     assert called["callbacks"].tags == ["seq:step:1"]
     assert called["callbacks"].parent_run_id == run_id
-    assert super_step(called) == 2
-    assert super_step(first) == 1
+    assert upstream.super_step(called) == 2
+    assert upstream.super_step(first) == 1
 
 
 def test_the_namespace_of_a_graph_is_that_of_its_events() -> None:
     seen: list[Any] = []
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        seen.append((graph_namespace(config), shows_subgraphs(config["configurable"])))
+        seen.append(
+            (upstream.graph_namespace(config), upstream.shows_subgraphs(config["configurable"]))
+        )
 
     inner = chain(node)
     graph = chain(lambda state: inner.invoke({"log": []}))
@@ -277,13 +229,12 @@ def test_a_node_knows_its_saver_and_whether_its_run_stores_only_the_end() -> Non
     seen: list[Any] = []
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        seen.append((saver_of(config), stores_at_exit(config)))
+        seen.append((upstream.saver_of(config), upstream.stores_at_exit(config)))
 
     saver = InMemorySaver()
     graph = chain(node, checkpointer=saver)
-    thread: Any = {"configurable": {"thread_id": "1"}}
     for durability in ("sync", "async", "exit"):
-        graph.invoke({"log": []}, thread, durability=durability)
+        graph.invoke({"log": []}, THREAD, durability=durability)
     assert seen == [(saver, False), (saver, False), (saver, True)]
     chain(node).invoke({"log": []})
     assert seen[3] == (None, False)
@@ -299,7 +250,7 @@ def test_a_graph_with_a_detached_config_is_a_run_by_itself() -> None:
     def node(state: Any, config: RunnableConfig) -> Any:
         runtime: Any = Runtime(context="context")
         # In another thread and later, as work that outlives the node.
-        work.append(lambda: inner.invoke({"log": []}, detached(config, "1:job", runtime)))
+        work.append(lambda: inner.invoke({"log": []}, upstream.detached(config, "1:job", runtime)))
 
     work: list[Any] = []
     own_saver = InMemorySaver()
@@ -325,7 +276,7 @@ class Country(BaseModel):
     capital: str = ""
 
 
-@pytest.mark.parametrize("schema", [Town, Country, dict, None])
+@each("schema", [Town, Country, dict, None])
 def test_nodes_get_the_context_of_a_run_in_the_form_of_its_schema(schema: Any) -> None:
     contexts: list[Any] = []
 
@@ -336,15 +287,15 @@ def test_nodes_get_the_context_of_a_run_in_the_form_of_its_schema(schema: Any) -
     compiled = graph.add_node("note", note).set_entry_point("note").compile()
     for context in ({"name": "Rome"}, None, *([schema(name="Oslo")] if schema else [])):
         compiled.invoke({"log": []}, context=context)
-        assert coerced_context(context, schema) == contexts[-1]
-        assert type(coerced_context(context, schema)) is type(contexts[-1])
+        assert upstream.coerced_context(context, schema) == contexts[-1]
+        assert type(upstream.coerced_context(context, schema)) is type(contexts[-1])
 
 
 def test_work_with_a_detached_config_has_no_handlers_of_streams() -> None:
     handlers: list[Any] = []
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        own: Any = detached(config, "1", Runtime())["callbacks"]
+        own: Any = upstream.detached(config, "1", Runtime())["callbacks"]
         handlers.append(own.handlers)
 
     class Counts(BaseCallbackHandler):
@@ -365,27 +316,20 @@ def test_an_interrupt_outside_of_a_task_is_recognized() -> None:
             return interrupt("?")
 
         try:
-            RunnableLambda(ask).invoke(None, detached(config, "1", Runtime()))
+            RunnableLambda(ask).invoke(None, upstream.detached(config, "1", Runtime()))
         except Exception as error:
             errors.append(error)
 
     chain(node).invoke({"log": []})
-    assert [needs_task(error) for error in errors] == [True]
-    assert not needs_task(KeyError("other"))
-
-
-def test_a_result_says_under_this_key_what_is_waited_for() -> None:
-    graph = chain(lambda state: interrupt("?"), checkpointer=InMemorySaver())
-    result: Any = graph.invoke({"log": []}, {"configurable": {"thread_id": "1"}})
-    assert [waiting.value for waiting in result[INTERRUPT]] == ["?"]
+    assert [upstream.needs_task(error) for error in errors] == [True]
+    assert not upstream.needs_task(KeyError("other"))
 
 
 def test_the_ids_of_checkpoints_sort_by_time() -> None:
     graph = chain(lambda state: None, lambda state: None, checkpointer=InMemorySaver())
-    thread: Any = {"configurable": {"thread_id": "1"}}
     for _ in range(3):
-        graph.invoke({"log": []}, thread)
-    history = [*graph.get_state_history(thread)]
+        graph.invoke({"log": []}, THREAD)
+    history = [*graph.get_state_history(THREAD)]
     ids = [snapshot.config["configurable"]["checkpoint_id"] for snapshot in history]
     assert ids == sorted(ids, reverse=True)
     parents = [snapshot.parent_config for snapshot in history[:-1]]
@@ -397,7 +341,7 @@ def test_some_keys_of_the_state_can_be_read() -> None:
         unset: int
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        return {"log": [read_keys(config, ["log", "unset"])]}
+        return {"log": [upstream.read_keys(config, ["log", "unset"])]}
 
     result = chain(node, node, schema=More).invoke({"log": []})
     assert result["log"] == [{"log": []}, {"log": [{"log": []}]}]
@@ -407,13 +351,12 @@ def test_a_nested_graph_knows_that_it_goes_on() -> None:
     seen: list[bool] = []
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        seen.append(is_resumed(config["configurable"]))
+        seen.append(upstream.is_resumed(config["configurable"]))
         interrupt("Sure?")
 
     graph = chain(node, checkpointer=InMemorySaver())
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    graph.invoke({"log": []}, thread)
-    graph.invoke(Command(resume="Yes"), thread)
+    graph.invoke({"log": []}, THREAD)
+    graph.invoke(Command(resume="Yes"), THREAD)
     assert seen == [False, True]
 
 
@@ -421,7 +364,7 @@ def test_streams_messages_knows_the_handler_of_a_stream() -> None:
     seen: list[Any] = []
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        seen.append(list(map(streams_messages, config["callbacks"].handlers)))  # type: ignore[union-attr]
+        seen.append(list(map(upstream.streams_messages, config["callbacks"].handlers)))  # type: ignore[union-attr]
 
     graph = chain(node)
     list(graph.stream({"log": []}, {"callbacks": [Names()]}, stream_mode="messages"))
@@ -439,7 +382,7 @@ def test_the_handler_of_a_stream_of_tools_puts_what_a_tool_emits_into_its_stream
 
     def note(state: Any, config: RunnableConfig) -> None:
         for handler in config["callbacks"].handlers:  # type: ignore[union-attr]
-            if streams_tools(handler):
+            if upstream.streams_tools(handler):
                 handler.stream = parts.append  # type: ignore[union-attr]
 
     calls = [{"name": "tell", "args": {}, "id": "1"}]
@@ -457,13 +400,13 @@ def test_the_handler_of_a_stream_of_tools_puts_what_a_tool_emits_into_its_stream
 
 def test_handlers_of_the_context_are_found() -> None:
     with get_usage_metadata_callback() as usage, collect_runs() as runs:
-        handlers = [variable.get() for variable in handler_variables()]
+        handlers = [variable.get() for variable in upstream.handler_variables()]
     assert usage in handlers
     assert runs in handlers
     # A handler in place of one that a variable has gets its events.
     replacement = Names()
     with collect_runs():
-        (variable,) = [v for v in handler_variables() if isinstance(v.get(), RunCollector)]
+        (variable,) = [v for v in upstream.handler_variables() if isinstance(v.get(), RunCollector)]
         variable.set(replacement)
         RunnableLambda(str).invoke(1)
     assert replacement.names == ["str"]
@@ -480,8 +423,8 @@ def test_parts_of_nested_graphs_and_custom_data_can_be_put_elsewhere() -> None:
     inner = chain(inside)
 
     def outside(state: Any, config: RunnableConfig) -> Any:
-        config = with_stream(config, lambda put: parts.append)
-        inner.invoke({"log": []}, with_writer(config, lambda writer: parts.append))
+        config = upstream.with_stream(config, lambda put: parts.append)
+        inner.invoke({"log": []}, upstream.with_writer(config, lambda writer: parts.append))
 
     modes: Any = {"stream_mode": ["updates", "custom"], "subgraphs": True}
     shown = [data for _, _, data in chain(outside).stream({"log": []}, **modes)]
@@ -495,7 +438,7 @@ def test_parts_of_nested_graphs_and_custom_data_can_be_put_elsewhere() -> None:
 def test_sent_writes_are_what_a_node_has_written_directly() -> None:
     def node(state: Any, config: RunnableConfig) -> Any:
         config["configurable"]["__pregel_send"]([("log", ["sent"])])
-        assert list(sent_writes(config)) == [("log", ["sent"])]
+        assert list(upstream.sent_writes(config)) == [("log", ["sent"])]
         return {"log": ["returned"]}
 
     assert chain(node).invoke({"log": []}) == {"log": ["sent", "returned"]}
@@ -504,13 +447,13 @@ def test_sent_writes_are_what_a_node_has_written_directly() -> None:
 def test_reading_after_shows_writes_that_come_first() -> None:
     def node(state: Any, config: RunnableConfig) -> Any:
         before: list[Any] = []
-        later = reading_after(config, lambda sent: [*before, *sent])["configurable"]
+        later = upstream.reading_after(config, lambda sent: [*before, *sent])["configurable"]
         later["__pregel_send"]([("log", ["sent"])])
         seen.append(later["__pregel_read"](["log"]))
         before.append(("log", ["before"]))
         seen.append(later["__pregel_read"](["log"]))
         seen.append(later["__pregel_read"](["log"], fresh=True))
-        seen.append(list(sent_writes(config)))
+        seen.append(list(upstream.sent_writes(config)))
 
     seen: list[Any] = []
     chain(node).invoke({"log": ["given"]})
@@ -528,8 +471,8 @@ async def test_streams_events_knows_the_handlers_of_events() -> None:
 
     async def node(state: Any, config: RunnableConfig) -> Any:
         handlers = config["callbacks"].handlers  # type: ignore[union-attr]
-        seen.append(list(map(streams_events, handlers)))
-        assert [one.run_inline for one in handlers if streams_events(one)] == [False]
+        seen.append(list(map(upstream.streams_events, handlers)))
+        assert [one.run_inline for one in handlers if upstream.streams_events(one)] == [False]
 
     graph = chain(node)
     for version in ("v1", "v2"):
@@ -548,7 +491,7 @@ def test_interrupts_here_tells_an_interrupt_of_a_node_from_one_of_a_subgraph() -
         try:
             return call()
         except GraphInterrupt as error:
-            found.append(interrupts_here(error.args[0], config))
+            found.append(upstream.interrupts_here(error.args[0], config))
             raise
 
     inner = chain(ask)
@@ -556,11 +499,10 @@ def test_interrupts_here_tells_an_interrupt_of_a_node_from_one_of_a_subgraph() -
     def outer(state: Any, config: RunnableConfig) -> Any:
         return watched(lambda: inner.invoke({"log": []}), config)
 
-    thread: Any = {"configurable": {"thread_id": "1"}}
     graph = chain(outer, checkpointer=InMemorySaver())
-    graph.invoke({"log": []}, thread)
+    graph.invoke({"log": []}, THREAD)
     assert found == [True, False]
-    assert not interrupts_here((), thread)
+    assert not upstream.interrupts_here((), THREAD)
 
 
 def test_is_json_overwrite_knows_the_forms_that_reducers_know() -> None:
@@ -570,8 +512,8 @@ def test_is_json_overwrite_knows_the_forms_that_reducers_know() -> None:
         channel.update([[1]])
         channel.update([form])
         assert channel.get() == [3]
-        assert is_json_overwrite(form)
-    assert not any(map(is_json_overwrite, [[3], {"value": [3]}, {"type": "text"}, None]))
+        assert upstream.is_json_overwrite(form)
+    assert not any(map(upstream.is_json_overwrite, [[3], {"value": [3]}, {"type": "text"}, None]))
 
 
 def test_construct_prompt_reaches_a_chat_model_without_conversion(call: Any) -> None:
@@ -585,7 +527,7 @@ def test_construct_prompt_reaches_a_chat_model_without_conversion(call: Any) -> 
 
     model = Model(responses=[])
     with patch("langchain_core.language_models.chat_models.convert_to_messages") as convert:
-        assert call(model, construct_prompt(messages=messages)).text == "Bye."
+        assert call(model, upstream.construct_prompt(messages=messages)).text == "Bye."
     assert not convert.called
     assert [id(message) for message in seen] == [id(message) for message in messages]
 
@@ -594,7 +536,9 @@ def test_a_command_that_resumes_reaches_the_interrupt_of_the_node() -> None:
     """What a deferred interrupt relies on: the node interrupts again and gets the answer."""
     graph = chain(lambda state: {"log": [interrupt("Sure?")]}, checkpointer=InMemorySaver())
     thread: Any = {"configurable": {"thread_id": "1"}}
-    graph.invoke({"log": []}, thread)
+    assert [pause.value for pause in graph.invoke({"log": []}, thread)[upstream.INTERRUPT]] == [
+        "Sure?"
+    ]
     assert graph.invoke(Command(resume="yes"), thread)["log"] == ["yes"]
 
 
@@ -613,7 +557,7 @@ def test_read_channels_returns_the_state_that_langgraphs_tool_node_reads() -> No
     tools = LangGraphToolNode([look])
 
     def act(calls: Any, config: RunnableConfig) -> Any:
-        seen.append(read_channels(config))
+        seen.append(upstream.read_channels(config))
         return tools.invoke(calls, config)
 
     call = {"name": "look", "args": {}, "id": "1", "type": "tool_call"}
@@ -624,10 +568,7 @@ def test_read_channels_returns_the_state_that_langgraphs_tool_node_reads() -> No
     ours, theirs = seen
     assert ours == theirs
     assert ours["color"] == "red"
-
-
-def test_read_channels_is_empty_outside_of_a_graph() -> None:
-    assert read_channels({}) == {}
+    assert upstream.read_channels({}) == {}
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -652,19 +593,17 @@ async def test_tool_node_calls_its_attributes_func_and_afunc(mode: str) -> None:
     assert result == (["input"], {"who": "Ada"}, "context")
 
 
-def test_langgraph_has_the_reducer_by_which_it_recognizes_messages() -> None:
-    assert messages_delta_reducer(fold_messages) is not fold_messages
-
-
 def test_langgraph_stores_a_pair_in_a_delta_channel_as_a_message_with_an_id() -> None:
     class State(TypedDict):
         messages: Annotated[list[Any], DeltaMessages()]
 
+    assert (
+        upstream.messages_delta_reducer(fold_messages) is not fold_messages
+    )  # by which it knows messages
     graph = StateGraph(State).add_node("node", lambda state: {"messages": [("user", "Hi")]})
     agent = graph.set_entry_point("node").compile(checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "1"}}
-    agent.invoke({"messages": []}, config)
-    (message,) = agent.get_state(config).values["messages"]
+    agent.invoke({"messages": []}, THREAD)
+    (message,) = agent.get_state(THREAD).values["messages"]
     assert isinstance(message, HumanMessage)
     assert message.id is not None
 
@@ -751,7 +690,7 @@ def test_a_configurable_model_of_langchain_makes_the_model_of_a_config(
     configurable = models.init_chat_model("mistralai:llama", configurable_fields="any")
     config: RunnableConfig = {"configurable": {"model": "mistralai:qwen"}}
     assert not isinstance(configurable, BaseChatModel)
-    made = [initialized_chat_model(configurable, c) for c in (None, config)]
+    made = [upstream.initialized_chat_model(configurable, c) for c in (None, config)]
     assert [(type(model), model.model) for model in made] == [
         (package.ChatMistralAI, "llama"),
         (package.ChatMistralAI, "qwen"),
@@ -759,11 +698,11 @@ def test_a_configurable_model_of_langchain_makes_the_model_of_a_config(
     internal: RunnableConfig = {"configurable": {"thread_id": "1", "__pregel_send": print, "a": 1}}
     arguments: list[Any] = []
     with patch.object(package.ChatMistralAI, "__init__", lambda _, **kw: arguments.append(kw)):
-        initialized_chat_model(configurable, internal)
+        upstream.initialized_chat_model(configurable, internal)
     assert arguments == [{"model": "llama", "a": 1}]
-    bound = initialized_chat_model(configurable.bind_tools([add]), config)
+    bound = upstream.initialized_chat_model(configurable.bind_tools([add]), config)
     assert (bound.bound.model, len(bound.kwargs["tools"])) == ("qwen", 1)
-    assert initialized_chat_model(made[0]) is made[0]
+    assert upstream.initialized_chat_model(made[0]) is made[0]
 
 
 def test_every_task_has_its_own_runtime() -> None:
@@ -791,10 +730,9 @@ def test_langgraph_reads_the_snapshot_frequency_again_for_each_checkpoint() -> N
     saver = InMemorySaver()
     graph = StateGraph(State).add_node("node", lambda state: {"messages": [("ai", "Hello")]})
     agent = graph.set_entry_point("node").compile(checkpointer=saver)
-    config: Any = {"configurable": {"thread_id": "1"}}
     for _ in range(40):
-        agent.invoke({"messages": [("user", "Hi")]}, config)
-    stored = [saved.checkpoint["channel_values"] for saved in saver.list(config)]
+        agent.invoke({"messages": [("user", "Hi")]}, THREAD)
+    stored = [saved.checkpoint["channel_values"] for saved in saver.list(THREAD)]
     snapshots = sum("messages" in values for values in stored)
     assert 22 <= snapshots <= 32  # 39 with a frequency that stays 4
 
@@ -809,7 +747,9 @@ def test_a_subagent_is_a_subgraph_whose_metadata_name_an_agent() -> None:
         named.invoke({"log": []})
         unnamed.invoke({"log": []})
 
-    run = chain(node, transformers=[SubagentTransformer]).stream_events({"log": []}, version="v3")
+    run = chain(node, transformers=[upstream.SubagentTransformer]).stream_events(
+        {"log": []}, version="v3"
+    )
     found = [(handle.name, handle.cause, handle.output) for handle in run.subagents]
     assert found == [("inner", None, {"log": ["in"]})]
 
@@ -840,8 +780,8 @@ def test_the_namespace_of_a_graph_begins_with_that_of_its_node_and_ends_with_its
     graph = inner.compile()
 
     def ask(state: MessagesState, config: RunnableConfig) -> None:
-        own = in_namespace(config, "other", "task")
-        for asked in (own, own, counting_graphs(own, lambda: 5)):
+        own = upstream.in_namespace(config, "other", "task")
+        for asked in (own, own, upstream.counting_graphs(own, lambda: 5)):
             graph.invoke({"messages": []}, asked)
 
     outer: Any = StateGraph(MessagesState)
@@ -856,7 +796,7 @@ def test_a_node_and_what_it_calls_have_the_namespace_of_its_task_in_their_metada
 
     class Listener(BaseCallbackHandler):
         def on_chain_start(self, *_: Any, name: str = "", metadata: Any = None, **__: Any) -> None:
-            seen[name] = task_namespace(metadata)
+            seen[name] = upstream.task_namespace(metadata)
 
     inner: Any = StateGraph(MessagesState).add_node("b", lambda state: {}).add_edge(START, "b")
     outer: Any = StateGraph(MessagesState)
@@ -886,8 +826,8 @@ def _asking(sends: bool) -> Any:
     return graph
 
 
-@pytest.mark.parametrize("sends", [False, True])
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@each("sends", [False, True])
+@each("kind", ["memory", "sqlite"])
 def test_a_stored_thread_says_which_nodes_come_next(sends: bool, kind: str) -> None:
     with SqliteSaver.from_conn_string(":memory:") as database:
         saver: Any = InMemorySaver() if kind == "memory" else database
@@ -895,11 +835,11 @@ def test_a_stored_thread_says_which_nodes_come_next(sends: bool, kind: str) -> N
         graph.invoke({"log": []}, THREAD)
         (task,) = graph.get_state(THREAD).tasks
         stored = saver.get_tuple(THREAD)
-        assert waiting_nodes(stored, latest=True) == ["ask"]
-        assert waiting_interrupts(stored) == {task.id: task.interrupts}
-        assert open_interrupts(stored) == {task.interrupts[0].id: True}
+        assert upstream.waiting_nodes(stored, latest=True) == ["ask"]
+        assert upstream.waiting_interrupts(stored) == {task.id: task.interrupts}
+        assert upstream.open_interrupts(stored) == {task.interrupts[0].id: True}
         graph.invoke(Command(resume="Yes."), THREAD)
-        assert waiting_nodes(saver.get_tuple(THREAD), latest=True) == []
+        assert upstream.waiting_nodes(saver.get_tuple(THREAD), latest=True) == []
 
 
 def test_a_stored_thread_says_which_interrupts_are_answered() -> None:
@@ -910,10 +850,14 @@ def test_a_stored_thread_says_which_interrupts_are_answered() -> None:
         graph.add_edge(START, node)
     graph = graph.compile(checkpointer=saver)
     one, other = (asked.id for asked in graph.invoke({"log": []}, THREAD)["__interrupt__"])
-    assert named_interrupts({one: "Yes", other: "No"}) == {one, other}
-    assert named_interrupts({one: "Yes", "Well?": "No"}) == named_interrupts("Yes") == set()
+    assert upstream.named_interrupts({one: "Yes", other: "No"}) == {one, other}
+    assert (
+        upstream.named_interrupts({one: "Yes", "Well?": "No"})
+        == upstream.named_interrupts("Yes")
+        == set()
+    )
     graph.invoke(Command(resume={one: "Yes"}), THREAD)
-    assert open_interrupts(saver.get_tuple(THREAD)) == {one: False, other: True}  # type: ignore[arg-type]
+    assert upstream.open_interrupts(saver.get_tuple(THREAD)) == {one: False, other: True}  # type: ignore[arg-type]
     assert graph.invoke(Command(resume={other: "No"}), THREAD)["log"] == ["Yes", "No"]
 
 
@@ -925,9 +869,9 @@ def test_a_thread_that_a_graph_without_the_node_took_over_waits_no_more() -> Non
     other.add_edge(START, "begin")
     agent = other.compile(checkpointer=saver)
     assert agent.invoke(None, THREAD) == {"log": []}  # without a word
-    assert waiting_nodes(saver.get_tuple(THREAD), latest=True) == ["ask"]  # type: ignore[arg-type]
+    assert upstream.waiting_nodes(saver.get_tuple(THREAD), latest=True) == ["ask"]  # type: ignore[arg-type]
     agent.invoke({"log": ["again"]}, THREAD)
-    assert waiting_nodes(saver.get_tuple(THREAD), latest=True) == []  # type: ignore[arg-type]
+    assert upstream.waiting_nodes(saver.get_tuple(THREAD), latest=True) == []  # type: ignore[arg-type]
 
 
 def test_what_a_task_has_stored_leads_on_before_the_checkpoint_of_its_step() -> None:
@@ -946,8 +890,8 @@ def test_what_a_task_has_stored_leads_on_before_the_checkpoint_of_its_step() -> 
     with pytest.raises(ConnectionError):
         graph.compile(checkpointer=saver).invoke({"log": []}, THREAD)
     stored: Any = saver.get_tuple(THREAD)
-    assert waiting_nodes(stored, latest=True) == ["one", "other", "last"]
-    assert waiting_nodes(stored, latest=False) == ["one", "other"]
+    assert upstream.waiting_nodes(stored, latest=True) == ["one", "other", "last"]
+    assert upstream.waiting_nodes(stored, latest=False) == ["one", "other"]
 
 
 @pytest.mark.parametrize("stateful", [False, True])
@@ -958,8 +902,8 @@ def test_the_place_of_a_nested_run_is_where_its_checkpoints_are(stateful: bool) 
 
     def outer(state: Any) -> None:
         for _ in range(2):
-            configurable: Any = current_config.get()
-            place, again = place_of_run(configurable["configurable"], stateful=stateful)
+            configurable: Any = upstream.current_config.get()
+            place, again = upstream.place_of_run(configurable["configurable"], stateful=stateful)
             inner.invoke({"log": []}, {"configurable": again})
             places.append(place["configurable"]["checkpoint_ns"])
 
@@ -967,7 +911,7 @@ def test_the_place_of_a_nested_run_is_where_its_checkpoints_are(stateful: bool) 
     graph.compile(checkpointer=saver).invoke({"log": []}, THREAD)
     assert len(set(places)) == 2
     assert set(places) == set(saver.storage["one"].keys()) - {""}
-    root, again = place_of_run({"thread_id": "one", "checkpoint_id": "a"}, stateful=False)
+    root, again = upstream.place_of_run({"thread_id": "one", "checkpoint_id": "a"}, stateful=False)
     assert root["configurable"] == {"thread_id": "one", "checkpoint_ns": "", "checkpoint_id": "a"}
     assert again == {}
 
@@ -976,13 +920,13 @@ def test_a_graph_in_a_node_knows_it() -> None:
     seen: list[bool] = []
 
     def note(state: State, config: RunnableConfig) -> None:
-        seen.append(is_nested(config["configurable"]))
+        seen.append(upstream.is_nested(config["configurable"]))
 
     def call(state: State, config: RunnableConfig) -> None:
-        seen.append(is_nested(config["configurable"]))
+        seen.append(upstream.is_nested(config["configurable"]))
         chain(note).invoke({"log": []})
 
-    assert not is_nested({"thread_id": "one"})
+    assert not upstream.is_nested({"thread_id": "one"})
     chain(call).invoke({"log": []})
     assert seen == [True, True]
 
@@ -1015,12 +959,12 @@ def test_a_nested_graph_raises_what_it_waits_for_and_reports_no_interrupt() -> N
 def test_writers_and_runtimes_are_found_by_a_config() -> None:
     written: list[Any] = []
     runtime: Runtime[Any] = Runtime(context="mine", stream_writer=written.append)
-    token = current_config.set(in_runtime({"configurable": {}}, runtime))
+    token = upstream.current_config.set(upstream.in_runtime({"configurable": {}}, runtime))
     try:
         get_stream_writer()("hello")
         assert get_runtime().context == "mine"
     finally:
-        current_config.reset(token)
+        upstream.current_config.reset(token)
     assert written == ["hello"]
 
 
@@ -1029,7 +973,7 @@ def test_the_event_protocol_asks_for_events_of_messages() -> None:
     seen: list[bool] = []
 
     def note(state: State, config: RunnableConfig) -> None:
-        seen.append(streams_message_events(config["configurable"]))
+        seen.append(upstream.streams_message_events(config["configurable"]))
 
     list(chain(note).stream({"log": []}, stream_mode="messages"))
     assert chain(note).stream_events({"log": []}, version="v3").output is not None
@@ -1038,7 +982,7 @@ def test_the_event_protocol_asks_for_events_of_messages() -> None:
 
 def test_an_error_can_be_marked_as_the_refusal_of_an_answer() -> None:
     assert not is_invalid_resume(ValueError("no"))
-    assert is_invalid_resume(mark_invalid_resume(ValueError("no")))
+    assert is_invalid_resume(upstream.mark_invalid_resume(ValueError("no")))
 
 
 def test_a_graph_begins_with_the_attributes_of_an_empty_one_like_it() -> None:
@@ -1046,7 +990,7 @@ def test_a_graph_begins_with_the_attributes_of_an_empty_one_like_it() -> None:
         seen: Annotated[list[str], add]
 
     first = StateGraph(State)
-    attributes = empty_graph(first)
+    attributes = upstream.empty_graph(first)
     second: Any = object.__new__(StateGraph)
     vars(second).update(attributes())
     for number, graph in enumerate((first, second)):

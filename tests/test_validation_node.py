@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from threading import Barrier
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.validation_node import NothingToValidate, ValidationNode
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from samples import Thread
+from tables import each
 
 Run = Callable[..., Any]
 
@@ -77,7 +77,7 @@ BAD: list[Asked] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "content"), GOOD, ids=[asked[0] for asked, _ in GOOD])
+@each("asked, content", GOOD)
 def test_d4_d7_d11_what_fits_is_answered_with_the_validated_json(
     call: Run, asked: Any, content: str
 ) -> None:
@@ -86,7 +86,7 @@ def test_d4_d7_d11_what_fits_is_answered_with_the_validated_json(
     assert answer.additional_kwargs == {}
 
 
-@pytest.mark.parametrize("asked", BAD, ids=[asked[0] for asked in BAD])
+@each("asked", BAD)
 def test_d7_d8_what_does_not_fit_is_answered_with_the_error_and_what_to_do(
     call: Run, asked: Any
 ) -> None:
@@ -113,8 +113,8 @@ def test_d4_d7_an_own_text_is_made_of_the_error_the_call_and_the_schema(call: Ru
     ]
 
 
-@pytest.mark.parametrize(
-    ("schema", "words"),
+@each(
+    "schema, words",
     [
         (Tool("t", str, "d"), "Tool t does not have an args_schema defined."),
         (
@@ -133,13 +133,17 @@ def test_d5_what_is_not_a_schema_is_refused(schema: Any, words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_d5_a_function_without_a_usable_signature_is_named() -> None:
+def test_d5_a_function_without_a_usable_signature_and_what_is_not_a_list_are_refused() -> None:
     def broken(x: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821
         """Use a type that does not exist."""
         return ""
 
     with pytest.raises(ArgumentError, match="No schema can be made of function"):
         ValidationNode([broken])
+    no_lists: Any = ["Add", 3, None]
+    for schemas in no_lists:
+        with pytest.raises(ArgumentError, match="schemas"):
+            ValidationNode(schemas)
 
 
 def test_two_schemas_of_one_name_are_refused_and_one_given_twice_is_not() -> None:
@@ -149,19 +153,11 @@ def test_two_schemas_of_one_name_are_refused_and_one_given_twice_is_not() -> Non
     assert list(ValidationNode([Add, Add]).schemas_by_name) == ["Add"]
 
 
-@pytest.mark.parametrize("schemas", ["Add", 3, None])
-def test_schemas_that_are_not_a_list_are_refused(schemas: Any) -> None:
-    with pytest.raises(ArgumentError, match="schemas"):
-        ValidationNode(schemas)
-
-
-@pytest.mark.parametrize("empty", [[], {}, {"messages": []}, Thread(), "text", None])
-def test_d6_an_input_without_messages_is_refused(call: Run, empty: Any) -> None:
-    with pytest.raises(NothingToValidate, match="No message found in input"):
-        call(ValidationNode(SCHEMAS), empty)
-
-
-def test_d6_the_last_message_must_be_the_models(call: Run) -> None:
+def test_d6_an_input_whose_last_message_is_not_the_models_is_refused(call: Run) -> None:
+    inputs: Any = ([], {}, {"messages": []}, Thread(), "text", None)
+    for empty in inputs:
+        with pytest.raises(NothingToValidate, match="No message found in input"):
+            call(ValidationNode(SCHEMAS), empty)
     with pytest.raises(ValueError, match="Last message is not an AIMessage"):
         call(ValidationNode(SCHEMAS), {"messages": [asking(BAD[0]), HumanMessage("Well?")]})
 
@@ -173,10 +169,6 @@ def test_d9_a_list_gives_a_list_and_a_state_gives_an_update(call: Run) -> None:
     assert [m.tool_call_id for m in listed] == [f"call_{n}" for n in range(8)]
     assert call(node, {"messages": [asked]}) == {"messages": listed}
     assert call(node, Thread([asked])) == {"messages": listed}
-
-
-def test_d9_no_calls_give_no_messages(call: Run) -> None:
-    node = ValidationNode(SCHEMAS)
     assert call(node, [AIMessage("Hi")]) == []
     assert call(node, {"messages": [AIMessage("Hi")]}) == {"messages": []}
 
@@ -288,12 +280,6 @@ def test_d10_as_a_node_it_sends_the_model_back_until_a_call_fits(call: Run) -> N
     assert [m.type for m in result["messages"]] == ["human", *["ai", "tool"] * 3]
     assert result["messages"][-1].text == '{"a":1,"b":3}'
     assert_valid_history(result["messages"])
-
-
-def test_no_deprecation_is_announced(call: Run) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        call(ValidationNode(SCHEMAS), [asking(GOOD[0][0])])
 
 
 @pytest.mark.filterwarnings("ignore:ValidationNode is deprecated")

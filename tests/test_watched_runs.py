@@ -293,21 +293,13 @@ HOOKS = [
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_updates_are_those_of_each_hook(mode: Mode) -> None:
+def test_updates_values_and_custom_events_are_those_of_each_hook(mode: Mode) -> None:
     updates = _seen(streams(stream_mode="updates"), mode)
     assert [node for update in updates for node in update] == HOOKS
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_values_follow_each_write(mode: Mode) -> None:
     values = _seen(streams(stream_mode="values"), mode)
     assert [len(value["messages"]) for value in values] == [1, 1, 2, 2, 2, 3, 4, 5, 5]
     assert values[-1]["last"] == "m2.after_model"
     assert values[1]["last"] == "m0.before_model after None"
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_custom_events_come_between_the_updates_of_their_hooks(mode: Mode) -> None:
     chunks = _seen(streams(stream_mode=["updates", "custom"]), mode)
     shown = [next(iter(data)) if kind == "updates" else data for kind, data in chunks]
     assert shown[:5] == [
@@ -434,19 +426,16 @@ def test_a_comparison_notices_what_differs(form: Form) -> None:
         assert compare(form, change(expected), expected), name
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_a_comparison_notices_other_metadata() -> None:
+    form = FORMS["traces"][0]
+    seen = _seen(form, "sync", fused=False)
+    for old, new in (
         ('"langgraph_step": 2', '"langgraph_step": 3'),
         ("graph:step:2", "graph:step:3"),
         ("branch:to:m1.before_model", "branch:to:m2.before_model"),
         ("__pregel_pull", "__pregel_push"),
-    ],
-)
-def test_a_comparison_notices_other_metadata(old: str, new: str) -> None:
-    form = FORMS["traces"][0]
-    seen = _seen(form, "sync", fused=False)
-    assert compare(form, _replaced(seen, old, new), seen)
+    ):
+        assert compare(form, _replaced(seen, old, new), seen), old
 
 
 # A caller that reads no further

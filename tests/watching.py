@@ -322,18 +322,24 @@ def _simple_object(value: Any) -> Any:
     return str(value) if kind == "UUID" else {"a": kind}
 
 
-def compare(form: Form, given: Iterable[Event], expected: Iterable[Event]) -> str | None:
+def compare(
+    form: Form,
+    given: Iterable[Event],
+    expected: Iterable[Event],
+    names: tuple[str, str] = ("fused", "hook by hook"),
+) -> str | None:
     """What differs first between a fused run and the one hook by hook; None if nothing does.
 
     Args:
         form: The form of watching.
         given: The events of the fused run.
         expected: The events of the run hook by hook.
+        names: The names of both runs in the report.
     """
     given, expected = list(_sorted_calls(given)), list(_sorted_calls(expected))
     if form.queued or "updates" in form.name:
         _drop_late_ids(given, expected)
-    return _difference(_canonical(given), _canonical(expected))
+    return _difference(_canonical(given), _canonical(expected), *names)
 
 
 def _drop_late_ids(one: Event, other: Event) -> None:
@@ -446,7 +452,9 @@ def _marks(event: Event) -> Iterator[tuple[str, str]]:
 # Reports
 
 
-def _difference(given: Sequence[Event], expected: Sequence[Event]) -> str | None:
+def _difference(
+    given: Sequence[Event], expected: Sequence[Event], this: str, that: str
+) -> str | None:
     if given == expected:
         return None
     pairs = zip(given, expected, strict=False)
@@ -457,13 +465,13 @@ def _difference(given: Sequence[Event], expected: Sequence[Event]) -> str | None
     lines = ndiff("\n".join(other).splitlines(), "\n".join(one).splitlines())
     return "\n".join(
         [
-            f"event {at} differs ({len(expected)} hook by hook, {len(given)} fused); before it:",
+            f"event {at} differs ({len(expected)} {that}, {len(given)} {this}); before it:",
             *before,
-            "- is hook by hook, + is fused:",
+            f"- is {that}, + is {this}:",
             *(line for line in lines if line[0] != "?"),
-            "then hook by hook:",
+            f"then {that}:",
             *(f"    {_line(event)}" for event in expected[at + 1 : at + 4]),
-            "then fused:",
+            f"then {this}:",
             *(f"    {_line(event)}" for event in given[at + 1 : at + 4]),
         ]
     )

@@ -64,6 +64,15 @@ def helper(model: Any, **known: Any) -> dict[str, Any]:
     }
 
 
+def deep(*steps: Any, tools: Any = (), **options: Any) -> Any:
+    """A build of a deep agent that keeps its threads, and whose model plays these steps."""
+
+    def build(_: Any, script: Any) -> Any:
+        return create_deep_agent(script(*steps), tools, checkpointer=InMemorySaver(), **options)
+
+    return build
+
+
 def test_a_deep_agent_is_built_by_the_factory_in_its_place() -> None:
     """All tests here rely on it."""
     theirs, ours, _ = libraries()
@@ -80,36 +89,29 @@ def test_a_deep_agent_is_built_by_the_factory_in_its_place() -> None:
 
 
 def test_files_are_written_read_edited_and_searched(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        model = script(
-            WRITE,
-            READ,
-            calls(("edit_file", {"file_path": NOTES, "old_string": "two", "new_string": "2"})),
-            calls(
-                ("ls", {"path": "/"}),
-                ("glob", {"pattern": "*.txt"}),
-                ("grep", {"pattern": "three"}),
-                ("read_file", {"file_path": "/missing.txt"}),
-            ),
-            calls(("write_file", {"file_path": NOTES, "content": "again"})),
-            "Done.",
-        )
-        return create_deep_agent(model, system_prompt="Take notes.", checkpointer=InMemorySaver())
-
-    story = alike(build)
+    steps = [
+        WRITE,
+        READ,
+        calls(("edit_file", {"file_path": NOTES, "old_string": "two", "new_string": "2"})),
+        calls(
+            ("ls", {"path": "/"}),
+            ("glob", {"pattern": "*.txt"}),
+            ("grep", {"pattern": "three"}),
+            ("read_file", {"file_path": "/missing.txt"}),
+        ),
+        calls(("write_file", {"file_path": NOTES, "content": "again"})),
+        "Done.",
+    ]
+    story = alike(deep(*steps, system_prompt="Take notes."))
     assert NOTES in story.state["files"]
     assert "three" in story.results[1]
     assert "not found" in story.results[-2]
 
 
 def test_files_are_written_in_parallel_and_deleted(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        paths = [f"/{n}.txt" for n in range(5)]
-        writes = calls(*(("write_file", {"file_path": path, "content": path}) for path in paths))
-        model = script(writes, calls(("delete", {"file_path": "/3.txt"})), "Done.")
-        return create_deep_agent(model)
-
-    story = alike(build)
+    paths = [f"/{n}.txt" for n in range(5)]
+    writes = calls(*(("write_file", {"file_path": path, "content": path}) for path in paths))
+    story = alike(deep(writes, calls(("delete", {"file_path": "/3.txt"})), "Done."))
     assert sorted(story.outcomes[0]["files"]) == ["/0.txt", "/1.txt", "/2.txt", "/4.txt"]
 
 
@@ -120,37 +122,23 @@ def report() -> str:
 
 
 def test_large_results_of_tools_go_to_files(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        path = "/large_tool_results/report_0"
-        read = calls(("read_file", {"file_path": path, "limit": 2}))
-        model = script(calls(("report", {})), read, "Done.")
-        return create_deep_agent(model, [report], checkpointer=InMemorySaver())
-
-    story = alike(build)
+    path = "/large_tool_results/report_0"
+    read = calls(("read_file", {"file_path": path, "limit": 2}))
+    story = alike(deep(calls(("report", {})), read, "Done.", tools=[report]))
     assert len(story.results[0]) < 10_000
     assert "line 1 of the report" in story.results[1]
-    assert "/large_tool_results/report_0" in story.state["files"]
+    assert path in story.state["files"]
 
 
 def test_files_are_given_with_the_input_and_kept_over_turns(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        model = script(READ, "One.", READ, "Still one.")
-        return create_deep_agent(model, checkpointer=InMemorySaver())
-
     given = {"messages": [("user", "Read.")], "files": {NOTES: create_file_data("one")}}
-    story = alike(build, given, "And now?")
+    story = alike(deep(READ, "One.", READ, "Still one."), given, "And now?")
     assert ["one" in result for result in story.results] == [True, True]
 
 
 @pytest.mark.parametrize("mode", ["allow", "deny", "interrupt"])
 def test_permissions_decide_on_files(alike: Any, mode: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        return create_deep_agent(
-            script(WRITE, "Done."),
-            permissions=[FilesystemPermission(["write"], ["/notes*"], mode)],
-            checkpointer=InMemorySaver(),
-        )
-
+    build = deep(WRITE, "Done.", permissions=[FilesystemPermission(["write"], ["/notes*"], mode)])
     story = alike(build, "Write.", *([decisions(APPROVE)] if mode == "interrupt" else []))
     assert (NOTES in story.state.get("files", {})) == (mode != "deny")
     assert ("interrupts" in story.outcomes[0]) == (mode == "interrupt")
@@ -215,20 +203,15 @@ def test_a_shell_runs_commands(alike: Any, tmp_path: Path) -> None:
 
 
 def test_todos_are_kept_in_the_state(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        plan = [{"content": "Look it up", "status": "in_progress"}]
-        done = [{"content": "Look it up", "status": "completed"}]
-        model = script(
-            calls(("write_todos", {"todos": plan})),
-            calls(("lookup", {"topic": "tea"})),
-            calls(("write_todos", {"todos": done})),
-            "Done.",
-        )
-        middleware = [TodoListMiddleware()]
-        return create_deep_agent(
-            model, [lookup], middleware=middleware, checkpointer=InMemorySaver()
-        )
-
+    plan = [{"content": "Look it up", "status": "in_progress"}]
+    done = [{"content": "Look it up", "status": "completed"}]
+    steps = [
+        calls(("write_todos", {"todos": plan})),
+        calls(("lookup", {"topic": "tea"})),
+        calls(("write_todos", {"todos": done})),
+        "Done.",
+    ]
+    build = deep(*steps, tools=[lookup], middleware=[TodoListMiddleware()])
     assert alike(build).state["todos"][0]["status"] == "completed"
 
 
@@ -246,15 +229,9 @@ def test_a_subagent_answers_and_keeps_its_messages_to_itself(alike: Any) -> None
 
 
 def test_the_general_purpose_subagent_has_the_tools_of_the_agent(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        model = script(
-            calls(ask("general-purpose", "What is tea?")),
-            calls(("lookup", {"topic": "tea"})),
-            "It is a drink.",
-            "A drink.",
-        )
-        return create_deep_agent(model, [lookup], checkpointer=InMemorySaver())
-
+    task = calls(ask("general-purpose", "What is tea?"))
+    look = calls(("lookup", {"topic": "tea"}))
+    build = deep(task, look, "It is a drink.", "A drink.", tools=[lookup])
     assert alike(build).results == ["It is a drink."]
 
 
@@ -363,14 +340,9 @@ def test_skills_are_listed_in_the_prompt_and_read_on_demand(alike: Any, tmp_path
 
 
 def test_memory_is_part_of_the_prompt(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        change = {"file_path": "/AGENTS.md", "old_string": "tea", "new_string": "coffee"}
-        return create_deep_agent(
-            script("Tea.", calls(("edit_file", change)), "Noted."),
-            memory=["/AGENTS.md", "/missing.md"],
-            checkpointer=InMemorySaver(),
-        )
-
+    change = {"file_path": "/AGENTS.md", "old_string": "tea", "new_string": "coffee"}
+    memory = ["/AGENTS.md", "/missing.md"]
+    build = deep("Tea.", calls(("edit_file", change)), "Noted.", memory=memory)
     given = {"messages": "What do I like?", "files": {"/AGENTS.md": create_file_data("Likes tea.")}}
     story = alike(build, given, "I changed my mind.")
     assert "Likes tea." in str(story.seen[0][0])
@@ -446,16 +418,10 @@ def test_a_subagent_inherits_the_review_of_the_agent(alike: Any) -> None:
 
 
 def test_two_calls_of_a_turn_are_reviewed_together(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        other = ("write_file", {"file_path": "/b.txt", "content": "b"})
-        turn = calls(("write_file", WRITE[0]["args"]), other, ("lookup", {"topic": "tea"}))
-        return create_deep_agent(
-            script(turn, "Done."),
-            [lookup],
-            interrupt_on={"write_file": True, "lookup": False},
-            checkpointer=InMemorySaver(),
-        )
-
+    other = ("write_file", {"file_path": "/b.txt", "content": "b"})
+    turn = calls(("write_file", WRITE[0]["args"]), other, ("lookup", {"topic": "tea"}))
+    reviewed = {"write_file": True, "lookup": False}
+    build = deep(turn, "Done.", tools=[lookup], interrupt_on=reviewed)
     story = alike(build, "Write.", decisions(REJECT, APPROVE))
     assert list(story.state["files"]) == ["/b.txt"]
 
@@ -519,14 +485,8 @@ FORMATS = {
 
 @pytest.mark.parametrize(("response_format", "answer"), FORMATS.values(), ids=FORMATS)
 def test_an_answer_is_structured(alike: Any, response_format: Any, answer: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        return create_deep_agent(
-            script(calls(("lookup", {"topic": "tea"})), answer),
-            [lookup],
-            response_format=response_format,
-            checkpointer=InMemorySaver(),
-        )
-
+    look = calls(("lookup", {"topic": "tea"}))
+    build = deep(look, answer, tools=[lookup], response_format=response_format)
     assert alike(build).state["structured_response"] == {"Place": {"city": "Delft"}}
 
 
@@ -542,28 +502,15 @@ def note(text: str, runtime: ToolRuntime) -> Any:
 
 
 def test_a_schema_adds_keys_to_the_state(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        return create_deep_agent(
-            script(calls(("note", {"text": "a"}), ("note", {"text": "b"})), "Done."),
-            [note],
-            state_schema=Counting,
-            checkpointer=InMemorySaver(),
-        )
-
+    notes = calls(("note", {"text": "a"}), ("note", {"text": "b"}))
+    build = deep(notes, "Done.", tools=[note], state_schema=Counting)
     story = alike(build, {"messages": [("user", "Go.")], "seen": ["start"]})
     assert story.state["seen"] == ["start", "a", "b"]
 
 
 def test_a_user_may_write_on_while_a_review_is_open(alike: Any) -> None:
     """deepagents answers the call itself, so our repair of histories has nothing to do."""
-
-    def build(_: Any, script: Any) -> Any:
-        return create_deep_agent(
-            script(WRITE, "As you like."),
-            interrupt_on={"write_file": True},
-            checkpointer=InMemorySaver(),
-        )
-
+    build = deep(WRITE, "As you like.", interrupt_on={"write_file": True})
     story = alike(build, "Write.", "No, wait.")
     assert "cancelled" in story.results[0]
 
@@ -590,9 +537,6 @@ def test_a_grader_sends_the_agent_back(alike: Any) -> None:
 
 
 def test_messages_are_replaced_by_id(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        return create_deep_agent(script("One.", "Two."), checkpointer=InMemorySaver())
-
     first, changed = ({"messages": [HumanMessage(text, id="a")]} for text in ("First", "Changed"))
-    story = alike(build, first, changed)
+    story = alike(deep("One.", "Two."), first, changed)
     assert [m["content"] for m in story.state["messages"]] == ["Changed", "One.", "Two."]
