@@ -51,6 +51,11 @@ KNOWN: dict[str, Known] = {
         )
         for guard in ("guard_beside", "guard_messages")
     },
+    "G1 unseen": Known(
+        "A message that another guard has blocked counts as seen, and is read unchecked.",
+        "checked message",
+        Crossing(("guard_messages", "guard_beside"), talk=("poison", "plain")),
+    ),
     "G3": Known(
         "An async run skips the sync override of a built-in's layer without a word.",
         "redacted ",
