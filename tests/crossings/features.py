@@ -13,9 +13,6 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.postgres import PostgresSaver, ShallowPostgresSaver
-from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-from langgraph.checkpoint.postgres.shallow import AsyncShallowPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph.message import add_messages
@@ -86,7 +83,9 @@ def redacting(kind: type[Member]) -> type[Member]:
             return super(subclass, self).wrap_model_call(request, handler)
         return handler(request)
 
-    subclass: Any = type(f"My{kind.__name__}", (kind,), {"wrap_model_call": wrap_model_call})
+    subclass: type[Member] = type(
+        f"My{kind.__name__}", (kind,), {"wrap_model_call": wrap_model_call}
+    )
     return subclass
 
 
@@ -252,13 +251,8 @@ SAVERS: dict[type[BaseCheckpointSaver[Any]], str] = {
     SqliteSaver: "sqlite",
     AsyncSqliteSaver: "sqlite",
     FencedSaver: "service",  # the ways of a service bring it
-    # They need a server, and have the ways of the tests of the service.
-    PostgresSaver: "",
-    ShallowPostgresSaver: "",
-    AsyncPostgresSaver: "",
-    AsyncShallowPostgresSaver: "",
 }
-"""Savers, and the names by which crossings draw them."""
+"""Savers, and the names by which crossings draw them. Those of Postgres need a server."""
 
 
 def saver_of(name: str, mode: str) -> Any:
@@ -356,7 +350,7 @@ STREAMS: dict[str, Callable[[Streamed], Iterator[str]]] = {
 
 # Protocols
 
-Ask = Callable[[Any, str, str, str], str | None]
+Ask = Callable[[Any, str, str, str], Any]
 """Sends a text (client, thread, id of the message, text), and returns the answer or None."""
 
 
@@ -364,21 +358,21 @@ def rpc(method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
-def ask_langgraph(client: Any, thread: str, id: str, text: str) -> str | None:
+def ask_langgraph(client: Any, thread: str, id: str, text: str) -> Any:
     message = {"role": "user", "content": text, "id": id}
     body = {"assistant_id": "desk", "input": {"messages": [message]}, "if_not_exists": "create"}
     state = client.post(f"/threads/{thread}/runs/wait", json=body).json()
     return state["messages"][-1]["content"] if "messages" in state else None
 
 
-def ask_openai(client: Any, thread: str, id: str, text: str) -> str | None:
+def ask_openai(client: Any, thread: str, id: str, text: str) -> Any:
     body = {"model": "desk", "messages": [{"role": "user", "content": text}]}
     response = client.post("/v1/chat/completions", json=body, headers={"X-Thread-Id": thread})
     choices = response.json().get("choices")
     return choices[0]["message"]["content"] if choices else None
 
 
-def ask_ag_ui(client: Any, thread: str, id: str, text: str) -> str | None:
+def ask_ag_ui(client: Any, thread: str, id: str, text: str) -> Any:
     body = {
         "threadId": thread,
         "runId": f"run-{id}",
@@ -394,7 +388,7 @@ def ask_ag_ui(client: Any, thread: str, id: str, text: str) -> str | None:
     return snapshots[-1][-1].get("content") if snapshots else None
 
 
-def ask_mcp(client: Any, thread: str, id: str, text: str) -> str | None:
+def ask_mcp(client: Any, thread: str, id: str, text: str) -> Any:
     arguments = {"message": text, "thread": thread}
     headers = {"accept": "application/json, text/event-stream"}
     body = rpc("tools/call", name="desk", arguments=arguments)
@@ -404,7 +398,7 @@ def ask_mcp(client: Any, thread: str, id: str, text: str) -> str | None:
     return result.get("structuredContent", {}).get("answer")
 
 
-def ask_a2a(client: Any, thread: str, id: str, text: str) -> str | None:
+def ask_a2a(client: Any, thread: str, id: str, text: str) -> Any:
     message = {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}], "contextId": thread}
     response = client.post(
         "/a2a/desk", json=rpc("SendMessage", message=message), headers={"A2A-Version": "1.0"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crossings.oracle import Fault
-from crossings.ways import Crossing
+from crossings.ways import SERVED, Crossing
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,15 @@ KNOWN: dict[str, Known] = {
         )
         for guard in ("guard_beside", "guard_messages")
     },
+    **{
+        f"G1 unseen by {guard}": Known(
+            "What came before the text in which a limit ends a run counts as seen by a guard.",
+            "checked ",
+            Crossing(("limit", guard), turns=(FETCH,) * 3, talk=("plain", "plain")),
+            features=(guard,),
+        )
+        for guard in ("guard_beside", "guard_messages")
+    },
     "G3": Known(
         "An async run skips the sync override of a built-in's layer without a word.",
         "redacted ",
@@ -70,9 +79,10 @@ KNOWN: dict[str, Known] = {
     ),
     "G11": Known(
         "Each result of a background call begins a run with fresh limits.",
-        "limited model calls",
+        "limited ",
         Crossing(("limit", "background"), "service", (FETCH, "plain", FETCH)),
-        ways=("service",),
+        features=("background",),
+        ways=tuple(SERVED),
     ),
     "P4": Known(
         "A sentence about all calls holds, though an agent inside has no limit.",

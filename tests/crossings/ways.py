@@ -72,7 +72,7 @@ class Scene:
         late |= {"fetch", "refund", "fail"} if self.crossing.way == "background" else set()
         self.record = Record(frozenset(change for row in self.rows for change in row.changes))
         self.world = World(self.record, self.crossing.turns, sorted(late))
-        self.keys = {"thread_id": "1"}
+        self.keys: dict[str, Any] = {"thread_id": "1"}
         if "client_tools" in self.crossing.features:
             self.keys |= {"client_tools": [{"name": "page", "description": "Its title."}]}
         self.config: Any = {"configurable": self.keys, "recursion_limit": 200}
