@@ -15,7 +15,7 @@ from langgraph.stream import StreamTransformer
 
 from agent_factory import AgentMiddleware, Runtime, create_agent, plan_agent
 from agent_factory.errors import ArgumentError
-from agent_factory.factory.agent import AgentOptions
+from agent_factory.factory.agent import PROJECTIONS, AgentOptions
 from agent_factory.testing import ScriptedChatModel
 from samples import Plain, User, add, texts
 from tables import each
@@ -236,6 +236,13 @@ def test_transformers_of_middleware_come_before_the_agents() -> None:
     )
     assert texts(watched.stream_events(GO, THREAD, version="v3").output) == ["Go", "Hello"]
     assert log == ["middleware", "agent"]
+
+
+@each("first", PROJECTIONS)
+def test_a_projection_that_the_author_names_comes_once_and_last(first: Any) -> None:
+    (other,) = {*PROJECTIONS} - {first}
+    named = create_agent(ScriptedChatModel(["Hello"]), transformers=[first])
+    assert named.stream_transformers == (other, first)
 
 
 # Limits

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import MessagesState, StateGraph
 
 from agent_factory import (
     AgentMiddleware,
@@ -20,6 +21,7 @@ from agent_factory import (
     topology_of,
 )
 from agent_factory.errors import ArgumentError, HookPathNotSupported, SpecError
+from agent_factory.factory.agent import path_of
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import END, START, Call, Phase
 from samples import add_tool as add
@@ -329,3 +331,37 @@ def test_the_signature_is_that_of_langchain() -> None:
         "checkpointer store interrupt_before interrupt_after debug name cache transformers"
     )
     assert list(signature(create_agent).parameters)[:15] == known.split()
+
+
+class OnlyAsyncHook(AgentMiddleware):
+    """A hook without a sync form."""
+
+    async def abefore_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+
+class OnlySyncLayer(AgentMiddleware):
+    """A layer without an async form."""
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+
+@each(
+    "stack, path",
+    [([], None), ([OnlyAsyncHook()], "async"), ([OnlySyncLayer()], "sync")],
+)
+def test_the_mode_of_an_agent_is_the_one_that_all_of_its_parts_have(stack: Any, path: Any) -> None:
+    assert path_of(create_agent(ScriptedChatModel([]), [add], middleware=stack)) == path
+
+
+def test_an_agent_whose_agents_have_no_mode_in_common_has_none() -> None:
+    inner = create_agent(ScriptedChatModel([]), middleware=[OnlyAsyncHook()])
+    graph = StateGraph(MessagesState).add_sequence(
+        [
+            ("inner", inner),
+            ("layer", create_agent(ScriptedChatModel([]), [add], middleware=[OnlySyncLayer()])),
+        ]
+    )
+    with pytest.raises(ArgumentError, match="OnlySyncLayer is sync only and OnlyAsyncHook async"):
+        path_of(graph.add_edge(START, "inner").compile())

@@ -482,3 +482,14 @@ def test_what_a_node_writes_directly_is_kept_once_if_it_asks(call: Run, fused: A
     assert agent.get_state(THREAD).values["notes"] == before
     result = call(agent, Command(resume="yes"), THREAD)
     assert result["notes"] == [*before, "before it asks", "yes"]
+
+
+@each("fused", [True, "turn", False])
+def test_a_write_without_a_node_continues_after_the_node_that_ended_the_step(fused: Any) -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(1), checkpointer=InMemorySaver(), fused=fused
+    )
+    agent.invoke(ASK, THREAD)
+    for state in list(agent.get_state_history(THREAD))[:-1]:
+        written = agent.update_state(state.config, {"messages": [HumanMessage("More")]})
+        assert agent.get_state(written).next == state.next

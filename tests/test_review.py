@@ -11,11 +11,13 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from agent_factory import AgentMiddleware, AgentState, create_agent, review
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.prebuilt import create_react_agent
+from agent_factory.review.approvals import approval_store
 from agent_factory.review.pending_calls import ALL, read_request
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import goes_on, payments, question
@@ -573,3 +575,12 @@ def test_a_nested_agents_question_about_several_calls_is_answered_as_a_whole(act
     assert results_by_id(act("approve", agent)) == {"outer": "Paid."}
     assert sorted(till.done) == [1, 2]
     assert goes_on(agent)
+
+
+def test_the_store_of_a_run_ends_with_its_block() -> None:
+    first, second = (review.StoredApprovals(InMemoryStore(), scope=(name,)) for name in "ab")
+    with review.approvals_of_run(first):
+        with review.approvals_of_run(second):
+            assert approval_store(None) is second
+        assert approval_store(None) is first
+    assert approval_store(None) is None
