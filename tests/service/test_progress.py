@@ -93,7 +93,9 @@ def astream(run: Run) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("submit", "kind", "text"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("submit", "kind", "text"), CASES, ids=[case[0].__name__ for case in CASES]
+)
 def test_the_log_and_the_error_name_what_is_missing(
     service: Service,
     tables: Tables,

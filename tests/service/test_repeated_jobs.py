@@ -405,26 +405,33 @@ def test_the_time_of_a_job_counts_over_all_attempts(
     assert "did not end in 600 seconds" in text
 
 
-@pytest.mark.parametrize("why", ["its time is up", "it cannot be read", "it may not be repeated"])
-def test_a_job_that_cannot_begin_again_is_reported_as_lost(
-    service: Service, fleet: Fleet, press: Press, why: str
+def test_jobs_whose_time_is_up_or_that_cannot_be_read_are_reported_as_lost(
+    service: Service, fleet: Fleet, press: Press
 ) -> None:
-    if why == "it may not be repeated":
-        start(service, press.agent(on_loss="report"))
-        say(service, "Render 1").result(WAIT)
-        service.stop()
-        job = fleet.job()
-        assert (job.call, job.deadline, job.attempt) == (None, None, 1)
-    else:
-        begin(service, press)
-    if why == "its time is up":
-        fleet.change(deadline=fleet.tables.now - 1)
-    elif why == "it cannot be read":
-        fleet.change(call=b"msgpack \xc1")
+    start(service, press.agent())
+    say(service, "Render 1 2").result(WAIT)
+    service.stop()
+    jobs, id = fleet.jobs(), background_jobs.c.id
+    late, unreadable = (update(background_jobs).where(id == job.id) for job in jobs)
+    fleet.tables.write(
+        late.values(deadline=fleet.tables.now - 1), unreadable.values(call=b"msgpack \xc1")
+    )
+    fleet.enter()
+    assert (fleet.take(), fleet.report_lost()) == ([], 2)
+    lost = [text for text in fleet.read() if "is lost: the process" in text]
+    assert len(lost) == 2
+
+
+def test_a_job_that_may_not_be_repeated_keeps_no_call(
+    service: Service, fleet: Fleet, press: Press
+) -> None:
+    start(service, press.agent(on_loss="report"))
+    say(service, "Render 1").result(WAIT)
+    service.stop()
+    job = fleet.job()
+    assert (job.call, job.deadline, job.attempt) == (None, None, 1)
     fleet.enter()
     assert (fleet.take(), fleet.report_lost()) == ([], 1)
-    (text,) = fleet.read()
-    assert "is lost: the process" in text
 
 
 def test_a_job_waits_for_a_worker_with_its_agent_until_its_time_is_up(

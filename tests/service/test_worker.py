@@ -313,8 +313,11 @@ def test_a_worker_knows_when_a_job_begins_that_came_with_others(
 
 
 @paced(look=NEVER, beat=NEVER, dead_after=5 * NEVER, gather_first=NEVER)
-def test_a_message_takes_few_commits(service: Service, backend: Backend) -> None:
+def test_a_message_takes_few_commits(
+    service: Service, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To submit it, which takes it, and for its end with its checkpoints and all its events."""
+    monkeypatch.setattr(Signals, "_listen", lambda _: None)  # news of others begin a look for jobs
     commits: list[object] = []
     service.add("echo", echo())
     service.start()
