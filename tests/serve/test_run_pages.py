@@ -116,7 +116,7 @@ def test_the_list_has_what_was_asked_by_whom_and_how_it_went(pages: Pages) -> No
     shown = pages.get(f"/studio/runs?text={pages.thread}")
     assert "talk to &lt;Ann&gt;" in shown
     row = words(shown.partition("<tbody")[2].partition("</tbody")[0])
-    assert re.search(r"desk done \d{4}-\d\d-\d\d .* UTC \d+ ms 1,200 in 80 out \S$", row), row
+    assert re.search(r"desk done \d{4}-\d\d-\d\d .* UTC [\d.]+ m?s 1,200 in 80 out \S$", row), row
     moment = re.search(r'<time datetime="[^"]+" title="[^"]+ UTC" data-local>', shown)
     assert moment is not None
 
