@@ -456,7 +456,7 @@ class Trial:
         more: Sequence[Any] = (),
     ) -> None:
         self.diary = Diary()
-        self.model = self.model_type(turns=case.turns, asked=[])
+        self.model: Model = self.model_type(turns=case.turns, asked=[])
         helpers = {"ask a model": Helper(), "ask an agent": agent}
         stack = [
             member(f"m{number}", spec, self.diary, helpers)

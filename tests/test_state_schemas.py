@@ -274,7 +274,7 @@ def test_agents_that_share_a_state_have_messages_of_their_own(call: Any) -> None
     ]
     for text, agent in zip(("one", "two"), agents, strict=True):
         call(agent, {"messages": [HumanMessage(text)]}, THREAD)
-    found = [agent.get_state(THREAD).values["messages"][0].text for agent in agents]  # type: ignore[arg-type]
+    found = [agent.get_state(THREAD).values["messages"][0].text for agent in agents]
     assert found == ["one", "two"]
 
 

@@ -449,6 +449,7 @@ class Driven(Trial):
     """One agent of a scene in one mode, and all that its caller can observe."""
 
     model_type = Recording
+    model: Recording
 
     def __init__(self, scene: Scene, mode: Mode) -> None:
         kept, more = scene.is_kept, build(scene.more)
@@ -516,15 +517,15 @@ class Driven(Trial):
         return [history[0]._replace(metadata=None)]
 
 
-LAYERS = st.tuples(
+LAYER = st.tuples(
     st.just(layer),
     st.sampled_from([softens, repeats, changes, answers, speaks, asks]),
     st.sampled_from(["model", "tool"]),
     st.sampled_from(["flow", "wraps"]),
 )
 MORE = st.one_of(
-    LAYERS,
-    LAYERS,
+    LAYER,
+    LAYER,
     st.just((layer, fails, "model", "flow")),
     st.builds(
         lambda kind: (lambda: middleware(around_agent=around(kind)),),

@@ -140,8 +140,9 @@ def test_an_unknown_label_is_reported_with_the_other_mistakes() -> None:
 
 def test_only_tools_have_labels_and_a_function_is_not_one() -> None:
     """`@tool_labels` without parentheses is refused."""
-    for thing in ({"type": "web_search"}, "find", None, ScriptedChatModel):
+    no_tools: Any = ({"type": "web_search"}, "find", None, ScriptedChatModel)
+    for thing in no_tools:
         with pytest.raises(SpecError, match="must decorate a function or a BaseTool, got"):
-            tool_labels("private")(thing)  # type: ignore[arg-type]
+            tool_labels("private")(thing)
     with pytest.raises(SpecError, match="must be some of"):
         tool_labels(add)  # type: ignore[arg-type]
