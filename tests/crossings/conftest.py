@@ -7,7 +7,7 @@ from hypothesis import settings
 TIMES = {"test": 1, "night": 10}
 
 settings.register_profile(
-    "crossings", settings(), max_examples=120 * TIMES.get(settings.get_current_profile_name(), 50)
+    "crossings", settings(), max_examples=180 * TIMES.get(settings.get_current_profile_name(), 50)
 )
 settings.register_profile(
     "served", settings(), max_examples=20 * TIMES.get(settings.get_current_profile_name(), 50)

@@ -16,6 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph.message import add_messages
+from serve.route_examples import rpc
 
 from agent_factory import AgentMiddleware
 from agent_factory import middleware as m
@@ -91,7 +92,9 @@ def redacting(kind: type[Member]) -> type[Member]:
 
 def checks(feature: str, sources: tuple[str, ...], **options: Any) -> Feature:
     """A row of GuardMiddleware with the check of a world."""
-    promise = Checks(feature, sources, shown="on" in options, beside=feature == "guard_beside")
+    promise = Checks(
+        feature, sources, shown="on" in options, meanwhile=feature == "guard_meanwhile"
+    )
     return row(
         m.GuardMiddleware,
         promise,
@@ -141,7 +144,7 @@ FEATURES: dict[str, Feature] = {
     "file_search": row(m.FilesystemFileSearchMiddleware, root_path=Path(__file__).parent),
     "flow_guard": row(m.FlowGuardMiddleware, Decides("refund", after="fetch")),
     "guard_answer": checks("guard_answer", ("answer",), on="answer"),
-    "guard_beside": replace(checks("guard_beside", READ), changes=("requests",)),
+    "guard_meanwhile": replace(checks("guard_meanwhile", READ), changes=("requests",)),
     "guard_call": row(
         m.GuardMiddleware,
         Decides("refund"),
@@ -352,10 +355,6 @@ STREAMS: dict[str, Callable[[Streamed], Iterator[str]]] = {
 
 Ask = Callable[[Any, str, str, str], Any]
 """Sends a text (client, thread, id of the message, text), and returns the answer or None."""
-
-
-def rpc(method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
 def ask_langgraph(client: Any, thread: str, id: str, text: str) -> Any:

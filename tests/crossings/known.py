@@ -49,7 +49,7 @@ KNOWN: dict[str, Known] = {
             "blocked ",
             Crossing((guard,), talk=("poison", "plain")),
         )
-        for guard in ("guard_beside", "guard_messages")
+        for guard in ("guard_meanwhile", "guard_messages")
     },
     **{
         f"G1 unseen by {guard}": Known(
@@ -58,7 +58,7 @@ KNOWN: dict[str, Known] = {
             Crossing(("limit", guard), turns=(FETCH,) * 3, talk=("plain", "plain")),
             features=(guard,),
         )
-        for guard in ("guard_beside", "guard_messages")
+        for guard in ("guard_meanwhile", "guard_messages")
     },
     "G3": Known(
         "An async run skips the sync override of a built-in's layer without a word.",
@@ -121,7 +121,7 @@ KNOWN: dict[str, Known] = {
     ),
     **{
         f"P11 {feature}": Known(
-            "A result is lost if a call beside it waits or fails when the next message comes.",
+            "A result is lost if a parallel call waits or fails when the next message comes.",
             "kept result",
             Crossing((feature,), way, (("fetch", call),), ("plain", "plain")),
             ways=(way,) if way == "new message" else (),
@@ -135,7 +135,7 @@ KNOWN: dict[str, Known] = {
     "blocked answers": Known(
         "The limit of a thread does not count answers that a guard around it throws away.",
         "limited model calls",
-        Crossing(("guard_beside", "limit_thread"), talk=("poison",) * 4),
+        Crossing(("guard_meanwhile", "limit_thread"), talk=("poison",) * 4),
     ),
     "blocked results": Known(
         "A limit does not count a call that has run if a guard around it blocks its result.",

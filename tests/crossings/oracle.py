@@ -199,13 +199,13 @@ class Checks:
 
     The model reads no text that the guard objects to.
 
-    With `shown`, the same holds for users. With `beside`, the model may read while it checks.
+    With `shown`, the same holds for users. With `meanwhile`, the model may read while it checks.
     """
 
     feature: str
     sources: tuple[str, ...]
     shown: bool = True
-    beside: bool = False
+    meanwhile: bool = False
 
     def faults(self, record: Record) -> Iterator[Fault]:
         shown = record.shown if self.shown else set()
@@ -219,13 +219,13 @@ class Checks:
             ]
             is_seen = reads or name in shown
             first = min(reads, default=len(record.events))
-            if is_seen and (not checked or (checked[0] > first and not self.beside)):
+            if is_seen and (not checked or (checked[0] > first and not self.meanwhile)):
                 yield Fault("checked", event.source, f"{name} is read unchecked")
             objection = [p for p, e in checks if p in checked and e.objects]
             if not objection or not name.startswith("poison"):
                 continue
             runs = [p for p, _ in record.of("sent") if p > objection[0]]
-            later = (runs or [len(record.events)])[0] if self.beside else objection[0]
+            later = (runs or [len(record.events)])[0] if self.meanwhile else objection[0]
             if any(p > later for p in reads):
                 yield Fault("blocked", event.source, f"{name} is read after the objection")
             if name in shown:
