@@ -115,6 +115,11 @@ foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agent
 web: $(STAMP) $(NODE)/.installed   # pages in Chromium, and clients for JavaScript
 	$(BIN)/python $(TESTS) --tier=all tests/web --ignore=tests/web/test_speed.py $(ARGS)
 
+SMOKE := tests/web/test_inbox.py tests/web/test_studio.py tests/web/test_chat.py -k "not postgres"
+
+web-smoke: $(STAMP) $(NODE)/.installed   # inbox, studio and chat, on SQLite
+	$(BIN)/python $(TESTS) --tier=all $(SMOKE) $(ARGS)
+
 speed: $(STAMP)   # the cost of pages with 10,000 threads, in queries, requests and rows
 	$(BIN)/python scripts/run_tests.py $(RERUNS) tests/web/test_speed.py $(ARGS)
 
