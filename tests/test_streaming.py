@@ -29,7 +29,7 @@ from agent_factory import (
 )
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, texts
+from samples import Answer, AsksTwice, texts
 from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -222,12 +222,6 @@ async def test_models_that_async_middleware_call_are_not_streamed() -> None:
     assert len(secret.requests) == 9
 
 
-def twice(request: Any) -> Any:
-    """Both answers are the agent's model speaking; which one is kept is known only later."""
-    yield request
-    return (yield request)
-
-
 def another_model(request: Any) -> Any:
     return (yield request.override(model=ScriptedChatModel(["From another."])))
 
@@ -250,16 +244,17 @@ def noting(request: Any) -> Any:
 @each(
     "layer, expected",
     [
-        (twice, ["First.", "Second."]),
-        (another_model, ["From ", "another."]),
-        (canned, ["From the cache."]),
-        (canned_with_an_update, ["From the cache."]),
-        (noting, ["First.", "P.S."]),
+        # Both are the agent's model speaking; which one is kept is known only later.
+        (AsksTwice(), ["First.", "Second."]),
+        (wrap_model_call(another_model), ["From ", "another."]),
+        (wrap_model_call(canned), ["From the cache."]),
+        (wrap_model_call(canned_with_an_update), ["From the cache."]),
+        (wrap_model_call(noting), ["First.", "P.S."]),
     ],
 )
 def test_answers_of_a_layer_are_streamed(collect: Any, layer: Any, expected: list[str]) -> None:
     model = ScriptedChatModel(["First.", "Second."])
-    agent = create_agent(model, middleware=[wrap_model_call(layer)])
+    agent = create_agent(model, middleware=[layer])
     assert words(collect(agent, ASK, stream_mode="messages")) == expected
 
 

@@ -298,8 +298,8 @@ def softens(request: Any) -> Flow[Any]:
 
 
 def repeats(request: Any) -> Flow[Any]:
-    yield request
-    return (yield request)
+    results = [(yield request), (yield request)]
+    return results[1]
 
 
 def changes(request: Any) -> Flow[Any]:
@@ -365,7 +365,7 @@ def layer(kind: Any, call: str, form: str) -> Any:
 
 
 def build(parts: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Middleware of their own for an agent, each with a name of its own."""
+    """Middleware for one agent, each with another name."""
     made = [make(*args) for make, *args in parts]
     for number, member in enumerate(made):
         member.name = f"more{number}"
@@ -396,7 +396,7 @@ async def alook(query: str) -> str:
 
 
 def question(text: str) -> Any:
-    return {"messages": [HumanMessage(text)]}
+    return {"messages": text}
 
 
 async def ask_inner(query: str) -> str:

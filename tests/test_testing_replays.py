@@ -59,6 +59,7 @@ from agent_factory.testing import (
     replay_recording,
     strategies,
 )
+from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -614,7 +615,7 @@ class SecondFirst(AgentMiddleware):
         return result
 
 
-@pytest.mark.parametrize("returns", ["text", "command"])
+@each("returns", ["text", "command"])
 def test_equal_calls_of_a_turn_get_their_results_whichever_runs_first(
     tmp_path: Path, returns: str
 ) -> None:

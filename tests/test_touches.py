@@ -416,7 +416,7 @@ def test_what_is_not_a_name_a_tool_or_a_flag_is_refused() -> None:
 
 def edit(path: str) -> str:
     """Edit."""
-    return path
+    return f"edited {path}"
 
 
 def test_the_plan_shows_what_tools_touch_and_files_keep_it() -> None:
