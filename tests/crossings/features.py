@@ -325,7 +325,7 @@ def messages(run: Streamed) -> Iterator[str]:
             streamed[message.id] = streamed.get(message.id, "") + message.text
     if "results" in run.changes:
         new = {id: message for id, message in new.items() if message.type != "tool"}
-    if run.changes:
+    if run.changes - {"late results"}:
         streamed = {id: text for id, text in streamed.items() if id in new}
     for id in new.keys() | (streamed.keys() - before):
         kept = new[id].text if id in new else None

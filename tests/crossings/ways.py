@@ -24,7 +24,7 @@ from agent_factory.serve import create_app
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from crossings.features import FEATURES, PROTOCOLS, STREAMS, Feature, saver_of
-from crossings.oracle import Fault, Record, Streamed, completed, kept, same, valid, word
+from crossings.oracle import Fault, Limits, Record, Streamed, completed, kept, same, valid, word
 from crossings.world import Turn, World
 
 MODES = ("sync", "async")
@@ -70,7 +70,10 @@ class Scene:
         self.rows = [self.table[name] for name in self.crossing.features]
         late = {name for row in self.rows for name in row.late}
         late |= {"fetch", "refund", "fail"} if self.crossing.way == "background" else set()
-        self.record = Record(frozenset(change for row in self.rows for change in row.changes))
+        changes = {change for row in self.rows for change in row.changes}
+        if any(isinstance(promise, Limits) for row in self.rows for promise in row.promises):
+            changes.add("late results")  # the next run reads what comes after a limit
+        self.record = Record(frozenset(changes))
         self.world = World(self.record, self.crossing.turns, sorted(late))
         self.keys: dict[str, Any] = {"thread_id": "1"}
         if "client_tools" in self.crossing.features:
