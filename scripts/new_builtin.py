@@ -95,6 +95,7 @@ class BuiltIn:
             f"docs/middleware/{self.module}.md": Template(_PAGE).substitute(fields),
             "middleware/__init__.py": self._init(),
             "tests/middleware/test_any_stack.py": self._any_stack(),
+            "tests/crossings/features.py": self._crossings(),
             "docs/index.md": self._index(),
             "docs/order.md": self._order(),
             "mkdocs.yml": self._nav(),
@@ -126,11 +127,15 @@ class BuiltIn:
     def _any_stack(self) -> str:
         """The stacks of all built-ins, of which a test says that none is missing."""
         text = self._read("tests/middleware/test_any_stack.py")
-        imports = Block("from agent_factory.middleware import (\n", r"\)", r"    (\w+),")
-        text = imports.insert(text, f"    {self.kind},\n", self.kind)
         table = Block("BUILT_INS: dict[str, Callable[[], Member]] = {\n", "}", r'    "(\w+)":')
-        line = f'    "{self.module}": lambda: {self.kind}(),\n'
+        line = f'    "{self.module}": lambda: mw.{self.kind}(),\n'
         return table.insert(text, line, self.module)
+
+    def _crossings(self) -> str:
+        """The features that meet each other, of which a test says that none is missing."""
+        text = self._read("tests/crossings/features.py")
+        table = Block("FEATURES: dict[str, Feature] = {\n", "}", r'    "(\w+)":')
+        return table.insert(text, f'    "{self.module}": row(m.{self.kind}),\n', self.module)
 
     def _index(self) -> str:
         rows = Block(f"| **{self.group}** | |\n", r"\| \*\*|\n")

@@ -51,7 +51,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "outcome.json")
         before = ["-m", "coverage", "run"] if coverage else []
-        after = ["-p", "no:xdist"] if alone else []
+        after = ["-n0"] if alone else []
         command = [sys.executable, *before, "-m", "pytest", *options, *after, f"--outcomes={path}"]
         process = subprocess.Popen(command, cwd=ROOT)
         while True:

@@ -1,4 +1,4 @@
-"""The command line, run in the process of a test or in a process of its own."""
+"""The command line, run in the process of a test or in another process."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def run_in_process(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The result of a command in a process of its own."""
+    """The result of a command in another process."""
     return python("-m", "agent_factory.cli", *words, **environment)

@@ -93,6 +93,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
         "README.md",
         "mkdocs.yml",
         "pyproject.toml",
+        "tests/crossings/features.py",
         "tests/middleware/test_any_stack.py",
         "tests/middleware/test_builtins_contract.py",
         "tests/test_docs.py",

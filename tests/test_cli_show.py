@@ -201,7 +201,7 @@ def on_terminal(processes: Processes, *words: str, **env: str) -> str:
     )
     os.close(theirs)
     text = b""
-    with os.fdopen(ours, "rb", 0) as terminal, suppress(OSError):  # how Linux tells of its end
+    with os.fdopen(ours, "rb", 0) as terminal, suppress(OSError):  # Linux reports its end so
         while part := terminal.read(65536):
             text += part
     assert exit_code(process) == 0

@@ -19,6 +19,7 @@ from agent_factory import (
     hook_config,
     plan_agent,
     topology_of,
+    wrap_tool_call,
 )
 from agent_factory.errors import ArgumentError, HookPathNotSupported, SpecError
 from agent_factory.factory.agent import path_of
@@ -340,16 +341,15 @@ class OnlyAsyncHook(AgentMiddleware):
         """Look."""
 
 
-class OnlySyncLayer(AgentMiddleware):
+@wrap_tool_call
+def only_sync(request: Any, handler: Any) -> Any:
     """A layer without an async form."""
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
+    return handler(request)
 
 
 @each(
     "stack, path",
-    [([], None), ([OnlyAsyncHook()], "async"), ([OnlySyncLayer()], "sync")],
+    [([], None), ([OnlyAsyncHook()], "async"), ([only_sync], "sync")],
 )
 def test_the_mode_of_an_agent_is_the_one_that_all_of_its_parts_have(stack: Any, path: Any) -> None:
     assert path_of(create_agent(ScriptedChatModel([]), [add], middleware=stack)) == path
@@ -360,8 +360,8 @@ def test_an_agent_whose_agents_have_no_mode_in_common_has_none() -> None:
     graph = StateGraph(MessagesState).add_sequence(
         [
             ("inner", inner),
-            ("layer", create_agent(ScriptedChatModel([]), [add], middleware=[OnlySyncLayer()])),
+            ("layer", create_agent(ScriptedChatModel([]), [add], middleware=[only_sync])),
         ]
     )
-    with pytest.raises(ArgumentError, match="OnlySyncLayer is sync only and OnlyAsyncHook async"):
+    with pytest.raises(ArgumentError, match="only_sync is sync only and OnlyAsyncHook async"):
         path_of(graph.add_edge(START, "inner").compile())

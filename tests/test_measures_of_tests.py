@@ -17,6 +17,7 @@ from tables import each
         ("time.sleep(0.1)", "time.sleep(0.1)"),
         ("asyncio.sleep(x)", "asyncio.sleep(x)"),
         ("await asyncio.sleep(0)", None),
+        ("clock.sleep(60)", None),
         ("time.sleep(1)  # waits: the clock of the system", None),
         ("subprocess.Popen([])", "subprocess.Popen"),
         ("run(timeout=0.5)", "timeout=0.5"),

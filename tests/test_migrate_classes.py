@@ -99,7 +99,7 @@ def test_a_helper_whose_name_looks_like_a_hook_is_reported(base: str) -> None:
             """,
             [],
         ),
-        # Classes that are no middleware, and classes that derive from each other
+        # Classes that are not middleware, and classes that derive from each other
         ("class Other:\n    def after_tool(self, call): ...\n", []),
         ("class A(B): ...\nclass B(A):\n    def after_tool(self): ...\n", []),
     ],

@@ -13,14 +13,18 @@ from new_builtin import ROOT, main
 
 from tables import each
 
-FILES = ("mkdocs.yml", "CHANGELOG.md", "README.md", "CONTRIBUTING.md", "pyproject.toml")
+FILES = (
+    *("mkdocs.yml", "CHANGELOG.md", "README.md", "CONTRIBUTING.md", "SECURITY.md"),
+    "pyproject.toml",
+)
+FOLDERS = ("agent_factory", "benchmarks", "docs", "examples", "middleware", "scripts", "tests")
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A copy of the checkout, of what a new built-in changes and its tests read."""
     ignore = shutil.ignore_patterns("node_modules", "__pycache__")
-    for folder in ("agent_factory", "middleware", "docs", "scripts", "tests"):
+    for folder in FOLDERS:
         shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True, ignore=ignore)
     for file in FILES:
         shutil.copy(ROOT / file, tmp_path / file)
@@ -41,7 +45,7 @@ def test_what_it_writes_is_linted_and_in_each_list(
 ) -> None:
     assert main([name, "--group", "When things fail"], tree) == 0
     names = capsys.readouterr().out.split("Next:")[0].split()
-    assert len(names) == 9
+    assert len(names) == 10
     kind = "".join(map(str.capitalize, name.split("_"))) + "Middleware"
     for file in names:
         text = (tree / file).read_text(encoding="utf-8")
@@ -54,8 +58,14 @@ def test_what_it_writes_is_linted_and_in_each_list(
 @pytest.mark.long  # starts pytest
 def test_its_tests_and_its_page_pass_and_it_joins_the_stacks_of_built_ins(tree: Path) -> None:
     assert main(["audit_trail"], tree) == 0
-    tests = ("tests/middleware", "tests/test_docs.py", "tests/test_public_api.py")
-    which = "audit_trail or AuditTrail or test_every_built_in_takes_part or test_type_checkers_find"
+    tests = (
+        *("tests/crossings", "tests/middleware", "tests/test_docs.py"),
+        "tests/test_public_api.py",
+    )
+    which = (
+        "audit_trail or AuditTrail or test_each_built_in_has_a_row or"
+        " test_every_built_in_takes_part or test_type_checkers_find"
+    )
     run(tree, "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *tests, "-k", which)
 
 

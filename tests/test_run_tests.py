@@ -63,7 +63,8 @@ def suite(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         'pytest_plugins = ("measuring", "outcomes", "tiers")\n'
     )
     (tmp_path / "pytest.ini").write_text(
-        "[pytest]\npythonpath = tests scripts\nmarkers =\n  law: a law\n  long: takes seconds\n"
+        "[pytest]\npythonpath = tests scripts\naddopts = --dist=worksteal\n"
+        "markers =\n  law: a law\n  long: takes seconds\n"
     )
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
 
@@ -181,7 +182,7 @@ def test_the_quarantine_of_this_project_is_valid() -> None:
 
 def test_a_test_is_about_its_helpers_and_the_modules_that_it_names() -> None:
     files = changes.subjects("tests/test_run_tests.py::test_x")
-    assert {"tests/test_run_tests.py", "tests/conftest.py", "tests/tables.py"} <= files
+    assert {"tests/test_run_tests.py", "tests/conftest.py", "tests/tiers.py"} <= files
     files = changes.subjects("tests/test_composition.py::test_x")
     assert "tests/samples.py" in files
     assert any(file.startswith("agent_factory/") for file in files)

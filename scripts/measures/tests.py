@@ -13,7 +13,8 @@ WAITS = "# waits:"
 OWNERS = ("tests/processes.py", "tests/waiting.py")
 """Files that hold the waits and the processes of all tests."""
 
-LIMITS = ("timeout", "seconds")
+LIMITS = ("timeout", "_seconds")
+SLEEPS = ("time.sleep", "asyncio.sleep", "sleep")
 
 
 def fixed_waits(files: Iterable[Source]) -> Iterator[str]:
@@ -37,7 +38,7 @@ def fixed_waits(files: Iterable[Source]) -> Iterator[str]:
 
 def _wait(call: ast.Call, virtual: bool) -> str | None:
     name = ast.unparse(call.func)
-    if name.rpartition(".")[2] == "sleep" and call.args:
+    if name in SLEEPS and call.args:
         in_loop = name == "asyncio.sleep"
         if ast.unparse(call.args[0]) not in ("0", "0.0") and not (in_loop and virtual):
             return f"{name}({ast.unparse(call.args[0])})"

@@ -18,7 +18,7 @@ from servers import served
 from service.conftest import postgres_server  # noqa: F401  a fixture
 from service.stage import stage  # noqa: F401  a fixture
 
-# What httpx waits for an answer unless it is told: five seconds are short on a busy machine.
+# The default of httpx, five seconds for an answer, is short on a busy machine.
 PATIENCE = signature(httpx.get).parameters["timeout"].default
 for part in ("connect", "read", "write", "pool"):
     setattr(PATIENCE, part, 60.0)

@@ -363,7 +363,7 @@ SERVICE = make_service
 
 @pytest.fixture
 def new(service: Service, url: str, tmp_path: Path) -> Callable[[type[Way], Mode], Way]:
-    """A thread of its own for each way in: `new(Decide, "batched")`."""
+    """A new thread for each way in: `new(Decide, "batched")`."""
     return lambda kind, mode: kind(mode, service, url, tmp_path, via=WAYS[kind])
 
 
