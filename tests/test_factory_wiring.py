@@ -341,15 +341,19 @@ class OnlyAsyncHook(AgentMiddleware):
         """Look."""
 
 
-@wrap_tool_call
-def only_sync(request: Any, handler: Any) -> Any:
+def sync_layer() -> AgentMiddleware:
     """A layer without an async form."""
-    return handler(request)
+
+    @wrap_tool_call
+    def only_sync(request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    return only_sync
 
 
 @each(
     "stack, path",
-    [([], None), ([OnlyAsyncHook()], "async"), ([only_sync], "sync")],
+    [([], None), ([OnlyAsyncHook()], "async"), ([sync_layer()], "sync")],
 )
 def test_the_mode_of_an_agent_is_the_one_that_all_of_its_parts_have(stack: Any, path: Any) -> None:
     assert path_of(create_agent(ScriptedChatModel([]), [add], middleware=stack)) == path
@@ -360,7 +364,7 @@ def test_an_agent_whose_agents_have_no_mode_in_common_has_none() -> None:
     graph = StateGraph(MessagesState).add_sequence(
         [
             ("inner", inner),
-            ("layer", create_agent(ScriptedChatModel([]), [add], middleware=[only_sync])),
+            ("layer", create_agent(ScriptedChatModel([]), [add], middleware=[sync_layer()])),
         ]
     )
     with pytest.raises(ArgumentError, match="only_sync is sync only and OnlyAsyncHook async"):
