@@ -105,7 +105,7 @@ def of_calls() -> Iterator[Figure]:
 
 GOALS_OF_LINES = {
     "agent_factory": (2200, 2200),
-    "cli": (3519, 4369),
+    "cli": (3519, 4375),
     "compat": (407, 407),
     "decisions": (1686, 2136),
     "demo": (683, 683),
@@ -120,7 +120,7 @@ GOALS_OF_LINES = {
     "review": (2844, 3344),
     "runtime": (5926, 6694),
     "serve": (10613, 12613),
-    "service": (10900, 13170),
+    "service": (10900, 13267),
     "state": (1476, 1626),
     "structured_output": (986, 1136),
     "telemetry": (832, 832),
