@@ -31,6 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     coverage, reruns = (_take(options, flag) for flag in ("--coverage", "--reruns"))
     begin = time.monotonic()
     _announce(options)
+    _compile(options)
     code, outcome = run(options, coverage=coverage)
     seconds = time.monotonic() - begin
     failed = outcome.pop("failed", [])
@@ -111,6 +112,15 @@ def _without_selection(options: Sequence[str]) -> list[str]:
         elif word.startswith("-") and not word.startswith("--maxprocesses"):
             others.append("--tier=night" if word == "--tier=slice" else word)
     return others
+
+
+def _compile(options: Sequence[str]) -> None:
+    """Compile the tests of a new checkout once, as each worker would do it at the same time."""
+    if "-n" not in options or any((ROOT / "tests" / "__pycache__").glob("*-pytest-*.pyc")):
+        return
+    print("This checkout is new: its tests are compiled first ...", flush=True)
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *_without_selection(options)]
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 def _announce(options: Sequence[str]) -> None:
