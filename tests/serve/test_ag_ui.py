@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from threading import Event
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 
+from agent_factory import create_agent
 from agent_factory.serve import Principal
 from agent_factory.service import Service
+from agent_factory.testing import ScriptedChatModel
 from serve.accounts import statuses
 from serve.agents import chat_service
-from servers import connections
+from servers import connections, served
 from tables import each
 from waiting import until
 
@@ -90,6 +93,29 @@ def test_the_events_of_a_run(url: str) -> None:
     text = [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
     assert answer["content"] == "".join(text) == "You said: Hi"
     assert {e["messageId"] for e in events if "messageId" in e} == {answer["id"]}
+
+
+class Finished(Service):
+    """A service on a slow machine: a run has ended before its request goes on."""
+
+    def submit(self, *args: Any, **options: Any) -> Any:
+        run = super().submit(*args, **options)
+        run.result(60)
+        return run
+
+
+def test_the_tokens_of_a_new_run_are_those_of_its_request(tmp_path: Path) -> None:
+    with Finished(f"sqlite:///{tmp_path}/desk.db") as service:
+        answer = AIMessage("Hi", usage_metadata=usage_of(12, 5))
+        service.add("echo", create_agent(ScriptedChatModel([answer])))
+        with served(service) as url:
+            *_, finished = run(url, "echo", body(user("Hi")))
+    (usage,) = finished["usage"]
+    assert (usage["inputTokens"], usage["outputTokens"]) == (12, 5)
+
+
+def usage_of(input_: int, output: int) -> UsageMetadata:
+    return {"input_tokens": input_, "output_tokens": output, "total_tokens": input_ + output}
 
 
 def test_tool_calls_results_and_custom_events(url: str) -> None:

@@ -163,7 +163,7 @@ class _Exchange:
         )
         stored = {message.id: message for message in run.messages}  # as guards of the agent let it
         self.new = [stored.get(message.id, message) for message in new]
-        if not self.runs:
+        if not self.runs and before.info and before.info.run == run.id:  # a worker may be faster
             self.usage_before = _tokens_of([run])
         self.runs.append(run)
 
