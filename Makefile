@@ -49,9 +49,10 @@ PYTHONS ?= 3.11 3.12 3.13 3.14
 # runs each failed test once more, and keeps it in tests/flakes.jsonl.
 RERUNS ?=
 TESTS  := scripts/run_tests.py -n logical --maxprocesses=4 $(RERUNS)
-# Many short tests wait for a service, so there one more process finishes earlier.
+# Many tests wait for a service or a process, so there one more process finishes earlier.
 MORE   := $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
-SHORT  := scripts/run_tests.py -n $(MORE) --tier=short $(RERUNS)
+MOST   := scripts/run_tests.py -n $(MORE) $(RERUNS)
+SHORT  := $(MOST) --tier=short
 
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -76,10 +77,10 @@ check: $(STAMP)
 	$(BIN)/python scripts/figures.py --check
 
 long: $(STAMP)   # the functions whose tests take seconds each, with one case
-	$(BIN)/python $(TESTS) --tier=long $(ARGS)
+	$(BIN)/python $(MOST) --tier=long --snapshot-warn-unused --durations=20 $(ARGS)
 
 slice: $(STAMP)   # cases of the night for two minutes, in an order of the commit
-	$(BIN)/python $(TESTS) --tier=slice --key=$(shell git rev-parse HEAD 2>/dev/null) $(ARGS)
+	$(BIN)/python $(TESTS) --tier=slice --snapshot-warn-unused --key=$(shell git rev-parse HEAD 2>/dev/null) $(ARGS)
 
 cases: $(STAMP)   # each case, in the mode and on the database that a day leaves out
 	$(BIN)/python $(TESTS) --tier=night $(ARGS)
@@ -94,7 +95,7 @@ mutants: $(STAMP)   # a part of the changes that a test has to notice, chosen by
 # target to its end, and one table.
 submission:
 	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup
-	RERUNS=--reruns $(PYTHON) scripts/run_targets.py "test COVERAGE=1" long slice web-smoke --parallel check docs demo
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py "test COVERAGE=1" long slice --parallel check docs demo web-smoke
 
 night:
 	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases crossings web foreign speed "release ARGS=--rehearsal" mutants
