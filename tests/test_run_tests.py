@@ -18,7 +18,6 @@ import pytest
 import run_targets
 import tiers
 from flakes import Flake, quarantine, refusals
-from inputs import INPUTS
 from tiers import chosen
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -207,10 +206,6 @@ def test_a_test_of_documents_runs_by_day_where_its_inputs_changed(
     for changed in ("docs/index.md", "tests/test_llms.py", "tests/conftest.py"):
         monkeypatch.setattr(changes, "changed", lambda changed=changed: frozenset([changed]))
         assert not tiers.is_untouched(path)
-
-
-def test_each_file_with_inputs_is_there() -> None:
-    assert [name for name in INPUTS if not (ROOT / "tests" / name).exists()] == []
 
 
 class Case:

@@ -257,7 +257,7 @@ async def served(scene: Scene, protocol: str = "") -> None:
 def settle(scene: Scene, service: Service) -> None:
     """Answer all questions, and wait until no run and no background work is under way."""
     world, record = scene.world, scene.record
-    for _ in range(500):
+    for _ in range(1500):
         status = service.threads.get("1").status
         for wait in service.inbox().waits(thread="1") if status == "waiting" else ():
             if "approve" in wait.allowed:
