@@ -95,7 +95,7 @@ mutants: $(STAMP)   # a part of the changes that a test has to notice, chosen by
 # target to its end, and one table.
 submission:
 	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup
-	RERUNS=--reruns $(PYTHON) scripts/run_targets.py "test COVERAGE=1" long slice --parallel check docs demo web-smoke
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py "test COVERAGE=1" long slice web-smoke --parallel check docs demo
 
 night:
 	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases crossings web foreign speed "release ARGS=--rehearsal" mutants

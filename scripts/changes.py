@@ -1,4 +1,4 @@
-"""Paths that changed since the last release of main, and the files that a test is about."""
+"""Changes since the last release of main: paths, and what a test is about."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ROOT / "tests"
 RELEASED = ROOT / ".ci" / "released"
 """A file with the commit of main that was released last; `BASE` in the environment comes first."""
 
@@ -61,22 +60,44 @@ def matches(patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
 
 
-def subjects(test: str) -> set[str]:
-    """Files that a test is about: its own, the helpers that it imports, and modules that it names.
+def touched(test: str) -> list[str]:
+    """What changed of a test: the test itself, and the modules of the package that it names.
 
     Args:
         test: The id of a test, such as "tests/test_layers.py::test_layers_are_nested".
     """
+    paths, modules = changed(), subjects(test)
+    files = modules if paths is None else modules & paths
+    return [*(["the test"] if _has_changed(test) else []), *sorted(files)]
+
+
+def subjects(test: str) -> set[str]:
+    """The modules of the package that the file of a test names."""
     path = ROOT / test.partition("::")[0]
     if not path.exists():
-        return {test.partition("::")[0]}
-    files = {path, path.parent / "conftest.py", TESTS / "conftest.py"}
-    for module, names in _imports(path):
-        if module.partition(".")[0] == "agent_factory":
-            files.update(_sources(module, names))
-        else:
-            files.add(TESTS / f"{module.replace('.', '/')}.py")
+        return set()
+    imports = (row for row in _imports(path) if row[0].partition(".")[0] == "agent_factory")
+    files = {file for module, names in imports for file in _sources(module, names)}
     return {str(file.relative_to(ROOT)) for file in files if file.exists()}
+
+
+def _has_changed(test: str) -> bool:
+    """Return True if the function of a test is not that of the base, with its decorators."""
+    file, _, rest = test.partition("::")
+    paths, name = changed(), rest.partition("[")[0].rpartition("::")[2]
+    if paths is None:
+        return True
+    if file not in paths:
+        return False
+    before = git("show", f"{base()}:{file}")
+    return before is None or _function(before, name) != _function((ROOT / file).read_text(), name)
+
+
+def _function(source: str, name: str) -> str | None:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            return ast.dump(node)
+    return None
 
 
 def _imports(path: Path) -> Iterator[tuple[str, list[str]]]:

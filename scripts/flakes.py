@@ -15,7 +15,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from changes import ROOT, changed, git, subjects
+from changes import ROOT, git
+from changes import touched as touched_by_change
 
 MOST = 3
 """Tests of one run that may pass in their second attempt."""
@@ -129,7 +130,7 @@ def refusals(
         flakes: The flakes of this run.
         earlier: Those of past runs.
         exempt: The ids of tests in quarantine.
-        touched: The changed files that a test is about; by default since the last release of main.
+        touched: What changed of a test; by default since the last release of main.
         repaired: Return True if a test has changed since a past flake; by default as git says.
     """
     touched, repaired = touched or touched_by_change, repaired or has_changed_since
@@ -141,19 +142,13 @@ def refusals(
     for flake in counted:
         if flake.law:
             reasons.append(f"{flake.id} is a law: it holds always, or not at all")
-        if files := touched(flake.id):
-            reasons.append(f"{flake.id} is about what changed: {', '.join(sorted(files)[:5])}")
+        if parts := touched(flake.id):
+            reasons.append(f"{flake.id} is about what changed: {', '.join(parts[:5])}")
         again = [p for p in past if p.id == flake.id and p.run != flake.run and not repaired(p)]
         if again:
             days = ", ".join(sorted({p.date for p in again}))
             reasons.append(f"{flake.id} needed a second attempt before: {days}")
     return reasons
-
-
-def touched_by_change(test: str) -> list[str]:
-    """The changed files that a test is about."""
-    files, paths = subjects(test), changed()
-    return sorted(files if paths is None else files & paths)
 
 
 def has_changed_since(flake: Flake) -> bool:
