@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -14,12 +13,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="module")
 def files() -> list[str]:
-    """The files of the repository."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if process.returncode:
-        pytest.skip("no repository of git")
-    return process.stdout.splitlines()
+    """The files of the project, those that git ignores included."""
+    folders = {pattern.partition("/")[0] for row in INPUTS.values() for pattern in row}
+    paths = [path for path in ROOT.iterdir() if path.is_file()]
+    for folder in folders:
+        paths += (ROOT / folder).rglob("*")
+    return [path.relative_to(ROOT).as_posix() for path in paths]
 
 
 def test_each_pattern_matches_a_file(files: list[str]) -> None:
