@@ -10,6 +10,8 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from threading import Lock
 
+from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_random
+
 from .effects import Effect
 
 
@@ -154,8 +156,15 @@ class SqliteEffects:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            # In this mode, readers in other processes do not block the one that writes.
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            # In this mode, readers in other processes do not block the one that writes. SQLite does
+            # not wait where two processes change to it at once: one gets "database is locked".
+            patiently = Retrying(
+                retry=retry_if_exception_message(match="database is locked"),
+                stop=stop_after_delay(self.timeout),
+                wait=wait_random(0, 0.05),
+                reraise=True,
+            )
+            patiently(self._connection.execute, "PRAGMA journal_mode = WAL")
             # With NORMAL, the last commits in WAL mode may be lost at a power failure.
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.executescript(_TABLE)
