@@ -113,7 +113,7 @@ GOALS_OF_LINES = {
     "guarantees": (1144, 1144),
     "hooks": (2206, 2457),
     "local_model": (1034, 1634),
-    "middleware": (17791, 20391),
+    "middleware": (17791, 20400),
     "migrate": (1012, 1512),
     "models": (100, 100),
     "prebuilt": (1217, 1417),
