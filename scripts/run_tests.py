@@ -66,7 +66,11 @@ def run(
 
 def second_attempts(options: Sequence[str], failed: Sequence[dict[str, Any]]) -> tuple[int, int]:
     """Run each failed test once more, alone: the exit code, and how many passed then."""
-    listed = flakes.quarantine()
+    try:
+        listed = flakes.quarantine()
+    except (TypeError, ValueError) as error:
+        print(f"\nRefused: {error}")
+        return 1, 0
     counted = [test for test in failed if test["id"] not in listed]
     if len(counted) > flakes.MOST:
         print(f"\n{len(counted)} tests failed, more than {flakes.MOST}: none runs once more.")
