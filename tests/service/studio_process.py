@@ -9,6 +9,7 @@ import sys
 from contextlib import closing
 from itertools import takewhile
 from pathlib import Path
+from select import select
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -84,4 +85,6 @@ if __name__ == "__main__":
         service.add("studio", agent, busy="steer")
         service.start(slots=8)
         print("ready", flush=True)
-        sys.stdin.read()
+        # A signal that comes just before a call that waits does not end the call.
+        while not select([sys.stdin], [], [], 0.2)[0]:
+            pass
