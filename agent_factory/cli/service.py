@@ -255,21 +255,32 @@ def serve(
     if who is None and host not in ("127.0.0.1", "::1", "localhost"):
         console.write("Only requests from this machine are served. --authenticate lets others in.")
     place = f"http://{host}:{port}" if port else f"a free port of {host}"
-    console.write(f"Serving {', '.join(loaded_service.agents)} at {place}. Ctrl-C stops it.")
-    sys.stdout.flush()
-    run_server(loaded_service, application, host, port, grace)
+    ready = f"Serving {', '.join(loaded_service.agents)} at {place}. Ctrl-C stops it."
+    run_server(loaded_service, application, host, port, grace, ready)
 
 
 def run_server(
-    service: Service, application: Starlette, host: str, port: int, grace: float, **options: Any
+    service: Service, application: Starlette, host: str, port: int, grace: float, *ready: str
 ) -> None:
-    """Serve an application until it is stopped, then end the worker and the service."""
+    """Serve an application until it is stopped, then end the worker and the service.
+
+    Args:
+        service: The service of the application.
+        application: The application.
+        host: The address to listen at.
+        port: The port, or 0.
+        grace: How many seconds requests and runs may take to end.
+        ready: Lines to write first. A script that has read them may send SIGTERM.
+    """
     import uvicorn
 
     # uvicorn raises the signal again once it has stopped, and the default handler ends the process
     # before the worker may end its runs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
+        for line in ready:
+            console.write(line)
+        sys.stdout.flush()
         with _memory_at_rest():
             uvicorn.run(
                 application,
@@ -282,7 +293,6 @@ def run_server(
                 ws="none",
                 # uvicorn takes whole seconds.
                 timeout_graceful_shutdown=int(grace),
-                **options,
             )
     # Also if the port is taken: uvicorn exits then, and a worker is running already.
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import webbrowser
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from agent_factory.cli import console
 from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.cli.loading import load_agent
 from agent_factory.cli.service import run_server
@@ -70,14 +68,13 @@ def studio(
         application = create_app(service, local_principal, rate_limit=None)
         service.start(slots=slots)
         address = f"http://{host}:{port}/studio"
-        console.write(f"The studio is at {address}. Ctrl-C stops it.")
+        ready = [f"The studio is at {address}. Ctrl-C stops it."]
         if db is None:
-            console.write("Threads end with it; --db FILE keeps them.")
-        sys.stdout.flush()
+            ready.append("Threads end with it; --db FILE keeps them.")
         if not no_open:
             # The server below blocks, so a timer opens the browser once it listens. As a daemon,
             # the timer does not delay the end of a command that fails before.
             timer = Timer(1.0, webbrowser.open, [address])
             timer.daemon = True
             timer.start()
-        run_server(service, application, host, port, GRACE)
+        run_server(service, application, host, port, GRACE, *ready)
