@@ -264,13 +264,7 @@ def run_server(
 ) -> None:
     """Serve an application until it is stopped, then end the worker and the service.
 
-    Args:
-        service: The service of the application.
-        application: The application.
-        host: The address to listen at.
-        port: The port, or 0.
-        grace: How many seconds requests and runs may take to end.
-        ready: Lines to write first. A script that has read them may send SIGTERM.
+    A script that has read the last line of `ready` may send SIGTERM.
     """
     import uvicorn
 
@@ -278,8 +272,7 @@ def run_server(
     # before the worker may end its runs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
-        for line in ready:
-            console.write(line)
+        console.write("\n".join(ready))
         sys.stdout.flush()
         with _memory_at_rest():
             uvicorn.run(
