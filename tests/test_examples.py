@@ -396,7 +396,7 @@ def test_an_example_holds_with_the_local_model_too(show: Show, name: str) -> Non
         assert matches == times if times is not None else matches, pattern
 
 
-@pytest.mark.long
+@pytest.mark.night
 @pytest.mark.timeout(600)
 @needs_local_model
 def test_the_local_model_works_in_the_background_within_the_budget(show: Show) -> None:

@@ -106,7 +106,7 @@ for line in sys.stdin.read().splitlines():
 """
 
 
-@pytest.mark.long
+@pytest.mark.night
 @pytest.mark.timeout(600)  # some 200 processes, each of which imports the library
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks, which POSIX has")
 def test_each_name_can_be_the_first_that_a_process_imports() -> None:

@@ -234,32 +234,34 @@ def test_the_day_has_one_mode_and_database_and_the_night_has_the_other() -> None
     cases = [Case(call=m, url=d) for m in ("sync", "async") for d in ("sqlite", "postgres")]
     seen = set()
     for number in range(4):
-        day, night = (chosen(cases, tier, number, False) for tier in (None, "night"))
+        day, night = (chosen(cases, tier, number) for tier in (None, "night"))
         assert len(day) == len(night) == 1
         assert not {*day[0].params.values()} & {*night[0].params.values()}
-        assert names(chosen(cases, "slice", number, False)) == names(night)
-        assert chosen(cases, "all", number, False) == cases
+        assert names(chosen(cases, "slice", number)) == names(night)
+        assert chosen(cases, "all", number) == cases
         seen.update(names(day))
     assert seen == set(names(cases))
 
 
 def test_a_tier_by_day_has_one_case_and_the_night_has_all() -> None:
     cases = [Case(value=n) for n in range(5)]
-    assert {names(chosen(cases, "short", n << 2, False))[0] for n in range(5)} == set("01234")
-    assert names(chosen(cases, "night", 0, False)) == names(cases)
-    assert names(chosen(cases, None, 0, False)) == names(cases)
+    assert {names(chosen(cases, "short", n << 2))[0] for n in range(5)} == set("01234")
+    assert names(chosen(cases, "night", 0)) == names(cases)
+    assert names(chosen(cases, None, 0)) == names(cases)
 
 
-def test_a_short_function_has_a_short_case_and_a_long_function_any() -> None:
+def test_a_tier_by_day_has_a_short_case_where_there_is_one() -> None:
     cases = [Case("long", value=1), Case(value=2), Case("long", value=3)]
     for number in range(0, 40, 4):
-        assert names(chosen(cases, "short", number, False)) == ["2"]
-    assert {names(chosen(cases, "long", n, True))[0] for n in range(0, 40, 4)} == {"1", "2", "3"}
+        assert names(chosen(cases, "short", number)) == ["2"]
+        assert names(chosen(cases, "long", number)) == ["2"]
+    only = [Case("long", value=n) for n in range(3)]
+    assert {names(chosen(only, "long", n))[0] for n in range(0, 40, 4)} == {"0", "1", "2"}
 
 
 def test_a_durability_is_no_mode() -> None:
     cases = [Case(durability=d) for d in ("sync", "async")]
-    assert names(chosen(cases, "night", 0, False)) == ["sync", "async"]
+    assert names(chosen(cases, "night", 0)) == ["sync", "async"]
 
 
 def test_each_target_runs_to_its_end_and_the_table_has_all(

@@ -4,7 +4,7 @@
 |---|---|
 | (none) | each case, in one mode and on one database: a look at a file |
 | `short` | each function that is not `long`, with one case |
-| `long` | each function that is `long` as a whole, with one case |
+| `long` | each function that is `long` as a whole, with one case; not those marked `night` |
 | `slice` | cases of the night in an order of this commit, as many as begin in two minutes |
 | `night` | each case, in the other mode and on the other database |
 | `all` | each case, in both modes and on both databases |
@@ -56,18 +56,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     if calls and not SNAPSHOTS.intersection(metafunc.fixturenames):
         tier = metafunc.config.getoption("tier")
         number = crc32(metafunc.definition.nodeid.encode())
-        calls[:] = chosen(calls, tier, number, is_long(metafunc.definition))
+        calls[:] = chosen(calls, tier, number)
     return result
 
 
-def chosen(calls: Sequence[Any], tier: str | None, number: int, is_long: bool) -> list[Any]:
+def chosen(calls: Sequence[Any], tier: str | None, number: int) -> list[Any]:
     """The cases of one function.
 
     Args:
         calls: All of its cases, each with `params`, `id` and `marks`.
         tier: The tier, or None.
         number: A number of the function, which decides for it.
-        is_long: The function is long as a whole.
     """
     if tier == "all":
         return list(calls)
@@ -77,8 +76,7 @@ def chosen(calls: Sequence[Any], tier: str | None, number: int, is_long: bool) -
         calls = [call for call in calls if _values(call, names) <= {value}] or calls
     if tier not in ("short", "long"):
         return list(calls)
-    if not is_long:
-        calls = [call for call in calls if not _is_marked(call.marks)] or calls
+    calls = [call for call in calls if not _is_marked(call.marks)] or calls
     return [calls[(number >> 2) % len(calls)]]
 
 
@@ -119,7 +117,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         remaining = [
             item
             for item in items
-            if is_long(item) == (tier == "long") and item.path not in untouched
+            if is_long(item) == (tier == "long")
+            and item.get_closest_marker("night") is None
+            and item.path not in untouched
         ]
         config.hook.pytest_deselected(items=[*{*items}.difference(remaining)])
         items[:] = remaining
