@@ -1,8 +1,9 @@
 """Run targets of the Makefile, each to its end, and print one table.
 
-Run as ``python3 scripts/run_targets.py "test COVERAGE=1" long --parallel check docs``, with the
-Python of the system: a target makes its own environment. Targets after ``--parallel`` run at the
-same time as the others, one after the other, and print when they end. It fails if a target fails.
+Run as ``python3 scripts/run_targets.py setup --then "test COVERAGE=1" long --parallel check docs``,
+with the Python of the system: a target makes its own environment. Targets after ``--parallel`` run
+at the same time as those before it, one after the other, and print when they end. Targets after
+``--then`` begin when all before it have ended. It fails if a target fails.
 """
 
 from __future__ import annotations
@@ -86,19 +87,27 @@ def run(target: str, *, parallel: bool = False) -> Row:
     )
 
 
+def run_stage(targets: Sequence[str]) -> list[Row]:
+    """Run targets one after the other, and those after ``--parallel`` at the same time."""
+    at = targets.index("--parallel") if "--parallel" in targets else len(targets)
+    with ThreadPoolExecutor(1) as pool:
+        futures = [pool.submit(run, target, parallel=True) for target in targets[at + 1 :]]
+        rows = []
+        for target in targets[:at]:
+            print(f"\n=== make {target}", flush=True)
+            rows.append(run(target))
+        return rows + [future.result() for future in futures]
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run all targets, and print the table."""
     os.environ.setdefault("RUN", new_run())
     begin = time.monotonic()
-    at = arguments.index("--parallel") if "--parallel" in arguments else len(arguments)
-    targets, others = arguments[:at], arguments[at + 1 :]
-    with ThreadPoolExecutor(1) as pool:
-        futures = [pool.submit(run, target, parallel=True) for target in others]
-        rows = []
-        for number, target in enumerate(targets, 1):
-            print(f"\n=== {number} of {len(targets)}: make {target}", flush=True)
-            rows.append(run(target))
-        rows += [future.result() for future in futures]
+    rows, rest = [], [*arguments]
+    while rest:
+        at = rest.index("--then") if "--then" in rest else len(rest)
+        rows += run_stage(rest[:at])
+        rest = rest[at + 1 :]
     whole = Row(
         target="all",
         code=max(abs(row.code) for row in rows),

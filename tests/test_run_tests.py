@@ -286,3 +286,8 @@ def test_each_target_runs_to_its_end_and_the_table_has_all(
     output = capfd.readouterr().out
     assert "=== parallel: make last\nreached\n" in output
     assert output.splitlines()[-1].split()[:4] == ["all", "passed", "2,404", "2"]
+    # A second stage begins when the first has ended, and there is one table.
+    assert run_targets.main(["last", "--parallel", "bad", "--then", "good", "--parallel", "last"])
+    words = capfd.readouterr().out.split()
+    assert words.index("bad") < words.index("good")
+    assert words.count("target") == 1
