@@ -15,7 +15,7 @@ class Pace:
     Signals wake those who wait, so a slower pace delays only what no signal announces.
 
     Args:
-        beat: Between two signs of life of a worker, at most a fifth of `dead_after`.
+        beat: Between two signs of life of a worker; a fifth of `dead_after` where that is shorter.
         dead_after: Without a sign of life, until the runs of a worker are taken over. The same in
             all processes of a service.
         look: Between two looks of a worker for jobs, and for deadlines, schedules and dead workers.
