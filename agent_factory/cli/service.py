@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -124,10 +124,9 @@ def worker(
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
-    stop = Event()
-    # No exception: what runs may end first.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop, hurry = Event(), Event()
+    # No exception: runs may end first, unless a second signal comes.
+    _on_signals(lambda: (hurry if stop.is_set() else stop).set())
     loaded_service.start(slots=slots)
     if health is not None:
         health.start()  # now, since before it the worker is not ready
@@ -141,8 +140,9 @@ def worker(
         # A timeout, because nothing signals that the worker is drained: it has to be asked.
         while not stop.wait(0.2) and not loaded_service.is_drained:
             pass
+    stop.set()  # it may be drained
     console.write("Stopping; runs that are under way may end.")
-    end(loaded_service, grace)
+    end(loaded_service, grace, hurry)
 
 
 @contextmanager
@@ -156,14 +156,14 @@ def _memory_at_rest() -> Iterator[None]:
         gc.unfreeze()
 
 
-def end(service: Service, grace: float) -> None:
-    """End a service, and the process with it if runs are still under way after the grace.
-
-    A signal in the meantime ends the grace.
-    """
-    hurry = Event()
+def _on_signals(act: Callable[[], None]) -> None:
+    """Act on Ctrl-C and SIGTERM, in place of an exception."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: hurry.set())
+        signal.signal(number, lambda *_: act())
+
+
+def end(service: Service, grace: float, hurry: Event) -> None:
+    """End a service, and the process if runs are under way after the grace; `hurry` ends that."""
     # In another thread: an exception of a handler would cut it off before it gives its runs back.
     stopped = ThreadPoolExecutor(1).submit(service.stop, seconds=grace)
     while not stopped.done() and not hurry.wait(0.05):
@@ -262,17 +262,14 @@ def serve(
 def run_server(
     service: Service, application: Starlette, host: str, port: int, grace: float, *ready: str
 ) -> None:
-    """Serve an application until it is stopped, then end the worker and the service.
-
-    A script that has read the last line of `ready` may send SIGTERM.
-    """
+    """Serve an application until it is stopped, then end the worker and the service."""
     import uvicorn
 
     # uvicorn raises the signal again once it has stopped, and the default handler ends the process
     # before the worker may end its runs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
-        console.write("\n".join(ready))
+        console.write("\n".join(ready))  # now, since a script may answer it with SIGTERM
         sys.stdout.flush()
         with _memory_at_rest():
             uvicorn.run(
@@ -289,7 +286,9 @@ def run_server(
             )
     # Also if the port is taken: uvicorn exits then, and a worker is running already.
     finally:
-        end(service, grace)
+        hurry = Event()
+        _on_signals(hurry.set)
+        end(service, grace, hurry)
 
 
 def drain(
