@@ -1,4 +1,4 @@
-"""Agents inside other graphs: commands to the parent, subagents, shared state, concurrency."""
+"""Agents inside other graphs: commands to the parent, the results that go along, concurrency."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, Send
 
-from agent_factory import AgentMiddleware, create_agent
+from agent_factory import AgentMiddleware, create_agent, create_react_agent
 from agent_factory.errors import CommandNotSupported
-from agent_factory.testing import ScriptedChatModel
-from samples import ask, numbered_calls, texts
+from agent_factory.runtime.handoffs import command_to_parent
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from samples import ask, look, named_calls, numbered_calls, texts, tool_texts
 from tables import each
 
-GO = {"messages": "Go"}
-THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
+GO: Any = {"messages": "Go"}
+THREAD: Any = {"configurable": {"thread_id": "1"}}
 CallId = Annotated[str, InjectedToolCallId]
 
 
-class Team(MessagesState):
+class Noted(MessagesState):
     notes: Annotated[list[str], lambda a, b: [*(a or []), *b]]
 
 
-def handoff(name: str, goto: Any = "other", **options: Any) -> Any:
+def leaving(name: str, goto: Any = "other", **options: Any) -> Any:
     """A tool that leaves for another node of the parent, with a word in both its keys."""
 
     def leave(tool_call_id: CallId) -> Command[Any]:
@@ -42,35 +43,36 @@ def handoff(name: str, goto: Any = "other", **options: Any) -> Any:
     return tool(name, **options)(leave)
 
 
-def add() -> str:
-    """Give a result."""
-    return "sum"
-
-
 def other(state: Any) -> Any:
     """Takes over; a Send gives it its own state."""
     return {"messages": [AIMessage(f"took over {state.get('task', '')}".strip())]}
 
 
 def team(agent: Any, **options: Any) -> Any:
-    graph = StateGraph(Team)
+    graph = StateGraph(Noted)
     graph.add_node("agent", agent, destinations=("other",))
     graph.add_node("other", other)
     graph.add_edge(START, "agent")
     return graph.compile(**options)
 
 
-# Commands to the parent graph
-
-
 @each("options", [{}, {"return_direct": True}])
-@each("goto", ["other", ["other"], [Send("other", {"task": "it"})]])
-def test_a_tool_hands_over_to_the_parent(call: Any, goto: Any, options: dict[str, Any]) -> None:
+@each(
+    "goto, then",
+    [
+        ((), []),
+        ("other", ["took over"]),
+        (["other"], ["took over"]),
+        ([Send("other", {"task": "it"})], ["took over it"]),
+    ],
+)
+def test_a_tool_hands_over_to_the_parent(
+    call: Any, goto: Any, then: list[str], options: dict[str, Any]
+) -> None:
     """C60, C65: its update and its goto arrive, and the model is not asked again."""
-    agent = create_agent(ScriptedChatModel([numbered_calls("a")]), [handoff("a", goto, **options)])
+    agent = create_agent(ScriptedChatModel([numbered_calls("a")]), [leaving("a", goto, **options)])
     result = call(team(agent), GO)
-    sent = not isinstance(goto, str) and not isinstance(goto[0], str)
-    assert texts(result) == ["Go", "a left", "took over it" if sent else "took over"]
+    assert texts(result) == ["Go", "a left", *then]
     assert result["notes"] == ["a"]
 
 
@@ -78,9 +80,9 @@ def test_a_tool_hands_over_to_the_parent(call: Any, goto: Any, options: dict[str
 def test_several_handoffs_of_one_turn_all_arrive(call: Any, options: dict[str, Any]) -> None:
     """C63, E42: their updates too, in the order of the calls."""
     tools = [
-        handoff("a", [Send("other", {"task": "first"})], **options),
-        handoff("b", [Send("other", {"task": "second"})], **options),
-        handoff("c", "other", **options),
+        leaving("a", [Send("other", {"task": "first"})], **options),
+        leaving("b", [Send("other", {"task": "second"})], **options),
+        leaving("c", "other", **options),
     ]
     agent = create_agent(ScriptedChatModel([numbered_calls("a", "b", "c")]), tools)
     result = call(team(agent), GO)
@@ -102,15 +104,9 @@ def test_a_handoff_parallel_to_an_ordinary_tool_leaves(call: Any, names: list[st
             log.append("after_agent")
 
     model = ScriptedChatModel([numbered_calls(*names)])
-    agent = create_agent(model, [handoff("a"), add], middleware=[Log()])
+    agent = create_agent(model, [leaving("a"), add], middleware=[Log()])
     assert texts(call(team(agent), GO)) == ["Go", "a left", "took over"]
     assert log == ["before_model"]
-
-
-def test_a_handoff_may_only_update(call: Any) -> None:
-    """C60"""
-    agent = create_agent(ScriptedChatModel([numbered_calls("a")]), [handoff("a", ())])
-    assert texts(call(team(agent), GO)) == ["Go", "a left"]
 
 
 def test_a_hook_may_hand_over(call: Any) -> None:
@@ -127,44 +123,9 @@ def test_a_hook_may_hand_over(call: Any) -> None:
 
 
 def test_a_handoff_without_a_parent_is_refused(call: Any) -> None:
-    agent = create_agent(ScriptedChatModel([numbered_calls("a")]), [handoff("a")])
+    agent = create_agent(ScriptedChatModel([numbered_calls("a")]), [leaving("a")])
     with pytest.raises(CommandNotSupported, match="this agent has no parent"):
         call(agent, GO)
-
-
-# Agents as nodes and as tools
-
-
-def test_an_agent_is_a_node_of_another_graph(call: Any) -> None:
-    """B6: its thread is its parent's."""
-    graph = StateGraph(MessagesState)
-    graph.add_node("agent", create_agent(ScriptedChatModel(["One", "Two"])))
-    graph.add_edge(START, "agent")
-    compiled = graph.compile(checkpointer=InMemorySaver())
-    call(compiled, GO, THREAD)
-    result = call(compiled, GO, THREAD)
-    assert texts(result) == ["Go", "One", "Go", "Two"]
-
-
-def test_an_agent_in_a_tool_answers_and_interrupts(call: Any) -> None:
-    """C48: an interrupt of the inner agent reaches the caller of the outer one."""
-    inner = create_agent(ScriptedChatModel([numbered_calls("ask"), "Inner"]), [ask])
-
-    @tool
-    def delegate() -> str:
-        """Ask the inner agent."""
-        return str(inner.invoke({"messages": ["Go"]})["messages"][-1].text)
-
-    outer = create_agent(
-        ScriptedChatModel([numbered_calls("delegate"), "Outer"]),
-        [delegate],
-        checkpointer=InMemorySaver(),
-    )
-    assert call(outer, GO, THREAD)["__interrupt__"][0].value == "?"
-    assert texts(call(outer, Command(resume="yes"), THREAD)) == ["Go", "", "Inner", "Outer"]
-
-
-# Many runs of one agent
 
 
 def echo(messages: Any) -> str:
@@ -196,18 +157,243 @@ def test_threads_of_a_process_and_tasks_of_a_loop_do_not_mix() -> None:
     assert results == [[f"{n}1", f"to {n}1", f"{n}2", f"to {n}2"] for n in names]
 
 
-def test_a_batch_is_several_runs() -> None:
-    """B6"""
-    agent: Any = create_agent(ScriptedChatModel([echo] * 4))
-    inputs = [{"messages": "a"}, {"messages": "b"}]
-    assert [texts(r) for r in agent.batch(inputs)] == [["a", "to a"], ["b", "to b"]]
-    assert [texts(r) for r in asyncio.run(agent.abatch(inputs))] == [["a", "to a"], ["b", "to b"]]
+State = Annotated[dict[str, Any], InjectedState]
 
 
-def test_one_agent_may_be_two_nodes_at_once(call: Any) -> None:
-    agent = create_agent(ScriptedChatModel([echo] * 2))
-    graph = StateGraph(MessagesState)
-    for name in ("left", "right"):
+def add() -> str:
+    """Add."""
+    return "3"
+
+
+@tool(return_direct=True)
+def answer() -> str:
+    """Answer."""
+    return "42"
+
+
+@tool
+def fail() -> str:
+    """Fail."""
+    raise ValueError("It failed.")
+
+
+def history(state: Any, note: ToolMessage) -> list[AnyMessage]:
+    return [*state["messages"], note]
+
+
+def last_pair(state: Any, note: ToolMessage) -> list[AnyMessage]:
+    return [state["messages"][-1], note]
+
+
+FORMS: dict[str, Any] = {
+    "history": lambda to, messages: {"goto": to, "update": {"messages": messages}},
+    "send": lambda to, messages: {"goto": [Send(to, {"messages": messages})]},
+    "send and update": lambda to, messages: {
+        "goto": [Send(to, {"messages": messages})],
+        "update": {"messages": messages},
+    },
+}
+FORM = each("form", FORMS)
+
+
+def handoff(to: str, form: str = "history", passes: Any = history) -> Any:
+    """A tool that leaves for another agent of the parent."""
+
+    def leave(state: State, tool_call_id: CallId) -> Command[Any]:
+        """Hand the conversation over."""
+        note = ToolMessage(f"to {to}", tool_call_id=tool_call_id)
+        return Command(graph=Command.PARENT, **FORMS[form](to, passes(state, note)))
+
+    return tool(f"to_{to}")(leave)
+
+
+class Team:
+    """Agents in one graph; the first one begins, and the others answer."""
+
+    def __init__(self, first: Any, *others: str, **options: Any) -> None:
+        self.models = {name: ScriptedChatModel([f"{name} here"]) for name in others}
+        graph = StateGraph(MessagesState)
+        graph.add_node("first", first, destinations=others)
+        for name, model in self.models.items():
+            graph.add_node(name, create_agent(model, name=name))
+        graph.add_edge(START, "first")
+        self.graph: Any = graph.compile(**options)
+
+    def read_by(self, name: str) -> list[str]:
+        """The results that the model of an agent has read, in a valid history."""
+        (request,) = self.models[name].requests
+        assert_valid_history(request.messages)
+        return [m.text for m in request.messages if m.type == "tool"]
+
+
+@each(
+    "form, fused, stored",
+    [
+        ("history", True, False),
+        ("history", False, True),
+        ("history", "turn", True),
+        ("send", True, True),
+        ("send and update", False, False),
+    ],
+)
+@each(
+    "names, expected",
+    [
+        (["add", "to_bob"], ["3", "to bob"]),
+        (["to_bob", "add"], ["to bob", "3"]),
+        (["add", "to_bob", "look"], ["3", "to bob", "a tree"]),
+        (["answer", "to_bob"], ["42", "to bob"]),
+        (["unknown", "to_bob"], ["Error: unknown is not a valid tool", "to bob"]),
+        (["fail", "to_bob"], ["Error: It failed.", "to bob"]),
+    ],
+    ids=lambda value: " ".join(value) if "to_bob" in value else "",
+)
+def test_the_next_agent_reads_the_results_next_to_a_handoff(
+    call: Any, form: str, fused: Any, stored: bool, names: Any, expected: Any
+) -> None:
+    alice = create_agent(
+        ScriptedChatModel([named_calls(*names)]),
+        [add, look, answer, fail, handoff("bob", form)],
+        handle_tool_errors=lambda error: f"Error: {error}",
+        fused=fused,
+    )
+    team = Team(alice, "bob", checkpointer=InMemorySaver() if stored else None)
+    out = call(team.graph, GO, THREAD)
+    read = team.read_by("bob")
+    assert len(read) == len(expected)
+    assert all(map(str.startswith, read, expected))
+    assert_valid_history(out["messages"])
+    assert tool_texts(out) == read
+
+
+@FORM
+@each("fused", [True, False])
+def test_several_handoffs_of_a_turn_pass_on_all_results(call: Any, form: str, fused: Any) -> None:
+    tools = [add, handoff("bob", form), handoff("carol", form)]
+    model = ScriptedChatModel([named_calls("to_carol", "add", "to_bob")])
+    team = Team(create_agent(model, tools, fused=fused), "bob", "carol")
+    out = call(team.graph, GO)
+    assert (
+        sorted(team.read_by("bob")) == sorted(team.read_by("carol")) == ["3", "to bob", "to carol"]
+    )
+    assert_valid_history(out["messages"])
+    assert len(tool_texts(out)) == 3
+
+
+@each(
+    "turns, passes, expected",
+    [
+        # The turn of the handoff is all that it passes on.
+        ([["add", "to_bob"]], last_pair, ["3", "to bob"]),
+        # The ids of the last turn recur in the thread.
+        ([["add"], ["add", "to_bob"]], history, ["3", "3", "to bob"]),
+    ],
+)
+def test_each_call_that_a_handoff_passes_on_has_its_result(
+    call: Any, turns: Any, passes: Any, expected: list[str]
+) -> None:
+    model = ScriptedChatModel([named_calls(*names) for names in turns])
+    team = Team(create_agent(model, [add, handoff("bob", passes=passes)]), "bob")
+    call(team.graph, GO)
+    assert team.read_by("bob") == expected
+
+
+@each(
+    "passes",
+    [
+        lambda state, note: [("user", "Take over.")],
+        lambda state, note: [
+            *state["messages"][:-1],
+            AIMessage("", tool_calls=named_calls("to_bob"), id=state["messages"][-1].id),
+            note,
+        ],
+        lambda state, note: [note],
+    ],
+)
+def test_results_go_where_their_calls_go(call: Any, passes: Any) -> None:
+    """A handoff that keeps the calls to itself keeps their results, too."""
+    model = ScriptedChatModel([named_calls("add", "to_bob")])
+    team = Team(create_agent(model, [add, handoff("bob", passes=passes)]), "bob")
+    call(team.graph, GO)
+    assert "3" not in team.read_by("bob")
+
+
+def test_a_react_agent_passes_results_on(call: Any) -> None:
+    for version in ("v1", "v2"):
+        model = ScriptedChatModel([named_calls("add", "to_bob")])
+        alice = create_react_agent(model, [add, handoff("bob")], version=version)
+        team = Team(alice, "bob")
+        call(team.graph, GO)
+        assert team.read_by("bob") == ["3", "to bob"]
+
+
+def test_a_structured_answer_next_to_a_handoff_goes_along(call: Any) -> None:
+    alice = create_agent(
+        ScriptedChatModel([named_calls("Answer", "to_bob")]),
+        [handoff("bob")],
+        response_format={"title": "Answer", "type": "object"},
+    )
+    team = Team(alice, "bob")
+    call(team.graph, GO)
+    said, note = team.read_by("bob")
+    assert (said.startswith("Returning structured response"), note) == (True, "to bob")
+
+
+@each("fused", [True, False])
+def test_a_result_that_was_waited_for_goes_along(call: Any, fused: Any) -> None:
+    model = ScriptedChatModel([named_calls("add", "ask", "to_bob")])
+    alice = create_agent(model, [add, ask, handoff("bob")], fused=fused)
+    team = Team(alice, "bob", checkpointer=InMemorySaver())
+    assert call(team.graph, GO, THREAD)["__interrupt__"][0].value == "?"
+    out = call(team.graph, Command(resume="yes"), THREAD)
+    assert team.read_by("bob") == ["3", "said yes", "to bob"]
+    assert_valid_history(out["messages"])
+
+
+def test_a_call_that_a_hook_has_answered_keeps_its_answer(call: Any) -> None:
+    class Refuse(AgentMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [ToolMessage("refused", tool_call_id="add")]}
+
+    model = ScriptedChatModel([named_calls("add", "look", "to_bob")])
+    alice = create_agent(model, [add, look, handoff("bob")], middleware=[Refuse()])
+    team = Team(alice, "bob")
+    call(team.graph, GO)
+    assert team.read_by("bob") == ["refused", "a tree", "to bob"]
+
+
+@each("depth", [1, 2])
+def test_a_handoff_in_a_team_inside_of_another_graph(call: Any, depth: int) -> None:
+    """Its agent hands over again, and the outer graphs get each result once."""
+    carol = ScriptedChatModel(["carol here"])
+    agents = {
+        "alice": create_agent(
+            ScriptedChatModel([named_calls("add", "to_bob")]), [add, handoff("bob")], name="alice"
+        ),
+        "bob": create_agent(
+            ScriptedChatModel([named_calls("to_carol", "look")]),
+            [look, handoff("carol")],
+            name="bob",
+        ),
+        "carol": create_agent(carol, name="carol"),
+    }
+    graph: Any = StateGraph(MessagesState)
+    for name, agent in agents.items():
         graph.add_node(name, agent)
-        graph.add_edge(START, name)
-    assert texts(call(graph.compile(), GO)) == ["Go", "to Go", "to Go"]
+    graph = graph.add_edge(START, "alice").compile()
+    for _ in range(depth):
+        graph = StateGraph(MessagesState).add_node("team", graph).add_edge(START, "team").compile()
+    out = call(graph, GO)
+    read = carol.requests[0].messages
+    assert_valid_history(read)
+    assert tool_texts({"messages": read}) == ["3", "to bob", "to carol", "a tree"]
+    assert tool_texts(out) == tool_texts({"messages": read})
+
+
+def test_updates_of_pairs_are_completed_too() -> None:
+    """Only a layer can return them."""
+    turn = AIMessage("", tool_calls=named_calls("add", "to_bob"))
+    note, result = (ToolMessage(id_, tool_call_id=id_) for id_ in ("to_bob", "add"))
+    pairs = [("messages", [turn, note]), ("step", 1)]
+    command = command_to_parent([Command(graph=Command.PARENT, update=pairs)], [turn, result])
+    assert command.update == [("messages", [turn, result, note]), ("step", 1)]

@@ -1,14 +1,29 @@
-"""Invalid histories are repaired, with the smallest change (wanted 3)."""
+"""Invalid histories are repaired with the smallest change, in threads and for models (wanted 3)."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
-from langgraph.graph.message import add_messages
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.types import interrupt
 
+from agent_factory import before_model, create_agent, wrap_model_call
+from agent_factory.state import history
 from agent_factory.state.history import (
     UNANSWERED,
     ValidatedPrefix,
@@ -18,21 +33,17 @@ from agent_factory.state.history import (
     last_turn,
     repair,
 )
+from agent_factory.testing import ScriptedChatModel
+from samples import add, tool_call
 from tables import each
 
 
 def ai(*ids: str, bad: tuple[str, ...] = ()) -> AIMessage:
     return AIMessage(
         "",
-        tool_calls=[{"name": f"tool_{id}", "args": {}, "id": id} for id in ids],
+        tool_calls=[tool_call(f"tool_{id}", id) for id in ids],
         invalid_tool_calls=[
-            {
-                "name": f"tool_{id}",
-                "args": "{",
-                "id": id,
-                "error": None,
-                "type": "invalid_tool_call",
-            }
+            {**tool_call(f"tool_{id}", id), "args": "{", "error": None, "type": "invalid_tool_call"}
             for id in bad
         ],
     )
@@ -117,13 +128,10 @@ def test_of_two_answers_the_first_is_kept() -> None:
     assert repaired_of([ai("a"), first, result("a", "second")]).messages[1] is first
 
 
-def test_what_is_missing_at_the_end_is_only_added() -> None:
+def test_what_is_missing_at_the_end_is_only_added_and_what_is_too_much_only_removed() -> None:
     """The thread is not rewritten for it."""
     repaired = repaired_of(with_ids([user(), ai("a"), result("a"), ai("b")]))
     assert shown(repaired.update) == ["tool b !"]
-
-
-def test_what_is_too_much_is_only_removed() -> None:
     messages = with_ids([user(), ai("a"), result("a"), result("x"), user()])
     update = repaired_of(messages).update
     assert [(m.type, m.id) for m in update] == [("remove", messages[3].id)]
@@ -137,6 +145,8 @@ def test_calls_without_an_id_cannot_be_answered_and_count_for_nothing() -> None:
 def test_the_ids_of_a_message_are_those_that_need_an_answer() -> None:
     assert call_ids(ai("a", bad=("b",))) == ["a", "b"]
     assert call_ids(AIMessage("text")) == []
+    one, other = result("a"), result("b")
+    assert answers_of([one, user(), other]) == {"a": one, "b": other}
 
 
 def test_the_last_turn_is_the_last_ai_message_and_what_follows() -> None:
@@ -146,11 +156,6 @@ def test_the_last_turn_is_the_last_ai_message_and_what_follows() -> None:
     assert last_turn([ai("a"), last, answer])[1] == [answer]
     assert last_turn([user()]) == (None, [])
     assert last_turn([]) == (None, [])
-
-
-def test_answers_are_found_by_the_call_they_answer() -> None:
-    one, other = result("a"), result("b")
-    assert answers_of([one, user(), other]) == {"a": one, "b": other}
 
 
 # --- laws -----------------------------------------------------------------------------------------
@@ -269,30 +274,17 @@ def test_valid_messages_are_not_read_again(first: list[AnyMessage], rest: list[A
 # --- what a run remembers -------------------------------------------------------------------------
 
 
-def test_a_run_remembers_how_far_it_alone_has_looked() -> None:
-    seen, run = ValidatedPrefix(), object()
-    messages = with_ids([user(), AIMessage("hi")])
-    assert seen.of(run, messages) == 0
-    seen.remember(run, messages)
-    assert seen.of(run, messages) == 2
-    assert seen.of(run, [*messages, user()]) == 2
-    assert seen.of(object(), messages) == 0
-
-
-def test_a_history_that_changed_is_looked_at_again() -> None:
-    seen, run = ValidatedPrefix(), object()
-    messages = with_ids([user(), ai("a"), result("a")])
-    seen.remember(run, messages)
-    assert seen.of(run, messages[:2]) == 0
-    assert seen.of(run, with_ids([user(), ai("a"), result("a")])) == 0
-
-
-def test_a_message_changed_in_place_is_looked_at_again() -> None:
+def test_a_run_remembers_how_far_it_alone_has_looked_unless_the_history_changes() -> None:
     """The same id does not make it the same message."""
     seen, run = ValidatedPrefix(), object()
-    messages = with_ids([user(), ai("a"), result("a"), AIMessage("done")])
+    messages = with_ids([user(), ai("a"), result("a")])
+    assert seen.of(run, messages) == 0
     seen.remember(run, messages)
-    changed = [messages[0], AIMessage("no calls", id=messages[1].id), *messages[2:]]
+    assert seen.of(run, messages) == seen.of(run, [*messages, user()]) == 3
+    assert seen.of(object(), messages) == 0
+    assert seen.of(run, messages[:2]) == 0
+    assert seen.of(run, with_ids([user(), ai("a"), result("a")])) == 0
+    changed = [messages[0], AIMessage("no calls", id=messages[1].id), messages[2]]
     assert repair(changed, seen.of(run, changed)) is not None
 
 
@@ -319,20 +311,200 @@ def test_what_another_node_of_the_run_remembers_meanwhile_does_not_count() -> No
     assert seen.of(run, Meanwhile([*messages, ai("a")])) == 1
 
 
-def test_a_run_that_ended_is_forgotten() -> None:
+def test_runs_that_ended_and_all_but_the_latest_are_forgotten() -> None:
     seen, run, other = ValidatedPrefix(), object(), object()
     messages = with_ids([user()])
     seen.remember(run, messages)
     seen.remember(other, messages)
     seen.forget(run)
     assert (seen.of(run, messages), seen.of(other, messages)) == (0, 1)
-
-
-def test_only_the_latest_runs_are_remembered() -> None:
-    seen = ValidatedPrefix()
-    runs = [object() for _ in range(ValidatedPrefix.SIZE + 10)]
-    messages = with_ids([user()])
-    for run in runs:
+    later = [object() for _ in range(ValidatedPrefix.SIZE)]
+    for run in later:
         seen.remember(run, messages)
-    assert all(seen.of(run, messages) for run in runs[-ValidatedPrefix.SIZE :])
-    assert seen.of(runs[0], messages) == 0
+    assert all(seen.of(run, messages) for run in later)
+    assert seen.of(other, messages) == 0
+
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+def ask(text: str = "2 + 3?") -> Any:
+    return {"messages": [("user", text)]}
+
+
+def calls(*ids: str, name: str = "add") -> list[dict[str, Any]]:
+    return [{"name": name, "args": {"a": 2, "b": 3}, "id": id} for id in ids]
+
+
+def kinds(messages: Any) -> list[str]:
+    return [m.type for m in messages]
+
+
+def careful(*steps: Any) -> ScriptedChatModel:
+    """A model that refuses what a provider would refuse."""
+
+    def checked(step: Any) -> Any:
+        def answer(messages: Any) -> Any:
+            assert is_valid(messages), kinds(messages)
+            return step
+
+        return answer
+
+    return ScriptedChatModel([checked(step) for step in steps])
+
+
+def test_a_new_question_while_calls_are_pending(call: Any) -> None:
+    model = careful(calls("a", "b"), "Something else.")
+    agent = create_agent(model, [add], checkpointer=InMemorySaver(), interrupt_before=["tools"])
+    call(agent, ask(), THREAD)
+    result = call(agent, ask("Never mind."), THREAD)
+    assert kinds(result["messages"]) == ["human", "ai", "tool", "tool", "human", "ai"]
+    assert [m.text for m in result["messages"][2:4]] == [UNANSWERED] * 2
+    assert kinds(model.requests[1].messages) == ["human", "ai", "tool", "tool", "human"]
+
+
+def crashing() -> Any:
+    """Stop a run by an error."""
+    raise RuntimeError("crash")
+
+
+@each("stops", [crashing, lambda: interrupt("Sure?")])
+def test_a_new_question_after_a_tool_crashed_or_asked(call: Any, stops: Any) -> None:
+    @tool("add")
+    def stopping(a: int, b: int) -> int:
+        """Add two numbers."""
+        return int(stops())
+
+    model = careful(calls("a"), "Let us go on.")
+    agent = create_agent(model, [stopping], checkpointer=InMemorySaver())
+    with suppress(RuntimeError):
+        call(agent, ask(), THREAD)
+    result = call(agent, ask("Still there?"), THREAD)
+    assert kinds(result["messages"]) == ["human", "ai", "tool", "human", "ai"]
+    assert result["messages"][2].status == "error"
+
+
+async def test_a_new_question_after_a_cancelled_run() -> None:
+    started = asyncio.Event()
+
+    @tool("add")
+    async def slow(a: int, b: int) -> int:
+        """Add two numbers."""
+        started.set()
+        await asyncio.Event().wait()
+        return a + b
+
+    model = careful(calls("a"), "Here.")
+    agent = create_agent(model, [slow], checkpointer=InMemorySaver())
+    task = asyncio.create_task(agent.ainvoke(ask(), THREAD))
+    await asyncio.wait_for(started.wait(), timeout=60)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    result = await agent.ainvoke(ask("Are you there?"), THREAD)
+    assert kinds(result["messages"]) == ["human", "ai", "tool", "human", "ai"]
+
+
+def test_a_call_that_a_repair_answered_is_not_sent_to_the_tool_again(call: Any) -> None:
+    ran: list[str] = []
+
+    @tool("add")
+    def counted(a: int, b: int) -> int:
+        """Add two numbers."""
+        ran.append("add")
+        return a + b
+
+    agent = create_agent(careful("Fine."), [counted])
+    asked: Any = calls("a")
+    call(agent, {"messages": [HumanMessage("q"), AIMessage("", tool_calls=asked)]})
+    assert ran == []
+
+
+@each("keep", range(1, 6))
+def test_a_layer_may_cut_the_history_anywhere(call: Any, keep: int) -> None:
+    """And the thread keeps all of it."""
+
+    @wrap_model_call
+    def short(request: Any) -> Any:
+        return (yield request.override(messages=request.messages[-keep:]))
+
+    model = careful(calls("a", "b"), calls("c"), "Done.")
+    result = call(create_agent(model, [add], middleware=[short], system_prompt="Sum."), ask())
+    assert kinds(result["messages"]) == ["human", "ai", "tool", "tool", "ai", "tool", "ai"]
+    assert UNANSWERED not in [m.text for m in result["messages"]]
+
+
+@each("keep", range(1, 6))
+def test_a_hook_may_cut_the_history_anywhere(call: Any, keep: int) -> None:
+    @before_model
+    def short(state: Any, runtime: Any) -> Any:
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state["messages"][-keep:]]}
+
+    model = careful(calls("a", "b"), calls("c"), "Done.")
+    result = call(create_agent(model, [add], middleware=[short], system_prompt="Sum."), ask())
+    assert is_valid(result["messages"])
+    model.assert_done()
+
+
+def test_a_hook_that_writes_a_call_without_an_answer_leaves_a_valid_history(call: Any) -> None:
+    @before_model
+    def inventing(state: Any, runtime: Any) -> Any:
+        made: Any = calls("made-up")
+        return (
+            {"messages": [AIMessage("", tool_calls=made)]} if len(state["messages"]) == 1 else None
+        )
+
+    result = call(create_agent(careful("Hi."), [add], middleware=[inventing]), ask())
+    assert kinds(result["messages"]) == ["human", "ai", "tool", "ai"]
+
+
+def test_an_answer_given_for_a_pending_call_is_kept(call: Any) -> None:
+    """A person answers in the tool's place, and asks on."""
+    model = careful(calls("a"), "Fine.")
+    agent = create_agent(model, [add], checkpointer=InMemorySaver(), interrupt_before=["tools"])
+    call(agent, ask(), THREAD)
+    answer = ToolMessage("It is 5, I know.", tool_call_id="a")
+    result = call(agent, {"messages": [answer, HumanMessage("Go on.")]}, THREAD)
+    assert kinds(result["messages"]) == ["human", "ai", "tool", "human", "ai"]
+    assert result["messages"][2].text == "It is 5, I know."
+
+
+def test_a_long_run_validates_each_message_once(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """wanted 12: what one turn has looked at is not looked at again by the next."""
+    looked: list[int] = []
+    really = history.is_valid
+
+    def counting(messages: Any, start: int = 0) -> bool:
+        looked.append(len(messages) - start)
+        return really(messages, start)
+
+    monkeypatch.setattr(history, "is_valid", counting)
+    model = careful(*(calls(f"c{n}") for n in range(20)), "Done.")
+    result = call(create_agent(model, [add]), ask())
+    assert sum(looked) <= len(result["messages"])
+
+
+any_id = st.sampled_from("abc")
+any_history = st.lists(
+    st.one_of(
+        st.builds(lambda: HumanMessage("u")),
+        st.builds(lambda: SystemMessage("s")),
+        st.builds(lambda ids: AIMessage("", tool_calls=calls(*ids)), st.lists(any_id, max_size=2)),
+        st.builds(lambda id: ToolMessage("r", tool_call_id=id), any_id),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(first=any_history, second=any_history)
+def test_any_messages_lead_to_a_valid_thread(
+    first: list[AnyMessage], second: list[AnyMessage]
+) -> None:
+    model = careful("One.", "Two.")
+    agent: Any = create_agent(model, [add], checkpointer=InMemorySaver(), system_prompt="s")
+    for number, messages in enumerate((first, second)):
+        result = agent.invoke({"messages": messages}, THREAD)
+        assert result["messages"][:-1] == model.requests[number].messages[1:]
+        assert is_valid(result["messages"])
+    assert agent.get_state(THREAD).values["messages"] == result["messages"]

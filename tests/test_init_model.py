@@ -51,11 +51,6 @@ def test_without_langchain_a_name_is_refused_with_the_command(
     )
 
 
-def test_a_chat_model_is_taken_as_it_is() -> None:
-    model = ScriptedChatModel()
-    assert init_model(model) is model
-
-
 @each("junk", [None, 5, object(), len, ScriptedChatModel])
 def test_something_other_than_a_model_is_refused_at_build(junk: Any) -> None:
     with pytest.raises(SpecError, match="model"):

@@ -19,7 +19,6 @@ from agent_factory import (
     plan_agent,
 )
 from agent_factory.errors import ArgumentError, SpecError, SpecErrors
-from agent_factory.hooks import introspection
 from agent_factory.hooks.introspection import hooks_of, is_empty, layers_of, validate_middleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Phase
@@ -72,14 +71,6 @@ def build(**methods: Any) -> Any:
 # --- what is found ----------------------------------------------------------------------------
 
 
-def test_a_middleware_without_methods_has_nothing_to_run() -> None:
-    """A4: a hook that is not overridden makes no node."""
-    assert hooks_of(AgentMiddleware()) == []
-    assert layers_of(AgentMiddleware()) == []
-    agent = create_agent(ScriptedChatModel(), middleware=[made()], ignore=["AF212"])
-    assert list(agent.nodes) == ["__start__", "model"]
-
-
 @each("phase", PHASES)
 @each("sides", ["sync", "async", "both"])
 def test_a_hook_is_found_with_the_sides_its_class_overrides(phase: str, sides: str) -> None:
@@ -98,26 +89,6 @@ def test_a_hook_is_found_with_the_sides_its_class_overrides(phase: str, sides: s
     assert f"Mine.{phase}" in build(**methods).nodes
 
 
-def test_hooks_are_listed_in_the_order_of_a_run() -> None:
-    middleware = made(**dict.fromkeys(reversed(PHASES), hook))
-    assert [str(found.definition.phase) for found in hooks_of(middleware)] == PHASES
-
-
-def test_a_hook_of_a_parent_or_a_mixin_counts() -> None:
-    parent = type("Parent", (AgentMiddleware,), {"before_model": hook})
-    mixin = type("Mixin", (), {"before_model": hook})
-    for bases in ((parent,), (mixin, AgentMiddleware)):
-        child = type("Child", bases, {})()
-        assert [found.definition.node for found in hooks_of(child)] == ["Child.before_model"]
-
-
-def test_a_hook_set_on_an_instance_makes_no_node() -> None:
-    """A4: the class decides."""
-    middleware = made()
-    middleware.before_model = lambda state, runtime: None  # type: ignore[method-assign]
-    assert hooks_of(middleware) == []
-
-
 @each("name, call", list(zip(WRAPS, CALLS, strict=True)))
 @each("sides", ["sync", "async", "both"])
 def test_a_layer_is_found_with_its_sides(name: str, call: Call, sides: str) -> None:
@@ -131,56 +102,7 @@ def test_a_layer_is_found_with_its_sides(name: str, call: Call, sides: str) -> N
     assert (found.func is not None, found.afunc is not None) == (sides != "async", sides != "sync")
 
 
-@each("name, call", list(zip(FLOWS, CALLS, strict=True)))
-def test_a_flow_is_a_sync_and_async_layer(name: str, call: Call) -> None:
-    (found,) = layers_of(made(**{name: flow}))
-    assert found.definition == Layer("Mine", call, name)
-    assert found.func is not None
-    assert found.afunc is not None
-
-
-def test_jumps_are_read_from_the_sync_hook_then_the_async_one() -> None:
-    """A31."""
-    to_end = hook_config(can_jump_to=["end"])
-    with_sync = made(before_model=to_end(lambda self, state, runtime: None))
-    with_async = made(before_model=hook, abefore_model=to_end(_fresh_ahook()))
-    for middleware in (with_sync, with_async):
-        (found,) = hooks_of(middleware)
-        assert found.definition.can_jump_to == {"end"}
-
-
-def _fresh_ahook() -> Any:
-    async def method(self: Any, state: Any, runtime: Any) -> None:
-        return None
-
-    return method
-
-
-@each("given", [None, []])
-def test_without_a_declaration_a_hook_has_no_jumps(given: Any) -> None:
-    declared = hook_config(can_jump_to=given)(lambda self, state, runtime: None)
-    (found,) = hooks_of(made(before_model=declared))
-    assert found.definition.can_jump_to == frozenset()
-
-
 # --- what is read once for each class -----------------------------------------------------------
-
-
-def test_a_class_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    cls = type(made(before_model=hook, wrap_tool_call=wrap))
-    reads: list[type[Any]] = []
-    declared_jumps = introspection._declared_jumps
-
-    def count(cls: type[Any], *rest: Any) -> list[Any]:
-        reads.append(cls)
-        return declared_jumps(cls, *rest)
-
-    monkeypatch.setattr(introspection, "_declared_jumps", count)
-    plan_agent(middleware=[cls(name="first"), cls(name="second")])
-    assert cls in reads
-    reads.clear()
-    plan_agent(middleware=[cls(name="third")])
-    assert reads == []
 
 
 def test_a_class_that_is_changed_is_read_again() -> None:
@@ -282,12 +204,6 @@ def test_a_flow_and_a_wrap_of_a_call_are_refused(wrap_name: str, flow_name: str,
     with pytest.raises(SpecError, match=rf"^\[AF108\] .*Keep {flow_name} only") as caught:
         build(**{twin + wrap_name: awrap if twin else wrap, flow_name: flow})
     assert twin + wrap_name in caught.value.reason
-
-
-def test_a_flow_for_the_model_and_a_wrap_for_tools_go_together() -> None:
-    middleware = made(around_model=flow, wrap_tool_call=wrap)
-    assert list(validate_middleware(middleware)) == []
-    assert [found.definition.method for found in layers_of(middleware)] == [FLOWS[0], WRAPS[1]]
 
 
 @each("name", PHASES + WRAPS)

@@ -136,20 +136,6 @@ def test_of_a_layer_that_asks_twice_only_the_returned_answer_is_kept(call: Any) 
     assert result["pages"] == ["a"]
 
 
-def test_tool_calls_of_a_canned_answer_are_run(call: Any) -> None:
-    answers = iter(["calls", "ends"])
-
-    def canned(request: Any) -> Any:
-        if next(answers) == "ends":
-            return AIMessage("Done.")
-        calls = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
-        return ModelResponse(result=[AIMessage("", tool_calls=calls)])
-        yield
-
-    result = call(agent(canned, model=ScriptedChatModel(), tools=[add]), ASK)
-    assert [m.text for m in result["messages"]] == ["Hello", "", "5", "Done."]
-
-
 def test_a_response_may_hold_several_messages(call: Any) -> None:
     def talkative(request: Any) -> Any:
         response = yield request

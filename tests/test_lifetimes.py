@@ -30,13 +30,12 @@ from agent_factory.middleware import PromptCachingMiddleware, SummarizationMiddl
 from agent_factory.serve.langgraph.start import input_keys
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import look
 from tables import each
 
 langchain = pytest.importorskip("langchain.agents.middleware")
 
 ASK = {"messages": [("user", "Hello")]}
-
-CALL_OF_ANSWER = [{"name": "Answer", "args": {"text": "Done."}}]
 
 
 class Connection:
@@ -50,7 +49,7 @@ def model_of(*calls: str) -> ScriptedChatModel:
     return ScriptedChatModel([*([{"name": name, "args": {}}] for name in calls), "Done."])
 
 
-def hook_class(connection: Connection) -> Any:
+def classes(connection: Connection) -> Any:
     class Hook(AgentMiddleware[Any]):
         def __init__(self) -> None:
             super().__init__()
@@ -58,10 +57,10 @@ def hook_class(connection: Connection) -> Any:
         def before_model(self, state: Any, runtime: Any) -> None:
             connection.used()
 
-    return create_agent(model_of(), middleware=[Hook()])
+    class Derived(Hook):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            super().before_model(state, runtime)
 
-
-def flow_class(connection: Connection) -> Any:
     class Flow(AgentMiddleware[Any]):
         name = "flow"
 
@@ -73,19 +72,7 @@ def flow_class(connection: Connection) -> Any:
             connection.used()
             return (yield state)
 
-    return create_agent(model_of(), middleware=[Flow()])
-
-
-def subclass(connection: Connection) -> Any:
-    class Base(AgentMiddleware[Any]):
-        def after_model(self, state: Any, runtime: Any) -> None:
-            connection.used()
-
-    class Derived(Base):
-        def after_model(self, state: Any, runtime: Any) -> None:
-            super().after_model(state, runtime)
-
-    return create_agent(model_of(), middleware=[Base(), Derived()])
+    return create_agent(model_of(), middleware=[Hook(), Derived(), Flow()])
 
 
 def decorated_functions(connection: Connection) -> Any:
@@ -98,7 +85,12 @@ def decorated_functions(connection: Connection) -> Any:
         connection.used()
         return (yield request)
 
-    return create_agent(model_of(), middleware=[hook, layer])
+    @wrap_tool_call
+    def tool_layer(request: Any) -> Any:
+        connection.used()
+        return (yield request)
+
+    return create_agent(model_of("look"), [look], middleware=[hook, layer, tool_layer])
 
 
 def state_schemas(connection: Connection) -> Any:
@@ -127,30 +119,17 @@ def context_class(connection: Connection) -> Any:
     return create_agent(model_of(), context_schema=Context)
 
 
-def function_tool(connection: Connection) -> Any:
+def function_and_method_tools(connection: Connection) -> Any:
     def use() -> str:
         """Use the connection."""
         return connection.used()
 
-    return create_agent(model_of("use"), [use])
-
-
-def method_tool(connection: Connection) -> Any:
     class Service:
-        def use(self) -> str:
+        def serve(self) -> str:
             """Use the connection."""
             return connection.used()
 
-    return create_agent(model_of("use"), [Service().use])
-
-
-def object_tool(connection: Connection) -> Any:
-    @tool
-    def use() -> str:
-        """Use the connection."""
-        return connection.used()
-
-    return create_agent(model_of("use"), [use])
+    return create_agent(model_of("use", "serve"), [use, Service().serve])
 
 
 def tools_of_built_ins(connection: Connection) -> Any:
@@ -166,19 +145,6 @@ def tools_of_built_ins(connection: Connection) -> Any:
     )
 
 
-def tool_layer(connection: Connection) -> Any:
-    def use() -> str:
-        """Use the connection."""
-        return "used"
-
-    @wrap_tool_call
-    def layer(request: Any) -> Any:
-        connection.used()
-        return (yield request)
-
-    return create_agent(model_of("use"), [use], middleware=[layer])
-
-
 def decisions_of(connection: Connection) -> Any:
     class Hook(AgentMiddleware[Any]):
         def before_model(self, state: Any, runtime: Any) -> None:
@@ -191,17 +157,6 @@ def decisions_of(connection: Connection) -> Any:
     return create_agent(
         model_of("use"), [use], middleware=[Hook()], decisions=lambda _: connection.used()
     )
-
-
-def answer_class(connection: Connection, strategy: Any = ToolStrategy) -> Any:
-    class Answer(BaseModel):
-        text: str
-
-        def use(self) -> None:
-            connection.used()
-
-    model = ScriptedChatModel([CALL_OF_ANSWER])
-    return create_agent(model, response_format=strategy(Answer))
 
 
 def model_class(connection: Connection) -> Any:
@@ -224,7 +179,7 @@ def langchain_middleware(connection: Connection) -> Any:
         def use(self) -> None:
             connection.used()
 
-    model = ScriptedChatModel([CALL_OF_ANSWER])
+    model = ScriptedChatModel([[{"name": "Answer", "args": {"text": "Done."}}]])
     return create_agent(model, middleware=[Layer()], response_format=ToolStrategy(Answer))
 
 
@@ -239,19 +194,13 @@ def served_agent(connection: Connection) -> Any:
 
 
 WAYS = [
-    hook_class,
-    flow_class,
-    subclass,
+    classes,
     decorated_functions,
     state_schemas,
     context_class,
-    function_tool,
-    method_tool,
-    object_tool,
+    function_and_method_tools,
     tools_of_built_ins,
-    tool_layer,
     decisions_of,
-    answer_class,
     model_class,
     langchain_middleware,
     served_agent,

@@ -12,7 +12,6 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphRecursionError
 from langgraph.types import Command
 
 from agent_factory import (
@@ -28,7 +27,7 @@ from agent_factory.errors import BadReturn, EndlessLoop
 from agent_factory.runtime.limits import MAX_FAILED_TURNS, MAX_JUMPS, MAX_UNREADABLE_TURNS
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, BackToModel, add, last_text
+from samples import Answer, add, last_text
 from tables import each
 
 GO: Any = {"messages": "Go"}
@@ -64,9 +63,6 @@ def fused(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-# Turns that bring only errors
-
-
 FORMATS: dict[str, Any] = {
     "none": None,
     "schema": Answer,
@@ -87,42 +83,43 @@ def test_unreadable_calls_of_a_model_end_the_run(call: Any, fused: Any, format_:
     assert result.get("structured_response") is None
 
 
-def test_a_model_that_calls_unknown_tools_is_not_asked_for_ever(call: Any, fused: Any) -> None:
-    steps = [asking(f"ghost{i % 2}") for i in range(20)]
+@each(
+    "steps, turns, last",
+    [
+        ([asking("ghost"), asking("ghost1")] * 10, MAX_FAILED_TURNS, "ghost1"),
+        ([unreadable(), asking("ghost")] * 10, MAX_FAILED_TURNS, "ghost"),
+        # The first is an attempt like any other, so that its repetitions count.
+        ([asking("fail")] * 20, 1 + MAX_FAILED_TURNS, "fail"),
+        ([asking("add", a="x")] * 20, 1 + MAX_FAILED_TURNS, "add"),
+    ],
+)
+def test_a_model_that_makes_only_mistakes_is_not_asked_for_ever(
+    call: Any, fused: Any, steps: Any, turns: int, last: str
+) -> None:
     result, model = run(call, steps, fused=fused)
-    assert len(model.requests) == MAX_FAILED_TURNS == 10
+    assert len(model.requests) == turns
     assert last_text(result) == (
-        "The run ended: 10 turns in a row brought only errors, the last from calls of ghost1."
+        f"The run ended: 10 turns in a row brought only errors, the last from calls of {last}."
     )
 
 
-@each("step", [asking("fail"), asking("add", a="x")])
-def test_a_call_with_the_same_error_is_not_repeated_for_ever(
-    call: Any, fused: Any, step: Any
+SUM = {"name": "add", "args": {"a": 1, "b": 2}}
+
+
+@each(
+    "steps",
+    [
+        [asking("fail", reason=str(i)) for i in range(30)],
+        [[SUM]] * 50,
+        [[{**SUM, "name": "ghost"}, SUM]] * 20,
+        [[SUM, {**SUM, "name": "ghost"}]] * 20,
+        [*[unreadable()] * 3, [SUM], *[unreadable()] * 3],
+    ],
+)
+def test_turns_with_a_result_or_a_new_error_are_not_limited(
+    call: Any, fused: Any, steps: Any
 ) -> None:
-    """The first is an attempt like any other, so that its repetitions count."""
-    result, model = run(call, [step] * 20, fused=fused)
-    assert len(model.requests) == 1 + MAX_FAILED_TURNS
-    assert "only errors" in last_text(result)
-
-
-def test_a_tool_that_fails_each_time_in_another_way_may_be_called_on(call: Any) -> None:
-    steps = [*(asking("fail", reason=str(i)) for i in range(30)), "Done"]
-    result, _ = run(call, steps)
-    assert last_text(result) == "Done"
-
-
-def test_turns_with_a_result_are_not_limited(call: Any) -> None:
-    steps = [*(asking("add", a=1, b=2) for _ in range(50)), "Done"]
-    assert last_text(run(call, steps)[0]) == "Done"
-    for both in ("ghost", "add"), ("add", "ghost"):
-        turn = [{"name": name, "args": {"a": 1, "b": 2}} for name in both]
-        assert last_text(run(call, [*[turn] * 20, "Done"])[0]) == "Done"
-
-
-def test_a_readable_call_resets_the_count(call: Any, fused: Any) -> None:
-    steps = [*[unreadable()] * 3, asking("add", a=1, b=2), *[unreadable()] * 3, "Done"]
-    assert last_text(run(call, steps, fused=fused)[0]) == "Done"
+    assert last_text(run(call, [*steps, "Done"], fused=fused)[0]) == "Done"
 
 
 def test_a_new_message_of_the_user_resets_the_count(call: Any, fused: Any) -> None:
@@ -139,13 +136,6 @@ def test_a_run_that_broke_off_does_not_count_for_the_next_one(call: Any) -> None
     with pytest.raises(ValueError, match="down"):
         call(agent, GO, THREAD)
     assert last_text(call(agent, GO, THREAD)) == "Done"
-
-
-def test_calls_with_several_kinds_of_mistakes_count_together(call: Any) -> None:
-    mixed = [unreadable(), asking("ghost")] * 10
-    result, model = run(call, mixed)
-    assert len(model.requests) == MAX_FAILED_TURNS
-    assert "only errors" in last_text(result)
 
 
 def test_an_unknown_tool_that_a_layer_runs_is_not_an_error(call: Any) -> None:
@@ -196,9 +186,6 @@ def test_the_end_is_recorded_and_in_the_plan(call: Any) -> None:
     assert "only errors" in reasons
 
 
-# Hooks that jump in circles
-
-
 class Still(AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> None:
         """Do nothing, in front of a hook that jumps back."""
@@ -246,19 +233,6 @@ def test_an_async_hook_and_a_command_are_counted_too() -> None:
         asyncio.run(agent.ainvoke(GO))
 
 
-def test_a_hook_that_adds_a_message_may_jump_on() -> None:
-    class Until(AgentMiddleware):
-        @hook_config(can_jump_to=["model"])
-        def after_model(self, state: Any, runtime: Any) -> Any:
-            if len(state["messages"]) > 2 * MAX_JUMPS + 50:
-                return None
-            return {"jump_to": "model", "messages": [HumanMessage("Again")]}
-
-    model = ScriptedChatModel([str(i) for i in range(MAX_JUMPS + 25)] + ["Done"])
-    agent = create_agent(model, middleware=[Until()])
-    assert last_text(agent.invoke(GO)) == "Done"
-
-
 def asks_again(times: int) -> AgentMiddleware:
     @after_model(can_jump_to=["model"])
     def again(state: Any, runtime: Any) -> Any:
@@ -275,12 +249,11 @@ def test_a_hook_that_asks_the_same_and_gets_the_same_answer_is_named(call: Any) 
     with pytest.raises(EndlessLoop, match="the model got nothing new"):
         call(agent, GO)
     assert len(model.requests) == MAX_JUMPS + 1
-
-
-def test_a_hook_may_ask_the_same_fifty_times(call: Any) -> None:
-    model = ScriptedChatModel(["Hi"] * 51)
-    assert last_text(call(create_agent(model, middleware=[asks_again(50)]), GO)) == "Hi"
-    assert len(model.requests) == 51
+    for answers in (["Hi"] * 51, [str(number) for number in range(MAX_JUMPS + 25)]):
+        model = ScriptedChatModel([*answers])
+        hook = asks_again(len(answers) - 1)
+        assert last_text(call(create_agent(model, middleware=[hook]), GO)) == answers[-1]
+        model.assert_done()
 
 
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
@@ -308,24 +281,6 @@ def test_the_jumps_of_each_run_count_alone() -> None:
     for _ in range(MAX_JUMPS + 5):
         agent.invoke({"messages": [HumanMessage("Go", id="1")]})
     assert len(jumps) == 2 * (MAX_JUMPS + 5)
-
-
-# The recursion limit
-
-
-def test_the_recursion_limit_explains_itself_and_keeps_the_state(call: Any, fused: Any) -> None:
-    model = ScriptedChatModel([f"Answer {i}" for i in range(20)])
-    agent = create_agent(
-        model, [add], middleware=[BackToModel()], checkpointer=InMemorySaver(), fused=fused
-    )
-    with pytest.raises(GraphRecursionError, match="Recursion limit of 10"):
-        call(agent, GO, {**THREAD, "recursion_limit": 10})
-    kept = agent.get_state(THREAD).values["messages"]
-    assert [m.type for m in kept] == ["human", *["ai"] * len(model.requests)]
-    assert len(kept) > 5
-
-
-# Flows that catch what refuses them
 
 
 class Unbounded(BaseException):
