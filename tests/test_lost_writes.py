@@ -29,12 +29,12 @@ from agent_factory.testing import ScriptedChatModel
 from tables import each
 
 HISTORY: Any = {"messages": [("user", "Hi"), ("assistant", "Hello."), ("user", "How are you?")]}
-HOOKS = [
-    (before_agent, "before_agent"),
-    (before_model, "before_model"),
-    (after_model, "after_model"),
-    (after_agent, "after_agent"),
-]
+HOOKS = {
+    "before_agent": before_agent,
+    "before_model": before_model,
+    "after_model": after_model,
+    "after_agent": after_agent,
+}
 
 
 class Noting(AgentState[Any]):
@@ -68,10 +68,10 @@ CHANGES: list[tuple[Callable[[Any], object], str]] = [
 ]
 
 
-@each("decorate, name", HOOKS)
+@each("name, decorate", HOOKS.items())
 @each("change, write", CHANGES)
 def test_a_change_of_the_state_in_place_is_a_warning_in_a_strict_agent(
-    call: Any, decorate: Any, name: str, change: Any, write: str
+    call: Any, name: str, decorate: Any, change: Any, write: str
 ) -> None:
     def hook(state: Any, runtime: Any) -> None:
         change(state)
@@ -97,28 +97,23 @@ def test_a_coroutine_function_is_watched_too() -> None:
     assert error.subject == "hook.before_model"
 
 
-@each("with_command", [False, True])
-def test_a_change_that_is_returned_has_an_effect(call: Any, with_command: bool) -> None:
+@each(
+    "returned",
+    [
+        lambda state: {"n": setitem(state, "n", 5) or 5, "notes": [*state["notes"], "b"]},
+        lambda state: Command(update={"notes": state["notes"].append("b") or state["notes"]}),
+        # It reads the state alone.
+        lambda state: state["messages"][-1].additional_kwargs.update(by=len(state["notes"])),
+    ],
+)
+def test_a_change_that_is_returned_or_written_to_a_field_of_a_message_is_fine(
+    call: Any, returned: Any
+) -> None:
     @before_model
     def hook(state: Any, runtime: Any) -> Any:
-        state["n"] = 5
-        state["notes"].append("b")
-        update = {"n": state["n"], "notes": state["notes"]}
-        return Command(update=update) if with_command else update
+        return returned(state)
 
     assert findings(call, hook) == []
-
-
-def test_a_hook_that_reads_the_state_is_silent(call: Any) -> None:
-    @before_model
-    def hook(state: Any, runtime: Any) -> Any:
-        own = [*state["notes"], "b"]
-        state["messages"][-1].additional_kwargs["by"] = len(own)
-
-    assert findings(call, hook) == []
-
-
-# Messages that are there already
 
 
 @each("keep", [lambda known: known[-1:], lambda known: known[-2:], lambda known: known[::2]])
@@ -162,9 +157,6 @@ def test_messages_that_change_something_are_fine(call: Any, change: Any) -> None
         return {"messages": change(state["messages"])}
 
     assert findings(call, hook) == []
-
-
-# Layers
 
 
 def test_a_layer_that_changes_the_state_of_a_request_is_a_warning(call: Any) -> None:

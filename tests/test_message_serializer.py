@@ -122,18 +122,6 @@ def test_it_reads_and_writes_what_langgraph_does(value: object) -> None:
         assert [*map(parts_of, whole)] == [*map(parts_of, wanted)]
 
 
-@each(
-    "message",
-    [HumanMessage("Hi"), SystemMessage("Hi"), AIMessage("Hi"), ToolMessage("Hi", tool_call_id="1")],
-)
-def test_a_message_that_was_read_is_one_like_any_other(message: BaseMessage) -> None:
-    read = ours.loads_typed(theirs.dumps_typed(message))
-    assert read.model_copy(update={"id": "1"}).id == "1"
-    assert type(message).model_validate(read.model_dump()) == message
-    read.content = "Bye"
-    assert (read.text, message.text) == ("Bye", "Hi")
-
-
 @each("change", [{"more": 1}, {"name": ...}])
 def test_fields_of_another_release_are_read_by_langgraph(change: dict[str, Any]) -> None:
     """A field that this release does not know, and one that an earlier one did not have."""

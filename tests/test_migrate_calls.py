@@ -1,12 +1,16 @@
-"""Calls on their way over: keywords with another name, and create_react_agent as create_agent."""
+"""Calls and classes on their way over: keywords, create_agent, and hooks that nothing calls."""
 
 from __future__ import annotations
+
+import sys
+from textwrap import dedent
 
 import pytest
 
 pytest.importorskip("libcst", reason="the extra cli is not installed")
 
 from agent_factory.migrate import Factory, Migration, migrate_source
+from agent_factory.migrate.values import Finding
 from tables import each
 
 REACT = "from langgraph.prebuilt import create_react_agent\n"
@@ -18,28 +22,22 @@ def to_agent(text: str) -> Migration:
     return migrate_source(REACT + text, Factory.AGENT)
 
 
-# Keywords
-
-
 @each(
     "old, new",
     [
+        ("m, [], config_schema=C", "m, [], context_schema=C"),
+        ("m, [], state_modifier=p", "m, [], prompt=p"),
+        ("**kwargs", "**kwargs"),
+        ("m, t, version='v1'", "m, t, version='v1'"),
         (
-            "create_react_agent(m, [], config_schema=C)",
-            "create_react_agent(m, [], context_schema=C)",
-        ),
-        ("create_react_agent(m, [], state_modifier=p)", "create_react_agent(m, [], prompt=p)"),
-        ("create_react_agent(**kwargs)", "create_react_agent(**kwargs)"),
-        ("create_react_agent(m, t, version='v1')", "create_react_agent(m, t, version='v1')"),
-        (
-            "create_react_agent(m, [make(config_schema=1)], config_schema = C)",
-            "create_react_agent(m, [make(config_schema=1)], context_schema = C)",
+            "m, [make(config_schema=1)], config_schema = C",
+            "m, [make(config_schema=1)], context_schema = C",
         ),
     ],
 )
 def test_keywords_of_create_react_agent_get_their_names_of_now(old: str, new: str) -> None:
-    done = migrate_source(f"{REACT}{old}\n")
-    assert (done.text, done.findings) == (f"{OURS}{new}\n", ())
+    done = migrate_source(f"{REACT}create_react_agent({old})\n")
+    assert (done.text, done.findings) == (f"{OURS}create_react_agent({new})\n", ())
 
 
 def test_keywords_are_found_by_any_name_of_the_function() -> None:
@@ -75,27 +73,27 @@ def test_keywords_without_a_counterpart_are_reported(call: str, words: str) -> N
 SUMMARIES = "from langchain.agents.middleware import SummarizationMiddleware\n"
 
 
-def test_sizes_of_a_summary_are_written_with_their_unit() -> None:
-    call = "SummarizationMiddleware(m, max_tokens_before_summary=4_000, messages_to_keep=20)\n"
-    done = migrate_source(SUMMARIES + call)
-    new = 'SummarizationMiddleware(m, trigger=("tokens", 4_000), keep=("messages", 20))'
-    assert done.text.splitlines()[1] == new
+@each(
+    "old, new",
+    [
+        (
+            "max_tokens_before_summary=4_000, messages_to_keep=20",
+            'trigger=("tokens", 4_000), keep=("messages", 20)',
+        ),
+        ("messages_to_keep=N", 'keep=("messages", N)'),
+    ],
+)
+def test_sizes_of_a_summary_are_written_with_their_unit(old: str, new: str) -> None:
+    done = migrate_source(f"{SUMMARIES}N = 9\nSummarizationMiddleware(m, {old})\n")
+    assert done.text.splitlines()[2] == f"SummarizationMiddleware(m, {new})"
     assert not done.findings
 
 
 def test_a_size_that_may_be_none_is_left_to_a_person() -> None:
-    done = migrate_source(
-        f"{SUMMARIES}SummarizationMiddleware(m, max_tokens_before_summary=MOST)\n"
-    )
+    done = migrate_source(f"{SUMMARIES}SummarizationMiddleware(max_tokens_before_summary=MOST)\n")
     assert "max_tokens_before_summary=MOST" in done.text
     (finding,) = done.findings
     assert 'trigger=("tokens", number)' in finding.write
-
-
-def test_a_size_that_is_a_constant_of_the_file_is_written_with_its_unit() -> None:
-    done = migrate_source(f"{SUMMARIES}N = 9\nSummarizationMiddleware(m, messages_to_keep=N)\n")
-    assert done.text.endswith('SummarizationMiddleware(m, keep=("messages", N))\n')
-    assert not done.findings
 
 
 @each("name", ["ModelRetryMiddleware", "ToolRetryMiddleware"])
@@ -114,64 +112,41 @@ def test_what_happens_on_a_failure_is_named_as_it_is_now(name: str, old: str, ne
     assert (done.text, done.findings) == (text.format("agent_factory", new), ())
 
 
-@each("name, argument", [("SummarizationMiddleware", "summary_prefix='So far:'")])
-def test_a_parameter_without_use_is_reported_until_it_is_gone(name: str, argument: str) -> None:
-    text = f"from langchain.agents.middleware import {name}\n{name}({argument})\n"
-    first = migrate_source(text)
-    assert [(finding.kind, finding.write) for finding in first.findings] == [
-        ("argument", "nothing")
-    ]
+def test_a_parameter_without_use_is_reported_until_it_is_gone() -> None:
+    first = migrate_source(f"{SUMMARIES}SummarizationMiddleware(summary_prefix='So far:')\n")
+    (finding,) = first.findings
+    assert (finding.kind, finding.write) == ("argument", "nothing")
     assert migrate_source(first.text).findings == first.findings
-
-
-# create_agent
 
 
 @each(
     "old, new",
     [
-        ("create_react_agent(m, [])", "create_agent(m, [])"),
-        ("create_react_agent(model=m, tools=[])", "create_agent(model=m, tools=[])"),
-        ("create_react_agent(m, [], prompt='Hi')", "create_agent(m, [], system_prompt='Hi')"),
-        ("create_react_agent(m, [], prompt=f'{x}')", "create_agent(m, [], system_prompt=f'{x}')"),
-        ("create_react_agent(m, [], prompt=None)", "create_agent(m, [], system_prompt=None)"),
-        (
-            "create_react_agent(m, [], prompt=SystemMessage(x))",
-            "create_agent(m, [], system_prompt=SystemMessage(x))",
-        ),
-        (
-            "create_react_agent(m, [], prompt='Be ' + y)",
-            "create_agent(m, [], system_prompt='Be ' + y)",
-        ),
-        (
-            "P = '''Be {} '''\ncreate_react_agent(m, [], prompt=P.format(x).strip())",
-            "P = '''Be {} '''\ncreate_agent(m, [], system_prompt=P.format(x).strip())",
-        ),
-        (
-            "create_react_agent(m, [], state_modifier='Hi')",
-            "create_agent(m, [], system_prompt='Hi')",
-        ),
-        (
-            "create_react_agent(m, [], config_schema=C, checkpointer=c, store=s, name='n')",
-            "create_agent(m, [], context_schema=C, checkpointer=c, store=s, name='n')",
-        ),
-        (
-            "create_react_agent(m, [], state_schema=None, interrupt_after=None)",
-            "create_agent(m, [], state_schema=None, interrupt_after=None)",
-        ),
-        (
-            "create_react_agent(m, [], response_format=Ticket, interrupt_before=['tools'])",
-            "create_agent(m, [], response_format=Ticket, interrupt_before=['tools'])",
-        ),
-        (
-            "def f(m):\n    P: str = 'Hi'\n    return create_react_agent(m, [], prompt=P)",
-            "def f(m):\n    P: str = 'Hi'\n    return create_agent(m, [], system_prompt=P)",
+        ("m, []", "m, []"),
+        ("model=m, tools=[]", "model=m, tools=[]"),
+        ("m, [], prompt='Hi'", "m, [], system_prompt='Hi'"),
+        ("m, [], prompt=f'{x}'", "m, [], system_prompt=f'{x}'"),
+        ("m, [], prompt=None", "m, [], system_prompt=None"),
+        ("m, [], prompt=SystemMessage(x)", "m, [], system_prompt=SystemMessage(x)"),
+        ("m, [], prompt='Be ' + y", "m, [], system_prompt='Be ' + y"),
+        ("m, [], prompt=P.format(x).strip()", "m, [], system_prompt=P.format(x).strip()"),
+        ("m, [], prompt=Q", "m, [], system_prompt=Q"),
+        ("m, [], state_modifier='Hi'", "m, [], system_prompt='Hi'"),
+        ("m, [], config_schema=C, store=s, name='n'", "m, [], context_schema=C, store=s, name='n'"),
+        *(
+            (same, same)
+            for same in (
+                "m, [], checkpointer=c",
+                "m, [], state_schema=None, interrupt_after=None",
+                "m, [], response_format=Ticket, interrupt_before=['tools']",
+            )
         ),
     ],
 )
 def test_calls_whose_parameters_have_a_counterpart_become_create_agent(old: str, new: str) -> None:
-    done = to_agent(f"{old}\n")
-    assert (done.text, done.findings) == (f"{AGENT}{new}\n", ())
+    text = "P = '''Be {{}} '''\ndef f(m):\n    Q: str = 'Hi'\n    return {}({})\n"
+    done = to_agent(text.format("create_react_agent", old))
+    assert (done.text, done.findings) == (AGENT + text.format("create_agent", new), ())
     assert migrate_source(done.text, Factory.AGENT).text == done.text
 
 
@@ -231,16 +206,6 @@ def test_all_reasons_of_a_call_are_reported_where_they_stand() -> None:
     ]
 
 
-def test_where_some_calls_stay_both_functions_are_imported() -> None:
-    done = to_agent("a = create_react_agent(m, [])\nb = create_react_agent(m, [], version='v2')\n")
-    assert done.text.splitlines() == [
-        AGENT.strip(),
-        OURS.strip(),
-        "a = create_agent(m, [])",
-        "b = create_react_agent(m, [], version='v2')",
-    ]
-
-
 @each(
     "old, new",
     [
@@ -277,6 +242,10 @@ def test_where_some_calls_stay_both_functions_are_imported() -> None:
             "create_react_agent(m, [])\ncreate_agent(m)\n",
             f"{AGENT}{AGENT}create_agent(m, [])\ncreate_agent(m)\n",
         ),
+        (
+            "from agent_factory import create_react_agent\ncreate_react_agent(m, [])\n",
+            f"{AGENT}create_agent(m, [])\n",
+        ),
         (f"{REACT}__all__ = ['create_react_agent']\n", f"{OURS}__all__ = ['create_react_agent']\n"),
     ],
 )
@@ -286,10 +255,212 @@ def test_the_names_that_calls_go_by_fit_their_imports(old: str, new: str) -> Non
     assert migrate_source(new, Factory.AGENT).text == new
 
 
-def test_calls_of_the_prebuilt_agent_here_can_follow_in_a_second_step() -> None:
-    first = migrate_source(f"{REACT}create_react_agent(m, [], prompt='Hi')\n")
-    second = migrate_source(first.text, Factory.AGENT)
-    assert second.text == f"{AGENT}create_agent(m, [], system_prompt='Hi')\n"
-    top = "from agent_factory import create_react_agent\n"
-    third = migrate_source(f"{top}create_react_agent(m, [], prompt='Hi')\n", Factory.AGENT)
-    assert third.text == second.text
+IMPORTS = """
+from langchain.agents import AgentState, create_agent
+from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware
+from langchain.agents.middleware import after_model, before_model, hook_config
+"""
+
+
+def found(text: str) -> list[Finding]:
+    """The findings about a source, which are the same when it has moved."""
+    done = migrate_source(IMPORTS + dedent(text))
+    assert migrate_source(done.text).findings == done.findings
+    return list(done.findings)
+
+
+@each("base", ["AgentMiddleware", "AgentMiddleware[AgentState, None]", "First"])
+def test_a_helper_whose_name_looks_like_a_hook_is_reported(base: str) -> None:
+    (finding,) = found(
+        f"""
+        class First(AgentMiddleware):
+            def before_model(self, state, runtime): ...
+        class Last({base}):
+            def after_tool(self, call): ...
+            def _before_tool(self, call): ...
+            @property
+            def after_tools(self): ...
+        """
+    )
+    assert (finding.kind, finding.what) == ("class", "Last.after_tool")
+    assert finding.write == "_after_tool if it is a helper"
+
+
+@each(
+    "text, reported",
+    [
+        # Private names of a built-in that are overridden or called
+        (
+            """
+            class Short(SummarizationMiddleware):
+                def _create_summary(self, messages): return self._shout("short")
+                def _shout(self, text): return text.upper()
+            class Long(SummarizationMiddleware):
+                def before_model(self, state, runtime):
+                    self._last = state
+                    return self._should_summarize(self._last) and super()._trim(state)
+            """,
+            ["Short._create_summary", "Long._should_summarize", "Long._trim"],
+        ),
+        # Those of a base of the file
+        (
+            """
+            class Base(AgentMiddleware):
+                def before_model(self, state, runtime): return self._update(state)
+                def _update(self, state): ...
+            class Own(Base):
+                def _update(self, state): return self._other
+            """,
+            [],
+        ),
+        # State schemas that are not typed dicts
+        (
+            """
+            from pydantic import BaseModel
+            class Form(BaseModel):
+                x: int
+            @dataclass
+            class Data:
+                x: int
+            class Uses(AgentMiddleware):
+                state_schema = Data
+            class Names(AgentMiddleware):
+                state_schema: type[Form] = Form
+            create_agent(m, state_schema=Form)
+            """,
+            ["state_schema=Data", "state_schema=Form", "state_schema=Form"],
+        ),
+        # Keys of built-ins that are used
+        (
+            """
+            from langchain.agents.middleware import TodoListMiddleware
+            @after_model
+            def clear(state, runtime):
+                return {"todos": []}
+            create_agent(m, middleware=[TodoListMiddleware(), clear])
+            """,
+            [],
+        ),
+        # Classes that are not middleware, and classes that derive from each other
+        ("class Other:\n    def after_tool(self, call): ...\n", []),
+        ("class A(B): ...\nclass B(A):\n    def after_tool(self): ...\n", []),
+    ],
+)
+def test_only_what_breaks_is_reported(text: str, reported: list[str]) -> None:
+    assert [finding.what for finding in found(text)] == reported
+
+
+@each(
+    "decorators, reported",
+    [
+        ("@before_model", True),
+        ("@before_model(name='f')", True),
+        ("@before_model(can_jump_to=['end'])", False),
+        ("@before_model\n@hook_config(can_jump_to=['end'])", False),
+        ("", False),
+    ],
+)
+def test_an_undeclared_jump_of_a_function_is_reported(decorators: str, reported: bool) -> None:
+    findings = found(f"{decorators}\ndef f(state, runtime): return {{'jump_to': 'end'}}\n")
+    assert [finding.what for finding in findings] == ["jump_to"] * reported
+
+
+@each(
+    "method, target, reported",
+    [
+        ("def before_model", "'end'", True),
+        ("async def aafter_agent", "'end'", True),
+        ("@hook_config(can_jump_to=['end'])\n    def before_model", "'end'", False),
+        ("def before_model", "None", False),
+        ("def helper", "'end'", False),
+    ],
+)
+def test_an_undeclared_jump_of_a_class_is_reported(
+    method: str, target: str, reported: bool
+) -> None:
+    body = f"{method}(self, state, runtime): return {{'jump_to': {target}}}"
+    findings = found(f"class F(AgentMiddleware):\n    {body}\n")
+    assert [finding.what for finding in findings] == ["jump_to"] * reported
+
+
+HOOK = """
+@after_model
+def count(state, runtime):
+    return {"messages": [], "count": 1}
+"""
+
+
+@each(
+    "rest, reported",
+    [
+        ("create_agent(m, middleware=[count])", True),
+        ("", False),
+        ("class S(AgentState):\n    count: int\ncreate_agent(m, state_schema=S)", False),
+        ("class S(AgentState):\n    other: int\ncreate_agent(m, state_schema=S)", True),
+        ("class S(TypedDict):\n    count: int\ncreate_agent(m, middleware=[count])", False),
+        ("from shop import S\ncreate_agent(m, state_schema=S)", False),
+        ("from shop import T\nclass S(T):\n    x: int\ncreate_agent(m, state_schema=S)", False),
+    ],
+)
+def test_a_key_of_no_state_schema_of_the_file_is_reported(rest: str, reported: bool) -> None:
+    assert [finding.what for finding in found(f"{HOOK}{rest}\n")] == ["count"] * reported
+
+
+PII = "from langchain.agents.middleware.pii import PIIMiddleware, RedactionRule\n"
+
+
+@each(
+    "call, package",
+    [
+        ("PIIMiddleware('key', detector=r'sk-\\w+')", "regex"),
+        ("KEY = 'sk-'\nRedactionRule(detector=KEY, pii_type='key')", "regex"),
+        ("PIIMiddleware('phone')", "phonenumbers"),
+        ("PIIMiddleware(strategy='mask', pii_type='name')", "presidio_analyzer"),
+        ("PIIMiddleware('phone', detector=find_numbers)", None),
+        ("PIIMiddleware('email', strategy='mask')", None),
+    ],
+)
+def test_a_package_that_a_detector_needs_is_reported_where_it_is_missing(
+    call: str, package: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("phonenumbers", "presidio_analyzer", "regex"):
+        monkeypatch.setitem(sys.modules, name, None)
+    findings = migrate_source(f"{PII}{call}\n").findings
+    assert [f"package {package}," in finding.why for finding in findings] == [True] * bool(package)
+    monkeypatch.setitem(sys.modules, package or "", sys)
+    assert not migrate_source(f"{PII}{call}\n").findings
+
+
+@each(
+    "head",
+    [
+        "class Odd(AgentMiddleware, metaclass=Meta):",
+        "@dataclass\nclass Odd(AgentMiddleware):",
+        "@dataclass(frozen=True, slots=True)\nclass Odd(AgentMiddleware):",
+        "class Odd(make(), AgentMiddleware):",
+        "class Odd(AgentMiddleware, *bases, **words):",
+        "class Odd(AgentMiddleware, closed=1 / 0):",
+        "class Odd(AgentMiddleware[1 / 0]):",
+        *(
+            f"class Odd(AgentMiddleware):\n    {body}"
+            for body in (
+                "def __init__(self, limit): self.limit = limit",
+                "__slots__ = ('before_tool',)",
+                "def name(self): return 'own'",
+                "def mro(cls): return []",
+                "def __new__(cls, *args): raise SystemExit('executed')",
+                "def __init_subclass__(cls, **words): raise SystemExit('executed')",
+                "def __class_getitem__(cls, item): raise SystemExit('executed')",
+                "def __getattribute__(self, name): raise SystemExit('executed')",
+                "def __set_name__(self, owner, name): raise SystemExit('executed')",
+                "def __get__(self, instance, owner): raise SystemExit('executed')",
+                "def __del__(self): raise SystemExit('executed')",
+                "def __eq__(self, other): raise SystemExit('executed')",
+            )
+        ),
+    ],
+)
+def test_nothing_of_a_class_is_executed(head: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (finding,) = found(f"{head}\n    def after_tool(self): ...\n")
+    assert finding.what == "Odd.after_tool"
+    assert capsys.readouterr() == ("", "")

@@ -84,16 +84,6 @@ def test_a_call_that_was_approved_and_began_may_have_run(call: Any, mode: Any) -
     assert "may have run" in result_of(review.add_input(agent, THREAD, "Stop."))
 
 
-def test_a_call_that_waits_before_the_tools_did_not_run(call: Any) -> None:
-    bank = Bank("ask")
-    agent = agent_of(bank, middleware=[HumanInTheLoopMiddleware({"pay": True})])
-    call(agent, GO, THREAD)
-    values = review.add_input(agent, THREAD, "Stop.")
-    expected = "This call of pay did not run: the user sent a new message instead."
-    assert result_of(values) == expected
-    assert bank.paid == 0
-
-
 def test_a_run_that_ends_at_a_limit_does_not_know_of_calls_without_a_result(call: Any) -> None:
     class Drop(AgentMiddleware):
         def around_tool(self, request: Any) -> Any:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import gc
+import sys
+import types
 import weakref
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 
-from agent_factory import HistoryError, create_agent, wrap_model_call, wrap_tool_call
+from agent_factory import (
+    HistoryError,
+    SpecError,
+    create_agent,
+    init_model,
+    wrap_model_call,
+    wrap_tool_call,
+)
 from agent_factory.errors import BadReturn, ModelCannotCallTools, UnknownTool
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
@@ -29,10 +38,6 @@ def multiply(a: int, b: int) -> int:
     return a * b
 
 
-def adding(id: str | None = None) -> list[dict[str, Any]]:
-    return [{"name": "add", "args": {"a": 2, "b": 3}, "id": id}]
-
-
 class Counting(ScriptedChatModel):
     """Counts how often tools are bound to it."""
 
@@ -41,18 +46,6 @@ class Counting(ScriptedChatModel):
     def bind_tools(self, tools: Any, *, tool_choice: Any = None, **kwargs: Any) -> Any:
         self.bound.append([getattr(tool, "name", tool) for tool in tools])
         return super().bind_tools(tools, tool_choice=tool_choice, **kwargs)
-
-
-# --- binding --------------------------------------------------------------------------------------
-
-
-def test_a_tool_set_is_bound_once_however_often_the_model_is_asked(call: Any) -> None:
-    model = Counting(steps=[adding(), adding(), "5", "Hi."])
-    agent = create_agent(model, [add])
-    call(agent, ASK)
-    call(agent, ASK)
-    assert model.bound == [["add"]]
-    assert [record.tools for record in model.requests] == [["add"]] * 4
 
 
 def test_sets_that_take_turns_are_bound_once_each(call: Any) -> None:
@@ -85,23 +78,24 @@ def test_another_model_is_bound_for_itself(call: Any) -> None:
     assert (model.bound, other.bound) == ([["add"]], [["add"]])
 
 
-def test_another_tool_choice_is_bound_again(call: Any) -> None:
-    choices = iter(["any", "auto", "any"])
+@each("tools", [[], [add]])
+def test_a_choice_and_settings_of_a_call_are_passed(call: Any, tools: Any) -> None:
+    """Another choice is bound again, and none is sent without tools."""
+    choices: list[Any] = [{"tool_choice": choice} for choice in ("any", "auto", "any")]
+    settings: list[Any] = [{"temperature": 0.1}, {"temperature": 0.9}]
+    changes = iter([*choices, *({"model_settings": one} for one in settings)])
 
     @wrap_model_call
     def choose(request: Any) -> Any:
-        return (yield request.override(tool_choice=next(choices)))
+        return (yield request.override(**next(changes)))
 
-    model = Counting(steps=["1", "2", "3"])
-    agent = create_agent(model, [add], middleware=[choose])
-    for _ in range(3):
+    model = Counting(steps=["1", "2", "3", "4", "5"])
+    agent = create_agent(model, tools, middleware=[choose])
+    for _ in range(5):
         call(agent, ASK)
-    assert [record.kwargs for record in model.requests] == [
-        {"tool_choice": "any"},
-        {"tool_choice": "auto"},
-        {"tool_choice": "any"},
-    ]
-    assert len(model.bound) == 2
+    kwargs = [record.kwargs for record in model.requests]
+    assert kwargs == [*(choices if tools else [{}] * 3), *settings]
+    assert len(model.bound) == (4 if tools else 0)
 
 
 @pytest.mark.usefixtures("quick_gc")
@@ -126,47 +120,15 @@ def test_the_cache_of_bound_models_is_bounded(call: Any) -> None:
     assert sum(ref() is not None for ref in offered) <= 20
 
 
-def test_settings_of_a_call_are_passed_with_and_without_tools(call: Any) -> None:
-    @wrap_model_call
-    def warm(request: Any) -> Any:
-        return (yield request.override(model_settings=next(settings)))
-
-    for tools in ([add], []):
-        settings = iter([{"temperature": 0.1}, {"temperature": 0.9}])
-        model = ScriptedChatModel(["1", "2"])
-        agent = create_agent(model, tools, middleware=[warm])
-        call(agent, ASK)
-        call(agent, ASK)
-        kwargs = [record.kwargs for record in model.requests]
-        assert kwargs == [{"temperature": 0.1}, {"temperature": 0.9}]
-
-
-def test_a_tool_choice_without_tools_is_not_sent(call: Any) -> None:
-    @wrap_model_call
-    def choose(request: Any) -> Any:
-        return (yield request.override(tools=[], tool_choice="any"))
-
-    model = ScriptedChatModel(["Hi."])
-    call(create_agent(model, [add], middleware=[choose]), ASK)
-    assert model.requests[0].kwargs == {}
-    assert model.requests[0].tools == []
-
-
-def test_an_agent_without_tools_binds_none(call: Any) -> None:
-    """E38: no tools, no binding; a model that cannot call tools works."""
-    agent = create_agent(FakeListChatModel(responses=["Hi."]))
-    assert call(agent, ASK)["messages"][-1].text == "Hi."
-
-
 @each("format_", [None, ToolStrategy({"title": "Answer"})])
 def test_a_model_that_cannot_call_tools_is_named(call: Any, format_: Any) -> None:
-    """E38: a clear message in place of an empty NotImplementedError."""
-    tools: list[Any] = [] if format_ else [add]
-    agent = create_agent(FakeListChatModel(responses=["Hi."]), tools, response_format=format_)
+    """E38: a clear message in place of an empty NotImplementedError; without tools it works."""
+    model = FakeListChatModel(responses=["Hi."])
     with pytest.raises(NotImplementedError, match="has no bind_tools") as caught:
-        call(agent, ASK)
+        call(create_agent(model, [] if format_ else [add], response_format=format_), ASK)
     assert isinstance(caught.value, ModelCannotCallTools)
     assert caught.value.subject == "FakeListChatModel"
+    assert call(create_agent(model), ASK)["messages"][-1].text == "Hi."
 
 
 def test_an_error_inside_bind_tools_is_not_taken_for_a_missing_method(call: Any) -> None:
@@ -178,35 +140,20 @@ def test_an_error_inside_bind_tools_is_not_taken_for_a_missing_method(call: Any)
         call(create_agent(Broken(), [add]), ASK)
 
 
-def test_provider_tools_are_offered_and_not_run(call: Any) -> None:
-    """B14."""
-    model = ScriptedChatModel(["Hi."])
-    agent = create_agent(model, [{"type": "web_search"}])
-    call(agent, ASK)
-    assert model.requests[0].tools == ["web_search"]
-    assert "tools" not in agent.get_graph().nodes
-
-
 @each("tools", [[], [add]])
-def test_settings_bound_to_the_model_are_kept(call: Any, tools: Any) -> None:
+def test_settings_and_a_config_bound_to_the_model_are_kept(call: Any, tools: Any) -> None:
     """B24: a model with bound settings is bound to the tools on top of them."""
-    model = ScriptedChatModel(["Hi."])
-    bound: Any = model.bind(temperature=0)
-    call(create_agent(bound, tools), ASK)
-    assert model.requests[0].kwargs == {"temperature": 0}
-    assert model.requests[0].tools == [tool.name for tool in tools]
-
-
-@each("tools", [[], [add]])
-def test_a_config_bound_to_the_model_is_kept(call: Any, tools: Any) -> None:
     seen: list[Any] = []
 
     class Watching(BaseCallbackHandler):
         def on_chat_model_start(self, *args: Any, tags: Any = None, **kwargs: Any) -> None:
             seen.extend(tags)
 
-    bound: Any = ScriptedChatModel(["Hi."]).with_config(tags=["mine"], callbacks=[Watching()])
+    model = ScriptedChatModel(["Hi."])
+    bound: Any = model.bind(temperature=0).with_config(tags=["mine"], callbacks=[Watching()])
     call(create_agent(bound, tools), ASK)
+    assert model.requests[0].kwargs == {"temperature": 0}
+    assert model.requests[0].tools == [tool.name for tool in tools]
     assert "mine" in seen
 
 
@@ -228,34 +175,11 @@ def test_a_tool_offered_at_run_time_must_be_one_that_a_layer_can_run(call: Any) 
     assert model.requests[0].tools == ["add", "multiply"]
 
 
-# --- what the model is shown ----------------------------------------------------------------------
-
-
-@each("prompt", ["Be brief.", SystemMessage("Be brief.")])
-def test_the_system_prompt_comes_first_and_is_not_in_the_thread(call: Any, prompt: Any) -> None:
-    model = ScriptedChatModel(["5"])
-    result = call(create_agent(model, system_prompt=prompt), ASK)
-    assert [m.type for m in model.requests[0].messages] == ["system", "human"]
-    assert [m.type for m in result["messages"]] == ["human", "ai"]
-
-
 def test_no_messages_and_no_prompt_is_an_error(call: Any) -> None:
     with pytest.raises(HistoryError, match="Pass a message to the run"):
         call(create_agent(ScriptedChatModel(["Hi."])), {"messages": []})
     greeting = create_agent(ScriptedChatModel(["Hi."]), system_prompt="Greet.")
     assert [m.text for m in call(greeting, {"messages": []})["messages"]] == ["Hi."]
-
-
-# --- what the model answers -----------------------------------------------------------------------
-
-
-def test_the_agents_name_is_on_its_messages(call: Any) -> None:
-    """B7."""
-    model = ScriptedChatModel([adding("1"), "5"])
-    result = call(create_agent(model, [add], name="sums"), ASK)
-    assert [m.name for m in result["messages"] if m.type == "ai"] == ["sums", "sums"]
-    plain = call(create_agent(ScriptedChatModel(["5"])), ASK)
-    assert plain["messages"][-1].name is None
 
 
 class Same(BaseChatModel):
@@ -331,8 +255,43 @@ def test_a_model_that_does_not_return_a_message_is_refused(call: Any, output: An
         call(create_agent(Odd()), ASK)
 
 
-def test_what_the_model_raises_reaches_the_caller(call: Any) -> None:
-    error = ConnectionError("down")
-    with pytest.raises(ConnectionError, match="down") as caught:
-        call(create_agent(ScriptedChatModel([error])), ASK)
-    assert caught.value is error
+@pytest.fixture
+def langchain(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A stand-in for the package that may not be installed."""
+    package, models = types.ModuleType("langchain"), types.ModuleType("langchain.chat_models")
+    monkeypatch.setitem(sys.modules, "langchain", package)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
+    return models
+
+
+def test_a_name_is_made_a_model_by_langchain(langchain: Any, call: Any) -> None:
+    asked: list[Any] = []
+
+    def init_chat_model(name: str, **settings: Any) -> Any:
+        asked.append((name, settings))
+        return ScriptedChatModel(["Hi."])
+
+    langchain.init_chat_model = init_chat_model
+    assert call(create_agent("openai:gpt-5"), ASK)["messages"][-1].text == "Hi."
+    init_model("openai:gpt-5", temperature=0)
+    assert asked == [("openai:gpt-5", {}), ("openai:gpt-5", {"temperature": 0})]
+
+
+def test_without_langchain_a_name_is_refused_with_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """B18: the exact text."""
+    monkeypatch.setitem(sys.modules, "langchain", None)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    with pytest.raises(ImportError) as caught:
+        create_agent("openai:gpt-5")
+    assert str(caught.value) == (
+        "Please install langchain (`pip install langchain`) to use '<provider>:<model>' string "
+        "syntax for `model` parameter."
+    )
+
+
+@each("junk", [None, 5, object(), len, ScriptedChatModel])
+def test_something_other_than_a_model_is_refused_at_build(junk: Any) -> None:
+    with pytest.raises(SpecError, match="model"):
+        create_agent(junk)
