@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -17,7 +16,6 @@ from langgraph.managed import RemainingSteps
 from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, interrupt
 from langgraph.warnings import LangGraphDeprecatedSinceV10
 from pydantic import BaseModel
 
@@ -26,7 +24,7 @@ from agent_factory import create_react_agent, prebuilt
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.react_errors import ReactArgumentError
 from samples import add_tool as add
-from samples import fail, nothing, scripted, tool_texts
+from samples import fail, nothing, scripted
 from tables import each
 
 ASK = {"messages": [("user", "2 + 3?")]}
@@ -35,49 +33,14 @@ ASK = {"messages": [("user", "2 + 3?")]}
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]
 
 
-# The signature
-
-
-def test_the_parameters_and_their_defaults_are_the_known_ones() -> None:
-    """B1"""
-    parameters = inspect.signature(create_react_agent).parameters.values()
-    empty = inspect.Parameter.empty
-    assert [(p.name, p.default) for p in parameters] == [
-        ("model", empty),
-        ("tools", empty),
-        ("prompt", None),
-        ("response_format", None),
-        ("pre_model_hook", None),
-        ("post_model_hook", None),
-        ("state_schema", None),
-        ("context_schema", None),
-        ("checkpointer", None),
-        ("store", None),
-        ("interrupt_before", None),
-        ("interrupt_after", None),
-        ("debug", False),
-        ("version", "v2"),
-        ("name", None),
-        ("node_policies", None),  # not in LangGraph's
-        ("retry_policy", None),  # not in LangGraph's
-        ("deprecated_kwargs", empty),
-    ]
-    kinds = [p.kind.name for p in parameters]
-    assert kinds == ["POSITIONAL_OR_KEYWORD"] * 2 + ["KEYWORD_ONLY"] * 15 + ["VAR_KEYWORD"]
-
-
-def test_it_is_imported_from_either_place() -> None:
+def test_every_name_of_langgraph_prebuilt_can_be_imported() -> None:
     """B8"""
     assert agent_factory.create_react_agent is prebuilt.create_react_agent
-    assert {"create_react_agent", "AgentState", "AgentStatePydantic"} <= set(prebuilt.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'create_agent_react'"):
-        _ = prebuilt.create_agent_react
-
-
-def test_every_name_of_langgraph_prebuilt_can_be_imported() -> None:
-    assert set(langgraph.prebuilt.__all__) <= set(prebuilt.__all__)
+    assert {*langgraph.prebuilt.__all__, "AgentState", "AgentStatePydantic"} <= {*prebuilt.__all__}
     assert all(hasattr(prebuilt, name) for name in prebuilt.__all__)
     assert prebuilt.ToolNode is agent_factory.ToolNode
+    with pytest.raises(AttributeError, match="no attribute 'create_agent_react'"):
+        _ = prebuilt.create_agent_react
     # The forms of agent-inbox
     for name in ("ActionRequest", "HumanInterrupt", "HumanInterruptConfig", "HumanResponse"):
         assert getattr(prebuilt, name) is getattr(langgraph.prebuilt.interrupt, name)
@@ -148,9 +111,6 @@ def test_a_hook_after_the_model_needs_the_version_that_has_one(tools: Any) -> No
     assert caught.value.hint
 
 
-# The state
-
-
 class Bare(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
@@ -194,25 +154,9 @@ def test_a_state_schema_that_cannot_be_read_is_refused() -> None:
             create_react_agent(scripted(), [add], state_schema=schema)
 
 
-# What is handed through
-
-
 @dataclass
 class Context:
     user: str
-
-
-def test_it_is_a_graph_like_any_other(call: Any) -> None:
-    """B6, B58"""
-    saver = InMemorySaver()
-    agent = create_react_agent(scripted(ADD, "It is 5."), [add], checkpointer=saver, name="counter")
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    assert isinstance(agent, Runnable)
-    assert agent.name == "counter"
-    assert call(agent, ASK, thread)["messages"][-1].name == "counter"
-    assert agent.get_state(thread).values["messages"][-1].text == "It is 5."
-    assert len(list(agent.get_state_history(thread))) == 5
-    assert "agent" in agent.get_graph().draw_mermaid()
 
 
 def test_a_run_has_its_own_limit() -> None:
@@ -283,9 +227,6 @@ def test_debug_logs_each_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[values]" in capsys.readouterr().out
 
 
-# Tools
-
-
 def plain(a: int) -> int:
     """A function."""
     return a
@@ -308,15 +249,6 @@ def test_without_a_tool_to_run_the_model_is_asked_once(tools: Any, call: Any) ->
     assert "tools" not in agent.nodes
     assert call(agent, ASK)["messages"][-1].text == "Hello"
     assert len(asked.requests[0].tools) == len(tools)
-
-
-def test_a_call_of_a_providers_tool_is_answered_with_an_error(call: Any) -> None:
-    """B14"""
-    web = {"type": "web_search", "name": "web_search"}
-    agent = create_react_agent(scripted([{"name": "web_search", "args": {}}], "Well."), [add, web])
-    messages = call(agent, ASK)["messages"]
-    text = "Error: web_search is not a valid tool, try one of [add]."
-    assert [m.text for m in messages[2:]] == [text, "Well."]
 
 
 class Loud(ToolNode):
@@ -348,25 +280,3 @@ def test_a_runnable_is_a_hook_as_well(call: Any) -> None:
     asked = scripted()
     call(create_react_agent(asked, [], pre_model_hook=hook), ASK)
     assert [m.text for m in asked.requests[0].messages] == ["Only this"]
-
-
-def test_a_tool_asks_in_the_form_of_agent_inbox_and_gets_its_answer(call: Any) -> None:
-    def book(city: str) -> str:
-        """Book a room."""
-        request = prebuilt.HumanInterrupt(
-            action_request=prebuilt.ActionRequest(action="book", args={"city": city}),
-            config=prebuilt.HumanInterruptConfig(
-                allow_ignore=False, allow_respond=True, allow_edit=True, allow_accept=True
-            ),
-            description="A room.",
-        )
-        answers: list[prebuilt.HumanResponse] = interrupt([request])
-        return f"{city}: {answers[0]['type']}"
-
-    model = scripted([{"name": "book", "args": {"city": "Rome"}, "id": "1"}], "Booked.")
-    agent = create_react_agent(model, [book], checkpointer=InMemorySaver())
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    (asked,) = call(agent, {"messages": "Rome, please"}, thread)["__interrupt__"]
-    assert asked.value[0]["action_request"] == {"action": "book", "args": {"city": "Rome"}}
-    result = call(agent, Command(resume=[{"type": "accept", "args": None}]), thread)
-    assert tool_texts(result) == ["Rome: accept"]
