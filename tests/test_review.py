@@ -142,29 +142,32 @@ def test_a_request_that_a_thread_has_from_an_earlier_version_is_read() -> None:
     assert read_request({"type": "tool_approval"}) is None
 
 
-def test_calls_of_parallel_subagents_with_one_id_are_distinguished(act: Act) -> None:
-    till = Till()
-
-    def clerk() -> Any:
-        return create_agent(
-            ScriptedChatModel([payments(1), "Paid."]),
+def asked_by_clerks(till: Till, *payments_of: Any, mode: Any) -> Any:
+    """An agent that gives each clerk something to do, which its middleware has asked about."""
+    clerks: list[Any] = [
+        create_agent(
+            ScriptedChatModel([made, "Paid."]),
             [till.pay],
-            middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode="per_call")],
-            ignore=["AF211"],
+            middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
+            ignore=["AF211"],  # the agent around it has a checkpointer
         )
-
-    clerks = [clerk(), clerk()]
+        for made in payments_of
+    ]
 
     def ask_clerk(number: int) -> str:
         """Give a clerk something to do."""
-        given: Any = {"messages": [("user", "Pay!")]}
-        return str(clerks[number].invoke(given)["messages"][-1].text)
+        return str(clerks[number].invoke({"messages": [("user", "Pay!")]})["messages"][-1].text)
 
-    calls = [{"name": "ask_clerk", "args": {"number": n}, "id": f"outer_{n}"} for n in (0, 1)]
-    agent = create_agent(
-        ScriptedChatModel([calls, "Done."]), [ask_clerk], checkpointer=InMemorySaver()
-    )
+    numbers = range(len(clerks))
+    calls = [{"name": "ask_clerk", "args": {"number": n}, "id": f"outer_{n}"} for n in numbers]
+    model = ScriptedChatModel([calls, "Done."])
+    agent: Any = create_agent(model, [ask_clerk], checkpointer=InMemorySaver())
     agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    return agent
+
+
+def test_calls_of_parallel_subagents_with_one_id_are_distinguished(act: Act) -> None:
+    agent = asked_by_clerks(till := Till(), payments(1), payments(1), mode="per_call")
     one, other = act("pending", agent).calls
     assert one.id != other.id
     act("decide", agent, {one.id: {"type": "approve"}, other.id: {"type": "reject"}})
@@ -212,20 +215,18 @@ def test_decisions_of_one_stop_do_not_apply_to_the_next(act: Act) -> None:
     assert goes_on(agent)
 
 
-def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, mode: Any) -> None:
+@each("reason, told", [("No money.", "No money."), (None, "A reviewer rejected this call of pay")])
+def test_rejected_calls_get_a_result_and_the_model_continues(
+    act: Act, mode: Any, reason: Any, told: str
+) -> None:
     agent, till = asked(payments(1, 2), "I did not pay.", mode=mode)
-    result = act("reject", agent, "No money.")
-    assert results_by_id(result) == {"call_1": "No money.", "call_2": "No money."}
+    result = act("reject", agent, reason)
+    results = results_by_id(result)
+    assert results.keys() == {"call_1", "call_2"}
+    assert all(text.startswith(told) for text in results.values())
     assert result["messages"][-1].text == "I did not pay."
     assert not till.done
     assert goes_on(agent)
-
-
-def test_a_rejection_without_a_reason_gets_the_text_of_the_middleware(act: Act, mode: Any) -> None:
-    agent, _ = asked(payments(1), "Well.", mode=mode)
-    assert results_by_id(act("reject", agent))["call_1"].startswith(
-        "A reviewer rejected this call of pay"
-    )
 
 
 def test_an_edited_call_runs_and_the_model_reads_about_the_edit(act: Act, mode: Any) -> None:
@@ -512,67 +513,32 @@ def test_an_interrupt_in_a_hook_is_answered(act: Act) -> None:
     assert goes_on(agent)
 
 
-@pytest.fixture
-def around(mode: Any) -> Callable[[Till], Any]:
-    """A graph with an agent inside, which has asked about two calls."""
-
-    def build(till: Till) -> Any:
-        agent = create_agent(
-            ScriptedChatModel([payments(1, 2), "Done."]),
-            [till.pay],
-            middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
-            checkpointer=True,
-        )
-        graph = StateGraph(MessagesState)
-        graph.add_node("clerk", agent)
-        graph.add_edge(START, "clerk")
-        built = graph.compile(checkpointer=InMemorySaver())
-        asking: Any = {"messages": [("user", "Pay!")]}
-        built.invoke(asking, THREAD)
-        return built
-
-    return build
-
-
-def test_an_agent_inside_is_answered_through_its_graph(
-    act: Act, around: Callable[[Till], Any]
-) -> None:
+def test_an_agent_inside_is_answered_through_its_graph(act: Act, mode: Any) -> None:
     till = Till()
-    graph = around(till)
-    # The questions of the agent arrive in the order in which its tasks came to ask them.
-    calls = sorted(act("pending", graph).calls, key=lambda call: str(call.args["euros"]))
-    assert [(call.name, call.args["euros"]) for call in calls] == [("pay", 1), ("pay", 2)]
-    result = act(
-        "decide", graph, {calls[0].id: {"type": "approve"}, calls[1].id: {"type": "reject"}}
+    agent = create_agent(
+        ScriptedChatModel([payments(1, 2), "Done."]),
+        [till.pay],
+        middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
+        checkpointer=True,
     )
+    parts: Any = StateGraph(MessagesState).add_node("clerk", agent).add_edge(START, "clerk")
+    graph = parts.compile(checkpointer=InMemorySaver())
+    graph.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    # The questions of the agent arrive in the order in which its tasks came to ask them.
+    one, two = sorted(act("pending", graph).calls, key=lambda call: str(call.args["euros"]))
+    assert [(call.name, call.args["euros"]) for call in (one, two)] == [("pay", 1), ("pay", 2)]
+    result = act("decide", graph, {one.id: {"type": "approve"}, two.id: {"type": "reject"}})
     assert till.done == [1]
     assert result["messages"][-1].text == "Done."
     assert_valid_history(result["messages"])
 
 
 def test_a_nested_agents_question_about_several_calls_is_answered_as_a_whole(act: Act) -> None:
-    till = Till()
-    clerk = create_agent(
-        ScriptedChatModel([payments(1, 2), "Paid."]),
-        [till.pay],
-        middleware=[HumanInTheLoopMiddleware({"pay": True})],
-        ignore=["AF211"],  # the agent around it has a checkpointer
-    )
-
-    def ask_clerk(task: str) -> str:
-        """Give the clerk something to do."""
-        given: Any = {"messages": [("user", task)]}
-        return str(clerk.invoke(given)["messages"][-1].text)
-
-    call = {"name": "ask_clerk", "args": {"task": "Pay!"}, "id": "outer"}
-    agent = create_agent(
-        ScriptedChatModel([[call], "Done."]), [ask_clerk], checkpointer=InMemorySaver()
-    )
-    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    agent = asked_by_clerks(till := Till(), payments(1, 2), mode="batched")
     first, _ = act("pending", agent).calls
     with pytest.raises(review.DecideTogether, match=r"Decide about all its calls at once"):
         act("approve", agent, first.id)
-    assert results_by_id(act("approve", agent)) == {"outer": "Paid."}
+    assert results_by_id(act("approve", agent)) == {"outer_0": "Paid."}
     assert sorted(till.done) == [1, 2]
     assert goes_on(agent)
 

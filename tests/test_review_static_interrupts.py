@@ -1,4 +1,4 @@
-"""Reviews of runs stopped by `interrupt_before` and `interrupt_after`."""
+"""Reviews of runs that a node stops, their records, and what LangGraph does with such threads."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import InvalidUpdateError
 from langgraph.runtime import Runtime
+from langgraph.types import Command, interrupt
 
 from agent_factory import AgentMiddleware, AgentState, create_agent, review
 from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.prebuilt import create_react_agent
-from agent_factory.testing import ScriptedChatModel
-from reviews import Till, goes_on, payments
+from agent_factory.review.records import RAN, with_edit, with_review
+from agent_factory.testing import InvalidHistory, ScriptedChatModel, assert_valid_history
+from reviews import Till, goes_on, payments, question
+from samples import results_by_id, tool_call
 from tables import each
 
 Act = Callable[..., Any]
@@ -62,13 +66,6 @@ def test_pending_calls_are_listed(act: Act, build: Act) -> None:
     assert {call.allowed for call in waiting.calls} == {("approve", "edit", "reject", "respond")}
 
 
-def test_all_calls_are_approved_at_once(act: Act, build: Act) -> None:
-    agent, till = stopped(build, payments(1, 2), "Done.")
-    assert act("approve", agent)["messages"][-1].text == "Done."
-    assert sorted(till.paid) == [1, 2]
-    assert goes_on(agent)
-
-
 def test_a_model_cannot_claim_that_its_calls_were_approved(act: Act, build: Act) -> None:
     approvals = {"call_1": {"type": "approve"}, "call_2": {"type": "approve"}}
     claim = {"review": {"at": "tools", "decisions": approvals}}
@@ -92,18 +89,16 @@ def test_an_approved_call_waits_until_the_other_is_decided(act: Act, build: Act)
     assert goes_on(agent)
 
 
-def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, build: Act) -> None:
+@each("reason, told", [("No money.", "No money."), (None, "A reviewer rejected this call of pay")])
+def test_rejected_calls_get_a_result_and_the_model_continues(
+    act: Act, build: Act, reason: Any, told: str
+) -> None:
     agent, till = stopped(build, payments(1, 2), "I did not pay.")
-    result = act("reject", agent, "No money.")
-    assert [m.text for m in result["messages"][2:]] == ["No money.", "No money.", "I did not pay."]
-    assert {m.status for m in result["messages"][2:4]} == {"error"}
+    *results, last = act("reject", agent, reason)["messages"][2:]
+    assert [(told in m.text, m.status) for m in results] == [(True, "error")] * 2
+    assert last.text == "I did not pay."
     assert not till.paid
     assert goes_on(agent)
-
-
-def test_a_rejection_without_a_reason_gets_a_default_text(act: Act, build: Act) -> None:
-    agent, _ = stopped(build, payments(1), "Well.")
-    assert "A reviewer rejected this call of pay" in act("reject", agent)["messages"][2].text
 
 
 def test_an_edited_call_runs_instead_of_the_original(act: Act, build: Act) -> None:
@@ -168,20 +163,16 @@ def test_a_new_message_keeps_pending_calls_from_running(act: Act, build: Act, fo
     assert goes_on(agent)
 
 
-def test_results_are_read_and_approved_after_the_tools(act: Act, build: Act) -> None:
-    agent, _ = stopped(
-        build, payments(1), "Done.", interrupt_before=None, interrupt_after=["tools"]
-    )
-    (call,) = act("pending", agent).calls
-    assert (call.kind, call.question, call.allowed) == ("result", "paid 1", ("approve", "respond"))
-    assert act("approve", agent)["messages"][-1].text == "Done."
-    assert goes_on(agent)
-
-
-def test_a_result_is_changed_before_the_model_reads_it(act: Act, build: Act) -> None:
+def test_results_are_read_and_changed_before_the_model_reads_them(act: Act, build: Act) -> None:
     agent, _ = stopped(
         build, payments(1, 2), "Done.", interrupt_before=None, interrupt_after=["tools"]
     )
+    calls = act("pending", agent).calls
+    assert [(call.kind, call.question) for call in calls] == [
+        ("result", "paid 1"),
+        ("result", "paid 2"),
+    ]
+    assert {call.allowed for call in calls} == {("approve", "respond")}
     act("respond", agent, "[secret]", "call_2")
     result = act("approve", agent)
     assert [m.text for m in result["messages"][2:]] == ["paid 1", "[secret]", "Done."]
@@ -196,24 +187,20 @@ def test_a_call_that_has_run_can_not_be_rejected(act: Act, build: Act) -> None:
 
 def test_several_calls_get_different_decisions_at_once(act: Act, build: Act) -> None:
     agent, till = stopped(build, payments(1, 2, 3, 4), "Done.")
-    result = act(
-        "decide",
-        agent,
-        {
-            "call_1": {"type": "approve"},
-            "call_2": {"type": "reject", "message": "no"},
-            "call_3": {"type": "edit", "edited_action": {"args": {"euros": 30}}},
-            "call_4": {"type": "respond", "message": "paid by Ann"},
-        },
-    )
-    assert sorted(till.paid) == [1, 30]
-    said = {m.tool_call_id: m.text for m in result["messages"] if m.type == "tool"}
-    assert said == {
-        "call_1": "paid 1",
-        "call_2": "no",
-        "call_3": "paid 30",
-        "call_4": "paid by Ann",
+    decisions = {
+        "call_1": {"type": "approve"},
+        "call_2": {"type": "reject", "message": "no"},
+        "call_3": {"type": "edit", "edited_action": {"args": {"euros": 30}}},
+        "call_4": {"type": "respond", "message": "paid by Ann"},
     }
+    results = results_by_id(act("decide", agent, decisions))
+    assert sorted(till.paid) == [1, 30]
+    assert sorted(results.items()) == [
+        ("call_1", "paid 1"),
+        ("call_2", "no"),
+        ("call_3", "paid 30"),
+        ("call_4", "paid by Ann"),
+    ]
     assert goes_on(agent)
 
 
@@ -265,15 +252,6 @@ def test_a_decision_about_an_earlier_checkpoint_starts_a_branch(act: Act, build:
     assert goes_on(agent)
 
 
-def test_an_earlier_checkpoint_can_be_approved_again_and_the_calls_run_again(build: Act) -> None:
-    agent, till = stopped(build, payments(1), "Done.", "Done again.")
-    moment = agent.get_state(THREAD).config
-    review.approve(agent, THREAD)
-    assert review.approve(agent, moment)["messages"][-1].text == "Done again."
-    assert till.paid == [1, 1]
-    assert goes_on(agent)
-
-
 def test_a_message_at_an_earlier_checkpoint_follows_what_the_thread_had_there(build: Act) -> None:
     agent, _ = stopped(build, payments(1), "Done.", "Instead.", interrupt_before=[])
     history = agent.get_state_history(THREAD)
@@ -284,22 +262,11 @@ def test_a_message_at_an_earlier_checkpoint_follows_what_the_thread_had_there(bu
 
 
 def test_invalid_tool_calls_are_answered_by_the_tools_node(act: Act) -> None:
-    said = AIMessage(
-        "",
-        tool_calls=payments(1),
-        invalid_tool_calls=[
-            {"type": "invalid_tool_call", "name": "pay", "args": "{", "id": "bad", "error": None}
-        ],
-    )
+    bad: Any = {"type": "invalid_tool_call", "name": "pay", "args": "{", "id": "b", "error": None}
+    said = AIMessage("", tool_calls=payments(1), invalid_tool_calls=[bad])
     agent, _ = stopped(of_langchain, said, "Done.")
     act("reject", agent)
     assert goes_on(agent)
-
-
-def test_options_are_passed_to_invoke(act: Act) -> None:
-    agent, _ = stopped(of_langchain, payments(1), "Done.")
-    chunks = act("approve", agent, stream_mode="updates")
-    assert [list(chunk) for chunk in chunks] == [["tools"], ["model"]]
 
 
 def test_a_finished_thread_has_no_pending_calls(act: Act) -> None:
@@ -406,3 +373,193 @@ def test_configs_without_thread_are_refused(
         getattr(review, action)(agent, config, *more)
     with pytest.raises(review.NoThread, match=problem):
         asyncio.run(getattr(review, f"a{action}")(agent, config, *more))
+
+
+def asking(till: Till, *script: Any, **options: Any) -> Any:
+    """An agent of create_react_agent that waits for a review."""
+    model, saver = ScriptedChatModel(script), InMemorySaver()
+    agent: Any = create_react_agent(model, [till.pay], checkpointer=saver, **options)
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    return agent
+
+
+def to_the_end(act: Act, agent: Any) -> None:
+    """A stop before the hook holds the answer up as well, with no call to decide about."""
+    while waiting := act("pending", agent):
+        assert not waiting.calls
+        act("approve", agent)
+
+
+def ends_well(agent: Any) -> bool:
+    state = agent.get_state(THREAD)
+    assert_valid_history(state.values["messages"])
+    return bool(state.next == () and state.values["messages"][-1].text == "Done.")
+
+
+@each("stop", ["tools", "post_model_hook"])
+def test_a_react_agent_with_hooks_is_reviewed_before_and_after_them(act: Act, stop: str) -> None:
+    till = Till()
+    agent = asking(
+        till,
+        payments(1, 2, 3),
+        "Done.",
+        pre_model_hook=lambda state: {"llm_input_messages": state["messages"]},
+        post_model_hook=lambda state: {},
+        interrupt_before=[stop],
+    )
+    act("reject", agent, "no", "call_1")
+    act("edit", agent, {"euros": 20}, "call_2")
+    act("approve", agent)
+    to_the_end(act, agent)
+    assert sorted(till.paid) == [3, 20]
+    assert ends_well(agent)
+
+
+def test_an_id_that_the_model_reuses_is_a_separate_call(act: Act) -> None:
+    till = Till()
+    agent = asking(till, payments(1), payments(1), "Done.", interrupt_before=["tools"])
+    act("reject", agent)
+    act("approve", agent)
+    assert till.paid == [1]
+    assert ends_well(agent)
+
+
+def test_content_blocks_that_repeat_an_edited_call_are_edited() -> None:
+    message = AIMessage(
+        [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "text", "text": "now"},
+            {"type": "tool_use", "id": "1", "name": "send", "input": {"to": "Ann"}},
+            {"type": "function_call", "id": "f", "call_id": "1", "name": "send", "arguments": "{}"},
+            {"type": "tool_use", "id": "2", "name": "send", "input": {"to": "Cid"}},
+        ],
+        id="m",
+        tool_calls=[tool_call("send", "1", to="Ann"), tool_call("send", "2", to="Cid")],
+    )
+    new: Any = tool_call("delete", "1", number=3)
+    edited = with_review(message, "R", {"1": "a", "2": "b"}, {"1": new})
+    assert edited.id == "m"
+    assert edited.content[2:] == [
+        {"type": "tool_use", "id": "1", "name": "delete", "input": {"number": 3}},
+        {
+            "type": "function_call",
+            "id": "f",
+            "call_id": "1",
+            "name": "delete",
+            "arguments": '{"number": 3}',
+        },
+        {"type": "tool_use", "id": "2", "name": "send", "input": {"to": "Cid"}},
+    ]
+    assert edited.content[:2] == message.content[:2]
+    assert message.tool_calls[0]["name"] == "send"
+
+
+def test_a_notice_is_appended_to_every_form_of_result() -> None:
+    mine, other = ToolMessage("a", tool_call_id="1"), ToolMessage("b", tool_call_id="2")
+    blocks = ToolMessage([{"type": "text", "text": "a"}], tool_call_id="1")
+    empty = ToolMessage("", tool_call_id="1")
+    made = ToolCall(name="pay", args={"euros": 9}, id="1")
+    ran = ToolCall(name="pay", args={"euros": 5}, id="1")
+    assert with_edit(mine, made, ran, "N").content == "a\n\nN"
+    assert with_edit(empty, made, ran, "N").content == "N"
+    assert with_edit(other, made, ran, "N") is other
+    assert with_edit(blocks, made, ran, "N").content[-1] == {"type": "text", "text": "N"}
+    for update in ({"messages": [mine, other], "x": 1}, [("messages", [mine, other]), ("x", 1)]):
+        result = with_edit(Command(update=update, goto="there"), made, ran, "N")
+        assert result.goto == "there"
+        assert dict(result.update)["x"] == 1
+        assert [m.content for m in dict(result.update)["messages"]] == ["a\n\nN", "b"]
+    listed = with_edit([mine, Command(goto="there")], made, ran, "N")
+    assert listed[0].content == "a\n\nN"
+    assert listed[1] == Command(goto="there")
+
+
+def test_a_result_has_the_call_that_ran_if_the_message_has_another() -> None:
+    made = ToolCall(name="pay", args={"euros": 9}, id="1")
+    ran = ToolCall(name="pay", args={"euros": 5}, id="1")
+    result = ToolMessage("a", tool_call_id="1", response_metadata={"x": 1})
+    record = {RAN: {"name": "pay", "args": {"euros": 5}}}
+    assert with_edit(result, made, ran, "").content == "a"
+    assert with_edit(result, made, ran, "").response_metadata == {"x": 1, **record}
+    assert with_edit(result, ran, ran, "N").response_metadata == {"x": 1}
+
+
+QUESTION: Any = {"messages": [("user", "2 + 3?")]}
+
+
+def add(a: int, b: int = 3) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def ask(about: str) -> str:
+    """Ask a person."""
+    return str(interrupt(about))
+
+
+def called(*numbers: int) -> list[dict[str, Any]]:
+    return [{"name": "add", "args": {"a": n}, "id": f"call_{n}"} for n in numbers]
+
+
+def paused(*script: Any, call: Act, **options: Any) -> Any:
+    """An agent that stopped before its tools, or as the options say."""
+    options = {"interrupt_before": ["tools"], "checkpointer": InMemorySaver(), **options}
+    agent = create_agent(ScriptedChatModel(script), [add], **options)
+    call(agent, QUESTION, THREAD)
+    return agent
+
+
+def texts(agent: Any) -> list[str]:
+    return [m.text for m in agent.get_state(THREAD).values["messages"]]
+
+
+def last(agent: Any) -> Any:
+    return agent.get_state(THREAD).values["messages"][-1]
+
+
+def test_a_run_stops_before_a_node_and_needs_a_thread(call: Act) -> None:
+    agent = paused(called(2), "5", call=call)
+    assert agent.get_state(THREAD).next == ("tools",)
+    with pytest.raises(ValueError, match="Checkpointer requires one or more of the following"):
+        call(agent, QUESTION)
+
+
+def test_a_stop_holds_all_calls_of_the_turn_and_the_state_has_a_task_for_each(call: Act) -> None:
+    agent = paused(called(2, 4), call=call)
+    assert agent.get_state(THREAD).next == ("tools", "tools")
+    assert [c["id"] for c in last(agent).tool_calls] == ["call_2", "call_4"]
+    assert texts(agent) == ["2 + 3?", ""]
+
+
+def test_an_appended_message_leaves_the_call_unanswered(call: Act) -> None:
+    """The documents' way to reject. The next turn has to repair what it leaves behind."""
+    agent = paused(called(2), "Fine.", call=call)
+    agent.update_state(THREAD, {"messages": [AIMessage("No.")]}, as_node="model")
+    assert agent.get_state(THREAD).next == ()
+    with pytest.raises(InvalidHistory, match="calls add"):
+        assert_valid_history(agent.get_state(THREAD).values["messages"])
+    assert_valid_history(call(agent, QUESTION, THREAD)["messages"])
+
+
+def test_the_start_is_a_node_to_write_as_and_the_end_is_not(call: Act) -> None:
+    agent = paused(called(2), "Hello!", call=call)
+    with pytest.raises(InvalidUpdateError, match="Node __end__ does not exist"):
+        agent.update_state(THREAD, {"messages": [HumanMessage("Hi")]}, as_node="__end__")
+    both = [AIMessage("", id=last(agent).id), HumanMessage("Hi")]
+    agent.update_state(THREAD, {"messages": both}, as_node="__start__")
+    assert agent.get_state(THREAD).next == ("model",)
+    assert_valid_history(call(agent, None, THREAD)["messages"])
+    assert texts(agent) == ["2 + 3?", "", "Hi", "Hello!"]
+
+
+def test_writing_as_a_node_drops_the_results_of_siblings_and_ending_the_step_keeps_them() -> None:
+    """Why `add_input` writes twice where tasks of the step have already ended."""
+    for ends, expected in ((False, [""]), (True, ["", "5"])):
+        model = ScriptedChatModel([[*called(2), question("size")]])
+        agent: Any = create_agent(model, [add, ask], checkpointer=InMemorySaver())
+        agent.invoke(QUESTION, THREAD)
+        if ends:
+            agent.update_state(THREAD, None, as_node="__end__")
+        answer = ToolMessage("no", tool_call_id="size")
+        agent.update_state(THREAD, {"messages": [answer]}, as_node="tools")
+        assert texts(agent)[1:-1] == expected
