@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
 import samples
 from agent_factory import AgentMiddleware, create_agent, hook_config
@@ -48,12 +48,6 @@ def tell() -> str:
 fail = tool(return_direct=True)(samples.fail)
 
 
-@tool(return_direct=True)
-def ask_and_show() -> str:
-    """Ask a person for the answer."""
-    return f"said {interrupt('?')}"
-
-
 def stopper(name: str, **fields: Any) -> Any:
     @tool(name)
     def stop(tool_call_id: CallId) -> Command[Any]:
@@ -64,9 +58,9 @@ def stopper(name: str, **fields: Any) -> Any:
     return stop
 
 
-stop = stopper("stop", goto=END)
+stop = stopper("stop", goto=[END])
 halt = stopper("halt", update={"jump_to": "end"})
-TOOLS: list[Any] = [add, show, tell, fail, ask, ask_and_show, stop, halt]
+TOOLS: list[Any] = [add, show, tell, fail, ask, stop, halt]
 
 
 def logger(log: list[str]) -> AgentMiddleware:
@@ -87,9 +81,6 @@ def ran(call: Any, step: Any, *rest: Any, **more: Any) -> tuple[list[str], list[
     log: list[str] = []
     agent = create_agent(ScriptedChatModel([step, *rest]), TOOLS, middleware=[logger(log)], **more)
     return [m.text for m in call(agent, GO)["messages"]][2:], log
-
-
-# Results that are the answer
 
 
 @each(
@@ -119,14 +110,6 @@ def test_direct_results_and_stops_end_the_run(call: Any, names: list[str], said:
     assert log == ["before_agent", *TURN * turns, "after_agent"]
 
 
-@each("names", [["fail"], ["fail", "show"], ["show", "fail"]])
-def test_only_a_successful_result_returns_directly(call: Any, names: list[str]) -> None:
-    """A16: a failed one goes back to the model, which may repair it."""
-    said, log = ran(call, numbered_calls(*names), "Sorry", handle_tool_errors="No.")
-    assert sorted(said) == sorted(["No.", *["shown"] * (len(names) - 1), "Sorry"])
-    assert log == ["before_agent", *TURN, *TURN, "after_agent"]
-
-
 @each("name", ["add", "show", "ghost"])
 def test_a_call_with_invalid_arguments_goes_back_to_the_model(call: Any, name: str) -> None:
     """A16: with a parallel direct one too, and the run ends once."""
@@ -137,52 +120,6 @@ def test_a_call_with_invalid_arguments_goes_back_to_the_model(call: Any, name: s
     assert "could not be read" in said[1]
     assert said[2] == "Done"
     assert log == ["before_agent", *TURN, *TURN, "after_agent"]
-
-
-def test_a_redirected_call_counts_as_the_tool_that_ran(call: Any) -> None:
-    """A18: and the run is left once."""
-
-    class Redirect(AgentMiddleware):
-        def around_tool(self, request: Any) -> Any:
-            if request.tool_call["name"] == "add":
-                renamed = {**request.tool_call, "name": "show"}
-                request = request.override(tool=show, tool_call=renamed)
-            return (yield request)
-
-    for names in (["add"], ["show", "add"]):
-        log: list[str] = []
-        agent = create_agent(
-            ScriptedChatModel([numbered_calls(*names)]), TOOLS, middleware=[logger(log), Redirect()]
-        )
-        assert {m.text for m in call(agent, GO)["messages"][2:]} == {"shown"}
-        assert log == ["before_agent", *TURN, "after_agent"]
-
-
-# Tools that stop the run
-
-
-@each("goto", [END, [END], (END,)])
-def test_a_tool_goes_to_the_end(call: Any, goto: Any) -> None:
-    """A33: the hooks that end a run run, and the model is not asked again."""
-    log: list[str] = []
-    agent = create_agent(
-        ScriptedChatModel([numbered_calls("leave")]),
-        [stopper("leave", goto=goto)],
-        middleware=[logger(log)],
-    )
-    assert [m.text for m in call(agent, GO)["messages"]][2:] == ["stopped"]
-    assert log == ["before_agent", *TURN, "after_agent"]
-
-
-@each("names", [["add"], ["add", "show"], ["show", "tell"], ["fail"], ["show", "fail"]])
-def test_a_structured_answer_ends_the_run_with_any_call(call: Any, names: list[str]) -> None:
-    """A16 rule 2"""
-    format_ = {"title": "Answer", "type": "object"}
-    said, log = ran(
-        call, numbered_calls("Answer", *names), response_format=format_, handle_tool_errors=True
-    )
-    assert len(said) == 1 + len(names)
-    assert log == ["before_agent", *TURN, "after_agent"]
 
 
 def test_a_stop_parallel_to_a_structured_answer_ends_the_run_once(call: Any) -> None:
@@ -292,35 +229,6 @@ def test_a_tool_cannot_go_to_another_node(call: Any, goto: Any) -> None:
     with pytest.raises(CommandNotSupported) as caught:
         call(agent, GO)
     assert "graph=Command.PARENT" in caught.value.hint
-
-
-# Interrupts parallel to results
-
-
-@each("first, second, last", [("add", "ask", "Done"), ("show", "ask_and_show", None)])
-def test_a_resume_runs_no_finished_tool(
-    call: Any, first: str, second: str, last: str | None
-) -> None:
-    """D29: ordinary tools and those whose result is the answer."""
-    ran_: list[str] = []
-
-    class Count(AgentMiddleware):
-        def around_tool(self, request: Any) -> Any:
-            ran_.append(request.tool_call["name"])
-            return (yield request)
-
-    model = ScriptedChatModel([numbered_calls(first, second), *([last] if last else [])])
-    agent = create_agent(model, TOOLS, middleware=[Count()], checkpointer=InMemorySaver())
-    (asked,) = call(agent, GO, THREAD)["__interrupt__"]
-    assert asked.value == "?"
-    assert agent.get_state(THREAD).next == ("tools",)
-    result = call(agent, Command(resume="yes"), THREAD)
-    assert sorted(ran_) == sorted([first, second, second])
-    assert "said yes" in [m.text for m in result["messages"]]
-    assert (result["messages"][-1].text == "Done") == (last is not None)
-
-
-# A law over any stack
 
 
 @settings.get_profile("costly")
