@@ -1,28 +1,46 @@
-"""Hooks, layers and jumps that are read from a middleware, and the errors in it."""
+"""Hooks, layers and jumps that are read from a middleware, overrides of them, and errors in it."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
 from functools import partial
 from typing import Any, NotRequired
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import StreamWriter
 from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentFactoryWarning,
     AgentMiddleware,
     AgentState,
+    ModelRequest,
+    ModelResponse,
     Ordering,
+    ToolCallRequest,
+    before_model,
     create_agent,
     hook_config,
     plan_agent,
+    topology_of,
 )
 from agent_factory.errors import ArgumentError, SpecError, SpecErrors
 from agent_factory.hooks.introspection import hooks_of, is_empty, layers_of, validate_middleware
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+)
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Phase
-from samples import add, awrap, wrap
+from samples import add, awrap, last_text, tool_results, wrap
 from tables import each
 
 PHASES = [str(phase) for phase in Phase]
@@ -68,9 +86,6 @@ def build(**methods: Any) -> Any:
     return create_agent(ScriptedChatModel(), middleware=[made(**methods)])
 
 
-# --- what is found ----------------------------------------------------------------------------
-
-
 @each("phase", PHASES)
 @each("sides", ["sync", "async", "both"])
 def test_a_hook_is_found_with_the_sides_its_class_overrides(phase: str, sides: str) -> None:
@@ -100,9 +115,6 @@ def test_a_layer_is_found_with_its_sides(name: str, call: Call, sides: str) -> N
     (found,) = layers_of(made(**methods))
     assert found.definition == Layer("Mine", call, name)
     assert (found.func is not None, found.afunc is not None) == (sides != "async", sides != "sync")
-
-
-# --- what is read once for each class -----------------------------------------------------------
 
 
 def test_a_class_that_is_changed_is_read_again() -> None:
@@ -140,9 +152,6 @@ def test_each_instance_of_a_wrong_class_is_reported_by_its_name() -> None:
     for name in ("first", "second"):
         (error,) = validate_middleware(cls(name=name))
         assert error.subject == f"{name}.before_model"
-
-
-# --- what is refused --------------------------------------------------------------------------
 
 
 @each(
@@ -384,3 +393,275 @@ def test_a_middleware_that_declares_something_is_not_empty(namespace: dict[str, 
 def test_a_middleware_that_does_nothing_at_all_is_a_warning() -> None:
     with pytest.warns(AgentFactoryWarning, match=r"^\[AF212\] Mine: does nothing"):
         plan_agent(middleware=[made(look=hook)])
+
+
+IGNORED = ["AF211"]  # no review happens here
+ASK = {"messages": [("user", "Hello")]}
+CALL_ADD = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
+
+
+class Logged(AgentMiddleware):
+    """Middleware with a flow around each kind of call; it notes what it does in `log`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[str] = []
+
+    def around_model(self, request: Any) -> Any:
+        self.log.append("flow")
+        response = yield request
+        self.log.append("end of flow")
+        return response
+
+    def around_tool(self, request: Any) -> Any:
+        self.log.append("tool flow")
+        return (yield request)
+
+
+class Wrapping(Logged):
+    """Overrides the wraps of the flows, and calls them."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.log.append("wrap")
+        return super().wrap_model_call(request, handler)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.log.append("wrap")
+        return await super().awrap_model_call(request, handler)
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        self.log.append("tool wrap")
+        return super().wrap_tool_call(request, handler)
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        self.log.append("tool wrap")
+        return await super().awrap_tool_call(request, handler)
+
+
+MODEL_TURN = ["wrap", "flow", "end of flow"]
+
+
+def test_a_wrap_that_overrides_a_flow_runs_once_and_calls_the_flow(call: Any) -> None:
+    middleware = Wrapping()
+    agent = create_agent(ScriptedChatModel([CALL_ADD, "3"]), [add], middleware=[middleware])
+    result = call(agent, ASK)
+    assert (last_text(result), tool_results(result)) == ("3", [("3", "success")])
+    assert middleware.log == [*MODEL_TURN, "tool wrap", "tool flow", *MODEL_TURN]
+    methods = [layer.method for layer in topology_of(agent).layers]
+    assert methods == ["wrap_model_call", "wrap_tool_call"]
+
+
+def test_an_override_of_one_wrap_leaves_the_other_to_the_flow(call: Any) -> None:
+    class OnlySync(Logged):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            self.log.append("wrap")
+            return super().wrap_model_call(request, handler)
+
+    middleware = OnlySync()
+    call(create_agent(ScriptedChatModel(["Hi"]), middleware=[middleware]), ASK)
+    assert middleware.log[-2:] == ["flow", "end of flow"]
+    assert len(middleware.log) == (3 if call.__name__ == "sync" else 2)
+
+
+def test_a_flow_that_overrides_wraps_is_the_one_that_runs(call: Any) -> None:
+    class FlowAgain(Wrapping):
+        def around_model(self, request: Any) -> Any:
+            self.log.append("own")
+            return (yield from super().around_model(request))
+
+    middleware = FlowAgain()
+    call(create_agent(ScriptedChatModel(["Hi"]), middleware=[middleware]), ASK)
+    assert middleware.log == ["own", "flow", "end of flow"]
+
+
+def request_of(text: str = "Hi") -> ModelRequest[Any]:
+    return ModelRequest(model=ScriptedChatModel([]), messages=[AIMessage(text)])
+
+
+def test_wraps_of_a_flow_can_be_called_outside_of_a_run() -> None:
+    tool_call: Any = {**CALL_ADD[0], "type": "tool_call"}
+    known: Any = {"tool": None, "state": {"messages": []}, "runtime": None}
+    answer: Any = ModelResponse(result=[AIMessage("Hello")])
+    result: Any = ToolMessage("3", tool_call_id="1")
+
+    async def handler(request: Any) -> Any:
+        return answer if isinstance(request, ModelRequest) else result
+
+    async def both() -> Any:
+        answered = await middleware.awrap_model_call(request_of(), handler)
+        return answered, await middleware.awrap_tool_call(request, handler)
+
+    middleware, request = Logged(), ToolCallRequest(tool_call=tool_call, **known)
+    assert middleware.wrap_model_call(request_of(), lambda request: answer) is answer
+    assert middleware.wrap_tool_call(request, lambda request: result) is result
+    assert asyncio.run(both()) == (answer, result)
+    assert middleware.log == ["flow", "end of flow", "tool flow"] * 2
+
+
+def test_a_middleware_without_a_layer_says_what_to_define() -> None:
+    with pytest.raises(NotImplementedError, match=r"^AgentMiddleware .* Define around_model, or"):
+        AgentMiddleware().wrap_model_call(request_of(), lambda request: ModelResponse(result=[]))
+    with pytest.raises(NotImplementedError, match="around_tool"):
+        AgentMiddleware().wrap_tool_call(None, lambda request: None)  # type: ignore
+
+
+class Configured(AgentMiddleware):
+    """Says that none of its methods does anything."""
+
+    unused: Collection[str] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = ("before_model", "around_model")
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        raise AssertionError("unused")
+
+    def around_model(self, request: Any) -> Any:
+        raise AssertionError("unused")
+        yield
+
+
+def test_an_unused_method_that_a_subclass_or_a_mixin_overrides_is_used(call: Any) -> None:
+    calls = []
+
+    class Mine(Configured):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            calls.append("hook")
+
+        def around_model(self, request: Any) -> Any:
+            calls.append("flow")
+            return (yield request)
+
+    class Mixin:
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [("user", "Mixed in.")]}
+
+    class Mixed(Mixin, Configured): ...
+
+    agent = create_agent(ScriptedChatModel(["Hi"]), middleware=[Configured(), Mine(), Mixed()])
+    assert [m.text for m in call(agent, ASK)["messages"]] == ["Hello", "Mixed in.", "Hi"]
+    assert calls == ["hook", "flow"]
+
+
+class Reads(AgentMiddleware):
+    """Its hook takes what LangGraph can give to a node."""
+
+    def before_model(  # type: ignore[override]  # its caller passes what it names
+        self,
+        state: Any,
+        runtime: Any,
+        config: RunnableConfig,
+        *,
+        store: BaseStore,
+        writer: StreamWriter,
+    ) -> Any:
+        writer("seen")
+        user = config["configurable"]["user"]
+        return {"messages": [("user", f"{user}, {type(store).__name__}, {type(runtime).__name__}")]}
+
+
+CONFIG: Any = {"configurable": {"user": "Ada"}}
+
+
+def test_a_hook_takes_config_store_and_writer_or_the_state_alone(call: Any) -> None:
+    @before_model
+    def with_config(state: Any, runtime: Any, config: RunnableConfig) -> Any:
+        return {"messages": [("user", config["configurable"]["user"])]}
+
+    @before_model
+    def alone(state: Any) -> Any:
+        return {"messages": [("user", str(len(state["messages"])))]}
+
+    stack = [Reads(), with_config, alone]
+    agent = create_agent(ScriptedChatModel(["Hi"]), middleware=stack, store=InMemoryStore())
+    texts = [m.text for m in call(agent, ASK, CONFIG)["messages"]]
+    assert texts == ["Hello", "Ada, InMemoryStore, Runtime", "Ada", "3", "Hi"]
+
+
+def test_a_coroutine_hook_takes_config() -> None:
+    class Late(AgentMiddleware):
+        async def abefore_model(  # type: ignore[override]
+            self, state: Any, config: RunnableConfig
+        ) -> Any:
+            return {"messages": [("user", config["configurable"]["user"])]}
+
+    agent = create_agent(ScriptedChatModel(["Hi"]), middleware=[Late()])
+    result = asyncio.run(agent.ainvoke({"messages": [HumanMessage("Hello")]}, CONFIG))
+    assert result["messages"][1].text == "Ada"
+
+
+def test_a_hook_with_another_parameter_is_refused_by_name() -> None:
+    class Wrong(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any, user: str) -> Any:  # type: ignore[override]
+            return None
+
+    with pytest.raises(ArgumentError, match=r"Wrong\.before_model.*'user'"):
+        create_agent(ScriptedChatModel([]), middleware=[Wrong()])
+
+
+BUILT_INS: list[tuple[type[Any], dict[str, Any], str]] = [
+    (PIIMiddleware, {"pii_type": "email", "apply_to_output": True}, "after_model"),
+    (HumanInTheLoopMiddleware, {"interrupt_on": {}, "interrupt_mode": "per_call"}, "after_model"),
+    (SummarizationMiddleware, {"model": ScriptedChatModel([])}, "before_model"),
+]
+
+
+@each("built_in, arguments, hook", BUILT_INS)
+def test_a_subclass_of_a_built_in_uses_the_hook_that_it_overrides(
+    call: Any, built_in: type[Any], arguments: dict[str, Any], hook: str
+) -> None:
+    seen = []
+
+    def override(self: Any, state: Any, runtime: Any) -> Any:
+        seen.append(hook)
+        return getattr(built_in, hook)(self, state, runtime)
+
+    async def aoverride(self: Any, state: Any, runtime: Any) -> Any:
+        return override(self, state, runtime)
+
+    mine = type("Mine", (built_in,), {hook: override, f"a{hook}": aoverride})
+    for member in (built_in(**arguments), mine(**arguments)):
+        agent = create_agent(ScriptedChatModel(["Hi"]), middleware=[member], ignore=IGNORED)
+        call(agent, ASK)
+    assert seen == [hook]
+
+
+class Keeping(Logged):
+    kept_flows = ("around_model", "around_tool")
+
+
+class CallingSuper(Wrapping, Keeping): ...
+
+
+class NotCallingSuper(Keeping):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.log.append("wrap")
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.log.append("wrap")
+        return await handler(request)
+
+
+@each("kind", [CallingSuper, NotCallingSuper])
+def test_a_kept_flow_runs_once_outside_of_the_wraps_of_a_subclass(call: Any, kind: Any) -> None:
+    mine = kind()
+    agent = create_agent(ScriptedChatModel(["Hi"]), middleware=[mine])
+    call(agent, ASK)
+    assert mine.log == ["flow", "wrap", "end of flow"]
+    layers = [layer.method for layer in topology_of(agent).layers if layer.call == "model"]
+    assert layers == ["around_model", "wrap_model_call"]
+
+
+def test_a_hook_may_jump_where_the_one_it_overrides_may(call: Any) -> None:
+    class Limited(ModelCallLimitMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return super().before_model(state, runtime)
+
+        async def abefore_model(self, state: Any, runtime: Any) -> Any:
+            return await super().abefore_model(state, runtime)
+
+    limited: Any = Limited(run_limit=1)
+    agent = create_agent(ScriptedChatModel([CALL_ADD, "no"]), [add], middleware=[limited])
+    assert "used up" in last_text(call(agent, ASK))

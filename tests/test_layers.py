@@ -18,10 +18,11 @@ from agent_factory import (
     ModelRequest,
     ModelResponse,
     create_agent,
+    wrap_model_call,
 )
-from agent_factory.errors import BadReturn, UndeclaredJump, UnknownStateKey
+from agent_factory.errors import ArgumentError, BadReturn, UndeclaredJump, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
-from samples import add, through
+from samples import add, add_tool, through
 from tables import each
 
 ASK = {"messages": [("user", "Hello")]}
@@ -61,9 +62,6 @@ def commanding(*arguments: Any, **fields: Any) -> Any:
 
 def writing(**update: Any) -> Any:
     return commanding(update=update)
-
-
-# --- what a layer sees and changes -----------------------------------------------------------
 
 
 def test_a_layer_sees_the_state_the_system_prompt_and_the_context(call: Any) -> None:
@@ -155,9 +153,6 @@ def test_a_layer_that_forgets_to_return_is_named(call: Any) -> None:
         call(agent(forgetful), ASK)
 
 
-# --- commands ---------------------------------------------------------------------------------
-
-
 def test_what_layers_write_reaches_the_state(call: Any) -> None:
     """The outermost wins a single value, a reducer gets the inner first; others lose nothing."""
     outer = writing(note="outer", pages=["outer"])
@@ -219,9 +214,6 @@ def test_a_command_of_a_layer_is_for_updates_only(call: Any, field: Any) -> None
         call(agent(commanding(update={}, **field)), ASK)
 
 
-# --- names and order --------------------------------------------------------------------------
-
-
 def test_flows_and_wraps_stand_in_one_order(call: Any) -> None:
     """wanted 10: names distinguish layers of one class."""
     log: list[str] = []
@@ -249,3 +241,87 @@ def test_flows_and_wraps_stand_in_one_order(call: Any) -> None:
     members = [Around(name="a"), Wrap(name="b"), Around(name="c"), Wrap(name="d")]
     call(create_agent(ScriptedChatModel(["Hi."]), middleware=members), ASK)
     assert log == ["a<", "b<", "c<", "d<", "d>", "c>", "b>", "a>"]
+
+
+def overridden(request: ModelRequest[Any], name: str, value: object) -> ModelRequest[Any]:
+    change: Any = {name: value}
+    return request.override(**change)
+
+
+def constructed(request: ModelRequest[Any], name: str, value: object) -> ModelRequest[Any]:
+    fields = ("model", "messages", "tools", "state", "runtime")
+    return ModelRequest(**{**{key: getattr(request, key) for key in fields}, name: value})
+
+
+def assigned(request: ModelRequest[Any], name: str, value: object) -> ModelRequest[Any]:
+    setattr(request, name, value)
+    return request
+
+
+BY_NAME = (
+    "must be tools, or provider tools as dicts, got str ('{}'). "
+    "Pass the tool, not its name: [tool for tool in request.tools if tool.name == 'add']."
+)
+
+
+@pytest.mark.filterwarnings("ignore:Setting ModelRequest:DeprecationWarning")
+@each("change", [overridden, constructed, assigned])
+@each(
+    "name, value, message",
+    [
+        (
+            "model",
+            "openai:gpt-5",
+            "[AF101] model of a request: must be a chat model, got str ('openai:gpt-5'). "
+            "Pass init_model('openai:gpt-5').",
+        ),
+        ("tools", ["add"], f"[AF101] tools of a request: {BY_NAME.format('add')}"),
+        ("tools", ["ad"], f"[AF101] tools of a request: {BY_NAME.format('ad')}"),
+        ("tools", ("add",), f"[AF101] tools of a request: {BY_NAME.format('add')}"),
+        (
+            "tools",
+            [add_tool, "search"],
+            "[AF101] tools of a request: must be tools, or provider tools as dicts, got str "
+            "('search'). The tools are: add.",
+        ),
+        (
+            "tools",
+            [None],
+            "[AF101] tools of a request: must be tools, or provider tools as dicts, got NoneType "
+            "(None). The tools are: add.",
+        ),
+        (
+            "tools",
+            "add",
+            "[AF101] tools of a request: must be a list, got str ('add'). "
+            "Pass tools=[*request.tools, tool].",
+        ),
+    ],
+)
+def test_a_name_is_refused(call: Any, change: Any, name: str, value: Any, message: str) -> None:
+    @wrap_model_call
+    def by_name(request: Any) -> Any:
+        return (yield change(request, name, value))
+
+    model = ScriptedChatModel([])
+    with pytest.raises(ArgumentError) as caught:
+        call(create_agent(model, [add], middleware=[by_name]), ASK)
+    assert str(caught.value) == message
+    assert model.requests == []
+
+
+def test_a_tool_without_its_list_is_refused() -> None:
+    request: ModelRequest[Any] = ModelRequest(model=ScriptedChatModel(), messages=[])
+    with pytest.raises(ArgumentError, match=r"must be a list, got StructuredTool"):
+        request.override(tools=add_tool)  # type: ignore[arg-type]
+
+
+@each("tools", [[add_tool], [add], (add_tool,), {"a": add_tool}.values()])
+def test_tools_of_every_form_are_accepted(call: Any, tools: Any) -> None:
+    @wrap_model_call
+    def again(request: Any) -> Any:
+        return (yield request.override(tools=tools, model=request.model))
+
+    model = ScriptedChatModel(["ok"])
+    call(create_agent(model, [add], middleware=[again]), ASK)
+    assert model.requests[0].tools == ["add"]

@@ -18,6 +18,7 @@ from agent_factory import (
     warnings_of,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import wrap
 from tables import each
 
 GO: Any = {"messages": "Go"}
@@ -63,14 +64,6 @@ def test_a_long_name_of_a_schema_is_an_error() -> None:
         create_agent(ScriptedChatModel(), response_format=format_)
 
 
-def test_a_tool_of_the_provider_has_any_name() -> None:
-    model = ScriptedChatModel(["Hi."])
-    agent: Any = create_agent(model, [{"type": "web search"}], strict=True)
-    agent.invoke(GO)
-    assert model.requests[0].tools == ["web search"]
-    assert not warnings_of(agent)
-
-
 @each("name", ["Order desk", "desk/1", "Käse", "x" * 65])
 def test_a_name_of_an_agent_that_providers_refuse_is_a_warning(name: str) -> None:
     """It becomes the `name` of its messages, which OpenAI refuses in the second call."""
@@ -101,11 +94,7 @@ def test_create_react_agent_warns_of_names() -> None:
 
 
 class Layered(AgentMiddleware):
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
+    wrap_model_call = wrap_tool_call = wrap
 
 
 class Hooked(Layered):
