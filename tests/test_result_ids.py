@@ -1,27 +1,45 @@
-"""Results under a wrong `tool_call_id` are errors of the tool or the layer that returned them."""
+"""A model reads a true result of each call, and a thread says no more of a call than is known."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from contextlib import suppress
 from typing import Annotated, Any
 
 import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
-from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import InjectedState
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
-from agent_factory import AgentMiddleware, ToolNode, create_agent, create_react_agent
+from agent_factory import (
+    AgentMiddleware,
+    ToolNode,
+    ToolRuntime,
+    create_agent,
+    create_react_agent,
+    review,
+)
 from agent_factory.errors import BadReturn
 from agent_factory.middleware import (
+    BudgetMiddleware,
+    HumanInTheLoopMiddleware,
     InMemoryEffects,
+    Ledger,
+    Limits,
+    ModelCallLimitMiddleware,
     OnceMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
+from agent_factory.state.history import is_valid, with_results
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from samples import named_calls, results_by_id
 from tables import each
@@ -97,9 +115,6 @@ def layer_of(answer: Any, form: str) -> AgentMiddleware[Any, Any]:
             return answer if request.tool_call["name"] == "pay" else result
 
     return Flow() if form == "flow" else Wrap()
-
-
-# Errors
 
 
 @MODES
@@ -179,31 +194,6 @@ def test_a_tool_node_of_the_author_is_checked(
         call(agent, GO)
 
 
-def test_an_earlier_call_keeps_its_result(call: Any) -> None:
-    ran = Ran(message("look"))
-    model = ScriptedChatModel([named_calls("look"), named_calls("pay"), "Not asked."])
-    agent = create_agent(model, ran.tools, checkpointer=InMemorySaver())
-    with pytest.raises(BadReturn, match="'pay', got 'look'"):
-        call(agent, GO, THREAD)
-    assert results_by_id(agent.get_state(THREAD).values) == {"look": "seen"}
-
-
-@MODES
-def test_the_thread_says_afterwards_that_the_call_may_have_run(call: Any, fused: Any) -> None:
-    ran = Ran(message("typo"))
-    model = ScriptedChatModel([named_calls("pay", "look"), "Done."])
-    agent = create_agent(model, ran.tools, checkpointer=InMemorySaver(), fused=fused)
-    with pytest.raises(BadReturn):
-        call(agent, GO, THREAD)
-    result = call(agent, GO, THREAD)
-    assert_valid_history(result["messages"])
-    assert "may have run" in results_by_id(result)["pay"]
-    assert ran.names.count("pay") == 1
-
-
-# Middleware that must not repeat the call
-
-
 def test_a_call_whose_result_has_a_wrong_id_is_not_repeated(call: Any) -> None:
     ran = Ran(message("typo"))
     agent = create_agent(
@@ -230,9 +220,6 @@ def test_an_effect_whose_result_has_a_wrong_id_may_have_happened(call: Any, sour
     result = call(agent, None, THREAD, durability="sync")
     assert "it may have been done" in results_by_id(result)["pay"]
     assert ran.names == ["pay"]
-
-
-# What is not an error
 
 
 @tool
@@ -315,3 +302,221 @@ def test_a_tool_node_alone_passes_on_what_its_tools_return() -> None:
     graph = StateGraph(MessagesState).add_node("tools", ToolNode(Ran(message("typo")).tools))
     ask: Any = {"messages": [AIMessage("", tool_calls=named_calls("pay"))]}
     assert results_by_id(graph.add_edge(START, "tools").compile().invoke(ask)) == {"typo": "paid"}
+
+
+TRUE = ("text", "message", "command", "list", "handoff")
+FORGED = ("typo", "sibling", "earlier", "both")
+KINDS = (*TRUE, *FORGED, "ends", "raises", "asks")
+
+
+def answer(kind: str, id_: str, state: Any) -> Any:
+    """What a tool or a layer of this kind returns for a call."""
+    if kind == "raises":
+        raise ValueError("It failed.")
+    if kind == "asks":
+        return ToolMessage(interrupt("?"), tool_call_id=id_)
+    true = ToolMessage(f"true {id_}", tool_call_id=id_)
+    sibling = ToolMessage("forged", tool_call_id="1" if id_ == "0" else "0")
+    results: dict[str, Any] = {
+        "text": true,
+        "message": true,
+        "command": Command(update={"messages": [true]}),
+        "list": [Command(update={"messages": []}), true],
+        "handoff": Command(
+            graph=Command.PARENT, goto="bob", update={"messages": [*state["messages"], true]}
+        ),
+        "typo": ToolMessage("forged", tool_call_id="nowhere"),
+        "sibling": sibling,
+        "earlier": ToolMessage("forged", tool_call_id="before"),
+        "both": Command(update={"messages": [true, sibling]}),
+        "ends": Command(goto="__end__"),
+    }
+    return results[kind]
+
+
+class Turn(AgentMiddleware):
+    """The tools of a turn, one for each call; as a layer, it returns results in their place."""
+
+    def __init__(self, kinds: list[str], *, layered: bool) -> None:
+        super().__init__()
+        self.kinds = {str(index): kind for index, kind in enumerate(kinds)}
+        self.layered = layered
+        self.ran: set[str] = set()
+        self.calls = [{"name": f"tool_{id_}", "args": {}, "id": id_} for id_ in self.kinds]
+        look = StructuredTool.from_function(lambda: "true before", name="look", description="-")
+        self.tools = (*map(self._tool, self.kinds), look)
+
+    def _tool(self, id_: str) -> StructuredTool:
+        def run(runtime: ToolRuntime[Any, Any]) -> Any:
+            self.ran.add(id_)
+            kind = "text" if self.layered else self.kinds[id_]
+            return f"true {id_}" if kind == "text" else answer(kind, id_, runtime.state)
+
+        return StructuredTool.from_function(run, name=f"tool_{id_}", description="-")
+
+    def around_tool(self, request: Any) -> Any:
+        result, id_ = (yield request), request.tool_call["id"]
+        return answer(self.kinds[id_], id_, request.state) if id_ in self.kinds else result
+
+
+@settings.get_profile("costly")
+@given(
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=4),
+    layered=st.booleans(),
+    fused=st.sampled_from([True, False, "turn"]),
+    asynchronous=st.booleans(),
+    reported=st.booleans(),
+)
+def test_the_next_model_reads_one_true_result_of_each_call(
+    kinds: list[str], layered: bool, fused: Any, asynchronous: bool, reported: bool
+) -> None:
+    turn = Turn(kinds, layered=layered)
+    before = [{"name": "look", "args": {}, "id": "before"}]
+    models = [
+        ScriptedChatModel([before, turn.calls, *["Done."] * 3]),
+        ScriptedChatModel(["Hi."] * 2),
+    ]
+    agent: Any = create_agent(
+        models[0],
+        turn.tools,
+        middleware=[turn] if layered else [],
+        handle_tool_errors=(lambda error: f"failed: {error}") if reported else False,
+        fused=fused,
+        checkpointer=None if "handoff" in kinds else InMemorySaver(),
+    )
+    if "handoff" in kinds:
+        graph = StateGraph(MessagesState).add_node("alice", agent).add_edge(START, "alice")
+        graph.add_node("bob", create_agent(models[1]))
+        agent = graph.compile(checkpointer=InMemorySaver())
+
+    def call(text: str) -> Any:
+        given = {"messages": text}
+        if asynchronous:
+            return asyncio.run(agent.ainvoke(given, THREAD, durability="sync"))
+        return agent.invoke(given, THREAD, durability="sync")
+
+    error: Exception | None = None
+    try:
+        call("Go")
+    except (BadReturn, ValueError) as raised:
+        error = raised
+    raises = "raises" in kinds and not reported
+    forges = any(kind in FORGED for kind in kinds)
+    assert (error is not None) == (raises or forges) or "asks" in kinds
+    assert raises or not forges or isinstance(error, BadReturn) or "asks" in kinds
+    event("raised" if error else "returned")
+    if "handoff" not in kinds or (error is None and "asks" not in kinds):
+        call("Well?")
+    for model in models:
+        for request in model.requests:
+            assert_valid_history(request.messages)
+            messages = request.messages
+            results = {m.tool_call_id: m.text for m in messages if isinstance(m, ToolMessage)}
+            for id_, text in results.items():
+                kind = turn.kinds.get(id_, "text")
+                complete = kind in TRUE and error is None and "asks" not in kinds
+                assert "did not run" not in text or id_ not in turn.ran
+                if complete or "may have run" not in text:
+                    assert text == ("failed: It failed." if kind == "raises" else f"true {id_}")
+
+
+@given(
+    st.lists(st.sampled_from("abc"), unique=True), st.lists(st.sampled_from("abcd"), unique=True)
+)
+def test_results_are_added_once_in_the_order_of_the_calls(has: list[str], more: list[str]) -> None:
+    ids = ["a", "b", "c"]
+    turn = AIMessage("", tool_calls=[{"name": id_, "args": {}, "id": id_} for id_ in ids])
+    messages = [turn, *(ToolMessage("old", tool_call_id=id_) for id_ in has)]
+    results = {id_: ToolMessage("new", tool_call_id=id_) for id_ in more}
+    completed = with_results(messages, results)
+    texts = {m.tool_call_id: m.text for m in completed[1:]}
+    expected = {id_: "old" if id_ in has else "new" for id_ in ids if id_ in {*has, *more}}
+    assert texts == expected
+    assert max(Counter(m.tool_call_id for m in completed[1:]).values(), default=1) == 1
+    assert is_valid(completed) == (len(expected) == 3)
+    assert with_results(completed, results) == completed
+
+
+class Killed(BaseException):
+    """Simulates a kill."""
+
+
+class Bank:
+    """A tool that pays, and then meets with what is set."""
+
+    def __init__(self, trouble: Any) -> None:
+        self.trouble = trouble
+        self.paid = 0
+
+    def pay(self) -> Any:
+        """Pay."""
+        self.paid += 1
+        if self.trouble == "ask":
+            return interrupt("Which account?")
+        if self.trouble == "no result":
+            return Command(goto="__end__")
+        raise self.trouble
+
+
+def agent_of(bank: Bank, **options: Any) -> Any:
+    model = ScriptedChatModel([[{"name": "pay", "id": "1"}], "Done."])
+    return create_agent(model, [bank.pay], checkpointer=InMemorySaver(), **options)
+
+
+def result_of(values: Any) -> str:
+    assert_valid_history(values["messages"])
+    (result,) = [m for m in values["messages"] if m.type == "tool"]
+    return str(result.text)
+
+
+@each("fused", [True, False, "turn"])
+@each("way", ["add_input", "invoke"])
+@each("trouble", ["ask", "no result", ValueError("It failed."), Killed()])
+def test_a_call_that_began_may_have_run(call: Any, fused: Any, way: str, trouble: Any) -> None:
+    bank = Bank(trouble)
+    agent = agent_of(bank, fused=fused)
+    with suppress(ValueError, Killed):
+        call(agent, GO, THREAD, durability="sync")
+    if way == "invoke" or not review.pending(agent, THREAD):
+        values = call(agent, {"messages": "Well?"}, THREAD)
+    else:
+        values = review.add_input(agent, THREAD, "Well?")
+    assert "may have run" in result_of(values)
+    assert bank.paid == 1
+
+
+@each("mode", ["batched", "per_call"])
+def test_a_call_that_was_approved_and_began_may_have_run(call: Any, mode: Any) -> None:
+    bank = Bank(Killed())
+    guard = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
+    agent = agent_of(bank, middleware=[guard])
+    call(agent, GO, THREAD, durability="sync")
+    with pytest.raises(Killed):
+        review.approve(agent, THREAD, durability="sync")
+    assert "may have run" in result_of(review.add_input(agent, THREAD, "Stop."))
+
+
+def test_a_run_that_ends_at_a_limit_does_not_know_of_calls_without_a_result(call: Any) -> None:
+    class Drop(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            yield request
+            return Command(update={"messages": []})
+
+    bank = Bank("no result")
+    limit = ModelCallLimitMiddleware(run_limit=1)
+    values = call(agent_of(bank, middleware=[limit, Drop()]), GO, THREAD)
+    assert "not known whether the call ran" in result_of(values)
+    assert bank.paid == 1
+
+
+def test_a_budget_does_not_say_of_an_attempt_before_that_it_did_not_run(call: Any) -> None:
+    """A retry further out makes a second attempt, which the budget refuses."""
+    bank = Bank(ConnectionError("Lost."))
+    stack = [
+        ToolRetryMiddleware(initial_delay=0, jitter=False),
+        BudgetMiddleware(ledger=Ledger(Limits(tool_calls=1))),
+    ]
+    text = result_of(call(agent_of(bank, middleware=stack), GO, THREAD))
+    assert "the budget refused this call of pay" in text
+    assert "did not run" not in text
+    assert bank.paid == 1
