@@ -107,16 +107,13 @@ def state_schemas(connection: Connection) -> Any:
         def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
             return {"kept": connection, "used": [connection.used()]}
 
-    for schema in (Own, Other):
-        setattr(schema, "connection", connection)  # noqa: B010  # mypy knows no such attribute
-    return create_agent(model_of(), middleware=[Keeper()], state_schema=Other)
-
-
-def context_class(connection: Connection) -> Any:
     class Context(TypedDict):
         connection: Connection
 
-    return create_agent(model_of(), context_schema=Context)
+    for schema in (Own, Other):
+        setattr(schema, "connection", connection)  # noqa: B010  # mypy knows no such attribute
+    schemas: Any = {"state_schema": Other, "context_schema": Context}
+    return create_agent(model_of(), middleware=[Keeper()], **schemas)
 
 
 def function_and_method_tools(connection: Connection) -> Any:
@@ -129,7 +126,9 @@ def function_and_method_tools(connection: Connection) -> Any:
             """Use the connection."""
             return connection.used()
 
-    return create_agent(model_of("use", "serve"), [use, Service().serve])
+    agent = create_agent(model_of("use", "serve"), [use, Service().serve])
+    assert input_keys(agent) == ("messages",)
+    return agent
 
 
 def tools_of_built_ins(connection: Connection) -> Any:
@@ -183,27 +182,15 @@ def langchain_middleware(connection: Connection) -> Any:
     return create_agent(model, middleware=[Layer()], response_format=ToolStrategy(Answer))
 
 
-def served_agent(connection: Connection) -> Any:
-    def use() -> str:
-        """Use the connection."""
-        return connection.used()
-
-    agent = create_agent(model_of("use"), [use])
-    assert input_keys(agent) == ("messages",)
-    return agent
-
-
 WAYS = [
     classes,
     decorated_functions,
     state_schemas,
-    context_class,
     function_and_method_tools,
     tools_of_built_ins,
     decisions_of,
     model_class,
     langchain_middleware,
-    served_agent,
 ]
 
 SHARED = [PromptCachingMiddleware()]
