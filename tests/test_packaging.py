@@ -19,32 +19,16 @@ import pytest
 
 import agent_factory
 import agent_factory.middleware
-from environments import built
+from environments import ROOT, built, ok, run
 from tables import each
 
-ROOT = Path(__file__).resolve().parent.parent
 REAL = ROOT / "middleware"
 LINK = ROOT / "agent_factory" / "middleware"
 SKIP = {"__pycache__"}
 
 
-def python(
-    code: str, cwd: Path, *flags: str, path: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    return run([sys.executable, *flags, "-c", code], cwd, path)
-
-
-def run(command: list[str], cwd: Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command that has no other module of ours on its path than its environment has."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COV"))}
-    if path is not None:
-        env["PYTHONPATH"] = path
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
-
-
-def ok(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
+def python(code: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, "-c", code, cwd=cwd, **variables)
 
 
 def modules() -> list[str]:
@@ -167,7 +151,7 @@ def test_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
         "else:\n    raise SystemExit('middleware is importable')\n"
         "print(m.__name__, m.__file__)"
     )
-    name, file = ok(python(code, tmp_path, path=str(tmp_path / "site"))).split(" ", 1)
+    name, file = ok(python(code, tmp_path, PYTHONPATH=str(tmp_path / "site"))).strip().split(" ", 1)
     assert name == "agent_factory.middleware"
     assert Path(file).is_relative_to(tmp_path / "site")
 
@@ -179,7 +163,7 @@ def test_the_skill_is_found_in_the_wheel(wheel: Path, tmp_path: Path) -> None:
         "skill = files('agent_factory') / '.agents' / 'skills' / 'agent-factory'\n"
         "print((skill / 'SKILL.md').read_text().splitlines()[1], len(list(skill.rglob('*.md'))))"
     )
-    output = ok(python(code, tmp_path, path=str(tmp_path / "site")))
+    output = ok(python(code, tmp_path, PYTHONPATH=str(tmp_path / "site"))).strip()
     files = list((ROOT / "agent_factory" / ".agents").rglob("*.md"))
     assert output == f"name: agent-factory {len(files)}"
 
@@ -244,7 +228,7 @@ def test_mypy_elsewhere_sees_an_editable_install(
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull]
     # With the dependencies, it would take a minute.
     (site(interpreter) / "dependencies.pth").unlink()
-    done = run([*mypy, "--python-executable", str(interpreter), "user.py"], project)
+    done = run(*mypy, "--python-executable", interpreter, "user.py", cwd=project)
     error, *rest = done.stdout.splitlines()
     assert error.startswith("user.py:7: error: Incompatible types in assignment"), done.stdout
     assert rest == ["Found 1 error in 1 file (checked 1 source file)"]
@@ -265,9 +249,9 @@ def test_an_editable_install_has_the_package_and_no_folder_beside_it(
         "assert [n for n in ('middleware', 'scripts', 'tests') if u.find_spec(n)] == []\n"
         "print(m.__name__, m.__file__)"
     )
-    name, file = ok(run([str(interpreter), "-c", code], project)).split(" ", 1)
+    name, file = ok(run(interpreter, "-c", code, cwd=project)).strip().split(" ", 1)
     assert name == "agent_factory.middleware"
     assert Path(file).resolve() == copy / "middleware" / "__init__.py"
     # A new file is there without another install.
     (copy / "middleware" / "fresh.py").touch()
-    ok(run([str(interpreter), "-c", "import agent_factory.middleware.fresh"], project))
+    ok(run(interpreter, "-c", "import agent_factory.middleware.fresh", cwd=project))

@@ -13,28 +13,12 @@ from typing import Any
 import pytest
 
 import agent_factory
-import agent_factory.middleware
-import agent_factory.prebuilt
-import agent_factory.review
-import agent_factory.serve
-import agent_factory.service
-import agent_factory.stack
-import agent_factory.structured_output
-import agent_factory.telemetry
-import agent_factory.testing
 
-MODULES = [
-    agent_factory,
-    agent_factory.middleware,
-    agent_factory.prebuilt,
-    agent_factory.review,
-    agent_factory.serve,
-    agent_factory.service,
-    agent_factory.stack,
-    agent_factory.structured_output,
-    agent_factory.telemetry,
-    agent_factory.testing,
-]
+PARTS = (
+    *("middleware", "prebuilt", "review", "serve", "service", "stack", "structured_output"),
+    *("telemetry", "testing"),
+)
+MODULES = [agent_factory, *(import_module(f"agent_factory.{part}") for part in PARTS)]
 
 
 def public_names(module: Any) -> list[str]:

@@ -27,9 +27,6 @@ REPOSITORY = "https://example.com/ann/shop"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-# The version
-
-
 @each(
     "text",
     [
@@ -161,9 +158,6 @@ def test_the_error_of_a_release_is_a_line_and_the_exit_code(
     assert output.out == ""
 
 
-# The packages
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("hook", ["build_wheel", "build_sdist"])
 def test_the_same_source_gives_the_same_bytes(hook: str, checkout: Path, tmp_path: Path) -> None:
@@ -278,9 +272,6 @@ def test_a_python_that_this_machine_lacks_is_named(packages: Release, tmp_path: 
     assert release.try_on("3.98", packages, ROOT, tmp_path) == "not on this machine"
 
 
-# What goes with a version
-
-
 def test_the_citation_names_the_version_and_the_licence() -> None:
     citation = yaml_of("CITATION.cff")
     assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
@@ -355,9 +346,6 @@ def test_a_release_is_published_by_a_person_and_from_the_packages_alone() -> Non
     download, upload = jobs["publish"]["steps"]
     assert download["with"]["name"] == "packages"
     assert upload["with"]["attestations"] == "true"
-
-
-# The Makefile
 
 
 def commands_of(target: str, *variables: str) -> str:
