@@ -202,8 +202,6 @@ def test_an_invalid_schema_is_refused_at_build(strategy: Any, schema: Any) -> No
         strategy({"title": "Broken", **schema})
 
 
-# --- laws ---------------------------------------------------------------------------------------
-
 scalars = (
     st.none()
     | st.booleans()

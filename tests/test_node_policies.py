@@ -69,27 +69,27 @@ class Counting(AgentMiddleware):
         return (yield request)
 
 
-def threaded(saver: bool) -> dict[str, Any]:
-    return {"checkpointer": InMemorySaver()} if saver else {}
-
-
 CONFIG: Any = {"configurable": {"thread_id": "1"}}
 
 
 @FUSED
 @THREADS
-def test_the_model_is_asked_again_and_hooks_run_once(call: Any, fused: Any, saver: bool) -> None:
-    counting = Counting(Flaky(2))
-    agent = create_agent(
-        ScriptedChatModel(["Well."]),
-        middleware=[counting],
-        node_policies={"model": AGAIN},
-        fused=fused,
-        **threaded(saver),
-    )
+def test_a_hook_runs_again_the_model_is_asked_again_and_other_hooks_run_once(
+    call: Any, fused: Any, saver: bool
+) -> None:
+    counting, loads = Counting(Flaky(2)), Flaky(2)
+
+    class Loading(AgentMiddleware):
+        def before_agent(self, state: Any, runtime: Any) -> None:
+            loads.run("load")
+
+    model = ScriptedChatModel(["Well."])
+    options: Any = {"node_policies": {"model": AGAIN, "Loading.before_agent": AGAIN}}
+    options |= {"fused": fused, "checkpointer": InMemorySaver() if saver else None}
+    agent = create_agent(model, middleware=[counting, Loading()], **options)
     assert call(agent, ASK, CONFIG)["messages"][-1].text == "Well."
-    assert counting.flaky.ran == ["model"] * 3
-    assert counting.hooks == ["before", "after"]
+    assert (counting.flaky.ran, loads.ran) == (["model"] * 3, ["load"] * 3)
+    assert (counting.hooks, len(model.requests)) == (["before", "after"], 1)
 
 
 @FUSED
@@ -109,40 +109,11 @@ def test_a_tool_runs_again_and_parallel_calls_do_not(call: Any, fused: Any, save
         [find],
         node_policies={"tools": AGAIN},
         fused=fused,
-        **threaded(saver),
+        checkpointer=InMemorySaver() if saver else None,
     )
     results = tool_results(call(agent, ASK, CONFIG))
     assert [text for text, _ in results] == ["found a", "found b"]
     assert sorted(flaky.ran) == ["a", "b", "b"]
-
-
-@FUSED
-@THREADS
-def test_a_hook_runs_again(call: Any, fused: Any, saver: bool) -> None:
-    flaky = Flaky(2)
-
-    class Loading(AgentMiddleware):
-        def before_agent(self, state: Any, runtime: Any) -> None:
-            flaky.run("load")
-
-    model = ScriptedChatModel(["Well."])
-    policies = {"Loading.before_agent": AGAIN}
-    agent = create_agent(
-        model, middleware=[Loading()], node_policies=policies, fused=fused, **threaded(saver)
-    )
-    assert call(agent, ASK, CONFIG)["messages"][-1].text == "Well."
-    assert (flaky.ran, len(model.requests)) == (["load"] * 3, 1)
-
-
-@each("version", ["v1", "v2"])
-def test_create_react_agent_takes_the_policies_of_its_nodes(call: Any, version: Any) -> None:
-    tools = Flaky(1)
-    policies = {"agent": AGAIN, "tools": AGAIN}
-    model = ScriptedChatModel([CALLS, ConnectionError("again"), "Done."])
-    agent = create_react_agent(model, [find_with(tools)], version=version, node_policies=policies)
-    result = call(agent, ASK)
-    assert (result["messages"][-1].text, tools.ran) == ("Done.", ["a", "a"])
-    assert len(model.requests) == 3
 
 
 @each("fused", [False, True, "turn"])
@@ -177,7 +148,7 @@ def test_an_answer_comes_from_the_cache(call: Any, fused: Any, saver: bool) -> N
         },
         cache=InMemoryCache(),
         fused=fused,
-        **threaded(saver),
+        checkpointer=InMemorySaver() if saver else None,
     )
     texts = [
         [m.text for m in call(agent, ASK, {"configurable": {"thread_id": thread}})["messages"]]
@@ -231,9 +202,6 @@ def test_a_policy_of_a_node_comes_before_the_one_for_all(call: Any) -> None:
 def test_a_dict_with_another_field_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"retry_policy: has no field 'attempts'.*max_attempts"):
         create_react_agent(ScriptedChatModel([]), [], retry_policy={"attempts": 3})
-
-
-# What cannot be built
 
 
 @each(

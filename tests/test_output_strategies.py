@@ -14,10 +14,8 @@ from agent_factory import OutputError, create_agent, wrap_model_call, wrap_tool_
 from agent_factory.structured_output import (
     AutoStrategy,
     ProviderStrategy,
-    ToolStrategy,
     supports_provider_strategy,
 )
-from agent_factory.structured_output.strategies import as_response_format
 from agent_factory.testing import ScriptedChatModel
 from samples import through
 from tables import each
@@ -47,41 +45,23 @@ BLOCKS: Any = [{"type": "text", "text": '{"degrees"'}, {"type": "text", "text": 
 LOOKING = [{"name": "look", "args": {"city": "Rome"}, "id": "look"}]
 
 
-# --- the provider's answer ----------------------------------------------------------------------
-
-
-def test_the_provider_is_asked_for_the_schema(call: Any) -> None:
-    model = ScriptedChatModel([GOOD])
-    result = call(create_agent(model, response_format=ProviderStrategy(Weather)), ASK)
-    assert result["structured_response"] == Weather(degrees=18)
-    asked = model.requests[0].kwargs["response_format"]
-    assert asked["type"] == "json_schema"
-    assert asked["json_schema"]["name"] == "Weather"
-    assert asked["json_schema"]["schema"]["properties"].keys() == {"degrees"}
-    assert [m.type for m in result["messages"]] == ["human", "ai"]
-
-
 @each("strict, passed", [(None, {}), (True, {"strict": True})])
-def test_strict_is_passed_on_only_where_it_is_given(call: Any, strict: Any, passed: Any) -> None:
-    """wanted 11."""
-    model = ScriptedChatModel([GOOD])
-    call(create_agent(model, response_format=ProviderStrategy(Weather, strict=strict)), ASK)
-    spec = model.requests[0].kwargs["response_format"]["json_schema"]
-    assert {key: value for key, value in spec.items() if key == "strict"} == passed
-
-
-def test_without_tools_no_tool_list_is_sent(call: Any) -> None:
+def test_the_provider_is_asked_for_the_schema(call: Any, strict: Any, passed: Any) -> None:
     """wanted 11: no empty `tools: []`, which some providers refuse."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         pytest.fail("bind_tools was called")
 
-    class Untooled(ScriptedChatModel):
-        bind_tools = refuse
-
-    model = Untooled(steps=[GOOD])
-    call(create_agent(model, response_format=ProviderStrategy(Weather)), ASK)
-    assert set(model.requests[0].kwargs) == {"response_format"}
+    model = type("Untooled", (ScriptedChatModel,), {"bind_tools": refuse})(steps=[GOOD])
+    format_ = ProviderStrategy(Weather, strict=strict)
+    result = call(create_agent(model, response_format=format_), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    assert [m.type for m in result["messages"]] == ["human", "ai"]
+    ((name, asked),) = model.requests[0].kwargs.items()
+    assert (name, asked["type"]) == ("response_format", "json_schema")
+    schema = asked["json_schema"].pop("schema")
+    assert schema["properties"].keys() == {"degrees"}
+    assert asked["json_schema"] == {"name": "Weather", **passed}
 
 
 def test_tools_and_schema_are_sent_together(call: Any) -> None:
@@ -157,18 +137,6 @@ def test_an_answer_of_an_earlier_turn_is_not_this_turns(call: Any) -> None:
     )
     assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=18)
     assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=20)
-
-
-# --- which strategy -----------------------------------------------------------------------------
-
-
-def test_a_bare_schema_means_auto_strategy() -> None:
-    made = as_response_format(Weather)
-    assert isinstance(made, AutoStrategy)
-    assert made.schema is Weather
-    assert as_response_format(None) is None
-    for strategy in (ToolStrategy(Weather), ProviderStrategy(Weather), AutoStrategy(Weather)):
-        assert as_response_format(strategy) is strategy
 
 
 @each(
@@ -313,7 +281,7 @@ def test_fallbacks_of_a_model_must_take_the_schema_too(call: Any) -> None:
 @each("format_", [Weather, AutoStrategy(Weather)])
 @each("name, by_provider", [("gpt-5", True), ("llama-3", False)])
 def test_auto_strategy_fits_a_model(call: Any, format_: Any, name: str, by_provider: bool) -> None:
-    step: Any = GOOD if by_provider else [{"name": "Weather", "args": {"degrees": 18}}]
+    step: Any = GOOD if by_provider else TOOL_CALL
     model = NamedModel(steps=[step], model_name=name)
     result = call(create_agent(model, response_format=format_), ASK)
     assert result["structured_response"] == Weather(degrees=18)

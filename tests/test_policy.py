@@ -28,9 +28,6 @@ def request(name: str, **args: Any) -> ToolCallRequest:
     return ToolCallRequest(call, None, {"messages": []}, None)  # type: ignore[arg-type]
 
 
-# Conditions
-
-
 @each(
     "condition, args, expected",
     [
@@ -102,9 +99,6 @@ def test_a_condition_is_shown_in_words() -> None:
     assert text == 'euros > 10 and euros <= 50 and to in ["Ann", "Bob"]'
     assert condition_text(test_a_condition_is_shown_in_words).endswith("in_words()")
     assert (condition_text(None), condition_text({})) == ("", "any arguments")
-
-
-# Rules
 
 
 @each(
@@ -206,9 +200,6 @@ def test_a_policy_that_cannot_work_is_refused() -> None:
         ToolPolicy(Rule("pay", "judge"))
 
 
-# The table of an agent
-
-
 def agent_with(policy: Any, **options: Any) -> Any:
     middleware = [] if policy is None else [HumanInTheLoopMiddleware(policy)]
     model = ScriptedChatModel([])
@@ -263,9 +254,6 @@ def test_tools_that_are_covered_are_not_reported() -> None:
     for rule in (Rule("pya", "ask"), Rule("finds*", "deny")):
         with pytest.raises(SpecError, match="AF124"):
             agent_with(ToolPolicy(rule, Rule("*", "allow")))
-
-
-# Standing approvals
 
 
 def approval(id: str = "1", **changes: Any) -> StandingApproval:
