@@ -30,14 +30,13 @@ from agent_factory import (
     create_agent,
     create_react_agent,
     hook_config,
-    topology_of,
     wrap_tool_call,
 )
 from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from busy_agents import ASK, THREAD, Run, busy, find, model, steps
-from samples import BackToModel, last_text
+from samples import BackToModel, last_text, tool_texts
 from tables import each
 from waiting import auntil
 
@@ -68,14 +67,9 @@ class Spy(AgentMiddleware):
         return f"found {query}"
 
 
-def asked(*names: str) -> list[dict[str, Any]]:
-    """A turn that calls tools."""
-    return [{"name": name, "args": {"query": str(i)}} for i, name in enumerate(names)]
-
-
 def spied(fused: Any, *steps: Any, **options: Any) -> tuple[Any, Spy]:
     """An agent, and the spy in its middleware and its tools."""
-    spy, model = Spy(), ScriptedChatModel([*steps] or [asked("find"), "Done."])
+    spy, model = Spy(), ScriptedChatModel([*steps] or [calls("find"), "Done."])
     return create_agent(model, [spy.find], middleware=[spy], fused=fused, **options), spy
 
 
@@ -104,7 +98,7 @@ def fused(request: pytest.FixtureRequest) -> Any:
 def test_a_run_is_one_step(
     call: Run, fused: Any, turns: Any, results: list[str], hooks: int
 ) -> None:
-    agent, spy = spied(fused, *[asked(*names) for names in turns], "Done.")
+    agent, spy = spied(fused, *[calls(*names) for names in turns], "Done.")
     assert texts(call(agent, ASK, {"recursion_limit": 1000})) == results
     assert len(spy.tasks) == hooks
     assert len(set(spy.tasks)) == 1 or turns[0] == ["find"] * 2
@@ -139,13 +133,13 @@ def test_services_that_store_count_or_stop_at_steps_get_them(
 
 
 def test_an_agent_inside_takes_one_step_as_well(call: Run, fused: Any) -> None:
-    inner, spy = spied(fused, asked("find"), "Inner.")
+    inner, spy = spied(fused, calls("find"), "Inner.")
 
     def ask_inner(query: str) -> str:
         """Ask another agent."""
         return texts(inner.invoke(ASK))[-1]
 
-    model = ScriptedChatModel([asked("ask_inner"), "Done."])
+    model = ScriptedChatModel([calls("ask_inner"), "Done."])
     assert texts(call(create_agent(model, [ask_inner], fused=fused), ASK))[1] == "Inner."
     assert len(set(spy.tasks)) == 1
 
@@ -157,7 +151,7 @@ def test_an_agent_inside_takes_one_step_as_well(call: Run, fused: Any) -> None:
 def test_skipped_steps_count_towards_the_limit(call: Run, fused: Any, limit: int) -> None:
     def ends(saver: Any) -> Any:
         spies = [Spy("a"), Spy("b")]
-        model = ScriptedChatModel([asked("find"), asked("find", "find"), "Done."])
+        model = ScriptedChatModel([calls("find"), calls("find", "find"), "Done."])
         agent = create_agent(
             model, [spies[0].find], middleware=spies, fused=fused, checkpointer=saver
         )
@@ -226,7 +220,7 @@ def test_an_exception_of_a_tool_comes_from_the_tools_node_and_it_runs_once(
 
     spy = Spy()
     options: Any = {"middleware": [spy], "fused": fused, "checkpointer": saver}
-    agent = create_agent(ScriptedChatModel([asked("fail")]), [fail], **options)
+    agent = create_agent(ScriptedChatModel([calls("fail")]), [fail], **options)
     with pytest.raises(ConnectionError) as caught:
         call(agent, ASK, {"configurable": {"thread_id": f"{call} {fused}"}})
     assert "name 'tools'" in "".join(caught.value.__notes__)
@@ -245,14 +239,14 @@ def test_an_interrupt_is_returned_and_nothing_runs_twice(
         return str(interrupt(f"{query}?"))
 
     spy = Spy()
-    agent = create_agent(ScriptedChatModel([asked("ask")]), [ask], middleware=[spy], fused=fused)
+    agent = create_agent(ScriptedChatModel([calls("ask")]), [ask], middleware=[spy], fused=fused)
 
     def ask_inner(query: str) -> str:
         """Ask another agent."""
         ran.append("goes in")
         return str(agent.invoke(ASK))
 
-    model = ScriptedChatModel([asked("ask_inner")])
+    model = ScriptedChatModel([calls("ask_inner")])
     outer = create_agent(model, [ask_inner], fused=fused) if nested else agent
     outcome = call(outer, ASK)
     assert [waiting.value for waiting in outcome["__interrupt__"]] == ["0?"]
@@ -268,7 +262,7 @@ def test_an_invalid_write_is_refused_as_hook_by_hook(call: Run, fused: Any) -> N
         return Command(update={"messages": [answer, RemoveMessage(id="nobody")]})
 
     def error(fused: Any) -> Any:
-        agent = create_agent(ScriptedChatModel([asked("forget")]), [forget], fused=fused)
+        agent = create_agent(ScriptedChatModel([calls("forget")]), [forget], fused=fused)
         with pytest.raises(ValueError, match="nobody") as caught:
             call(agent, ASK)
         return str(caught.value)
@@ -377,12 +371,6 @@ def test_a_graph_inside_a_hook_may_interrupt() -> None:
     assert agent.get_state(THREAD).next == ("Consulting.before_model",)
     result = agent.invoke(Command(resume={asked.id: "yes"}), THREAD)
     assert [message.text for message in result["messages"]] == ["Well?", "yes", "Done."]
-
-
-def test_drawings_and_plans_are_those_of_the_agent() -> None:
-    plain, quick = found(fused=False), found()
-    assert topology_of(quick) == topology_of(plain)
-    assert quick.get_graph().draw_mermaid() == plain.get_graph().draw_mermaid()
 
 
 def test_a_bound_config_applies_to_fused_runs() -> None:
@@ -499,10 +487,6 @@ def agent_of(tools: Tools, *names: str, others: Any = (), **options: Any) -> Any
     return create_agent(model, [tools.find, tools.ask, tools.fail, *others], **options)
 
 
-def results(outcome: Any) -> list[str]:
-    return [message.text for message in outcome["messages"] if isinstance(message, ToolMessage)]
-
-
 def test_all_calls_of_a_turn_are_one_task_if_nothing_is_stored(call: Run) -> None:
     tasks: list[Any] = []
 
@@ -515,7 +499,7 @@ def test_all_calls_of_a_turn_are_one_task_if_nothing_is_stored(call: Run) -> Non
     for saver, number in ((None, 1), (InMemorySaver(), 20)):
         model = ScriptedChatModel([calls(*["find"] * 20), "Done."])
         outcome = call(create_agent(model, [find], checkpointer=saver), ASK, THREAD)
-        assert results(outcome) == [f"found {number}" for number in range(20)]
+        assert tool_texts(outcome) == [f"found {number}" for number in range(20)]
         assert len(set(tasks)) == number
         assert_valid_history(outcome["messages"])
         tasks.clear()
@@ -524,7 +508,7 @@ def test_all_calls_of_a_turn_are_one_task_if_nothing_is_stored(call: Run) -> Non
 def test_calls_that_ask_are_shown_together_if_nothing_is_stored(call: Run) -> None:
     outcome = call(agent_of(Tools(), "ask", "find", "ask", checkpointer=None), ASK)
     assert sorted(asked.value for asked in outcome["__interrupt__"]) == ["0", "2"]
-    assert results(outcome) == ["found 1"]
+    assert tool_texts(outcome) == ["found 1"]
 
 
 def test_a_call_that_fails_ends_a_run_of_which_nothing_is_stored(call: Run) -> None:
@@ -539,7 +523,7 @@ def test_a_call_that_waits_has_its_own_task_and_the_others_do_not_run_again(call
     assert sorted(tools.ran) == ["0", "2", "asked 1"]
     assert agent.get_state(THREAD).next == ("tools",)
     outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
-    assert results(outcome) == ["found 0", "yes", "found 2"]
+    assert tool_texts(outcome) == ["found 0", "yes", "found 2"]
     assert sorted(tools.ran) == ["0", "2", "asked 1", "asked 1", "got yes"]
     assert_valid_history(outcome["messages"])
 
@@ -562,7 +546,7 @@ def test_an_agent_that_waits_among_parallel_calls_does_not_begin_again(call: Run
     (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
     assert inner.ran == ["0", "asked 0"]
     outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
-    assert results(outcome) == ["found 0", "Asked."]
+    assert tool_texts(outcome) == ["found 0", "Asked."]
     assert outer.ran == ["0"]
     assert inner.ran == ["0", "asked 0", "asked 0", "got yes"]
 
@@ -573,7 +557,7 @@ def test_a_call_that_fails_runs_again_when_the_run_goes_on(call: Run) -> None:
     with pytest.raises(ConnectionError, match="1"):
         call(agent, ASK, THREAD)
     outcome = call(agent, None, THREAD)
-    assert results(outcome) == ["found 0", "at last", "found 2"]
+    assert tool_texts(outcome) == ["found 0", "at last", "found 2"]
     assert tools.ran.count("failed 1") == 2
 
 
@@ -590,7 +574,7 @@ def test_a_layer_that_waits_gets_its_own_task(call: Run) -> None:
     (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
     assert tools.ran == ["1"]
     outcome = call(agent, Command(resume={asked.id: True}), THREAD)
-    assert results(outcome) == ["found 0", "found 1"]
+    assert tool_texts(outcome) == ["found 0", "found 1"]
     assert tools.ran == ["1", "0"]
 
 
@@ -601,7 +585,7 @@ def test_calls_of_one_id_keep_their_tasks(call: Run) -> None:
         ScriptedChatModel([twice, "Done."]), [tools.find], checkpointer=InMemorySaver(), fused=True
     )
     plain = create_agent(ScriptedChatModel([twice, "Done."]), [Tools().find])
-    assert results(call(agent, ASK, THREAD)) == results(call(plain, ASK))
+    assert tool_texts(call(agent, ASK, THREAD)) == tool_texts(call(plain, ASK))
 
 
 @each("fused", [False, True, "turn"])
@@ -644,5 +628,5 @@ def test_tools_that_wait_with_the_whole_state_are_continued(call: Run, fused: An
     model = ScriptedChatModel(["Done."])
     agent = create_agent(model, [tools.find], checkpointer=saver, fused=fused)
     outcome = call(agent, None, THREAD)
-    assert results(outcome) == ["found 0", "found 1"]
+    assert tool_texts(outcome) == ["found 0", "found 1"]
     assert outcome["messages"][-1].text == "Done."

@@ -158,8 +158,6 @@ def test_the_last_turn_is_the_last_ai_message_and_what_follows() -> None:
     assert last_turn([]) == (None, [])
 
 
-# --- laws -----------------------------------------------------------------------------------------
-
 ids = st.sampled_from("abc")
 messages_of_any_kind = st.one_of(
     st.builds(user, st.just("u")),
@@ -207,30 +205,30 @@ def test_what_providers_ask_for_is_valid_and_is_left_alone(messages: list[AnyMes
 
 
 @given(histories)
-def test_a_repaired_history_is_valid_and_is_not_repaired_again(messages: list[AnyMessage]) -> None:
-    repaired = repair(messages)
-    valid = messages if repaired is None else repaired.messages
+def test_a_repaired_history_is_valid_and_becomes_that_of_the_thread(
+    messages: list[AnyMessage],
+) -> None:
+    held = with_ids(messages)
+    repaired = repair(held)
+    valid = held if repaired is None else repaired.messages
     assert a_model_may_see(valid)
     assert repair(valid) is None
+    if repaired:
+        written: Any = add_messages(held, repaired.update)  # type: ignore[arg-type]
+        assert list(written) == valid
 
 
 @given(histories)
-def test_messages_other_than_answers_stay_as_they_are(messages: list[AnyMessage]) -> None:
+def test_other_messages_stay_as_they_are_and_no_answer_is_made_up(
+    messages: list[AnyMessage],
+) -> None:
     if repaired := repair(messages):
-        before = [m for m in messages if not isinstance(m, ToolMessage)]
-        after = [m for m in repaired.messages if not isinstance(m, ToolMessage)]
-        assert len(before) == len(after)
-        assert all(one is other for one, other in zip(before, after, strict=True))
-
-
-@given(histories)
-def test_an_answer_is_kept_or_dropped_and_never_made_up(messages: list[AnyMessage]) -> None:
-    if repaired := repair(messages):
+        before = [id(m) for m in messages if not isinstance(m, ToolMessage)]
+        assert before == [id(m) for m in repaired.messages if not isinstance(m, ToolMessage)]
         known = {id(m) for m in messages}
-        kept = [m for m in repaired.messages if isinstance(m, ToolMessage) and id(m) in known]
-        new = [m for m in repaired.messages if id(m) not in known]
-        assert len({id(m) for m in kept}) == len(kept)
-        assert all(m.text == UNANSWERED for m in new)
+        kept = [id(m) for m in repaired.messages if id(m) in known]
+        assert len(set(kept)) == len(kept)
+        assert all(m.text == UNANSWERED for m in repaired.messages if id(m) not in known)
 
 
 @given(histories)
@@ -251,14 +249,6 @@ def test_an_answer_that_stands_right_stays(messages: list[AnyMessage]) -> None:
                 assert id(answer) in kept
 
 
-@given(histories)
-def test_the_update_makes_the_thread_what_the_model_saw(messages: list[AnyMessage]) -> None:
-    held = with_ids(messages)
-    if repaired := repair(held):
-        written: Any = add_messages(held, repaired.update)  # type: ignore[arg-type]
-        assert list(written) == repaired.messages
-
-
 @given(histories, histories)
 def test_valid_messages_are_not_read_again(first: list[AnyMessage], rest: list[AnyMessage]) -> None:
     valid = repair(first)
@@ -269,9 +259,6 @@ def test_valid_messages_are_not_read_again(first: list[AnyMessage], rest: list[A
     assert (looked_at_all is None) is (spared is None)
     if looked_at_all and spared:
         assert shown(spared.messages) == shown(looked_at_all.messages)
-
-
-# --- what a run remembers -------------------------------------------------------------------------
 
 
 def test_a_run_remembers_how_far_it_alone_has_looked_unless_the_history_changes() -> None:

@@ -269,22 +269,6 @@ def test_all_errors_of_a_middleware_are_reported_at_once() -> None:
     assert codes == {"AF105", "AF106", "AF107"}
 
 
-class Guard(AgentMiddleware[Any, Any]):
-    """Has hooks for places that it is not always set up for."""
-
-    def __init__(self, *unused: Any) -> None:
-        self.unused = unused
-
-    def before_model(self, state: Any, runtime: Any) -> None:
-        return None
-
-    async def abefore_model(self, state: Any, runtime: Any) -> None:
-        return None
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
-
-
 @each(
     "unused, left",
     [
@@ -294,18 +278,17 @@ class Guard(AgentMiddleware[Any, Any]):
     ],
 )
 def test_what_is_unused_is_not_in_the_plan(unused: tuple[str, ...], left: list[str]) -> None:
-    guard = Guard(*unused)
-    found = [str(b.definition.phase) for b in hooks_of(guard)] + [
-        b.definition.method for b in layers_of(guard)
-    ]
+    mine = made(before_model=hook, abefore_model=ahook, around_tool=flow, unused=unused)
+    hooks, layers = hooks_of(mine), layers_of(mine)
+    found = [str(b.definition.phase) for b in hooks] + [b.definition.method for b in layers]
     assert found == left
 
 
 def test_unused_hooks_have_to_be_known() -> None:
     with pytest.raises(SpecError, match=r"^\[AF105\] .*contains 'before_modle', .* before_model,"):
-        create_agent(ScriptedChatModel(), middleware=[Guard("before_modle")])
-    with pytest.raises(ArgumentError, match=r"Guard\.unused"):
-        create_agent(ScriptedChatModel(), middleware=[Guard(1)])
+        build(before_model=hook, unused=("before_modle",))
+    with pytest.raises(ArgumentError, match=r"Mine\.unused"):
+        build(before_model=hook, unused=(1,))
 
 
 class Noting(AgentState[Any]):

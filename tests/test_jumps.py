@@ -15,8 +15,6 @@ from langgraph.types import Command, Send
 
 from agent_factory import (
     AgentMiddleware,
-    AgentState,
-    Runtime,
     create_agent,
     hook_config,
 )
@@ -133,30 +131,16 @@ def test_a_jump_comes_before_pending_calls_and_a_structured_answer(call: Any) ->
     assert "no result" in results[1].text
 
 
-class TwoColours(AgentMiddleware):
-    @hook_config(can_jump_to=["end"])
-    def before_model(self, state: AgentState, runtime: Runtime) -> Any:
-        return {"jump_to": "end"}
-
-    @hook_config(can_jump_to=["model"])
-    async def abefore_model(self, state: AgentState, runtime: Runtime) -> Any:
-        return {"jump_to": "end"}
-
-
-class AsyncDeclares(AgentMiddleware):
-    def before_model(self, state: AgentState, runtime: Runtime) -> Any:
-        return {"jump_to": "end"}
-
-    @hook_config(can_jump_to=["end"])
-    async def abefore_model(self, state: AgentState, runtime: Runtime) -> Any:
-        return {"jump_to": "end"}
-
-
-@each("kind", [TwoColours, AsyncDeclares])
-def test_a_declaration_on_either_hook_is_enough(call: Any, kind: type[AgentMiddleware]) -> None:
+@each("can, acan", [(["end"], ["model"]), (None, ["end"])])
+def test_a_declaration_on_either_hook_is_enough(call: Any, can: Any, acan: Any) -> None:
     """A31"""
-    agent = create_agent(ScriptedChatModel([]), middleware=[kind()])
-    assert types(call(agent, GO)) == ["human"]
+
+    async def leave(self: Any, state: Any, runtime: Any) -> Any:
+        return {"jump_to": "end"}
+
+    methods = {"before_model": hook([], "before_model", "end", can)}
+    jumper = member("J", abefore_model=hook_config(can_jump_to=acan)(leave), **methods)
+    assert types(call(create_agent(ScriptedChatModel([]), middleware=[jumper]), GO)) == ["human"]
 
 
 @each("phase", PHASES)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -271,16 +271,8 @@ def test_a_setting_that_the_engine_refuses_is_a_value_error(model: LocalChatMode
 
 
 def test_threads_may_share_a_model(model: LocalChatModel) -> None:
-    answers: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(model.invoke("Hi").text)) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(answers) == 4
-    assert all(answers)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda text: model.invoke(text).text, ["Hi"] * 4))
 
 
 def test_a_stream_that_nobody_reads_on_blocks_nobody(model: LocalChatModel) -> None:

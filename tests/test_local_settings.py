@@ -304,11 +304,8 @@ def test_candidates_come_from_enum_pattern_and_text() -> None:
     ]
     assert offer("email", {"type": "string"}, "Anna, a@b.org") == ['"a@b.org"']
     assert offer("name", {"type": "string"}, "Anna") is None
-
-
-def test_an_invalid_pattern_is_refused_by_parameter() -> None:
     with pytest.raises(ValueError, match="parameter 'code' has an invalid pattern '\\['"):
-        slots.candidates("code", {"type": "string", "pattern": "["}, "x")
+        offer("code", {"type": "string", "pattern": "["}, "x")
 
 
 def test_missing_are_the_required_numbers_keys_and_patterns_without_a_candidate() -> None:
@@ -391,12 +388,8 @@ def test_bounded_schemas_end_and_leave_out_what_the_engine_does_not_know() -> No
     assert properties["day"]["anyOf"][0]["format"] == "date"
     assert "pattern" not in properties["code"]
     assert requests.bounded(schema).keys() == {"type", "properties", "additionalProperties"}
-
-
-def test_numbers_in_json_keep_their_own_bounds() -> None:
-    bounded = requests.bounded({"type": "number", "minimum": 1, "exclusiveMaximum": 9})
-    assert bounded["minimum"] == 1
-    assert "maximum" not in bounded
+    number = requests.bounded({"type": "number", "minimum": 1, "exclusiveMaximum": 9})
+    assert (number["minimum"], "maximum" in number) == (1, False)
 
 
 # --- messages ----------------------------------------------------------------------------------

@@ -518,19 +518,17 @@ def test_a_reference_of_another_form_leaves_a_string_free() -> None:
 # --- Messages -----------------------------------------------------------------------------------
 
 
-def test_a_new_message_begins_again_even_with_the_same_text() -> None:
-    parts = [chunk('{"subject": "A'), chunk('{"subject": "A', "2"), chunk("B", "2")]
+@each("one, other", [("1", "2"), ("lc_run--1", "lc_run--2")])
+def test_a_new_message_begins_again_even_with_the_same_text(one: str, other: str) -> None:
+    parts = [chunk('{"subject": "A', one), chunk('{"subject": "A', other), chunk("B", other)]
     a, ab = {"subject": "A"}, {"subject": "AB"}
     assert objects(parts) == [(a, False), (a, True), (ab, False)]
 
 
 def test_a_field_that_is_given_twice_restarts() -> None:
-    parts = [chunk('{"subject": "A", "subject": "B')]
-    assert objects([chunk('{"subject": "A"'), chunk(', "subject": "B')])[1] == (
-        {"subject": "B"},
-        True,
-    )
-    assert objects(parts) == [({"subject": "B"}, False)]
+    b = {"subject": "B"}
+    assert objects([chunk('{"subject": "A"'), chunk(', "subject": "B')])[1] == (b, True)
+    assert objects([chunk('{"subject": "A", "subject": "B')]) == [(b, False)]
 
 
 @each("first", ["resp_1", "run"])
@@ -541,11 +539,6 @@ def test_the_id_of_a_run_continues_the_first_chunk(first: str) -> None:
     seen = objects([chunk(text, id) for text, id in zip(texts, ids, strict=True)])
     expected = [{}, {"subject": "A"}, {"subject": "AB"}, {}, {"subject": "C"}, {"subject": "CD"}]
     assert seen == [(value, number == 3) for number, value in enumerate(expected)]
-
-
-def test_a_run_after_a_run_begins_again() -> None:
-    seen = objects([chunk('{"subject": "A', "lc_run--1"), chunk('{"subject": "A', "lc_run--2")])
-    assert seen == [({"subject": "A"}, False), ({"subject": "A"}, True)]
 
 
 def test_a_model_that_does_not_stream_gives_its_answer_at_once(collect: Any) -> None:
@@ -621,7 +614,7 @@ def answering(*steps: Any, **kwargs: Any) -> Any:
     )
 
 
-def test_agents_and_models_inside_do_not_count(collect: Any) -> None:
+def test_agents_and_models_inside_and_messages_of_hooks_do_not_count(collect: Any) -> None:
     inner = answering(TICKET.replace("lamp", "chair"))
 
     def ask() -> str:
@@ -629,25 +622,20 @@ def test_agents_and_models_inside_do_not_count(collect: Any) -> None:
         inner.invoke(GO)
         return ScriptedChatModel(['{"subject": "Inside"}']).invoke("Go").text
 
+    @before_model
+    def example(state: Any, runtime: Any) -> Any:
+        return {"messages": [AIMessage('{"subject": "An example"}')]}
+
     agent = create_agent(
         ScriptedChatModel([[{"name": "ask", "args": {}}], TICKET]),
         [ask],
+        middleware=[example],
         response_format=ProviderStrategy(Ticket),
     )
     partials = collect(Partials(agent, Ticket), GO, **MODES, subgraphs=True)
     assert {partial.get("subject", "Broken lamp")[:6] for partial in partials} == {"Broken"}
     assert sum(partial.is_complete for partial in partials) == 1
     assert not any(partial.restarted for partial in partials)
-
-
-def test_messages_of_hooks_do_not_count(collect: Any) -> None:
-    @before_model
-    def example(state: Any, runtime: Any) -> Any:
-        return {"messages": [AIMessage('{"subject": "An example"}')]}
-
-    partials = collect(Partials(answering(TICKET, middleware=[example]), Ticket), GO, **MODES)
-    assert partials[-1].is_complete
-    assert not any("example" in partial.get("subject", "") for partial in partials)
 
 
 def test_an_agent_inside_a_graph_is_followed_there() -> None:
@@ -672,10 +660,8 @@ def test_an_agent_of_create_react_agent_is_followed(collect: Any) -> None:
     call = [{"name": "Ticket", "args": json.loads(TICKET)}]
     agent = create_react_agent(ScriptedChatModel(["Done.", call]), [], response_format=Ticket)
     partials = collect(Partials(agent, Ticket), GO, **MODES)
-    assert [(dict(p), p.is_complete) for p in partials] == [
-        (json.loads(TICKET), False),
-        (json.loads(TICKET), True),
-    ]
+    answer = json.loads(TICKET)
+    assert [(dict(p), p.is_complete) for p in partials] == [(answer, False), (answer, True)]
 
 
 def test_an_answer_of_no_model_has_no_message_to_follow() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -133,13 +131,13 @@ def test_the_tools_of_a_chain_are_looked_at_too() -> None:
         create_react_agent(chain, [add, show])
 
 
-class Mute(FakeListChatModel):
-    """A chat model without tools."""
-
-
 @each(
     "given",
-    [RunnableLambda(instructions) | scripted(), Mute(responses=[]), RunnableLambda(instructions)],
+    [
+        RunnableLambda(instructions) | scripted(),
+        FakeListChatModel(responses=[]),
+        RunnableLambda(instructions),
+    ],
 )
 @each("tools", [[add], [WEB]])
 def test_a_model_without_bind_tools_is_refused_with_a_hint(given: Any, tools: Any) -> None:
@@ -180,16 +178,6 @@ def test_a_structured_answer_needs_a_chat_model() -> None:
     with pytest.raises(TypeError, match="Expected `model` to be a ChatModel") as caught:
         create_react_agent(wrong, [], response_format=Answer)
     assert str(caught.value).endswith(f"got {RunnableLambda}")
-
-
-def test_a_string_names_a_model_of_langchain(monkeypatch: pytest.MonkeyPatch, call: Any) -> None:
-    """B18"""
-    module = ModuleType("langchain.chat_models")
-    module.init_chat_model = lambda name, **_: scripted(f"I am {name}.")  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "langchain", ModuleType("langchain"))
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", module)
-    agent = create_react_agent("openai:gpt-4o", [add])
-    assert call(agent, ASK)["messages"][-1].text == "I am openai:gpt-4o."
 
 
 def test_a_function_chooses_the_model_of_each_call(call: Any) -> None:

@@ -174,13 +174,6 @@ def test_calls_of_parallel_subagents_with_one_id_are_distinguished(act: Act) -> 
     assert till.done == [1]
 
 
-def test_all_calls_are_approved_at_once(act: Act, mode: Any) -> None:
-    agent, till = asked(payments(1, 2), "Done.", mode=mode)
-    assert act("approve", agent)["messages"][-1].text == "Done."
-    assert sorted(till.done) == [1, 2]
-    assert goes_on(agent)
-
-
 @each("first", ["call_1", "call_2"])
 def test_calls_are_decided_one_by_one_in_any_order(act: Act, mode: Any, first: str) -> None:
     agent, till = asked(payments(1, 2), "Done.", mode=mode)

@@ -128,14 +128,6 @@ def test_a_call_can_be_edited_into_a_call_of_another_tool(act: Act) -> None:
     assert goes_on(agent)
 
 
-def test_content_blocks_that_repeat_the_call_are_edited_too(act: Act) -> None:
-    block = {"type": "tool_use", "id": "call_9", "name": "pay", "input": {"euros": 9}}
-    said = AIMessage(content=[block], tool_calls=payments(9))
-    agent, _ = stopped(of_langchain, said, "Done.")
-    result = act("edit", agent, {"euros": 1})
-    assert result["messages"][1].content[0]["input"] == {"euros": 1}
-
-
 def test_a_response_replaces_the_result(act: Act, build: Act) -> None:
     agent, till = stopped(build, payments(1, 2), "Done.")
     act("respond", agent, "paid in cash", "call_1")
