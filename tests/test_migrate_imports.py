@@ -51,13 +51,16 @@ REACT, AGENTS = "langgraph.prebuilt", "langchain.agents"
             "agent_factory.prebuilt",
         ),
         ("from {} import create_agent, AgentState\n", AGENTS, "agent_factory"),
+        (
+            "from {}.structured_output import ProviderStrategy, ToolStrategy\n",
+            AGENTS,
+            "agent_factory",
+        ),
         # A module whose names the package does not offer
-        *(
-            (f"from {{}}.{module} import {names}\n", AGENTS, "agent_factory")
-            for module, names in (
-                ("middleware.internal_call_transformer", "InternalCallTransformer"),
-                ("structured_output", "ProviderStrategy, ToolStrategy"),
-            )
+        (
+            "from {}.middleware.internal_call_transformer import InternalCallTransformer\n",
+            AGENTS,
+            "agent_factory",
         ),
         (
             "import {} as p\np.create_react_agent(m, [])\np.ValidationNode([])\n",

@@ -234,9 +234,15 @@ PRE, POST, STRUCTURED = "pre_model_hook", "post_model_hook", "generate_structure
 
 
 def agent(
-    tools: Any = (add,), *, pre: Any = None, post: Any = None, rf: Any = None, **more: Any
+    tools: Any = (add,),
+    *,
+    pre: Any = None,
+    post: Any = None,
+    rf: Any = None,
+    make: Any = create_react_agent,
+    **more: Any,
 ) -> Any:
-    return create_react_agent(
+    return make(
         ScriptedChatModel([]),
         tools,
         pre_model_hook=pre,
@@ -268,11 +274,13 @@ EVERY = [
 
 
 @each("tools, pre, post, rf, version", EVERY)
-def test_a_plan_of_this_style_is_what_is_drawn_and_is_read_back_from_either_file(
+def test_a_graph_is_langgraphs_and_its_plan_is_read_back_from_either_file(
     tools: int, pre: Any, post: Any, rf: Any, version: Any
 ) -> None:
-    """B6, B55"""
-    built = agent([add, show][:tools], pre=pre, post=post, rf=rf, version=version)
+    """B6, B42, B46, B53, B55-B57, B59, E5; no node stands there for nothing (B55)."""
+    options: Any = {"pre": pre, "post": post, "rf": rf, "version": version}
+    built = agent([add, show][:tools], **options)
+    assert edges(built) == edges(agent([add, show][:tools], make=silently, **options))
     plan = topology_of(built)
     assert drawn(built) == {edge.source: set(edge.targets) for edge in plan.edges}
     assert set(built.nodes) == {START, *plan.nodes}
