@@ -62,12 +62,18 @@ def chain(*nodes: Any, schema: Any = State, **compiled: Any) -> Any:
     return graph.compile(**compiled)
 
 
-def test_current_config_is_the_config_of_the_node_under_way() -> None:
+def test_a_node_finds_its_config_its_step_and_keys_of_the_state() -> None:
+    class More(State):
+        unset: int
+
     def node(state: Any, config: RunnableConfig) -> Any:
-        return {"log": [upstream.current_config.get() == config]}
+        assert upstream.current_config.get() == config
+        return {"log": [upstream.super_step(config), upstream.read_keys(config, ["log", "unset"])]}
 
     assert upstream.current_config.get() is None
-    assert chain(node).invoke({"log": []})["log"] == [True]
+    assert upstream.super_step({}) == 0
+    result = chain(node, node, schema=More).invoke({"log": []})
+    assert result["log"] == [1, {"log": []}, 2, {"log": [1, {"log": []}]}]
 
 
 def test_run_identity_is_one_for_a_run_and_its_subgraphs_and_no_other_run(call: Any) -> None:
@@ -107,14 +113,6 @@ def test_remaining_steps_are_those_of_the_run_of_a_thread() -> None:
     assert graph.invoke({"log": []}, config)["log"] == [4, 3, 4, 3]
 
 
-def test_super_step_counts_the_steps_of_a_run() -> None:
-    def node(state: Any, config: RunnableConfig) -> Any:
-        return {"log": [upstream.super_step(config)]}
-
-    assert chain(node, node).invoke({"log": []})["log"] == [1, 2]
-    assert upstream.super_step({}) == 0
-
-
 class Recorded(Runnable[Any, Any]):
     """A runnable that keeps the config it is called with."""
 
@@ -133,16 +131,6 @@ def write_one(state: Any) -> Any:
 
 def write_two(state: Any) -> Any:
     return {"log": ["two"]}
-
-
-def test_another_runnable_runs_in_place_of_a_node() -> None:
-    graph = chain(write_one, write_two)
-    node = graph.nodes["node0"]
-    alone = Recorded(upstream.node_runnable(node))
-    upstream.run_in_place(node, alone)
-    assert graph.invoke({"log": []})["log"] == ["one", "two"]
-    assert len(alone.configs) == 1
-    assert "node1" in graph.get_graph().draw_mermaid()
 
 
 def test_a_node_runs_with_another_end_and_its_state_is_written_without_its_edge() -> None:
@@ -208,36 +196,47 @@ def test_a_config_can_be_that_of_another_node(sent: bool) -> None:
     assert upstream.super_step(first) == 1
 
 
-def test_the_namespace_of_a_graph_is_that_of_its_events() -> None:
+def test_a_nested_graph_knows_it_and_its_namespace_is_that_of_its_events() -> None:
     seen: list[Any] = []
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        seen.append(
-            (upstream.graph_namespace(config), upstream.shows_subgraphs(config["configurable"]))
-        )
+        keys = config["configurable"]
+        shown = upstream.shows_subgraphs(keys)
+        seen.append((upstream.is_nested(keys), upstream.graph_namespace(config), shown))
 
     inner = chain(node)
     graph = chain(lambda state: inner.invoke({"log": []}))
     namespaces = [ns for ns, _ in graph.stream({"log": []}, subgraphs=True)]
-    assert seen == [(namespaces[0], True)]
+    assert seen == [(True, namespaces[0], True)]
     assert len(namespaces[0]) == 1
     graph.invoke({"log": []})
-    assert not seen[1][1]
+    assert not seen[1][2]
+    assert not upstream.is_nested({"thread_id": "one"})
 
 
-def test_a_node_knows_its_saver_and_whether_its_run_stores_only_the_end() -> None:
+def test_a_node_knows_its_saver_whether_its_run_stores_only_the_end_and_whether_it_goes_on() -> (
+    None
+):
     seen: list[Any] = []
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        seen.append((upstream.saver_of(config), upstream.stores_at_exit(config)))
+        saver, goes_on = upstream.saver_of(config), upstream.is_resumed(config["configurable"])
+        seen.append((saver, upstream.stores_at_exit(config), goes_on))
+        if saver is not None:
+            interrupt("Sure?")
 
     saver = InMemorySaver()
+    given: Any = {"log": []}
     graph = chain(node, checkpointer=saver)
-    for durability in ("sync", "async", "exit"):
-        graph.invoke({"log": []}, THREAD, durability=durability)
-    assert seen == [(saver, False), (saver, False), (saver, True)]
-    chain(node).invoke({"log": []})
-    assert seen[3] == (None, False)
+    for input, durability in ((given, "sync"), (given, "exit"), (Command(resume="Yes"), "async")):
+        graph.invoke(input, THREAD, durability=durability)
+    chain(node).invoke(given)
+    assert seen == [
+        (saver, False, False),
+        (saver, True, False),
+        (saver, False, True),
+        (None, False, False),
+    ]
 
 
 def test_a_graph_with_a_detached_config_is_a_run_by_itself() -> None:
@@ -291,21 +290,31 @@ def test_nodes_get_the_context_of_a_run_in_the_form_of_its_schema(schema: Any) -
         assert type(upstream.coerced_context(context, schema)) is type(contexts[-1])
 
 
-def test_work_with_a_detached_config_has_no_handlers_of_streams() -> None:
-    handlers: list[Any] = []
+@pytest.mark.filterwarnings("ignore:astream_events version='v1' is deprecated")
+async def test_handlers_of_streams_and_events_are_known_and_detached_work_has_no_streams() -> None:
+    seen: list[Any] = []
+    own: list[Any] = []
 
-    def node(state: Any, config: RunnableConfig) -> Any:
-        own: Any = upstream.detached(config, "1", Runtime())["callbacks"]
-        handlers.append(own.handlers)
+    async def node(state: Any, config: RunnableConfig) -> Any:
+        handlers = config["callbacks"].handlers  # type: ignore[union-attr]
+        messages = [h for h in handlers if upstream.streams_messages(h)]
+        seen.append((messages, [h for h in handlers if upstream.streams_events(h)]))
+        detached: Any = upstream.detached(config, "1", Runtime())["callbacks"]
+        own.append(detached.handlers)
 
-    class Counts(BaseCallbackHandler):
-        pass
-
-    counts = Counts()
-    graph = chain(node)
+    graph, names = chain(node), Names()
     for mode in ("messages", "tools"):
-        [*graph.stream({"log": []}, {"callbacks": [counts]}, stream_mode=mode)]
-    assert handlers == [[counts], [counts]]
+        async for _ in graph.astream({"log": []}, {"callbacks": [names]}, stream_mode=mode):
+            pass
+    assert own == [[names], [names]]
+    assert [len(messages) for messages, _ in seen] == [1, 0]
+    assert names not in seen.pop(0)[0]
+    for version in ("v1", "v2"):
+        async for _ in graph.astream_events({"log": []}, {"callbacks": [names]}, version=version):
+            pass
+        (event_handler,) = seen.pop()[1]
+        assert event_handler is not names
+        assert not event_handler.run_inline
 
 
 def test_an_interrupt_outside_of_a_task_is_recognized() -> None:
@@ -334,41 +343,6 @@ def test_the_ids_of_checkpoints_sort_by_time() -> None:
     assert ids == sorted(ids, reverse=True)
     parents = [snapshot.parent_config for snapshot in history[:-1]]
     assert [parent["configurable"]["checkpoint_id"] for parent in parents if parent] == ids[1:]
-
-
-def test_some_keys_of_the_state_can_be_read() -> None:
-    class More(State):
-        unset: int
-
-    def node(state: Any, config: RunnableConfig) -> Any:
-        return {"log": [upstream.read_keys(config, ["log", "unset"])]}
-
-    result = chain(node, node, schema=More).invoke({"log": []})
-    assert result["log"] == [{"log": []}, {"log": [{"log": []}]}]
-
-
-def test_a_nested_graph_knows_that_it_goes_on() -> None:
-    seen: list[bool] = []
-
-    def node(state: Any, config: RunnableConfig) -> Any:
-        seen.append(upstream.is_resumed(config["configurable"]))
-        interrupt("Sure?")
-
-    graph = chain(node, checkpointer=InMemorySaver())
-    graph.invoke({"log": []}, THREAD)
-    graph.invoke(Command(resume="Yes"), THREAD)
-    assert seen == [False, True]
-
-
-def test_streams_messages_knows_the_handler_of_a_stream() -> None:
-    seen: list[Any] = []
-
-    def node(state: Any, config: RunnableConfig) -> Any:
-        seen.append(list(map(upstream.streams_messages, config["callbacks"].handlers)))  # type: ignore[union-attr]
-
-    graph = chain(node)
-    list(graph.stream({"log": []}, {"callbacks": [Names()]}, stream_mode="messages"))
-    assert seen == [[False, True]]
 
 
 def test_the_handler_of_a_stream_of_tools_puts_what_a_tool_emits_into_its_stream() -> None:
@@ -435,15 +409,6 @@ def test_parts_of_nested_graphs_and_custom_data_can_be_put_elsewhere() -> None:
     ]
 
 
-def test_sent_writes_are_what_a_node_has_written_directly() -> None:
-    def node(state: Any, config: RunnableConfig) -> Any:
-        config["configurable"]["__pregel_send"]([("log", ["sent"])])
-        assert list(upstream.sent_writes(config)) == [("log", ["sent"])]
-        return {"log": ["returned"]}
-
-    assert chain(node).invoke({"log": []}) == {"log": ["sent", "returned"]}
-
-
 def test_reading_after_shows_writes_that_come_first() -> None:
     def node(state: Any, config: RunnableConfig) -> Any:
         before: list[Any] = []
@@ -465,24 +430,14 @@ def test_reading_after_shows_writes_that_come_first() -> None:
     ]
 
 
-@pytest.mark.filterwarnings("ignore:astream_events version='v1' is deprecated")
-async def test_streams_events_knows_the_handlers_of_events() -> None:
-    seen: list[Any] = []
-
-    async def node(state: Any, config: RunnableConfig) -> Any:
-        handlers = config["callbacks"].handlers  # type: ignore[union-attr]
-        seen.append(list(map(upstream.streams_events, handlers)))
-        assert [one.run_inline for one in handlers if upstream.streams_events(one)] == [False]
-
-    graph = chain(node)
-    for version in ("v1", "v2"):
-        async for _ in graph.astream_events({"log": []}, {"callbacks": [Names()]}, version=version):
-            pass
-    assert sorted(map(sorted, seen)) == [[False, True]] * 2
-
-
 def test_interrupts_here_tells_an_interrupt_of_a_node_from_one_of_a_subgraph() -> None:
+    """A nested graph raises it and reports none: only a run that is not nested handles pauses."""
     found: list[bool] = []
+    events: list[Any] = []
+
+    class Handler(GraphCallbackHandler):
+        def on_interrupt(self, event: Any) -> None:
+            events.append(event.checkpoint_ns)
 
     def ask(state: Any, config: RunnableConfig) -> Any:
         return watched(lambda: interrupt("Sure?"), config)
@@ -500,8 +455,9 @@ def test_interrupts_here_tells_an_interrupt_of_a_node_from_one_of_a_subgraph() -
         return watched(lambda: inner.invoke({"log": []}), config)
 
     graph = chain(outer, checkpointer=InMemorySaver())
-    graph.invoke({"log": []}, THREAD)
+    graph.invoke({"log": []}, {**THREAD, "callbacks": [Handler()]})
     assert found == [True, False]
+    assert events == [()]
     assert not upstream.interrupts_here((), THREAD)
 
 
@@ -530,16 +486,6 @@ def test_construct_prompt_reaches_a_chat_model_without_conversion(call: Any) -> 
         assert call(model, upstream.construct_prompt(messages=messages)).text == "Bye."
     assert not convert.called
     assert [id(message) for message in seen] == [id(message) for message in messages]
-
-
-def test_a_command_that_resumes_reaches_the_interrupt_of_the_node() -> None:
-    """What a deferred interrupt relies on: the node interrupts again and gets the answer."""
-    graph = chain(lambda state: {"log": [interrupt("Sure?")]}, checkpointer=InMemorySaver())
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    assert [pause.value for pause in graph.invoke({"log": []}, thread)[upstream.INTERRUPT]] == [
-        "Sure?"
-    ]
-    assert graph.invoke(Command(resume="yes"), thread)["log"] == ["yes"]
 
 
 class Colored(MessagesState):
@@ -571,8 +517,7 @@ def test_read_channels_returns_the_state_that_langgraphs_tool_node_reads() -> No
     assert upstream.read_channels({}) == {}
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_tool_node_calls_its_attributes_func_and_afunc(mode: str) -> None:
+def test_tool_node_calls_its_attributes_func_and_afunc(call: Any) -> None:
     """Our ToolNode replaces them; LangGraph passes them the config and the runtime."""
 
     def func(input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
@@ -583,29 +528,9 @@ async def test_tool_node_calls_its_attributes_func_and_afunc(mode: str) -> None:
 
     node = LangGraphToolNode([])
     node.func, node.afunc = func, afunc
-    config: Any = {"metadata": {"who": "Ada"}}
-    context: Any = "context"
-    runtime = Runtime(context=context)
-    if mode == "sync":
-        result = node.invoke(["input"], config, runtime=runtime)
-    else:
-        result = await node.ainvoke(["input"], config, runtime=runtime)
+    runtime: Any = Runtime(context="context")
+    result = call(node, ["input"], {"metadata": {"who": "Ada"}}, runtime=runtime)
     assert result == (["input"], {"who": "Ada"}, "context")
-
-
-def test_langgraph_stores_a_pair_in_a_delta_channel_as_a_message_with_an_id() -> None:
-    class State(TypedDict):
-        messages: Annotated[list[Any], DeltaMessages()]
-
-    assert (
-        upstream.messages_delta_reducer(fold_messages) is not fold_messages
-    )  # by which it knows messages
-    graph = StateGraph(State).add_node("node", lambda state: {"messages": [("user", "Hi")]})
-    agent = graph.set_entry_point("node").compile(checkpointer=InMemorySaver())
-    agent.invoke({"messages": []}, THREAD)
-    (message,) = agent.get_state(THREAD).values["messages"]
-    assert isinstance(message, HumanMessage)
-    assert message.id is not None
 
 
 def asking_graph() -> Any:
@@ -721,12 +646,13 @@ def test_every_task_has_its_own_runtime() -> None:
     assert len({id(task) for task in tasks}) == len(tasks) == 3
 
 
-def test_langgraph_reads_the_snapshot_frequency_again_for_each_checkpoint() -> None:
-    """Snapshots get rarer as the history grows, because DeltaMessages changes the frequency."""
+def test_a_delta_channel_has_ever_rarer_snapshots_and_stores_pairs_as_messages_with_ids() -> None:
+    """LangGraph reads the frequency for each checkpoint, and knows messages by their reducer."""
 
     class State(TypedDict):
         messages: Annotated[list[Any], DeltaMessages(snapshot_frequency=4)]
 
+    assert upstream.messages_delta_reducer(fold_messages) is not fold_messages
     saver = InMemorySaver()
     graph = StateGraph(State).add_node("node", lambda state: {"messages": [("ai", "Hello")]})
     agent = graph.set_entry_point("node").compile(checkpointer=saver)
@@ -735,6 +661,9 @@ def test_langgraph_reads_the_snapshot_frequency_again_for_each_checkpoint() -> N
     stored = [saved.checkpoint["channel_values"] for saved in saver.list(THREAD)]
     snapshots = sum("messages" in values for values in stored)
     assert 22 <= snapshots <= 32  # 39 with a frequency that stays 4
+    question, answer, *_ = agent.get_state(THREAD).values["messages"]
+    assert (type(question), type(answer)) == (HumanMessage, AIMessage)
+    assert None not in (question.id, answer.id)
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
@@ -769,25 +698,17 @@ def test_a_saver_keeps_the_write_that_it_has_at_a_place() -> None:
 
 
 def test_the_namespace_of_a_graph_begins_with_that_of_its_node_and_ends_with_its_number() -> None:
-    seen: list[str] = []
+    def look(state: Any, config: RunnableConfig) -> None:
+        seen.append(config["configurable"]["checkpoint_ns"].partition("|node0")[0])
 
-    def look(state: MessagesState, config: RunnableConfig) -> None:
-        seen.append(config["configurable"]["checkpoint_ns"].partition("|look")[0])
-
-    inner: Any = StateGraph(MessagesState)
-    inner.add_node("look", look)
-    inner.add_edge(START, "look")
-    graph = inner.compile()
-
-    def ask(state: MessagesState, config: RunnableConfig) -> None:
+    def ask(state: Any, config: RunnableConfig) -> None:
         own = upstream.in_namespace(config, "other", "task")
         for asked in (own, own, upstream.counting_graphs(own, lambda: 5)):
-            graph.invoke({"messages": []}, asked)
+            graph.invoke({"log": []}, asked)
 
-    outer: Any = StateGraph(MessagesState)
-    outer.add_node("ask", ask)
-    outer.add_edge(START, "ask")
-    outer.compile().invoke({"messages": []})
+    seen: list[str] = []
+    graph = chain(look)
+    chain(ask).invoke({"log": []})
     assert seen == ["other:task", "other:task|1", "other:task|5"]
 
 
@@ -914,46 +835,6 @@ def test_the_place_of_a_nested_run_is_where_its_checkpoints_are(stateful: bool) 
     root, again = upstream.place_of_run({"thread_id": "one", "checkpoint_id": "a"}, stateful=False)
     assert root["configurable"] == {"thread_id": "one", "checkpoint_ns": "", "checkpoint_id": "a"}
     assert again == {}
-
-
-def test_a_graph_in_a_node_knows_it() -> None:
-    seen: list[bool] = []
-
-    def note(state: State, config: RunnableConfig) -> None:
-        seen.append(upstream.is_nested(config["configurable"]))
-
-    def call(state: State, config: RunnableConfig) -> None:
-        seen.append(upstream.is_nested(config["configurable"]))
-        chain(note).invoke({"log": []})
-
-    assert not upstream.is_nested({"thread_id": "one"})
-    chain(call).invoke({"log": []})
-    assert seen == [True, True]
-
-
-def test_a_nested_graph_raises_what_it_waits_for_and_reports_no_interrupt() -> None:
-    """Why only a run that is not nested has a handler for pauses."""
-    events: list[Any] = []
-    raised: list[BaseException] = []
-
-    class Handler(GraphCallbackHandler):
-        def on_interrupt(self, event: Any) -> None:
-            events.append(event.checkpoint_ns)
-
-    def wait(state: State) -> None:
-        interrupt("well?")
-
-    def call(state: State) -> None:
-        try:
-            chain(wait).invoke({"log": []})
-        except GraphInterrupt as error:
-            raised.append(error)
-            raise
-
-    graph = chain(call, checkpointer=InMemorySaver())
-    graph.invoke({"log": []}, {**THREAD, "callbacks": [Handler()]})
-    assert len(raised) == 1
-    assert events == [()]
 
 
 def test_writers_and_runtimes_are_found_by_a_config() -> None:
