@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from itertools import count, cycle
+from itertools import count
 from typing import Annotated, Any
 
 import pytest
@@ -33,12 +33,6 @@ from agent_factory import (
 )
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    LLMToolSelectorMiddleware,
-    ModelChoice,
-    ModelFallbackMiddleware,
-    ModelRouterMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
 )
@@ -144,25 +138,12 @@ def remember(request: Any, number: int) -> dict[str, Any]:
 # Causes in layers
 
 
-def test_a_date_in_the_system_prompt(check: Any) -> None:
-    minutes = count()
-
-    @dynamic_prompt
-    def dated(request: Any) -> str:
-        return f"{LONG}It is minute {next(minutes)}."
-
-    found = changes(check, built(TodoListMiddleware(), dated))
-    at = len(LONG) + len("It is minute ")
-    assert found == [
-        f"turn {turn}: dated.around_model changes the system prompt at byte {at}" for turn in (2, 3)
-    ]
-
-
 def test_the_layer_that_changes_is_named_and_not_those_around_it(check: Any) -> None:
-    stack = [says("one", lambda _: "1"), says("two", str), says("3", lambda _: "")]
+    """What the others add behind the change would be cached if the order were the other one."""
+    stack = [says("one", lambda _: "1"), says("two", str), *(says(n, lambda _: "") for n in "34")]
     assert changes(check, built(*stack)) == [
         f"turn {turn}: two.around_model changes the system prompt at byte {len(LONG) + 3}, before "
-        "what 3 adds"
+        "what 3, 4 adds"
         for turn in (2, 3)
     ]
 
@@ -205,6 +186,10 @@ def route(_: Any, number: int) -> dict[str, Any]:
             lambda request, number: {"tools": request.tools[:: (-1) ** number]},
             "changes the order of the tools from cancel on",
         ),
+        (
+            lambda request, number: {"tools": [request.tools[number]]},
+            "adds the tool cancel and removes the tool find",
+        ),
         (describe, "changes the schema of the tool find"),
         (remember, "edits messages[0]"),
         (think, "changes thinking, tool_choice"),
@@ -218,15 +203,6 @@ def route(_: Any, number: int) -> dict[str, Any]:
 def test_what_a_layer_changes_is_named(check: Any, change: Any, expected: str) -> None:
     found = changes(check, built(layer("cause", change)), TURNS[:2])
     assert found == [f"turn 2: cause.around_model {expected}"]
-
-
-def test_a_selector_of_tools(check: Any) -> None:
-    choices = [[{"name": "ToolSelection", "args": {"tools": [n]}}] for n in ("find", "cancel")]
-    selector = LLMToolSelectorMiddleware(model=ScriptedChatModel(choices), max_tools=1)
-    assert changes(check, built(selector), TURNS[:2]) == [
-        "turn 2: LLMToolSelectorMiddleware.around_model adds the tool cancel and removes the tool "
-        "find"
-    ]
 
 
 def test_a_memory_in_the_last_message_that_the_next_request_lacks(check: Any) -> None:
@@ -254,39 +230,6 @@ def test_a_response_format(check: Any) -> None:
     agent = built(asks_for, steps=[Answer(number=5), Verdict(good=True)])
     assert changes(check, agent, TURNS[:2]) == [
         "turn 2: asks_for.around_model changes the response format"
-    ]
-
-
-def test_a_router_of_models(check: Any) -> None:
-    names = cycle(["large", "small"])
-    small = ModelChoice(Named(steps=answers(), model="small"))
-    router = ModelRouterMiddleware(
-        choices={"large": ModelChoice(Named(steps=answers())), "small": small},
-        classifier=lambda request: next(names),
-    )
-    assert changes(check, built(router), TURNS[:2]) == [
-        "turn 2: ModelRouterMiddleware.around_model calls small in place of large"
-    ]
-
-
-def test_a_fallback_that_answers_once(check: Any) -> None:
-    steps = ["One.", ConnectionError("down"), "Three."]
-    fallback = ModelFallbackMiddleware(Named(steps=answers(), model="small"))
-    who = "ModelFallbackMiddleware.around_model"
-    assert changes(check, built(fallback, steps=steps)) == [
-        f"turn 2: {who} calls small in place of large",
-        f"turn 3: {who} calls large in place of small",
-    ]
-
-
-def test_cleared_results_of_tools(check: Any) -> None:
-    clearing = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=500, keep=2)])
-    calls: list[Any] = [
-        [{"name": "find", "args": {"query": name * 500}, "id": name}] for name in "abc"
-    ]
-    agent = built(clearing, steps=[*calls, "Done."], system_prompt=None)
-    assert changes(check, agent, TURNS[:1]) == [
-        "turn 1: ContextEditingMiddleware.around_model edits messages[2]"
     ]
 
 
@@ -353,15 +296,6 @@ def test_a_hook_that_starts_over(check: Any) -> None:
     ]
 
 
-def test_a_history_that_is_written_again_as_it_was_is_not_a_change(check: Any) -> None:
-    @before_model
-    def same(state: Any, runtime: Any) -> Any:
-        kept = [m.model_copy() for m in state["messages"]]
-        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept]}
-
-    check(built(same, steps=[CALL, *answers()]), TURNS)
-
-
 def test_the_last_of_several_hooks_that_edit_counts(check: Any) -> None:
     def edits(name: str, place: int) -> Any:
         @before_agent(name=name)
@@ -379,35 +313,18 @@ def test_the_last_of_several_hooks_that_edit_counts(check: Any) -> None:
     ]
 
 
-def test_redaction_that_begins_later(check: Any) -> None:
-    """The name is known from the second turn on, and then hidden in the first message, too."""
-    known: list[str] = []
+def test_a_tool_and_a_caller_that_change_the_thread_are_named_and_may_be_allowed(
+    check: Any,
+) -> None:
+    def forgetful() -> Any:
+        return built(steps=[[{"name": "forget", "args": {}, "id": "1"}], "Done."], tools=[forget])
 
-    @wrap_model_call
-    def redacts(request: Any) -> Any:
-        if len(request.messages) > 3:
-            known.append("Ada")
-        messages = [m.model_copy(update={"content": m.text}) for m in request.messages]
-        for name in known:
-            for message in messages:
-                message.content = message.text.replace(name, "[NAME]")
-        return (yield request.override(messages=messages))
-
-    turns = [HumanMessage("I am Ada.", id="1"), "Who am I?", "And Ada?"]
-    agent = built(redacts, steps=[CALL, "Yes.", "Ada.", "Ada."])
-    assert changes(check, agent, turns) == ["turn 2: redacts.around_model edits messages[0]"]
-
-
-def test_a_tool_that_removes_a_message(check: Any) -> None:
-    agent = built(steps=[[{"name": "forget", "args": {}, "id": "1"}], "Done."], tools=[forget])
-    assert changes(check, agent, [{"messages": [HumanMessage("Hi", id="first"), "Well?"]}]) == [
-        "turn 1: the tool forget removes messages[0]"
-    ]
-
-
-def test_a_caller_that_edits_the_thread(check: Any) -> None:
+    given = [{"messages": [HumanMessage("Hi", id="first"), "Well?"]}]
+    assert changes(check, forgetful(), given) == ["turn 1: the tool forget removes messages[0]"]
+    check(forgetful(), given, allow={"forget"})
     turns = [HumanMessage("Hi", id="1"), {"messages": [HumanMessage("Hello", id="1"), "And?"]}]
     assert changes(check, built(), turns) == ["turn 2: the input of the run edits messages[0]"]
+    check(built(), turns, allow=["input"])
 
 
 def test_a_command_of_a_layer_that_edits_the_thread_later(check: Any) -> None:
@@ -569,22 +486,6 @@ def test_a_layer_that_runs_another_agent_sees_its_own_requests(check: Any) -> No
     assert_stable_prefix(built(asks_another, steps=[CALL, *answers()]), TURNS)
 
 
-def test_what_is_added_behind_a_change_is_named(check: Any) -> None:
-    """It would be cached if the order were the other one."""
-    minutes = count()
-
-    @dynamic_prompt
-    def dated(request: Any) -> str:
-        return f"It is minute {next(minutes)}. {LONG}"
-
-    one, two, three = (says(name, lambda _: "more") for name in ("one", "two", "three"))
-    agent = built(one, dated, two, three)
-    assert changes(check, agent, TURNS[:2]) == [
-        "turn 2: dated.around_model changes the system prompt at byte 13, before what two, three "
-        "adds"
-    ]
-
-
 # The assertion itself
 
 
@@ -609,14 +510,6 @@ def test_a_message_counts_the_tokens_and_says_what_to_do(check: Any) -> None:
     )
     ((turn, change),) = caught.value.changes
     assert (turn, change.tokens) == (2, {"lost": lost, "cached": cached})
-
-
-def test_what_is_allowed_is_named_as_the_error_names_it(check: Any) -> None:
-    turns: Any = [HumanMessage("Hi", id="1"), {"messages": [HumanMessage("Hello", id="1"), "And?"]}]
-    check(built(), turns, allow=["input"])
-    steps: Any = [[{"name": "forget", "args": {}, "id": "1"}], "Done."]
-    given = [{"messages": [HumanMessage("Hi", id="first"), "Well?"]}]
-    check(built(steps=steps, tools=[forget]), given, allow={"forget"})
 
 
 @pytest.mark.parametrize("checkpointer", [None, InMemorySaver()])

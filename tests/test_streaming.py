@@ -23,7 +23,6 @@ from agent_factory import (
     ExtendedModelResponse,
     Invoke,
     ModelResponse,
-    ToolRuntime,
     create_agent,
     wrap_model_call,
 )
@@ -58,27 +57,7 @@ def words(chunks: list[Any]) -> list[str]:
 # --- every mode -----------------------------------------------------------------------------------
 
 
-def test_values_are_the_whole_state_after_each_step_and_end_as_the_result(
-    collect: Any, call: Any
-) -> None:
-    chunks = collect(create_agent(model(), [add]), ASK, stream_mode="values")
-    assert [len(chunk["messages"]) for chunk in chunks] == [1, 2, 3, 4]
-    assert texts(chunks[-1]) == texts(call(create_agent(model(), [add]), ASK))
-
-
-def test_updates_are_what_each_node_wrote(collect: Any) -> None:
-    class Quiet(AgentMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> None:
-            return None
-
-    chunks = collect(create_agent(model(), [add], middleware=[Quiet()]), ASK, stream_mode="updates")
-    nodes = [node for chunk in chunks for node in chunk]
-    assert nodes == ["Quiet.before_model", "model", "tools", "Quiet.before_model", "model"]
-    assert chunks[0]["Quiet.before_model"] is None
-    assert chunks[2]["tools"]["messages"][0].text == "5"
-
-
-def test_custom_is_what_tools_hooks_and_layers_write(collect: Any) -> None:
+def test_each_of_several_modes_shows_its_part_of_a_run(collect: Any, call: Any) -> None:
     class Writing(AgentMiddleware):
         def before_agent(self, state: Any, runtime: Any) -> None:
             runtime.stream_writer("hook")
@@ -91,9 +70,23 @@ def test_custom_is_what_tools_hooks_and_layers_write(collect: Any) -> None:
             request.runtime.stream_writer("tool layer")
             return (yield request)
 
-    agent = create_agent(model(), [add], middleware=[Writing()])
-    chunks = collect(agent, ASK, stream_mode="custom")
-    assert chunks == ["hook", "layer", "tool layer", {"adding": [2, 3]}, "layer"]
+    def agent() -> Any:
+        return create_agent(model(), [add], middleware=[Writing()], checkpointer=InMemorySaver())
+
+    shown: dict[str, list[Any]] = {}
+    modes = ["values", "updates", "custom", "checkpoints", "messages"]
+    for mode, chunk in collect(agent(), ASK, THREAD, stream_mode=modes):
+        shown.setdefault(mode, []).append(chunk)
+    assert [len(chunk["messages"]) for chunk in shown["values"]] == [1, 2, 3, 4]
+    assert texts(shown["values"][-1]) == texts(call(agent(), ASK, THREAD))
+    nodes = [node for chunk in shown["updates"] for node in chunk]
+    assert nodes == ["Writing.before_agent", "model", "tools", "model"]
+    assert shown["updates"][0]["Writing.before_agent"] is None
+    assert shown["updates"][2]["tools"]["messages"][0].text == "5"
+    assert shown["custom"] == ["hook", "layer", "tool layer", {"adding": [2, 3]}, "layer"]
+    following = [name for chunk in shown["checkpoints"] for name in chunk["next"]]
+    assert following == ["__start__", *nodes]
+    assert words(shown["messages"]) == ["5", "It ", "is ", "five."]
 
 
 @pytest.mark.parametrize("mode", ["tasks", "debug"])
@@ -111,30 +104,16 @@ def test_tasks_and_debug_name_every_node_and_tools_get_only_their_call(
     assert "messages" not in sent
 
 
-def test_checkpoints_follow_the_steps(collect: Any) -> None:
-    agent = create_agent(model(), [add], checkpointer=InMemorySaver())
-    chunks = collect(agent, ASK, THREAD, stream_mode="checkpoints")
-    assert [chunk["next"] for chunk in chunks] == [
-        ["__start__"],
-        ["model"],
-        ["tools"],
-        ["model"],
-        [],
-    ]
-
-
-def test_several_modes_at_once_are_labelled(collect: Any) -> None:
-    agent = create_agent(model(), [add])
-    chunks = collect(agent, ASK, stream_mode=["updates", "custom", "messages"])
-    assert {mode for mode, _ in chunks} == {"updates", "custom", "messages"}
-    assert [chunk for mode, chunk in chunks if mode == "custom"] == [{"adding": [2, 3]}]
-
-
 # --- the agent's own words ------------------------------------------------------------------------
 
 
-def test_tokens_and_tool_calls_of_the_agents_model_are_streamed(collect: Any) -> None:
-    chunks = collect(create_agent(model(), [add]), ASK, stream_mode="messages")
+def test_tokens_and_tool_calls_of_the_agents_model_are_streamed_once(collect: Any) -> None:
+    class Through(AgentMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [state["messages"][-1]]}
+
+    agent = create_agent(model(), [add], middleware=[Through()])
+    chunks = collect(agent, ASK, stream_mode="messages")
     assert words(chunks) == ["5", "It ", "is ", "five."]
     spoken = [chunk for chunk in chunks if isinstance(chunk[0], AIMessageChunk)]
     assert {meta["langgraph_node"] for _, meta in spoken} == {"model"}
@@ -143,47 +122,24 @@ def test_tokens_and_tool_calls_of_the_agents_model_are_streamed(collect: Any) ->
     assert [c["name"] for c in called] == ["add"]
 
 
-def test_no_message_is_streamed_twice(collect: Any) -> None:
-    class Through(AgentMiddleware):
-        def after_model(self, state: Any, runtime: Any) -> Any:
-            return {"messages": [state["messages"][-1]]}
-
-        def around_model(self, request: Any) -> Any:
-            return (yield request)
-
-    agent = create_agent(model(), [add], middleware=[Through()])
-    assert words(collect(agent, ASK, stream_mode="messages")) == ["5", "It ", "is ", "five."]
-
-
 class Inner(AgentMiddleware):
-    """Asks its own model wherever it can."""
+    """Asks its own model, or its own agent, wherever it can."""
 
-    def __init__(self, secret: Any) -> None:
-        self.secret = secret
+    def __init__(self, secret: Any, question: Any = "Well?") -> None:
+        self.secret, self.question = secret, question
 
     def before_agent(self, state: Any, runtime: Any) -> None:
-        self.secret.invoke("hook")
+        self.secret.invoke(self.question)
 
-    def before_model(self, state: Any, runtime: Any) -> None:
-        self.secret.invoke("hook")
-
-    def after_model(self, state: Any, runtime: Any) -> None:
-        self.secret.invoke("hook")
-
-    def after_agent(self, state: Any, runtime: Any) -> None:
-        self.secret.invoke("hook")
+    before_model = after_model = after_agent = before_agent
 
     def around_model(self, request: Any) -> Any:
-        yield Invoke(self.secret, "before")
+        yield Invoke(self.secret, self.question)
         response = yield request
-        yield Invoke(self.secret, "after")
+        yield Invoke(self.secret, self.question)
         return response
 
-    def around_tool(self, request: Any) -> Any:
-        yield Invoke(self.secret, "before")
-        message = yield request
-        yield Invoke(self.secret, "after")
-        return message
+    around_tool = around_model
 
 
 class AsyncInner(AgentMiddleware):
@@ -206,10 +162,14 @@ class AsyncInner(AgentMiddleware):
         return await handler(request)
 
 
-def test_models_that_middleware_call_are_not_streamed(collect: Any) -> None:
+@each("asks_an_agent", [False, True])
+def test_models_and_agents_that_middleware_call_are_not_streamed(
+    collect: Any, asks_an_agent: bool
+) -> None:
     """wanted 7: summary, selector, emulator."""
     secret = ScriptedChatModel(["A secret."] * 50)
-    agent = create_agent(model(), [add], middleware=[Inner(secret)])
+    inner = Inner(create_agent(secret), ASK) if asks_an_agent else Inner(secret)
+    agent = create_agent(model(), [add], middleware=[inner])
     assert words(collect(agent, ASK, stream_mode="messages")) == ["5", "It ", "is ", "five."]
     assert len(secret.requests) == 12
 
@@ -274,20 +234,6 @@ def test_the_result_of_a_tool_that_stops_the_run_is_streamed_and_shows_no_privat
     assert set(call(agent, ASK)) == {"messages"}
 
 
-def test_a_subagent_in_a_tool_is_streamed_by_its_caller(collect: Any) -> None:
-    inner = create_agent(ScriptedChatModel(["I am inside."]))
-
-    @tool
-    def delegate(runtime: ToolRuntime[Any, Any]) -> str:
-        """Ask the other agent."""
-        return str(inner.invoke(ASK)["messages"][-1].text)
-
-    agent = create_agent(ScriptedChatModel([[{"name": "delegate"}], "Done."]), [delegate])
-    chunks = collect(agent, ASK, stream_mode="messages", subgraphs=True)
-    texts = [message.text for _, (message, _) in chunks if message.text]
-    assert texts == ["I ", "am ", "inside.", "I am inside.", "Done."]
-
-
 @each("fused", [False, True, "turn"])
 def test_the_metadata_of_a_stream_hold_the_name_of_the_agent(collect: Any, fused: Any) -> None:
     """A filter by `lc_agent_name` tells an agent from the agent in its tool."""
@@ -306,21 +252,6 @@ def test_the_metadata_of_a_stream_hold_the_name_of_the_agent(collect: Any, fused
         ("I am inside.", "desk"),
         ("Done.", "desk"),
     ]
-
-
-def test_an_agent_that_middleware_call_is_not_streamed(collect: Any) -> None:
-    inner = create_agent(ScriptedChatModel(["A secret."] * 9))
-
-    class Asking(AgentMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> None:
-            inner.invoke(ASK)
-
-        def around_model(self, request: Any) -> Any:
-            yield Invoke(inner, ASK)
-            return (yield request)
-
-    agent = create_agent(ScriptedChatModel(["Hi there."]), middleware=[Asking()])
-    assert words(collect(agent, ASK, stream_mode="messages")) == ["Hi ", "there."]
 
 
 @pytest.mark.parametrize("layered", [False, True])
@@ -362,15 +293,6 @@ def test_streams_and_states_show_no_private_key(collect: Any) -> None:
         stored = {key for state in agent.get_state_history(THREAD) for key in state.values}
         expected = {"messages"} if format_ is None else {"messages", "structured_response"}
         assert (written, shown, stored) == (expected, expected, expected)
-
-
-def test_a_repair_is_streamed_with_the_models_message(collect: Any) -> None:
-    open_call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
-    broken: Any = {"messages": [("user", "2 + 3?"), open_call, ("user", "Well?")]}
-    chunks = collect(
-        create_agent(ScriptedChatModel(["Five."]), [add]), broken, stream_mode="messages"
-    )
-    assert words(chunks)[0] == "Five."
 
 
 # --- events ---------------------------------------------------------------------------------------

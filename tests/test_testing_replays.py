@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -59,6 +59,7 @@ from agent_factory.testing import (
     replay_recording,
     strategies,
 )
+from samples import edit
 from tables import each
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -257,24 +258,12 @@ def test_one_more_request_ends_the_run_and_reaches_no_other_model(
     assert real.requests == []
 
 
-def test_a_request_without_tools_does_not_get_the_answer_of_a_turn(
+def test_a_summary_is_replayed_as_it_was_recorded_and_gets_no_answer_of_a_turn(
     tmp_path: Path, replay_one: Any
 ) -> None:
-    def summarizing(model: Any) -> Any:
-        return build(
-            model, SummarizationMiddleware(model, trigger=("messages", 3), keep=("messages", 2))
-        )
-
-    done = replay_one(summarizing, recorded(tmp_path / "a.jsonl"))
-    assert done.verdict is ReplayVerdict.CHANGED
-    assert done.request == 2
-    assert done.replayed.model_calls == 1
-
-
-def test_a_summary_that_was_recorded_is_replayed(tmp_path: Path, replay_one: Any) -> None:
-    def summarizing(model: Any) -> Any:
-        summary = SummarizationMiddleware(model, trigger=("messages", 5), keep=("messages", 2))
-        return build(model, summary)
+    def summarizing(model: Any, trigger: int = 5) -> Any:
+        limits: Any = {"trigger": ("messages", trigger), "keep": ("messages", 2)}
+        return build(model, SummarizationMiddleware(model, **limits))
 
     script = [*steps()[:2], "He has a lamp.", "You get 90 euros back."]
     path = tmp_path / "a.jsonl"
@@ -282,12 +271,19 @@ def test_a_summary_that_was_recorded_is_replayed(tmp_path: Path, replay_one: Any
     done = replay_one(summarizing, path)
     assert done.verdict is ReplayVerdict.PASSED, done.reason
     assert done.replayed.model_calls == 4
+    done = replay_one(lambda model: summarizing(model, 3), recorded(tmp_path / "b.jsonl"))
+    assert (done.verdict, done.request) == (ReplayVerdict.CHANGED, 2)
+    assert done.replayed.model_calls == 1
+
+
+def test_a_recorded_agent_is_built_or_is_built_with_a_model(tmp_path: Path) -> None:
+    path, model = tmp_path / "a.jsonl", ScriptedChatModel([])
     with pytest.raises(ArgumentError, match="model: is required if `agent` is a function"):
-        record_agent(summarizing, path)
+        record_agent(build, path)
     with pytest.raises(ArgumentError, match="model: must be left out"):
-        record_agent(build(ScriptedChatModel([])), path, model=ScriptedChatModel([]))
+        record_agent(build(model), path, model=model)
     with pytest.raises(ArgumentError, match="must be an agent built by create_agent"):
-        record_agent(lambda model: model, path, model=ScriptedChatModel([]))
+        record_agent(lambda model: model, path, model=model)
     with pytest.raises(ArgumentError, match="must be an agent built by create_agent"):
         record_agent(5, path)  # type: ignore[arg-type]
 
@@ -322,75 +318,50 @@ def test_a_thread_of_several_runs_is_replayed_run_by_run(tmp_path: Path, replay_
     assert users == ["My lamp A1 is broken.", "Thanks.", "Bye."]
 
 
-def reviewing(model: Any) -> Any:
-    return build(model, HumanInTheLoopMiddleware({"refund": True}), checkpointer=InMemorySaver())
+def reviewing(model: Any, mode: Any = "batched") -> Any:
+    asks = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
+    return build(model, asks, checkpointer=InMemorySaver())
 
 
-def reviewed(path: Path, decision: dict[str, Any], script: Any = None, **options: Any) -> Path:
-    agent = record_agent(reviewing(ScriptedChatModel(script or steps())), path, **options)
-    agent.invoke(ASK, THREAD)
-    agent.invoke(Command(resume={"decisions": [decision]}), THREAD)
-    ran.clear()
-    return path
-
-
-DECISIONS = pytest.mark.parametrize(
-    "decision",
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@pytest.mark.parametrize(
+    ("decision", "ran"),
     [
-        {"type": "approve"},
-        {"type": "reject", "message": "No."},
-        {
-            "type": "edit",
-            "edited_action": {"name": "refund", "args": {"order": "A1", "euros": 45}},
-        },
+        ({"type": "approve"}, "refund(order='A1', euros=90) -> ok"),
+        ({"type": "reject", "message": "No."}, "refund(order='A1', euros=90) -> error"),
+        (edit("refund", order="A1", euros=45), "refund(order='A1', euros=45) -> ok"),
     ],
-    ids=lambda decision: decision["type"],
+    ids=["approve", "reject", "edit"],
 )
-
-
-@pytest.mark.long
-@DECISIONS
-def test_a_review_is_replayed_with_its_decision(
-    tmp_path: Path, replay_one: Any, decision: dict[str, Any]
+def test_a_decision_is_recorded_as_it_is_made_with_the_call_that_ran(
+    tmp_path: Path, replay_one: Any, decision: Any, ran: str, mode: Any
 ) -> None:
-    resume: Any = Command(resume={"decisions": [decision]})
-    path = reviewed(tmp_path / "a.jsonl", decision, inputs=[ASK, resume])
-    done = replay_one(reviewing, path)
-    assert done.verdict is ReplayVerdict.PASSED, done.reason
-    without = replay_one(build, path)
-    assert without.verdict is ReplayVerdict.CHANGED
-    assert without.reason.startswith(f"{GONE} any more.")
-    if decision["type"] != "approve":  # no such call has run
-        assert "refund(order='A1', euros=90) was not recorded." in without.reason
-    assert ran == []
+    def asking(model: Any) -> Any:
+        return reviewing(model, mode)
 
-
-GONE = "Nobody is asked about refund(order='A1', euros=90)"
-NEW = "A person is asked about refund(order='A1', euros=90) now, and was not before."
-
-
-@DECISIONS
-def test_a_decision_is_recorded_as_it_is_made(
-    tmp_path: Path, replay_one: Any, decision: dict[str, Any]
-) -> None:
     path = tmp_path / "a.jsonl"
-    agent = record_agent(reviewing(ScriptedChatModel([*steps(), "Bye."])), path)
+    script = ScriptedChatModel([*steps(), "Bye."])
+    agent = record_agent(asking(script), path, expect="find_order, user{2}")
     agent.invoke(ASK, THREAD)
     with pytest.raises(ReviewError):
         agent.invoke(Command(resume={"decisions": []}), THREAD)
     review.decide(agent, THREAD, {review.pending(agent, THREAD).calls[0].id: decision})
     agent.invoke({"messages": [("user", "Thanks.")]}, THREAD)
-    done = replay_one(reviewing, path)
+    done = replay_one(asking, path)
     assert (done.verdict, done.reason) == (ReplayVerdict.PASSED, "")
     assert done.trajectory.steps[-1].text == "Bye."
     assert done.recorded == done.replayed
-    assert replay_one(build, path).reason.startswith(f"{GONE} any more.")
+    assert [step for step in map(str, done.trajectory.steps) if step.startswith(ran)]
+    # The pattern does not ask for the review, and the run has changed without it.
+    without = replay_one(build, path)
+    assert without.verdict is (
+        ReplayVerdict.CHANGED if decision["type"] == "approve" else ReplayVerdict.FAILED
+    )
+    assert f"{GONE} any more." in without.reason
 
 
-def test_a_run_that_matches_its_pattern_without_the_review_has_changed(tmp_path: Path) -> None:
-    path = reviewed(tmp_path / "a.jsonl", {"type": "approve"}, expect="refund -> ok < answer")
-    done = replay_recording(build, path)
-    assert (done.verdict, done.reason) == (ReplayVerdict.CHANGED, f"{GONE} any more.")
+GONE = "Nobody is asked about refund(order='A1', euros=90)"
+NEW = "A person is asked about refund(order='A1', euros=90) now, and was not before."
 
 
 def test_a_review_that_is_new_is_named(tmp_path: Path, replay_one: Any) -> None:
@@ -442,24 +413,6 @@ def test_calls_of_one_turn_keep_their_decisions(tmp_path: Path, replay_one: Any,
     assert done.reason.startswith(
         "A person is asked about find_order(order='A1') now, and was not before."
     )
-
-
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
-def test_an_edit_is_recorded_with_the_call_that_ran(
-    tmp_path: Path, replay_one: Any, mode: Any
-) -> None:
-    def edited(model: Any) -> Any:
-        asks = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
-        return build(model, asks, checkpointer=InMemorySaver())
-
-    path = tmp_path / "a.jsonl"
-    agent = record_agent(edited(ScriptedChatModel(steps())), path, expect="refund(euros=45)")
-    agent.invoke(ASK, THREAD)
-    review.edit(agent, THREAD, {"order": "A1", "euros": 45})
-    assert replay_one(edited, path).verdict == "passed"
-    done = replay_one(build, path)
-    assert done.verdict is ReplayVerdict.FAILED
-    assert "Step 5: refund(order='A1', euros=45) -> ok was recorded" in done.reason
 
 
 def test_a_recording_without_what_was_asked_says_what_it_knows(
@@ -577,27 +530,6 @@ def test_a_tool_that_failed_fails_again_as_often(tmp_path: Path, replay_one: Any
     assert done.reason.startswith("raised ConnectionError: busy")
 
 
-def test_equal_calls_get_their_results_in_order(tmp_path: Path, replay_one: Any) -> None:
-    count = iter(range(10))
-
-    def find_order(order: str) -> str:
-        """Find an order."""
-        return f"{next(count)} minutes left."
-
-    def asking(model: Any) -> Any:
-        return create_agent(model, [find_order])
-
-    for take in (
-        record_agent,
-        lambda agent, path: with_model(agent, record(model_of(agent), path)),
-    ):
-        path = tmp_path / "a.jsonl"
-        script = [steps()[0], [*steps()[0].calls, *steps()[0].calls], steps()[0], "Soon."]
-        take(asking(ScriptedChatModel(script)), path).invoke(ASK)
-        done = replay_one(asking, path)
-        assert (done.verdict, done.reason) == (ReplayVerdict.PASSED, "")
-
-
 class SecondFirst(AgentMiddleware):
     """Lets the second of two calls run first, as threads may do."""
 
@@ -616,7 +548,7 @@ class SecondFirst(AgentMiddleware):
 
 
 @each("returns", ["text", "command"])
-def test_equal_calls_of_a_turn_get_their_results_whichever_runs_first(
+def test_equal_calls_get_their_results_in_order_whichever_runs_first(
     tmp_path: Path, returns: str
 ) -> None:
     count = iter(range(10))
@@ -635,7 +567,7 @@ def test_equal_calls_of_a_turn_get_their_results_whichever_runs_first(
     if returns == "text":
         takes.append(lambda agent, path: with_model(agent, record(model_of(agent), path)))
     for take in takes:
-        script = [[*steps()[0].calls, *steps()[0].calls], "Soon."]
+        script = [[*steps()[0].calls, *steps()[0].calls], steps()[0], "Soon."]
         take(asking(ScriptedChatModel(script)), path).invoke(ASK)
         report = replay_recording(asking, path)
         assert (report.verdict, report.reason) == (ReplayVerdict.PASSED, "")
@@ -771,8 +703,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_gives_a_table(folder: Path) -> None:
-    report = replay_folder(lambda model: build(model, NoRefunds()), folder)
+def test_a_folder_gives_a_table_with_its_costs(folder: Path) -> None:
+    def price(name: str, usage: Any) -> float | None:
+        return float(usage["input_tokens"] / 1000)
+
+    report = replay_folder(lambda model: build(model, NoRefunds()), folder, price=price)
     assert [(one.name, str(one.verdict)) for one in report.runs] == [
         ("lamp", "changed"),
         ("late/hello", "passed"),
@@ -782,23 +717,18 @@ def test_a_folder_gives_a_table(folder: Path) -> None:
     assert not report.passed
     assert report.summary == "4 runs: 1 error, 1 failed, 1 changed, 1 passed"
     lines = str(report).splitlines()
-    assert lines[0].split() == [
-        "recording",
-        "verdict",
-        "model",
-        "calls",
-        "tool",
-        "calls",
-        "tokens",
-        "USD",
-    ]
-    assert re.fullmatch(r"lamp +changed +3 -> 2 +2 -> 1 +640 -> 320 +-", lines[1])
+    assert " ".join(lines[0].split()) == "recording verdict model calls tool calls tokens USD"
+    cells = r"lamp +changed +3 -> 2 +2 -> 1 +640 -> 320 +0\.6000 -> 0\.3000"
+    assert re.fullmatch(cells, lines[1])
     assert lines[2].startswith("  1 of 3 recorded answers were not requested.")
     assert lines[-1] == report.summary
+    assert report.recorded.usd == pytest.approx(1.2)
+    assert report.replayed.usd == pytest.approx(0.6)
     data = json.loads(json.dumps(report.to_data()))
     assert (data["passed"], data["changed"], data["failed"], data["error"]) == (1, 1, 1, 1)
     assert data["runs"][0]["replayed"]["model_calls"] == 2
     assert data["runs"][0]["trajectory"][1] == "model: calls find_order"
+    assert replay_folder(build, folder, price=lambda *_: None).recorded.usd is None
 
 
 async def test_a_folder_is_replayed_in_async_runs(folder: Path) -> None:
@@ -806,17 +736,6 @@ async def test_a_folder_is_replayed_in_async_runs(folder: Path) -> None:
     report = await areplay_folder(build, folder)
     assert report.passed
     assert report.recorded == report.replayed
-
-
-def test_costs_are_added_up(folder: Path) -> None:
-    def price(name: str, usage: Any) -> float | None:
-        return float(usage["input_tokens"] / 1000)
-
-    report = replay_folder(lambda model: build(model, NoRefunds()), folder, price=price)
-    assert report.recorded.usd == pytest.approx(1.2)
-    assert report.replayed.usd == pytest.approx(0.6)
-    assert "1.2000 -> 0.6000" in str(report)
-    assert replay_folder(build, folder, price=lambda *_: None).recorded.usd is None
 
 
 def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
@@ -838,67 +757,17 @@ def test_a_recorded_run_of_the_product_is_read(recording: Path) -> None:
     assert_trajectory(recording, "refund(euros>100) -> error < answer, never find_order")
 
 
-class _Page(HTMLParser):
-    """The tags of a page, and its text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.append(tag)
-        self.links += [value for name, value in attrs if name in ("src", "href")]
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_the_page_needs_nothing_from_elsewhere_and_shows_all(tmp_path: Path) -> None:
     name = "<script>alert(1)</script>"
     script = [[{"name": "find_order", "args": {"order": name}}], "Done."]
     recorded(tmp_path / "evil.jsonl", script, expect="refund")
-    report = replay_folder(build, tmp_path)
-    page = _Page()
-    page.feed(report.to_html())
-    assert "script" not in page.tags
-    assert page.links == []
-    assert page.tags.count("tr") == 3
-    assert f"find_order(order='{name}') -> ok" in page.text
-    assert "expects refund" in page.text
-    assert "default-src 'none'" in report.to_html()
-    assert "prefers-color-scheme: dark" in report.to_html()
-
-
-@pytest.mark.long
-def test_two_hundred_recordings_replay_step_by_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each is replayed with one agent and as many requests as it has, and nothing waits."""
-    for number in range(200):
-        recorded(tmp_path / f"run_{number:03}.jsonl", expect="find_order < refund")
-
-    requests: list[int] = []
-
-    class Counting(AgentMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> None:
-            requests.append(len(state["messages"]))
-
-    def counted(model: Any) -> Any:
-        return build(model, Counting())
-
-    def with_more(model: Any) -> Any:
-        return build(model, Counting(), ModelRetryMiddleware(), TodoListMiddleware())
-
-    waits: list[float] = []
-    monkeypatch.setattr("time.sleep", waits.append)
-    for agent, verdict in ((counted, "passed"), (with_more, "changed")):
-        requests.clear()
-        report = replay_folder(agent, tmp_path)
-        assert report.summary == f"200 runs: 200 {verdict}"
-        assert len(requests) == 200 * 3
-        assert not any(waits)
+    page = replay_folder(build, tmp_path).to_html()
+    assert not re.search("<script|<[^>]*(src|href)=", page)
+    assert page.count("<tr") == 3
+    assert f"find_order(order='{name}') -> ok" in unescape(page)
+    assert "expects refund" in unescape(page)
+    assert "default-src 'none'" in page
+    assert "prefers-color-scheme: dark" in page
 
 
 # with_model

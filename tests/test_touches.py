@@ -297,25 +297,6 @@ async def test_the_limit_of_a_run_holds_for_the_calls_of_a_turn() -> None:
     assert most == 2
 
 
-def test_calls_that_read_the_same_run_side_by_side() -> None:
-    barrier = threading.Barrier(2, timeout=60)
-
-    @touches(reads="file:{path}")
-    def read(path: str) -> str:
-        "Read."
-        barrier.wait()
-        return path
-
-    @touches(writes="file:{path}")
-    def write(path: str) -> str:
-        "Write."
-        return path
-
-    calls = [{"name": n, "args": {"path": "a"}} for n in ("read", "read", "write")]
-    result = create_agent(ScriptedChatModel([calls, "Done."]), [read, write]).invoke(MESSAGE)
-    assert [m.name for m in result["messages"][2:5]] == ["read", "read", "write"]
-
-
 def look(text: str, state: State) -> str:
     """Say which results the call sees."""
     results = [m.content for m in state["messages"] if isinstance(m, ToolMessage)]
@@ -323,16 +304,21 @@ def look(text: str, state: State) -> str:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_sequential_calls_wait_for_each_other_without_touches(stored: bool) -> None:
+def test_sequential_calls_wait_for_each_other_and_the_plan_and_the_log_say_so(stored: bool) -> None:
     calls = [{"name": "look", "args": {"text": text}} for text in "abc"]
+    log = DecisionList()
     agent = create_agent(
         ScriptedChatModel([calls, "Done."]),
         [look],
         sequential_tool_calls=True,
         checkpointer=InMemorySaver() if stored else None,
+        decisions=log,
     )
     results = agent.invoke(MESSAGE, THREAD)["messages"][2:5]
     assert [m.content for m in results] == ["a after 0", "b after 1", "c after 2"]
+    (edge,) = [e for e in topology_of(agent).transitions if e.target == "tools"]
+    reasons = [str(decision.reason) for decision in log][:1]
+    assert reasons == edge.notes == ["pending calls, one after the other"]
 
 
 @each(
@@ -446,22 +432,6 @@ def test_the_plan_shows_that_calls_are_sequential_and_files_keep_it() -> None:
     assert plan_agent(sequential_tool_calls=True) == plan_agent()
 
 
-def test_a_decision_log_gives_the_reason_that_the_plan_has() -> None:
-    def step(name: str) -> str:
-        "Take a step."
-        return name
-
-    calls = [{"name": "step", "args": {"name": n}} for n in "ab"]
-    log = DecisionList()
-    agent = create_agent(
-        ScriptedChatModel([calls, "Done."]), [step], sequential_tool_calls=True, decisions=log
-    )
-    agent.invoke(MESSAGE)
-    (edge,) = [e for e in topology_of(agent).transitions if e.target == "tools"]
-    reasons = [str(decision.reason) for decision in log][:1]
-    assert reasons == edge.notes == ["pending calls, one after the other"]
-
-
 def test_an_agent_inside_of_a_sequential_turn_goes_on_where_it_paused() -> None:
     paid: list[str] = []
 
@@ -500,36 +470,32 @@ def test_an_agent_inside_of_a_sequential_turn_goes_on_where_it_paused() -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_a_run_that_a_call_has_stopped_ends_after_the_calls_that_come_later(fused: bool) -> None:
+@each("asks", [False, True])
+@each("by_command", [False, True])
+def test_a_call_that_ends_the_run_ends_it_after_all_calls_that_meet(
+    by_command: bool, asks: bool, fused: bool
+) -> None:
     ran: list[str] = []
 
-    @touches(writes="state:a")
-    @tool
-    def stop(id: Id) -> Any:
-        """Stop."""
-        ran.append("stop")
-        return Command(goto=END, update={"messages": [ToolMessage("ok", tool_call_id=id)]})
+    @touches(writes="file:a")
+    @tool(return_direct=not by_command)
+    def write(text: str, id: Id) -> Any:
+        """Write."""
+        if asks and text != "x":
+            interrupt(text)
+        ran.append(text)
+        if by_command and text == "x":
+            return Command(goto=END, update={"messages": [ToolMessage(text, tool_call_id=id)]})
+        return text
 
-    @touches(writes="state:a")
-    @tool
-    def ask(name: str) -> str:
-        """Ask."""
-        interrupt(name)
-        ran.append(name)
-        return name
-
-    calls = [{"name": "stop", "args": {}}] + [{"name": "ask", "args": {"name": n}} for n in "xy"]
-    agent = create_agent(
-        ScriptedChatModel([calls, "Never asked."]),
-        [stop, ask],
-        checkpointer=InMemorySaver(),
-        fused=fused,
-    )
-    agent.invoke(MESSAGE, THREAD)
-    agent.invoke(Command(resume=1), THREAD)
-    result = agent.invoke(Command(resume=1), THREAD)
-    assert ran == ["stop", "x", "y"]
-    assert [m.content for m in result["messages"][2:]] == ["ok", "x", "y"]
+    calls = [{"name": "write", "args": {"text": text}} for text in "xyz"]
+    model, saver = ScriptedChatModel([calls, "Never asked."]), InMemorySaver()
+    agent = create_agent(model, [write], checkpointer=saver, fused=fused)
+    result = agent.invoke(MESSAGE, THREAD)
+    while "__interrupt__" in result:
+        result = agent.invoke(Command(resume=1), THREAD)
+    assert ran == ["x", "y", "z"]
+    assert [m.content for m in result["messages"][2:]] == ["x", "y", "z"]
 
 
 def test_a_result_that_waits_for_the_calls_before_it_is_stored_as_its_guard_lets_it() -> None:
@@ -576,30 +542,6 @@ def test_a_call_with_invalid_arguments_keeps_its_place_in_a_turn() -> None:
         ("2", "success"),
         ("3", "error"),
     ]
-
-
-@each("fused", [False, True])
-@each("asks", [False, True])
-def test_results_that_end_the_run_end_it_after_all_calls_that_meet(asks: bool, fused: bool) -> None:
-    @touches(writes="file:a")
-    @tool(return_direct=True)
-    def write(text: str) -> str:
-        """Write."""
-        if asks and text == "y":
-            interrupt(text)
-        return text
-
-    calls = [{"name": "write", "args": {"text": text}} for text in "xyz"]
-    agent = create_agent(
-        ScriptedChatModel([calls, "Never asked."]),
-        [write],
-        checkpointer=InMemorySaver(),
-        fused=fused,
-    )
-    result = agent.invoke(MESSAGE, THREAD)
-    if asks:
-        result = agent.invoke(Command(resume=1), THREAD)
-    assert [m.content for m in result["messages"][2:]] == ["x", "y", "z"]
 
 
 @pytest.mark.parametrize("fused", [False, True])

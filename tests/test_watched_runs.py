@@ -43,7 +43,6 @@ from watching import (
     Event,
     Form,
     compare,
-    streams,
 )
 
 from agent_factory import AgentMiddleware, create_agent
@@ -293,25 +292,6 @@ HOOKS = [
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_updates_values_and_custom_events_are_those_of_each_hook(mode: Mode) -> None:
-    updates = _seen(streams(stream_mode="updates"), mode)
-    assert [node for update in updates for node in update] == HOOKS
-    values = _seen(streams(stream_mode="values"), mode)
-    assert [len(value["messages"]) for value in values] == [1, 1, 2, 2, 2, 3, 4, 5, 5]
-    assert values[-1]["last"] == "m2.after_model"
-    assert values[1]["last"] == "m0.before_model after None"
-    chunks = _seen(streams(stream_mode=["updates", "custom"]), mode)
-    shown = [next(iter(data)) if kind == "updates" else data for kind, data in chunks]
-    assert shown[:5] == [
-        {"by": "m0.before_agent"},
-        "m0.before_agent",
-        "m0.before_model",
-        "m1.before_model",
-        {"by": "m1.speaks layer"},
-    ]
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_each_hook_is_a_run_of_a_trace(mode: Mode) -> None:
     seen = _seen(FORMS["traces"][0], mode)
     (root,) = [event for event in seen if event["event"] == "start" and not event["parent"]]
@@ -320,18 +300,6 @@ def test_each_hook_is_a_run_of_a_trace(mode: Mode) -> None:
     steps = [e["metadata"]["langgraph_step"] for e in starts if e["parent"] == root["run_id"]]
     assert steps == list(range(1, len(HOOKS) + 1))
     assert seen[-1]["run_id"] == root["run_id"]
-
-
-@pytest.mark.parametrize("form", EVENTS, ids=str)
-def test_each_hook_starts_and_ends_in_the_events(form: Form) -> None:
-    # LangChain copies what an event v1 holds, and can't copy the runtime of a tool in a layer.
-    bare = replace(SHORT, members=tuple(replace(m, layer="none") for m in SHORT.members))
-    seen = _seen(form, "async", case=bare)
-    of_hooks = [e for e in seen if e["event"] in ("on_chain_start", "on_chain_end")]
-    own = [e for e in of_hooks if e["metadata"].get("langgraph_node") == e["name"]]
-    outer = [e for e in own if "|" not in e["metadata"]["langgraph_checkpoint_ns"]]
-    expected = [(kind, hook) for hook in HOOKS for kind in ("on_chain_start", "on_chain_end")]
-    assert [(e["event"], e["name"]) for e in outer] == expected
 
 
 def test_calls_that_wait_look_the_same_where_somebody_begins_to_watch() -> None:
@@ -378,26 +346,6 @@ def test_an_agent_inside_a_graph_looks_the_same(form: Form, mode: Mode) -> None:
 
 
 # The projections of the event protocol
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_the_event_protocol_projects_the_same(fused: bool) -> None:
-    trial = WatchedTrial(SHORT, fused, "sync", PROTOCOL)
-    stream = trial.agent.stream_events(
-        {"messages": [("user", "Well?")]}, trial.config, version="v3"
-    )
-    shown = []
-    for kind, item in stream.interleave("values", "messages", "tool_calls", "subagents"):
-        name = {"tool_calls": "tool_name", "subagents": "name", "messages": "node"}.get(kind)
-        shown.append((kind, getattr(item, name) if name else len(item["messages"])))
-    assert [item for kind, item in shown if kind == "values"] == [1, 1, 2, 2, 2, 3, 4, 5, 5]
-    assert [item for item in shown if item[0] != "values"] == [
-        ("messages", "model"),
-        ("tool_calls", "delegate"),
-        ("subagents", "helper"),
-        ("messages", "m1.before_model"),
-        ("messages", "model"),
-    ]
 
 
 # That the comparison notices what differs
