@@ -17,7 +17,6 @@ from agent_factory import (
     AgentFactoryWarning,
     AgentMiddleware,
     AgentState,
-    agent_tool,
     create_agent,
     create_react_agent,
     review,
@@ -148,13 +147,6 @@ def test_keys_that_other_agents_of_a_graph_have_are_ordinary(call: Any) -> None:
         graph.add_edge(START, "agent")
         graph.add_edge("agent", "calls")
         assert last_text(call(graph.compile(), {**HI, "mesages": [1]})) == "Well?"
-
-
-def test_an_agent_as_a_tool_gets_the_keys_that_its_parent_passes(call: Any) -> None:
-    helper = agent_tool(made("fused"), name="helper", description="Helps.")
-    steps = [[{"name": "helper", "args": {"request": "Help."}, "id": "1"}]]
-    result = call(made("fused", *steps, tools=[helper]), HI)
-    assert tool_results(result) == [("Hello.", "success")]
 
 
 def waiting_for_review(kind: str, **options: Any) -> Any:

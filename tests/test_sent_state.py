@@ -213,24 +213,6 @@ def test_a_call_that_is_resumed_reads_the_state_again(call: Run, with_calls: lis
     assert with_calls == [True, False]
 
 
-def test_a_layer_that_changes_its_state_does_not_change_the_thread(call: Run) -> None:
-    seen = []
-
-    class Spoils(AgentMiddleware):
-        def around_tool(self, request: Any) -> Any:
-            request.state["log"] = ["spoilt"]
-            seen.append(request.state.pop("mine"))
-            return (yield request)
-
-    looking = Looking()
-    agent = create_agent(
-        ScriptedChatModel([asked(2), "Done."]), [looking.look], middleware=[Writes(), Spoils()]
-    )
-    outcome = call(agent, ASK)
-    assert seen == ["after", "after"]
-    assert outcome["log"] == ["before", "after"] * 2
-
-
 def test_a_checkpoint_holds_the_calls_without_the_state() -> None:
     calls = CallsWithState([{"id": "1"}], {"messages": ["kept out"]})
     serializer = JsonPlusSerializer()

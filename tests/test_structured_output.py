@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import re
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ValidationError, field_validator
 
-from agent_factory import ModelResponse, create_agent, wrap_model_call
+from agent_factory import (
+    ModelResponse,
+    OutputError,
+    TurnError,
+    before_model,
+    create_agent,
+    wrap_model_call,
+)
 from agent_factory.errors import SpecError
-from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.state.history import is_valid
+from agent_factory.structured_output import (
+    AutoStrategy,
+    MissingStructuredOutputError,
+    MultipleStructuredOutputsError,
+    ProviderStrategy,
+    StructuredOutputError,
+    StructuredOutputValidationError,
+    ToolStrategy,
+)
 from agent_factory.testing import ScriptedChatModel
-from samples import texts
+from samples import results_by_id, texts
 from tables import each
-from weather import News, look
+from weather import News, Weather, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
-
-
-class Weather(BaseModel):
-    """The weather."""
-
-    degrees: int = Field(le=60)
-    words: str = "fine"
 
 
 def answer(degrees: Any = 18, id: str = "out") -> dict[str, Any]:
@@ -46,19 +60,10 @@ def test_a_structured_answer_ends_the_run(call: Any) -> None:
     last = result["messages"][-1]
     assert isinstance(last, ToolMessage)
     assert (last.tool_call_id, last.name, last.status) == ("out", "Weather", "success")
-    assert last.text == "Returning structured response: degrees=18 words='fine'"
+    assert last.text == "Returning structured response: degrees=18"
     format_ = ToolStrategy(Weather, tool_message_content="Noted.")
     result = call(create_agent(ScriptedChatModel([[answer()]]), response_format=format_), ASK)
     assert texts(result)[-1] == "Noted."
-
-
-def test_tools_are_used_before_the_answer_is_given(call: Any) -> None:
-    model = ScriptedChatModel([[looking()], [answer()]])
-    result = call(create_agent(model, [look], response_format=ToolStrategy(Weather)), ASK)
-    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai", "tool"]
-    assert texts(result)[2] == "18 degrees in Rome"
-    assert result["structured_response"] == Weather(degrees=18)
-    assert [record.tools for record in model.requests] == [["look", "Weather"]] * 2
 
 
 @pytest.mark.parametrize("calls", [[answer(), looking()], [looking(), answer()]])
@@ -66,19 +71,12 @@ def test_a_tool_called_together_with_the_answer_runs_and_then_the_run_ends(
     call: Any, calls: Any
 ) -> None:
     """A38, A16 rule 2."""
-    ran: list[str] = []
-
-    def look(city: str) -> str:
-        """Look at the weather of a city."""
-        ran.append(city)
-        return "18"
-
-    model = ScriptedChatModel([calls])
-    result = call(create_agent(model, [look], response_format=ToolStrategy(Weather)), ASK)
-    assert ran == ["Rome"]
+    agent = create_agent(ScriptedChatModel([calls]), [look], response_format=ToolStrategy(Weather))
+    result = call(agent, ASK)
     assert result["structured_response"] == Weather(degrees=18)
-    answered = {m.tool_call_id for m in result["messages"] if isinstance(m, ToolMessage)}
-    assert answered == {"out", "look"}
+    results = results_by_id(result)
+    assert sorted(results) == ["look", "out"]
+    assert results["look"] == "18 degrees in Rome"
 
 
 # --- a bad answer -------------------------------------------------------------------------------
@@ -108,20 +106,6 @@ def test_an_invalid_answer_together_with_a_tool_call_is_reported_too(call: Any) 
     assert seen["out"].status == "error"
 
 
-def test_several_answers_at_once_are_all_refused_and_asked_for_again(call: Any) -> None:
-    """A38: several structured calls in one message are an error."""
-    calls = [answer(18, "1"), {"name": "News", "args": {"headline": "Sun"}, "id": "2"}]
-    model = ScriptedChatModel([calls, [answer(19, "3")]])
-    result = call(create_agent(model, response_format=ToolStrategy(Weather | News)), ASK)
-    assert result["structured_response"] == Weather(degrees=19)
-    messages = [m for m in model.requests[1].messages if isinstance(m, ToolMessage)]
-    assert [(m.tool_call_id, m.name, m.status) for m in messages] == [
-        ("1", "Weather", "error"),
-        ("2", "News", "error"),
-    ]
-    assert "several structured answers (Weather, News)" in messages[0].text
-
-
 BROKEN: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": None}
 
 
@@ -129,10 +113,14 @@ BROKEN: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": None}
 @each(
     "step, kind, words",
     [
-        ("It is fine.", "human", "Call Weather to give it."),
+        ("It is fine.", "human", "Call Weather or News to give it."),
         (AIMessage("", invalid_tool_calls=[BROKEN]), "tool", "Error"),
         ([{"name": "serch", "args": {}}], "tool", "Error: serch is not a valid tool, try one of ["),
-        ([answer(18, "1"), answer(18, "2")], "tool", "several structured answers"),
+        (
+            [answer(18, "1"), {"name": "News", "args": {"headline": "Sun"}, "id": "2"}],
+            "tool",
+            "several structured answers (Weather, News)",
+        ),
     ],
 )
 def test_a_turn_without_an_answer_is_noticed(
@@ -140,7 +128,7 @@ def test_a_turn_without_an_answer_is_noticed(
 ) -> None:
     """wanted 5: never silent, also without a tools node."""
     model = ScriptedChatModel([step, [answer()]])
-    result = call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
+    result = call(create_agent(model, tools, response_format=ToolStrategy(Weather | News)), ASK)
     assert result["structured_response"] == Weather(degrees=18)
     assert len(model.requests) == 2
     message = model.requests[1].messages[-1]
@@ -292,11 +280,371 @@ def test_a_layer_that_passes_on_the_message_alone_does_not_lose_the_answer(
     assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
 
 
-def test_streaming_shows_the_answer_once(collect: Any) -> None:
-    agent = create_agent(ScriptedChatModel([[answer()]]), response_format=ToolStrategy(Weather))
-    chunks = collect(agent, ASK, stream_mode="updates")
-    (update,) = [chunk["model"] for chunk in chunks if "model" in chunk]
-    assert update["structured_response"] == Weather(degrees=18)
-    agent = create_agent(ScriptedChatModel([[answer()]]), response_format=ToolStrategy(Weather))
-    values = collect(agent, ASK, stream_mode="values")
-    assert values[-1]["structured_response"] == Weather(degrees=18)
+def saying(degrees: Any = 18) -> list[dict[str, Any]]:
+    return [{"name": "Weather", "args": {"degrees": degrees}}]
+
+
+INVALID = saying(99)
+SEVERAL = [*saying(), {"name": "News", "args": {"headline": "Sun"}}]
+PROSE = "It is fine."
+BAD: dict[str, tuple[Any, type[StructuredOutputError]]] = {
+    "invalid": (INVALID, StructuredOutputValidationError),
+    "several": (SEVERAL, MultipleStructuredOutputsError),
+    "prose": (PROSE, MissingStructuredOutputError),
+}
+
+
+@pytest.fixture(params=BAD)
+def bad(request: pytest.FixtureRequest) -> Any:
+    return BAD[request.param][0]
+
+
+def agent(*steps: Any, tools: Any = (), **options: Any) -> tuple[Any, ScriptedChatModel]:
+    model = ScriptedChatModel(list(steps))
+    return create_agent(
+        model, list(tools), response_format=ToolStrategy(Weather | News, **options)
+    ), model
+
+
+def error_texts(model: ScriptedChatModel) -> list[str]:
+    """What was reported to the model about its first answer."""
+    after = model.requests[1].messages[2:]
+    return [message.text for message in after]
+
+
+# --- the forms of handle_errors -----------------------------------------------------------------
+
+
+@each(
+    "handle, pattern",
+    [
+        (True, r"Error: (?s:.*)\n Please fix your mistakes\."),
+        ("Try harder.", r"Try harder\."),
+        (lambda error: f"From {isinstance(error, StructuredOutputError)}.", r"From True\."),
+    ],
+)
+def test_a_handled_error_is_reported_to_the_model(
+    call: Any, bad: Any, handle: Any, pattern: str
+) -> None:
+    """A38."""
+    built, model = agent(bad, saying(), handle_errors=handle)
+    assert call(built, ASK)["structured_response"] == Weather(degrees=18)
+    assert error_texts(model)
+    assert all(re.fullmatch(pattern, text) for text in error_texts(model))
+
+
+@each("kind", BAD)
+def test_false_raises(call: Any, kind: str) -> None:
+    step, error = BAD[kind]
+    built, _ = agent(step, handle_errors=False)
+    with pytest.raises(error) as caught:
+        call(built, ASK)
+    assert isinstance(caught.value.ai_message, AIMessage)
+    assert isinstance(caught.value, OutputError)
+
+
+@each(
+    "types",
+    [
+        StructuredOutputError,
+        ValueError,
+        ValidationError,
+        (KeyError, ValidationError),
+        StructuredOutputValidationError,
+    ],
+)
+def test_exception_types_cover_the_error_and_its_source(call: Any, types: Any) -> None:
+    built, model = agent(INVALID, saying(), handle_errors=types)
+    assert call(built, ASK)["structured_response"] == Weather(degrees=18)
+    assert "less than or equal to 60" in error_texts(model)[0]
+
+
+@each("types", [KeyError, (KeyError, OSError), MultipleStructuredOutputsError])
+def test_exception_types_that_do_not_fit_let_the_error_out(call: Any, types: Any) -> None:
+    built, _ = agent(INVALID, handle_errors=types)
+    with pytest.raises(StructuredOutputValidationError) as caught:
+        call(built, ASK)
+    assert isinstance(caught.value.source, ValidationError)
+    assert caught.value.tool_name == "Weather"
+
+
+def test_a_function_may_refuse_by_raising_and_has_to_return_a_string(call: Any, bad: Any) -> None:
+    seen: list[Exception] = []
+
+    def refuse(error: Exception) -> str:
+        seen.append(error)
+        raise PermissionError("enough") from error
+
+    built, _ = agent(bad, handle_errors=refuse)
+    with pytest.raises(PermissionError, match="enough"):
+        call(built, ASK)
+    assert len(seen) == 1
+    built, _ = agent(bad, handle_errors=lambda error: None)
+    with pytest.raises(TurnError, match="handle_errors"):
+        call(built, ASK)
+
+
+# --- the cap ------------------------------------------------------------------------------------
+
+
+@each("tools", [[], [look]])
+@each("retries", [0, 1, 2, 3])
+def test_a_model_is_called_again_up_to_max_retries_times(
+    call: Any, bad: Any, retries: int, tools: Any
+) -> None:
+    """wanted 2, 5: three times by default."""
+    options = {} if retries == 3 else {"max_retries": retries}
+    built, model = agent(*[bad] * 9, tools=tools, **options)
+    with pytest.raises(OutputError, match=f"retries: {retries}") as caught:
+        call(built, ASK)
+    assert len(model.requests) == retries + 1
+    assert caught.value.retries == retries
+    assert caught.value.ai_message is not None
+    assert isinstance(caught.value.__cause__, StructuredOutputError)
+
+
+@each(
+    "strategy, by_provider", [(AutoStrategy, False), (AutoStrategy, True), (ProviderStrategy, True)]
+)
+def test_every_strategy_takes_max_retries(call: Any, strategy: Any, by_provider: bool) -> None:
+    """AutoStrategy too, so that nobody has to know how the model answers."""
+    profile: Any = {"structured_output": by_provider}
+    model = ScriptedChatModel(["{}" if by_provider else saying(99)] * 9, profile=profile)
+    built = create_agent(model, response_format=strategy(Weather, max_retries=1))
+    with pytest.raises(OutputError, match="retries: 1"):
+        call(built, ASK)
+    assert len(model.requests) == 2
+    assert ("response_format" in model.requests[0].kwargs) is by_provider
+
+
+DETOUR = [{"name": "look", "args": {"city": "Rome"}}]
+STRANGE = [{"name": "serch", "args": {}}]
+
+
+@each(
+    "steps, tools, retries, requests, words",
+    [
+        ([INVALID, PROSE, SEVERAL, INVALID, saying()], [], 3, 4, "retries: 3"),
+        ([INVALID, DETOUR] * 5, [look], 2, 5, "retries: 2"),
+        ([STRANGE] * 9, [], 2, 3, "tools that do not exist"),
+    ],
+)
+def test_mistakes_of_all_kinds_count_together(
+    call: Any, steps: Any, tools: Any, retries: int, requests: int, words: str
+) -> None:
+    """wanted 2: no detour bypasses a limit."""
+    built, model = agent(*steps, tools=tools, max_retries=retries)
+    with pytest.raises(OutputError, match=words):
+        call(built, ASK)
+    assert len(model.requests) == requests
+
+
+def test_the_count_of_retries_restarts_with_a_new_user_message(call: Any, bad: Any) -> None:
+    """Also after a run that failed."""
+    model = ScriptedChatModel([bad, saying(), bad, saying(), bad, bad, saying()])
+    built = create_agent(
+        model,
+        response_format=ToolStrategy(Weather | News, max_retries=1),
+        checkpointer=InMemorySaver(),
+    )
+    for _ in range(2):
+        assert call(built, ASK, THREAD)["structured_response"] == Weather(degrees=18)
+    with pytest.raises(OutputError):
+        call(built, ASK, THREAD)
+    assert call(built, ASK, THREAD)["structured_response"] == Weather(degrees=18)
+
+
+@wrap_model_call
+def shortens(request: Any) -> Any:
+    """Shows the model less."""
+    return (yield request.override(messages=request.messages[:1]))
+
+
+@before_model
+def reminds(state: Any, runtime: Any) -> Any:
+    """Adds a message of the user that is no new question."""
+    return {"messages": [HumanMessage("Remember the rules.")]}
+
+
+@each("member", [shortens, reminds])
+def test_the_cap_holds_whatever_middleware_shows_or_adds(call: Any, bad: Any, member: Any) -> None:
+    """wanted 2."""
+    model = ScriptedChatModel([bad] * 9)
+    format_ = ToolStrategy(Weather | News, max_retries=2)
+    built = create_agent(model, middleware=[member], response_format=format_)
+    with pytest.raises(OutputError, match="retries: 2"):
+        call(built, ASK)
+    assert len(model.requests) == 3
+
+
+# --- what a schema raises -----------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Even:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise LookupError("odd")
+
+
+class Checked(BaseModel):
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def _even(cls, number: int) -> int:
+        if number % 2:
+            raise LookupError("odd")
+        return number
+
+
+@each("schema", [Even, Checked])
+@each("by", ["tool", "provider"])
+def test_whatever_a_schema_raises_makes_the_answer_a_bad_one(
+    call: Any, schema: Any, by: str
+) -> None:
+    name = schema.__name__
+    if by == "tool":
+        steps: list[Any] = [[{"name": name, "args": {"number": n}}] for n in (1, 2)]
+        format_: Any = ToolStrategy(schema)
+    else:
+        steps = ['{"number": 1}', '{"number": 2}']
+        format_ = ProviderStrategy(schema)
+    model = ScriptedChatModel(steps)
+    result = call(create_agent(model, response_format=format_), ASK)
+    assert result["structured_response"] == schema(number=2)
+    assert "odd" in model.requests[1].messages[-1].text
+
+
+# --- a strategy of a layer ----------------------------------------------------------------------
+
+
+@wrap_model_call
+def structured(request: Any) -> Any:
+    """Asks for an answer where the agent has no response_format."""
+    return (yield request.override(response_format=ToolStrategy(Weather | News)))
+
+
+def test_an_invalid_answer_to_the_strategy_of_a_layer_is_asked_for_again_if_there_is_an_edge(
+    call: Any, bad: Any
+) -> None:
+    """A25: without tools and without its own response_format the agent asks but once."""
+    built = create_agent(ScriptedChatModel([bad, saying()]), [look], middleware=[structured])
+    assert call(built, ASK)["structured_response"] == Weather(degrees=18)
+    built = create_agent(ScriptedChatModel([bad]), middleware=[structured])
+    with pytest.raises(OutputError):
+        call(built, ASK)
+
+
+RETRIES = 2
+
+
+def output(degrees: int) -> dict[str, Any]:
+    return {"name": "Weather", "args": {"degrees": degrees}}
+
+
+LOOKING: dict[str, Any] = {"name": "look", "args": {"city": "Rome"}}
+STRAY: dict[str, Any] = {"name": "serch", "args": {}}
+UNREADABLE: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": "no JSON"}
+
+GOOD_KINDS = ["good", "good next to a tool"]
+BAD_KINDS = ["invalid", "invalid next to a tool", "twice", "prose", "unreadable"]
+DETOUR_KINDS = ["tool", "two tools"]
+
+
+def by_tool(kind: str) -> Any:
+    """What the model says, where a tool stands for the schema."""
+    return {
+        "good": [output(18)],
+        "good next to a tool": [LOOKING, output(18)],
+        "invalid": [output(99)],
+        "invalid next to a tool": [output(99), LOOKING],
+        "twice": [output(18), output(18)],
+        "prose": "It is fine.",
+        "unreadable": AIMessage("", invalid_tool_calls=[UNREADABLE]),
+        "stray": [STRAY],
+        "tool": [LOOKING],
+        "two tools": [LOOKING, LOOKING],
+    }[kind]
+
+
+def by_provider(kind: str) -> Any:
+    return {
+        "good": '{"degrees": 18}',
+        "invalid": '{"degrees": 99}',
+        "prose": "It is fine.",
+        "tool": [LOOKING],
+        "two tools": [LOOKING, LOOKING],
+    }[kind]
+
+
+def end_of(script: list[str]) -> tuple[bool | None, int]:
+    """Whether a run gives an answer, and how often its model is asked; None: it is still asking."""
+    failures = 0
+    for asked, kind in enumerate(script, start=1):
+        if kind in GOOD_KINDS:
+            return True, asked
+        failures += kind not in DETOUR_KINDS
+        if failures > RETRIES:
+            return False, asked
+    return None, len(script)
+
+
+def outcome(agent: Any, a: bool) -> Any:
+    """What a run gives, or the OutputError it ends with."""
+    question = {"messages": [("user", "How is the weather?")]}
+    try:
+        return asyncio.run(agent.ainvoke(question)) if a else agent.invoke(question)
+    except OutputError as error:
+        return error
+
+
+def check_script(script: list[str], say: Any, tools: list[Any], format_: Any, a: bool) -> None:
+    ends, asked = end_of(script)
+    if ends is None:
+        script, asked = [*script, "good"], asked + 1
+    model = ScriptedChatModel([say(kind) for kind in script])
+    result = outcome(create_agent(model, tools, response_format=format_), a)
+    assert isinstance(result, OutputError) is (ends is False)
+    assert len(model.requests) == asked
+    shown: list[Any] = [record.messages for record in model.requests]
+    assert all(is_valid(messages) for messages in shown)
+    if isinstance(result, OutputError):
+        assert result.retries == RETRIES
+    else:
+        assert result["structured_response"] == Weather(degrees=18)
+        assert is_valid(result["messages"])
+
+
+@pytest.mark.parametrize("a", [False, True], ids=["sync", "async"])
+@settings.get_profile("costly")
+@given(st.lists(st.sampled_from([*GOOD_KINDS, *BAD_KINDS, *DETOUR_KINDS]), max_size=7))
+@example(script=["unreadable"] * 3)
+@example(script=["tool", "prose", "twice", "two tools", "invalid next to a tool"])
+def test_with_tools_and_an_output_tool(a: bool, script: list[str]) -> None:
+    """wanted 2, 5: never silent, never spinning."""
+    format_ = ToolStrategy(Weather, max_retries=RETRIES)
+    check_script(script, by_tool, [look], format_, a)
+
+
+@pytest.mark.parametrize("a", [False, True], ids=["sync", "async"])
+@settings.get_profile("costly")
+@given(
+    st.lists(
+        st.sampled_from(["good", "invalid", "twice", "prose", "unreadable", "stray"]), max_size=7
+    )
+)
+@example(script=["unreadable", "stray", "prose"])
+def test_without_tools_and_with_an_output_tool(a: bool, script: list[str]) -> None:
+    format_ = ToolStrategy(Weather, max_retries=RETRIES)
+    check_script(script, by_tool, [], format_, a)
+
+
+@pytest.mark.parametrize("a", [False, True], ids=["sync", "async"])
+@settings.get_profile("costly")
+@given(st.lists(st.sampled_from(["good", "invalid", "prose", "tool", "two tools"]), max_size=7))
+def test_with_tools_and_a_providers_answers(a: bool, script: list[str]) -> None:
+    format_ = ProviderStrategy(Weather, max_retries=RETRIES)
+    check_script(script, by_provider, [look], format_, a)

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
 from agent_factory import AgentMiddleware, create_agent
@@ -234,31 +233,7 @@ def test_parallel_requests_get_different_steps() -> None:
     assert len(model.requests) == 50
 
 
-def test_with_structured_output_works_as_with_any_chat_model(say: Any) -> None:
-    model = ScriptedChatModel([[{"name": "Answer", "args": {"number": 5}}]])
-    assert say(model.with_structured_output(Answer), "2 + 3?") == Answer(number=5)
-
-
-def test_it_drives_an_agent(call: Any) -> None:
-    model = ScriptedChatModel([[{"name": "add", "args": {"a": 2, "b": 3}}], "It is five."])
-    result = call(create_agent(model, [add_tool]), {"messages": [("user", "2 + 3?")]})
-    assert [m.text for m in result["messages"]] == ["2 + 3?", "", "5", "It is five."]
-    model.assert_done()
-
-
 # --- replies --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["sync", "async"])
-def pieces(request: pytest.FixtureRequest) -> Any:
-    """The texts that a model streams."""
-    if request.param == "sync":
-        return lambda model: [chunk.text for chunk in model.stream("?")]
-
-    async def collect(model: BaseChatModel) -> list[str]:
-        return [chunk.text async for chunk in model.astream("?")]
-
-    return lambda model: asyncio.run(collect(model))
 
 
 @pytest.mark.parametrize("usage", [(12, 5), {"input_tokens": 12, "output_tokens": 5}])
@@ -266,12 +241,6 @@ def test_a_reply_has_usage_in_every_way(usage: Any, sync_or_async: Any) -> None:
     model = ScriptedChatModel([Reply("Five.", usage=usage), Reply("Five.", usage=usage)])
     assert sync_or_async.invoke(model, "?").usage_metadata["total_tokens"] == 17
     assert sync_or_async.stream(model, "?")[-1].usage_metadata["total_tokens"] == 17
-
-
-def test_a_reply_calls_tools(sync_or_async: Any) -> None:
-    model = ScriptedChatModel([Reply("Wait.", calls=[{"name": "add", "args": {"a": 1}}])])
-    said = sync_or_async.invoke(model, "?")
-    assert (said.text, said.tool_calls[0]["name"]) == ("Wait.", "add")
 
 
 def test_a_reply_comes_after_its_delay(sync_or_async: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,23 +269,23 @@ async def test_parallel_delays_take_the_time_of_one(monkeypatch: pytest.MonkeyPa
     await asyncio.gather(*(model.ainvoke("?") for _ in range(8)))
 
 
-def test_a_reply_is_streamed_in_the_pieces_it_names(pieces: Any) -> None:
+def test_a_reply_is_streamed_in_the_pieces_it_names(sync_or_async: Any) -> None:
     model = ScriptedChatModel([Reply(chunks=["Fi", "ve", "."])])
-    assert [piece for piece in pieces(model) if piece] == ["Fi", "ve", "."]
+    texts = [chunk.text for chunk in sync_or_async.stream(model, "?")]
+    assert [text for text in texts if text] == ["Fi", "ve", "."]
     assert ScriptedChatModel([Reply(chunks=["Fi", "ve."])]).invoke("?").text == "Five."
 
 
-def test_an_error_breaks_a_stream_off_after_its_pieces(pieces: Any) -> None:
+def test_an_error_breaks_a_stream_off_after_its_pieces(sync_or_async: Any) -> None:
     model = ScriptedChatModel([Reply(chunks=["Fi"], error=ConnectionError("cut"))])
-    streamed_texts: list[str] = []
+    pieces = model.stream("?")
+    assert next(pieces).text == "Fi"
     with pytest.raises(ConnectionError, match="cut"):
-        streamed_texts.extend(chunk.text for chunk in model.stream("?"))
-    model.rewind()
-    with pytest.raises(ConnectionError):
-        pieces(model)
-    model.rewind()
-    with pytest.raises(ConnectionError):
-        model.invoke("?")
+        list(pieces)
+    for way in (sync_or_async.stream, sync_or_async.invoke):
+        model.rewind()
+        with pytest.raises(ConnectionError):
+            way(model, "?")
 
 
 @each(

@@ -94,12 +94,6 @@ class Disarming(AgentMiddleware):
         return (yield request)
 
 
-class Hoarding(AgentMiddleware):
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        request.state["messages"].append(HumanMessage("hoarded"))
-        return handler(request)
-
-
 class Late(AgentMiddleware):
     def around_tool(self, request: Any) -> Any:
         result = yield request
@@ -120,17 +114,6 @@ class Deaf(AgentMiddleware):
             return AIMessage("Sorry.")
 
 
-class DeafLater(AgentMiddleware):
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        try:
-            return await handler(request)
-        except Exception:
-            return AIMessage("Sorry.")
-
-
 class Stubborn(AgentMiddleware):
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
         try:
@@ -143,11 +126,6 @@ class Cutting(AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         answers = [m for m in state["messages"] if isinstance(m, ToolMessage)]
         return {"messages": [RemoveMessage(id=str(answers[0].id))]} if answers else None
-
-
-class Forgetting(AgentMiddleware):
-    def around_model(self, request: Any) -> Any:
-        return (yield request.override(messages=request.messages[-1:]))
 
 
 class Confusing(AgentMiddleware):
@@ -174,7 +152,6 @@ class Confusing(AgentMiddleware):
         (Filing, "leaves_states_alone", r"Filing\.\w+: it changed its state in place: messages"),
         (Disarming, "leaves_states_alone", r"Disarming\.\w+: it changed its request .*: tools"),
         (Meddling, "leaves_states_alone", r"changed its state in place: messages\[\d\]: nothing b"),
-        (Hoarding, "leaves_states_alone", r"changed its state in place: messages\[2\]: nothing b"),
         (
             Late,
             "leaves_states_alone",
@@ -182,11 +159,9 @@ class Confusing(AgentMiddleware):
         ),
         (Chatty, "leaves_agents_alone", r"messages\[4\]: nothing without it, .* with it"),
         (Deaf, "passes_interrupts", r"Deaf.wrap_model_call: it swallowed an interrupt"),
-        (DeafLater, "passes_interrupts", r"it swallowed an interrupt"),
         (Stubborn, "passes_interrupts", r"it asked 2 times before it let an interrupt pass"),
         (Cutting, "keeps_histories_valid", r"Cutting.before_model: messages\[1\] calls search"),
         (Ends, "keeps_histories_valid", r"nothing answers it before the end"),
-        (Forgetting, "keeps_histories_valid", r"messages\[0\] answers the call"),
         (Confusing, "keeps_histories_valid", r"nothing answers it before the end|'another'"),
     ],
 )

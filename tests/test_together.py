@@ -25,6 +25,7 @@ from agent_factory import (
 )
 from agent_factory.errors import ArgumentError, BadReturn
 from agent_factory.testing import ScriptedChatModel
+from samples import PassingWraps
 from tables import each
 
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
@@ -189,14 +190,8 @@ class Loud(AgentMiddleware):
         return response
 
 
-class Wrapped(AgentMiddleware):
+class Wrapped(PassingWraps, AgentMiddleware):
     """A layer of functions, so the flows around it are composed apart."""
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return await handler(request)
 
 
 @each("inner", [[], [Loud()], [Wrapped(), Loud()]])

@@ -159,24 +159,6 @@ def test_the_model_does_not_see_injected_parameters(call: Any) -> None:
         assert list(seen[0].tool_call_schema.model_json_schema()["properties"]) == shown
 
 
-def test_a_tool_sees_what_the_turn_before_it_wrote(call: Any) -> None:
-    """A23, D48"""
-    seen: list[int] = []
-
-    def look(runtime: ToolRuntime[Any, Any]) -> str:
-        """Look at the visits."""
-        seen.append(runtime.state.get("visits", 0))
-        return "looked"
-
-    both = create_agent(
-        ScriptedChatModel([[asked("look"), asked("with_call_id", "2")], [asked("look")], "Done"]),
-        [look, with_call_id],
-        state_schema=Shop,
-    )
-    call(both, GO)
-    assert seen == [0, 1]
-
-
 def test_tools_of_run_time_are_injected_too(call: Any) -> None:
     """C36: a tool that a layer brings has its state as well."""
     late = tool(one_field)

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from threading import Lock
+from typing import Any, NotRequired
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from langgraph.types import Command
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    Sleep,
+    Invoke,
     ToolCallRecorder,
     ToolRuntime,
     create_agent,
-    wrap_model_call,
     wrap_tool_call,
 )
 from agent_factory.errors import BadReturn
 from agent_factory.testing import ScriptedChatModel
-from samples import add, through, tool_texts
+from samples import PassingWraps, add, texts, through, tool_texts
 from tables import each
 
 ASK = {"messages": [("user", "2 + 3?")]}
@@ -133,41 +137,6 @@ def test_a_layer_may_change_the_arguments_and_what_it_returns_goes_to_the_next_o
     assert result["messages"][1].tool_calls[0]["args"] == {"a": 2, "b": 3}, "history is history"
 
 
-def test_a_layer_may_answer_in_the_tools_place(call: Any) -> None:
-    def flow(request: Any) -> Any:
-        return ToolMessage("cached", tool_call_id=request.tool_call["id"])
-        yield
-
-    @tool("add")
-    def never(a: int, b: int) -> int:
-        """Add two numbers."""
-        pytest.fail("the tool ran")
-
-    assert tool_texts(run_with(call, flow, tools=[never])) == ["cached"]
-
-
-def test_a_layer_may_run_a_tool_again(call: Any) -> None:
-    attempts: list[int] = []
-
-    @tool("add")
-    def flaky(a: int, b: int) -> int:
-        """Add two numbers."""
-        attempts.append(a)
-        if len(attempts) < 3:
-            raise ConnectionError("try again")
-        return a + b
-
-    def retry(request: Any) -> Any:
-        while True:
-            try:
-                return (yield request)
-            except ConnectionError:
-                yield Sleep(0)
-
-    assert tool_texts(run_with(call, retry, tools=[flaky])) == ["5"]
-    assert len(attempts) == 3
-
-
 def test_a_layer_may_write_to_the_state(call: Any) -> None:
     class Audit(AgentState[Any]):
         audit: str
@@ -182,44 +151,6 @@ def test_a_layer_may_write_to_the_state(call: Any) -> None:
     result = call(create_agent(adding(), [add], middleware=[Auditing()]), ASK)
     assert result["audit"] == "saw 5"
     assert tool_texts(result) == ["5"]
-
-
-def test_an_injected_runtime_reaches_the_tool_through_layers(call: Any) -> None:
-    @tool("add")
-    def injected(a: int, b: int, runtime: ToolRuntime[Any, Any]) -> str:
-        """Add two numbers."""
-        return f"{a + b} of {runtime.tool_call_id}, {len(runtime.state['messages'])} messages"
-
-    assert tool_texts(run_with(call, through, through, tools=[injected])) == ["5 of 0, 2 messages"]
-
-
-def test_an_unknown_tool_reaches_the_layer_with_no_tool(call: Any) -> None:
-    """wanted 13: a tool known only at run time is offered by one layer and run by another."""
-
-    @tool
-    def multiply(a: int, b: int) -> int:
-        """Multiply two numbers."""
-        return a * b
-
-    @wrap_model_call
-    def offer(request: Any) -> Any:
-        return (yield request.override(tools=[multiply]))
-
-    @wrap_tool_call
-    def execute(request: Any) -> Any:
-        assert request.tool is None
-        return (yield request.override(tool=multiply))
-
-    model = ScriptedChatModel([[{"name": "multiply", "args": {"a": 2, "b": 3}}], "Six."])
-    result = call(create_agent(model, middleware=[offer, execute]), ASK)
-    assert tool_texts(result) == ["6"]
-    assert model.requests[0].tools == ["multiply"]
-
-
-def test_an_unknown_tool_that_no_layer_runs_is_answered_with_an_error(call: Any) -> None:
-    model = ScriptedChatModel([[{"name": "nothing", "args": {}}], "Sorry."])
-    result = run_with(call, through, model=model)
-    assert tool_texts(result) == ["Error: nothing is not a valid tool, try one of [add]."]
 
 
 @each("junk, words", [(None, ".*unanswered"), (5, ""), ("text", ""), ({"messages": []}, "")])
@@ -282,22 +213,6 @@ async def test_layers_of_parallel_calls_run_side_by_side() -> None:
     assert tool_texts(await agent.ainvoke({"messages": [HumanMessage("Go.")]})) == ["2", "4"]
 
 
-def test_a_layer_alone_makes_a_tools_node(call: Any) -> None:
-    """A3: without any static tool, a tool layer answers the model's calls."""
-
-    @wrap_tool_call
-    def answer(request: Any) -> Any:
-        return ToolMessage("dynamic", tool_call_id=request.tool_call["id"])
-        yield
-
-    model = ScriptedChatModel(
-        [AIMessage("", tool_calls=[{"name": "x", "args": {}, "id": "1"}]), ""]
-    )
-    agent = create_agent(model, middleware=[answer])
-    assert "tools" in agent.get_graph().nodes
-    assert tool_texts(call(agent, ASK)) == ["dynamic"]
-
-
 def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
     """What a layer answers, and what nobody knows, has not started."""
     observed: list[list[str]] = []
@@ -327,3 +242,250 @@ def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
     model = ScriptedChatModel([[made] for made in calls] + ["Done."])
     call(create_agent(model, [find], middleware=[listening, answering]), {"messages": "Go"})
     assert observed == [["find"], [], []]
+
+
+ASK_ME = {"messages": [("user", "Ask me.")]}
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+def ask() -> str:
+    """Ask the user."""
+    return f"The user said {interrupt('Well?')}"
+
+
+def asking() -> ScriptedChatModel:
+    return ScriptedChatModel([[{"name": "ask", "args": {}, "id": "1"}], "Done."])
+
+
+class CatchAll(AgentMiddleware):
+    """Flows of an author who wants to survive everything."""
+
+    def around_model(self, request: Any) -> Any:
+        try:
+            return (yield request)
+        except Exception:
+            return "swallowed"
+
+    def around_tool(self, request: Any) -> Any:
+        try:
+            return (yield request)
+        except Exception as error:
+            return ToolMessage(f"swallowed {error!r}", tool_call_id=request.tool_call["id"])
+
+
+class Passing(PassingWraps, AgentMiddleware):
+    """Wraps that pass everything on."""
+
+
+STACKS: dict[str, list[AgentMiddleware]] = {
+    "flow": [CatchAll()],
+    "wrap": [Passing()],
+    "both": [CatchAll(name="a"), Passing(name="b"), CatchAll(name="c"), Passing(name="d")],
+}
+
+
+@pytest.fixture(params=STACKS)
+def stack(request: pytest.FixtureRequest) -> list[AgentMiddleware]:
+    return STACKS[request.param]
+
+
+def questions(result: dict[str, Any]) -> list[Any]:
+    return [found.value for found in result.get("__interrupt__", ())]
+
+
+def test_an_interrupt_of_the_model_passes_every_layer(
+    call: Any, stack: list[AgentMiddleware]
+) -> None:
+    def first_ask(_: Any) -> str:
+        return f"The user said {interrupt('Which model?')}"
+
+    model = ScriptedChatModel([first_ask, first_ask])
+    agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
+    assert questions(call(agent, ASK_ME, THREAD)) == ["Which model?"]
+    result = call(agent, Command(resume="any"), THREAD)
+    assert result["messages"][-1].text == "The user said any"
+
+
+class AskingFlow(AgentMiddleware):
+    def around_model(self, request: Any) -> Any:
+        word = interrupt("Call the model?")
+        return (yield request.override(system_prompt=word))
+
+    def around_tool(self, request: Any) -> Any:
+        word = interrupt("Run the tool?")
+        message = yield request
+        return message.model_copy(update={"content": f"{message.text} ({word})"})
+
+
+class AskingWrap(AgentMiddleware):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(system_prompt=interrupt("Call the model?")))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request.override(system_prompt=interrupt("Call the model?")))
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        word = interrupt("Run the tool?")
+        message = handler(request)
+        return message.model_copy(update={"content": f"{message.text} ({word})"})
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        word = interrupt("Run the tool?")
+        message = await handler(request)
+        return message.model_copy(update={"content": f"{message.text} ({word})"})
+
+
+@each("handle_tool_errors", [True, False, (Exception,)])
+def test_an_interrupt_of_a_tool_passes_and_a_wrong_answer_may_be_given_again(
+    call: Any, stack: list[AgentMiddleware], handle_tool_errors: Any
+) -> None:
+    """wanted 1: with a clear error, and no layer takes either for a failure of the tool."""
+
+    @tool("ask")
+    def ask_for_a_number() -> str:
+        """Ask the user."""
+        return f"The user said {interrupt('How many?', response_schema=int)}"
+
+    agent = create_agent(
+        asking(),
+        [ask_for_a_number],
+        middleware=stack,
+        checkpointer=InMemorySaver(),
+        handle_tool_errors=handle_tool_errors,
+    )
+    assert questions(call(agent, ASK_ME, THREAD)) == ["How many?"]
+    with pytest.raises(ValidationError, match="valid integer"):
+        call(agent, Command(resume="many"), THREAD)
+    result = call(agent, Command(resume=3), THREAD)
+    assert [m.text for m in result["messages"]][-2:] == ["The user said 3", "Done."]
+
+
+@each("kind", [AskingFlow, AskingWrap])
+@each("handle_tool_errors", [True, False])
+def test_a_layer_may_interrupt_and_is_resumed(
+    call: Any, stack: list[AgentMiddleware], kind: Any, handle_tool_errors: bool
+) -> None:
+    @tool
+    def echo() -> str:
+        """Echo."""
+        return "echo"
+
+    model = ScriptedChatModel([[{"name": "echo"}], "Done."])
+    agent = create_agent(
+        model,
+        [echo],
+        middleware=[*stack, kind()],
+        checkpointer=InMemorySaver(),
+        handle_tool_errors=handle_tool_errors,
+    )
+    assert questions(call(agent, ASK_ME, THREAD)) == ["Call the model?"]
+    assert questions(call(agent, Command(resume="one"), THREAD)) == ["Run the tool?"]
+    assert questions(call(agent, Command(resume="two"), THREAD)) == ["Call the model?"]
+    result = call(agent, Command(resume="three"), THREAD)
+    assert [m.text for m in result["messages"]][-2:] == ["echo (two)", "Done."]
+    assert [record.messages[0].text for record in model.requests] == ["one", "three"]
+
+
+def test_an_interrupt_of_a_runnable_that_a_flow_invokes_passes(call: Any) -> None:
+    reviewer: RunnableLambda[str, Any] = RunnableLambda(interrupt)
+
+    class Reviewing(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            try:
+                outcome = yield Invoke(reviewer, "Fine?")
+            except Exception:
+                outcome = "swallowed"
+            return (yield request.override(system_prompt=outcome))
+
+    model = ScriptedChatModel(["Done."])
+    agent = create_agent(model, middleware=[Reviewing()], checkpointer=InMemorySaver())
+    assert questions(call(agent, ASK_ME, THREAD)) == ["Fine?"]
+    call(agent, Command(resume="Fine."), THREAD)
+    assert model.requests[0].messages[0].text == "Fine."
+
+
+def test_an_interrupt_of_a_subagent_in_a_tool_passes(
+    call: Any, stack: list[AgentMiddleware]
+) -> None:
+    inner = create_agent(asking(), [ask], middleware=stack)
+
+    @tool
+    def delegate() -> str:
+        """Ask the other agent."""
+        return str(inner.invoke(ASK_ME)["messages"][-1].text)  # type: ignore[call-overload]
+
+    model = ScriptedChatModel([[{"name": "delegate"}], "Over."])
+    agent = create_agent(model, [delegate], middleware=stack, checkpointer=InMemorySaver())
+    assert questions(call(agent, ASK_ME, THREAD)) == ["Well?"]
+    result = call(agent, Command(resume="yes"), THREAD)
+    assert texts(result)[-1:] == ["Over."]
+
+
+def test_a_command_to_the_parent_graph_passes_every_layer(
+    call: Any, stack: list[AgentMiddleware]
+) -> None:
+    def defer() -> Command[Any]:
+        """Hand over to the other one."""
+        message = ToolMessage("Handed over.", tool_call_id="1")
+        update = {"messages": [message]}
+        return Command(graph=Command.PARENT, goto="other", update=update)
+
+    model = ScriptedChatModel([[{"name": "defer", "id": "1"}]])
+    graph = StateGraph(MessagesState)
+    graph.add_node("agent", create_agent(model, [defer], middleware=stack))
+    graph.add_node("other", lambda state: {"messages": [("ai", "I am the other one.")]})
+    graph.add_edge(START, "agent")
+    result = call(graph.compile(), ASK_ME)
+    assert texts(result) == ["Ask me.", "Handed over.", "I am the other one."]
+
+
+def test_a_flow_is_closed_when_an_interrupt_passes_it(call: Any) -> None:
+    """Its cleanup runs, so a lock that it holds is not held while a reviewer thinks."""
+    log: list[str] = []
+
+    class Locking(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            log.append("lock")
+            try:
+                return (yield request)
+            finally:
+                log.append("unlock")
+
+    agent = create_agent(asking(), [ask], middleware=[Locking()], checkpointer=InMemorySaver())
+    call(agent, ASK_ME, THREAD)
+    assert log == ["lock", "unlock"]
+    call(agent, Command(resume="yes"), THREAD)
+    assert log == ["lock", "unlock"] * 2
+
+
+def test_a_command_of_a_tool_carries_objects_as_they_are(call: Any) -> None:
+    """A connection cannot be copied, and a large value need not be."""
+    lock = Lock()
+
+    class State(AgentState):
+        handle: NotRequired[Any]
+
+    def connect(runtime: ToolRuntime) -> Command[Any]:
+        """Connect."""
+        answer = ToolMessage("Connected.", tool_call_id=str(runtime.tool_call_id))
+        return Command(update={"handle": {"lock": lock}, "messages": [answer]})
+
+    asked = [{"name": "connect", "args": {}, "id": "1"}]
+    agent = create_agent(ScriptedChatModel([asked, "Done."]), [connect], state_schema=State)
+    assert call(agent, {"messages": [("user", "Connect.")]})["handle"]["lock"] is lock
+
+
+def test_a_tool_may_return_one_command_again_and_again(call: Any) -> None:
+    """Its messages are copied, as they get names and ids."""
+    note = HumanMessage("Noted.")
+
+    def remember(runtime: ToolRuntime) -> Command[Any]:
+        """Remember."""
+        answer = ToolMessage("Yes.", tool_call_id=str(runtime.tool_call_id))
+        return Command(update={"messages": [answer, note]})
+
+    asked: list[Any] = [[{"name": "remember", "args": {}, "id": id_}] for id_ in ("1", "2")]
+    agent = create_agent(ScriptedChatModel([*asked, "Done."]), [remember])
+    messages = call(agent, {"messages": [("user", "Remember.")]})["messages"]
+    assert [m.text for m in messages].count("Noted.") == 2
+    assert note.id is None

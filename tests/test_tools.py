@@ -197,6 +197,7 @@ class Runs(AgentMiddleware):
 
     def around_tool(self, request: Any) -> Any:
         if request.tool_call["name"] == self.extra.name:
+            assert request.tool is None
             request = request.override(tool=self.extra)
         return (yield request)
 

@@ -10,7 +10,6 @@ import pydantic.v1
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, Tool, tool
-from langchain_core.tracers import BaseTracer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
 from pydantic import BaseModel, Field, field_validator
@@ -84,17 +83,6 @@ def test_d4_d7_d11_what_fits_is_answered_with_the_validated_json(
     (answer,) = call(ValidationNode(SCHEMAS), [asking(asked)])
     assert (answer.content, answer.name, answer.tool_call_id) == (content, asked[0], "call_0")
     assert answer.additional_kwargs == {}
-
-
-@each("asked", BAD)
-def test_d7_d8_what_does_not_fit_is_answered_with_the_error_and_what_to_do(
-    call: Run, asked: Any
-) -> None:
-    (answer,) = call(ValidationNode(SCHEMAS), [asking(asked)])
-    assert "ValidationError" in answer.text or answer.text.startswith("1 validation error for ")
-    assert answer.text.endswith("\n\nRespond after fixing all validation errors.")
-    assert answer.additional_kwargs == {"is_error": True}
-    assert answer.status == "success"
 
 
 def test_d4_d7_an_own_text_is_made_of_the_error_the_call_and_the_schema(call: Run) -> None:
@@ -237,24 +225,6 @@ def test_an_exception_of_a_validator_that_is_not_a_validation_error_arrives(call
 
     with pytest.raises(TypeError, match="a bug"):
         call(ValidationNode([Broken]), [asking(("Broken", {"a": 1}))])
-
-
-class Seen(BaseTracer):
-    """Keeps the runs it sees."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observed: list[tuple[str, list[str]]] = []
-
-    def _persist_run(self, run: Any) -> None:
-        self.observed.append((run.name, run.tags))
-
-
-def test_d4_name_and_tags_are_those_of_its_run(call: Run) -> None:
-    seen = Seen()
-    node = ValidationNode([Add], name="checks", tags=["mine"])
-    call(node, [asking(GOOD[0][0])], {"callbacks": [seen], "tags": ["yours"]})
-    assert seen.observed == [("checks", ["mine", "yours"])]
 
 
 def route(state: MessagesState) -> str:
