@@ -1,4 +1,4 @@
-"""Structured answers by a tool call: written in each turn, never lost, with other tool calls."""
+"""Structured answers by a tool call: good ones, what a bad one leads to, and the cap."""
 
 from __future__ import annotations
 

@@ -1,17 +1,18 @@
-"""Telemetry: which spans a run makes, what they say, and that every span ends."""
+"""Telemetry: which spans a run makes, what they say, what is measured, and that spans end."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from contextlib import aclosing, closing
-from typing import Any
+from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -19,13 +20,17 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 from opentelemetry import context as contexts
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 from random_stacks import ACTS, Case, Mode, Trial, cases
-from spans import ANSWER, ASK, Broken, Flows, Named, Spans, adding, watched
+from spans import ANSWER, ASK, CALL, Broken, Flows, Named, Spans, adding, watched
 
-from agent_factory import AgentMiddleware, Invoke, create_agent
-from agent_factory.prebuilt import agent_tool
-from agent_factory.telemetry import Telemetry
+from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, create_agent
+from agent_factory.prebuilt import InjectedState, agent_tool
+from agent_factory.telemetry import Telemetry, meter
 from agent_factory.testing import ScriptedChatModel
 from reviews import ask
 from samples import add
@@ -94,17 +99,6 @@ def test_graphs_that_are_not_agents_are_traced_too(call: Any, spans: Spans) -> N
     assert spans.says("invoke_agent inner")["gen_ai.agent.name"] == "inner"
 
 
-def test_a_model_that_a_layer_asks_is_inside_of_the_layer(call: Any, spans: Spans) -> None:
-    class Asking(AgentMiddleware):
-        def around_model(self, request: Any) -> Any:
-            yield Invoke(ScriptedChatModel(["Aside."]), "?")
-            return (yield request)
-
-    call(create_agent(ScriptedChatModel(["Hi."]), middleware=[Asking()]), ASK, watched(spans))
-    asked = ("Asking.around_model", ["chat ScriptedChatModel"] * 2)
-    assert spans.tree() == [("invoke_agent LangGraph", [("model", [asked])])]
-
-
 async def test_runs_side_by_side_do_not_mix(spans: Spans) -> None:
     handler = Telemetry(spans.provider)
     agents = [create_agent(adding(), [add], name=f"desk{number}") for number in range(4)]
@@ -156,33 +150,25 @@ def test_a_model_may_be_traced_without_an_agent(call: Any, spans: Spans) -> None
     }
 
 
-def test_the_span_of_a_tool_call_names_the_tool_and_the_call(call: Any, spans: Spans) -> None:
-    call(create_agent(adding(), [add], name="desk"), ASK, watched(spans))
+def test_the_spans_of_a_run_and_of_a_tool_call_name_the_agent_the_thread_and_the_call(
+    call: Any, spans: Spans
+) -> None:
+    config = watched(spans, metadata={"agent_factory_run": UUID(int=5)})
+    call(create_agent(adding(), [add], name="desk"), ASK, {**config, "run_name": "nightly"})
+    assert spans.started[0].name == "invoke_agent desk"
+    known = {"gen_ai.agent.name": "desk", "gen_ai.conversation.id": "t-17"}
+    assert spans.says("invoke_agent desk") == {
+        **known,
+        "gen_ai.operation.name": "invoke_agent",
+        "agent_factory.run.id": str(UUID(int=5)),
+    }
     assert spans.says("execute_tool add") == {
+        **known,
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.agent.name": "desk",
-        "gen_ai.conversation.id": "t-17",
         "gen_ai.tool.name": "add",
         "gen_ai.tool.call.id": "one",
         "gen_ai.tool.type": "function",
     }
-
-
-def test_the_span_of_a_run_names_the_agent_the_thread_and_the_run(call: Any, spans: Spans) -> None:
-    config = watched(spans, metadata={"agent_factory_run": UUID(int=5)})
-    call(create_agent(ScriptedChatModel(["Hi."]), name="desk"), ASK, config)
-    assert spans.says("invoke_agent desk") == {
-        "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.agent.name": "desk",
-        "gen_ai.conversation.id": "t-17",
-        "agent_factory.run.id": str(UUID(int=5)),
-    }
-
-
-def test_the_name_of_a_run_is_not_the_name_of_its_agent(call: Any, spans: Spans) -> None:
-    config = {**watched(spans), "run_name": "nightly"}
-    call(create_agent(ScriptedChatModel(["Hi."]), name="desk"), ASK, config)
-    assert spans.started[0].name == "invoke_agent desk"
 
 
 def test_spans_of_hooks_and_layers_name_the_middleware_and_the_method(
@@ -426,3 +412,193 @@ def test_spans_form_a_tree_and_every_one_ends(fused: Any, mode: Mode) -> None:
         assert contexts.get_current() == before
 
     check()
+
+
+# Contents
+
+
+class Secret(AgentState[Any]):
+    pin: NotRequired[Annotated[str, PrivateStateAttr]]
+
+
+class KeepsPin(AgentMiddleware):
+    state_schema = Secret
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return {"pin": "PIN 4711"}
+
+
+def mailing() -> Any:
+    def read_mail(folder: str, state: Annotated[dict[str, Any], InjectedState]) -> Any:
+        """Read mail."""
+        found = ToolMessage("two letters", tool_call_id="c-1")
+        return Command(update={"messages": [found], "pin": "PIN 4712"})
+
+    asked: Any = [{"name": "read_mail", "args": {"folder": "inbox"}, "id": "c-1"}]
+    return create_agent(
+        ScriptedChatModel([asked, "You have two."]),
+        [read_mail],
+        middleware=[KeepsPin(), Flows()],
+        system_prompt="Be brief.",
+        name="desk",
+    )
+
+
+TEXTS = ("2 + 3?", "inbox", "two letters", "You have two.", "Be brief.")
+
+
+def test_without_contents_no_text_is_in_the_spans(call: Any, spans: Spans) -> None:
+    call(mailing(), ASK, watched(spans))
+    recorded = "".join(span.to_json() for span in spans.started)
+    assert not [text for text in (*TEXTS, "PIN") if text in recorded]
+
+
+def test_with_contents_spans_hold_messages_arguments_and_results(call: Any, spans: Spans) -> None:
+    call(mailing(), ASK, watched(spans, contents=True))
+    second: Any = [dict(span.attributes or {}) for span in spans.started if "chat" in span.name][1]
+    assert json.loads(second["gen_ai.system_instructions"]) == [
+        {"type": "text", "content": "Be brief."}
+    ]
+    asked = {"id": "c-1", "name": "read_mail", "arguments": {"folder": "inbox"}}
+    read = {"id": "c-1", "response": "two letters"}
+    question = {"role": "user", "parts": [{"type": "text", "content": "2 + 3?"}]}
+    answer = [{"role": "assistant", "parts": [{"type": "text", "content": "You have two."}]}]
+    assert json.loads(second["gen_ai.input.messages"]) == [
+        question,
+        {"role": "assistant", "parts": [{"type": "tool_call", **asked}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", **read}]},
+    ]
+    assert json.loads(second["gen_ai.output.messages"]) == answer
+    run = spans.says("invoke_agent desk")
+    assert json.loads(run["gen_ai.input.messages"]) == [question]
+    assert json.loads(run["gen_ai.output.messages"]) == answer
+    of_tool = spans.says("execute_tool read_mail")
+    assert json.loads(of_tool["gen_ai.tool.call.arguments"]) == {"folder": "inbox"}
+    assert json.loads(of_tool["gen_ai.tool.call.result"]) == ["two letters"]
+    recorded = "".join(span.to_json() for span in spans.started)
+    assert [text for text in TEXTS if text not in recorded] == []
+    assert "PIN" not in recorded, "state is never in the spans"
+
+
+def test_with_contents_the_exception_is_an_event(call: Any, spans: Spans) -> None:
+    with pytest.raises(Broken):
+        call(create_agent(ScriptedChatModel([Broken("why")])), ASK, watched(spans, contents=True))
+    (event,) = spans.of("chat ScriptedChatModel").events
+    assert (event.attributes or {})["exception.message"] == "why"
+
+
+@pytest.mark.parametrize("given", [{"messages": 5}, {"messages": [object()]}, {"messages": "Hi"}])
+def test_contents_of_any_input_do_not_disturb_the_run(call: Any, spans: Spans, given: Any) -> None:
+    outcomes = []
+    config: Any
+    for config in ({}, watched(spans, contents=True)):
+        try:
+            done = call(create_agent(ScriptedChatModel(["Hi."])), given, config)
+            outcomes.append(done["messages"][-1].text)
+        except Exception as error:
+            outcomes.append(str(error)[:50])
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_run_that_pauses_after_its_tools_has_no_answer(call: Any, spans: Spans) -> None:
+    config = watched(spans, contents=True)
+    options: Any = {"checkpointer": InMemorySaver(), "interrupt_after": ["tools"]}
+    call(create_agent(adding(), [add], name="desk", **options), ASK, config)
+    assert "gen_ai.output.messages" not in spans.says("invoke_agent desk")
+
+
+def test_what_nodes_write_is_not_recorded(call: Any, spans: Spans) -> None:
+    graph: Any = StateGraph(MessagesState).add_node("b", lambda _: {"messages": [("ai", "Hi.")]})
+    call(graph.add_edge(START, "b").compile(name="desk"), ASK, watched(spans, contents=True))
+    assert spans.says("b") == {}
+    assert "Hi." in spans.says("invoke_agent desk")["gen_ai.output.messages"]
+
+
+def test_of_images_only_the_type_is_recorded(call: Any, spans: Spans) -> None:
+    image = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
+    asked: Any = {"messages": [("user", [{"type": "text", "text": "What?"}, image])]}
+    call(create_agent(ScriptedChatModel(["A cat."])), asked, watched(spans, contents=True))
+    said = spans.says("chat ScriptedChatModel")["gen_ai.input.messages"]
+    parts = [{"type": "text", "content": "What?"}, {"type": "image_url"}]
+    assert json.loads(said) == [{"role": "user", "parts": parts}]
+
+
+# Metrics
+
+
+def points(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any], Any]]]:
+    """The points of each metric: attributes, and the number of values and their sum."""
+    data: Any = reader.get_metrics_data()
+    (scope,) = data.resource_metrics[0].scope_metrics
+    assert scope.scope.name == "agent_factory"
+    return {
+        metric.name: [(dict(point.attributes), point) for point in metric.data.data_points]
+        for metric in scope.metrics
+    }
+
+
+def measured(spans: Spans) -> tuple[InMemoryMetricReader, Any]:
+    """A reader of metrics, and a config whose runs are measured."""
+    reader = InMemoryMetricReader()
+    return reader, watched(spans, meter_provider=MeterProvider([reader], shutdown_on_exit=False))
+
+
+def test_tokens_and_durations_are_measured(call: Any, spans: Spans) -> None:
+    reader, config = measured(spans)
+    agent = create_agent(Named(steps=[CALL, ANSWER]), [add], name="desk")
+    call(agent, ASK, config)
+    found = points(reader)
+    asked = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "azure.ai.openai",
+        "gen_ai.request.model": "gpt-9",
+    }
+    answered = {**asked, "gen_ai.response.model": "gpt-9-may"}
+    tokens = [(said, point.sum) for said, point in found["gen_ai.client.token.usage"]]
+    assert tokens == [
+        ({**answered, "gen_ai.token.type": "input"}, 7),
+        ({**answered, "gen_ai.token.type": "output"}, 2),
+    ]
+    durations = {
+        "gen_ai.client.operation.duration": [asked, answered],
+        "gen_ai.execute_tool.duration": [{"gen_ai.tool.name": "add", "gen_ai.agent.name": "desk"}],
+        "gen_ai.invoke_agent.duration": [{"gen_ai.agent.name": "desk"}],
+    }
+    for name, expected in durations.items():
+        assert [said for said, _ in found[name]] == expected
+        assert all(point.count == 1 and 0 < point.sum < 60 for _, point in found[name])
+    (exemplar,) = found["gen_ai.execute_tool.duration"][0][1].exemplars
+    assert exemplar.span_id == spans.of("execute_tool add").context.span_id
+    assert found["gen_ai.invoke_agent.duration"][0][1].explicit_bounds[0] == 0.1
+
+
+def test_failures_are_measured_by_their_type(call: Any, spans: Spans) -> None:
+    reader, config = measured(spans)
+    with pytest.raises(Broken):
+        call(create_agent(Named(steps=[Broken()])), ASK, config)
+    for name in ("gen_ai.client.operation.duration", "gen_ai.invoke_agent.duration"):
+        ((said, _),) = points(reader)[name]
+        assert said["error.type"] == "spans.Broken"
+
+
+def test_the_first_chunk_of_a_stream_is_measured(collect: Any, spans: Spans) -> None:
+    reader, config = measured(spans)
+    collect(create_agent(Named(steps=["Hi there."])), ASK, config, stream_mode="messages")
+    ((said, point),) = points(reader)["gen_ai.client.operation.time_to_first_chunk"]
+    assert said["gen_ai.request.model"] == "gpt-9"
+    assert point.count == 1
+
+
+def test_runs_that_are_not_sampled_are_measured(call: Any) -> None:
+    reader = InMemoryMetricReader()
+    provider = TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False)
+    handler = Telemetry(provider, MeterProvider([reader], shutdown_on_exit=False), contents=True)
+    call(create_agent(adding(), [add], name="desk"), ASK, {"callbacks": [handler]})
+    assert points(reader)["gen_ai.invoke_agent.duration"][0][1].count == 1
+
+
+def test_the_meter_is_that_of_the_library() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    meter(provider).create_counter("shop.orders").add(2)
+    assert points(reader)["shop.orders"][0][1].value == 2

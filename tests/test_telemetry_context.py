@@ -18,6 +18,7 @@ from agent_factory.telemetry import Telemetry
 from agent_factory.telemetry.runs import Run
 from agent_factory.testing import ScriptedChatModel
 from samples import add
+from tables import each
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -217,23 +218,18 @@ def test_a_run_continues_the_trace_that_its_metadata_names(call: Any, spans: Spa
         span._parent = None  # `check` knows no spans of others
 
 
-def test_with_a_current_span_the_trace_in_the_metadata_is_a_link(call: Any, spans: Spans) -> None:
-    config = watched(spans, metadata={"traceparent": TRACEPARENT})
+@each("own", [False, True])
+def test_with_a_current_span_another_trace_in_the_metadata_is_a_link(own: bool) -> None:
+    spans, metadata = Spans(), {"traceparent": TRACEPARENT}
     with spans.provider.get_tracer("app").start_as_current_span("worker"):
-        call(create_agent(ScriptedChatModel(["Hi."]), name="desk"), ASK, config)
+        if own:
+            inject(metadata)
+        agent = create_agent(ScriptedChatModel(["Hi."]), name="desk")
+        agent.invoke(ASK, watched(spans, metadata=metadata))
     span = spans.of("invoke_agent desk")
     assert span.parent == spans.of("worker").context
-    assert [f"{link.context.span_id:x}" for link in span.links] == ["b7ad6b7169203331"]
-
-
-def test_a_traceparent_of_the_current_trace_is_not_a_link(call: Any, spans: Spans) -> None:
-    metadata: dict[str, str] = {}
-    with spans.provider.get_tracer("app").start_as_current_span("worker"):
-        inject(metadata)
-        config = watched(spans, metadata=metadata)
-        call(create_agent(ScriptedChatModel(["Hi."]), name="desk"), ASK, config)
-    assert metadata
-    assert not spans.of("invoke_agent desk").links
+    linked = [f"{link.context.span_id:x}" for link in span.links]
+    assert linked == ([] if own else ["b7ad6b7169203331"])
 
 
 @pytest.mark.parametrize("broken", ["", "00-0-0-01", "secret", 5])

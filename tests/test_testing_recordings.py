@@ -1,4 +1,4 @@
-"""Answers of a model on a cassette: what is written, what is played, and what differs."""
+"""Answers of a model on a cassette: what is written, what is kept out, and what differs."""
 
 from __future__ import annotations
 

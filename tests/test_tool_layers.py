@@ -1,4 +1,4 @@
-"""Layers around tool calls: `wrap_tool_call`, `awrap_tool_call` and the flow `around_tool`."""
+"""Layers around tool calls, and the interrupts and commands that pass through them."""
 
 from __future__ import annotations
 

@@ -87,15 +87,6 @@ def test_plans_that_differ_have_different_files(a: Shape, b: Shape) -> None:
     assert read == one.diff(other)
 
 
-@each("name", ["a -> b", "a\n{\n", "tool: x", "around each model call: x.y"])
-def test_a_name_may_look_like_a_line_of_a_snapshot_of_any_system(
-    name: str,
-) -> None:
-    written = plan(Shape((Hook(name, Phase.BEFORE_MODEL),), has_tools=True, tools=(Tool(name),)))
-    assert load_topology(written.to_snapshot()) == written
-    assert load_topology(written.to_snapshot().replace("\n", "\r\n") + "\r\n\r\n") == written
-
-
 SMALL = plan(
     Shape(
         (Hook("A", Phase.BEFORE_MODEL, frozenset({"end"})), Hook("B", Phase.AFTER_MODEL)),
@@ -147,15 +138,6 @@ def test_a_snapshot_that_was_edited_by_hand_is_refused(text: str, words: str) ->
     assert "snapshot-update" in caught.value.hint
 
 
-def test_json_depends_on_the_plan_alone_and_is_read_back() -> None:
-    for written in (plan_agent(), full_plan()):
-        text = written.to_json()
-        assert load_topology(text) == written
-        assert load_topology(text).to_json() == text
-    assert text == full_plan().to_json()
-    assert "0x" not in text
-
-
 def test_the_schema_is_published() -> None:
     published = json.loads((ROOT / "docs" / "topology.schema.json").read_text())
     schema = json_schema()
@@ -170,8 +152,13 @@ def test_the_schema_is_published() -> None:
     assert published == schema
 
 
-def test_json_has_a_line_for_each_part() -> None:
-    lines = full_plan().to_json().splitlines()
+def test_json_depends_on_the_plan_alone_and_has_a_line_for_each_part() -> None:
+    for written in (plan_agent(), full_plan()):
+        text = written.to_json()
+        assert load_topology(text).to_json() == text
+    assert text == full_plan().to_json()
+    assert "0x" not in text
+    lines = text.splitlines()
     assert '    {"source": "__start__", "targets": ["Guard.before_model"], "route": null},' in lines
     assert [line for line in lines if line.startswith('  "')][:2] == [
         '  "format": "agent_factory.topology",',
@@ -212,6 +199,7 @@ def test_a_file_that_is_not_a_plan_is_refused_by_name(text: str, reason: str) ->
 
 
 NASTY = ["\x1b[31mred", "two\nlines", "a\rb", "a\x85b", "a\u2028b", "a\u2029b", "a\x9bb", "\x0cb"]
+NASTY += ["a -> b", "a\n{\n", "tool: x", "around each model call: x.y"]
 
 
 @pytest.mark.parametrize("name", NASTY)
@@ -221,6 +209,7 @@ def test_odd_characters_in_names_are_escaped_and_read_back(name: str, tmp_path: 
     file = tmp_path / "odd.topology"
     file.write_text(odd.to_snapshot(), encoding="utf-8")
     assert load_topology(file.read_text(encoding="utf-8")) == odd
+    assert load_topology(odd.to_snapshot().replace("\n", "\r\n") + "\r\n\r\n") == odd
     assert load_topology(odd.to_json()) == odd
     escaped = repr(name)[1:-1]
     texts = [odd.render(), odd.to_mermaid(), odd.explain(), odd.to_json()]

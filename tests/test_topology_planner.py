@@ -1,14 +1,16 @@
-"""The plan: its nodes, its edges and its corners."""
+"""The plan: its nodes, its edges, its corners and their reasons, as a flowchart and in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
+from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent, topology_of
+from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import (
     END,
     MODEL,
@@ -24,6 +26,10 @@ from agent_factory.topology import (
     Topology,
     plan,
 )
+from agent_factory.topology.model import Tool
+from agent_factory.topology.model import ToolKind as Kind
+from agent_factory.topology.transitions import Reason, TransitionReason, paths_between
+from samples import Guard, Review, find, full_plan, shapes
 from tables import each
 
 BEFORE_AGENT, BEFORE_MODEL = Phase.BEFORE_AGENT, Phase.BEFORE_MODEL
@@ -52,15 +58,6 @@ def test_without_middleware_every_corner_is_the_model_or_the_end() -> None:
     assert (planned.entry, planned.loop_entry, planned.loop_exit) == (MODEL, MODEL, MODEL)
     assert planned.exit == END
     assert planned.edges == (Edge(START, (MODEL,)), Edge(MODEL, (END,)))
-
-
-def test_the_corners_of_a_full_stack() -> None:
-    """A9-A13: first before_agent, first before_model, first after_model, last after_agent."""
-    planned = plan(Shape(every_hook("A", "B", "C")))
-    assert planned.entry == "A.before_agent"
-    assert planned.loop_entry == "A.before_model"
-    assert planned.loop_exit == "A.after_model"
-    assert planned.exit == "C.after_agent"
 
 
 @each(
@@ -125,26 +122,6 @@ def test_without_tools_or_structured_output_the_loop_ends_after_one_turn() -> No
     assert hooked.edge_from("A.after_model") == Edge("A.after_model", (END,))
 
 
-def test_the_chains_of_a_full_stack() -> None:
-    """A26"""
-    planned = plan(Shape(every_hook("A", "B")))
-    chain = [
-        START,
-        "A.before_agent",
-        "B.before_agent",
-        "A.before_model",
-        "B.before_model",
-        MODEL,
-        "B.after_model",
-        "A.after_model",
-        "B.after_agent",
-        "A.after_agent",
-        END,
-    ]
-    assert planned.edges == tuple(Edge(a, (b,)) for a, b in pairwise(chain))
-    assert planned.nodes == tuple(chain[1:-1])
-
-
 # Jumps
 
 
@@ -167,18 +144,6 @@ def test_without_a_declared_jump_or_with_that_to_the_next_node_the_edge_is_plain
     assert edge.targets == (MODEL,)
     edge = plan(Shape((jumping(AFTER_MODEL, "end"),))).edge_from("A.after_model")
     assert edge.targets == (END,)
-
-
-def test_an_after_agent_hook_jumps_to_the_very_end() -> None:
-    """A34e: the exit is where those hooks begin, so it would loop for ever."""
-    stack = (
-        jumping(AFTER_AGENT, "end", owner="A"),
-        jumping(AFTER_AGENT, "end", owner="B"),
-        jumping(AFTER_AGENT, "end", owner="C"),
-    )
-    planned = plan(Shape(stack))
-    assert planned.edge_from("C.after_agent").targets == ("B.after_agent", END)
-    assert planned.edge_from("A.after_agent").targets == (END,)
 
 
 def test_jumps_of_the_hook_at_the_loop_exit_use_the_edge_of_the_loop() -> None:
@@ -230,23 +195,6 @@ def test_an_edge_that_does_not_exist_is_a_key_error() -> None:
 
 
 # Laws over any shape
-
-
-@st.composite
-def shapes(draw: st.DrawFn) -> Shape:
-    has_tools = draw(st.booleans())
-    jumps = st.frozensets(st.sampled_from(["end", "model", *(["tools"] if has_tools else [])]))
-    owners = [f"M{index}" for index in range(draw(st.integers(0, 5)))]
-    stack = [
-        Hook(owner, phase, draw(jumps))
-        for owner in owners
-        for phase in Phase
-        if draw(st.booleans())
-    ]
-    layers = [
-        Layer(owner, call, "wrap") for owner in owners for call in Call if draw(st.booleans())
-    ]
-    return Shape(tuple(stack), tuple(layers), has_tools, draw(st.booleans()), draw(st.booleans()))
 
 
 def reachable(planned: Topology, start: str) -> set[str]:
@@ -327,3 +275,196 @@ def test_the_plan_of_a_shape_is_always_the_same(shape: Shape) -> None:
     assert plan(shape) == plan(shape)
     assert plan(shape).render() == plan(shape).render()
     assert sorted(plan(shape).layers, key=repr) == sorted(shape.layers, key=repr)
+
+
+def why(plan: Topology, source: str, target: str) -> list[str]:
+    (edge,) = (e for e in plan.transitions if (e.source, e.target) == (source, target))
+    return [str(reason) for reason in edge.reasons]
+
+
+class Judging(AgentMiddleware):
+    @hook_config(can_jump_to=["end", "model"])
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Look at it."""
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+
+def test_the_loop_of_tools_gives_the_reasons_of_each_edge() -> None:
+    planned = plan_agent(tools=[find])
+    assert why(planned, MODEL, TOOLS) == ["pending calls"]
+    assert why(planned, MODEL, END) == ["no calls left", "only errors"]
+    assert why(planned, TOOLS, MODEL) == ["tool results"]
+    assert why(planned, TOOLS, END) == ["stopped by a tool"]
+    planned = plan_agent(tools=[find], middleware=[Judging()])
+    assert why(planned, "Judging.after_model", MODEL) == [
+        "calls already answered",
+        "jump: Judging",
+    ]
+    assert why(planned, "Judging.after_model", END) == [
+        "no calls left",
+        "only errors",
+        "jump: Judging",
+    ]
+
+
+def test_structured_answers_and_tools_whose_result_is_the_answer_are_named() -> None:
+    schema = {"title": "Ticket", "type": "object", "properties": {"desk": {"type": "string"}}}
+    planned = plan_agent(response_format=schema)
+    assert why(planned, MODEL, MODEL) == ["asked again"]
+    assert why(planned, MODEL, END) == ["structured answer"]
+    planned = plan_agent(tools=[find], response_format=schema)
+    assert why(planned, MODEL, MODEL) == ["asked again: Ticket"]
+    assert why(planned, MODEL, END) == [
+        "no calls left",
+        "only errors",
+        "structured answer: Ticket",
+    ]
+    tools = (Tool("a", return_direct=True), Tool("b"), Tool("c", return_direct=True))
+    planned = plan(Shape(tools=tools, has_tools=True))
+    assert why(planned, TOOLS, END) == ["return_direct: a, c", "stopped by a tool"]
+
+
+def test_a_plan_lists_the_tools_and_their_middleware() -> None:
+    class Searcher(AgentMiddleware):
+        tools = (find,)
+
+    def own(text: str) -> str:
+        """Do it."""
+        return text
+
+    planned = plan_agent(
+        tools=[own, {"type": "web_search"}],
+        middleware=[Searcher()],
+        response_format={"title": "Answer", "type": "object"},
+    )
+    assert planned.tools == (
+        Tool("own"),
+        Tool("find", owner="Searcher"),
+        Tool("web_search", Kind.PROVIDER),
+        Tool("Answer", Kind.OUTPUT),
+    )
+    assert planned.render().splitlines()[-4:] == [
+        "tool: own",
+        "tool: find  [by Searcher]",
+        "tool: web_search  [provider]",
+        "tool: Answer  [output]",
+    ]
+
+
+@given(shapes())
+def test_every_transition_has_a_reason_and_every_target_its_transition(shape: Shape) -> None:
+    planned = plan(shape)
+    assert [(t.source, t.target) for t in planned.transitions] == [
+        (edge.source, target) for edge in planned.edges for target in edge.targets
+    ]
+    for edge in planned.transitions:
+        assert edge.reasons, edge
+    jumps = [
+        reason
+        for edge in planned.transitions
+        for reason in edge.reasons
+        if reason.why is TransitionReason.JUMP
+    ]
+    assert {name for reason in jumps for name in reason.by} <= {h.owner for h in shape.hooks}
+
+
+@given(shapes())
+def test_a_declared_jump_is_a_reason_of_an_edge(shape: Shape) -> None:
+    planned = plan(shape)
+    for hook in shape.hooks:
+        transitions = [edge for edge in planned.transitions if edge.source == hook.node]
+        targets = {
+            edge.target
+            for edge in transitions
+            if Reason(TransitionReason.JUMP, (hook.owner,)) in edge.reasons
+        }
+        assert bool(targets) == bool(hook.can_jump_to - _to_itself(planned, hook))
+
+
+def _to_itself(planned: Topology, hook: Hook) -> set[str]:
+    return {"model"} if hook.node == planned.loop_entry else set()
+
+
+def test_the_plan_of_a_built_agent_is_the_same() -> None:
+    built = topology_of(create_agent(ScriptedChatModel([]), [find], middleware=[Judging()]))
+    assert built == plan_agent(tools=[find], middleware=[Judging()])
+    assert hash(built) == hash(plan_agent(tools=[find], middleware=[Judging()]))
+
+
+class Judge(Review):
+    """Has another name."""
+
+
+def test_mermaid_shows_nodes_edges_reasons_layers_and_tools_and_no_name_breaks_it() -> None:
+    lines = [line.strip() for line in full_plan().to_mermaid().splitlines()]
+    assert lines[0] == "flowchart TD"
+    layers = "in Guard.around_model #gt; other.around_model"
+    provided = "web_search (run by the provider)<br/>Answer (structured answer)"
+    assert f'n3["model<br/>{layers}<br/>{provided}"]' in lines
+    assert 'n4["tools<br/>in Guard.wrap_tool_call #gt; other.wrap_tool_call<br/>find"]' in lines
+    assert 'n1 -->|"jump: Guard"| n5' in lines
+    assert 'n3 -->|"pending calls"| n4' in lines
+    text = plan_agent(middleware=[Guard(name='a"]; click <b>#1')]).to_mermaid()
+    assert "a#quot;]; click #lt;b#gt;#35;1.before_model" in text
+
+
+def test_an_explanation_gives_every_order_and_its_reason() -> None:
+    text = full_plan().explain()
+    assert "before each model call; in the order of the list:\n  1. Guard\n  2. other" in text
+    assert "once, when a run ends; in reverse order of the list:\n  1. other\n  2. Guard" in text
+    assert "the outermost" in text
+    assert "1. Guard.wrap_tool_call\n  2. other.wrap_tool_call" in text
+    assert "enters at Guard.before_model" in text
+
+
+def test_an_edge_is_explained_with_all_its_reasons() -> None:
+    text = full_plan().explain("model", "Guard.before_model")
+    assert "A layer around the model call or a hook after it answered the model's calls" in text
+    assert "missing or invalid" in text
+
+
+def test_a_path_over_other_nodes_is_explained_edge_by_edge() -> None:
+    plan = plan_agent(tools=[find], middleware=[Judge()])
+    assert plan.explain("model", "tools").splitlines() == [
+        "No edge leads from model to tools, but a path does; the shortest first:",
+        "model -> Judge.after_model -> tools",
+        "- model -> Judge.after_model: It is the next node; nothing decides.",
+        "- Judge.after_model -> tools: The model called tools, and the calls have no results yet; "
+        "each call is run on its own.",
+    ]
+    assert "model -> Judge.after_model -> model" in plan.explain("model", "model")
+
+
+def test_the_shortest_of_several_paths_comes_first_and_three_are_listed() -> None:
+    lines = full_plan().explain("__start__", "other.after_agent").splitlines()
+    paths = [line for line in lines if not line.startswith("- ")][1:]
+    assert paths[0] == "__start__ -> Guard.before_model -> other.after_agent"
+    assert len(paths) == 3
+    assert paths == sorted(paths, key=lambda path: path.count(" -> "))
+
+
+def test_every_node_that_a_run_can_reach_has_a_path() -> None:
+    plan = full_plan()
+    for target in [*plan.nodes, "__end__"]:
+        path = next(paths_between(plan, "__start__", target))
+        assert [path[0].source, path[-1].target] == ["__start__", target]
+        assert all(one.target == next_.source for one, next_ in pairwise(path))
+        assert set(path) <= set(plan.transitions)
+
+
+def test_nodes_without_a_path_are_answered_with_the_edges_that_exist() -> None:
+    text = plan_agent(tools=[find], middleware=[Judge()]).explain("model", "__start__")
+    assert text.splitlines() == [
+        "No path leads from model to __start__.",
+        "- model -> Judge.after_model",
+    ]
+    assert "is where a run ends" in full_plan().explain("__end__", "model")
+
+
+def test_names_that_are_not_nodes_are_refused() -> None:
+    with pytest.raises(KeyError, match="nowhere"):
+        full_plan().explain("model", "nowhere")
+    with pytest.raises(TypeError, match="two nodes"):
+        full_plan().explain("model")

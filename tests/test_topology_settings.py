@@ -10,7 +10,6 @@ from agent_factory.middleware import (
     ModelChoice,
     ModelRetryMiddleware,
     ModelRouterMiddleware,
-    SummarizationMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
@@ -111,13 +110,6 @@ def test_secrets_private_attributes_and_endless_values_are_not_shown() -> None:
     assert "sk-123" not in plan.render()
     assert [setting.name for setting in plan.settings] == ["value", "api_key"]
     assert plan.settings[1].value == "str"
-
-
-def test_settings_of_a_built_in_are_its_triggers_and_limits() -> None:
-    stack = [SummarizationMiddleware(ScriptedChatModel([]), trigger=("messages", 50))]
-    text = plan_agent(middleware=stack, settings=True).render()
-    assert "SummarizationMiddleware.trigger = " in text
-    assert "50" in text
 
 
 def test_a_snapshot_holds_settings_on_request(topology_snapshot: Any) -> None:
