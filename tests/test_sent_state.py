@@ -141,22 +141,6 @@ def with_calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return known
 
 
-def blind(query: str) -> str:
-    """See nothing of the state."""
-    return query
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_the_state_comes_with_each_call_if_one_of_the_tools_takes_it(
-    call: Run, with_calls: list[bool], fused: Any
-) -> None:
-    steps = [asked(1), [{"name": "blind", "args": {"query": "x"}}], "Done."]
-    tools = [Looking().look, blind]
-    model = ScriptedChatModel(steps)
-    call(create_agent(model, tools, checkpointer=InMemorySaver(), fused=fused), ASK, THREAD)
-    assert with_calls == [True, True]
-
-
 class Odd(AgentState[Any]):
     """A key that only its channel knows how to read."""
 

@@ -13,7 +13,6 @@ from langchain_core.messages import (
     AnyMessage,
     HumanMessage,
     RemoveMessage,
-    SystemMessage,
     ToolMessage,
 )
 from langchain_core.tools import InjectedToolCallId, tool
@@ -296,23 +295,6 @@ def test_a_hook_that_starts_over(check: Any) -> None:
     ]
 
 
-def test_the_last_of_several_hooks_that_edit_counts(check: Any) -> None:
-    def edits(name: str, place: int) -> Any:
-        @before_agent(name=name)
-        def hook(state: Any, runtime: Any) -> Any:
-            if len(state["messages"]) < 3:
-                return None
-            message = state["messages"][place]
-            return {"messages": [message.model_copy(update={"content": name})]}
-
-        return hook
-
-    stack = [edits("one", 0), edits("two", 0), edits("late", 1)]
-    assert changes(check, built(*stack), TURNS[:2]) == [
-        "turn 2: two.before_agent edits messages[0]"
-    ]
-
-
 def test_a_tool_and_a_caller_that_change_the_thread_are_named_and_may_be_allowed(
     check: Any,
 ) -> None:
@@ -431,19 +413,6 @@ def test_what_is_shown_in_the_last_message_only_is_not_a_change(check: Any) -> N
         {"name": "write_todos", "args": {"todos": [{"content": "x", "status": "pending"}]}}
     ]
     check(built(TodoListMiddleware(), steps=[todos, CALL, *answers()]), TURNS)
-
-
-def test_marks_for_the_cache_are_not_a_change(check: Any) -> None:
-    @wrap_model_call
-    def marks(request: Any) -> Any:
-        *before, last = request.messages
-        block = {"type": "text", "text": last.text, "cache_control": {"type": "ephemeral"}}
-        if isinstance(last, HumanMessage):
-            last = last.model_copy(update={"content": [block]})
-        system = SystemMessage([{**block, "text": LONG}])
-        return (yield request.override(messages=[*before, last], system_message=system))
-
-    check(built(marks), TURNS)
 
 
 def test_sampling_settings_and_equal_objects_are_not_a_change(check: Any) -> None:

@@ -329,14 +329,6 @@ def test_the_event_of_the_models_node_is_not_a_state(react: bool) -> None:
     assert [update["messages"][0].text for update in updates] == ["", "It is five."]
 
 
-def test_the_event_protocol_shows_only_the_agents_messages() -> None:
-    secret = ScriptedChatModel(["A secret."] * 50)
-    agent: Any = create_agent(model(), [add], middleware=[Inner(secret)])
-    stream = agent.stream_events(ASK, version="v3")
-    assert [str(message.text) for message in stream.messages] == ["", "It is five."]
-    assert stream.output["messages"][-1].text == "It is five."
-
-
 @pytest.mark.parametrize("options", [{}, {"transformers": [ToolCallTransformer]}])
 def test_the_event_protocol_has_the_calls_of_tools(options: Any) -> None:
     """An agent that already passes the transformer keeps working."""
@@ -370,14 +362,6 @@ def test_the_event_protocol_has_the_agents_that_tools_call(fused: bool) -> None:
         assert subagent.output["messages"][-1].text == "I am inside."
     assert shown == [("messages", ""), ("tool_calls", "add"), ("messages", "I am inside.")]
     assert stream.output["messages"][-1].text == "Done."
-
-
-async def test_the_async_event_protocol_has_subagents_and_calls_too() -> None:
-    stream: Any = await with_subagent().astream_events(ASK, version="v3")
-    names = []
-    async for subagent in stream.subagents:
-        names.append((subagent.name, [c.tool_name async for c in subagent.tool_calls]))
-    assert names == [("researcher", ["add"])]
 
 
 def test_an_agent_without_a_name_is_a_subgraph_and_no_subagent() -> None:

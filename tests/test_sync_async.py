@@ -200,18 +200,6 @@ def test_modes_that_no_run_can_satisfy_are_refused_at_build(
     assert "around_model" in caught.value.hint
 
 
-@each("async_only", ASYNC_ONLY)
-def test_a_sync_hook_works_with_anything_async(async_only: Any) -> None:
-    log: list[str] = []
-    members = [
-        type("Sync", (AgentMiddleware,), {"before_model": hook(log)})(),
-        type("Async", (AgentMiddleware,), async_only)(),
-    ]
-    result = asyncio.run(create_agent(adding(), [add], middleware=members).ainvoke(ASK))
-    assert result["messages"][-1].text == "5"
-    assert log == ["sync", "sync"]
-
-
 # --- one law about both modes -----------------------------------------------------------------
 
 

@@ -69,12 +69,6 @@ async def test_streams_of_events_have_the_spans_of_runs(spans: Spans) -> None:
     assert spans.tree() == [("invoke_agent desk", [("model", ["chat ScriptedChatModel"])])]
 
 
-def test_a_handler_may_be_bound_to_an_agent(call: Any, spans: Spans) -> None:
-    agent: Any = create_agent(ScriptedChatModel(["Hi."]), name="desk")
-    call(agent.with_config(callbacks=[Telemetry(spans.provider)]), ASK)
-    assert spans.tree() == [("invoke_agent desk", [("model", ["chat ScriptedChatModel"])])]
-
-
 def test_an_agent_that_a_tool_calls_is_inside_of_the_call(call: Any, spans: Spans) -> None:
     helper = create_agent(ScriptedChatModel(["Five."]))
     asked: Any = [{"name": "helper", "args": {"request": "2 + 3?"}}]

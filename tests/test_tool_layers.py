@@ -89,19 +89,6 @@ def test_the_first_tool_layer_is_the_outermost_of_flows_and_wraps(call: Any) -> 
     assert log == ["a<", "wrap", "b<", "b>", "a>"]
 
 
-def test_each_call_of_a_turn_has_its_own_walk_through_the_layers(call: Any) -> None:
-    seen: list[str] = []
-
-    def flow(request: Any) -> Any:
-        seen.append(request.tool_call["id"])
-        message = yield request
-        return message.model_copy(update={"content": f"= {message.text}"})
-
-    result = run_with(call, flow, model=adding((1, 1), (2, 2), (3, 3)))
-    assert tool_texts(result) == ["= 2", "= 4", "= 6"]
-    assert sorted(seen) == ["0", "1", "2"]
-
-
 def test_a_layer_sees_the_call_the_tool_the_state_and_the_runtime(call: Any) -> None:
     seen: list[Any] = []
 

@@ -9,7 +9,7 @@ from typing import Any, cast, get_type_hints
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool, tool
 from langchain_core.tools import tool as make_tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
@@ -25,6 +25,8 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError, PathNotSupported, UnknownTool
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.registry import as_tool
+from error_handlers import later as async_handler
+from error_handlers import number, two, values
 from samples import add, tool_results, undocumented
 from tables import each
 
@@ -147,13 +149,6 @@ def test_the_tools_node_of_an_agent_is_a_tool_node_and_lists_its_tools(
         "halve": "Halve a number.",
     }
     assert tool_results(call(agent, GO)) == [("3", "success")]
-
-
-@pytest.mark.parametrize("kind", [ToolNode, LangGraphToolNode])
-def test_a_tool_node_of_the_author_lists_its_tools_as_well(kind: Any) -> None:
-    node = create_react_agent(ScriptedChatModel([]), kind([add])).nodes["tools"].bound
-    assert isinstance(node, ToolNode)
-    assert list(node._tools_by_name) == ["add"]
 
 
 def test_results_stand_in_the_order_of_the_calls(call: Any) -> None:
@@ -379,3 +374,63 @@ def test_a_function_becomes_a_tool_once(call: Any) -> None:
     first, second = seen
     assert [tool.name for tool in first] == ["add", "double"]
     assert first[0] is second[0]
+
+
+@tool
+def fail(kind: str) -> str:
+    """Fail in some way."""
+    raise {"value": ValueError, "key": KeyError, "os": OSError}[kind](kind)
+
+
+def asked(name: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args, "id": name}
+
+
+def failing(handle: Any, kind: str) -> Any:
+    model = ScriptedChatModel([[asked("fail", kind=kind)], "Done"])
+    if handle is None:
+        return create_agent(model, [fail])
+    return create_agent(model, [fail], handle_tool_errors=handle)
+
+
+def test_by_default_a_raising_tool_raises_and_invalid_arguments_are_reported(call: Any) -> None:
+    """C42, E1"""
+    with pytest.raises(ValueError, match="value"):
+        call(failing(None, "value"), GO)
+    model = ScriptedChatModel([[asked("add", a="one", b=2)], "Done"])
+    ((text, status),) = tool_results(call(create_agent(model, [add]), GO))
+    assert status == "error"
+    assert text.startswith("Error invoking tool 'add' with kwargs {'a': 'one', 'b': 2}")
+
+
+TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
+
+
+@each(
+    "handle, said",
+    [
+        (True, TEMPLATE),
+        ("Try again.", "Try again."),
+        ((KeyError, ValueError), TEMPLATE),
+        (values, "bad value value"),
+    ],
+)
+def test_a_handled_error_is_reported_to_the_model(call: Any, handle: Any, said: str) -> None:
+    """C41, C43, C44"""
+    assert tool_results(call(failing(handle, "value"), GO)) == [(said, "error")]
+
+
+@each("handle", [None, 5, {}, [ValueError], (int,), int, two, async_handler, number])
+def test_a_form_that_could_not_work_is_refused_at_build(handle: Any) -> None:
+    """C41, C47: not when an error occurs."""
+    with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
+        create_agent(ScriptedChatModel([]), [add], handle_tool_errors=handle)
+    assert caught.value.subject.startswith("handle_tool_errors")
+
+
+def test_a_handled_error_does_not_stop_parallel_calls(call: Any) -> None:
+    """C20"""
+    both = [asked("fail", kind="value"), asked("add", a=1, b=2)]
+    model = ScriptedChatModel([both, "Done"])
+    result = call(create_agent(model, [fail, add], handle_tool_errors="No."), GO)
+    assert tool_results(result) == [("No.", "error"), ("3", "success")]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 
-from agent_factory import AgentMiddleware, hook_config, plan_agent
-from agent_factory.topology import plan
-from agent_factory.topology.model import AgentStyle, Call, Hook, Layer, Phase, Shape, Tool
+from agent_factory import AgentMiddleware, Topology, hook_config, load_topology, plan_agent
+from agent_factory.topology import StoppingPoint, Tool, Verdict, plan
+from agent_factory.topology.model import AgentStyle, Call, Hook, Layer, Move, Phase, Shape, ToolKind
 from agent_factory.topology.model import ToolKind as Kind
-from samples import find, shapes
+from samples import Review, find, shapes
 from tables import each
 
 
@@ -173,3 +175,169 @@ def test_what_one_direction_adds_the_other_removes(a: Shape, b: Shape) -> None:
 
     assert named(there, "added") == named(back, "removed")
     assert named(there, "removed") == named(back, "added")
+
+
+REVIEW = Hook("Review", Phase.AFTER_MODEL)
+PAY = Tool("pay")
+
+
+def planned(*hooks: Hook, tools: tuple[Tool, ...] = (PAY,), **how: Any) -> Topology:
+    return plan(Shape(hooks, has_tools=bool(tools), tools=tools, **how))
+
+
+def point(old: Topology, new: Topology, name: str) -> StoppingPoint:
+    (found,) = [one for one in old.stopping_points(new) if one.name == name]
+    return found
+
+
+def test_there_is_a_point_for_each_node_and_each_tool() -> None:
+    old = planned(REVIEW, Hook("Log", Phase.AFTER_AGENT))
+    points = old.stopping_points(old)
+    assert [(one.part, one.name) for one in points] == [
+        ("node", "model"),
+        ("node", "Review.after_model"),
+        ("node", "tools"),
+        ("node", "Log.after_agent"),
+        ("tool", "pay"),
+    ]
+    assert {one.verdict for one in points} == {Verdict.STANDS}
+    assert str(points[1]) == "stands node Review.after_model: resumes there"
+
+
+@each(
+    "new, effect",
+    [
+        (planned(), "raises MissingNode; if Review was renamed, pass moved={'Review': ...}"),
+        (
+            planned(Hook("Review", Phase.BEFORE_MODEL)),
+            "raises MissingNode; Review has only the hooks before_model",
+        ),
+        (
+            planned(Hook("New", Phase.BEFORE_AGENT), moved=(Move("Review", "New"),)),
+            "raises MissingNode; New has only the hooks before_agent",
+        ),
+    ],
+)
+def test_a_hook_that_is_gone_breaks(new: Topology, effect: str) -> None:
+    found = point(planned(REVIEW), new, "Review.after_model")
+    assert (found.verdict, found.effect, found.now) == (Verdict.BREAKS, effect, "")
+
+
+def test_a_middleware_that_was_renamed_is_found_if_it_says_so() -> None:
+    """Also by threads that wait at former nodes of the old plan."""
+    new = planned(Hook("Check", Phase.AFTER_MODEL), moved=(Move("Review", "Check"),))
+    found = point(planned(REVIEW), new, "Review.after_model")
+    assert (found.verdict, found.now) == (Verdict.MOVED, "Check.after_model")
+    assert found.effect == "resumes at Check.after_model"
+    old = planned(REVIEW, moved=(Move("Older", "Review"),))
+    assert point(old, planned(REVIEW), "Older.after_model").verdict is Verdict.BREAKS
+    assert point(old, old, "Older.after_model").verdict is Verdict.MOVED
+
+
+def test_hooks_in_another_order_run_twice_or_not_at_all_as_do_those_that_were_added() -> None:
+    first, second = Hook("First", Phase.BEFORE_MODEL), Hook("Second", Phase.BEFORE_MODEL)
+    old, new = planned(first, second), planned(second, first)
+    found = point(old, new, "Second.before_model")
+    assert (found.skipped, found.repeated) == ((), ("First.before_model",))
+    assert found.effect == "resumes there; First.before_model runs once more"
+    found = point(old, new, "First.before_model")
+    assert (found.skipped, found.repeated) == (("Second.before_model",), ())
+    assert found.effect == "resumes there; Second.before_model does not run before it"
+    found = point(planned(), planned(REVIEW), "tools")
+    assert (found.verdict, found.skipped) == (Verdict.STANDS, ("Review.after_model",))
+
+
+def test_a_layer_that_asked_and_is_gone_is_named() -> None:
+    layers = (Layer("Review", Call.TOOL, "around_tool"), Layer("Retry", Call.MODEL, "around_model"))
+    old = planned(layers=layers)
+    effects = {one.name: one.effect for one in old.stopping_points(planned())}
+    without = "resumes there; runs without {}, and an answer to a question of it is not read"
+    assert effects["tools"] == without.format("Review.around_tool")
+    assert effects["model"] == without.format("Retry.around_model")
+    renamed = planned(
+        layers=tuple(replace(layer, owner=f"New{layer.owner}") for layer in layers),
+        moved=(Move("Review", "NewReview"), Move("Retry", "NewRetry")),
+    )
+    assert point(old, renamed, "tools").effect == "resumes there"
+
+
+def test_the_calls_of_a_tool_that_is_gone_get_an_error() -> None:
+    new = planned(tools=(Tool("refund"), Tool("pay", ToolKind.OUTPUT)))
+    found = point(planned(), new, "pay")
+    assert (found.part, found.verdict) == ("tool", Verdict.BREAKS)
+    assert "gets an error that the model reads, if it is approved" in found.effect
+    layered = planned(tools=(Tool("refund"),), layers=(Layer("Late", Call.TOOL, "around_tool"),))
+    assert point(planned(), layered, "pay").effect.endswith("unless Late.around_tool runs it")
+
+
+def test_an_agent_without_tools_breaks_the_calls_that_wait() -> None:
+    new = planned(tools=())
+    assert point(planned(), new, "tools").effect == "raises MissingNode; it is gone"
+    assert point(planned(), new, "pay").verdict is Verdict.BREAKS
+    only_output = planned(tools=(Tool("Answer", ToolKind.OUTPUT),))
+    assert [one.name for one in only_output.stopping_points(new)] == ["model", "tools"]
+
+
+def test_a_point_is_plain_data() -> None:
+    data = point(planned(REVIEW), planned(), "Review.after_model").to_data()
+    assert list(data) == ["part", "name", "verdict", "effect", "now", "skipped", "repeated"]
+    assert json.loads(json.dumps(data))["verdict"] == "breaks"
+
+
+# --- former names in plans ----------------------------------------------------------------------
+
+
+def test_former_names_are_part_of_a_plan_and_of_its_files() -> None:
+    with_names = plan_agent(middleware=[Review()], moved={"Older": "Old", "Old": "Review"})
+    assert with_names.moved == (Move("Older", "Review"), Move("Old", "Review"))
+    assert with_names.former_nodes == {
+        "Older.after_model": "Review.after_model",
+        "Old.after_model": "Review.after_model",
+    }
+    assert with_names.render().splitlines()[-1] == "moved: Old -> Review"
+    assert load_topology(with_names.to_snapshot()) == with_names
+    without = plan_agent(middleware=[Review()])
+    assert without != with_names
+    assert "moved" not in without.to_snapshot()
+
+
+def test_a_diff_tells_former_names() -> None:
+    plans = [plan_agent(middleware=[Review()], moved=m) for m in (None, {"Old": "Review"})]
+    assert str(plans[0].diff(plans[1])) == "added former name Old: of Review"
+    assert str(plans[1].diff(plans[0])) == "removed former name Old: of Review"
+    renamed = plan_agent(middleware=[Review(name="New")], moved={"Old": "New"})
+    assert "changed former name Old: of Review -> New" in str(plans[1].diff(renamed))
+
+
+# --- digests ------------------------------------------------------------------------------------
+
+BASE = Shape((REVIEW,), (), has_tools=True, tools=(PAY, Tool("find")))
+
+
+def test_what_no_thread_depends_on_is_not_in_the_digest() -> None:
+    """It is the same in every process."""
+    for same in (
+        plan(BASE),
+        plan(replace(BASE, tools=BASE.tools[::-1])),
+        plan(replace(BASE, tools=(Tool("pay", owner="Desk"), Tool("find")))),
+        plan(replace(BASE, moved=(Move("Old", "Review"),))),
+        replace(plan(BASE), name="desk"),
+    ):
+        assert same.digest == "f76ea62aa0ca5017"
+
+
+@each(
+    "other",
+    [
+        replace(BASE, hooks=(Hook("Check", Phase.AFTER_MODEL),)),
+        replace(BASE, hooks=(Hook("Review", Phase.BEFORE_MODEL),)),
+        replace(BASE, hooks=(REVIEW, Hook("Review", Phase.BEFORE_MODEL, frozenset({"end"})))),
+        replace(BASE, tools=(PAY,)),
+        replace(BASE, tools=(PAY, Tool("find", return_direct=True))),
+        replace(BASE, layers=(Layer("Review", Call.TOOL, "around_tool"),)),
+        replace(BASE, style=AgentStyle.REACT),
+        replace(BASE, may_skip_tools=True, hooks=()),
+    ],
+)
+def test_what_threads_depend_on_is_in_the_digest(other: Shape) -> None:
+    assert plan(other).digest != plan(BASE).digest

@@ -7,9 +7,7 @@ from typing import Any
 
 from agent_factory import AgentMiddleware, create_agent, load_topology, plan_agent, topology_of
 from agent_factory.middleware import (
-    ModelChoice,
     ModelRetryMiddleware,
-    ModelRouterMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
@@ -125,12 +123,3 @@ def test_the_tools_that_a_built_in_is_for_are_its_setting() -> None:
     plan = plan_agent(tools=[find], middleware=stack, settings=True)
     found = {(s.owner, s.value) for s in plan.settings if s.name == "tools"}
     assert found == {("ToolErrorMiddleware", "{'find'}"), ("ToolRetryMiddleware", "None")}
-
-
-def test_a_plan_shows_what_a_router_chooses_from() -> None:
-    choices = {"big": ModelChoice(ScriptedChatModel([]), "hard questions")}
-    router = ModelRouterMiddleware(choices=choices, classifier=lambda request: "big", default="big")
-    plan = plan_agent(middleware=[router], settings=True)
-    shown = {setting.name: setting.value for setting in plan.settings}
-    assert "criteria='hard questions'" in shown["choices"]
-    assert shown["default"] == "'big'"

@@ -79,39 +79,24 @@ def _default_policy() -> Iterator[None]:
     configure_trace_policy(None)
 
 
-def test_layers_are_spans_nested_in_order_with_the_model_innermost(call: Any) -> None:
-    tracer = Tracer()
-    members = [Flows(name="a"), Wraps(name="b"), Flows(name="c")]
-    call(create_agent(ScriptedChatModel(["Hi."]), middleware=members), ASK, tracer.config)
-    (trace,) = tracer.traces
-    model_node = next(child for child in trace.child_runs if child.name == "model")
-    innermost = ("c.around_model", ["ScriptedChatModel"])
-    assert tree(model_node) == ("model", [("a.around_model", [("b.wrap_model_call", [innermost])])])
-
-
-def test_spans_of_tool_layers_are_siblings_of_the_tool_they_wrap(call: Any) -> None:
+def test_nodes_and_layers_are_spans_that_record_requests_and_responses(call: Any) -> None:
     """ToolNode passes a tool the config of the node, so its run is a sibling of layers' spans."""
     tracer = Tracer()
-    members = [Flows(name="a"), Wraps(name="b")]
-    call(create_agent(model(), [add], middleware=members), ASK, tracer.config)
-    (trace,) = tracer.traces
-    tools = next(child for child in trace.child_runs if child.name == "tools")
-    assert tree(tools) == ("tools", [("a.around_tool", ["b.wrap_tool_call"]), "add"])
-
-
-def test_nodes_are_spans_and_hold_the_name_of_their_agent_and_of_the_package(call: Any) -> None:
-    tracer = Tracer()
-    call(create_agent(model(), [add], middleware=[Flows()], name="desk"), ASK, tracer.config)
+    members = [Flows(name="a"), Wraps(name="b"), Flows(name="c")]
+    call(create_agent(model(), [add], middleware=members, name="desk"), ASK, tracer.config)
     (trace,) = tracer.traces
     assert trace.metadata["ls_integration"] == "agent_factory"
     assert {run.metadata["lc_agent_name"] for run in walk(trace)} == {"desk"}
-    assert [child.name for child in trace.child_runs] == [
-        "Flows.before_model",
-        "model",
-        "tools",
-        "Flows.before_model",
-        "model",
-    ]
+    hooks = ["a.before_model", "c.before_model"]
+    innermost = ("c.around_model", ["ScriptedChatModel"])
+    turn = [*hooks, ("model", [("a.around_model", [("b.wrap_model_call", [innermost])])])]
+    tool_layers = ("a.around_tool", [("b.wrap_tool_call", ["c.around_tool"])])
+    assert tree(trace)[1] == [*turn, ("tools", [tool_layers, "add"]), *turn]
+    span, _ = spans(tracer, "a.around_model")
+    assert span.inputs["value"].messages[0].text == "2 + 3?"
+    assert span.outputs["value"].result[0].tool_calls[0]["name"] == "add"
+    assert span.error is None
+    assert span.end_time is not None
 
 
 def test_model_calls_of_a_layer_are_inside_its_span(call: Any) -> None:
@@ -124,16 +109,6 @@ def test_model_calls_of_a_layer_are_inside_its_span(call: Any) -> None:
     call(create_agent(ScriptedChatModel(["Hi."]), middleware=[Asking()]), ASK, tracer.config)
     (span,) = spans(tracer, "Asking.around_model")
     assert [child.name for child in span.child_runs] == ["Other", "ScriptedChatModel"]
-
-
-def test_a_span_records_the_request_and_the_response(call: Any) -> None:
-    tracer = Tracer()
-    call(create_agent(ScriptedChatModel(["Hi."]), middleware=[Flows()]), ASK, tracer.config)
-    (span,) = spans(tracer, "Flows.around_model")
-    assert span.inputs["value"].messages[0].text == "2 + 3?"
-    assert span.outputs["value"].result[0].text == "Hi."
-    assert span.error is None
-    assert span.end_time is not None
 
 
 def test_what_a_layer_raises_is_recorded_in_every_span_it_passes(call: Any) -> None:
