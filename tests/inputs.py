@@ -123,7 +123,6 @@ INPUTS: dict[str, tuple[str, ...]] = {
         "tests/environments.py",
     ),
     "test_skill.py": (*PACKAGE, "scripts/*", "tests/commands.py", "tests/fixtures/skill/*"),
-    "test_versions.py": ("scripts/versions.py", "Makefile"),
     "web/test_search.py": SITE,
 }
 """Patterns of the inputs of each test file, which is named by its path below `tests/`.

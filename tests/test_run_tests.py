@@ -1,4 +1,4 @@
-"""The scripts that run tests: second attempts, their report, the quarantine, and the table."""
+"""The scripts that run tests: second attempts, the quarantine, the table, and the versions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import flakes
 import pytest
 import run_targets
 import tiers
+import versions
 from flakes import Flake, quarantine, refusals
 from tiers import chosen
 
@@ -291,3 +292,54 @@ def test_each_target_runs_to_its_end_and_the_table_has_all(
     words = capfd.readouterr().out.split()
     assert words.index("bad") < words.index("good")
     assert words.count("target") == 1
+
+
+THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture
+def outcomes(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
+    """Whether the tests pass, by version; versions that are not in it are not on this machine."""
+    outcomes: dict[str, bool] = {}
+    monkeypatch.setattr(
+        versions, "interpreter_of", lambda python: "python" if python in outcomes else None
+    )
+    monkeypatch.setattr(versions, "tested", lambda choice, python, *others: outcomes[python])
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        ({"3.11": True, "3.12": True}, 0),
+        ({"3.11": True}, 0),
+        ({"3.11": True, "3.12": False}, 1),
+        ({"3.11": False}, 1),
+        ({}, 1),
+    ],
+)
+def test_each_python_is_named_and_one_that_fails_or_none_at_all_is_an_error(
+    results: dict[str, bool],
+    code: int,
+    outcomes: dict[str, bool],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    outcomes.update(results)
+    assert versions.main(["oldest", "3.11", "3.12"]) == code
+    *_, first, second = capsys.readouterr().out.splitlines()
+    for python, line in (("3.11", first), ("3.12", second)):
+        word = {True: "passed", False: "FAILED", None: "not on this machine"}[results.get(python)]
+        assert line.startswith(f"Python {python}, oldest versions: {word}")
+
+
+def test_an_interpreter_is_found_by_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"python{THIS}").symlink_to(sys.executable)
+    broken = tmp_path / "python3.99"  # as a shim of a version that was not chosen
+    broken.write_text("#!/bin/sh\nexit 127\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    assert versions.interpreter_of(THIS)
+    assert versions.interpreter_of("3.99") is None
+    assert versions.interpreter_of("3.98") is None

@@ -141,33 +141,22 @@ def test_a_turn_without_an_answer_is_noticed(
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
-def test_an_answer_of_an_earlier_turn_does_not_end_a_later_one(call: Any) -> None:
-    """A21: the value left in the thread is not an answer to the new question."""
-    model = ScriptedChatModel([[answer(18, "1")], [looking()], [answer(20, "2")]])
-    agent = create_agent(
-        model, [look], response_format=ToolStrategy(Weather), checkpointer=InMemorySaver()
-    )
-    assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=18)
-    assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=20)
-    model.assert_done()
+def test_an_answer_belongs_to_its_turn(call: Any) -> None:
+    """A21: the value left in the thread is no answer to the next question, also if it fails."""
+    saver = InMemorySaver()
+
+    def agent(*steps: Any, **options: Any) -> Any:
+        options |= {"response_format": ToolStrategy(Weather), "checkpointer": saver}
+        return create_agent(ScriptedChatModel([*steps]), [look], **options)
+
+    asked = agent([answer(18, "1")], [looking()], [answer(20, "2")])
+    assert call(asked, ASK, THREAD)["structured_response"] == Weather(degrees=18)
+    assert call(asked, ASK, THREAD)["structured_response"] == Weather(degrees=20)
+    call(agent([looking("3")], interrupt_before=["tools"]), ASK, THREAD)
+    assert asked.get_state(THREAD).values["structured_response"] is None
     # The thread may be carried on by an agent that asks for no structure.
-    plain = create_agent(ScriptedChatModel(["Fine."]), checkpointer=agent.checkpointer)
+    plain = create_agent(ScriptedChatModel(["Fine."]), checkpointer=saver)
     assert call(plain, ASK, THREAD).get("structured_response") is None
-
-
-def test_a_turn_that_fails_leaves_no_earlier_answer_behind(call: Any) -> None:
-    """A21: the model node writes None where a call gave no answer."""
-    model = ScriptedChatModel([[answer(18, "1")], [looking()]])
-    agent = create_agent(
-        model,
-        [look],
-        response_format=ToolStrategy(Weather),
-        checkpointer=InMemorySaver(),
-        interrupt_before=["tools"],
-    )
-    call(agent, ASK, THREAD)
-    call(agent, ASK, THREAD)
-    assert agent.get_state(THREAD).values["structured_response"] is None
 
 
 def test_the_answer_is_from_the_model_and_asked_for(call: Any) -> None:

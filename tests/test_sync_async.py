@@ -86,20 +86,6 @@ def ahook(log: list[str]) -> Any:
 
 
 @each("phase", HOOKS)
-def test_a_sync_run_refuses_a_hook_that_is_async_only(phase: str) -> None:
-    """A6: LangGraph's text, and its TypeError."""
-    agent = create_agent(adding(), [add], middleware=[middleware(**{f"a{phase}": ahook([])})])
-    with pytest.raises(HookPathNotSupported) as caught:
-        agent.invoke(ASK)
-    error = caught.value
-    assert f'No synchronous function provided to "a{phase}".' in str(error)
-    assert error.subject == f"Mine.a{phase}"
-    assert "ainvoke" in error.hint
-    assert isinstance(error, TypeError)
-    assert isinstance(error, NotImplementedError)
-
-
-@each("phase", HOOKS)
 def test_of_two_variants_the_one_for_the_mode_of_the_run_is_called(phase: str) -> None:
     """A6: an async run runs a hook that is sync only."""
     log: list[str] = []

@@ -1,4 +1,4 @@
-"""Labels of tools: where they come from, and what is refused."""
+"""Labels of tools, and the flows from sources to sinks that a plan names."""
 
 from __future__ import annotations
 

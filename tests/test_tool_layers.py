@@ -63,30 +63,44 @@ def run_with(call: Any, *flows: Any, model: Any = None, tools: Any = (add,), **o
     return call(agent, ASK)
 
 
-def test_the_first_tool_layer_is_the_outermost_of_flows_and_wraps(call: Any) -> None:
-    log: list[str] = []
+def test_layers_change_calls_and_results_in_the_order_of_the_stack_and_write_to_the_state(
+    call: Any,
+) -> None:
+    class Audit(AgentState[Any]):
+        audit: str
+
+    class Auditing(AgentMiddleware[Audit]):
+        state_schema = Audit
+
+        def around_tool(self, request: Any) -> Any:
+            message = yield request
+            return Command(update={"audit": f"saw {message.text}", "messages": [message]})
+
+    def said(message: Any, name: str) -> Any:
+        return message.model_copy(update={"content": f"{name}({message.text})"})
 
     class Wrap(AgentMiddleware):
         def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-            log.append("wrap")
-            return handler(request)
+            return said(handler(request), "wrap")
 
         async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-            log.append("wrap")
-            return await handler(request)
+            return said(await handler(request), "wrap")
 
-    def flow(name: str) -> Any:
-        def logged(request: Any) -> Any:
-            log.append(f"{name}<")
-            message = yield request
-            log.append(f"{name}>")
-            return message
+    def returning(name: str) -> Any:
+        def flow(request: Any) -> Any:
+            return said((yield request), name)
 
-        return logged
+        return Around(flow, name)
 
-    members = [Around(flow("a"), "a"), Wrap(), Around(flow("b"), "b")]
-    assert tool_texts(call(create_agent(adding(), [add], middleware=members), ASK)) == ["5"]
-    assert log == ["a<", "wrap", "b<", "b>", "a>"]
+    def change(request: Any) -> Any:
+        changed = {**request.tool_call, "args": {"a": 10, "b": 10}}
+        return (yield request.override(tool_call=changed))
+
+    members = [Auditing(), returning("a"), Wrap(), returning("b"), Around(change)]
+    result = call(create_agent(adding(), [add], middleware=members), ASK)
+    assert tool_texts(result) == ["a(wrap(b(20)))"]
+    assert result["audit"] == "saw a(wrap(b(20)))"
+    assert result["messages"][1].tool_calls[0]["args"] == {"a": 2, "b": 3}, "history is history"
 
 
 def test_a_layer_sees_the_call_the_tool_the_state_and_the_runtime(call: Any) -> None:
@@ -103,41 +117,6 @@ def test_a_layer_sees_the_call_the_tool_the_state_and_the_runtime(call: Any) -> 
     assert request.tool.name == "add"
     assert [m.type for m in request.state["messages"]] == ["human", "ai"]
     assert request.runtime.context == {"user": "Ada"}
-
-
-def test_a_layer_may_change_the_arguments_and_what_it_returns_goes_to_the_next_one_out(
-    call: Any,
-) -> None:
-    def returning(name: str) -> Any:
-        def flow(request: Any) -> Any:
-            message = yield request
-            return message.model_copy(update={"content": f"{name}({message.text})"})
-
-        return flow
-
-    def change(request: Any) -> Any:
-        changed = {**request.tool_call, "args": {"a": 10, "b": 10}}
-        return (yield request.override(tool_call=changed))
-
-    result = run_with(call, returning("outer"), through, returning("inner"), change)
-    assert tool_texts(result) == ["outer(inner(20))"]
-    assert result["messages"][1].tool_calls[0]["args"] == {"a": 2, "b": 3}, "history is history"
-
-
-def test_a_layer_may_write_to_the_state(call: Any) -> None:
-    class Audit(AgentState[Any]):
-        audit: str
-
-    class Auditing(AgentMiddleware[Audit]):
-        state_schema = Audit
-
-        def around_tool(self, request: Any) -> Any:
-            message = yield request
-            return Command(update={"audit": f"saw {message.text}", "messages": [message]})
-
-    result = call(create_agent(adding(), [add], middleware=[Auditing()]), ASK)
-    assert result["audit"] == "saw 5"
-    assert tool_texts(result) == ["5"]
 
 
 @each("junk, words", [(None, ".*unanswered"), (5, ""), ("text", ""), ({"messages": []}, "")])
@@ -389,23 +368,6 @@ def test_an_interrupt_of_a_runnable_that_a_flow_invokes_passes(call: Any) -> Non
     assert questions(call(agent, ASK_ME, THREAD)) == ["Fine?"]
     call(agent, Command(resume="Fine."), THREAD)
     assert model.requests[0].messages[0].text == "Fine."
-
-
-def test_an_interrupt_of_a_subagent_in_a_tool_passes(
-    call: Any, stack: list[AgentMiddleware]
-) -> None:
-    inner = create_agent(asking(), [ask], middleware=stack)
-
-    @tool
-    def delegate() -> str:
-        """Ask the other agent."""
-        return str(inner.invoke(ASK_ME)["messages"][-1].text)  # type: ignore[call-overload]
-
-    model = ScriptedChatModel([[{"name": "delegate"}], "Over."])
-    agent = create_agent(model, [delegate], middleware=stack, checkpointer=InMemorySaver())
-    assert questions(call(agent, ASK_ME, THREAD)) == ["Well?"]
-    result = call(agent, Command(resume="yes"), THREAD)
-    assert texts(result)[-1:] == ["Over."]
 
 
 def test_a_command_to_the_parent_graph_passes_every_layer(

@@ -1,4 +1,4 @@
-"""Which tools an agent has, what it offers the model, and what happens to calls of other tools."""
+"""Which tools an agent has and offers, and what becomes of unknown and failed calls."""
 
 from __future__ import annotations
 

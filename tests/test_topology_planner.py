@@ -291,24 +291,6 @@ class Judging(AgentMiddleware):
         return (yield request)
 
 
-def test_the_loop_of_tools_gives_the_reasons_of_each_edge() -> None:
-    planned = plan_agent(tools=[find])
-    assert why(planned, MODEL, TOOLS) == ["pending calls"]
-    assert why(planned, MODEL, END) == ["no calls left", "only errors"]
-    assert why(planned, TOOLS, MODEL) == ["tool results"]
-    assert why(planned, TOOLS, END) == ["stopped by a tool"]
-    planned = plan_agent(tools=[find], middleware=[Judging()])
-    assert why(planned, "Judging.after_model", MODEL) == [
-        "calls already answered",
-        "jump: Judging",
-    ]
-    assert why(planned, "Judging.after_model", END) == [
-        "no calls left",
-        "only errors",
-        "jump: Judging",
-    ]
-
-
 def test_structured_answers_and_tools_whose_result_is_the_answer_are_named() -> None:
     schema = {"title": "Ticket", "type": "object", "properties": {"desk": {"type": "string"}}}
     planned = plan_agent(response_format=schema)

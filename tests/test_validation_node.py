@@ -8,15 +8,14 @@ from typing import Annotated, Any
 
 import pydantic.v1
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, Tool, tool
-from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
 from pydantic import BaseModel, Field, field_validator
 
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.validation_node import NothingToValidate, ValidationNode
-from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from agent_factory.testing import assert_valid_history
 from samples import Thread
 from tables import each
 
@@ -225,31 +224,6 @@ def test_an_exception_of_a_validator_that_is_not_a_validation_error_arrives(call
 
     with pytest.raises(TypeError, match="a bug"):
         call(ValidationNode([Broken]), [asking(("Broken", {"a": 1}))])
-
-
-def route(state: MessagesState) -> str:
-    for message in reversed(state["messages"]):
-        if not isinstance(message, ToolMessage):
-            break
-        if message.additional_kwargs.get("is_error"):
-            return "model"
-    return END
-
-
-def test_d10_as_a_node_it_sends_the_model_back_until_a_call_fits(call: Run) -> None:
-    wrong, right = [{"name": "Add", "args": {"a": "?"}}], [{"name": "Add", "args": {"a": "1"}}]
-    model = ScriptedChatModel([wrong, wrong, right])
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
-    graph.add_node(ValidationNode([Add]))
-    graph.add_edge(START, "model")
-    graph.add_edge("model", "validation")
-    graph.add_conditional_edges("validation", route, ["model", END])
-    with model:
-        result = call(graph.compile(), {"messages": [("user", "1?")]})
-    assert [m.type for m in result["messages"]] == ["human", *["ai", "tool"] * 3]
-    assert result["messages"][-1].text == '{"a":1,"b":3}'
-    assert_valid_history(result["messages"])
 
 
 @pytest.mark.filterwarnings("ignore:ValidationNode is deprecated")
