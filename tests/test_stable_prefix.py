@@ -482,24 +482,22 @@ def test_a_message_counts_the_tokens_and_says_what_to_do(check: Any) -> None:
 
 
 @pytest.mark.parametrize("checkpointer", [None, InMemorySaver()])
-def test_a_conversation_has_the_turns_before_it(check: Any, checkpointer: Any) -> None:
-    agent = built(checkpointer=checkpointer, steps=["Where?", CALL, "There.", "Bye."])
-    check(agent, TURNS)
-    (*_, last) = agent.builder.spec.model.requests
-    texts = [message.text for message in last.messages]
-    assert texts == [LONG, TURNS[0], "Where?", TURNS[1], "", "found A1", "There.", TURNS[2]]
-
-
-def test_context_and_config_reach_the_run(check: Any) -> None:
+def test_a_conversation_has_the_turns_before_it_the_context_and_the_config(
+    check: Any, checkpointer: Any
+) -> None:
     seen: list[Any] = []
 
     @before_model
     def look(state: Any, runtime: Any, config: Any) -> None:
         seen.append((runtime.context, config["metadata"]["ticket"], config["configurable"]["user"]))
 
+    agent = built(look, checkpointer=checkpointer, steps=["Where?", CALL, "There.", "Bye."])
     config: Any = {"metadata": {"ticket": 7}, "configurable": {"user": "ada"}}
-    check(built(look), TURNS[:1], context={"team": "sales"}, config=config)
-    assert seen == [({"team": "sales"}, 7, "ada")]
+    check(agent, TURNS, context={"team": "sales"}, config=config)
+    assert seen == [({"team": "sales"}, 7, "ada")] * 4
+    (*_, last) = agent.builder.spec.model.requests
+    texts = [message.text for message in last.messages]
+    assert texts == [LONG, TURNS[0], "Where?", TURNS[1], "", "found A1", "There.", TURNS[2]]
 
 
 def test_an_agent_with_a_log_keeps_it_and_another_graph_is_refused(check: Any) -> None:

@@ -1,4 +1,4 @@
-"""The state of an agent: its schemas, who may pass its keys in, who sees them, and who changes it."""
+"""The state of an agent: its schemas, and who passes in, sees, changes and gets back its keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agent_factory import (
     create_agent,
     hook_config,
 )
-from agent_factory.errors import ArgumentError, HistoryError, SpecError, UnknownStateKey
+from agent_factory.errors import ArgumentError, SpecError, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
 from samples import Answer, Count, Naming, add, add_tool, greeting_agent, show
@@ -156,18 +156,6 @@ def test_a_hook_or_a_layer_that_writes_an_unknown_key_is_refused(call: Any) -> N
     assert "'nmae'" in caught.value.reason
     with pytest.raises(UnknownStateKey, match="'nmae'"):
         call(greeting_agent(Layer()), GO)
-
-
-def test_a_caller_may_pass_keys_that_nobody_reads(call: Any) -> None:
-    """They are dropped, as by any LangGraph graph, and a warning says so."""
-    with pytest.warns(AgentFactoryWarning, match="nonsense"):
-        assert set(call(greeting_agent(), {**GO, "nonsense": 1})) == {"messages"}
-
-
-@pytest.mark.parametrize("given", [{"messages": []}, {}])
-def test_a_run_without_a_message_is_refused(call: Any, given: dict[str, Any]) -> None:
-    with pytest.raises(HistoryError):
-        call(greeting_agent(), given)
 
 
 # A structured answer belongs to its run
@@ -304,13 +292,6 @@ def test_the_schema_of_the_agent_has_the_last_word(call: Any, one: Any, other: A
         assert call(made, {**GO, "count": 1})["count"] == count
 
 
-def test_the_schema_of_the_agent_decides_on_a_type() -> None:
-    made = greeting_agent(
-        Writer(Naming, name="A"), Writer(Text, name="B"), state_schema=MaybeInt, strict=True
-    )
-    assert made.get_output_jsonschema()["properties"]["name"]["anyOf"][0] == {"type": "integer"}
-
-
 @each("one, other", [(Naming, Anything), (Ints, Items), (MaybeInt, Perhaps), (Ints, Ints)])
 def test_what_one_leaves_open_agrees(call: Any, one: Any, other: Any) -> None:
     """D41: Any, a list of whatever, the same union in another spelling."""
@@ -439,18 +420,6 @@ def test_agents_that_share_a_state_have_messages_of_their_own(call: Any) -> None
         call(agent, {"messages": [HumanMessage(text)]}, THREAD)
     found = [agent.get_state(THREAD).values["messages"][0].text for agent in agents]
     assert found == ["one", "two"]
-
-
-def test_checkpoints_decide_on_the_channel_of_the_messages_of_an_agent_alone() -> None:
-    schemas = [
-        create_agent(ScriptedChatModel(), checkpoints=checkpoints).channels["messages"]
-        for checkpoints in ("full", "delta", "full")
-    ]
-    assert [type(one).__name__ for one in schemas] == [
-        "IndexedMessages",
-        "DeltaMessages",
-        "IndexedMessages",
-    ]
 
 
 TODOS: Any = {"messages": [("user", "Go")], "todos": ["walk"], "seen": {"a": 1}}

@@ -129,17 +129,9 @@ JSON = {
 
 FITTING: list[tuple[Any, Any, Any]] = [
     (Person, {"name": "Ada", "age": 36}, Person(name="Ada", age=36)),
-    (
-        Person,
-        {"name": "Ada", "age": 36, "home": {"city": "London"}},
-        Person(name="Ada", age=36, home=Address(city="London")),
-    ),
-    (Point, {"x": 1, "y": 2}, Point(1, 2)),
     (Point, {"x": 1}, Point(1)),
     (Checked, {"x": 1}, Checked(1)),
-    (OldStyle, {"name": "Ada"}, {"name": "Ada"}),
     (OldStyle, {"name": "Ada", "age": 36}, {"name": "Ada", "age": 36}),
-    (NewStyle, {"name": "Ada"}, {"name": "Ada"}),
     (NewStyle, {"name": "Ada", "home": {"city": "X"}}, {"name": "Ada", "home": {"city": "X"}}),
     (OldOuter, {"home": {"city": "X"}}, {"home": {"city": "X"}}),
     (SubOptional, {"a": 1}, {"a": 1}),
@@ -155,13 +147,10 @@ FITTING: list[tuple[Any, Any, Any]] = [
 FAILING: list[tuple[Any, Any, str]] = [
     (Person, {"name": "Ada"}, "age"),
     (Person, {"name": "", "age": 1}, "a name has letters"),
-    (Person, {"name": "Ada", "age": -1}, "greater than or equal to 0"),
     (Person, {"name": "Ada", "age": 1, "home": {}}, "home.city"),
     (Point, {"y": 1}, "x"),
     (Checked, {"x": 0}, "greater than 0"),
-    (OldStyle, {"age": 1}, "name"),
     (OldStyle, {"name": "Ada", "age": -1}, "greater than or equal to 0"),
-    (NewStyle, {}, "name"),
     (NewStyle, {"name": "Ada", "home": {}}, "home.city"),
     (OldOuter, {"home": {}}, "home.city"),
     (SubOptional, {"b": 1}, "a"),
@@ -169,7 +158,6 @@ FAILING: list[tuple[Any, Any, str]] = [
     (Tree, {"name": "a", "children": [{"name": "b"}]}, "children.0.children"),
     (JSON, {"age": 1}, "'name' is a required property"),
     (JSON, {"name": "Ada", "age": -1}, "age: -1 is less than the minimum of 0"),
-    (JSON, {"name": 5}, "name: 5 is not of type 'string'"),
 ]
 
 
@@ -216,7 +204,6 @@ def test_arguments_that_do_not_fit_are_refused_with_the_reason_and_asked_for_aga
         (Lines, "Lines", "Several lines.\n\nAn example:\n    indented"),
         (OldStyle, "OldStyle", "Of typing."),
         (NewStyle, "NewStyle", "Of typing_extensions."),
-        (InnerNew, "InnerNew", "Give the answer as InnerNew."),
         (JSON, "Person", "A person as JSON schema."),
         ({"type": "object"}, "response_format", "Give the answer as response_format."),
         ({"title": "My answer!"}, "My_answer_", "Give the answer as My_answer_."),

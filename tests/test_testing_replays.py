@@ -161,10 +161,14 @@ def test_an_agent_that_is_built_gets_the_model_of_the_recording(
     class Remembers(AgentMiddleware):
         def before_agent(self, state: Any, runtime: Any) -> None:
             runtime.store.put(("lamps",), "A1", {"is": "broken"})
+            seen.append(runtime.context)
 
+    seen: list[Any] = []
     saver, store = InMemorySaver(), InMemoryStore()
     own = build(ScriptedChatModel([]), Remembers(), checkpointer=saver, store=store)
-    assert replay_one(own, recorded(tmp_path / "a.jsonl")).verdict == "passed"
+    options: Any = {"context": {"user": "Ada"}, "config": {"tags": ["x"]}}
+    assert replay_one(own, recorded(tmp_path / "a.jsonl"), **options).verdict == "passed"
+    assert seen == [{"user": "Ada"}]
     assert list(saver.list(None)) == []
     assert store.search(("lamps",)) == []
 
@@ -483,18 +487,6 @@ def test_an_input_is_a_state_or_a_resume(tmp_path: Path) -> None:
     for wrong in ("Hi", ["Hi"], {"resume": 1}, Command(goto="model")):
         with pytest.raises(ArgumentError, match=r"must be states or Command\(resume=...\)"):
             record(ScriptedChatModel([]), tmp_path / "a.jsonl", inputs=[wrong])
-
-
-def test_context_and_config_reach_the_run(tmp_path: Path, replay_one: Any) -> None:
-    seen: list[Any] = []
-
-    class Looks(AgentMiddleware):
-        def before_agent(self, state: Any, runtime: Any) -> None:
-            seen.append(runtime.context)
-
-    path = recorded(tmp_path / "a.jsonl")
-    replay_one(lambda m: build(m, Looks()), path, context={"user": "Ada"}, config={"tags": ["x"]})
-    assert seen == [{"user": "Ada"}]
 
 
 # Results of tools

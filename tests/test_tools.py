@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import operator
+from dataclasses import dataclass
 from threading import Event
-from typing import Any, cast, get_type_hints
+from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool, tool
+from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
 from langchain_core.tools import tool as make_tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.managed import RemainingSteps
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from langgraph.types import Command
 
 from agent_factory import (
     AgentMiddleware,
+    AgentState,
+    InjectedState,
+    InjectedStore,
+    PrivateStateAttr,
     ToolNode,
+    ToolRuntime,
     before_model,
     create_agent,
     create_react_agent,
@@ -27,7 +37,7 @@ from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.registry import as_tool
 from error_handlers import later as async_handler
 from error_handlers import number, two, values
-from samples import add, tool_results, undocumented
+from samples import add, prices, tool_results, tool_texts, undocumented
 from tables import each
 
 GO = {"messages": "Go"}
@@ -434,3 +444,149 @@ def test_a_handled_error_does_not_stop_parallel_calls(call: Any) -> None:
     model = ScriptedChatModel([both, "Done"])
     result = call(create_agent(model, [fail, add], handle_tool_errors="No."), GO)
     assert tool_results(result) == [("No.", "error"), ("3", "success")]
+
+
+THREAD = {"configurable": {"thread_id": "1"}}
+
+
+class Shop(AgentState):
+    user: NotRequired[str]
+    visits: NotRequired[Annotated[int, operator.add]]
+    secret: NotRequired[Annotated[str, PrivateStateAttr]]
+    remaining_steps: NotRequired[RemainingSteps]
+
+
+@dataclass
+class Till:
+    currency: str
+
+
+def one_field(user: Annotated[str, InjectedState("user")], greeting: str = "Hi") -> str:
+    """Greet the user."""
+    return f"{greeting} {user}"
+
+
+def whole_state(state: Annotated[dict[str, Any], InjectedState]) -> str:
+    """List the keys of the state."""
+    return f"{sorted(state)} after {len(state['messages'])}"
+
+
+def with_store(store: Annotated[Any, InjectedStore()]) -> str:
+    """Read the store."""
+    return str(store.get(("prices",), "lamp").value["price"])
+
+
+def with_runtime(runtime: ToolRuntime[Any, Any], item: str = "lamp") -> str:
+    """Look at everything."""
+    store: Any = runtime.store
+    runtime.stream_writer({"item": item})
+    parts = [
+        runtime.state["user"],
+        runtime.context.currency,
+        runtime.tool_call_id,
+        store.get(("prices",), item).value["price"] if store else None,
+        runtime.config["configurable"]["thread_id"],
+        len(runtime.tools),
+    ]
+    return " ".join(map(str, parts))
+
+
+def with_call_id(id_: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    """Count a visit."""
+    return Command(update={"visits": 1, "messages": [ToolMessage("counted", tool_call_id=id_)]})
+
+
+def called(name: str, id_: str = "1", **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args, "id": id_}
+
+
+def shop(only: Any, *steps: Any, **options: Any) -> Any:
+    model = ScriptedChatModel([*steps, "Done"])
+    return create_agent(model, [only] if only else [], **{"state_schema": Shop, **options})
+
+
+SHOPPING = {"messages": "Go", "user": "Ada"}
+
+
+def test_a_field_of_the_state_is_injected(call: Any) -> None:
+    """C23, A23, C36, E29, C31: as it is when the tool runs; the model cannot forge it."""
+    forged = called("one_field", user="Eve", greeting="Hello")
+    for call_of_model, text in ((called("one_field"), "Hi Ada"), (forged, "Hello Ada")):
+        assert tool_texts(call(shop(one_field, [call_of_model]), SHOPPING)) == [text]
+    with pytest.raises(KeyError, match="user"):
+        call(shop(one_field, [called("one_field")], handle_tool_errors=True), {"messages": "Go"})
+
+
+def test_the_whole_state_is_injected(call: Any) -> None:
+    """C23, A23: what hooks wrote, private keys included, and no managed value."""
+
+    class Keeper(AgentMiddleware[Any, Any]):
+        state_schema = Shop
+
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"secret": "s", "visits": 1}
+
+    tool_agent = shop(whole_state, [called("whole_state")], middleware=[Keeper()])
+    assert tool_texts(call(tool_agent, SHOPPING)) == [
+        "['messages', 'secret', 'user', 'visits'] after 2"
+    ]
+
+
+def test_the_store_is_injected(call: Any) -> None:
+    """C24, B6a, C30, E17: without one it fails, as the model could not fix that."""
+    with_prices = shop(with_store, [called("with_store")], store=prices())
+    assert tool_texts(call(with_prices, SHOPPING)) == ["39"]
+    poor = shop(with_store, [called("with_store")], handle_tool_errors=True)
+    with pytest.raises(ValueError, match="compile your graph with a store"):
+        call(poor, SHOPPING)
+
+
+def test_the_runtime_bundles_everything(collect: Any) -> None:
+    """C32, C33, C35: state, context, store, config, call id, tools, the stream."""
+    rich = shop(
+        with_runtime,
+        [called("with_runtime", "call-7")],
+        context_schema=Till,
+        store=prices(),
+        checkpointer=InMemorySaver(),
+    )
+    chunks = collect(rich, SHOPPING, THREAD, context=Till("EUR"), stream_mode=["custom", "values"])
+    assert [chunk for mode, chunk in chunks if mode == "custom"] == [{"item": "lamp"}]
+    assert tool_texts(chunks[-1][1]) == ["Ada EUR call-7 39 1 1"]
+
+
+def test_a_tools_command_updates_the_state(call: Any) -> None:
+    """C38, C57, C59: each of parallel ones, through the key's reducer."""
+    step = [called("with_call_id", "1"), called("with_call_id", "2")]
+    result = call(shop(with_call_id, step), {**SHOPPING, "visits": 5})
+    assert result["visits"] == 7
+    assert [(m.text, m.name) for m in result["messages"] if m.type == "tool"] == [
+        ("counted", "with_call_id"),
+        ("counted", "with_call_id"),
+    ]
+
+
+def test_the_model_does_not_see_injected_parameters(call: Any) -> None:
+    """C25"""
+    seen: list[Any] = []
+
+    class Look(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            seen.extend(request.tools)
+            return (yield request)
+
+    for given, shown in ((one_field, ["greeting"]), (with_runtime, ["item"]), (whole_state, [])):
+        call(shop(given, middleware=[Look()]), SHOPPING)
+        assert list(seen.pop().tool_call_schema.model_json_schema()["properties"]) == shown
+
+
+def test_tools_of_run_time_are_injected_too(call: Any) -> None:
+    """C36: a tool that a layer brings has its state as well."""
+    late = tool(one_field)
+
+    class Late(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield request.override(tool=late))
+
+    forged = called("one_field", user="Eve")
+    assert tool_texts(call(shop(None, [forged], middleware=[Late()]), SHOPPING)) == ["Hi Ada"]

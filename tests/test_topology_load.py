@@ -129,9 +129,7 @@ def test_a_snapshot_whose_lines_changed_places_or_that_lacks_one_is_refused() ->
     "text, words",
     [
         ("", "does not hold the plan"),
-        ("hello", "does not hold the plan"),
         ('{"format": 1}', "does not hold the plan"),
-        (SMALL.render(), "does not hold the plan"),
         (
             EDITED.replace("tool: find", "tool: find\ntool find"),
             "line 12: the text has 'tool find'",
@@ -186,15 +184,12 @@ def changed(**changes: Any) -> str:
     [
         ("{", "is not valid JSON"),
         ("[]", "does not hold the plan"),
-        ('{"format": "other"}', "does not hold the plan"),
         (changed(version=2), "has version 2 of the format"),
         (changed(version="one"), "fields of a plan: version: Input should be 1, got 'one'"),
         (changed(nodes=[]), "edited by hand"),
         (changed(transitions=[]), "edited by hand"),
-        (changed(hooks=[]), "edited by hand"),
         (changed(extra=1), "extra: Unexpected"),
         (changed(layers=[{"owner": "A"}]), "fields of a plan: layers.0.call"),
-        (changed(edges=[{"source": "a", "targets": [], "route": None}]), "edited by hand"),
         (
             changed(corners={"entry": "x", "loop_entry": "x", "loop_exit": "x", "exit": "x"}),
             "edited by hand",

@@ -90,74 +90,61 @@ def test_hooks_around_the_agent_are_outside_the_loop() -> None:
 # Edges of the loop
 
 
-@each("may_skip", [False, True])
-@each("stack", [(), every_hook("A")])
-def test_tools_lead_back_into_the_loop_or_out(stack: tuple[Hook, ...], may_skip: bool) -> None:
-    """A15, E12: any tool may stop the run, so the edge out is always declared."""
-    planned = plan(Shape(stack, has_tools=True, may_skip_tools=may_skip))
-    edge = planned.edge_from(TOOLS)
-    assert edge == Edge(TOOLS, (planned.loop_entry, planned.exit), Route.AFTER_TOOLS)
+FULL = every_hook("A")
+AFTERS = hooks(("A", AFTER_MODEL), ("B", AFTER_MODEL))
+ORDERED = jumping(BEFORE_MODEL, "model", "tools", "end", owner="B")
 
 
-def test_a_model_goes_to_tools_or_out_and_back_where_others_may_answer() -> None:
-    """A19: structured output, a layer around the model, or a hook after it."""
-    edge = plan(Shape(has_tools=True)).edge_from(MODEL)
-    assert edge == Edge(MODEL, (TOOLS, END), Route.AFTER_MODEL)
-    edge = plan(Shape(has_tools=True, may_skip_tools=True)).edge_from(MODEL)
-    assert edge.targets == (TOOLS, END, MODEL)
-    edge = plan(Shape(every_hook("A"), has_tools=True)).edge_from("A.after_model")
-    assert edge.targets == (TOOLS, "A.after_agent", "A.before_model")
-
-
-def test_structured_output_without_tools_can_ask_again() -> None:
-    """A24"""
-    planned = plan(Shape(hooks(("A", BEFORE_MODEL)), retries_output=True))
-    assert planned.edge_from(MODEL) == Edge(MODEL, ("A.before_model", END), Route.RETRY)
-
-
-def test_without_tools_or_structured_output_the_loop_ends_after_one_turn() -> None:
-    """A25: from the model, or from the first after_model hook."""
-    assert plan(Shape()).edge_from(MODEL) == Edge(MODEL, (END,))
-    hooked = plan(Shape(hooks(("A", AFTER_MODEL), ("B", AFTER_MODEL))))
-    assert hooked.edge_from("A.after_model") == Edge("A.after_model", (END,))
+@each(
+    "shape, edge",
+    [
+        # A15, E12: any tool may stop the run, so the edge out is always declared.
+        (Shape(has_tools=True), Edge(TOOLS, (MODEL, END), Route.AFTER_TOOLS)),
+        (
+            Shape(FULL, has_tools=True, may_skip_tools=True),
+            Edge(TOOLS, ("A.before_model", "A.after_agent"), Route.AFTER_TOOLS),
+        ),
+        # A19: the model is asked again after structured output, a layer around it, or a hook.
+        (Shape(has_tools=True), Edge(MODEL, (TOOLS, END), Route.AFTER_MODEL)),
+        (
+            Shape(has_tools=True, may_skip_tools=True),
+            Edge(MODEL, (TOOLS, END, MODEL), Route.AFTER_MODEL),
+        ),
+        (
+            Shape(FULL, has_tools=True),
+            Edge("A.after_model", (TOOLS, "A.after_agent", "A.before_model"), Route.AFTER_MODEL),
+        ),
+        # A24, A25: without tools only structured output asks again.
+        (
+            Shape(hooks(("A", BEFORE_MODEL)), retries_output=True),
+            Edge(MODEL, ("A.before_model", END), Route.RETRY),
+        ),
+        (Shape(AFTERS), Edge("A.after_model", (END,))),
+        # A28-A30: the default of a jump comes first, then end, tools, model.
+        (
+            Shape((*hooks(("A", BEFORE_MODEL), ("Z", AFTER_AGENT)), ORDERED), has_tools=True),
+            Edge("B.before_model", (MODEL, "Z.after_agent", TOOLS, "A.before_model"), Route.JUMP),
+        ),
+        # A29, A30, A34a: a jump to the next node, or from the loop entry to itself, adds no edge.
+        (Shape((jumping(BEFORE_MODEL, "model"),)), Edge("A.before_model", (MODEL,), Route.JUMP)),
+        (Shape((jumping(BEFORE_AGENT, "model"),)), Edge("A.before_agent", (MODEL,), Route.JUMP)),
+        (Shape((jumping(AFTER_MODEL, "end"),)), Edge("A.after_model", (END,), Route.JUMP)),
+        # A20, A25: a jump from the loop exit uses the edge of the loop where there is one.
+        (
+            Shape((jumping(AFTER_MODEL, "model", "end"), Hook("Z", AFTER_AGENT)), has_tools=True),
+            Edge("A.after_model", (TOOLS, "Z.after_agent", MODEL), Route.AFTER_MODEL),
+        ),
+        (
+            Shape((jumping(AFTER_MODEL, "model"),)),
+            Edge("A.after_model", (END, MODEL), Route.JUMP),
+        ),
+    ],
+)
+def test_an_edge_leads_to_its_targets_in_a_fixed_order(shape: Shape, edge: Edge) -> None:
+    assert plan(shape).edge_from(edge.source) == edge
 
 
 # Jumps
-
-
-def test_jump_targets_are_declared_in_a_fixed_order() -> None:
-    """A28-A30: the default, then end, tools, model."""
-    hook = jumping(BEFORE_MODEL, "model", "tools", "end", owner="B")
-    stack = (*hooks(("A", BEFORE_MODEL), ("Z", AFTER_AGENT)), hook)
-    edge = plan(Shape(stack, has_tools=True)).edge_from("B.before_model")
-    assert edge.targets == (MODEL, "Z.after_agent", TOOLS, "A.before_model")
-    assert edge.route is Route.JUMP
-
-
-def test_without_a_declared_jump_or_with_that_to_the_next_node_the_edge_is_plain() -> None:
-    """A29, A30, A34a: from the loop entry to itself, the run goes anyway."""
-    edge = plan(Shape(hooks(("A", BEFORE_MODEL)))).edge_from("A.before_model")
-    assert edge == Edge("A.before_model", (MODEL,))
-    edge = plan(Shape((jumping(BEFORE_MODEL, "model"),))).edge_from("A.before_model")
-    assert edge.targets == (MODEL,)
-    edge = plan(Shape((jumping(BEFORE_AGENT, "model"),))).edge_from("A.before_agent")
-    assert edge.targets == (MODEL,)
-    edge = plan(Shape((jumping(AFTER_MODEL, "end"),))).edge_from("A.after_model")
-    assert edge.targets == (END,)
-
-
-def test_jumps_of_the_hook_at_the_loop_exit_use_the_edge_of_the_loop() -> None:
-    """A20 rule 1: the loop's own edge follows them."""
-    stack = (jumping(AFTER_MODEL, "model", "end"), Hook("Z", AFTER_AGENT))
-    planned = plan(Shape(stack, has_tools=True))
-    edge = planned.edge_from("A.after_model")
-    assert edge == Edge("A.after_model", (TOOLS, "Z.after_agent", MODEL), Route.AFTER_MODEL)
-
-
-def test_without_tools_the_hook_at_the_loop_exit_jumps_by_its_own_edge() -> None:
-    """A25, A30"""
-    edge = plan(Shape((jumping(AFTER_MODEL, "model"),))).edge_from("A.after_model")
-    assert edge == Edge("A.after_model", (END, MODEL), Route.JUMP)
 
 
 # As text

@@ -433,16 +433,11 @@ def test_the_plan_shows_that_calls_are_sequential_and_files_keep_it() -> None:
 
 
 def test_an_agent_inside_of_a_sequential_turn_goes_on_where_it_paused() -> None:
-    paid: list[str] = []
-
-    def note(text: str) -> str:
-        "Note."
-        paid.append(f"note {text}")
-        return text
+    done: list[str] = []
 
     def pay(text: str) -> str:
         "Pay."
-        paid.append(f"pay {text}")
+        done.append(text)
         return text
 
     def confirm(text: str) -> str:
@@ -450,23 +445,20 @@ def test_an_agent_inside_of_a_sequential_turn_goes_on_where_it_paused() -> None:
         interrupt(text)
         return text
 
-    steps = [[{"name": n, "args": {"text": "1"}}] for n in ("pay", "confirm")]
+    steps = [[{"name": n, "args": {"text": "inside"}}] for n in ("pay", "confirm")]
     clerk = create_agent(ScriptedChatModel([*steps, "Paid."]), [pay, confirm], name="clerk")
-    calls = [
-        {"name": "note", "args": {"text": "a"}},
-        {"name": "clerk", "args": {"request": "1"}},
-        {"name": "note", "args": {"text": "b"}},
-    ]
+    before, after = ({"name": "pay", "args": {"text": text}} for text in ("before", "after"))
+    calls = [before, {"name": "clerk", "args": {"request": "1"}}, after]
     agent = create_agent(
         ScriptedChatModel([calls, "Done."]),
-        [note, agent_tool(clerk, description="Pays.")],
+        [pay, agent_tool(clerk, description="Pays.")],
         sequential_tool_calls=True,
         checkpointer=InMemorySaver(),
     )
     agent.invoke(MESSAGE, THREAD)
-    assert paid == ["note a", "pay 1"]
+    assert done == ["before", "inside"]
     agent.invoke(Command(resume="yes"), THREAD)
-    assert paid == ["note a", "pay 1", "note b"]
+    assert done == ["before", "inside", "after"]
 
 
 @pytest.mark.parametrize("fused", [True, False])
