@@ -15,14 +15,12 @@ import pytest
 
 from agent_factory import create_agent, plan_agent
 from agent_factory.errors import ArgumentError
-from agent_factory.hooks.decorators import before_model, wrap_model_call
+from agent_factory.hooks.decorators import before_model
 from agent_factory.middleware import HumanInTheLoopMiddleware, ModelCallLimitMiddleware
 from agent_factory.testing import (
     ScriptedChatModel,
     check_middleware,
     each_stack,
-    run_hook,
-    run_layer,
 )
 from agent_factory.testing.snapshots import TopologyExtension, plan_of
 from tables import each
@@ -221,12 +219,3 @@ def test_a_test_runs_sync_and_async(sync_or_async: Any) -> None:
     ]
     assert sync_or_async.run_hook(before_model(guard), "before_model") is None
     assert str(sync_or_async) in ("sync", "async")
-
-
-def test_the_fixtures_run_what_the_functions_run() -> None:
-    @wrap_model_call
-    def through(request: Any) -> Any:
-        return (yield request)
-
-    assert run_hook(before_model(guard), "before_model") is None
-    assert run_layer(through).text == "Done."

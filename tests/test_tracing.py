@@ -111,34 +111,25 @@ def test_model_calls_of_a_layer_are_inside_its_span(call: Any) -> None:
     assert [child.name for child in span.child_runs] == ["Other", "ScriptedChatModel"]
 
 
-def test_what_a_layer_raises_is_recorded_in_every_span_it_passes(call: Any) -> None:
-    class Failing(AgentMiddleware):
+@each("error", [ValueError("boom"), None])
+def test_an_error_or_an_interrupt_ends_every_span_that_it_passes(call: Any, error: Any) -> None:
+    class Last(AgentMiddleware):
         def around_model(self, request: Any) -> Any:
-            raise ValueError("boom")
-            yield
-
-    tracer = Tracer()
-    with pytest.raises(ValueError, match="boom"):
-        call(create_agent(ScriptedChatModel(), middleware=[Flows(), Failing()]), ASK, tracer.config)
-    for name in ("Flows.around_model", "Failing.around_model"):
-        (span,) = spans(tracer, name)
-        assert "boom" in span.error
-        assert span.end_time is not None
-
-
-def test_an_interrupt_ends_the_spans_it_passes(call: Any) -> None:
-    class Asking(AgentMiddleware):
-        def around_model(self, request: Any) -> Any:
+            if error is not None:
+                raise error
             return (yield request.override(system_prompt=interrupt("May I?")))
 
-    tracer = Tracer()
-    agent = create_agent(
-        ScriptedChatModel(), middleware=[Flows(), Asking()], checkpointer=InMemorySaver()
-    )
+    tracer, stack = Tracer(), [Flows(), Last()]
+    agent = create_agent(ScriptedChatModel(), middleware=stack, checkpointer=InMemorySaver())
     config = {**tracer.config, "configurable": {"thread_id": "1"}}
-    assert call(agent, ASK, config)["__interrupt__"][0].value == "May I?"
-    for name in ("Flows.around_model", "Asking.around_model"):
+    if error is None:
+        assert call(agent, ASK, config)["__interrupt__"][0].value == "May I?"
+    else:
+        with pytest.raises(ValueError, match="boom"):
+            call(agent, ASK, config)
+    for name in ("Flows.around_model", "Last.around_model"):
         (span,) = spans(tracer, name)
+        assert error is None or "boom" in span.error
         assert span.end_time is not None
 
 
