@@ -11,7 +11,6 @@ from typing import Any
 import pydantic
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from packaging.version import Version
 
 from agent_factory import (
@@ -30,7 +29,6 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import (
-    JUMPS,
     Call,
     Hook,
     Layer,
@@ -38,49 +36,13 @@ from agent_factory.topology import (
     Phase,
     Shape,
     Tool,
-    ToolKind,
     plan,
 )
 from agent_factory.topology.load import json_schema
-from samples import add_tool, find, full_plan
+from samples import add_tool, find, full_plan, shapes
 from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@st.composite
-def shapes(draw: Any) -> Shape:
-    owners = st.sampled_from(["A", "b-2", "my.middle ware", "tools", "model"])
-    hooks = st.builds(
-        Hook, owners, st.sampled_from(Phase), st.frozensets(st.sampled_from(JUMPS), max_size=2)
-    )
-    layers = st.builds(Layer, owners, st.sampled_from(Call), st.sampled_from(["around", "wrap_x"]))
-    tools = st.builds(
-        Tool,
-        st.sampled_from(["find", "web search", "Answer"]),
-        st.sampled_from(ToolKind),
-        st.booleans(),
-        st.sampled_from(["", "A", "by b"]),
-    )
-    found = draw(st.lists(tools, unique_by=lambda tool: tool.name))
-    kinds = {tool.kind for tool in found}
-    wrapped = draw(st.lists(layers, unique=True, max_size=5))
-    structured = ToolKind.OUTPUT in kinds or draw(st.booleans())
-    has_tools = ToolKind.CLIENT in kinds
-    made = draw(st.lists(hooks, unique_by=lambda hook: hook.node, max_size=6))
-    if not has_tools:
-        made = [Hook(h.owner, h.phase, h.can_jump_to - {"tools"}) for h in made]
-    skips = structured or any(layer.call is Call.MODEL for layer in wrapped)
-    moved = draw(st.lists(st.builds(Move, st.sampled_from(["Old", "Older"]), owners), max_size=2))
-    return Shape(
-        tuple(made),
-        tuple(wrapped),
-        has_tools,
-        skips,
-        structured,
-        tuple(found),
-        moved=tuple({move.old: move for move in moved}.values()),
-    )
 
 
 @given(shapes())
@@ -205,13 +167,14 @@ def test_a_file_that_is_not_a_plan_is_refused_by_name(text: str, reason: str) ->
 
 
 NASTY = ["\x1b[31mred", "two\nlines", "a\rb", "a\x85b", "a\u2028b", "a\u2029b", "a\x9bb", "\x0cb"]
-NASTY += ["a -> b", "a\n{\n", "tool: x", "around each model call: x.y"]
+NASTY += ["a -> b", "a\n{\n", "tool: x", "around each model call: x.y", "my.own layer", "model"]
 
 
 @pytest.mark.parametrize("name", NASTY)
 def test_odd_characters_in_names_are_escaped_and_read_back(name: str, tmp_path: Path) -> None:
-    hooks = (Hook(name, Phase.BEFORE_MODEL),)
-    odd = plan(Shape(hooks, has_tools=True, tools=(Tool(name),)))
+    hooks, layers = (Hook(name, Phase.BEFORE_MODEL),), (Layer(name, Call.TOOL, "around_tool"),)
+    moved, tools = (Move("Old", name),), (Tool(name, owner=name),)
+    odd = plan(Shape(hooks, layers, has_tools=True, tools=tools, moved=moved))
     file = tmp_path / "odd.topology"
     file.write_text(odd.to_snapshot(), encoding="utf-8")
     assert load_topology(file.read_text(encoding="utf-8")) == odd

@@ -256,14 +256,6 @@ def test_a_declared_jump_always_has_its_edge_and_nothing_else_adds_one(shape: Sh
         assert wanted <= set(edge.targets)
 
 
-@given(shapes())
-def test_the_plan_of_a_shape_is_always_the_same(shape: Shape) -> None:
-    """B5"""
-    assert plan(shape) == plan(shape)
-    assert plan(shape).render() == plan(shape).render()
-    assert sorted(plan(shape).layers, key=repr) == sorted(shape.layers, key=repr)
-
-
 def why(plan: Topology, source: str, target: str) -> list[str]:
     (edge,) = (e for e in plan.transitions if (e.source, e.target) == (source, target))
     return [str(reason) for reason in edge.reasons]

@@ -747,22 +747,6 @@ def _asking(sends: bool) -> Any:
     return graph
 
 
-@each("sends", [False, True])
-@each("kind", ["memory", "sqlite"])
-def test_a_stored_thread_says_which_nodes_come_next(sends: bool, kind: str) -> None:
-    with SqliteSaver.from_conn_string(":memory:") as database:
-        saver: Any = InMemorySaver() if kind == "memory" else database
-        graph = _asking(sends).compile(checkpointer=saver)
-        graph.invoke({"log": []}, THREAD)
-        (task,) = graph.get_state(THREAD).tasks
-        stored = saver.get_tuple(THREAD)
-        assert upstream.waiting_nodes(stored, latest=True) == ["ask"]
-        assert upstream.waiting_interrupts(stored) == {task.id: task.interrupts}
-        assert upstream.open_interrupts(stored) == {task.interrupts[0].id: True}
-        graph.invoke(Command(resume="Yes."), THREAD)
-        assert upstream.waiting_nodes(saver.get_tuple(THREAD), latest=True) == []
-
-
 def test_a_stored_thread_says_which_interrupts_are_answered() -> None:
     saver = InMemorySaver()
     graph: Any = StateGraph(State)
@@ -782,17 +766,27 @@ def test_a_stored_thread_says_which_interrupts_are_answered() -> None:
     assert graph.invoke(Command(resume={other: "No"}), THREAD)["log"] == ["Yes", "No"]
 
 
-def test_a_thread_that_a_graph_without_the_node_took_over_waits_no_more() -> None:
-    saver = InMemorySaver()
-    _asking(sends=False).compile(checkpointer=saver).invoke({"log": []}, THREAD)
-    other: Any = StateGraph(State)
-    other.add_node("begin", lambda state: None)
-    other.add_edge(START, "begin")
-    agent = other.compile(checkpointer=saver)
-    assert agent.invoke(None, THREAD) == {"log": []}  # without a word
-    assert upstream.waiting_nodes(saver.get_tuple(THREAD), latest=True) == ["ask"]  # type: ignore[arg-type]
-    agent.invoke({"log": ["again"]}, THREAD)
-    assert upstream.waiting_nodes(saver.get_tuple(THREAD), latest=True) == []  # type: ignore[arg-type]
+@each("sends", [False, True])
+@each("kind", ["memory", "sqlite"])
+def test_a_stored_thread_says_which_nodes_come_next(sends: bool, kind: str) -> None:
+    """Also after another graph took it over, without the node."""
+    with SqliteSaver.from_conn_string(":memory:") as database:
+        saver: Any = InMemorySaver() if kind == "memory" else database
+        graph = _asking(sends).compile(checkpointer=saver)
+        graph.invoke({"log": []}, THREAD)
+        (task,) = graph.get_state(THREAD).tasks
+        stored = saver.get_tuple(THREAD)
+        assert upstream.waiting_nodes(stored, latest=True) == ["ask"]
+        assert upstream.waiting_interrupts(stored) == {task.id: task.interrupts}
+        assert upstream.open_interrupts(stored) == {task.interrupts[0].id: True}
+        other = chain(lambda state: None, checkpointer=saver)
+        assert other.invoke(None, THREAD) == {"log": []}  # without a word
+        assert upstream.waiting_nodes(saver.get_tuple(THREAD), latest=True) == ["ask"]
+        graph.invoke(Command(resume="Yes."), THREAD)
+        assert upstream.waiting_nodes(saver.get_tuple(THREAD), latest=True) == []
+        graph.invoke({"log": []}, THREAD)
+        other.invoke({"log": ["again"]}, THREAD)
+        assert upstream.waiting_nodes(saver.get_tuple(THREAD), latest=True) == []
 
 
 def test_what_a_task_has_stored_leads_on_before_the_checkpoint_of_its_step() -> None:
