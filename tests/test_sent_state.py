@@ -98,12 +98,7 @@ def shown(state: Any) -> Any:
 @each("calls", [1, 3])
 @each("said", [None, ("user", "And another thing.")])
 def test_tools_and_layers_see_what_they_would_read(
-    call: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    fused: Any,
-    saver: bool,
-    calls: int,
-    said: Any,
+    call: Run, monkeypatch: pytest.MonkeyPatch, fused: Any, saver: bool, calls: int, said: Any
 ) -> None:
     def run() -> list[Any]:
         looking = Looking()

@@ -8,13 +8,7 @@ from itertools import count
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    HumanMessage,
-    RemoveMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -31,10 +25,7 @@ from agent_factory import (
     wrap_model_call,
 )
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import (
-    SummarizationMiddleware,
-    TodoListMiddleware,
-)
+from agent_factory.middleware import SummarizationMiddleware, TodoListMiddleware
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import (
     PrefixChanged,
@@ -192,10 +183,7 @@ def route(_: Any, number: int) -> dict[str, Any]:
         (describe, "changes the schema of the tool find"),
         (remember, "edits messages[0]"),
         (think, "changes thinking, tool_choice"),
-        (
-            lambda _, number: {"tool_choice": ("find", "cancel")[number % 2]},
-            "changes tool_choice",
-        ),
+        (lambda _, number: {"tool_choice": ("find", "cancel")[number % 2]}, "changes tool_choice"),
         (route, "calls small in place of large"),
     ],
 )

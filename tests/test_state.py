@@ -244,11 +244,7 @@ Anything = state(name=Any)
 
 @each(
     "one, other, key",
-    [
-        (Counting, Count, "count"),
-        (Counting, Otherwise, "count"),
-        (Lasting, Fleeting, "name"),
-    ],
+    [(Counting, Count, "count"), (Counting, Otherwise, "count"), (Lasting, Fleeting, "name")],
 )
 def test_schemas_that_disagree_on_a_reducer_are_refused(one: Any, other: Any, key: str) -> None:
     """A37: on whether there is a reducer or a channel, and on which one."""
@@ -382,11 +378,7 @@ def test_the_keys_of_the_engine_are_not_shown(collect: Any, fused: Any) -> None:
     wrong = [{"name": "Answer", "args": {"number": "many"}}, *both]
     model = ScriptedChatModel([wrong, [{"name": "Answer", "args": {"number": 1}}]])
     agent: Any = create_agent(
-        model,
-        [show, add_tool],
-        response_format=Answer,
-        checkpointer=InMemorySaver(),
-        fused=fused,
+        model, [show, add_tool], response_format=Answer, checkpointer=InMemorySaver(), fused=fused
     )
     modes = ["values", "updates", "checkpoints"]
     shown: list[Any] = collect(agent, GO, THREAD, stream_mode=modes)

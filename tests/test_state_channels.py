@@ -68,10 +68,7 @@ ITEMS: st.SearchStrategy[Any] = st.one_of(
     IDS.map(lambda id: {"role": "user", "content": "x", "id": id}),
 )
 WRITES = st.one_of(
-    st.lists(ITEMS, max_size=4),
-    ITEMS,
-    st.lists(MESSAGES, max_size=3).map(Overwrite),
-    st.none(),
+    st.lists(ITEMS, max_size=4), ITEMS, st.lists(MESSAGES, max_size=3).map(Overwrite), st.none()
 )
 STEPS = st.lists(st.lists(WRITES, max_size=3), max_size=8)
 CHANNELS = {"full": IndexedMessages, "delta": DeltaMessages}

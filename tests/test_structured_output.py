@@ -41,12 +41,15 @@ from weather import News, Weather, look
 ASK: Any = {"messages": [("user", "How is the weather?")]}
 
 
-def answer(degrees: Any = 18, id: str = "out") -> dict[str, Any]:
-    return {"name": "Weather", "args": {"degrees": degrees}, "id": id}
+def answer(degrees: Any = 18, **more: Any) -> dict[str, Any]:
+    return {"name": "Weather", "args": {"degrees": degrees}, **more}
 
 
-def looking(id: str = "look") -> dict[str, Any]:
-    return {"name": "look", "args": {"city": "Rome"}, "id": id}
+def looking(**more: Any) -> dict[str, Any]:
+    return {"name": "look", "args": {"city": "Rome"}, **more}
+
+
+GOOD, LOOK = answer(id="out"), looking(id="look")
 
 
 # --- a good answer ------------------------------------------------------------------------------
@@ -54,7 +57,7 @@ def looking(id: str = "look") -> dict[str, Any]:
 
 def test_a_structured_answer_ends_the_run(call: Any) -> None:
     """A38: a tool message says so, and the value is in structured_response."""
-    model = ScriptedChatModel([[answer()]])
+    model = ScriptedChatModel([[GOOD]])
     result = call(create_agent(model, response_format=ToolStrategy(Weather)), ASK)
     assert result["structured_response"] == Weather(degrees=18)
     last = result["messages"][-1]
@@ -66,7 +69,7 @@ def test_a_structured_answer_ends_the_run(call: Any) -> None:
     assert texts(result)[-1] == "Noted."
 
 
-@pytest.mark.parametrize("calls", [[answer(), looking()], [looking(), answer()]])
+@pytest.mark.parametrize("calls", [[GOOD, LOOK], [LOOK, GOOD]])
 def test_a_tool_called_together_with_the_answer_runs_and_then_the_run_ends(
     call: Any, calls: Any
 ) -> None:
@@ -85,7 +88,7 @@ def test_a_tool_called_together_with_the_answer_runs_and_then_the_run_ends(
 @pytest.mark.parametrize("tools", [[], [look]])
 def test_an_invalid_answer_is_explained_and_asked_for_again(call: Any, tools: Any) -> None:
     """A38, A24."""
-    model = ScriptedChatModel([[answer(99)], [answer(18)]])
+    model = ScriptedChatModel([[answer(99, id="out")], [answer(18)]])
     result = call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
     assert result["structured_response"] == Weather(degrees=18)
     message = model.requests[1].messages[-1]
@@ -98,7 +101,7 @@ def test_an_invalid_answer_is_explained_and_asked_for_again(call: Any, tools: An
 
 def test_an_invalid_answer_together_with_a_tool_call_is_reported_too(call: Any) -> None:
     """wanted 5: and the ordinary call runs."""
-    model = ScriptedChatModel([[answer(99), looking()], [answer(18, "again")]])
+    model = ScriptedChatModel([[answer(99, id="out"), LOOK], [answer(18, id="again")]])
     result = call(create_agent(model, [look], response_format=ToolStrategy(Weather)), ASK)
     assert result["structured_response"] == Weather(degrees=18)
     seen = {m.tool_call_id: m for m in model.requests[1].messages if isinstance(m, ToolMessage)}
@@ -117,7 +120,7 @@ BROKEN: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": None}
         (AIMessage("", invalid_tool_calls=[BROKEN]), "tool", "Error"),
         ([{"name": "serch", "args": {}}], "tool", "Error: serch is not a valid tool, try one of ["),
         (
-            [answer(18, "1"), {"name": "News", "args": {"headline": "Sun"}, "id": "2"}],
+            [answer(18, id="1"), {"name": "News", "args": {"headline": "Sun"}, "id": "2"}],
             "tool",
             "several structured answers (Weather, News)",
         ),
@@ -149,10 +152,10 @@ def test_an_answer_belongs_to_its_turn(call: Any) -> None:
         options |= {"response_format": ToolStrategy(Weather), "checkpointer": saver}
         return create_agent(ScriptedChatModel([*steps]), [look], **options)
 
-    asked = agent([answer(18, "1")], [looking()], [answer(20, "2")])
+    asked = agent([answer(18)], [looking()], [answer(20)])
     assert call(asked, ASK, THREAD)["structured_response"] == Weather(degrees=18)
     assert call(asked, ASK, THREAD)["structured_response"] == Weather(degrees=20)
-    call(agent([looking("3")], interrupt_before=["tools"]), ASK, THREAD)
+    call(agent([looking()], interrupt_before=["tools"]), ASK, THREAD)
     assert asked.get_state(THREAD).values["structured_response"] is None
     # The thread may be carried on by an agent that asks for no structure.
     plain = create_agent(ScriptedChatModel(["Fine."]), checkpointer=saver)
@@ -269,12 +272,8 @@ def test_a_layer_that_passes_on_the_message_alone_does_not_lose_the_answer(
     assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
 
 
-def saying(degrees: Any = 18) -> list[dict[str, Any]]:
-    return [{"name": "Weather", "args": {"degrees": degrees}}]
-
-
-INVALID = saying(99)
-SEVERAL = [*saying(), {"name": "News", "args": {"headline": "Sun"}}]
+INVALID = [answer(99)]
+SEVERAL = [answer(), {"name": "News", "args": {"headline": "Sun"}}]
 PROSE = "It is fine."
 BAD: dict[str, tuple[Any, type[StructuredOutputError]]] = {
     "invalid": (INVALID, StructuredOutputValidationError),
@@ -316,7 +315,7 @@ def test_a_handled_error_is_reported_to_the_model(
     call: Any, bad: Any, handle: Any, pattern: str
 ) -> None:
     """A38."""
-    built, model = agent(bad, saying(), handle_errors=handle)
+    built, model = agent(bad, [answer()], handle_errors=handle)
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
     assert error_texts(model)
     assert all(re.fullmatch(pattern, text) for text in error_texts(model))
@@ -343,7 +342,7 @@ def test_false_raises(call: Any, kind: str) -> None:
     ],
 )
 def test_exception_types_cover_the_error_and_its_source(call: Any, types: Any) -> None:
-    built, model = agent(INVALID, saying(), handle_errors=types)
+    built, model = agent(INVALID, [answer()], handle_errors=types)
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
     assert "less than or equal to 60" in error_texts(model)[0]
 
@@ -398,7 +397,7 @@ def test_a_model_is_called_again_up_to_max_retries_times(
 def test_every_strategy_takes_max_retries(call: Any, strategy: Any, by_provider: bool) -> None:
     """AutoStrategy too, so that nobody has to know how the model answers."""
     profile: Any = {"structured_output": by_provider}
-    model = ScriptedChatModel(["{}" if by_provider else saying(99)] * 9, profile=profile)
+    model = ScriptedChatModel(["{}" if by_provider else [answer(99)]] * 9, profile=profile)
     built = create_agent(model, response_format=strategy(Weather, max_retries=1))
     with pytest.raises(OutputError, match="retries: 1"):
         call(built, ASK)
@@ -406,15 +405,14 @@ def test_every_strategy_takes_max_retries(call: Any, strategy: Any, by_provider:
     assert ("response_format" in model.requests[0].kwargs) is by_provider
 
 
-DETOUR = [{"name": "look", "args": {"city": "Rome"}}]
 STRANGE = [{"name": "serch", "args": {}}]
 
 
 @each(
     "steps, tools, retries, requests, words",
     [
-        ([INVALID, PROSE, SEVERAL, INVALID, saying()], [], 3, 4, "retries: 3"),
-        ([INVALID, DETOUR] * 5, [look], 2, 5, "retries: 2"),
+        ([INVALID, PROSE, SEVERAL, INVALID, [answer()]], [], 3, 4, "retries: 3"),
+        ([INVALID, [looking()]] * 5, [look], 2, 5, "retries: 2"),
         ([STRANGE] * 9, [], 2, 3, "tools that do not exist"),
     ],
 )
@@ -430,7 +428,7 @@ def test_mistakes_of_all_kinds_count_together(
 
 def test_the_count_of_retries_restarts_with_a_new_user_message(call: Any, bad: Any) -> None:
     """Also after a run that failed."""
-    model = ScriptedChatModel([bad, saying(), bad, saying(), bad, bad, saying()])
+    model = ScriptedChatModel([bad, [answer()], bad, [answer()], bad, bad, [answer()]])
     built = create_agent(
         model,
         response_format=ToolStrategy(Weather | News, max_retries=1),
@@ -520,7 +518,7 @@ def test_an_invalid_answer_to_the_strategy_of_a_layer_is_asked_for_again_if_ther
     call: Any, bad: Any
 ) -> None:
     """A25: without tools and without its own response_format the agent asks but once."""
-    built = create_agent(ScriptedChatModel([bad, saying()]), [look], middleware=[structured])
+    built = create_agent(ScriptedChatModel([bad, [answer()]]), [look], middleware=[structured])
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
     built = create_agent(ScriptedChatModel([bad]), middleware=[structured])
     with pytest.raises(OutputError):
@@ -530,12 +528,6 @@ def test_an_invalid_answer_to_the_strategy_of_a_layer_is_asked_for_again_if_ther
 RETRIES = 2
 
 
-def output(degrees: int) -> dict[str, Any]:
-    return {"name": "Weather", "args": {"degrees": degrees}}
-
-
-LOOKING: dict[str, Any] = {"name": "look", "args": {"city": "Rome"}}
-STRAY: dict[str, Any] = {"name": "serch", "args": {}}
 UNREADABLE: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": "no JSON"}
 
 GOOD_KINDS = ["good", "good next to a tool"]
@@ -546,16 +538,16 @@ DETOUR_KINDS = ["tool", "two tools"]
 def by_tool(kind: str) -> Any:
     """What the model says, where a tool stands for the schema."""
     return {
-        "good": [output(18)],
-        "good next to a tool": [LOOKING, output(18)],
-        "invalid": [output(99)],
-        "invalid next to a tool": [output(99), LOOKING],
-        "twice": [output(18), output(18)],
+        "good": [answer(18)],
+        "good next to a tool": [looking(), answer(18)],
+        "invalid": [answer(99)],
+        "invalid next to a tool": [answer(99), looking()],
+        "twice": [answer(18), answer(18)],
         "prose": "It is fine.",
         "unreadable": AIMessage("", invalid_tool_calls=[UNREADABLE]),
-        "stray": [STRAY],
-        "tool": [LOOKING],
-        "two tools": [LOOKING, LOOKING],
+        "stray": STRANGE,
+        "tool": [looking()],
+        "two tools": [looking(), looking()],
     }[kind]
 
 
@@ -564,8 +556,8 @@ def by_provider(kind: str) -> Any:
         "good": '{"degrees": 18}',
         "invalid": '{"degrees": 99}',
         "prose": "It is fine.",
-        "tool": [LOOKING],
-        "two tools": [LOOKING, LOOKING],
+        "tool": [looking()],
+        "two tools": [looking(), looking()],
     }[kind]
 
 

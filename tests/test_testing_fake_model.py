@@ -303,10 +303,7 @@ def test_a_structured_answer_is_a_step(strategy: Any, answer: Any, sync_or_async
 
 
 def test_a_with_block_fails_if_steps_are_left() -> None:
-    with (
-        pytest.raises(ScriptError, match="1 step, and 0 were requested"),
-        ScriptedChatModel(["?"]),
-    ):
+    with pytest.raises(ScriptError, match="1 step, and 0 were requested"), ScriptedChatModel(["?"]):
         pass
     with pytest.raises(ValueError, match="mine"), ScriptedChatModel(["?"]):
         raise ValueError("mine")

@@ -223,10 +223,7 @@ def test_too_many_and_too_few_requests_and_a_mismatch_that_a_layer_caught_are_re
     path: Path,
 ) -> None:
     record(ScriptedChatModel(["Hi."]), path).invoke("Hi")
-    with (
-        pytest.raises(CassetteMismatch, match="requested: 1, the next is number 1"),
-        replay(path),
-    ):
+    with pytest.raises(CassetteMismatch, match="requested: 1, the next is number 1"), replay(path):
         pass
     model = replay(path)
     model.invoke("Hi")

@@ -36,6 +36,9 @@ def words(before: list[Any], after: list[Any], tools: Any = (find,)) -> list[str
     return str(old.diff(plan_agent(tools=list(tools), middleware=after))).splitlines()
 
 
+AROUND = "around each model call"
+
+
 def layers(*names: str) -> list[Any]:
     return [layer(name) for name in names]
 
@@ -49,16 +52,16 @@ def layers(*names: str) -> list[Any]:
             layers("B", "C"),
             [
                 "renamed middleware A -> C",
-                "moved layer B.around_model: now around each model call, before C.around_model",
+                f"moved layer B.around_model: now {AROUND}, before C.around_model",
             ],
         ),
         (  # which of two equal ones was renamed is not guessed
             layers("A", "B"),
             layers("C"),
             [
-                "removed layer A.around_model: it was around each model call, before B.around_model",
-                "removed layer B.around_model: it was around each model call, after A.around_model",
-                "added layer C.around_model: around each model call, alone",
+                f"removed layer A.around_model: it was {AROUND}, before B.around_model",
+                f"removed layer B.around_model: it was {AROUND}, after A.around_model",
+                f"added layer C.around_model: {AROUND}, alone",
             ],
         ),
         (

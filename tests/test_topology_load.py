@@ -28,16 +28,7 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.topology import (
-    Call,
-    Hook,
-    Layer,
-    Move,
-    Phase,
-    Shape,
-    Tool,
-    plan,
-)
+from agent_factory.topology import Call, Hook, Layer, Move, Phase, Shape, Tool, plan
 from agent_factory.topology.load import json_schema
 from samples import add_tool, find, full_plan, shapes
 from tables import each

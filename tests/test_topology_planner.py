@@ -134,10 +134,7 @@ ORDERED = jumping(BEFORE_MODEL, "model", "tools", "end", owner="B")
             Shape((jumping(AFTER_MODEL, "model", "end"), Hook("Z", AFTER_AGENT)), has_tools=True),
             Edge("A.after_model", (TOOLS, "Z.after_agent", MODEL), Route.AFTER_MODEL),
         ),
-        (
-            Shape((jumping(AFTER_MODEL, "model"),)),
-            Edge("A.after_model", (END, MODEL), Route.JUMP),
-        ),
+        (Shape((jumping(AFTER_MODEL, "model"),)), Edge("A.after_model", (END, MODEL), Route.JUMP)),
     ],
 )
 def test_an_edge_leads_to_its_targets_in_a_fixed_order(shape: Shape, edge: Edge) -> None:
@@ -277,11 +274,7 @@ def test_structured_answers_and_tools_whose_result_is_the_answer_are_named() -> 
     assert why(planned, MODEL, END) == ["structured answer"]
     planned = plan_agent(tools=[find], response_format=schema)
     assert why(planned, MODEL, MODEL) == ["asked again: Ticket"]
-    assert why(planned, MODEL, END) == [
-        "no calls left",
-        "only errors",
-        "structured answer: Ticket",
-    ]
+    assert why(planned, MODEL, END) == ["no calls left", "only errors", "structured answer: Ticket"]
     tools = (Tool("a", return_direct=True), Tool("b"), Tool("c", return_direct=True))
     planned = plan(Shape(tools=tools, has_tools=True))
     assert why(planned, TOOLS, END) == ["return_direct: a, c", "stopped by a tool"]

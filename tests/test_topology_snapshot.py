@@ -17,11 +17,7 @@ from agent_factory import create_agent, plan_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.hooks.decorators import before_model
 from agent_factory.middleware import HumanInTheLoopMiddleware, ModelCallLimitMiddleware
-from agent_factory.testing import (
-    ScriptedChatModel,
-    check_middleware,
-    each_stack,
-)
+from agent_factory.testing import ScriptedChatModel, check_middleware, each_stack
 from agent_factory.testing.snapshots import TopologyExtension, plan_of
 from tables import each
 

@@ -10,7 +10,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.base import BaseTracer
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
-from spans import Flows
+from spans import Flows, adding
 
 from agent_factory import (
     AgentMiddleware,
@@ -45,12 +45,6 @@ class Tracer(BaseTracer):
         return {"callbacks": [self]}
 
 
-def model() -> ScriptedChatModel:
-    return ScriptedChatModel(
-        [[{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}], "It is five."]
-    )
-
-
 class Wraps(PassingWraps, AgentMiddleware):
     pass
 
@@ -83,7 +77,11 @@ def test_nodes_and_layers_are_spans_that_record_requests_and_responses(call: Any
     """ToolNode passes a tool the config of the node, so its run is a sibling of layers' spans."""
     tracer = Tracer()
     members = [Flows(name="a"), Wraps(name="b"), Flows(name="c")]
-    call(create_agent(model(), [add], middleware=members, name="desk"), ASK, tracer.config)
+    call(
+        create_agent(adding("It is five."), [add], middleware=members, name="desk"),
+        ASK,
+        tracer.config,
+    )
     (trace,) = tracer.traces
     assert trace.metadata["ls_integration"] == "agent_factory"
     assert {run.metadata["lc_agent_name"] for run in walk(trace)} == {"desk"}
@@ -163,7 +161,11 @@ NAMES = ["around_model", "around_tool", "before_model"]
 
 def test_a_middleware_may_keep_its_payloads_out_of_the_trace(call: Any) -> None:
     tracer = Tracer()
-    call(create_agent(model(), [add], middleware=[Watched(), Flows()]), ASK, tracer.config)
+    call(
+        create_agent(adding("It is five."), [add], middleware=[Watched(), Flows()]),
+        ASK,
+        tracer.config,
+    )
     for hook in NAMES:
         assert recorded(tracer, f"Watched.{hook}") == ({}, {})
         assert all(recorded(tracer, f"Flows.{hook}"))
@@ -216,7 +218,7 @@ def test_a_policy_that_raises_hides_the_payload_and_does_not_end_the_run(
         trace_policy = TracePolicy(process_inputs=fail, process_outputs=fail)
 
     tracer = Tracer()
-    agent = create_agent(model(), [add], middleware=[Failing()], fused=fused)
+    agent = create_agent(adding("It is five."), [add], middleware=[Failing()], fused=fused)
     assert call(agent, ASK, tracer.config)["messages"][-1].text == "It is five."
     sides = ("process_inputs", "process_outputs")
     for hook in NAMES:
@@ -261,7 +263,7 @@ def test_without_a_tracer_no_span_is_made(
         pytest.fail("a span was made")
 
     monkeypatch.setattr(composition, "get_callback_manager_for_config", refuse)
-    agent = create_agent(model(), [add], middleware=[Flows(), Wraps()])
+    agent = create_agent(adding("It is five."), [add], middleware=[Flows(), Wraps()])
     assert call(agent, ASK, {"callbacks": callbacks})["messages"][-1].text == "It is five."
 
 

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from agent_factory import (
-    ModelRequest,
-    ModelResponse,
-)
+from agent_factory import ModelRequest, ModelResponse
 from agent_factory.testing import ScriptedChatModel
 from tables import each
 
