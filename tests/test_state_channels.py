@@ -235,14 +235,10 @@ def test_a_write_reads_no_message_of_a_long_history() -> None:
     assert channel.get()[50].content == "again"
 
 
-def test_full_and_delta_are_channels_of_messages_and_others_are_not() -> None:
+def test_channels_of_messages_are_known_and_the_indexed_one_passes_for_the_ordinary_one() -> None:
     assert all(map(is_messages, (IndexedMessages(), DeltaMessages(), ordinary())))
     assert not is_messages(BinaryOperatorAggregate(list, max))
-
-
-def test_the_indexed_channel_passes_for_the_ordinary_one() -> None:
-    assert IndexedMessages() == ordinary()
-    assert ordinary() == IndexedMessages()
+    assert IndexedMessages() == ordinary() == IndexedMessages()
 
 
 def test_a_state_may_say_how_often_its_messages_are_stored_in_full() -> None:

@@ -525,10 +525,9 @@ def test_an_invalid_answer_to_the_strategy_of_a_layer_is_asked_for_again_if_ther
         call(built, ASK)
 
 
+# --- whatever a model says, a run ends ----------------------------------------------------------
+
 RETRIES = 2
-
-
-UNREADABLE: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": "no JSON"}
 
 GOOD_KINDS = ["good", "good next to a tool"]
 BAD_KINDS = ["invalid", "invalid next to a tool", "twice", "prose", "unreadable"]
@@ -544,7 +543,7 @@ def by_tool(kind: str) -> Any:
         "invalid next to a tool": [answer(99), looking()],
         "twice": [answer(18), answer(18)],
         "prose": "It is fine.",
-        "unreadable": AIMessage("", invalid_tool_calls=[UNREADABLE]),
+        "unreadable": AIMessage("", invalid_tool_calls=[BROKEN]),
         "stray": STRANGE,
         "tool": [looking()],
         "two tools": [looking(), looking()],

@@ -50,7 +50,6 @@ def test_a_run_is_a_tree_of_spans(call: Any, spans: Spans, fused: Any) -> None:
 
 
 def test_streams_have_the_spans_of_runs(collect: Any, spans: Spans) -> None:
-    agent = create_agent(adding(), [add], name="desk")
     model = ("model", ["chat ScriptedChatModel"])
     expected = [("invoke_agent desk", [model, ("tools", ["execute_tool add"]), model])]
     for mode in ("updates", "messages", ["values", "custom"]):

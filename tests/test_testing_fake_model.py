@@ -84,21 +84,8 @@ def test_a_message_arrives_with_all_its_fields(say: Any) -> None:
     for field in ("text", "tool_calls", "additional_kwargs", "usage_metadata", "id"):
         assert getattr(said, field) == getattr(MESSAGE, field)
     assert said.response_metadata["model"] == "m"
-
-
-async def test_fields_that_chunks_cannot_carry_arrive_without_streaming() -> None:
-    model = ScriptedChatModel([MESSAGE, MESSAGE])
-    for said in (model.invoke("?"), await model.ainvoke("?")):
-        assert said.invalid_tool_calls == MESSAGE.invalid_tool_calls
-        assert said.name == MESSAGE.name
-
-
-def test_tool_calls_get_ids_where_they_have_none(say: Any) -> None:
-    calls = [{"name": "add", "args": {"a": 1, "b": 2}}, {"name": "add", "id": "mine"}]
-    first, second = say(ScriptedChatModel([calls]), "?").tool_calls
-    assert first["args"] == {"a": 1, "b": 2}
-    assert first["id"].startswith("call_")
-    assert (second["id"], second["args"]) == ("mine", {})
+    whole = ScriptedChatModel([MESSAGE]).invoke("?")  # chunks cannot carry these fields
+    assert (whole.invalid_tool_calls, whole.name) == (MESSAGE.invalid_tool_calls, "someone")
 
 
 def test_an_exception_is_raised_and_recorded_and_the_script_goes_on(say: Any) -> None:

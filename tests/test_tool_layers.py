@@ -14,7 +14,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import ValidationError
-from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentMiddleware,
@@ -31,10 +30,6 @@ from samples import PassingWraps, add, texts, through, tool_texts
 from tables import each
 
 ASK = {"messages": [("user", "2 + 3?")]}
-
-
-class User(TypedDict):
-    user: str
 
 
 def adding(*pairs: tuple[int, int]) -> ScriptedChatModel:
@@ -101,22 +96,6 @@ def test_layers_change_calls_and_results_in_the_order_of_the_stack_and_write_to_
     assert tool_texts(result) == ["a(wrap(b(20)))"]
     assert result["audit"] == "saw a(wrap(b(20)))"
     assert result["messages"][1].tool_calls[0]["args"] == {"a": 2, "b": 3}, "history is history"
-
-
-def test_a_layer_sees_the_call_the_tool_the_state_and_the_runtime(call: Any) -> None:
-    seen: list[Any] = []
-
-    def flow(request: Any) -> Any:
-        seen.append(request)
-        return (yield request)
-
-    agent = create_agent(adding(), [add], middleware=[Around(flow)], context_schema=User)
-    call(agent, ASK, context={"user": "Ada"})
-    (request,) = seen
-    assert request.tool_call["args"] == {"a": 2, "b": 3}
-    assert request.tool.name == "add"
-    assert [m.type for m in request.state["messages"]] == ["human", "ai"]
-    assert request.runtime.context == {"user": "Ada"}
 
 
 @each("junk, words", [(None, ".*unanswered"), (5, ""), ("text", ""), ({"messages": []}, "")])

@@ -12,7 +12,6 @@ from hypothesis import given
 from agent_factory import AgentMiddleware, Topology, hook_config, load_topology, plan_agent
 from agent_factory.topology import StoppingPoint, Tool, Verdict, plan
 from agent_factory.topology.model import AgentStyle, Call, Hook, Layer, Move, Phase, Shape, ToolKind
-from agent_factory.topology.model import ToolKind as Kind
 from samples import Review, find, shapes
 from tables import each
 
@@ -124,7 +123,7 @@ def test_tools_are_reported_with_what_distinguishes_them() -> None:
     now = plan(
         Shape(
             has_tools=True,
-            tools=(Tool("d", Kind.PROVIDER), Tool("b"), Tool("a", return_direct=True)),
+            tools=(Tool("d", ToolKind.PROVIDER), Tool("b"), Tool("a", return_direct=True)),
         )
     )
     assert str(was.diff(now)).splitlines() == [

@@ -181,18 +181,6 @@ def test_a_long_name_is_cut_and_kept_whole_in_its_details() -> None:
     assert "Guard…" in drawn
 
 
-def test_many_tools_stand_in_even_columns_and_wide_letters_get_more_room() -> None:
-    tools = [{"type": "function", "function": {"name": f"t{n}"}} for n in range(21)]
-    box = next(box for box in figure_of(plan_agent(tools=tools)).boxes if box.tools)
-    assert (len(box.tools), box.columns, box.lines) == (21, 3, 7)
-
-    def width(name: str) -> float:
-        figure = figure_of(plan_agent(middleware=[Guard(name=name)]))
-        return next(box.size[0] for box in figure.boxes if box.title == name)
-
-    assert width("保護" * 8) == width("guards__" * 4)
-
-
 def test_an_unknown_node_of_a_file_has_its_own_box() -> None:
     """A plan read from a file may hold nodes that no version here makes."""
     invented = replace(

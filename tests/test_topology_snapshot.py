@@ -154,10 +154,6 @@ def test_left(scripted_model):
     assert out.count("ERROR at teardown") == 1, out  # the summary names it as well
 
 
-def test_the_plugin_is_registered(pytestconfig: pytest.Config) -> None:
-    assert pytestconfig.pluginmanager.has_plugin("agent_factory")
-
-
 # --- the fixture ----------------------------------------------------------------------------------
 
 

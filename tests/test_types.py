@@ -21,12 +21,8 @@ def test_a_request_needs_a_model_and_messages_only() -> None:
     messages: Any = [HumanMessage("Hello")]
     made = request(messages=messages)
     assert made.messages is messages
-    assert made.system_message is None
-    assert made.tool_choice is None
-    assert made.tools == []
-    assert made.response_format is None
-    assert made.state == {"messages": messages}
-    assert made.model_settings == {}
+    assert (made.system_message, made.tool_choice, made.response_format) == (None, None, None)
+    assert (made.state, made.tools, made.model_settings) == ({"messages": messages}, [], {})
     made.tools.append({"type": "web_search"})
     made.model_settings["temperature"] = 0
     assert (request().tools, request().model_settings) == ([], {})  # defaults are not shared

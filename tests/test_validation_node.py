@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Barrier
 from typing import Annotated, Any
 
 import pydantic.v1
@@ -158,22 +157,6 @@ def test_d9_a_list_gives_a_list_and_a_state_gives_an_update(call: Run) -> None:
     assert call(node, Thread([asked])) == {"messages": listed}
     assert call(node, [AIMessage("Hi")]) == []
     assert call(node, {"messages": [AIMessage("Hi")]}) == {"messages": []}
-
-
-def test_d9_calls_are_checked_in_parallel(call: Run) -> None:
-    together = Barrier(2, timeout=60)
-
-    class Slow(BaseModel):
-        a: int
-
-        @field_validator("a")
-        @classmethod
-        def wait(cls, value: int) -> int:
-            together.wait()
-            return value
-
-    answers = call(ValidationNode([Slow]), [asking(("Slow", {"a": 1}), ("Slow", {"a": 2}))])
-    assert [answer.text for answer in answers] == ['{"a":1}', '{"a":2}']
 
 
 def test_d9_an_unknown_name_is_answered_and_not_raised(call: Run) -> None:
