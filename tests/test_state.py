@@ -382,6 +382,8 @@ def test_the_keys_of_the_engine_are_not_shown(collect: Any, fused: Any) -> None:
     )
     modes = ["values", "updates", "checkpoints"]
     shown: list[Any] = collect(agent, GO, THREAD, stream_mode=modes)
+    keys = {key for mode, chunk in shown if mode == "values" for key in chunk}
+    assert keys == {"messages", "structured_response"}
     shown += [agent.get_state(THREAD), *agent.get_state_history(THREAD)]
     shown += [agent.get_input_jsonschema(), agent.get_output_jsonschema()]
     shown += [agent.get_context_jsonschema(), agent.get_graph().to_json()]

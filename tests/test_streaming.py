@@ -260,9 +260,6 @@ def test_an_agent_called_with_nostream_streams_no_tokens(collect: Any, layered: 
     assert not [message for message, _ in chunks if isinstance(message, AIMessageChunk)]
 
 
-# --- nothing private ------------------------------------------------------------------------------
-
-
 # --- events ---------------------------------------------------------------------------------------
 
 

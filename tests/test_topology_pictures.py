@@ -51,8 +51,10 @@ from agent_factory.topology.render.figure import (
     LETTER,
     LONGEST_REMARK,
     MOST_REMARKS,
+    PAD,
     Figure,
     figure_of,
+    small,
 )
 from agent_factory.topology.render.html import page
 from agent_factory.topology.render.layout import (
@@ -295,6 +297,15 @@ def test_remarks_are_few_and_short() -> None:
     assert remark.endswith("…")
     assert len(boxes["Calls"].remarks) == MOST_REMARKS
     assert boxes["Calls"].remarks[-1] == f"and {9 - MOST_REMARKS + 1} more"
+
+
+def test_a_box_has_room_for_its_remarks_and_marks() -> None:
+    plan = desk(tools=(Tool("refund", labels=("untrusted", "private", "outside")),))
+    for box in figure_of(plan).boxes:
+        lines = [*box.remarks, *(line for frame in box.frames for line in frame.remarks)]
+        assert all(box.size[0] >= small(line) + 2 * PAD for line in lines)
+        for tool in box.tools:
+            assert box.core[0] >= len(tool.name) * LETTER + small(box.mark_of(tool)) + 2 * PAD
 
 
 def test_details_list_guards_limits_accesses_and_labels() -> None:

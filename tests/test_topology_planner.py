@@ -141,9 +141,6 @@ def test_an_edge_leads_to_its_targets_in_a_fixed_order(shape: Shape, edge: Edge)
     assert plan(shape).edge_from(edge.source) == edge
 
 
-# Jumps
-
-
 # As text
 
 

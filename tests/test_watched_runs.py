@@ -345,9 +345,6 @@ def test_an_agent_inside_a_graph_looks_the_same(form: Form, mode: Mode) -> None:
         assert result == known
 
 
-# The projections of the event protocol
-
-
 # That the comparison notices what differs
 
 

@@ -13,6 +13,8 @@ from agent_factory import AgentMiddleware, hook_config, plan_agent
 from samples import find
 from web.conftest import NewPage
 
+pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+
 HOSTILE = "</script><img src=x onerror=document.title='broken'>"
 
 
