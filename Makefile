@@ -116,9 +116,9 @@ foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agent
 web: $(STAMP) $(NODE)/.installed   # pages in Chromium, and clients for JavaScript
 	$(BIN)/python $(TESTS) --tier=all tests/web --ignore=tests/web/test_speed.py $(ARGS)
 
-SMOKE := tests/web/test_inbox.py tests/web/test_studio.py tests/web/test_chat.py -k "not postgres"
+SMOKE := tests/web/test_inbox.py tests/web/test_studio.py tests/web/test_chat.py tests/web/test_topology_page.py -k "not postgres"
 
-web-smoke: $(STAMP) $(NODE)/.installed   # inbox, studio and chat, on SQLite
+web-smoke: $(STAMP) $(NODE)/.installed   # inbox, studio, chat and the page of a plan, on SQLite
 	$(BIN)/python $(TESTS) --tier=all $(SMOKE) $(ARGS)
 
 speed: $(STAMP)   # the cost of pages with 10,000 threads, in queries, requests and rows

@@ -237,7 +237,7 @@ def test_an_invalid_argument_is_refused_by_name_by_agents_and_plans(
 
 
 def test_every_code_of_an_error_is_tested() -> None:
-    # in test_factory_warnings and test_stack
+    # in test_factory_warnings and test_stack_file
     elsewhere = {"AF118", "AF119", "AF120", "AF121", "AF124"}
     codes = {code for code, entry in BUILD_CODES.items() if entry.severity == "error"}
     assert codes - elsewhere == {code for code, *_ in MISTAKES}
