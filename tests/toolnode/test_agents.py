@@ -81,19 +81,17 @@ def spoil(runtime: ToolRuntime[Any, Any], cart: Annotated[Any, InjectedState("ca
 
 
 def test_c39_a_tool_cannot_change_the_state_it_is_given(call: Any) -> None:
-    result = ran(call, spoil)
-    assert result["cart"] == {"lamps": [1]}
-    assert [m.text for m in result["messages"]] == ["Go", "", "spoilt", "Done"]
+    """Nor can a tool that a layer brings."""
 
-
-def test_c39_nor_can_one_that_a_layer_brings(call: Any) -> None:
     class Brings(AgentMiddleware):
         def around_tool(self, request: Any) -> Any:
             return (yield request.override(tool=spoil))
 
-    model = ScriptedChatModel([[{"name": "ghost", "args": {}}], "Done"])
-    agent = create_agent(model, middleware=[Brings()], state_schema=Shop)
-    assert call(agent, GO)["cart"] == {"lamps": [1]}
+    for tools, layers in ([spoil], []), ([], [Brings()]):
+        model = ScriptedChatModel([[{"name": "spoil", "args": {}}], "Done"])
+        result = call(create_agent(model, tools, middleware=layers, state_schema=Shop), GO)
+        assert result["cart"] == {"lamps": [1]}
+        assert [m.text for m in result["messages"]] == ["Go", "", "spoilt", "Done"]
 
 
 class Lamps(BaseModel):

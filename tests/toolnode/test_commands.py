@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import HumanMessage, RemoveMessage, ToolMessage
-from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langchain_core.tools import BaseTool, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
@@ -39,31 +39,30 @@ def given(kind: Any, run: Any, ask: Any, value: Any, *, state: bool = True, **op
     return run(kind([giving(value)], **options), {"messages": calls} if state else calls)
 
 
-def test_c56_a_command_passes_as_it_is(kind: Any, run: Any, ask: Any) -> None:
-    command: Any = Command(update={"messages": [answer()], "n": 1}, goto="next")
+def test_c56_c58_c59_a_command_passes_with_its_answers_named(kind: Any, run: Any, ask: Any) -> None:
+    """And the tool's own command stays as it was; an answer that is a dict gets no name."""
+    message = answer()
+    written = {"role": "tool", "content": "Done.", "tool_call_id": "1"}
+    messages = [message, answer("other"), written]
+    command: Any = Command(update={"messages": messages, "n": 1}, goto="next")
     (passed,) = given(kind, run, ask, command)
     assert (passed.update["n"], passed.goto, passed.graph) == (1, "next", None)
+    first, second, third = passed.update["messages"]
+    assert (first.name, second.name, third) == ("give", None, written)
+    assert (message.name, command.update["messages"]) == (None, messages)
 
 
 def test_c57_an_update_has_the_form_of_the_input(kind: Any, run: Any, ask: Any) -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"Tools can provide a dict in Command.update only when using dict with 'messages' "
-        r"key as ToolNode input, got: .* for tool 'give'",
-    ):
-        given(kind, run, ask, Command(update={"messages": [answer()]}), state=False)
-    with pytest.raises(
-        ValueError,
-        match=r"Tools can provide a list of messages in Command.update only when using list of "
-        r"messages as ToolNode input, got: .* for tool 'give'",
-    ):
+    """Calls alone take a dict."""
+    in_dict: Any = Command(update={"messages": [answer()]})
+    text = r"provide a dict in Command.update only when using dict with 'messages' key as ToolNode"
+    with pytest.raises(ValueError, match=rf"{text} input, got: .* for tool 'give'"):
+        given(kind, run, ask, in_dict, state=False)
+    text = r"provide a list of messages in Command.update only when using list of messages as"
+    with pytest.raises(ValueError, match=rf"{text} ToolNode input, got: .* for tool 'give'"):
         given(kind, run, ask, Command(update=[answer()]))
-
-
-def test_c57_calls_alone_take_a_dict(kind: Any, run: Any, ask: Any) -> None:
     call = {"name": "give", "args": {}, "id": "1", "type": "tool_call"}
-    command: Any = Command(update={"messages": [answer()]})
-    assert len(run(kind([giving(command)]), [call])) == 1
+    assert len(run(kind([giving(in_dict)]), [call])) == 1
 
 
 @each(
@@ -80,34 +79,12 @@ def test_c57_c60_a_command_without_an_update_or_to_another_graph_is_not_looked_a
     assert given(kind, run, ask, command, state=state) == [command]
 
 
-def test_c58_the_tools_own_command_stays_as_it_was(kind: Any, run: Any, ask: Any) -> None:
-    message = answer()
-    command: Any = Command(update={"messages": [message]})
-    (passed,) = given(kind, run, ask, command)
-    assert passed.update["messages"][0].name == "give"
-    assert (message.name, command.update) == (None, {"messages": [message]})
-
-
 def test_c58_to_remove_all_messages_needs_no_answer(kind: Any, run: Any, ask: Any) -> None:
     clear = RemoveMessage(id=REMOVE_ALL_MESSAGES)
     (passed,) = given(kind, run, ask, Command(update={"messages": [clear]}))
     assert passed.update == {"messages": [clear]}
     with pytest.raises(ValueError, match="Expected to have a matching ToolMessage"):
         given(kind, run, ask, Command(update={"messages": [clear, HumanMessage("Go")]}))
-
-
-def test_c59_an_answer_gets_the_name_of_its_tool(kind: Any, run: Any, ask: Any) -> None:
-    command: Any = Command(update={"messages": [answer(), answer("other")]})
-    (passed,) = given(kind, run, ask, command)
-    assert [message.name for message in passed.update["messages"]] == ["give", None]
-
-
-def test_c59_an_answer_that_is_a_dict_counts_and_gets_no_name(
-    kind: Any, run: Any, ask: Any
-) -> None:
-    written = {"role": "tool", "content": "Done.", "tool_call_id": "1"}
-    (passed,) = given(kind, run, ask, Command(update={"messages": [written]}))
-    assert passed.update == {"messages": [written]}
 
 
 @each(
@@ -120,20 +97,17 @@ def test_c59_an_answer_that_is_a_dict_counts_and_gets_no_name(
         (True, Command(goto="next", update={"n": 1}), 'update={"messages": '),
     ],
 )
-def test_c60_a_command_to_this_graph_answers_its_call(
+def test_c60_c62_a_command_to_this_graph_answers_its_call(
     kind: Any, run: Any, ask: Any, state: bool, command: Any, example: str
 ) -> None:
+    """C62: a mistake is an error of the tool."""
     with pytest.raises(ValueError, match="Expected to have a matching ToolMessage") as caught:
         given(kind, run, ask, command, state=state)
     assert "for tool 'give', got: [" in str(caught.value)
     assert "Every tool call (LLM requesting to call a tool)" in str(caught.value)
     assert f"You can fix it by modifying the tool to return `Command({example}" in str(caught.value)
-
-
-def test_c62_these_mistakes_are_a_tools_errors(kind: Any, run: Any, ask: Any) -> None:
-    command: Any = Command(update={"n": 1})
-    result = given(kind, run, ask, command, handle_tool_errors=True)
-    (message,) = result["messages"]
+    result = given(kind, run, ask, command, state=state, handle_tool_errors=True)
+    (message,) = result["messages"] if state else result
     assert message.status == "error"
     assert "Expected to have a matching ToolMessage" in message.text
 
@@ -165,26 +139,19 @@ def test_c63_other_commands_to_the_parent_stay(kind: Any, run: Any, ask: Any, go
     assert merged(kind, run, ask, *commands) == commands
 
 
-def test_c63_langgraph_drops_their_updates(run: Any, ask: Any) -> None:
+def test_c63_their_updates_are_kept_here_and_dropped_by_langgraph(run: Any, ask: Any) -> None:
     """E42: also where there is only one."""
-    for commands in ([to("a", n=1)], [to("a", n=1), to("b", n=2)]):
+    empty: Any = Command(graph=Command.PARENT, goto=[], update={"n": 1})
+    for commands, update, targets in (
+        ([to("a", n=1)], {"n": 1}, 1),
+        ([to("a", n=1), to("b")], {"n": 1}, 2),
+        ([to("a", n=1), to("b", n=2, m=3)], [("n", 1), ("n", 2), ("m", 3)], 2),
+        ([empty], {"n": 1}, 0),
+    ):
+        (command,) = merged(ToolNode, run, ask, *commands)
+        assert (command.update, len(command.goto)) == (update, targets)
         (command,) = merged(LangGraphToolNode, run, ask, *commands)
         assert command.update is None
-    empty: Any = Command(graph=Command.PARENT, goto=[], update={"n": 1})
-    (command,) = merged(LangGraphToolNode, run, ask, empty)
-    assert command.update is None
-
-
-def test_c63_their_updates_are_kept_here(run: Any, ask: Any) -> None:
-    (command,) = merged(ToolNode, run, ask, to("a", n=1))
-    assert (command.update, command.goto) == ({"n": 1}, [Send("a", {"from": "a"})])
-    (command,) = merged(ToolNode, run, ask, to("a", n=1), to("b"))
-    assert (command.update, len(command.goto)) == ({"n": 1}, 2)
-    (command,) = merged(ToolNode, run, ask, to("a", n=1), to("b", n=2, m=3))
-    assert command.update == [("n", 1), ("n", 2), ("m", 3)]
-    empty: Any = Command(graph=Command.PARENT, goto=[], update={"n": 1})
-    (command,) = merged(ToolNode, run, ask, empty)
-    assert command.update == {"n": 1}
 
 
 def test_c63_updates_that_are_lists_of_messages_are_joined_here(run: Any, ask: Any) -> None:
@@ -223,49 +190,26 @@ def test_c63_c65_handoffs_reach_the_parent_with_their_updates_here(call: Any, as
     assert sorted(result["log"]) == ["billing", "delivery", "to billing", "to delivery"]
 
 
-def test_c65_a_handoff_is_a_command_with_a_target(kind: Any, call: Any, ask: Any) -> None:
-    @tool
-    def to_billing(id_: Annotated[str, InjectedToolCallId]) -> Command[Any]:
-        """Hand over to billing."""
-        said = ToolMessage("Transferred.", tool_call_id=id_)
-        return Command(graph=Command.PARENT, goto="billing", update={"messages": [said]})
-
-    front = StateGraph(Office).add_node("tools", kind([to_billing])).add_edge(START, "tools")
-    office = StateGraph(Office).add_node("front", front.compile())
-    office.add_node("billing", lambda state: {"log": ["billing"]})
-    agent: Any = office.add_edge(START, "front").compile()
-    result = call(agent, {"messages": ask(("to_billing", {})), "log": []})
-    assert result["log"] == ["billing"]
-    assert (result["messages"][-1].text, result["messages"][-1].name) == (
-        "Transferred.",
-        "to_billing",
-    )
-
-
 # Several things at once
 
 
 def test_c64_a_tool_may_give_several_things_with_one_answer(kind: Any, run: Any, ask: Any) -> None:
     both = [answer(), Command(update={"n": 1})]
     message, command = given(kind, run, ask, both)
-    assert [report.text for report in message["messages"]] == ["Done."]
-    assert command.update == {"n": 1}
+    assert ([report.text for report in message["messages"]], command.update) == (
+        ["Done."],
+        {"n": 1},
+    )
     inside: Any = [Command(update={"messages": [answer()]}), Command(update={"n": 1})]
     assert len(given(kind, run, ask, inside)) == 2
-
-
-@each(
-    "value, answers",
-    [
+    for value, answers in (
         ([Command(update={"n": 1})], 0),
         ([answer("other")], 0),
         ([answer(), Command(update={"messages": [answer()]})], 2),
-    ],
-)
-def test_c64_it_has_one_answer(kind: Any, run: Any, ask: Any, value: Any, answers: int) -> None:
-    text = f"Tool give returned a list with {answers} messages bound to tool_call_id '1'; expected"
-    with pytest.raises(ValueError, match=text):
-        given(kind, run, ask, value)
+    ):
+        text = f"Tool give returned a list with {answers} messages bound to tool_call_id '1'; expec"
+        with pytest.raises(ValueError, match=text):
+            given(kind, run, ask, value)
 
 
 @each("value", [3, None, [3], [answer(), object()], [answer(), {"a": 1}]])

@@ -1,32 +1,30 @@
-"""Injected arguments, which a model cannot forge: C23 to C31, C36 to C40."""
+"""Injected arguments, which a model cannot forge, the runtime, and its state: C23 to C40."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import UserDict
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import InjectedToolArg, InjectedToolCallId, tool
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import InjectedState, InjectedStore
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Send
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
-from samples import ThreadModel, prices, two_stores
+from samples import ThreadModel, prices, timed, two_stores
 from tables import each
 
 
 def whole(state: Annotated[Any, InjectedState]) -> str:
-    """Say what the state is."""
-    return type(state).__name__
-
-
-def whole_by_call(state: Annotated[Any, InjectedState()]) -> str:
     """Say what the state is."""
     return type(state).__name__
 
@@ -58,25 +56,9 @@ def talk(messages: Annotated[list[Any], InjectedState("messages")]) -> str:
     return str(len(messages))
 
 
-def stored(shelf: Annotated[Any, InjectedStore()]) -> str:
+def stored(shelf: Annotated[Any, InjectedStore]) -> str:
     """Look into the store."""
     return str(shelf.get(("prices",), "lamp").value)
-
-
-def stored_by_class(shelf: Annotated[Any, InjectedStore]) -> str:
-    """Look into the store."""
-    return str(shelf.get(("prices",), "lamp").value)
-
-
-@dataclass
-class Thread:
-    messages: list[Any]
-    user: str
-
-
-class Model(BaseModel):
-    messages: list[Any]
-    user: str
 
 
 def said(run: Any, ask: Any, node: Any, args: dict[str, Any] | None = None, **known: Any) -> str:
@@ -87,25 +69,23 @@ def said(run: Any, ask: Any, node: Any, args: dict[str, Any] | None = None, **kn
     return str(message.text)
 
 
-@each("given", [whole, whole_by_call])
-def test_c23_the_whole_state_is_injected(kind: Any, run: Any, ask: Any, given: Any) -> None:
-    assert said(run, ask, kind([given])) == "dict"
+class Thread(ThreadModel):
+    user: str
 
 
-@each("given", [user, user_by_key])
-@each("state", [dict, Thread, Model])
-def test_c23_fields_of_states_are_injected(
-    kind: Any, run: Any, ask: Any, given: Any, state: Any
+@each("state", [dict, Thread])
+def test_c23_the_whole_state_or_its_fields_are_injected(
+    kind: Any, run: Any, ask: Any, state: Any
 ) -> None:
-    node = kind([given])
-    (name,) = node.tools_by_name
-    (message,) = run(node, state(messages=ask((name, {})), user="Ada"))["messages"]
-    assert message.text.endswith("Ada")
+    for given, text in ((user, "Hi Ada"), (user_by_key, "Ada"), (whole, state.__name__)):
+        node = kind([given])
+        (name,) = node.tools_by_name
+        (message,) = run(node, state(messages=ask((name, {})), user="Ada"))["messages"]
+        assert message.text == text
 
 
-@each("given", [stored, stored_by_class])
-def test_c24_the_store_is_injected_by_any_name(kind: Any, run: Any, ask: Any, given: Any) -> None:
-    assert said(run, ask, kind([given]), store=prices()) == "{'price': 39}"
+def test_c24_the_store_is_injected_by_any_name(kind: Any, run: Any, ask: Any) -> None:
+    assert said(run, ask, kind([stored]), store=prices()) == "{'price': 39}"
 
 
 def test_c25_the_model_does_not_see_what_is_injected(kind: Any) -> None:
@@ -140,54 +120,34 @@ def test_c27_a_second_store_parameter_is_refused(run: Any, ask: Any) -> None:
 
 
 def test_c28_a_list_has_no_fields_but_its_messages(kind: Any, run: Any, ask: Any) -> None:
-    def only(given: Any) -> Any:
-        node = kind([given])
-        (name,) = node.tools_by_name
-        return run(node, ask((name, {})))[0].text
-
-    assert only(talk) == "1"
-    assert only(whole) == "dict"
-    for given, fields in ((user, "user"), (two_fields, "user, place")):
-        text = f"requires graph state dict as input. State should contain fields {fields}"
-        with pytest.raises(ValueError, match=text):
-            only(given)
-
-
-def test_c28_the_whole_of_a_list_has_it_at_the_messages_key(kind: Any, run: Any, ask: Any) -> None:
-    @tool
     def keys(state: Annotated[dict[str, Any], InjectedState]) -> str:
         """List the keys."""
         return ",".join(state)
 
-    (message,) = run(kind([keys], messages_key="talk"), ask(("keys", {})))
-    assert message.text == "talk"
+    def only(given: Any, **options: Any) -> Any:
+        return run(kind([given], **options), ask((given.__name__, {})))[0].text
+
+    assert (only(talk), only(keys), only(keys, messages_key="talk")) == ("1", "messages", "talk")
+    for given, names in ((user, "user"), (two_fields, "user, place")):
+        text = f"requires graph state dict as input. State should contain fields {names}"
+        with pytest.raises(ValueError, match=text):
+            only(given)
 
 
-def test_c29_a_call_with_its_context_brings_its_state(kind: Any, run: Any) -> None:
-    call = {"name": "user", "args": {}, "id": "1", "type": "tool_call"}
-    given = {"__type": "tool_call_with_context", "tool_call": call, "state": {"user": "Eve"}}
-    assert run(kind([user]), given)["messages"][0].text == "Hi Eve"
-
-
-def test_c29_calls_alone_read_the_state_of_their_graph(kind: Any, call: Any, ask: Any) -> None:
-    """E9: and outside a graph they have none."""
+def test_c29_calls_alone_read_the_state_of_their_graph(kind: Any, run: Any, call: Any) -> None:
+    """E9: outside a graph they have none, and a call with its context brings its state."""
 
     class Office(MessagesState):
         user: str
 
-    def send(state: Any) -> list[Send]:
-        (asked,) = state["messages"][-1].tool_calls
-        return [Send("tools", [{**asked, "type": "tool_call"}])]
-
-    graph = StateGraph(Office).add_node("tools", kind([user]))
-    agent: Any = graph.add_conditional_edges(START, send, ["tools"]).compile()
-    result = call(agent, {"messages": ask(("user", {})), "user": "Ada"})
-    assert result["messages"][-1].text == "Hi Ada"
-
-
-def test_c29_calls_alone_have_no_state_outside_a_graph(kind: Any, run: Any) -> None:
-    call = {"name": "user_or", "args": {}, "id": "1", "type": "tool_call"}
-    assert run(kind([user_or]), [call])["messages"][0].text == "nobody"
+    asked = {"name": "user_or", "args": {}, "id": "1", "type": "tool_call"}
+    graph = StateGraph(Office).add_node("tools", kind([user_or]))
+    graph.add_conditional_edges(START, lambda _: [Send("tools", [asked])], ["tools"])
+    agent: Any = graph.compile()
+    assert call(agent, {"messages": [], "user": "Ada"})["messages"][-1].text == "Ada"
+    assert run(kind([user_or]), [asked])["messages"][0].text == "nobody"
+    given = {"__type": "tool_call_with_context", "tool_call": asked, "state": {"user": "Eve"}}
+    assert run(kind([user_or]), given)["messages"][0].text == "Eve"
 
 
 @each("handle", [True, False, "No."])
@@ -203,14 +163,11 @@ def test_c30_without_a_store_the_run_always_ends(
         run(node, ask(("stored", {})), {"configurable": {"__store__": prices()}})
 
 
-def wrapped(request: Any, execute: Any) -> Any:
-    return execute(request)
-
-
 def test_c30_with_a_wrapper_langgraph_reports_a_missing_store_to_the_model(ask: Any) -> None:
     """The model could not fix it, with a wrapper or without."""
     calls = {"messages": ask(("stored", {}))}
-    options: Any = {"handle_tool_errors": True, "wrap_tool_call": wrapped}
+    wrap = lambda request, execute: execute(request)  # noqa: E731
+    options: Any = {"handle_tool_errors": True, "wrap_tool_call": wrap}
     report = LangGraphToolNode([stored], **options).invoke(calls, runtime=Runtime())
     assert report["messages"][0].status == "error"
     with pytest.raises(ValueError, match="Cannot inject store"):
@@ -218,49 +175,32 @@ def test_c30_with_a_wrapper_langgraph_reports_a_missing_store_to_the_model(ask: 
 
 
 def test_c31_without_a_field_the_run_always_ends(kind: Any, run: Any, ask: Any) -> None:
-    calls = ask(("user", {}))
-    for handle in (True, "No."):
-        node = kind([user], handle_tool_errors=handle)
-        with pytest.raises(KeyError, match="user"):
-            run(node, {"messages": calls})
-        with pytest.raises(AttributeError, match="user"):
-            run(node, ThreadModel(messages=calls))
-
-
-def test_c31_a_parameter_with_a_default_keeps_it(kind: Any, run: Any, ask: Any) -> None:
-    """E33"""
-    calls = ask(("user_or", {}))
-    for state in ({"messages": calls}, ThreadModel(messages=calls)):
-        assert run(kind([user_or]), state)["messages"][0].text == "nobody"
-
-
-def test_c36_the_model_cannot_forge_what_is_injected(kind: Any, run: Any, ask: Any) -> None:
-    """E29"""
-    assert said(run, ask, kind([user]), {"who": "Eve", "greeting": "Hello"}) == "Hello Ada"
-    forged = ask(("user_or", {"who": "Eve"}))
-    assert run(kind([user_or]), {"messages": forged})["messages"][0].text == "nobody"
+    """E33: a parameter with a default keeps it."""
+    calls, errors = ask(("user", {})), {dict: KeyError, ThreadModel: AttributeError}
+    for state, error in errors.items():
+        for handle in (True, "No."):
+            with pytest.raises(error, match="user"):
+                run(kind([user], handle_tool_errors=handle), state(messages=calls))
+        (message,) = run(kind([user_or]), state(messages=ask(("user_or", {}))))["messages"]
+        assert message.text == "nobody"
 
 
 class Secret(InjectedToolArg):
     """A mark of one's own."""
 
 
-def test_c36_every_mark_of_injection_keeps_the_model_out(kind: Any, run: Any, ask: Any) -> None:
+def test_c36_the_model_cannot_forge_what_is_injected(kind: Any, run: Any, ask: Any) -> None:
+    """E29: whatever mark of injection the argument has."""
+
     @tool
     def show(key: Annotated[str, Secret()] = "none", n: int = 0) -> str:
         """Show the key."""
         return f"{key} {n}"
 
+    assert said(run, ask, kind([user]), {"who": "Eve", "greeting": "Hello"}) == "Hello Ada"
+    forged = ask(("user_or", {"who": "Eve"}))
+    assert run(kind([user_or]), {"messages": forged})["messages"][0].text == "nobody"
     assert said(run, ask, kind([show]), {"key": "stolen", "n": 1}) == "none 1"
-
-
-def test_c37_a_choice_is_an_ordinary_parameter(kind: Any, run: Any, ask: Any) -> None:
-    @tool
-    def price(shop: str, shelf: Annotated[Any, InjectedStore()]) -> str:
-        """Look up a price in one of the shops."""
-        return str(shelf.get(({"town": "prices"}[shop],), "lamp").value["price"])
-
-    assert said(run, ask, kind([price]), {"shop": "town"}, store=prices()) == "39"
 
 
 def test_c38_the_tool_itself_injects_the_id_of_the_call(kind: Any, run: Any, ask: Any) -> None:
@@ -274,13 +214,216 @@ def test_c38_the_tool_itself_injects_the_id_of_the_call(kind: Any, run: Any, ask
     assert id_of.invoke(call).text == "7", "without any node"
 
 
-def test_c40_what_no_model_could_pass_is_injected(kind: Any, run: Any, ask: Any) -> None:
-    """A message object of the state, as it is."""
+class Shop(MessagesState):
+    cart: dict[str, Any]
+
+
+@tool
+def spoil(state: Annotated[Any, InjectedState]) -> str:
+    """Change all that can be reached."""
+    state["messages"].append(HumanMessage("forged"))
+    state["cart"]["lamps"].append(2)
+    state["cart"]["modes"].add("red")
+    state["cart"]["extra"] = True
+    state["new"] = True
+    return "spoilt"
+
+
+@tool
+def spoil_a_field(cart: Annotated[Any, InjectedState("cart")]) -> str:
+    """Change a field."""
+    cart["lamps"].append(2)
+    cart["modes"].add("red")
+    return "spoilt"
+
+
+@tool
+def spoil_at_run_time(runtime: ToolRuntime[Any, Any]) -> str:
+    """Change what the runtime holds."""
+    runtime.state["cart"]["lamps"].append(2)
+    runtime.state["cart"]["modes"].add("red")
+    return "spoilt"
+
+
+def after(kind: Any, call: Any, ask: Any, given: Any, **options: Any) -> Any:
+    """The state of a thread in which a tool changed what it was given."""
+    graph = StateGraph(Shop).add_node("tools", kind([given], **options))
+    agent: Any = graph.add_edge(START, "tools").compile()
+    cart = {"lamps": [1], "modes": {"blue"}}
+    return call(agent, {"messages": ask((given.name, {})), "cart": cart})
+
+
+@each("given", [spoil, spoil_a_field, spoil_at_run_time])
+def test_c39_changes_of_a_tool_stay_in_its_copy(call: Any, ask: Any, given: Any) -> None:
+    """E21: in LangGraph they leak into the state, where only the outermost dict is fresh."""
+    result = after(ToolNode, call, ask, given)
+    assert result["cart"] == {"lamps": [1], "modes": {"blue"}}
+    assert [m.text for m in result["messages"]] == ["", "spoilt"]
+    cart = after(LangGraphToolNode, call, ask, given)["cart"]
+    assert (cart["lamps"], cart["modes"]) == ([1, 2], {"blue", "red"})
+
+
+def test_c39_each_parallel_call_has_its_own_copy_here(run: Any, ask: Any) -> None:
+    @tool
+    def push(numbers: Annotated[list[int], InjectedState("numbers")]) -> int:
+        """Push a number."""
+        numbers.append(1)
+        return len(numbers)
+
+    state = {"messages": ask(("push", {}), ("push", {})), "numbers": [0]}
+    report = run(ToolNode([push]), state)["messages"]
+    assert [message.text for message in report] == ["2", "2"]
+
+
+class Basket(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    messages: list[Any]
+    cart: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trolley:
+    messages: list[Any]
+    cart: dict[str, Any] = field(default_factory=dict)
+
+
+@each("state", [Basket, Trolley])
+def test_c39_a_state_keeps_the_type_of_its_object(
+    kind: Any, run: Any, ask: Any, state: Any
+) -> None:
+    @tool
+    def spoil_it(whole: Annotated[Any, InjectedState]) -> str:
+        """Change the state."""
+        whole.cart["lamps"].append(2)
+        return type(whole).__name__
+
+    given = state(messages=ask(("spoil_it", {})), cart={"lamps": [1]})
+    (message,) = run(kind([spoil_it]), given)["messages"]
+    assert message.text == state.__name__
+    assert given.cart["lamps"] == ([1] if kind is ToolNode else [1, 2])
+
+
+def test_c39_objects_in_the_state_are_the_threads_own(kind: Any, run: Any, ask: Any) -> None:
+    """Messages, and containers of one's own making: to copy them would cost more than it is worth.
+
+    What was one object in two places is one in both again.
+    """
+    seen: list[Any] = []
 
     @tool
-    def last(messages: Annotated[list[Any], InjectedState("messages")], word: str) -> str:
-        """Say who spoke first."""
-        return f"{word} {type(messages[0]).__name__}"
+    def look(state: Annotated[Any, InjectedState]) -> str:
+        """Look at the state."""
+        seen.append(state)
+        return "looked"
 
-    state = {"messages": [HumanMessage("Go"), *ask(("last", {"word": "a"}))]}
-    assert run(kind([last]), state)["messages"][0].text == "a HumanMessage"
+    both: list[Any] = [1]
+    both.append(both)
+    cart: Any = UserDict()
+    calls = ask(("look", {}))
+    run(kind([look]), {"messages": calls, "cart": cart, "a": both, "b": both})
+    (state,) = seen
+    assert state["messages"][0] is calls[0]
+    assert state["cart"] is cart
+    assert state["a"] is state["b"]
+    assert state["a"][1] is state["a"]
+
+
+def test_c39_a_tool_that_takes_no_state_costs_nothing(
+    run: Any, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(state: Any) -> Any:
+        pytest.fail("the state was copied")
+
+    monkeypatch.setattr("agent_factory.tools.injection.copy_containers", never)
+
+    @tool
+    def plain(store: Annotated[Any, InjectedStore()], n: int = 1) -> int:
+        """Give a number."""
+        return n
+
+    node = ToolNode([plain])
+    report = run(node, {"messages": ask(("plain", {}))}, store=InMemoryStore())
+    assert report["messages"][0].text == "1"
+
+
+# The runtime
+
+
+def holding(seen: list[Any]) -> Any:
+    @tool
+    def hold(n: int, mine: ToolRuntime[Any, Any]) -> str:
+        """Hold the runtime."""
+        seen.append(mine)
+        return "held"
+
+    return hold
+
+
+def test_c32_a_parameter_of_its_type_is_given_the_runtime(kind: Any, run: Any, ask: Any) -> None:
+    """By any name, without Annotated, unseen by the model; by its name, with any annotation."""
+    seen: list[Any] = []
+    hold = holding(seen)
+    assert list(hold.tool_call_schema.model_json_schema()["properties"]) == ["n"]
+    run(kind([hold]), ask(("hold", {"n": 1, "mine": "forged"})))
+    assert [type(runtime) for runtime in seen] == [ToolRuntime]
+
+    def look(runtime: Any) -> str:
+        """Look at the runtime."""
+        return type(runtime).__name__
+
+    for annotation in (Any, object, ToolRuntime, ToolRuntime[Any, Any] | None):
+        look.__annotations__["runtime"] = annotation
+        (message,) = run(kind([look]), {"messages": ask(("look", {}))})["messages"]
+        assert message.text == "ToolRuntime"
+
+
+def test_c32_a_text_named_runtime_is_refused(run: Any, ask: Any) -> None:
+    """In LangGraph, such a tool cannot be called, and the model reads a blank."""
+
+    def states(runtime: Annotated[Any, InjectedState]) -> str:
+        """Take the state by the runtime's name."""
+        return "never"
+
+    for given in (timed, states):
+        with pytest.raises(ArgumentError, match=r"^\[AF112\] .*Rename the parameter"):
+            ToolNode([given])
+    (message,) = run(LangGraphToolNode([timed]), ask(("timed", {"runtime": "90 minutes"})))
+    assert message.status == "error"
+    assert message.text.endswith("with error:\n \n Please fix the error and try again.")
+
+
+class Till(TypedDict):
+    currency: str
+
+
+def test_c33_the_runtime_has_nine_fields(kind: Any, call: Any, ask: Any) -> None:
+    """E13: `tools` came after the eight of the documents; execution_info is there locally too."""
+    names = "state context config stream_writer tool_call_id store tools execution_info server_info"
+    assert [known.name for known in fields(ToolRuntime)] == names.split()
+    seen: list[Any] = []
+    store = InMemoryStore()
+    graph = StateGraph(MessagesState, Till).add_node("tools", kind([holding(seen)]))
+    agent: Any = graph.add_edge(START, "tools").compile(store=store)
+    calls = ask(("hold", {"n": 1}))
+    call(agent, {"messages": calls}, {"metadata": {"who": "Ada"}}, context={"currency": "EUR"})
+    (runtime,) = seen
+    assert [m.id for m in runtime.state["messages"]] == [calls[0].id]
+    assert (runtime.context, runtime.config["metadata"]["who"]) == ({"currency": "EUR"}, "Ada")
+    assert callable(runtime.stream_writer)
+    assert (runtime.tool_call_id, runtime.store, runtime.server_info) == ("1", store, None)
+    assert [known.name for known in runtime.tools] == ["hold"]
+    assert runtime.execution_info.task_id
+    runtime.emit_output_delta("nobody listens")
+
+
+def test_c34_c35_calls_share_what_belongs_to_the_run_alone(kind: Any, call: Any, ask: Any) -> None:
+    seen: list[Any] = []
+    node: Any = Runtime(context={"a": 1}, store=InMemoryStore(), stream_writer=print)
+    call(kind([holding(seen)]), ask(*[("hold", {"n": 1})] * 2), {}, runtime=node)
+    for runtime in seen:
+        assert runtime.context is node.context
+        assert runtime.store is node.store
+        assert runtime.stream_writer is node.stream_writer
+    first, second = seen
+    assert first.config is not second.config
+    assert {first.tool_call_id, second.tool_call_id} == {"1", "2"}

@@ -1,9 +1,9 @@
-"""What happens when a tool fails: C41 to C45, C48 to C52."""
+"""What happens when a tool fails, and which handlers could not work: C41 to C52."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional, Union
 
 import pytest
 from langchain_core.messages import ToolMessage
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
-from error_handlers import fail, values
+from error_handlers import FAILURES, HandlerObject, fail, later, number, two, values, values_or_keys
 from samples import add
 from tables import each
 
@@ -30,11 +30,11 @@ def answer(kind: Any, run: Any, ask: Any, handle: Any, why: str = "value") -> tu
     return message.text, message.status
 
 
-def values_or_keys(error: Any) -> str:
+def either(error: Any) -> str:
     return "one of the two"
 
 
-values_or_keys.__annotations__["error"] = ValueError | KeyError  # not postponed: see test_handlers
+either.__annotations__["error"] = ValueError | KeyError  # not postponed, as `values_or_keys` is
 
 
 TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
@@ -49,7 +49,7 @@ TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
         ((KeyError, ValueError), TEMPLATE),
         (lambda error: f"said {error}", "said value"),
         (values, "bad value value"),
-        (values_or_keys, "one of the two"),
+        (either, "one of the two"),
     ],
 )
 def test_c41_c43_c44_a_handled_error_is_reported_to_the_model(
@@ -59,7 +59,7 @@ def test_c41_c43_c44_a_handled_error_is_reported_to_the_model(
     assert answer(kind, run, ask, handle) == (report, "error")
 
 
-@each("handle", [False, "", (), KeyError, (KeyError, TypeError), values, values_or_keys])
+@each("handle", [False, "", (), KeyError, (KeyError, TypeError), values, either])
 def test_c41_any_other_error_ends_the_run(kind: Any, run: Any, ask: Any, handle: Any) -> None:
     with pytest.raises(OSError, match="os"):
         answer(kind, run, ask, handle, "os")
@@ -74,24 +74,20 @@ def test_c41_another_form_is_refused_at_once(run: Any, ask: Any) -> None:
         answer(LangGraphToolNode, run, ask, 5)
 
 
-def test_c42_c52_by_default_invalid_arguments_are_reported_and_exceptions_of_tools_raise(
+def test_c42_c43_c50_c52_invalid_arguments_are_reported_one_by_one(
     kind: Any, run: Any, ask: Any
 ) -> None:
-    """E1"""
-    (message,) = run(kind([add]), ask(("add", {"a": "one", "b": 2})))
-    assert message.status == "error"
-    with pytest.raises(ValueError, match="value"):
-        run(kind([fail]), ask(("fail", {"kind": "value"})))
-
-
-def test_c43_c50_invalid_arguments_are_reported_one_by_one(kind: Any, run: Any, ask: Any) -> None:
+    """E1: by default, exceptions of tools raise."""
     (message,) = run(kind([add]), ask(("add", {"a": "one"})))
-    assert message.text == (
+    assert (message.status, message.text) == (
+        "error",
         "Error invoking tool 'add' with kwargs {'a': 'one'} with error:\n"
         " a: Input should be a valid integer, unable to parse string as an integer\n"
         "b: Field required\n"
-        " Please fix the error and try again."
+        " Please fix the error and try again.",
     )
+    with pytest.raises(ValueError, match="value"):
+        run(kind([fail]), ask(("fail", {"kind": "value"})))
 
 
 def test_c45_an_unknown_name_is_always_reported(kind: Any, run: Any, ask: Any) -> None:
@@ -283,3 +279,110 @@ def test_c51_an_error_of_several_arguments_is_reported(run: Any, ask: Any) -> No
     assert [fact["input"] for fact in facts] == [{"start": 2, "end": 1}]
     text = misbooked(LangGraphToolNode, run, ask)
     assert text.endswith("with error:\n \n Please fix the error and try again.")
+
+
+def handles(node: Any, run: Any, ask: Any) -> set[str]:
+    """Which failures the node reports to the model."""
+    report = set()
+    for why, error in FAILURES.items():
+        try:
+            run(node, ask(("fail", {"kind": why})))
+        except error:
+            continue
+        report.add(why)
+    return report
+
+
+class Desk:
+    def values(self, error: ValueError) -> str:
+        return "reported by a method"
+
+    @classmethod
+    def keys(cls, error: KeyError) -> str:
+        return "reported by a class"
+
+    @staticmethod
+    def any(error) -> str:  # type: ignore[no-untyped-def]  # that is what is tried
+        return "reported by a function"
+
+
+def by_union(error: Union[ValueError, KeyError]) -> str:  # noqa: UP007  # the older spelling
+    return "one of the two"
+
+
+@each(
+    "handler, report",
+    [
+        (Desk().values, {"value"}),
+        (Desk.keys, {"key"}),
+        (Desk.any, {"value", "key", "os"}),
+        (lambda error: "any", {"value", "key", "os"}),
+    ],
+)
+def test_c46_a_handler_takes_what_its_parameter_is_annotated_with(
+    kind: Any, run: Any, ask: Any, handler: Any, report: set[str]
+) -> None:
+    assert handles(kind([fail], handle_tool_errors=handler), run, ask) == report
+
+
+@each("handler", [by_union, values_or_keys])
+def test_c46_a_union_in_a_postponed_annotation(run: Any, ask: Any, handler: Any) -> None:
+    """C46: under `from __future__ import annotations` LangGraph stumbles over a union."""
+    assert handles(ToolNode([fail], handle_tool_errors=handler), run, ask) == {"value", "key"}
+    with pytest.raises((ValueError, AttributeError)):
+        handles(LangGraphToolNode([fail], handle_tool_errors=handler), run, ask)
+
+
+def perhaps(error: Optional[ValueError]) -> str:  # noqa: UP045  # as many write it
+    return "never"
+
+
+def anything(error: BaseException) -> str:
+    return "never"
+
+
+def unreadable(error: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821  # for show
+    return "never"
+
+
+def none() -> str:
+    return "never"
+
+
+class Later:
+    async def __call__(self, error: Exception) -> str:
+        return "never"
+
+
+UNUSABLE = [number, perhaps, anything, unreadable, two, none, later, Later()]
+
+
+@each("handler", [number, perhaps, unreadable, two, none, Later()])
+def test_c47_langgraph_finds_out_when_a_tool_fails(run: Any, ask: Any, handler: Any) -> None:
+    """And what the tool raised is replaced by what is wrong with the handler."""
+    node = LangGraphToolNode([fail], handle_tool_errors=handler)
+    with pytest.raises((ValueError, TypeError, NameError, AttributeError)) as caught:
+        run(node, ask(("fail", {"kind": "os"})))
+    assert not isinstance(caught.value, OSError)
+
+
+@each("handler", UNUSABLE)
+def test_c47_a_handler_that_could_not_work_is_refused_at_once_here(handler: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
+        ToolNode([fail], handle_tool_errors=handler)
+    assert caught.value.subject.startswith("handle_tool_errors")
+    assert "def handler(error: ValueError) -> str" in caught.value.hint
+
+
+def worded(text: str, error: ValueError) -> str:
+    return text
+
+
+@each("handler", [HandlerObject(), partial(worded, "reported")])
+def test_c47_any_callable_can_be_a_handler_here(run: Any, ask: Any, handler: Any) -> None:
+    assert handles(ToolNode([fail], handle_tool_errors=handler), run, ask) == {"value"}
+    with pytest.raises(TypeError, match="is not a module, class, method, or function"):
+        run(
+            LangGraphToolNode([fail], handle_tool_errors=HandlerObject()),
+            ask(("fail", {"kind": "os"})),
+        )
