@@ -23,10 +23,10 @@ class Bill(BaseModel):
 
 
 def who(request: Any) -> Principal | None:
-    """The person whom the headers of a request name."""
-    if request.headers.get("authorization") == "Bearer nobody":
-        return None
+    """The person whom the headers of a request name: Ann, if there are none."""
     name = request.headers.get("x-user", "ann@acme")
+    if not name:
+        return None
     roles = frozenset({request.headers.get("x-role", "accounting")})
     return Principal(tenant=name.partition("@")[2], name=name, roles=roles)
 

@@ -1,10 +1,9 @@
-"""OpenAI's own client for Python, as it is, against a service."""
+"""OpenAI's own client for Python, as it is, against a service: also with tools that it brings."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -13,13 +12,16 @@ import httpx
 import openai
 import pytest
 from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel
 
 from agent_factory import create_agent
+from agent_factory.middleware import ClientToolsMiddleware
 from agent_factory.serve import Principal
 from agent_factory.service import Service
-from agent_factory.testing import ScriptedChatModel
+from agent_factory.testing import Reply, ScriptedChatModel
 from serve.accounts import statuses
-from serve.agents import chat_service, wait_for_threads
+from serve.agents import chat_service, pay, wait_for_threads
 from servers import served
 from tables import each
 from waiting import auntil
@@ -35,7 +37,8 @@ SERVICE = chat_service
 
 @pytest.fixture(scope="module")
 def url(service: Service) -> Iterator[str]:
-    with served(service, authenticate=who) as url:
+    # No reviewer may decide here: a client that sends results decides about nothing.
+    with served(service, authenticate=who, may_decide=lambda principal, wait: False) as url:
         yield url
 
 
@@ -82,26 +85,17 @@ def test_agents_are_models(client: openai.OpenAI) -> None:
 
 def test_an_answer_without_a_thread_leaves_nothing(client: openai.OpenAI, service: Service) -> None:
     before = service.threads.count()
-    talk = [user("One"), {"role": "assistant", "content": "Two"}, user("Three")]
+    talk: Any = [user("One"), {"role": "assistant", "content": "Two"}, user("Three")]
     made = client.chat.completions.create(model="echo", messages=talk)
     assert made.choices[0].message.content == "You said: Three"
-    assert made.usage is not None
-    assert (made.usage.prompt_tokens, made.usage.completion_tokens) == (12, 5)
-    assert made.usage.total_tokens == 17
+    usage: Any = made.usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (12, 5, 17)
     assert streamed(client, "echo", *talk) == "You said: Three"
+    *_, last = client.chat.completions.create(
+        model="echo", messages=talk, stream=True, stream_options={"include_usage": True}
+    )
+    assert (last.choices, last.usage) == ([], usage)
     wait_for_threads(service, before)
-
-
-async def test_the_async_client(url: str) -> None:
-    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="ann@acme") as client:
-        made = await client.chat.completions.create(model="echo", messages=[user("Hi")])
-        assert made.choices[0].message.content == "You said: Hi"
-        stream = await client.chat.completions.create(
-            model="echo", messages=[user("Hi")], stream=True, stream_options={"include_usage": True}
-        )
-        *_, last = [chunk async for chunk in stream]
-        assert last.usage is not None
-        assert (last.choices, last.usage.total_tokens) == ([], 17)
 
 
 def test_tools_and_agents_inside_are_hidden(client: openai.OpenAI) -> None:
@@ -227,38 +221,12 @@ def test_an_answer_that_was_cut(service: Service, client: openai.OpenAI) -> None
     assert chunks[-1].choices[0].finish_reason == "length"
 
 
-@each(
-    "param, value",
-    [
-        ("n", 2),
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),
-        ("functions", [{"name": "f"}]),
-        ("logprobs", True),
-        ("stop", ["."]),
-        ("response_format", {"type": "json_object"}),
-        ("webhook", "x"),
-        ("messages", [{"role": "tool", "tool_call_id": "1", "content": "x"}]),
-        ("messages", []),
-        ("messages", [{"role": "user", "content": 5}]),
-        ("stream", "perhaps"),
-    ],
-)
-def test_what_is_refused(client: openai.OpenAI, param: str, value: Any) -> None:
-    body = {"model": "echo", "messages": [user("Hi")], param: value}
-    with pytest.raises(openai.BadRequestError, match=param) as error:
-        client.post("/chat/completions", body=body, cast_to=object)
-    assert (error.value.param, error.value.type) == (param, "invalid_request_error")
-
-
 def test_what_asks_for_nothing_is_taken(client: openai.OpenAI) -> None:
     nothing: Any = {"n": 1, "tools": [], "logprobs": False, "response_format": {"type": "text"}}
     assert answer(client, "echo", user("Hi"), **nothing, max_tokens=5) == "You said: Hi"
 
 
-def test_who_asks(
-    url: str,
-    client: openai.OpenAI,
-) -> None:
+def test_who_asks(url: str, client: openai.OpenAI) -> None:
     with openai.OpenAI(base_url=f"{url}/v1", api_key="nobody") as unknown:
         with pytest.raises(openai.AuthenticationError, match="not known") as error:
             unknown.models.list()
@@ -293,11 +261,335 @@ async def test_a_client_that_goes_away_ends_the_run(
 
 
 def test_without_a_client(url: str) -> None:
-    body = json.dumps({"model": "echo", "messages": [user("Hi")], "stream": True})
-    headers = ["-H", "Authorization: Bearer ann@acme", "-H", "Content-Type: application/json"]
-    command = ["curl", "-sN", f"{url}/v1/chat/completions", *headers, "-d", body]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    *events, last = [line for line in done.stdout.split("\n\n") if line]
+    body = {"model": "echo", "messages": [user("Hi")], "stream": True}
+    headers = {"authorization": "Bearer ann@acme"}
+    text = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60).text
+    *events, last = [line for line in text.splitlines() if line.startswith("data: ")]
     assert last == "data: [DONE]"
     found = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events]
     assert "".join(one["delta"].get("content", "") for one in found) == "You said: Hi"
+
+
+def function(name: str, **properties: Any) -> Any:
+    parameters = {"type": "object", "properties": properties}
+    about = {"name": name, "description": f"The {name}.", "parameters": parameters}
+    return {"type": "function", "function": {**about, "strict": False}}
+
+
+TITLE, SCROLL = function("title"), function("scroll", to={"type": "integer"})
+
+
+class Asked:
+    """Asks with or without a stream, and reads the answer in the same way."""
+
+    def __init__(self, client: openai.OpenAI, *, stream: bool) -> None:
+        self._client, self._stream = client, stream
+
+    def __call__(self, *messages: Any, model: str = "page", **options: Any) -> tuple[Any, str]:
+        """The message of the answer, as a client sends it again, and the finish reason."""
+        given: Any = {"model": model, "messages": [*messages], **options}
+        if not self._stream:
+            (choice,) = self._client.chat.completions.create(**given).choices
+            return choice.message.model_dump(exclude_none=True), str(choice.finish_reason)
+        with self._client.chat.completions.stream(**given) as stream:
+            (choice,) = stream.get_final_completion().choices
+        message = choice.message.model_dump(exclude_none=True)
+        message.pop("parsed", None)
+        for call in message.get("tool_calls") or ():
+            call["function"].pop("parsed_arguments", None)
+        return message, str(choice.finish_reason)
+
+
+@pytest.fixture(params=[False, True], ids=["at once", "stream"])
+def ask(client: openai.OpenAI, request: pytest.FixtureRequest) -> Asked:
+    return Asked(client, stream=request.param)
+
+
+def result(call: Any, content: Any = "Orders") -> Any:
+    return {"role": "tool", "tool_call_id": call["id"], "content": content}
+
+
+def test_the_client_runs_the_call(ask: Asked, service: Service) -> None:
+    before = service.threads.count()
+    talk = [user("title scroll")]
+    message, reason = ask(*talk, tools=[TITLE, SCROLL])
+    assert reason == "tool_calls"
+    assert not message.get("content")
+    one, two = message["tool_calls"]
+    assert (one["type"], one["function"]) == ("function", {"name": "title", "arguments": "{}"})
+    assert two["function"] == {"name": "scroll", "arguments": '{"to": 7}'}
+    # The client has all of the conversation, so that nothing of it has to stay.
+    wait_for_threads(service, before)
+    results = [result(one), result(two, [{"type": "text", "text": "ok"}])]
+    talk += [message, *results]
+    message, reason = ask(*talk, tools=[TITLE, SCROLL])
+    assert (message["content"], reason) == ("Done: title=Orders, scroll=ok", "stop")
+    message, _ = ask(*talk, message, user("title"), tools=[TITLE])
+    assert [call["function"]["name"] for call in message["tool_calls"]] == ["title"]
+    wait_for_threads(service, before)
+
+
+def test_a_thread_stays_while_it_knows_more_than_the_client(ask: Asked, service: Service) -> None:
+    before = service.threads.count()
+    talk = [user("pay title")]
+    message, _ = ask(*talk, tools=[TITLE])
+    (call,) = message["tool_calls"]
+    assert service.threads.count() == before + 1
+    talk += [message, result(call)]
+    message, reason = ask(*talk, tools=[TITLE])
+    # The call of the agent's own tool has run once, and its result is there.
+    assert (message["content"], reason) == ("Done: pay=Paid 5., title=Orders", "stop")
+    wait_for_threads(service, before)
+
+
+def test_a_thread_of_the_client(ask: Asked, service: Service) -> None:
+    options = {**in_thread(), "tools": [TITLE, SCROLL]}
+    thread = options["extra_headers"]["X-Thread-Id"]
+    message, _ = ask(user("title scroll"), **options)
+    assert ask(user("title scroll"), **options) == (message, "tool_calls")
+    service.stop()
+    service.start()
+    one, two = message["tool_calls"]
+    half, _ = ask(result(one), **options)
+    assert [call["id"] for call in half["tool_calls"]] == [two["id"]]
+    for _ in range(2):  # a result that is sent again changes nothing
+        done, _ = ask(result(two, "ok"), **options)
+        assert done["content"] == "Done: title=Orders, scroll=ok"
+    with pytest.raises(openai.ConflictError, match="was decided before"):
+        ask(result(two, "another"), **options)
+    (run,) = service.threads.runs(thread)
+    assert run.status == "done"
+    entries = service.inbox("acme").audit(thread=thread)
+    assert {entry.detail["via"] for entry in entries if entry.what == "respond"} == {"openai"}
+    message, _ = ask(user("Hello"), **options)
+    assert message["content"] == "You said: Hello"
+
+
+def test_a_review_beside_a_call_of_the_client(ask: Asked, service: Service) -> None:
+    options = {**in_thread(), "tools": [TITLE]}
+    message, reason = ask(user("refund title"), **options)
+    assert reason == "stop"
+    assert "refund waits for a review" in message["content"]
+    (wait,) = service.inbox("acme").waits(thread=options["extra_headers"]["X-Thread-Id"])
+    service.decide(wait.id, "approve", by="bob").result(timeout=60)
+    message, reason = ask(user("refund title"), **options)
+    assert (message.get("content") or "", reason) == ("", "tool_calls")
+    (call,) = message["tool_calls"]
+    message, _ = ask(result(call), **options)
+    assert message["content"] == "Done: refund=Refunded 5., title=Orders"
+
+
+def test_a_tool_that_the_agent_leaves_to_its_client(ask: Asked) -> None:
+    for tools in ([function("clock")], openai.NOT_GIVEN):
+        options = {**in_thread(), "tools": tools, "model": "own"}
+        message, _ = ask(user("clock"), **options)
+        (call,) = message["tool_calls"]
+        assert ask(result(call, "Noon"), **options)[0]["content"] == "Done: clock=Noon"
+
+
+def agent_of(service: Service, *steps: Any) -> tuple[str, ScriptedChatModel]:
+    """Add an agent with a scripted model; its name and the model."""
+    model, name, layers = ScriptedChatModel([*steps]), uuid4().hex, [ClientToolsMiddleware()]
+    saver = InMemorySaver()
+    service.add(name, create_agent(model, [pay], middleware=layers, checkpointer=saver))
+    return name, model
+
+
+def offered(model: ScriptedChatModel) -> list[tuple[list[str], Any]]:
+    return [(request.tools, request.kwargs.get("tool_choice")) for request in model.requests]
+
+
+CALL: Any = [{"name": "title", "args": {}, "id": "model's own"}]
+
+
+@each(
+    "choice, first",
+    [
+        ("auto", (["pay", "title", "scroll"], None)),
+        ("none", (["pay"], None)),
+        ("required", (["title", "scroll"], "any")),
+        ({"type": "function", "function": {"name": "title"}}, (["title"], "title")),
+    ],
+)
+def test_a_tool_choice(ask: Asked, service: Service, choice: Any, first: Any) -> None:
+    name, model = agent_of(service, "Hi." if choice == "none" else CALL, CALL, "Done.")
+    options: Any = {"model": name, "tools": [TITLE, SCROLL], "tool_choice": choice}
+    talk = [user("Go")]
+    message, _ = ask(*talk, **options)
+    if choice == "none":
+        assert message["content"] == "Hi."
+        assert offered(model) == [first]
+        return
+    # Without a thread, and in one: the choice of the next request holds for its first answer.
+    talk += [message, result(message["tool_calls"][0])]
+    second, _ = ask(*talk, **options)
+    none = {**options, "tool_choice": "none"}
+    talk += [second, result(second["tool_calls"][0])]
+    assert ask(*talk, **none)[0]["content"] == "Done."
+    assert offered(model) == [first, first, (["pay"], None)]
+
+
+def test_a_choice_in_a_thread_that_goes_on(ask: Asked, service: Service) -> None:
+    name, model = agent_of(service, CALL, CALL, "Done.")
+    options: Any = {**in_thread(), "model": name, "tools": [TITLE]}
+    message, _ = ask(user("Go"), **options, tool_choice="required")
+    for choice in ("required", "none"):
+        message, _ = ask(result(message["tool_calls"][0]), **options, tool_choice=choice)
+    assert message["content"] == "Done."
+    assert offered(model) == [(["title"], "any"), (["title"], "any"), (["pay"], None)]
+
+
+SCHEMA = {
+    "name": "point",
+    "strict": True,
+    "schema": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("format_", "tool"),
+    [
+        ({"type": "json_schema", "json_schema": SCHEMA}, "point"),
+        ({"type": "json_object"}, "json_object"),
+    ],
+)
+def test_an_answer_in_a_format(ask: Asked, service: Service, format_: Any, tool: str) -> None:
+    steps = ["Let me see.", [{"name": tool, "args": {"x": 1}, "id": "1"}], "Hello."]
+    name, _ = agent_of(service, *steps)
+    message, reason = ask(user("Go"), model=name, response_format=format_)
+    assert (json.loads(message["content"]), reason) == ({"x": 1}, "stop")
+    assert ask(user("Go"), model=name, response_format={"type": "text"})[0]["content"] == "Hello."
+
+
+def test_a_format_and_tools(ask: Asked, service: Service) -> None:
+    point = [{"name": "point", "args": {"x": 1}, "id": "1"}]
+    name, _ = agent_of(service, [*CALL, {"name": "pay", "args": {"euros": 5}, "id": "p"}], point)
+    format_ = {"type": "json_schema", "json_schema": SCHEMA}
+    options: Any = {"model": name, "tools": [TITLE], "response_format": format_}
+    message, _ = ask(user("Go"), **options)
+    (call,) = message["tool_calls"]
+    message, _ = ask(user("Go"), message, result(call), **options)
+    assert json.loads(message["content"]) == {"x": 1}
+
+
+class Point(BaseModel):
+    x: int
+
+
+def test_the_client_parses_an_answer(client: openai.OpenAI, service: Service) -> None:
+    name, _ = agent_of(service, [{"name": "Point", "args": {"x": 3}, "id": "1"}])
+    made = client.chat.completions.parse(model=name, messages=[user("Go")], response_format=Point)
+    assert made.choices[0].message.parsed == Point(x=3)
+
+
+ASSISTANT = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "a", "arguments": "{}"}}],
+}
+ANSWER = {"role": "tool", "tool_call_id": "c", "content": "x"}
+
+
+@each(
+    "messages, text",
+    [
+        ([ANSWER], "'c' has none"),
+        ([user("Hi"), ASSISTANT], "c has none"),
+        ([user("Hi"), ASSISTANT, user("More")], "c has none"),
+        ([user("Hi"), ASSISTANT, ANSWER, ANSWER], "'c' has none"),
+        ([user("Hi"), {**ASSISTANT, "tool_calls": [5]}], "valid calls"),
+        ([user("Hi"), {**ASSISTANT, "tool_calls": "x"}], "valid calls"),
+        ([user("Hi"), ASSISTANT, {"role": "tool", "content": "x"}], "must have a tool_call_id"),
+        ([{"role": "function", "name": "a", "content": "x"}], "got 'function'"),
+    ],
+)
+def test_a_history_that_does_not_fit_is_refused(
+    client: openai.OpenAI, messages: Any, text: str
+) -> None:
+    with pytest.raises(openai.BadRequestError, match=text) as error:
+        client.chat.completions.create(model="page", messages=messages)
+    assert error.value.param == "messages"
+
+
+@each(
+    "model, body, param, text",
+    [
+        ("echo", {"n": 2}, "n", "n"),
+        ("echo", {"functions": [{"name": "f"}]}, "functions", "functions"),
+        ("echo", {"logprobs": True}, "logprobs", "logprobs"),
+        ("echo", {"stop": ["."]}, "stop", "stop"),
+        ("echo", {"messages": []}, "messages", "messages"),
+        ("echo", {"messages": [user(5)]}, "messages", "messages"),
+        ("echo", {"stream": "perhaps"}, "stream", "stream"),
+        ("echo", {"tools": [TITLE]}, "tools", "Add ClientToolsMiddleware"),
+        ("echo", {"response_format": {"type": "json_object"}}, "response_format", "Add Client"),
+        ("page", {"tools": [function("pay")]}, "tools", "'pay' is the name of a tool of agent"),
+        ("page", {"tools": [function("a b")]}, "tools", "must have 1 to 64 letters"),
+        ("page", {"tools": [TITLE, TITLE]}, "tools", "two tools have the name 'title'"),
+        ("page", {"tools": [function("a", b={"type": "strin"})]}, "tools", "not a JSON schema"),
+        ("page", {"tools": [{"type": "custom"}]}, "tools", "must be of the type"),
+        ("page", {"tools": [{"type": "function", "function": {}}]}, "tools", "must be a string"),
+        ("page", {"tools": "x"}, "tools", "tools must be a list"),
+        ("page", {"tool_choice": "required"}, "tool_choice", "only allowed when tools"),
+        ("page", {"tools": [TITLE], "tool_choice": "any"}, "tool_choice", "must be"),
+        ("page", {"tools": [TITLE], "tool_choice": SCROLL}, "tool_choice", "got 'scroll'"),
+        ("page", {"response_format": {"type": "yaml"}}, "response_format", "got 'yaml'"),
+        ("page", {"response_format": {"type": "json_schema"}}, "response_format", "JSON schema"),
+        ("page", {"webhook": "x"}, "webhook", "Unknown parameter: 'webhook'."),
+    ],
+)
+def test_a_request_that_does_not_fit_is_refused(
+    client: openai.OpenAI, model: str, body: Any, param: str, text: str
+) -> None:
+    whole = {"model": model, "messages": [user("Hi")], **body}
+    with pytest.raises(openai.BadRequestError, match=text) as error:
+        client.post("/chat/completions", body=whole, cast_to=object)
+    assert (error.value.param, error.value.type) == (param, "invalid_request_error")
+
+
+def test_results_that_cannot_be_taken(ask: Asked, url: str) -> None:
+    mine, other = ({**in_thread(), "tools": [TITLE]} for _ in range(2))
+    message, _ = ask(user("title"), **mine)
+    ask(user("title"), **other)
+    (call,) = message["tool_calls"]
+    with pytest.raises(openai.BadRequestError, match="another thread"):
+        ask(result(call), **other)
+    with pytest.raises(openai.BadRequestError, match="must come after the answer"):
+        ask(result(call), user("And?"), **mine)
+    with pytest.raises(openai.BadRequestError, match="model must be 'page'"):
+        ask(result(call), model="echo", extra_headers=mine["extra_headers"])
+    with (
+        openai.OpenAI(base_url=f"{url}/v1", api_key="eve@other", max_retries=0) as stranger,
+        pytest.raises(openai.BadRequestError, match="has none"),
+    ):
+        Asked(stranger, stream=False)(result(call))
+    assert ask(result(call), **mine)[0]["content"] == "Done: title=Orders"
+
+
+def test_the_usage_is_that_of_the_request(client: openai.OpenAI, service: Service) -> None:
+    used: Any = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    calls = AIMessage("", tool_calls=CALL, usage_metadata=used)
+    name, _ = agent_of(service, calls, Reply("Hi.", usage=(20, 3)))
+    options: Any = {**in_thread(), "model": name, "tools": [TITLE]}
+    first = client.chat.completions.create(messages=[user("Go")], **options)
+    (call,) = first.choices[0].message.tool_calls or []
+    second = client.chat.completions.create(messages=[result(call.model_dump())], **options)
+    assert [made.usage and made.usage.total_tokens for made in (first, second)] == [15, 23]
+
+
+@pytest.mark.long
+def test_a_result_that_comes_through_langgraphs_routes(url: str) -> None:
+    thread = uuid4().hex
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="ann@acme") as client:
+        Asked(client, stream=False)(user("title"), **in_thread(thread), tools=[TITLE])
+    headers = {"authorization": "Bearer ann@acme"}
+    state = httpx.get(f"{url}/threads/{thread}/state", headers=headers).json()
+    (value,) = [i["value"] for task in state["tasks"] for i in task["interrupts"]]
+    assert (value["type"], value["name"]) == ("client_tool_call", "title")
+    place, body = f"{url}/threads/{thread}/runs/wait", {"assistant_id": "page"}
+    wrong = httpx.post(place, json={**body, "command": {"resume": 5}}, headers=headers)
+    assert (wrong.status_code, "must be a text, content blocks" in wrong.text) == (422, True)
+    done = httpx.post(place, json={**body, "command": {"resume": "Orders"}}, headers=headers)
+    assert done.json()["messages"][-1]["content"] == "Done: title=Orders"
+    again = httpx.post(place, json={**body, "command": {"resume": "Orders"}}, headers=headers)
+    assert again.status_code == 404
