@@ -6,38 +6,18 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from threading import Event
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import httpx
 import pytest
+from a2a import types
 from a2a.client import A2ACardResolver, Client, ClientConfig, create_client
 from a2a.helpers import get_message_text, new_data_part, new_raw_part, new_text_part, new_url_part
-from a2a.types import (
-    CancelTaskRequest,
-    GetTaskRequest,
-    ListTasksRequest,
-    Message,
-    Part,
-    Role,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    StreamResponse,
-    SubscribeToTaskRequest,
-    Task,
-    TaskPushNotificationConfig,
-    TaskState,
-)
-from a2a.utils.errors import (
-    A2AError,
-    InternalError,
-    InvalidParamsError,
-    PushNotificationNotSupportedError,
-    TaskNotCancelableError,
-    TaskNotFoundError,
-    UnsupportedOperationError,
-)
+from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -54,8 +34,8 @@ from serve.route_examples import rpc
 from servers import connections, served
 from waiting import auntil
 
-DONE = TaskState.TASK_STATE_COMPLETED
-WAITING = TaskState.TASK_STATE_INPUT_REQUIRED
+DONE = types.TaskState.TASK_STATE_COMPLETED
+WAITING = types.TaskState.TASK_STATE_INPUT_REQUIRED
 
 
 def content_of(messages: list[BaseMessage]) -> AIMessage:
@@ -89,22 +69,25 @@ async def connected(
         yield await create_client(f"{url}/a2a/{agent}", config)
 
 
-def message(*parts: Any, task: str = "", context: str = "", id: str = "") -> SendMessageRequest:
-    """A message with texts or parts."""
-    return SendMessageRequest(
-        message=Message(
+def message(
+    *parts: Any, task: str = "", context: str = "", id: str = "", at_once: bool = False
+) -> types.SendMessageRequest:
+    """A message with texts or parts, whose task may be returned at once."""
+    return types.SendMessageRequest(
+        message=types.Message(
             message_id=id or uuid4().hex,
             task_id=task,
             context_id=context,
-            role=Role.ROLE_USER,
+            role=types.Role.ROLE_USER,
             parts=[new_text_part(part) if isinstance(part, str) else part for part in parts],
-        )
+        ),
+        configuration=types.SendMessageConfiguration(return_immediately=at_once),
     )
 
 
 async def sent(
-    url: str, agent: str, request: SendMessageRequest | str, *options: Any, **more: Any
-) -> Task:
+    url: str, agent: str, request: types.SendMessageRequest | str, *options: Any, **more: Any
+) -> types.Task:
     """The task of a message."""
     if isinstance(request, str):
         request = message(request)
@@ -113,17 +96,19 @@ async def sent(
     return response.task
 
 
-async def streamed(url: str, agent: str, request: SendMessageRequest) -> list[StreamResponse]:
+async def streamed(
+    url: str, agent: str, request: types.SendMessageRequest
+) -> list[types.StreamResponse]:
     """The events of a message."""
     async with connected(url, agent, streaming=True) as client:
         return [event async for event in client.send_message(request)]
 
 
-def texts(task: Task) -> list[str]:
+def texts(task: types.Task) -> list[str]:
     return [part.text for artifact in task.artifacts for part in artifact.parts if part.text]
 
 
-def kinds(events: list[StreamResponse]) -> list[Any]:
+def kinds(events: list[types.StreamResponse]) -> list[Any]:
     """The kinds of events, and the states of tasks; those that repeat once."""
     found: list[Any] = []
     for event in events:
@@ -132,18 +117,18 @@ def kinds(events: list[StreamResponse]) -> list[Any]:
             found.append("artifact")
         else:
             status = event.task.status if kind == "task" else event.status_update.status
-            found.append((kind, TaskState.Name(status.state).removeprefix("TASK_STATE_")))
+            found.append((kind, types.TaskState.Name(status.state).removeprefix("TASK_STATE_")))
     return [kind for at, kind in enumerate(found) if found[at - 1 : at] != [kind]]
 
 
-def shown(events: list[StreamResponse]) -> str:
+def shown(events: list[types.StreamResponse]) -> str:
     """The texts of a stream. The first event has those of a task that has ended before it."""
     artifacts = [artifact for event in events for artifact in event.task.artifacts]
     artifacts += [event.artifact_update.artifact for event in events]
     return "".join(part.text for artifact in artifacts for part in artifact.parts)
 
 
-def end_of(events: list[StreamResponse]) -> str:
+def end_of(events: list[types.StreamResponse]) -> str:
     """The state in which a stream ends."""
     *_, (_, state) = kinds(events)
     return str(state)
@@ -153,7 +138,8 @@ def end_of(events: list[StreamResponse]) -> str:
 
 
 @pytest.mark.long
-async def test_the_card_of_an_agent(url: str) -> None:
+async def test_the_card_of_an_agent(url: str, tmp_path: Path) -> None:
+    """A host with one agent has its card, and another one that of the agent that is named."""
     async with httpx.AsyncClient(trust_env=False) as http:
         card = await A2ACardResolver(http, f"{url}/a2a/described").get_agent_card()
     assert (card.name, card.description) == ("described", "Pays.")
@@ -165,48 +151,36 @@ async def test_the_card_of_an_agent(url: str) -> None:
     answer = response.json()
     assert "'echo'" in answer["description"]
     assert answer["url"] == f"{url}/a2a/echo"  # where clients of version 0.3 look
-    refused = httpx.get(f"{url}/a2a/ech/.well-known/agent-card.json")
-    assert refused.status_code == 404
-    assert "There is no agent 'ech'." in refused.json()["detail"]
-
-
-@pytest.mark.long
-def test_a_host_with_one_agent_has_its_card(url: str, tmp_path: Any) -> None:
-    refused = httpx.get(f"{url}/.well-known/agent-card.json")
-    assert refused.status_code == 404
-    assert "/.well-known/agent-card.json?agent=NAME" in refused.json()["detail"]
-    card = httpx.get(f"{url}/.well-known/agent-card.json?agent=echo").json()
-    assert card["supportedInterfaces"][0]["url"] == f"{url}/a2a/echo"
+    place = "/.well-known/agent-card.json"
+    for path, text in (
+        (f"/a2a/ech{place}", "There is no agent 'ech'."),
+        (place, f"{place}?agent=NAME"),
+    ):
+        refused = httpx.get(url + path)
+        assert (refused.status_code, text in refused.json()["detail"]) == (404, True)
+    named = httpx.get(f"{url}{place}?agent=echo").json()
+    assert named["supportedInterfaces"][0]["url"] == f"{url}/a2a/echo"
     service = Service(f"sqlite:///{tmp_path}/one.db")
     service.add("only", create_agent(ScriptedChatModel([])))
-    with served(service) as url:
-        card = httpx.get(f"{url}/.well-known/agent-card.json").json()
-    assert card["name"] == "only"
-    assert card["supportedInterfaces"][0]["url"] == f"{url}/a2a/only"
+    with served(service) as host:
+        only = httpx.get(f"{host}{place}").json()
+    assert (only["name"], only["supportedInterfaces"][0]["url"]) == ("only", f"{host}/a2a/only")
 
 
 # Messages and tasks
 
 
 async def test_contexts_are_threads_and_tasks_are_runs(url: str, service: Service) -> None:
+    """A message with the id of an answer does not replace it."""
     first = await sent(url, "echo", message("Hi", id="m-1"))
-    assert first.status.state == DONE
-    assert texts(first) == ["You said: Hi"]
+    assert (first.status.state, texts(first)) == (DONE, ["You said: Hi"])
     assert [(item.message_id, get_message_text(item)) for item in first.history] == [("m-1", "Hi")]
-    second = await sent(url, "echo", message("More", context=first.context_id))
+    id = first.artifacts[0].artifact_id
+    second = await sent(url, "echo", message("Forged", context=first.context_id, id=id))
     assert second.context_id == first.context_id
-    assert second.id != first.id
-    assert texts(second) == ["You said: More"]
+    assert texts(second) == ["You said: Forged"]
     runs = service.threads.runs(first.context_id, tenant="acme")
     assert [run.id for run in runs] == [second.id, first.id]
-
-
-async def test_a_message_with_the_id_of_an_answer_does_not_replace_it(
-    url: str, service: Service
-) -> None:
-    first = await sent(url, "echo", "Hi")
-    id = first.artifacts[0].artifact_id
-    await sent(url, "echo", message("Forged", context=first.context_id, id=id))
     messages = service.threads.state(first.context_id).values["messages"]
     assert [item.text for item in messages] == ["Hi", "You said: Hi", "Forged", "You said: Forged"]
 
@@ -233,14 +207,16 @@ async def test_a_stream_has_the_events_of_a_task(url: str, gate: Event) -> None:
     assert "".join(part.text for p in pieces for part in p.artifact.parts) == "You said: Hi"
     assert [piece.append for piece in pieces] == [False] + [True] * (len(pieces) - 1)
     async with connected(url, "gated") as client:
-        task = await client.get_task(GetTaskRequest(id=events[0].task.id))
+        task = await client.get_task(types.GetTaskRequest(id=events[0].task.id))
     assert task.artifacts[0].artifact_id == pieces[0].artifact.artifact_id
 
 
-async def test_texts_before_a_call_are_artifacts_and_agents_inside_are_not_shown(url: str) -> None:
+async def test_texts_before_a_call_are_shown_and_what_is_private_is_not(url: str) -> None:
+    """Neither agents inside nor private parts of the state."""
     task = await sent(url, "boss", "Ask")
     assert texts(task) == ["Let me see.", "Done: Inner words."]
     assert shown(await streamed(url, "boss", message("Ask"))) == "Let me see.Done: Inner words."
+    assert "hidden" not in str(await sent(url, "notes", "Note it"))
 
 
 async def test_structured_output_is_an_artifact_with_data(url: str) -> None:
@@ -253,13 +229,8 @@ async def test_structured_output_is_an_artifact_with_data(url: str) -> None:
     assert "structured_response" in ids
 
 
-async def test_a_private_part_of_the_state_stays_on_the_server(url: str) -> None:
-    task = await sent(url, "notes", "Note it")
-    assert "hidden" not in str(task)
-
-
 async def test_parts_reach_the_agent(url: str) -> None:
-    parts: list[Part] = [
+    parts: list[types.Part] = [
         new_text_part("Look"),
         new_data_part({"n": 3}),
         new_url_part("https://example.com/a.png", "image/png"),
@@ -277,33 +248,29 @@ async def test_parts_reach_the_agent(url: str) -> None:
 
 
 async def test_a_task_is_returned_at_once_and_read_later(url: str, gate: Event) -> None:
-    request = message("Hi")
-    request.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
-    task = await sent(url, "gated", request)
+    task = await sent(url, "gated", message("Hi", at_once=True))
     async with connected(url, "gated", streaming=True) as client:
         assert task.status.state != DONE
         events = []
-        async for event in client.subscribe(SubscribeToTaskRequest(id=task.id)):
+        async for event in client.subscribe(types.SubscribeToTaskRequest(id=task.id)):
             events.append(event)
             gate.set()  # the task goes on once its stream has begun
         assert end_of(events) == "COMPLETED"
-        assert texts(await client.get_task(GetTaskRequest(id=task.id))) == ["You said: Hi"]
-        with pytest.raises(UnsupportedOperationError, match="has ended: it is done"):
-            [event async for event in client.subscribe(SubscribeToTaskRequest(id=task.id))]
-        short = await client.get_task(GetTaskRequest(id=task.id, history_length=0))
+        assert texts(await client.get_task(types.GetTaskRequest(id=task.id))) == ["You said: Hi"]
+        with pytest.raises(errors.UnsupportedOperationError, match="has ended: it is done"):
+            [event async for event in client.subscribe(types.SubscribeToTaskRequest(id=task.id))]
+        short = await client.get_task(types.GetTaskRequest(id=task.id, history_length=0))
         assert not short.history
 
 
 @pytest.mark.usefixtures("gate")
 async def test_a_task_is_cancelled_once(url: str, service: Service) -> None:
-    request = message("Hi")
-    request.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
-    task = await sent(url, "gated", request)
+    task = await sent(url, "gated", message("Hi", at_once=True))
     async with connected(url, "gated") as client:
-        cancelled = await client.cancel_task(CancelTaskRequest(id=task.id))
-        assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
-        with pytest.raises(TaskNotCancelableError, match="it is cancelled"):
-            await client.cancel_task(CancelTaskRequest(id=task.id))
+        cancelled = await client.cancel_task(types.CancelTaskRequest(id=task.id))
+        assert cancelled.status.state == types.TaskState.TASK_STATE_CANCELED
+        with pytest.raises(errors.TaskNotCancelableError, match="it is cancelled"):
+            await client.cancel_task(types.CancelTaskRequest(id=task.id))
     assert service.run(task.id).status == "cancelled"
     entry, *_ = service.inbox("acme").audit(thread=task.context_id)
     assert (entry.who, entry.what) == ("ann@acme", "cancel")
@@ -327,7 +294,9 @@ async def test_the_tasks_of_a_context(url: str) -> None:
     for word in ("Two", "Three"):
         await sent(url, "echo", message(word, context=first.context_id))
     async with connected(url, "echo") as client:
-        request = ListTasksRequest(context_id=first.context_id, page_size=2, include_artifacts=True)
+        request = types.ListTasksRequest(
+            context_id=first.context_id, page_size=2, include_artifacts=True
+        )
         page = await client.list_tasks(request)
         assert (page.total_size, page.page_size) == (3, 2)
         assert [texts(task) for task in page.tasks] == [["You said: Three"], ["You said: Two"]]
@@ -335,16 +304,16 @@ async def test_the_tasks_of_a_context(url: str) -> None:
         rest = await client.list_tasks(request)
         assert [texts(task) for task in rest.tasks] == [["You said: One"]]
         assert rest.next_page_token == ""
-        none = ListTasksRequest(context_id=first.context_id, status=WAITING)
+        none = types.ListTasksRequest(context_id=first.context_id, status=WAITING)
         assert not (await client.list_tasks(none)).tasks
-        assert not (await client.list_tasks(ListTasksRequest(context_id="unknown"))).tasks
-        newest = await client.list_tasks(ListTasksRequest(status=DONE, page_size=1))
+        assert not (await client.list_tasks(types.ListTasksRequest(context_id="unknown"))).tasks
+        newest = await client.list_tasks(types.ListTasksRequest(status=DONE, page_size=1))
         assert newest.tasks[0].id == page.tasks[0].id
         for wrong in ({"page_size": 101}, {"page_token": "x"}, {"history_length": -1}):
-            with pytest.raises(InvalidParamsError):
-                await client.list_tasks(ListTasksRequest(**wrong))
+            with pytest.raises(errors.InvalidParamsError):
+                await client.list_tasks(types.ListTasksRequest(**wrong))
     async with connected(url, "echo", "eve@other") as client:
-        assert not (await client.list_tasks(ListTasksRequest())).tasks
+        assert not (await client.list_tasks(types.ListTasksRequest())).tasks
 
 
 # Reviews
@@ -362,37 +331,33 @@ async def test_a_review_is_input_that_a_message_gives(url: str, service: Service
     assert texts(done) == ["Let me see.", "Done: Paid 5."]
     entry, *_ = service.inbox("acme").audit(thread=task.context_id)
     assert (entry.who, entry.what, entry.detail["via"]) == ("ann@acme", "approve", "a2a")
+    before = await streamed(url, "desk", message("Pay"))
+    after = await streamed(url, "desk", message("approve", task=before[0].task.id))
+    assert (end_of(before), end_of(after)) == ("INPUT_REQUIRED", "COMPLETED")
+    assert shown(after).endswith("Done: Paid 5.")
+
+
+EDITED = {"type": "edit", "edited_action": {"name": "pay", "args": {"euros": 3}}}
 
 
 @pytest.mark.parametrize(
-    ("decision", "answer"),
+    ("agent", "asked", "part", "answer"),
     [
-        ({"type": "edit", "edited_action": {"name": "pay", "args": {"euros": 3}}}, "Paid 3."),
-        ({"type": "reject", "message": "Too much."}, "Too much."),
-        ({"type": "respond", "message": "Paid by cash."}, "Paid by cash."),
+        ("desk", "pay", EDITED, "Done: Paid 3."),
+        ("desk", "pay", {"type": "reject", "message": "Too much."}, "Too much."),
+        ("desk", "pay", {"type": "respond", "message": "Paid by cash."}, "Done: Paid by cash."),
+        ("asker", '{"about":"tea"}', "green tea", "Done: They said green tea."),
+        ("asker", '{"about":"tea"}', {"n": 2}, "Done: They said {'n': 2}."),
     ],
 )
-async def test_data_are_a_whole_decision(url: str, decision: Any, answer: str) -> None:
-    task = await sent(url, "desk", "Pay")
-    done = await sent(url, "desk", message(new_data_part(decision), task=task.id))
-    assert answer in texts(done)[-1]
-
-
-@pytest.mark.parametrize(("part", "said"), [("green tea", "green tea"), ({"n": 2}, "{'n': 2}")])
-async def test_a_question_is_answered_with_a_text_or_data(url: str, part: Any, said: str) -> None:
-    task = await sent(url, "asker", "Ask")
-    assert '{"about":"tea"}' in get_message_text(task.status.message)
+async def test_data_are_a_whole_decision_and_a_question_takes_texts_as_well(
+    url: str, agent: str, asked: str, part: Any, answer: str
+) -> None:
+    task = await sent(url, agent, "Pay")
+    assert asked in get_message_text(task.status.message)
     part = part if isinstance(part, str) else new_data_part(part)
-    done = await sent(url, "asker", message(part, task=task.id))
-    assert texts(done)[-1] == f"Done: They said {said}."
-
-
-async def test_a_stream_ends_where_the_task_waits_and_goes_on_with_the_decision(url: str) -> None:
-    before = await streamed(url, "desk", message("Pay"))
-    assert end_of(before) == "INPUT_REQUIRED"
-    after = await streamed(url, "desk", message("approve", task=before[0].task.id))
-    assert end_of(after) == "COMPLETED"
-    assert shown(after).endswith("Done: Paid 5.")
+    done = await sent(url, agent, message(part, task=task.id))
+    assert answer in texts(done)[-1]
 
 
 async def test_a_task_that_somebody_decides_about_meanwhile_is_followed(
@@ -402,16 +367,16 @@ async def test_a_task_that_somebody_decides_about_meanwhile_is_followed(
     assert texts(await sent(url, "desk", "Pay"))[-1] == "Done: Paid 5."
 
 
-async def test_several_decisions_name_what_they_decide(
-    url: str,
-) -> None:
+async def test_several_decisions_name_what_they_decide(url: str) -> None:
     task = await sent(url, "twice", "Pay")
     waits = MessageToDict(task.status.message.parts[1].data)["waits"]
     assert len(waits) == 2
-    with pytest.raises(InvalidParamsError, match=r"waits for 2 decisions\. Send data such as"):
+    with pytest.raises(
+        errors.InvalidParamsError, match=r"waits for 2 decisions\. Send data such as"
+    ):
         await sent(url, "twice", message("approve", task=task.id))
     stranger = {"decisions": {"w-9": {"type": "approve"}}}
-    with pytest.raises(InvalidParamsError, match="does not wait for w-9"):
+    with pytest.raises(errors.InvalidParamsError, match="does not wait for w-9"):
         await sent(url, "twice", message(new_data_part(stranger), task=task.id))
     one = {"decisions": {waits[0]["id"]: {"type": "approve"}}}
     task = await sent(url, "twice", message(new_data_part(one), task=task.id))
@@ -423,32 +388,38 @@ async def test_several_decisions_name_what_they_decide(
 async def test_what_decides_nothing_changes_nothing(url: str, service: Service) -> None:
     task = await sent(url, "desk", "Pay")
 
-    async def refused(request: SendMessageRequest, *options: Any, **more: Any) -> A2AError:
-        with pytest.raises(A2AError) as error:
+    async def refused(
+        request: types.SendMessageRequest, *options: Any, **more: Any
+    ) -> errors.A2AError:
+        with pytest.raises(errors.A2AError) as error:
             await sent(url, "desk", request, *options, **more)
         return error.value
 
     for attempt, kind, reason in (
-        (message("yes please", task=task.id), InvalidParamsError, "must decide about pay"),
+        (message("yes please", task=task.id), errors.InvalidParamsError, "must decide about pay"),
         (
             message(new_data_part({"type": "aprove"}), task=task.id),
-            InvalidParamsError,
+            errors.InvalidParamsError,
             'Did you mean {"type": "approve"}?',
         ),
-        (message("approve", task=task.id, context="t-other"), InvalidParamsError, "belongs to"),
+        (
+            message("approve", task=task.id, context="t-other"),
+            errors.InvalidParamsError,
+            "belongs to",
+        ),
         (
             message("And?", context=task.context_id),
-            UnsupportedOperationError,
+            errors.UnsupportedOperationError,
             "the message was not taken",
         ),
-        (message("approve", task=uuid4().hex), TaskNotFoundError, "does not exist"),
+        (message("approve", task=uuid4().hex), errors.TaskNotFoundError, "does not exist"),
     ):
         error = await refused(attempt)
         assert isinstance(error, kind), error
         assert reason in str(error)
     approval = message("approve", task=task.id)
     assert "may not decide" in str(await refused(approval, role="intern"))
-    assert isinstance(await refused(approval, "eve@other"), TaskNotFoundError)
+    assert isinstance(await refused(approval, "eve@other"), errors.TaskNotFoundError)
     (wait,) = service.inbox("acme").waits(thread=task.context_id)
     assert wait.decided_at is None
     service.decide(wait.id, "approve", by="bob", tenant="acme")
@@ -459,49 +430,45 @@ async def test_what_decides_nothing_changes_nothing(url: str, service: Service) 
 # Errors, and who may do what
 
 
-async def test_a_run_that_fails_is_a_failed_task(url: str) -> None:
-    task = await sent(url, "echo", "fail")
-    assert task.status.state == TaskState.TASK_STATE_FAILED
-    assert "the model is out of order" in get_message_text(task.status.message)
-
-
 async def test_tasks_of_others_do_not_exist(url: str) -> None:
     task = await sent(url, "echo", "Hi")
     for agent, by in (("echo", "eve@other"), ("desk", "ann@acme")):
         async with connected(url, agent, by, streaming=True) as client:
-            with pytest.raises(TaskNotFoundError):
-                await client.get_task(GetTaskRequest(id=task.id))
-            with pytest.raises(TaskNotFoundError):
-                await client.cancel_task(CancelTaskRequest(id=task.id))
-            with pytest.raises(TaskNotFoundError):
-                async for _ in client.subscribe(SubscribeToTaskRequest(id=task.id)):
+            with pytest.raises(errors.TaskNotFoundError):
+                await client.get_task(types.GetTaskRequest(id=task.id))
+            with pytest.raises(errors.TaskNotFoundError):
+                await client.cancel_task(types.CancelTaskRequest(id=task.id))
+            with pytest.raises(errors.TaskNotFoundError):
+                async for _ in client.subscribe(types.SubscribeToTaskRequest(id=task.id)):
                     pass
-    with pytest.raises(A2AError):
+    with pytest.raises(errors.A2AError):
         await sent(url, "echo", message("Hi", context=task.context_id), "eve@other")
 
 
 async def test_what_is_not_offered_is_refused(url: str) -> None:
     request = message("Hi")
-    push = TaskPushNotificationConfig(url="https://example.com/hook")
+    push = types.TaskPushNotificationConfig(url="https://example.com/hook")
     request.configuration.task_push_notification_config.CopyFrom(push)
-    with pytest.raises(PushNotificationNotSupportedError):
+    with pytest.raises(errors.PushNotificationNotSupportedError):
         await sent(url, "echo", request)
     body, version = rpc("GetExtendedAgentCard"), {"A2A-Version": "1.0"}
     answer = httpx.post(f"{url}/a2a/echo", json=body, headers=version).json()
     assert answer["error"]["code"] == -32004
-    with pytest.raises(InvalidParamsError):
-        await sent(url, "echo", SendMessageRequest())
+    with pytest.raises(errors.InvalidParamsError):
+        await sent(url, "echo", types.SendMessageRequest())
 
 
 async def test_a_failure_of_the_server_keeps_its_details(
     url: str, service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("secret of the server")
+    """That of a run is shown."""
+    task = await sent(url, "echo", "fail")
+    assert task.status.state == types.TaskState.TASK_STATE_FAILED
+    assert "the model is out of order" in get_message_text(task.status.message)
 
-    monkeypatch.setattr(service, "submit", broken)
+    monkeypatch.setattr(service, "submit", Mock(side_effect=RuntimeError("secret of the server")))
     for send in (sent, streamed):
-        with pytest.raises(InternalError, match="The server has failed") as error:
+        with pytest.raises(errors.InternalError, match="The server has failed") as error:
             await send(url, "echo", message("Hi"))
         assert "secret" not in str(error.value)
     assert "secret of the server" in caplog.text

@@ -26,7 +26,7 @@ from agent_factory.serve.errors import in_json_words
 from agent_factory.service import Service
 from samples import combinations
 from serve.refund_desk import MISTAKES, OUTCOMES, RAN, Mode, Outcome, make_desk, make_service
-from serve.route_examples import a2a, mcp, said
+from serve.route_examples import AG_UI, a2a, mcp, said
 from tables import each
 
 HI: Any = {"messages": [{"role": "user", "content": "Refund A1"}]}
@@ -38,6 +38,13 @@ INEXPRESSIBLE = object()
 
 class Refused(Exception):
     """A decision was refused, with this text."""
+
+
+def parts_of(decision: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """The type, the edited action and the message of a decision, and its other parts."""
+    parts = dict(decision) if isinstance(decision, dict) else {}
+    known = (parts.pop(name, None) for name in ("type", "edited_action", "message"))
+    return *known, parts
 
 
 @dataclass
@@ -58,6 +65,12 @@ class Way:
     def decide(self, decision: Any) -> Any:
         """Decide; raise Refused if it is refused."""
         raise NotImplementedError
+
+    def attempt(self, work: Callable[[], Any]) -> None:
+        try:
+            work()
+        except (review.ReviewError, ValueError) as error:
+            raise Refused(str(error)) from error
 
     def asked(self) -> list[str]:
         """The tools that are asked about now."""
@@ -85,41 +98,30 @@ class InProcess(Way):
     def end(self) -> None:
         pass
 
-    def attempt(self, work: Callable[[], Any]) -> None:
-        try:
-            work()
-        except (review.ReviewError, ValueError) as error:
-            raise Refused(str(error)) from error
-
     def answer(self, decision: Any) -> Any:
         return {"decisions": [decision]} if self.mode == "batched" else decision
-
-    def unread(self, decision: Any) -> Any:
-        """INEXPRESSIBLE if the decision names another call: this one is asked about again."""
-        is_old = isinstance(decision, dict) and "digest" in decision and self.asked() == ["refund"]
-        return INEXPRESSIBLE if is_old else None
 
 
 class Resume(InProcess):
     """`Command(resume=...)`."""
 
+    def invoke(self, command: Any) -> Any:
+        return self.agent.invoke(command, self.place)
+
     def decide(self, decision: Any) -> Any:
         if self.answer(decision) == {}:
             return INEXPRESSIBLE  # LangGraph takes it for no answer
-        command: Any = Command(resume=self.answer(decision))
-        self.attempt(lambda: self.agent.invoke(command, self.place))
-        return self.unread(decision)
+        self.attempt(lambda: self.invoke(Command(resume=self.answer(decision))))
+        # A decision that names another call is not read: this call is asked about again.
+        is_old = isinstance(decision, dict) and "digest" in decision and self.asked() == ["refund"]
+        return INEXPRESSIBLE if is_old else None
 
 
-class AsyncResume(InProcess):
+class AsyncResume(Resume):
     """`Command(resume=...)` in an async run."""
 
-    def decide(self, decision: Any) -> Any:
-        if self.answer(decision) == {}:
-            return INEXPRESSIBLE  # LangGraph takes it for no answer
-        command: Any = Command(resume=self.answer(decision))
-        self.attempt(lambda: asyncio.run(self.agent.ainvoke(command, self.place)))
-        return self.unread(decision)
+    def invoke(self, command: Any) -> Any:
+        return asyncio.run(self.agent.ainvoke(command, self.place))
 
 
 class Decide(InProcess):
@@ -149,15 +151,7 @@ class Functions(InProcess):
         self.attempt(work)
 
 
-class InService(Way):
-    def attempt(self, work: Callable[[], Any]) -> None:
-        try:
-            work()
-        except (review.ReviewError, ValueError) as error:
-            raise Refused(str(error)) from error
-
-
-class ServiceDecide(InService):
+class ServiceDecide(Way):
     """`Service.decide`, with a whole decision."""
 
     def decide(self, decision: Any) -> Any:
@@ -166,7 +160,7 @@ class ServiceDecide(InService):
         self.attempt(lambda: self.service.decide(self.wait.id, decision, by=BY))
 
 
-class ServiceParts(InService):
+class ServiceParts(Way):
     """`Service.decide`, with the parts as arguments."""
 
     def decide(self, decision: Any) -> Any:
@@ -181,7 +175,7 @@ class ServiceParts(InService):
         self.attempt(lambda: self.service.decide(self.wait.id, kind, args=args, by=BY, **parts))
 
 
-class ServiceResume(InService):
+class ServiceResume(Way):
     """`Service.resume`."""
 
     def decide(self, decision: Any) -> Any:
@@ -193,9 +187,7 @@ class CommandLine(Way):
     """`agent-factory decide`."""
 
     def decide(self, decision: Any) -> Any:
-        parts = dict(decision) if isinstance(decision, dict) else {}
-        kind, action = parts.pop("type", None), parts.pop("edited_action", None)
-        message = parts.pop("message", None)
+        kind, action, message, parts = parts_of(decision)
         other_tool = action is not None and (action["name"] != "refund" or "args" not in action)
         if kind is None or parts or other_tool or not isinstance(message, str | None):
             return INEXPRESSIBLE
@@ -223,9 +215,7 @@ class Form(Way):
     """The forms of a page, without JavaScript."""
 
     def decide(self, decision: Any) -> Any:
-        parts = dict(decision) if isinstance(decision, dict) else {}
-        kind, action = parts.pop("type", None), parts.pop("edited_action", None)
-        message = parts.pop("message", None)
+        kind, action, message, parts = parts_of(decision)
         other_tool = action is not None and action.get("name") != "refund"
         if kind not in KINDS or parts or other_tool or not isinstance(message, str | None):
             return INEXPRESSIBLE
@@ -280,16 +270,7 @@ class AgUi(Way):
         if not (isinstance(decision, dict) and "type" in decision):
             return INEXPRESSIBLE
         entry = {"interruptId": self.wait.id, "status": "resolved", "payload": decision}
-        body = {
-            "threadId": self.thread,
-            "runId": uuid4().hex,
-            "messages": [],
-            "tools": [],
-            "context": [],
-            "state": {},
-            "forwardedProps": {},
-            "resume": [entry],
-        }
+        body = {**AG_UI, "threadId": self.thread, "messages": [], "resume": [entry]}
         answer = httpx.post(f"{self.url}/ag-ui/{self.mode}", json=body, timeout=60)
         if answer.status_code >= 400:
             raise Refused(answer.json()["detail"])
@@ -299,9 +280,7 @@ class Mcp(Way):
     """A form of MCP, as its user has filled it."""
 
     def decide(self, decision: Any) -> Any:
-        parts = dict(decision) if isinstance(decision, dict) else {}
-        kind, action = parts.pop("type", None), parts.pop("edited_action", None)
-        message = parts.pop("message", None)
+        kind, action, message, parts = parts_of(decision)
         other_tool = action is not None and action["name"] != "refund"
         if kind is None or parts or other_tool or not isinstance(message, str | None):
             return INEXPRESSIBLE

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from threading import Event
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import httpx
@@ -25,6 +26,7 @@ from agent_factory.testing import ScriptedChatModel
 from serve.accounts import SERVER as SERVER
 from serve.accounts import Bill, add_gated, decided_meanwhile, statuses, who
 from serve.agents import caller, chat_service, pay
+from serve.route_examples import ACCEPT, rpc
 from servers import connections, served
 from waiting import auntil
 
@@ -133,11 +135,9 @@ async def test_a_conversation(url: str, service: Service, mode: str) -> None:
 
 
 async def test_structured_output_is_structured_content(url: str) -> None:
+    """And a private part of the state stays on the server."""
     result = await call(url, "biller", message="Pay")
     assert result.structured_content["structured_response"] == {"euros": 7}
-
-
-async def test_a_private_part_of_the_state_stays_on_the_server(url: str) -> None:
     result = await call(url, "notes", message="Note it")
     assert "hidden" not in result.model_dump_json()
 
@@ -168,21 +168,20 @@ async def test_a_review_is_asked_where_the_client_shows_forms(url: str, service:
 
 
 @pytest.mark.parametrize(
-    ("form", "answer"),
+    ("agent", "form", "answer"),
     [
-        ({"decision": "edit", "arguments": '{"euros": 3}'}, "Done: Paid 3."),
-        ({"decision": "reject", "message": "Too much."}, "Too much."),
-        ({"decision": "respond", "message": "Paid by cash."}, "Done: Paid by cash."),
+        ("desk", {"decision": "edit", "arguments": '{"euros": 3}'}, "Done: Paid 3."),
+        ("desk", {"decision": "reject", "message": "Too much."}, "Too much."),
+        ("desk", {"decision": "respond", "message": "Paid by cash."}, "Done: Paid by cash."),
+        ("asker", {"answer": "green tea"}, "Done: They said green tea."),
     ],
 )
-async def test_what_the_user_decides_is_what_happens(url: str, form: Any, answer: str) -> None:
-    assert answer in text(await call(url, "desk", message="Pay", answer=Person(**form)))
-
-
-async def test_a_question_is_answered_with_a_text(url: str) -> None:
-    ann = Person(answer="green tea")
-    assert text(await call(url, "asker", message="Ask", answer=ann)) == "Done: They said green tea."
-    assert '"about":"tea"' in ann.forms[0].message
+async def test_what_the_user_decides_is_what_happens(
+    url: str, agent: str, form: Any, answer: str
+) -> None:
+    ann = Person(**form)
+    assert answer in text(await call(url, agent, message="Go", answer=ann))
+    assert {"desk": "pay", "asker": '"about":"tea"'}[agent] in ann.forms[0].message
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
@@ -230,20 +229,15 @@ async def test_a_decision_that_is_refused_changes_nothing(url: str, service: Ser
     assert len(service.inbox("acme").waits(agent="desk", tool="pay")) >= 2
 
 
-async def test_who_may_not_decide_is_not_asked(
-    url: str,
+async def test_who_may_not_decide_or_has_not_claimed_it_is_not_asked(
+    url: str, service: Service
 ) -> None:
-    eve = Person(decision="approve")
-    result = await call(url, "desk", message="Pay", role="intern", answer=eve)
-    assert result.structured_content["status"] == "waiting"
-    assert eve.forms == []
-
-
-async def test_what_somebody_has_claimed_is_not_asked(url: str, service: Service) -> None:
-    thread = (await call(url, "desk", message="Pay")).structured_content["thread"]
+    ann = Person(decision="approve")
+    result = await call(url, "desk", message="Pay", role="intern", answer=ann)
+    assert (result.structured_content["status"], ann.forms) == ("waiting", [])
+    thread = result.structured_content["thread"]
     (wait,) = service.inbox("acme").waits(thread=thread)
     service.inbox("acme").claim(wait.id, by="bob@acme")
-    ann = Person(decision="approve")
     result = await call(url, "desk", thread=thread, answer=ann)
     assert (result.structured_content["status"], ann.forms) == ("waiting", [])
     bob = Person(decision="approve")
@@ -311,10 +305,7 @@ async def test_errors_are_results_that_the_model_reads(url: str, mode: str) -> N
 async def test_a_failure_of_the_server_keeps_its_details(
     url: str, service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("secret of the server")
-
-    monkeypatch.setattr(service, "submit", broken)
+    monkeypatch.setattr(service, "submit", Mock(side_effect=RuntimeError("secret of the server")))
     result = await call(url, "echo", message="Hi")
     assert result.is_error
     assert "The server has failed. Its log says why" in text(result)
@@ -322,17 +313,12 @@ async def test_a_failure_of_the_server_keeps_its_details(
     assert "secret of the server" in caplog.text
 
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
-ACCEPT = {"accept": "application/json, text/event-stream"}
+INITIALIZE = rpc(
+    "initialize",
+    protocolVersion="2025-11-25",
+    capabilities={},
+    clientInfo={"name": "test", "version": "1"},
+)
 
 
 def test_limits_hold(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Requests of LangGraph's API: what is empty is absent, and what is wrong is refused in words."""
+"""Requests of LangGraph's API: their description, what is empty or wrong, and errors in words."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
+import jsonschema
 import pytest
 from langgraph.types import Command
 from starlette.testclient import TestClient
 
 from agent_factory.serve import create_app
+from agent_factory.serve.security import HEADERS
 from agent_factory.service import Service
 from samples import texts
 from serve.langgraph_desk import HI, running_service, said
+from serve.refund_desk import MISTAKES
+from serve.route_examples import EXAMPLES, Form, Sent, examples, filled, send
+from serve.test_routes import Page
 from tables import each
 
 APPROVE: Any = {"decisions": [{"type": "approve"}]}
@@ -28,8 +33,13 @@ SERVICE = running_service
 
 @pytest.fixture(scope="module")
 def http(service: Service) -> Iterator[TestClient]:
-    with TestClient(create_app(service), client=("127.0.0.1", 1), base_url="http://127.0.0.1") as c:
-        yield c
+    with TestClient(
+        create_app(service),
+        base_url="http://127.0.0.1:1",
+        client=("127.0.0.1", 1),
+        cookies={"agent_factory_csrf": "token"},
+    ) as client:
+        yield client
 
 
 def waiting_thread(service: Service, agent: str = "desk") -> str:
@@ -37,17 +47,6 @@ def waiting_thread(service: Service, agent: str = "desk") -> str:
     thread = uuid4().hex
     service.submit(agent, thread=thread, message="Hi").result(60)
     return thread
-
-
-@pytest.fixture
-def waiting(service: Service) -> str:
-    return waiting_thread(service)
-
-
-def refusal(http: TestClient, path: str, body: Any, status: int = 422) -> str:
-    answer = http.post(path, json=body)
-    assert answer.status_code == status, answer.text
-    return str(answer.json()["detail"])
 
 
 # What is empty
@@ -125,15 +124,14 @@ def test_an_optional_field_may_be_absent_null_or_empty(
         assert answer.status_code == 200, (more, answer.text)
 
 
-def test_an_empty_list_of_modes_streams_the_state(http: TestClient) -> None:
-    body = {"assistant_id": "echo", "input": HI, "stream_mode": []}
-    assert "event: values" in http.post("/runs/stream", json=body).text
-
-
-def test_an_empty_list_of_ids_names_no_thread(http: TestClient, service: Service) -> None:
+def test_an_empty_list_names_no_thread_and_streams_the_state(
+    http: TestClient, service: Service
+) -> None:
     service.threads.create()
     assert http.post("/threads/search", json={"ids": []}).json() == []
     assert http.post("/threads/prune", json={"thread_ids": []}).json() == {"pruned_count": 0}
+    body = {"assistant_id": "echo", "input": HI, "stream_mode": []}
+    assert "event: values" in http.post("/runs/stream", json=body).text
 
 
 @each("answer", [None, [], {}, False, 0, "", "yes"])
@@ -195,11 +193,17 @@ def test_what_contradicts_itself_is_refused_before_anything_happens(
 
 
 def test_the_newest_checkpoint_may_be_named_next_to_an_answer(
-    http: TestClient, waiting: str
+    http: TestClient, service: Service
 ) -> None:
+    """Once: what does not wait takes no answer."""
+    waiting = waiting_thread(service)
     place = http.get(f"/threads/{waiting}/state").json()["checkpoint"]
-    body = {"assistant_id": "desk", "command": {"resume": APPROVE}, "checkpoint": place}
-    assert said(http.post(f"/threads/{waiting}/runs/wait", json=body).json())[-1] == "Done."
+    body = {"assistant_id": "desk", "command": {"resume": APPROVE}}
+    path = f"/threads/{waiting}/runs/wait"
+    assert said(http.post(path, json={**body, "checkpoint": place}).json())[-1] == "Done."
+    answer = http.post(path, json=body)
+    assert answer.status_code in (404, 409)
+    assert "waits for no" in answer.json()["detail"] or "not paused" in answer.json()["detail"]
 
 
 # What is wrong
@@ -262,14 +266,6 @@ def test_other_requests_are_refused_in_our_words(
     assert re.search(text, answer.json()["detail"]), answer.json()["detail"]
 
 
-def test_a_resume_of_what_does_not_wait(http: TestClient, waiting: str) -> None:
-    body = {"assistant_id": "desk", "command": {"resume": APPROVE}}
-    assert http.post(f"/threads/{waiting}/runs/wait", json=body).status_code == 200
-    answer = http.post(f"/threads/{waiting}/runs/wait", json=body)
-    assert answer.status_code in (404, 409)
-    assert "waits for no" in answer.json()["detail"] or "not paused" in answer.json()["detail"]
-
-
 def test_keys_that_are_far_from_each_schema_are_left_out(
     http: TestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -280,12 +276,173 @@ def test_keys_that_are_far_from_each_schema_are_left_out(
     assert "input.frontend_state" in caplog.text
 
 
-def test_a_busy_thread_is_refused_in_the_words_of_the_api(
-    http: TestClient, service: Service
-) -> None:
-    run = service.submit("desk", message="Hi", delay=60)
-    body = {"assistant_id": "desk", "input": HI, "multitask_strategy": "reject"}
-    detail = refusal(http, f"/threads/{run.thread_id}/runs", body, 409)
+PYTHON = re.compile(
+    r"\[AF\d+\]"
+    r"|\b(?:None|True|False|NoneType|dict|str|int|kwargs|asyncio)\b"
+    r"|\w+\([^)]*=|\bservice\.\w+|\bcreate_app\b|\b(?:busy|waiting|thread|configurable)="
+    r"|\bliteral\b|Input should|Field required|Traceback"
+)
+"""Words of Python, of the library's own calls, and of Pydantic."""
+
+WRONG_BODIES: list[Any] = [
+    [],
+    {"nonsense": 1},
+    {"assistant_id": 3, "input": "x", "limit": "x", "metadata": [], "namespace": 1},
+    {"assistant_id": "nobody", "graph_id": "nobody", "input": HI, "schedule": "0 3 * * *"},
+    {"assistant_id": "echo", "graph_id": "echo", "input": {"messages": None}, "schedule": "x"},
+    {"assistant_id": "echo", "input": HI, "config": {"configurable": {"__pregel_x": 1}}},
+    {"assistant_id": "echo", "input": HI, "config": {"configurable": {"tier": 1}}},
+    {"assistant_id": "echo", "input": HI, "config": {"callbacks": 1, "tags": None}},
+    {"assistant_id": "echo", "input": HI, "interrupt_before": ["nowhere"]},
+    {"assistant_id": "echo", "input": HI, "checkpoint_id": "nowhere"},
+    {"assistant_id": "echo", "input": HI, "multitask_strategy": "x", "stream_mode": True},
+    {"assistant_id": "echo", "input": HI, "stream_mode": ["x", 1], "webhook": "x"},
+    {"assistant_id": "desk", "command": {"resume": None}},
+    {"assistant_id": "desk", "command": {"resume": [1]}},
+    {"values": {"messages": 3}, "as_node": "nowhere"},
+    {"values": None, "as_node": "nowhere", "checkpoint_id": "x"},
+    {"metadata": {"graph_id": "nobody"}, "name": None, "version": 99, "enabled": None},
+]
+
+
+@pytest.fixture(scope="module")
+def ids(service: Service) -> dict[str, str]:
+    """Ids of a thread that waits, and of what belongs to it."""
+    run = service.submit("desk", message="Hi")
+    run.result(60)
+    cron = service.crons().create("0 3 * * *", agent="echo", assistant="echo", options={}, by="ann")
+    return {
+        "thread": run.thread_id,
+        "waiting": run.thread_id,
+        "run": run.id,
+        "agent": "echo",
+        "assistant": service.assistants().create("echo").id,
+        "cron": cron.id,
+    }
+
+
+def check(answer: Any, context: object) -> bool:
+    """True if an answer is an error; its words are checked."""
+    if answer.status_code < 400:
+        return False
+    assert answer.status_code < 500 or answer.status_code == 501, (context, answer.text)
+    body = answer.json()
+    # OpenAI's errors have theirs inside.
+    text = body.get("detail") or body.get("message") or body["error"]["message"]
+    # What the client has sent is shown as it is.
+    shown = re.sub(r"\bgot .{0,110}?(?=\. |\.$)", "", text)
+    assert not PYTHON.search(shown), (context, text)
+    return True
+
+
+def api_examples(http: TestClient) -> Iterator[tuple[str, str, Any]]:
+    app: Any = http.app
+    for method, path, body in examples(app):
+        is_page = isinstance(body, Form) or re.match(r"/$|/(studio|inbox|static|docs)", path)
+        # The words of MCP and A2A are those of their own packages.
+        is_rpc = path.startswith(("/mcp", "/a2a"))
+        if not is_page and not is_rpc and not path.endswith(("/stream", "/stream/events")):
+            yield method, path, body.body if isinstance(body, Sent) else body
+
+
+@pytest.mark.long
+def test_what_is_not_there(http: TestClient) -> None:
+    errors = 0
+    for method, path, body in api_examples(http):
+        places = re.findall(r"\{(\w+)\}", f"{path} {body}")
+        nowhere = dict.fromkeys(places, "nowhere")
+        answer = send(http, method, filled(path, nowhere), filled(body, nowhere))
+        errors += check(answer, (method, path, body))
+    assert errors > 25
+
+
+@pytest.mark.long
+def test_what_is_wrong(http: TestClient, ids: dict[str, str]) -> None:
+    errors = 0
+    paths = {(method, path) for method, path, body in api_examples(http) if method != "GET"}
+    for method, path in sorted(paths - {("DELETE", "/threads/{thread}")}):
+        for body in WRONG_BODIES:
+            # Not created by chance: the bodies are wrong, or name what is not there.
+            answer = http.request(method, filled(path, ids), json=body)
+            errors += check(answer, (method, path, body))
+    assert errors > 200
+
+
+@pytest.mark.long
+def test_decisions(http: TestClient, service: Service) -> None:
+    errors = 0
+    for mistake in MISTAKES:
+        run = service.submit("desk", message="Hi")
+        run.result(60)
+        body = {"assistant_id": "desk", "command": {"resume": {"decisions": [mistake.decision]}}}
+        answer = http.post(f"/threads/{run.thread_id}/runs/wait", json=body)
+        errors += check(answer, mistake.name)  # this desk takes some of them
+    assert errors > 10
+
+
+def test_threads_that_are_busy(http: TestClient, service: Service) -> None:
+    run = service.submit("echo", message="Hi", delay=60)
+    place = f"/threads/{run.thread_id}"
+    body = {"assistant_id": "echo", "input": HI, "multitask_strategy": "reject"}
+    for path, sent in (("/state", {"values": {"messages": []}}), ("/copy", None), ("/runs", body)):
+        answer = http.post(place + path, json=sent)
+        assert answer.status_code == 409
+        assert check(answer, path)
+    assert "multitask_strategy" in answer.json()["detail"]
     run.cancel()
-    assert "busy=" not in detail
-    assert "multitask_strategy" in detail
+
+
+def test_a_mistake_is_told_once(http: TestClient) -> None:
+    """Pydantic has one for each member of a union."""
+    for mode in ("all", ["all"], 3, {"a": 1}):
+        body = {"assistant_id": "echo", "input": HI, "stream_mode": mode}
+        detail = http.post("/runs", json=body).json()["detail"]
+        assert detail.count("stream_mode") == 1, detail
+        assert detail.startswith("stream_mode must be 'values', ")
+
+
+def test_each_route_for_programs_is_described(http: TestClient) -> None:
+    paths = http.get("/openapi.json").json()["paths"]
+    described = {
+        f"{method.upper()} {path}" for path, methods in paths.items() for method in methods
+    }
+    pages = re.compile(r"\w+ (/$|/(studio|inbox|static|docs|openapi))")
+    served = {key for key in EXAMPLES if not pages.match(key)}
+    named = {key.replace("{model}", "{agent}") for key in described}
+    assert named == served - {"POST /a2a/desk", "POST /a2a/{agent}/"}
+    ids = [one["operationId"] for methods in paths.values() for one in methods.values()]
+    assert len(ids) == len(set(ids))
+    queries = {part["name"] for part in paths["/threads"]["get"]["parameters"]}
+    assert {"limit", "status", "select"} <= queries
+    answer = http.get("/docs")
+    assert answer.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
+    assert Page(answer.text).wrong == []
+    for path in paths:
+        assert f"<code>{path}</code>" in answer.text
+    assert not re.search(r"(src|href)=\"(https?:)?//", answer.text)
+    assert "Begin a run and wait for its result." in answer.text
+
+
+def test_bodies_are_described_as_they_are_checked(http: TestClient) -> None:
+    description = http.get("/openapi.json").json()
+    schemas = description["components"]["schemas"]
+
+    def check(operation: Any, body: Any) -> None:
+        reference = operation["requestBody"]["content"]["application/json"]["schema"]
+        jsonschema.validate(body, {**reference, "components": {"schemas": schemas}})
+
+    count = 0
+    for key, bodies in EXAMPLES.items():
+        method, path = key.split()
+        operation = description["paths"].get(path, {}).get(method.lower(), {})
+        for body in bodies:
+            if "requestBody" in operation and isinstance(body, dict | list):
+                check(operation, body)
+                count += 1
+    assert count > 40
+    run = description["paths"]["/runs"]["post"]
+    with pytest.raises(jsonschema.ValidationError):
+        check(run, {"assistant_id": "echo", "confg": {}})
+    # Each reference leads to a form.
+    references = set(re.findall(r"#/components/schemas/(\w+)", str(description)))
+    assert references <= schemas.keys()
