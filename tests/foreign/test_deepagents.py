@@ -1,4 +1,4 @@
-"""Deep agents on langchain's factory and on ours, in the ways of their documentation."""
+"""Deep agents and their middleware on langchain's factory and on ours, as they are documented."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ import pytest
 from deepagents import (
     CompiledSubAgent,
     DeepAgentState,
+    FilesystemMiddleware,
     FilesystemPermission,
+    MemoryMiddleware,
     RubricMiddleware,
+    SubAgentMiddleware,
     create_deep_agent,
 )
 from deepagents.backends import (
     CompositeBackend,
     FilesystemBackend,
-    LocalShellBackend,
     StateBackend,
     StoreBackend,
 )
 from deepagents.backends.utils import create_file_data
-from deepagents.middleware import create_summarization_tool_middleware
-from langchain.agents.middleware import ModelCallLimitMiddleware, TodoListMiddleware
+from deepagents.middleware import (
+    SkillsMiddleware,
+    SummarizationMiddleware,
+    create_summarization_tool_middleware,
+)
+from langchain.agents.middleware import ModelCallLimitMiddleware
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain.tools import ToolRuntime
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -33,7 +39,7 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from agent_factory import topology_of
-from foreign.stories import RecordingModel, calls, libraries, lookup
+from foreign.stories import Library, RecordingModel, calls, libraries, lookup
 from samples import decisions
 
 NOTES = "/notes.txt"
@@ -158,19 +164,6 @@ def test_a_store_keeps_files_over_threads(alike: Any) -> None:
     assert "two" in alike(build).results[0]
 
 
-def test_a_folder_holds_files(alike: Any, tmp_path: Path) -> None:
-    def build(_: Any, script: Any) -> Any:
-        (tmp_path / "notes.txt").write_text("first")
-        change = {"file_path": NOTES, "old_string": "first", "new_string": "second"}
-        look = calls(("ls", {"path": "/"}), ("grep", {"pattern": "second"}))
-        model = script(READ, calls(("edit_file", change)), look, "Done.")
-        return create_deep_agent(model, backend=FilesystemBackend(tmp_path, virtual_mode=True))
-
-    story = alike(build)
-    assert "first" in story.results[0]
-    assert (tmp_path / "notes.txt").read_text() == "second"
-
-
 def test_paths_choose_between_backends(alike: Any) -> None:
     def build(_: Any, script: Any) -> Any:
         memories = StoreBackend(namespace=lambda _: ("memories",))
@@ -190,29 +183,7 @@ def test_paths_choose_between_backends(alike: Any) -> None:
     assert "tea" in story.results[-1]
 
 
-def test_a_shell_runs_commands(alike: Any, tmp_path: Path) -> None:
-    def build(_: Any, script: Any) -> Any:
-        (tmp_path / "notes.txt").write_text("one")
-        run = calls(("execute", {"command": "cat notes.txt"}), ("execute", {"command": "false"}))
-        return create_deep_agent(script(run, "Done."), backend=LocalShellBackend(tmp_path))
-
-    assert "one" in alike(build).results[0]
-
-
-# Todos, subagents
-
-
-def test_todos_are_kept_in_the_state(alike: Any) -> None:
-    plan = [{"content": "Look it up", "status": "in_progress"}]
-    done = [{"content": "Look it up", "status": "completed"}]
-    steps = [
-        calls(("write_todos", {"todos": plan})),
-        calls(("lookup", {"topic": "tea"})),
-        calls(("write_todos", {"todos": done})),
-        "Done.",
-    ]
-    build = deep(*steps, tools=[lookup], middleware=[TodoListMiddleware()])
-    assert alike(build).state["todos"][0]["status"] == "completed"
+# Subagents
 
 
 def test_a_subagent_answers_and_keeps_its_messages_to_itself(alike: Any) -> None:
@@ -318,16 +289,23 @@ def test_a_subagent_can_see_the_conversation(alike: Any, mode: str) -> None:
 # Skills, memory, summaries
 
 
+READ_SKILL = calls(("read_file", {"file_path": "/skills/brewing/SKILL.md", "limit": 1000}))
+
+
+def write_skill(folder: Path) -> None:
+    """Write the file of a skill below a folder."""
+    place = folder / "skills" / "brewing"
+    place.mkdir(parents=True, exist_ok=True)
+    text = "---\nname: brewing\ndescription: How to brew tea.\n---\n\nBoil water.\n"
+    (place / "SKILL.md").write_text(text)
+
+
 def test_skills_are_listed_in_the_prompt_and_read_on_demand(alike: Any, tmp_path: Path) -> None:
     def build(_: Any, script: Any) -> Any:
-        folder = tmp_path / "skills" / "brewing"
-        folder.mkdir(parents=True, exist_ok=True)
-        text = "---\nname: brewing\ndescription: How to brew tea.\n---\n\nBoil water.\n"
-        (folder / "SKILL.md").write_text(text)
-        read = calls(("read_file", {"file_path": "/skills/brewing/SKILL.md", "limit": 1000}))
+        write_skill(tmp_path)
         sub = script("Boil it.")
         return create_deep_agent(
-            script(read, calls(ask("helper", "Brew.")), "Boil water."),
+            script(READ_SKILL, calls(ask("helper", "Brew.")), "Boil water."),
             skills=["/skills/"],
             subagents=[helper(sub, skills=["/skills/"])],
             backend=FilesystemBackend(tmp_path, virtual_mode=True),
@@ -536,7 +514,147 @@ def test_a_grader_sends_the_agent_back(alike: Any) -> None:
     assert "It has two." in str(story.seen[1][-1])
 
 
-def test_messages_are_replaced_by_id(alike: Any) -> None:
-    first, changed = ({"messages": [HumanMessage(text, id="a")]} for text in ("First", "Changed"))
-    story = alike(deep("One.", "Two."), first, changed)
-    assert [m["content"] for m in story.state["messages"]] == ["Changed", "One.", "Two."]
+MAIL = calls(("write_file", {"file_path": NOTES, "content": "Mail ada@example.com."}))
+
+
+class Flaky:
+    """A tool that fails once."""
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    def tool(self) -> Any:
+        @tool
+        def fetch() -> str:
+            """Fetch a page."""
+            self.failed = not self.failed
+            if self.failed:
+                raise ConnectionError("try again")
+            return "the page"
+
+        return fetch
+
+
+def files() -> Any:
+    return FilesystemMiddleware(backend=StateBackend())
+
+
+# Its middleware in plain agents, alone and next to built-in middleware
+
+
+def test_files_of_some_tools_with_own_descriptions_and_prompt(alike: Any) -> None:
+    def build(library: Library, script: Any) -> Any:
+        middleware = FilesystemMiddleware(
+            tools=["read_file", "write_file"],
+            custom_tool_descriptions={"write_file": "Write it down."},
+            system_prompt="You have files.",
+        )
+        return library.create_agent(
+            script(MAIL, "Done."), system_prompt="Be brief.", middleware=[middleware]
+        )
+
+    messages, tools, _ = alike(build).seen[0][0]
+    assert "You have files." in str(messages[0])
+    assert "Write it down." in str(tools)
+
+
+def test_skills(alike: Any, tmp_path: Path) -> None:
+    def build(library: Library, script: Any) -> Any:
+        write_skill(tmp_path)
+        backend = FilesystemBackend(tmp_path, virtual_mode=True)
+        stack = [
+            FilesystemMiddleware(backend=backend),
+            SkillsMiddleware(backend=backend, sources=["/skills/"]),
+        ]
+        return library.create_agent(script(READ_SKILL, "Boil it."), middleware=stack)
+
+    story = alike(build)
+    assert "How to brew tea." in str(story.seen)
+    assert "Boil water." in story.results[0]
+
+
+def test_summaries(alike: Any) -> None:
+    def build(library: Library, script: Any) -> Any:
+        summarizer = script("SUMMARY")
+        middleware = SummarizationMiddleware(
+            summarizer, backend=StateBackend(), trigger=("messages", 4), keep=("messages", 2)
+        )
+        return library.create_agent(
+            script("One.", "Two.", "Three."),
+            middleware=[files(), middleware],
+            checkpointer=InMemorySaver(),
+        )
+
+    # The tokens of a model that a layer calls are not streamed here.
+    story = alike(build, "First", "Second", "Third", stream=False)
+    assert "SUMMARY" in str(story.seen[1][-1])
+
+
+def review(library: Library) -> Any:
+    return library.middleware.HumanInTheLoopMiddleware({"write_file": True})
+
+
+BUILTINS: dict[str, Any] = {
+    "review": review,
+    "retries": lambda library: library.middleware.ToolRetryMiddleware(initial_delay=0),
+    "model retries": lambda library: library.middleware.ModelRetryMiddleware(initial_delay=0),
+    "call limit": lambda library: library.middleware.ModelCallLimitMiddleware(run_limit=10),
+    "tool call limit": lambda library: library.middleware.ToolCallLimitMiddleware(
+        tool_name="write_file", run_limit=1
+    ),
+    "personal data": lambda library: library.middleware.PIIMiddleware(
+        "email", apply_to_tool_results=True
+    ),
+    "context editing": lambda library: library.middleware.ContextEditingMiddleware(
+        edits=[library.middleware.ClearToolUsesEdit(trigger=10, keep=1)]
+    ),
+}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["outside", "inside"])
+@pytest.mark.parametrize("builtin", BUILTINS.values(), ids=BUILTINS)
+def test_files_next_to_a_builtin(alike: Any, builtin: Any, first: bool) -> None:
+    def build(library: Library, script: Any) -> Any:
+        stack = [builtin(library), files()] if first else [files(), builtin(library)]
+        call: Any = ("lookup", {"topic": "tea"})
+        if builtin is BUILTINS["retries"]:
+            call = ("fetch", {})
+        model = script(MAIL, READ, calls(call), MAIL, "Done.")
+        return library.create_agent(
+            model, [lookup, Flaky().tool()], middleware=stack, checkpointer=InMemorySaver()
+        )
+
+    approve = decisions(APPROVE)
+    more = [approve, approve] if builtin is review else []
+    # Our built-ins use other words and keys, and ContextEditing clears results in the thread too.
+    story = alike(build, "Write to ada@example.com.", *more, parts=["course"])
+    assert NOTES in story.state["files"]
+    assert len(story.results) == 4
+
+
+def test_all_together(alike: Any) -> None:
+    def build(library: Library, script: Any) -> Any:
+        sub = helper(script(calls(("lookup", {"topic": "tea"})), "A drink."))
+        stack = [
+            BUILTINS["call limit"](library),
+            review(library),
+            BUILTINS["personal data"](library),
+            MemoryMiddleware(backend=StateBackend(), sources=["/AGENTS.md"]),
+            files(),
+            SubAgentMiddleware(backend=StateBackend(), subagents=[sub]),
+            BUILTINS["retries"](library),
+            BUILTINS["context editing"](library),
+        ]
+        task = ask("helper", "What is tea?")
+        model = script(calls(("fetch", {}), task), MAIL, READ, "Done.")
+        return library.create_agent(
+            model, [Flaky().tool()], middleware=stack, checkpointer=InMemorySaver()
+        )
+
+    given = {
+        "messages": "Mail ada@example.com.",
+        "files": {"/AGENTS.md": create_file_data("Likes tea.")},
+    }
+    story = alike(build, given, decisions(APPROVE), parts=["course"])
+    assert "Likes tea." in str(story.seen)
+    assert story.outcomes[-1]["messages"][-1]["content"] == "Done."

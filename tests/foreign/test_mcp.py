@@ -222,17 +222,6 @@ def test_interceptors_answer_and_return_commands(tools: Any) -> None:
     assert alike(build).results == ["No need.", "Counted."]
 
 
-def test_names_have_prefixes(tools: Any) -> None:
-    known = tools(tool_name_prefix=True)
-
-    def build(library: Library, script: Any) -> Any:
-        return library.create_agent(
-            script(calls(("shop_in_stock", {"item": "lamp"})), "Done."), known
-        )
-
-    assert "3" in str(alike(build).results)
-
-
 def test_a_server_over_stdio_with_one_session(stdio: Any) -> None:
     """Tools of a session run only inside of it."""
 

@@ -181,17 +181,6 @@ def test_a_swarm_stays_with_the_agent_that_was_handed_to(alike: Any, make: Any) 
     assert story.state["messages"][-1]["content"] == "Still Bob."
 
 
-def test_a_swarm_hands_back_and_forth(alike: Any, make: Any) -> None:
-    def build(library: Library, script: Any) -> Any:
-        alice = script(calls(to("bob")), "Alice again.")
-        bob = script(calls(to("alice")))
-        return swarm(library, make, alice, bob)
-
-    story = alike(build)
-    assert story.state["active_agent"] == "Alice"
-    assert story.state["messages"][-1]["content"] == "Alice again."
-
-
 def handing_over_while_adding(make: Any) -> Any:
     """langgraph-swarm passes the messages on as they were when the tool was called."""
 
