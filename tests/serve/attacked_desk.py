@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from starlette.testclient import TestClient
 
@@ -20,20 +19,12 @@ from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.review import Rule, ToolPolicy
 from agent_factory.serve import Principal, create_app
 from agent_factory.service import Service, Wait
-from agent_factory.testing import ScriptedChatModel
-
-HI: Any = {"messages": [{"role": "user", "content": "Hi"}]}
+from serve.langgraph_desk import caller
+from serve.protocol_desk import graph_around
 
 AGENTS = [
-    "batched",
-    "per_call",
-    "before",
-    "after",
-    "custom",
-    "graph",
-    "inside",
-    "delegates",
-    "async",
+    *("batched", "per_call", "before", "after", "custom"),
+    *("graph", "inside", "delegates", "async"),
 ]
 """Ways in which a call of the tool is reviewed."""
 
@@ -70,22 +61,15 @@ class Desk:
 
     def _add_agents(self) -> None:
         def agent(*middleware: Any, **options: Any) -> Any:
-            model = ScriptedChatModel([_pays] * 1000)
             stored = {"checkpointer": InMemorySaver(), **options}
-            return create_agent(model, [self.pay], middleware=middleware, **stored)
+            return create_agent(caller("pay", euros=5), [self.pay], middleware=middleware, **stored)
 
         asks = Rule("pay", "ask", remember=3600)
         review = HumanInTheLoopMiddleware({"pay": True})
         inner = agent(review, checkpointer=None, name="desk", ignore=["AF211"])
 
-        def graph(node: Any) -> Any:
-            graph: Any = StateGraph(MessagesState)
-            graph.add_node("desk", node)
-            graph.add_edge(START, "desk")
-            return graph.compile()
-
         pausing = agent(checkpointer=None, name="desk", interrupt_before=["tools"])
-        outer = ScriptedChatModel([_calls("desk", request="it")] * 1000)
+        outer = caller("desk", request="it")
         delegate = agent_tool(inner, description="Pays.")
         made = {
             "batched": agent(review),
@@ -93,8 +77,8 @@ class Desk:
             "before": agent(interrupt_before=["tools"]),
             "after": agent(interrupt_after=["model"]),
             "custom": agent(OwnReview()),
-            "graph": graph(inner),
-            "inside": graph(pausing),
+            "graph": graph_around(inner),
+            "inside": graph_around(pausing),
             "remembers": agent(HumanInTheLoopMiddleware(ToolPolicy(asks, Rule("*", "allow")))),
             "delegates": create_agent(outer, [delegate], checkpointer=InMemorySaver()),
         }
@@ -132,18 +116,6 @@ class Desk:
         """The checkpoints of a thread, the newest first."""
         states = self.eve.post(f"/threads/{thread}/history", json={"limit": 100}).json()
         return [state["checkpoint_id"] for state in states]
-
-
-def _calls(tool: str, **args: Any) -> Any:
-    def answer(messages: list[BaseMessage]) -> AIMessage:
-        if isinstance(messages[-1], ToolMessage):
-            return AIMessage("Done.")
-        return AIMessage("", tool_calls=[{"name": tool, "args": args, "id": uuid4().hex}])
-
-    return answer
-
-
-_pays = _calls("pay", euros=5)
 
 
 def _who(request: Any) -> Principal:

@@ -19,7 +19,8 @@ from agent_factory.review.approvals import NAMESPACE
 from agent_factory.review.records import call_digest, tool_digest
 from agent_factory.service import NotFound
 from samples import combinations
-from serve.attacked_desk import AGENTS, HI, Desk, attacked_desk
+from serve.attacked_desk import AGENTS, Desk, attacked_desk
+from serve.langgraph_desk import HI
 from tables import each
 
 

@@ -106,6 +106,7 @@ def at_of(page: str) -> str:
 
 
 def test_an_answer_that_is_regenerated_keeps_its_other_version(chat: Chat) -> None:
+    """And a message in the other branch goes on from it."""
     chat.say("Hello")
     answer = chat.messages()[-1]
     assert chat.send("answers", message=answer.id).status_code == 200
@@ -117,17 +118,8 @@ def test_an_answer_that_is_regenerated_keeps_its_other_version(chat: Chat) -> No
     assert "1/2" in earlier
     assert "Answer 1 to" in unescape(earlier)
     assert "You see another branch of this thread" in earlier
-
-
-def test_a_message_in_another_branch_goes_on_from_it(chat: Chat) -> None:
-    chat.say("Hello")
-    chat.send("answers", message=chat.messages()[-1].id)
-    chat.messages()
-    at = at_of(chat.page())
-    chat.send("messages", text="And then?", checkpoint=at)
-    first, second, *rest = chat.texts()
-    assert (first, second) == ("Hello", "Answer 1 to 'Hello' with text")
-    assert rest[0] == "And then?"
+    chat.send("messages", text="And then?", checkpoint=at_of(shown))
+    assert chat.texts()[:3] == ["Hello", "Answer 1 to 'Hello' with text", "And then?"]
     assert "1/2" in chat.page()
 
 
@@ -147,42 +139,25 @@ def test_an_edited_message_begins_a_branch(chat: Chat) -> None:
     assert len(chat.service.threads.branches(chat.thread)) == 3
 
 
-def test_an_edited_message_keeps_its_files(chat: Chat) -> None:
-    file = f"data:image/png;base64,{b64encode(PNG).decode()}"
-    chat.service.threads.create(chat.thread, tenant="acme", agent="chat")
-    chat.send("messages", text="Look", file=file, file_name="lamp.png")
-    message = chat.messages()[0]
-    chat.send("versions", message=message.id, text="Look again")
-    edited = chat.messages()[0]
-    assert [block["type"] for block in edited.content_blocks] == ["text", "image"]
-    assert edited.text == "Look again"
-
-
 def test_an_answer_alone_runs_no_call_again_and_the_whole_does(chat: Chat) -> None:
+    chat.say("Hello")
+    assert "These calls have run" not in chat.page()
     chat.say(f"book {chat.thread}")
-    question, _, _, answer = chat.messages()
+    *_, question, _, _, answer = chat.messages()
     shown = chat.page()
-    form = shown.partition('aria-label="Regenerate this answer"')[2].partition("</details>")[0]
+    # At both messages of the user: the call comes after each of them.
+    assert shown.count("These calls have run") == 2
+    form = shown.rpartition('aria-label="Regenerate this answer"')[2].partition("</details>")[0]
     alone, _, whole = form.partition('name="whole"')
     assert "do not run again" in alone
     assert "these calls run again" in whole
     assert f'<code>book</code> <span class="args">lamp=&#39;{chat.thread}&#39;' in whole
     chat.send("answers", message=answer.id)
-    assert chat.texts()[-1] == f"Answer 3: Booked {chat.thread}."
+    assert chat.texts()[-1].endswith(f": Booked {chat.thread}.")
     assert bookings.count(chat.thread) == 1
     chat.send("answers", message=question.id, whole="1")
-    assert chat.texts()[-1] == f"Answer 5: Booked {chat.thread}."
+    assert chat.texts()[-1].endswith(f": Booked {chat.thread}.")
     assert bookings.count(chat.thread) == 2
-
-
-def test_an_edit_says_which_calls_have_run(chat: Chat) -> None:
-    chat.say("Hello")
-    shown = chat.page()
-    assert "These calls have run" not in shown
-    chat.say(f"book {chat.thread}")
-    shown = chat.page()
-    # At both messages of the user: the call comes after each of them.
-    assert shown.count("These calls have run") == 2
 
 
 def test_a_branch_withdraws_the_question_and_says_so(chat: Chat) -> None:
@@ -305,6 +280,7 @@ def data_of(content: bytes, media_type: str) -> str:
 
 
 def test_files_become_content_blocks(chat: Chat) -> None:
+    """An edited message keeps them."""
     chat.service.threads.create(chat.thread, tenant="acme", agent="chat")
     files = {
         "lamp.png": data_of(PNG, "image/png"),
@@ -318,6 +294,10 @@ def test_files_become_content_blocks(chat: Chat) -> None:
     shown = chat.page()
     assert f'<img src="{files["lamp.png"]}" alt="lamp.png">' in shown
     assert '<p class="file">bill.pdf</p>' in shown
+    chat.send("versions", message=chat.messages()[0].id, text="Look again")
+    edited = chat.messages()[0]
+    assert {block["type"] for block in edited.content_blocks} == {"text", "image", "file"}
+    assert edited.text == "Look again"
 
 
 @each(
@@ -424,8 +404,9 @@ PIECES = st.sampled_from(
             "`",
             "```",
         ),
-        *("|", "-", "|:-:|", "<img src=x onerror=y>", "<script>", "mailto:a@b", "data:text/html,x"),
-        *("&lt;", "\\", "*", "#", " ", "    ", "python", "html", " onclick=x", "\n"),
+        *("|", "-", "|:-:|", "<script>", "mailto:a@b", "data:text/html,x", "&lt;", "\\", "*", "#"),
+        *("python", "html"),
+        *("<img src=x onerror=y>", " ", "    ", " onclick=x", "\n"),
         *(f"[a]({address})" for address in ADDRESSES),
         *(f"<{address}>" for address in ADDRESSES),
         "[b]: javascript:x\n",
@@ -461,6 +442,12 @@ def test_markdown_is_set() -> None:
 
 def test_a_state_is_edited(chat: Chat) -> None:
     chat.say("Hello")
+    path, whole = f"/studio/threads/{chat.thread}/developer", chat.page("/developer")
+    part = chat.client.get(path, headers={"hx-request": "true"}).text
+    assert ["<h1>State and breakpoints</h1>" in html for html in (whole, part)] == [True, False]
+    # The boxes of breakpoints belong to the form of a message.
+    assert whole.count('form="write"') == part.count('form="write"') > 0
+    assert f'id="write" method="post" action="/studio/threads/{chat.thread}/messages"' in whole
     fields = {"state.note": '"remember"', "state.scores": "[1, 2]"}
     checkpoint = chat.checkpoint()
     answer = chat.send("state", checkpoint=checkpoint, **fields)
@@ -470,17 +457,6 @@ def test_a_state_is_edited(chat: Chat) -> None:
     assert chat.service.inbox("acme").audit(thread=chat.thread, limit=1)[0].who == "ann"
     again = chat.send("state", checkpoint=checkpoint, **fields)
     assert "The state has changed since it was shown" in again.text
-
-
-def test_the_state_is_a_page_or_a_part_of_one(chat: Chat) -> None:
-    chat.say("Hello")
-    path, whole = f"/studio/threads/{chat.thread}/developer", chat.page("/developer")
-    part = chat.client.get(path, headers={"hx-request": "true"}).text
-    assert "<h1>" not in part
-    assert "<h1>State and breakpoints</h1>" in whole
-    # The boxes of breakpoints belong to the form of a message.
-    assert whole.count('form="write"') == part.count('form="write"') > 0
-    assert f'id="write" method="post" action="/studio/threads/{chat.thread}/messages"' in whole
 
 
 @each(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -17,6 +16,7 @@ from agent_factory.serve import Principal, create_app
 from agent_factory.serve.open_waits import open_waits
 from agent_factory.service import Run, Service, Wait
 from serve.agents import chat_service
+from serve.forms import send
 from tables import each
 
 CALL = {"name": "clock", "arguments": "{}"}
@@ -85,9 +85,7 @@ def by_openai(client: TestClient, wait: Wait) -> Any:
 
 
 def by_page(client: TestClient, wait: Wait) -> Any:
-    (token, *_) = re.findall(r'name="csrf_token" value="([^"]+)"', client.get("/studio").text)
-    form = {"csrf_token": token, "decision": "respond", "message": "Noon"}
-    return client.post(f"/inbox/{wait.id}/decision", data=form)
+    return send(client, f"/inbox/{wait.id}/decision", decision="respond", message="Noon")
 
 
 WAYS = [by_resume, by_protocol, by_ag_ui, by_openai, by_page]

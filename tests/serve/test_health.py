@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -79,10 +80,7 @@ def test_without_a_database_a_process_is_not_ready_and_names_no_host(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fails() -> Any:
-        raise error
-
-    monkeypatch.setattr(service, "workers", fails)
+    monkeypatch.setattr(service, "workers", Mock(side_effect=error))
     response = read(app, "/ready")
     assert response.status_code == 503
     text = "The database is not available; the log says why."
@@ -109,21 +107,6 @@ def test_a_database_that_hangs_is_not_waited_for(
         goes_on.set()
 
 
-def test_a_worker_that_was_given_up_is_not_ready(app: Any, service: Service) -> None:
-    service.start()
-    assert read(app, "/ready").status_code == 200
-    assert service._worker is not None
-    # No beat of this test's worker writes its row again.
-    service._worker._stop.set()
-    for thread in service._worker._threads:
-        thread.join()
-    with service._backend.database.begin() as connection:
-        connection.execute(delete(workers))
-    response = read(app, "/ready")
-    assert response.status_code == 503
-    assert "no sign of life" in response.json()["problems"][0]
-
-
 def test_a_thread_that_begins_is_not_taken_for_one_that_has_ended(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,14 +122,24 @@ def test_a_thread_that_begins_is_not_taken_for_one_that_has_ended(
     assert not ended
 
 
-def test_a_worker_with_a_thread_that_has_ended_is_not_ready(app: Any, service: Service) -> None:
+def test_a_worker_whose_thread_has_ended_or_that_was_given_up_is_not_ready(
+    app: Any, service: Service
+) -> None:
     service.start()
+    assert read(app, "/ready").status_code == 200
     assert service._worker is not None
+    # No beat of this test's worker writes its row again.
     service._worker._stop.set()
-    service._worker._threads[0].join()
+    for thread in service._worker._threads:
+        thread.join()
     response = read(app, "/ready")
     assert response.status_code == 503
     assert "The thread agent-factory-jobs has ended" in response.json()["problems"][0]
+    with service._backend.database.begin() as connection:
+        connection.execute(delete(workers))
+    response = read(app, "/ready")
+    assert response.status_code == 503
+    assert "no sign of life" in response.json()["problems"][0]
 
 
 # Metrics
@@ -188,10 +181,8 @@ def test_an_empty_token_is_refused(service: Service, token: str) -> None:
 
 
 def test_without_the_extra_the_answer_names_it(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: str) -> None:
-        raise MissingExtra("The route /metrics needs the extra `metrics`.")
-
-    monkeypatch.setattr(metrics, "require", missing)
+    missing = MissingExtra("The route /metrics needs the extra `metrics`.")
+    monkeypatch.setattr(metrics, "require", Mock(side_effect=missing))
     assert not metrics.export_metrics()
     response = read(app, "/metrics")
     assert response.status_code == 501
@@ -225,11 +216,8 @@ def samples(text: str) -> dict[str, float]:
     values = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            labels = [
-                f'{name}="{value}"'
-                for name, value in sorted(sample.labels.items())
-                if not name.startswith("otel_scope_")
-            ]
+            known = sorted(sample.labels.items())
+            labels = [f'{name}="{value}"' for name, value in known if "otel_scope_" not in name]
             values[f"{sample.name}{{{','.join(labels)}}}"] = sample.value
     return values
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from itertools import pairwise
 from threading import Event
 from typing import Any
 from uuid import uuid4
+
 import httpx
 import pytest
-from langgraph_sdk import get_client, get_sync_client
-from agent_factory.service import Service
-from serve.accounts import who
-from serve.langgraph_desk import HI, REFUSED, running_service, said
-from servers import connections, served
-from waiting import until
-import threading
-from collections.abc import Callable
 from langgraph_sdk import get_sync_client
-from agent_factory.service import Run, Service
-from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
-from tables import each
 
+from agent_factory.service import Run, Service
+from serve.accounts import who
+from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
+from servers import connections, served
+from tables import each
+from waiting import until
 
 SERVICE = running_service
 

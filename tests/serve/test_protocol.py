@@ -156,9 +156,7 @@ def test_several_answers_come_in_one_command(talk: Conversation) -> None:
     talk.events()
     answers = [{"interrupt_id": talk.asked()["id"], "response": "yes", "namespace": []}]
     talk.send("input.respond", responses=answers, goto=[], update={})
-    talk.events(
-        lambda event: event["params"]["data"] == {"event": "completed", "graph_name": "asks"}
-    )
+    talk.events(has_completed)
     assert said(talk.state()["values"])[2] == "They said yes."
 
 
@@ -245,15 +243,19 @@ def test_a_client_that_was_cut_off_gets_the_rest(talk: Conversation) -> None:
     talk.start("echo")
     first = talk.events()
     talk.start("echo", "More")
-    talk.events(lambda event: said_more(event))
+    talk.events(said_more)
     for cut in (2, len(first) - 1):
-        rest = talk.events(lambda event: said_more(event), since=first[cut]["seq"])
+        rest = talk.events(said_more, since=first[cut]["seq"])
         ids = [event["event_id"] for event in rest]
         assert ids[: len(first) - cut - 1] == [event["event_id"] for event in first[cut + 1 :]]
         numbers = [event["seq"] for event in rest]
         assert numbers == sorted(numbers)
     # Without a place to go on from, a stream begins with the newest run.
     assert talk.events()[0]["seq"] > first[-1]["seq"]
+    before, *_ = shown(first, "checkpoints")
+    config = {"configurable": {"checkpoint_id": before["id"], "thread_id": talk.thread}}
+    talk.start("echo", "Two", config=config)
+    assert said(shown(talk.events(), "values")[-1]) == ["Two", "You said: Two"]
 
 
 def said_more(event: dict[str, Any]) -> bool:
@@ -277,29 +279,15 @@ def test_a_thread_that_does_not_exist_is_not_found(talk: Conversation) -> None:
     assert (response.status_code, response.json()["error"]) == (404, "no_such_run")
 
 
-def test_a_decision_from_elsewhere_is_seen(service: Service, talk: Conversation) -> None:
-    talk.start("desk")
+def test_what_others_do_is_seen(service: Service, talk: Conversation) -> None:
+    body = {"assistant_id": "desk", "input": HI, "if_not_exists": "create"}
+    talk.http.post(f"/threads/{talk.thread}/runs/wait", json=body)
     seen = talk.events()
+    assert said(shown(seen, "values")[-1])[0] == "Hi"
     service.resume(talk.thread, APPROVE, by="ann")
     later = talk.events(since=seen[-1]["seq"])
     assert said(shown(later, "values")[-1])[-1] == "Done."
-
-
-def test_a_run_of_another_client_is_seen(talk: Conversation) -> None:
-    body = {"assistant_id": "echo", "input": HI, "if_not_exists": "create"}
-    talk.http.post(f"/threads/{talk.thread}/runs/wait", json=body)
-    events = talk.events()
-    assert said(shown(events, "values")[-1]) == ["Hi", "You said: Hi"]
-    assert shown(events, "lifecycle")[-1]["event"] == "completed"
-
-
-def test_a_checkpoint_is_gone_on_from(talk: Conversation) -> None:
-    talk.start("echo", "One")
-    before, *_ = shown(talk.events(), "checkpoints")
-    config = {"configurable": {"checkpoint_id": before["id"], "thread_id": talk.thread}}
-    talk.start("echo", "Two", config=config)
-    events = talk.events()
-    assert said(shown(events, "values")[-1]) == ["Two", "You said: Two"]
+    assert shown(later, "lifecycle")[-1]["event"] == "completed"
 
 
 INVALID = "invalid_argument"
@@ -380,16 +368,19 @@ def blocks_of(*messages: Any) -> list[dict[str, Any]]:
     return [*events, *streams.finish()]
 
 
-def test_arguments_of_a_call_grow() -> None:
-    def chunk(args: str, name: str | None = None, id: str | None = None) -> AIMessageChunk:
+def test_arguments_of_a_call_grow_and_usage_is_added_up() -> None:
+    def chunk(args: str, name: str | None = None, id: str | None = None) -> Any:
         call: Any = {"name": name, "args": args, "id": id, "index": 0}
-        return AIMessageChunk(content="", tool_call_chunks=[call], id="m")
+        usage: Any = {"input_tokens": 0, "output_tokens": 1, "total_tokens": 1}
+        calls = {"tool_call_chunks": [call], "usage_metadata": usage}
+        return AIMessageChunk(content="", id="m", **calls)
 
     events = blocks_of(
         AIMessageChunk(content="Look. ", id="m"),
         chunk("", "pay", "c"),
         chunk('{"eu'),
         chunk('ros": 5}'),
+        AIMessageChunk(content="", id="m", chunk_position="last"),
     )
     deltas = [event["delta"] for event in events if "delta" in event]
     assert deltas[1:] == [
@@ -399,6 +390,7 @@ def test_arguments_of_a_call_grow() -> None:
     finished = [event["content"] for event in events if event["event"] == "content-block-finish"]
     call = {"type": "tool_call", "id": "c", "name": "pay", "args": {"euros": 5}}
     assert finished == [{"type": "text", "text": "Look. "}, call]
+    assert events[-1]["usage"]["output_tokens"] == 3
     broken = blocks_of(chunk('{"eu', "pay", "c"))[-2]["content"]
     assert (broken["type"], broken["args"]) == ("invalid_tool_call", '{"eu')
 
@@ -415,15 +407,6 @@ def test_a_whole_message_has_all_its_blocks() -> None:
     assert [block.get("text") for block in finished[1:3]] == ["A", "B"]
     assert events[-1] == {"event": "message-finish", "usage": usage}
     assert blocks_of(RemoveMessage(id="m")) == []
-
-
-def test_usage_of_chunks_is_added_up() -> None:
-    def chunk(text: str, tokens: int, position: Any = None) -> AIMessageChunk:
-        usage: Any = {"input_tokens": 0, "output_tokens": tokens, "total_tokens": tokens}
-        return AIMessageChunk(content=text, id="m", usage_metadata=usage, chunk_position=position)
-
-    events = blocks_of(chunk("A", 1), chunk("B", 2, "last"))
-    assert events[-1]["usage"]["output_tokens"] == 3
 
 
 def test_a_worker_that_takes_over_begins_its_message_again() -> None:

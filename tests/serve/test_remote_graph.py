@@ -69,23 +69,6 @@ async def test_a_review_is_decided_by_a_command(
     assert [entry.what for entry in service.inbox().audit(thread=name)] == ["reject", "approve"]
 
 
-@each("answer", ["yes", "", 0, False, [], {}])
-def test_each_value_but_none_answers_a_question(remote: Remote, answer: Any) -> None:
-    graph: Any = remote("asks")
-    thread = {"configurable": {"thread_id": uuid4().hex}}
-    graph.invoke(HI, thread)
-    values = graph.invoke(Command(resume=answer), thread)
-    assert said(values)[2] == f"They said {answer}."
-
-
-def test_none_is_an_answer_too(remote: Remote, url: str, thread: Any) -> None:
-    # The client for Python leaves None out.
-    remote("asks").invoke(HI, thread)
-    place = f"{url}/threads/{thread['configurable']['thread_id']}/runs/wait"
-    body = {"assistant_id": "asks", "command": {"resume": None}}
-    assert said(httpx.post(place, json=body).json())[2] == "They said None."
-
-
 def test_settings_of_a_config_are_taken(service: Service, remote: Remote, thread: Any) -> None:
     config: Any = {
         **thread,
@@ -165,22 +148,17 @@ def around(remote: Remote, agent: str) -> Any:
     return graph.compile(checkpointer=InMemorySaver())
 
 
-def test_an_agent_of_the_service_is_a_node(remote: Remote, thread: Any) -> None:
+async def test_an_agent_of_the_service_is_a_node(remote: Remote, thread: Any) -> None:
+    """Whose steps are those of a subgraph, in which an agent has one, too."""
     graph = around(remote, "echo")
     assert texts(graph.invoke(HI, thread)) == ["Hi", "You said: Hi"]
-    more = {"messages": [{"role": "user", "content": "More"}]}
-    assert texts(graph.invoke(more, thread))[-2:] == ["More", "You said: More"]
-
-
-async def test_it_is_a_node_of_an_async_run(remote: Remote, thread: Any) -> None:
-    assert texts(await around(remote, "echo").ainvoke(HI, thread)) == ["Hi", "You said: Hi"]
-
-
-def test_its_steps_are_those_of_a_subgraph(remote: Remote, thread: Any) -> None:
-    parts = [*around(remote, "echo").stream(HI, thread, subgraphs=True, stream_mode="updates")]
+    assert texts(await graph.ainvoke(HI, thread))[-2:] == ["Hi", "You said: Hi"]
+    parts = [*graph.stream(HI, thread, subgraphs=True, stream_mode="updates")]
     inner = [update for place, update in parts if place]
     assert [said(update["model"]) for update in inner if "model" in update] == [["You said: Hi"]]
     assert said(parts[-1][1]["remote"])[-1] == "You said: Hi"
+    outer = around(remote, "outer_echo").stream(HI, thread, subgraphs=True, stream_mode="messages")
+    assert "".join(message["content"] for place, (message, _) in outer if place) == "You said: Hi"
 
 
 def test_its_review_pauses_the_graph_around_it(
@@ -203,9 +181,3 @@ def test_an_answer_through_the_graph_around_it_is_refused(remote: Remote, thread
     with pytest.raises(APIStatusError, match=r"cannot answer for it.*Send it to thread"):
         graph.invoke(Command(resume=APPROVE), thread)
     assert len(remote("desk").get_state(thread).interrupts) == 1
-
-
-def test_tokens_come_through_the_graph_around_it(remote: Remote, thread: Any) -> None:
-    graph = around(remote, "outer_echo")
-    parts = [*graph.stream(HI, thread, subgraphs=True, stream_mode="messages")]
-    assert "".join(message["content"] for place, (message, _) in parts if place) == "You said: Hi"

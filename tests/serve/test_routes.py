@@ -20,25 +20,15 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import select, text
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from agent_factory import create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
-from agent_factory.serve import Principal, create_app
-from agent_factory.service import Service
+from agent_factory.serve import create_app
+from agent_factory.service import Service, tables
 from agent_factory.service.database import Database
-from agent_factory.service.tables import (
-    approvals,
-    assistant_versions,
-    assistants,
-    audit,
-    crons,
-    runs,
-    threads,
-    waits,
-)
 from agent_factory.testing import ScriptedChatModel
+from serve.accounts import who
 from serve.route_examples import (
     ANSWER,
     ENDLESS,
@@ -56,7 +46,10 @@ from tables import each
 
 FORM = "application/x-www-form-urlencoded"
 SECRET = "the-secret-of-acme"
-TABLES = (threads, runs, waits, audit, approvals, assistants, assistant_versions, crons)
+TABLES = (
+    *(tables.threads, tables.runs, tables.waits, tables.audit, tables.approvals),
+    *(tables.assistants, tables.assistant_versions, tables.crons),
+)
 BOB = {"x-user": "bob@globex"}
 
 
@@ -73,11 +66,6 @@ class Page(HTMLParser):
         is_inline = (tag == "script" and "src" not in names) or tag == "style"
         if is_inline or tag == "x-tag" or any(re.match("on|style", name) for name in names):
             self.wrong.append((tag, attrs))
-
-
-def who(request: Request) -> Principal | None:
-    name, _, tenant = request.headers.get("x-user", "").partition("@")
-    return Principal(tenant, name) if name else None
 
 
 def echo(messages: list[BaseMessage]) -> AIMessage:
@@ -161,6 +149,8 @@ def things_of(service: Service, tenant: str) -> dict[str, str]:
     other.result(60)
     (known,) = service.inbox(tenant).waits(thread=other.thread_id)
     service.decide(known.id, "approve", by=word, remember={"seconds": 60}).result(60)
+    echo: Any = {"agent": "echo", "assistant": "echo", "options": {}, "by": word, "thread": thread}
+    cron = service.crons(tenant).create("0 3 * * *", **echo)
     return {
         "thread": thread,
         "run": run.id,
@@ -173,9 +163,7 @@ def things_of(service: Service, tenant: str) -> dict[str, str]:
         "approval": service.approvals(tenant=tenant)[0].id,
         "agent": "echo",
         "assistant": service.assistants(tenant).create("echo", metadata={"topic": word}).id,
-        "cron": service.crons(tenant)
-        .create("0 3 * * *", agent="echo", assistant="echo", options={}, by=word, thread=thread)
-        .id,
+        "cron": cron.id,
         "name": "app.css",
         "namespace": "model",
     }
@@ -307,19 +295,8 @@ SCALARS = (
 )
 NAMES = st.text(max_size=4) | st.sampled_from(
     [
-        "k",
-        'a"b',
-        "a.b",
-        "..",
-        "$",
-        "[0]",
-        "it's",
-        "\0",
-        "\ud800",
-        "messages",
-        "$gt",
-        "$regex",
-        "role",
+        *("k", 'a"b', "a.b", "..", "$", "[0]", "it's", "\0", "\ud800"),
+        *("messages", "$gt", "$regex", "role"),
     ]
 )
 JSON = st.recursive(
@@ -347,16 +324,8 @@ VALUES = st.sampled_from(["", "0", "-1", "1", "9" * 30, "9" * 5000, "²", "\0", 
 QUERIES = st.dictionaries(
     st.sampled_from(
         [
-            "limit",
-            "offset",
-            "status",
-            "xray",
-            "stream_mode",
-            "action",
-            "at",
-            "before",
-            "from",
-            "thread",
+            *("limit", "offset", "status", "xray", "stream_mode", "action", "at", "before"),
+            *("from", "thread"),
         ]
     ),
     VALUES,

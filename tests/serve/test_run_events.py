@@ -33,13 +33,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-@pytest.fixture
-def thread(client: Any) -> str:
-    """A thread without a message."""
-    thread: str = client.threads.create()["thread_id"]
-    return thread
-
-
 def events_of(parts: Any) -> list[Any]:
     return [part.data for part in parts if part.event == "events"]
 
@@ -116,12 +109,6 @@ def test_a_failure_has_an_error_and_no_end(client: Any, thread: str, agent: str)
     assert errors == (expected if agent == "lender" else [])
 
 
-@pytest.mark.parametrize("modes", [[], "values"])
-def test_no_mode_is_values(client: Any, thread: str, modes: Any) -> None:
-    parts = [*client.runs.stream(thread, "echo", input=HI, stream_mode=modes)]
-    assert [part.event for part in parts] == ["metadata", "values", "values"]
-
-
 # agent-inbox
 
 
@@ -163,29 +150,25 @@ def waiting(client: Any, agent: str) -> str:
     return thread
 
 
-def test_agent_inbox_answers_with_a_list(client: Any, inbox: Callable[[str], Inbox]) -> None:
-    thread = waiting(client, "mailer")
+def test_agent_inbox_answers_ignores_and_resolves(
+    client: Any, inbox: Callable[[str], Inbox]
+) -> None:
+    thread, ignored, resolved = (waiting(client, "mailer") for _ in range(3))
     (found,) = [one for one in inbox("mailer").threads("interrupted") if one["thread_id"] == thread]
-    (((asked,),),) = [
-        [task["value"] for task in interrupts] for interrupts in found["interrupts"].values()
-    ]
-    args = asked["action_request"]
+    ((asked,),) = found["interrupts"].values()
+    args = asked["value"][0]["action_request"]
     stream = inbox("mailer").answer(thread, [{"type": "accept", "args": args}]).text
     assert '"event":"on_chain_start","name":"tools"' in stream
     assert "event: error" not in stream
     assert said(client.threads.get_state(thread)["values"])[2:] == ["They said accept.", "Done."]
-    assert thread not in [one["thread_id"] for one in inbox("mailer").threads("interrupted")]
-    assert thread in [one["thread_id"] for one in inbox("mailer").threads("idle")]
-
-
-def test_agent_inbox_ignores_and_resolves(client: Any, inbox: Callable[[str], Inbox]) -> None:
-    ignored, resolved = waiting(client, "mailer"), waiting(client, "mailer")
     inbox("mailer").ignore(ignored, [{"type": "ignore", "args": None}])
     (run, *_) = client.runs.list(ignored)
     client.runs.join(ignored, run["run_id"])
     assert said(client.threads.get_state(ignored)["values"])[2] == "They said ignore."
     inbox("mailer").resolve(resolved)
-    assert client.threads.get(resolved)["status"] == "idle"
+    for status, ids in (("interrupted", set()), ("idle", {thread, ignored, resolved})):
+        found = {one["thread_id"] for one in inbox("mailer").threads(status)}
+        assert found & {thread, ignored, resolved} == ids
 
 
 PAY: Any = {"action": "pay", "args": {"euros": 5}}

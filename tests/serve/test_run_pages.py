@@ -174,20 +174,13 @@ def test_a_timeline_is_a_table_with_calls_waits_and_tokens(pages: Pages) -> None
     assert "so far" in shown
     pages.service.decide(wait.id, "approve", by="bob").result(WAIT)
     page = pages.get(f"/studio/runs/{run.id}")
-    shown = words(page)
-    rows = re.findall(r"(Queue|Model call|Tool|Wait) (\S+)", shown.partition("Cost Queue")[0])
-    assert rows == []
-    table = shown.partition("Took Tokens Cost Queue")[2]
+    before, _, table = words(page).partition("Took Tokens Cost Queue")
+    assert re.findall(r"(Queue|Model call|Tool|Wait) (\S+)", before) == []
     assert "1,200 in 80 out Wait pay waits for a person approved by bob: euros=5" in table
     assert table.index("Model call") < table.index("Wait pay") < table.index("Tool pay")
     assert f'href="/inbox/{wait.id}"' in page
     assert page.count("<svg") == page.count('aria-hidden="true" focusable="false"')
     assert " style=" not in page  # the policy of pages allows none
-
-
-def test_a_timeline_says_what_a_person_has_changed_and_why_a_call_was_rejected(
-    pages: Pages,
-) -> None:
     decisions: list[tuple[str, dict[str, Any], str]] = [
         ("edit", {"args": {"euros": 3}}, "changed by bob: euros 5 → 3"),
         ("reject", {"message": "Not now."}, "rejected by bob: 'Not now.'"),
@@ -260,32 +253,31 @@ def test_a_message_that_another_run_has_read_leads_there(pages: Pages) -> None:
 
 
 @each(
-    "error, where, sentence, code",
+    "error, sentence, code",
     [
-        ("APITimeoutError: slow", "a step that is not recorded", "Something did not answer", ""),
-        ("RateLimitError", "a step that is not recorded", "The provider has refused more", ""),
-        ("[AF360] thread 't': is odd.", "a step that is not recorded", "", "AF360"),
-        ("TurnError: [AF301] x: y", "a step that is not recorded", "", "AF301"),
-        ("a text: of a person", "a step that is not recorded", "", ""),
+        ("APITimeoutError: slow", "Something did not answer", ""),
+        ("RateLimitError", "The provider has refused more", ""),
+        ("[AF360] thread 't': is odd.", "", "AF360"),
+        ("TurnError: [AF301] x: y", "", "AF301"),
+        ("a text: of a person", "", ""),
     ],
 )
-def test_errors_are_explained(error: str, where: str, sentence: str, code: str) -> None:
+def test_errors_are_explained(error: str, sentence: str, code: str) -> None:
     failure = failure_of(error, [], [])
-    assert (failure.where, failure.code) == (where, code)
+    assert (failure.where, failure.code) == ("a step that is not recorded", code)
     assert failure.sentence.startswith(sentence)
     assert bool(failure.hint) == bool(sentence)
     assert error.endswith(failure.text)
 
 
 def test_the_step_whose_error_ended_the_run_is_named() -> None:
-    def step(kind: Any, name: str, error: str) -> Step:
-        return Step(kind=kind, name=name, at=1.0, seconds=1.0, error=error)
-
-    steps = [step("tool", "first", "ValueError: a"), step("model", "gpt", "ValueError: b")]
+    steps = [
+        Step(kind="tool", name="first", at=1.0, seconds=1.0, error="ValueError: a"),
+        Step(kind="model", name="gpt", at=1.0, seconds=1.0, error="ValueError: b"),
+    ]
     assert failure_of("ValueError: b", steps, ["model"]).where == "a call of the model gpt"
-    assert failure_of("ValueError: c", steps, ["Guard.before_model"]).where == (
-        "the step Guard.before_model"
-    )
+    failure = failure_of("ValueError: c", steps, ["Guard.before_model"])
+    assert failure.where == "the step Guard.before_model"
 
 
 # The axis
@@ -299,11 +291,8 @@ def test_waits_take_a_part_of_the_axis() -> None:
     assert places[4] - places[3] == pytest.approx(WIDTH * 17.5 / (5 + 45 + 17.5 + 5))
     assert axis.is_cut
     assert not Axis(0.0, 10.0, [(0.0, 1.0)]).is_cut
-
-
-def test_a_run_that_only_waits_fills_the_axis() -> None:
-    axis = Axis(0.0, 10.0, [(0.0, 10.0)])
-    assert (axis.place(5.0), axis.is_cut) == (WIDTH / 2, False)
+    only_waits = Axis(0.0, 10.0, [(0.0, 10.0)])
+    assert (only_waits.place(5.0), only_waits.is_cut) == (WIDTH / 2, False)
     assert Axis(3.0, 3.0, []).place(3.0) in (0.0, WIDTH)
 
 

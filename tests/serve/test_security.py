@@ -6,10 +6,10 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -33,30 +33,20 @@ from agent_factory.serve.security import (
 )
 from agent_factory.service import Service, ServiceThreads
 from agent_factory.service.errors import DatabaseUnavailable
-from agent_factory.testing import ScriptedChatModel
 from samples import pay
+from serve.accounts import who
+from serve.langgraph_desk import caller
 from servers import served
 from tables import each
 
 ANN = {"x-user": "ann@acme"}
 
 
-def who(request: Request) -> Principal | None:
-    name, _, tenant = request.headers.get("x-user", "").partition("@")
-    return Principal(tenant, name, frozenset({"approver"} & {name})) if name else None
-
-
-def answer(messages: list[BaseMessage]) -> AIMessage:
-    if isinstance(messages[-1], ToolMessage):
-        return AIMessage("Done.")
-    return AIMessage("", tool_calls=[{"name": "pay", "args": {"euros": 5}, "id": "c-1"}])
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with Service(f"sqlite:///{tmp_path_factory.mktemp('security')}/desk.db") as made:
         agent = create_agent(
-            ScriptedChatModel([answer] * 100),
+            caller("pay", euros=5),
             [pay],
             middleware=[HumanInTheLoopMiddleware({"pay": True})],
             checkpointer=InMemorySaver(),
@@ -96,6 +86,7 @@ def client(client_of: Callable[..., TestClient]) -> TestClient:
     ],
 )
 def test_headers_of_each_response(client: TestClient, path: str, headers: Any, status: int) -> None:
+    """Only HTTPS promises HTTPS."""
     answer = client.get(path, headers=headers)
     assert answer.status_code == status
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
@@ -103,10 +94,7 @@ def test_headers_of_each_response(client: TestClient, path: str, headers: Any, s
     assert answer.headers["cache-control"] == "no-store"
     assert "strict-transport-security" not in answer.headers
     assert "access-control-allow-origin" not in answer.headers
-
-
-def test_only_https_promises_https(client_of: Callable[..., TestClient]) -> None:
-    answer = client_of(url="https://desk.example").get("/ok")
+    answer = TestClient(client.app, "https://desk.example").get("/ok")
     assert answer.headers["strict-transport-security"] == "max-age=31536000"
 
 
@@ -153,11 +141,9 @@ def test_a_body_that_is_not_sent_as_json(client: TestClient, kind: str) -> None:
         415,
         f"Send the body as application/json, not as {kind!r}.",
     )
-
-
-def test_a_body_in_json_with_a_charset(client: TestClient) -> None:
-    kind = {"Content-Type": "Application/JSON; charset=utf-8"}
-    assert client.post("/threads/count", content="{}", headers=kind).status_code == 200
+    json_with_charset = {"Content-Type": "Application/JSON; charset=utf-8"}
+    answer = client.post("/threads/count", content="{}", headers=json_with_charset)
+    assert answer.status_code == 200
 
 
 # Other sites
@@ -215,12 +201,6 @@ def test_a_site_that_is_allowed(client_of: Callable[..., TestClient]) -> None:
     assert client.options("/threads/count", headers=asks).status_code == 200
     assert client.options("/threads/count", headers={**asks, **EVIL}).status_code == 400
     assert client.post("/threads/count", json={}, headers=EVIL).status_code == 403
-
-
-@each("origins", ["https://a.example", ["*"], ["https://a.example/"], ["a"]])
-def test_origins_that_are_none(service: Service, origins: Any) -> None:
-    with pytest.raises(ArgumentError, match="must be a list of origins"):
-        create_app(service, who, origins=origins)
 
 
 # Forms
@@ -287,13 +267,11 @@ def test_what_is_not_a_form(forms: Starlette) -> None:
 # Who makes a request
 
 
-def test_a_login_page(client_of: Callable[..., TestClient]) -> None:
+def test_an_authentication_that_answers_itself(client_of: Callable[..., TestClient]) -> None:
     client = client_of(authenticate=lambda _: RedirectResponse("/login"))
     answer = client.get("/threads/nope", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (307, "/login")
 
-
-def test_an_authentication_that_raises(client_of: Callable[..., TestClient]) -> None:
     async def refuse(_: Request) -> Principal:
         raise HTTPException(401, "Your key has expired.", {"WWW-Authenticate": "Bearer"})
 
@@ -327,10 +305,10 @@ def test_who_may_decide(client_of: Callable[..., TestClient], service: Service) 
     path, body = f"/threads/{run.thread_id}/runs/wait", {"assistant_id": "desk", "command": approve}
     answer = client.post(path, json=body)
     assert answer.status_code == 403
-    assert "'ann' may not decide about this call" in answer.json()["detail"]
+    assert "'ann@acme' may not decide about this call" in answer.json()["detail"]
     assert run.status == "waiting"
-    assert asked == [("ann", "pay", {"euros": 5})]
-    answer = client.post(path, json=body, headers={"x-user": "approver@acme"})
+    assert asked == [("ann@acme", "pay", {"euros": 5})]
+    answer = client.post(path, json=body, headers={"x-role": "approver"})
     assert answer.json()["messages"][-1]["content"] == "Done."
 
 
@@ -366,10 +344,7 @@ def test_an_error_stays_inside(
     status: int,
     text: str,
 ) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(ServiceThreads, "get", fail)
+    monkeypatch.setattr(ServiceThreads, "get", Mock(side_effect=error))
     answer = client.get(path)
     assert answer.status_code == status
     (number,) = re.findall(rf"{text}.* Its log says why, under (\w+)\.", answer.text)
@@ -432,15 +407,10 @@ HI = {"role": "user", "content": "Hi"}
         (
             "POST",
             "/runs",
-            {"input": {"messages": [{**HI, "additional_kwargs": {"n": 2**70}}]}},
-            "input.messages.0.additional_kwargs.n must be a number of at most 64 bits.",
+            {**HI, "additional_kwargs": {"n": 2**70}},
+            "kwargs.n must be a number of at",
         ),
-        (
-            "POST",
-            "/runs",
-            {"input": {"messages": [{"role": "tool", "content": "x"}]}},
-            "must be a string",
-        ),
+        ("POST", "/runs", {"role": "tool", "content": "x"}, "must be a string"),
         ("GET", f"/assistants/desk/graph?xray={'9' * 5000}", None, "at most 9 digits"),
         ("GET", "/studio?offset=9999999999", None, "at most 9 digits"),
     ],
@@ -448,7 +418,8 @@ HI = {"role": "user", "content": "Hi"}
 def test_values_that_cannot_be_used(
     client: TestClient, method: str, path: str, body: Any, text: str
 ) -> None:
-    sent = {"assistant_id": "desk", **body} if path == "/runs" else body
+    run = {"assistant_id": "desk", "input": {"messages": [body]}}
+    sent = run if path == "/runs" else body
     answer = client.request(method, path, json=sent)
     assert (answer.status_code, text in answer.text) == (422, True), answer.text
 
@@ -457,20 +428,16 @@ def test_the_place_of_a_run_whose_thread_has_an_odd_id(client: TestClient) -> No
     body = {"assistant_id": "desk", "input": {"messages": [HI]}, "if_not_exists": "create"}
     for end in ("wait", "stream"):
         answer = client.post(f"/threads/%E2%82%AC%0A%3F-{end}/runs/{end}", json=body)
-        assert answer.headers["content-location"].startswith(
-            f"/threads/%E2%82%AC%0A%3F-{end}/runs/"
-        )
+        place = f"/threads/%E2%82%AC%0A%3F-{end}/runs/"
+        assert answer.headers["content-location"].startswith(place)
 
 
-def test_a_thread_whose_id_is_taken(client: TestClient) -> None:
+def test_a_thread_whose_id_is_taken_or_too_long(client: TestClient) -> None:
     body = {"thread_id": "taken"}
     assert client.post("/threads", json=body).status_code == 200
     assert client.post("/threads", json=body).status_code == 409
     other = client.post("/threads", json=body, headers={"x-user": "bob@globex"})
     assert (other.status_code, other.json()["detail"]) == (404, "thread 'taken': does not exist.")
-
-
-def test_an_id_that_is_too_long(client: TestClient) -> None:
     assert client.post("/threads", json={"thread_id": "x" * 255}).status_code == 200
     answer = client.post("/threads", json={"thread_id": "x" * 256})
     assert answer.status_code == 422
