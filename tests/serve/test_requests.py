@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterator
@@ -254,7 +255,16 @@ def test_mistakes_are_refused_in_our_words(http: TestClient, body: Any, text: st
         ("/threads/{thread}/state", {}, "values is missing."),
         ("/runs/batch", [{"input": HI}], "0.assistant_id is missing."),
         ("/runs/batch", {}, "The body must be a list of objects"),
-        ("/threads/{thread}/state", {"values": {}}, "has no graph yet"),
+        ("/threads/{thread}/state", {"values": {"messages": None}}, "has no graph yet"),
+        ("/store/items/search", {"filter": {"a b": 1}}, "filter: must have keys of letters"),
+        ("/store/items/search", {"filter": {"..": 1}}, "filter: must have keys of letters"),
+        ("/store/items/search", {"filter": {"k": {"$in": 1}}}, r"filter.k: must be one of \$eq"),
+        ("/store/items/search", {"filter": {f"k{n}": n for n in range(101)}}, "at most 100 condit"),
+        ("/threads/search", {"ids": ["t"] * 1001}, "ids must have at most 1000 items."),
+        ("/threads/prune", {"thread_ids": ["t"] * 1001}, "thread_ids must have at most 1000 item"),
+        ("/runs/cancel", {"run_ids": ["r"] * 1001}, "run_ids must have at most 1000 items."),
+        ("/runs/batch", [{"assistant_id": "a"}] * 1001, "The body must have at most 1000 items."),
+        ("/threads", {"supersteps": [{"updates": []}] * 1001}, "supersteps must have at most 1000"),
     ],
 )
 def test_other_requests_are_refused_in_our_words(
@@ -371,12 +381,12 @@ def test_what_is_wrong(http: TestClient, ids: dict[str, str]) -> None:
 @pytest.mark.long
 def test_decisions(http: TestClient, service: Service) -> None:
     errors = 0
-    for mistake in MISTAKES:
+    for decision, _ in MISTAKES:
         run = service.submit("desk", message="Hi")
         run.result(60)
-        body = {"assistant_id": "desk", "command": {"resume": {"decisions": [mistake.decision]}}}
+        body = {"assistant_id": "desk", "command": {"resume": {"decisions": [decision]}}}
         answer = http.post(f"/threads/{run.thread_id}/runs/wait", json=body)
-        errors += check(answer, mistake.name)  # this desk takes some of them
+        errors += check(answer, decision)  # this desk takes some of them
     assert errors > 10
 
 
@@ -446,3 +456,92 @@ def test_bodies_are_described_as_they_are_checked(http: TestClient) -> None:
     # Each reference leads to a form.
     references = set(re.findall(r"#/components/schemas/(\w+)", str(description)))
     assert references <= schemas.keys()
+
+
+ODD_WORDS: list[tuple[str, str]] = [
+    ("NaN", "must be a finite number, got nan."),
+    ("-Infinity", "must be a finite number, got -inf."),
+    ("1e400", "must be a finite number, got inf."),
+    ("9223372036854775808", "must be a number of at most 64 bits."),
+    ("-" + "9" * 5000, "must be a number of at most 64 bits."),
+    (r'"a\u0000b"', "must not have the character U+0000"),
+    (r'"\ud83d"', "must not have U+D83D, half of a character"),
+    (r'{"\ude00": 1}', "must not have U+DE00, half of a character"),
+    ("[" * 200 + "]" * 200, "must not be nested more than 100 levels deep."),
+    ("[" * 50_000 + "]" * 50_000, "must not be nested more than 100 levels deep."),
+    ('{"a": 1, "a": 1}', "has the key 'a' twice in an object."),
+    ("{'a': 1}", "The body is not JSON"),
+]
+BODIES = [
+    (*key.split(), body.body if isinstance(body, Sent) else body)
+    for key, bodies in EXAMPLES.items()
+    for body in bodies[:1]
+    if isinstance(body, dict | list | Sent) and key not in ("GET /metrics", "POST /a2a/desk")
+]
+
+
+def with_word(body: Any, word: str) -> bytes:
+    """A body with a word of JSON at the end of its first part."""
+    text = json.dumps(body)
+    if text == "{}":
+        return f'{{"metadata": {{"k": {word}}}}}'.encode()
+    place = text.rindex("}")
+    return f'{text[:place]}, "k": {word}{text[place:]}'.encode()
+
+
+@each("method, path, body", BODIES)
+def test_what_no_database_stores_is_refused_on_each_route(
+    http: TestClient, ids: dict[str, str], method: str, path: str, body: Any
+) -> None:
+    before = http.post("/threads/count", json={}).json()
+    for word, text in ODD_WORDS:
+        content = with_word(filled(body, ids), word)
+        headers = {"Content-Type": "application/json"}
+        answer = http.request(method, filled(path, ids), content=content, headers=headers)
+        assert answer.status_code == (400 if path.startswith("/v1") else 422), answer.text
+        assert text in answer.text, (word[:40], answer.text)
+        assert len(answer.text) < 500
+    assert http.post("/threads/count", json={}).json() == before
+
+
+@each(
+    "content, text",
+    [
+        ('{"metadata": {}}'.encode("utf-16"), "The body is not UTF-8 at byte 0."),
+        (b'{"metadata": "\xff"}', "The body is not UTF-8 at byte 14."),
+        (b'{"metadata": {"k": [1, NaN]}}', "metadata.k.1 must be a finite number, got nan."),
+        (b'{"metadata": {"k": {"a": 1, "a": 2}}}', "The body has the key 'a' twice in an object."),
+    ],
+)
+def test_a_refusal_says_what_and_where(http: TestClient, content: bytes, text: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = http.post("/threads", content=content, headers=headers)
+    assert (answer.status_code, answer.json()["detail"]) == (422, text)
+
+
+def test_a_long_body_is_read_like_a_short_one(http: TestClient) -> None:
+    metadata = {"k": ["x" * 1000] * 200, "n": 2**63 - 1, "emoji": "😀"}
+    answer = http.post("/threads", json={"metadata": metadata})
+    assert answer.json()["metadata"] == metadata
+    metadata["n"] = 2**63
+    answer = http.post("/threads", json={"metadata": metadata})
+    assert (answer.status_code, "metadata.n must be" in answer.text) == (422, True)
+
+
+def test_odd_metadata_are_searched_for(http: TestClient) -> None:
+    odd = {'a"b': "it's", "a.b[0]": "%", "\\": None, **{f"key {n}": n for n in range(3000)}}
+    thread = http.post("/threads", json={"metadata": odd}).json()["thread_id"]
+    for metadata in (odd, {'a"b': "it's"}, {"key 2999": 2999.0}):
+        found = http.post("/threads/search", json={"metadata": metadata, "select": ["thread_id"]})
+        assert found.json() == [{"thread_id": thread}]
+    assert http.post("/threads/search", json={"metadata": {'a"b': "x"}}).json() == []
+
+
+@each("text", ["a%00b", "%00"])
+def test_a_form_that_no_database_stores(http: TestClient, text: str) -> None:
+    answer = http.post(
+        "/studio/threads",
+        content=f"csrf_token=token&agent=echo&text={text}",
+        headers={"Content-Type": "application/x-www-form-urlencoded"},
+    )
+    assert (answer.status_code, "text must not have" in answer.text) == (422, True), answer.text
