@@ -337,14 +337,9 @@ async def test_a_review_is_input_that_a_message_gives(url: str, service: Service
     assert shown(after).endswith("Done: Paid 5.")
 
 
-EDITED = {"type": "edit", "edited_action": {"name": "pay", "args": {"euros": 3}}}
-
-
 @pytest.mark.parametrize(
     ("agent", "asked", "part", "answer"),
     [
-        ("desk", "pay", EDITED, "Done: Paid 3."),
-        ("desk", "pay", {"type": "reject", "message": "Too much."}, "Too much."),
         ("desk", "pay", {"type": "respond", "message": "Paid by cash."}, "Done: Paid by cash."),
         ("asker", '{"about":"tea"}', "green tea", "Done: They said green tea."),
         ("asker", '{"about":"tea"}', {"n": 2}, "Done: They said {'n': 2}."),

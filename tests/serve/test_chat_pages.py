@@ -26,6 +26,7 @@ from agent_factory.serve.pages.branches import Branch, versions_of
 from agent_factory.serve.pages.markdown import markdown
 from agent_factory.service import NotFound, Service
 from agent_factory.testing import ScriptedChatModel
+from serve.forms import send
 from tables import each
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
@@ -67,9 +68,8 @@ class Chat:
 
     def send(self, route: str, **fields: Any) -> Any:
         """Send a form of the page of the thread, with its token."""
-        token = re.findall(r'name="csrf_token" value="([^"]+)"', self.page())[0]
-        path = f"/studio/threads/{self.thread}/{route}"
-        return self.client.post(path, data={"csrf_token": token, **fields})
+        page = f"/studio/threads/{self.thread}"
+        return send(self.client, f"{page}/{route}", page, **fields)
 
     def checkpoint(self) -> str:
         """The checkpoint that the form of the state names."""
@@ -230,13 +230,11 @@ def test_other_tenants_and_pages_reach_nothing_of_a_thread(chat: Chat) -> None:
     chat.say("Hello")
     question, answer = chat.messages()
     other = Chat(chat.service, "globex", chat.thread)
-    token = re.findall(r'name="csrf_token" value="([^"]+)"', other.client.get("/studio").text)[0]
     place = f"/studio/threads/{chat.thread}"
     assert other.client.get(f"{place}/developer").status_code == 404
     for route in ("answers", "versions", "state"):
         fields = {"message": answer.id, "text": "x", "state.note": '"x"'}
-        sent = other.client.post(f"{place}/{route}", data={"csrf_token": token, **fields})
-        assert sent.status_code == 404
+        assert send(other.client, f"{place}/{route}", **fields).status_code == 404
         # A form needs the token of the page.
         assert chat.client.post(f"{place}/{route}", data=fields).status_code == 403
     with pytest.raises(NotFound):

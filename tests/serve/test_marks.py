@@ -30,9 +30,9 @@ from agent_factory.middleware.client_tools import (
     CLIENT_TOOLS,
 )
 from agent_factory.review.records import CLIENT_REQUEST, MARKS
-from agent_factory.serve import create_app
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from serve.forms import local_client
 from tables import each
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,7 +147,7 @@ def look() -> str:
 
 @pytest.fixture(scope="module")
 def client(service: Service) -> TestClient:
-    return TestClient(create_app(service), base_url="http://localhost", client=("127.0.0.1", 1))
+    return local_client(service)
 
 
 def marked() -> list[Any]:

@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import Mock
 from uuid import uuid4
 
-import httpx
 import httpx2
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -19,15 +18,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult
 
 from agent_factory import ToolRuntime, create_agent
-from agent_factory.serve import RateLimit
 from agent_factory.serve.mcp import endpoint
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.accounts import SERVER as SERVER
-from serve.accounts import Bill, add_gated, decided_meanwhile, statuses, who
+from serve.accounts import Bill, add_gated, decided_meanwhile, statuses
 from serve.agents import caller, chat_service, pay
-from serve.route_examples import ACCEPT, rpc
-from servers import connections, served
+from servers import connections
 from waiting import auntil
 
 LEGACY = "legacy"
@@ -311,23 +308,6 @@ async def test_a_failure_of_the_server_keeps_its_details(
     assert "The server has failed. Its log says why" in text(result)
     assert "secret" not in text(result)
     assert "secret of the server" in caplog.text
-
-
-INITIALIZE = rpc(
-    "initialize",
-    protocolVersion="2025-11-25",
-    capabilities={},
-    clientInfo={"name": "test", "version": "1"},
-)
-
-
-def test_limits_hold(service: Service) -> None:
-    limit = RateLimit(principal=2, address=1000)
-    with served(service, authenticate=who, rate_limit=limit, body_limit=1000) as url:
-        large = {**INITIALIZE, "x": "x" * 1000}
-        bodies = (INITIALIZE, large, INITIALIZE)
-        answers = [httpx.post(f"{url}/mcp", json=body, headers=ACCEPT) for body in bodies]
-    assert [answer.status_code for answer in answers] == [200, 413, 429]
 
 
 @pytest.mark.parametrize(

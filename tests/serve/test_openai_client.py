@@ -226,22 +226,40 @@ def test_what_asks_for_nothing_is_taken(client: openai.OpenAI) -> None:
     assert answer(client, "echo", user("Hi"), **nothing, max_tokens=5) == "You said: Hi"
 
 
-def test_who_asks(url: str, client: openai.OpenAI) -> None:
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="nobody") as unknown:
-        with pytest.raises(openai.AuthenticationError, match="not known") as error:
-            unknown.models.list()
-        assert error.value.type == "invalid_request_error"
-    options = in_thread()
-    answer(client, "echo", user("Mine"), **options)
-    with (
-        openai.OpenAI(base_url=f"{url}/v1", api_key="bob@other") as other,
-        pytest.raises(openai.NotFoundError, match="does not exist"),
-    ):
-        answer(other, "echo", user("Hi"), **options)
-    key = {"extra_headers": {"Idempotency-Key": uuid4().hex}}
-    answer(client, "echo", user("Mine"), **key)
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="bob@other") as other:
-        assert answer(other, "echo", user("Theirs"), **key) == "You said: Theirs"
+@each("has_thread", [False, True])
+def test_a_key_counts_per_person(url: str, service: Service, has_thread: bool) -> None:
+    known = {"idempotency-key": uuid4().hex}
+    known |= {"x-thread-id": uuid4().hex} if has_thread else {}
+
+    def chat(by: str, text: str) -> tuple[str, str]:
+        """The id of an answer, and its thread."""
+        body = {"model": "echo", "messages": [user(text)]}
+        headers = {"authorization": f"Bearer {by}", **known}
+        answer = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+        assert answer.json()["choices"][0]["message"]["content"] == f"You said: {text}"
+        return answer.json()["id"], answer.headers["x-thread-id"]
+
+    first = chat("ann@acme", "A")
+    assert chat("ann@acme", "A") == first
+    other = chat("bob@acme", "B")
+    assert (other[0] != first[0], other[1] == first[1]) == (True, has_thread)
+    assert chat("bob@acme", "B") == other
+    texts = [message.text for message in service.threads.state(other[1]).values["messages"]]
+    assert texts == [*(["A", "You said: A"] if has_thread else []), "B", "You said: B"]
+    if not has_thread:
+        assert chat("ann@globex", "C")[0] not in (first[0], other[0])
+
+
+@each("options", [{}, {"delay": 60}])
+def test_an_id_of_a_message_counts_per_person(service: Service, options: Any) -> None:
+    """Also before a worker begins. It has no U+0000, which could hide where it begins."""
+    options = {**options, "thread": uuid4().hex, "message_id": "m-1"}
+    run = service.submit("echo", message="A", by="ann", **options)
+    assert service.submit("echo", message="A", by="ann", **options).id == run.id
+    assert service.submit("echo", message="B", by="bob", **options).id != run.id
+    for thread, message_id in (("a", "b\0c"), ("a\0b", "c")):
+        with pytest.raises(TypeError, match=r"U\+0000"):
+            service.submit("echo", thread=thread, message="Hi", message_id=message_id)
 
 
 @pytest.mark.usefixtures("gate")

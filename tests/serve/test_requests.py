@@ -15,10 +15,10 @@ import pytest
 from langgraph.types import Command
 from starlette.testclient import TestClient
 
-from agent_factory.serve import create_app
 from agent_factory.serve.security import HEADERS
 from agent_factory.service import Service
 from samples import texts
+from serve.forms import local_client
 from serve.langgraph_desk import HI, running_service, said
 from serve.refund_desk import MISTAKES
 from serve.route_examples import EXAMPLES, Form, Sent, examples, filled, send
@@ -34,12 +34,7 @@ SERVICE = running_service
 
 @pytest.fixture(scope="module")
 def http(service: Service) -> Iterator[TestClient]:
-    with TestClient(
-        create_app(service),
-        base_url="http://127.0.0.1:1",
-        client=("127.0.0.1", 1),
-        cookies={"agent_factory_csrf": "token"},
-    ) as client:
+    with local_client(service) as client:
         yield client
 
 

@@ -27,6 +27,7 @@ from agent_factory.serve import Webhooks, create_app
 from agent_factory.serve import webhooks as serving
 from agent_factory.service import Pace, Service
 from agent_factory.service.tables import webhooks as table
+from serve.forms import local_client
 from serve.langgraph_desk import HI, running_service, said
 from tables import each
 from waiting import until
@@ -84,9 +85,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 def client_of(service: Service, *origins: str, **options: Any) -> TestClient:
     """A client of an application whose webhooks may go to private addresses, too."""
-    hooks = Webhooks(origins, private=True, **options)
-    app = create_app(service, webhooks=hooks)
-    return TestClient(app, base_url="http://127.0.0.1:1", client=("127.0.0.1", 1))
+    return local_client(service, webhooks=Webhooks(origins, private=True, **options))
 
 
 def left(service: Service) -> int:
@@ -296,8 +295,7 @@ def test_the_request_goes_to_the_address_that_was_checked(
 
 
 def test_a_server_without_webhooks_sends_nothing(service: Service) -> None:
-    app = create_app(service)
-    client = TestClient(app, base_url="http://127.0.0.1:1", client=("127.0.0.1", 1))
+    client = local_client(service)
     body = {"assistant_id": "echo", "input": HI, "webhook": "https://example.com"}
     threads = service.threads.count()
     for path in ("/runs", "/runs/wait", "/runs/stream"):
