@@ -199,13 +199,6 @@ def test_a_subagent_answers_and_keeps_its_messages_to_itself(alike: Any) -> None
     assert "All about tea." in str(story.stream)
 
 
-def test_the_general_purpose_subagent_has_the_tools_of_the_agent(alike: Any) -> None:
-    task = calls(ask("general-purpose", "What is tea?"))
-    look = calls(("lookup", {"topic": "tea"}))
-    build = deep(task, look, "It is a drink.", "A drink.", tools=[lookup])
-    assert alike(build).results == ["It is a drink."]
-
-
 def test_subagents_run_in_parallel(alike: Any) -> None:
     def build(_: Any, script: Any) -> Any:
         subs = []
@@ -233,14 +226,6 @@ def test_a_subagent_can_be_an_agent_that_was_built_before(alike: Any) -> None:
         )
 
     assert alike(build).results == ["It is a drink."]
-
-
-def test_an_unknown_subagent_is_reported_to_the_model(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        model = script(calls(ask("nobody", "What is tea?")), "No one knows.")
-        return create_deep_agent(model, subagents=[helper(script())])
-
-    assert "nobody" in alike(build).results[0]
 
 
 def test_a_subagent_has_its_own_middleware(alike: Any) -> None:
@@ -380,28 +365,6 @@ def test_calls_are_reviewed(alike: Any, decision: Any, inside: bool) -> None:
     assert request["action_requests"][0]["name"] == "write_file"
     written = decision["type"] in ("approve", "edit")
     assert (NOTES in story.state.get("files", {})) == written
-
-
-def test_a_subagent_inherits_the_review_of_the_agent(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        return create_deep_agent(
-            script(calls(ask("helper", "Write.")), "Done."),
-            subagents=[helper(script(WRITE, "Wrote it."))],
-            interrupt_on={"write_file": {"allowed_decisions": ["approve", "reject"]}},
-            checkpointer=InMemorySaver(),
-        )
-
-    story = alike(build, "Write.", decisions(APPROVE))
-    assert NOTES in story.state["files"]
-
-
-def test_two_calls_of_a_turn_are_reviewed_together(alike: Any) -> None:
-    other = ("write_file", {"file_path": "/b.txt", "content": "b"})
-    turn = calls(("write_file", WRITE[0]["args"]), other, ("lookup", {"topic": "tea"}))
-    reviewed = {"write_file": True, "lookup": False}
-    build = deep(turn, "Done.", tools=[lookup], interrupt_on=reviewed)
-    story = alike(build, "Write.", decisions(REJECT, APPROVE))
-    assert list(story.state["files"]) == ["/b.txt"]
 
 
 def test_two_subagents_pause_in_one_turn(alike: Any) -> None:

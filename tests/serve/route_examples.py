@@ -317,6 +317,20 @@ def send(
     return asyncio.run(first_parts(client.app, request))
 
 
+def scope_of(request: Any) -> dict[str, Any]:
+    """What a server tells an application of a request."""
+    return {
+        "type": "http",
+        "method": request.method,
+        "path": request.url.path,
+        "query_string": request.url.query,
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        "scheme": "http",
+        "server": ("testserver", 80),
+        "client": ("testclient", 1),
+    }
+
+
 async def first_parts(app: Any, request: Any, until: bytes = b"") -> httpx.Response:
     """The start of a stream: up to some bytes, or what it sends in its first moments."""
     sent: list[Any] = []
@@ -335,17 +349,7 @@ async def first_parts(app: Any, request: Any, until: bytes = b"") -> httpx.Respo
         if until and until in message.get("body", b""):
             enough.set()
 
-    scope = {
-        "type": "http",
-        "method": request.method,
-        "path": request.url.path,
-        "query_string": request.url.query,
-        "headers": [(name.lower(), value) for name, value in request.headers.raw],
-        "scheme": "http",
-        "server": ("testserver", 80),
-        "client": ("testclient", 1),
-    }
-    await app(scope, receive, collect)
+    await app(scope_of(request), receive, collect)
     content = b"".join(message.get("body", b"") for message in sent)
     return httpx.Response(sent[0]["status"], headers=sent[0]["headers"], content=content)
 

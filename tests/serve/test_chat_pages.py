@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from html import unescape
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -197,23 +195,6 @@ def test_a_thread_that_takes_no_message_before_the_decision_begins_no_branch(
     question = chat.messages()[0]
     assert "Edit and send again" not in chat.page()
     assert chat.send("versions", message=question.id, text="Hello").status_code == 409
-
-
-def test_a_page_shows_the_branch_before_its_run_has_begun(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/desk.db"
-    with Service(url) as worker:
-        add_chat(worker)
-        chat = Chat(worker)
-        chat.say("Hello")
-        answer = chat.messages()[-1]
-    with closing(Service(url)) as idle:
-        add_chat(idle)
-        chat = Chat(idle, thread=chat.thread)
-        chat.send("answers", message=answer.id)
-        shown = chat.page()
-    conversation = shown.partition('id="conversation"')[2].partition('id="waits"')[0]
-    assert "Hello" in conversation
-    assert "Answer 1 to" not in conversation
 
 
 @pytest.mark.long

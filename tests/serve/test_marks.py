@@ -52,7 +52,7 @@ FIELDS = ("response_metadata", "additional_kwargs")
 
 @pytest.mark.long
 def test_each_mark_of_ours_is_listed() -> None:
-    keys = {key for path in SOURCES for key in keys_of(ast.parse(path.read_text()), path)}
+    keys = {key for path in SOURCES for key in keys_of(ast.parse(path.read_text()))}
     assert {"offloaded", "progress_guard", "reviewed_calls", "lc_source", "context_editing"} <= keys
     others = {key for key in keys - OF_PROVIDERS if not key.startswith("lc_")}
     assert others <= MARKS, "Add it to MARKS of agent_factory/review/records.py."
@@ -62,56 +62,41 @@ def test_each_part_of_a_client_request_is_listed() -> None:
     assert {CLIENT_TOOLS, CLIENT_TOOL_CHOICE, CLIENT_RESPONSE_FORMAT} == CLIENT_REQUEST
 
 
-def keys_of(module: ast.Module, path: Path) -> Iterator[str]:
+def keys_of(module: ast.Module) -> Iterator[str]:
     """The keys of a message's metadata that a module reads or writes."""
-    names = {
-        target.id: node.value.value
-        for node in ast.walk(module)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    shared = {
+    names: dict[str, object] = {
         "MARKS": "progress_guard",
         "WRITTEN_BY": "lc_written_by",
         "REVIEWED": "reviewed_calls",
         "EDITED": "edited_calls",
         "DECIDED": "review",
     }
-
-    def value_of(node: ast.AST | None) -> Iterator[str]:
-        value: object = None
-        if isinstance(node, ast.Constant):
-            value = node.value
-        elif isinstance(node, ast.Name):
-            value = names.get(node.id, shared.get(node.id))
-        if isinstance(value, str):
-            yield value
+    found: list[ast.expr | None] = []
 
     def is_metadata(node: ast.AST) -> bool:
         return isinstance(node, ast.Attribute) and node.attr in FIELDS
 
     for node in ast.walk(module):
-        if isinstance(node, ast.Compare) and any(map(is_metadata, node.comparators)):
-            yield from value_of(node.left)
-        elif isinstance(node, ast.Subscript) and is_metadata(node.value):
-            yield from value_of(node.slice)
-        elif isinstance(node, ast.Call):
-            function = node.func
-            if not isinstance(function, ast.Attribute):
-                pass
-            elif function.attr == "get" and is_metadata(function.value):
-                yield from value_of(node.args[0])
-            for keyword in node.keywords:
-                if keyword.arg in FIELDS and isinstance(keyword.value, ast.Dict):
-                    for key in keyword.value.keys:
-                        yield from value_of(key)
-        elif isinstance(node, ast.Dict) and any(
-            key is None and is_metadata(value)
-            for key, value in zip(node.keys, node.values, strict=True)
-        ):
-            for key in node.keys:
-                yield from value_of(key)
+        match node:
+            case ast.Assign(targets=targets, value=ast.Constant(value=value)):
+                names |= {target.id: value for target in targets if isinstance(target, ast.Name)}
+            case ast.Compare(left=left, comparators=others) if any(map(is_metadata, others)):
+                found.append(left)
+            case ast.Subscript(value=value, slice=key) if is_metadata(value):
+                found.append(key)
+            case ast.Call(func=ast.Attribute(attr="get", value=value), args=[key, *_]):
+                found += [key] if is_metadata(value) else []
+            case ast.keyword(arg=arg, value=ast.Dict(keys=keys)) if arg in FIELDS:
+                found += keys
+            case ast.Dict(keys=keys, values=values):
+                pairs = zip(keys, values, strict=True)
+                found += keys if any(not key and is_metadata(value) for key, value in pairs) else []
+    for place in found:
+        name = getattr(place, "value", None)
+        if isinstance(place, ast.Name):
+            name = names.get(place.id)
+        if isinstance(name, str):
+            yield name
 
 
 # Ways in

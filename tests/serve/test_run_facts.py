@@ -88,9 +88,14 @@ def test_an_error_keeps_its_type_wherever_it_is_shown(client: Any, url: str, thr
     assert answer.json() == {"__error__": FAILURE}
     joined = httpx.get(f"{url}{answer.headers['location']}")
     assert joined.json() == {"__error__": FAILURE}
-    assert client.threads.get(thread)["error"] == FAILURE
     (row,) = client.threads.search(ids=[thread], select=["error"])
     assert row == {"error": FAILURE}
+    with pytest.raises(Exception, match=r"^ValueError: the model is out of order$"):
+        client.runs.wait(thread, "echo", input=FAIL)
+    *_, last = client.runs.stream(thread, "echo", input=FAIL, stream_mode="updates")
+    assert (last.event, last.data["error"]) == ("error", "ValueError")
+    failed = client.threads.get(thread)
+    assert (failed["status"], failed["error"]) == ("error", FAILURE)
 
 
 def test_a_thread_says_when_its_state_has_changed(client: Any, thread: str) -> None:

@@ -105,13 +105,8 @@ def test_a_message_of_a_client_of_langgraph_is_answered_while_its_thread_waits(
             client.runs.wait(thread, "desk", input=HI)
             (wait,) = service.inbox().waits(thread=thread)
             values = client.runs.wait(thread, "desk", input=HI, multitask_strategy=strategy)
-            assert said(values) == [
-                "Hi",
-                "",
-                "This call of pay did not run: the user sent a new message instead.",
-                "Hi",
-                "",
-            ]
+            withdrawn = "This call of pay did not run: the user sent a new message instead."
+            assert said(values) == ["Hi", "", withdrawn, "Hi", ""]
             what = [(one.who, one.what) for one in service.inbox().audit(thread=thread)]
             assert what == [("local", "cancel"), ("local", "withdraw")]
             assert service.inbox().get(wait.id).decided_by == "local"

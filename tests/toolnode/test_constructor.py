@@ -19,9 +19,8 @@ from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from agent_factory import ToolNode, create_agent, tools_condition
+from agent_factory import ToolNode, tools_condition
 from agent_factory.errors import SpecError, SpecErrors, UnknownStateKey
-from agent_factory.testing import ScriptedChatModel
 from samples import Thread, ThreadModel, add, undocumented
 from tables import each
 
@@ -157,13 +156,6 @@ def test_outside_of_a_graph_an_error_says_what_is_missing(ask: Any) -> None:
             node.invoke(given)
         assert caught.value.subject == "visit"
         assert "takes a dict with messages and this key" in caught.value.hint
-
-
-@each("fused", [True, False])
-def test_the_node_of_an_agent_runs_outside_of_it(fused: bool, ask: Any) -> None:
-    node = create_agent(ScriptedChatModel([]), [add], fused=fused).nodes["tools"].bound
-    result: Any = node.invoke({"messages": ask(("add", {"a": 1, "b": 2}))})
-    assert result["messages"][0].text == "3"
 
 
 def calling(a: int, id_: str = "1") -> dict[str, Any]:

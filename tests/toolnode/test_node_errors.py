@@ -6,7 +6,6 @@ from functools import partial
 from typing import Annotated, Any, Optional, Union
 
 import pytest
-from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
@@ -155,27 +154,6 @@ def test_c48_an_interrupt_waits_at_any_depth(kind: Any, call: Any, ask: Any, dep
     assert [i.value for i in waiting["__interrupt__"]] == ["May I?"]
     result = call(agent, Command(resume="yes"), thread)
     assert result["messages"][-1].text == "said yes"
-
-
-def test_c49_a_wrapper_that_catches_all_swallows_an_interrupt(
-    kind: Any, call: Any, ask: Any
-) -> None:
-    """E25: GraphBubbleUp is an Exception. Write `except GraphBubbleUp: raise` first."""
-    assert issubclass(GraphBubbleUp, Exception)
-
-    def careless(request: Any, execute: Any) -> Any:
-        try:
-            return execute(request)
-        except Exception as error:
-            return ToolMessage(type(error).__name__, tool_call_id=request.tool_call["id"])
-
-    agent: Any = as_a_graph(kind, asking(), ask, wrap_tool_call=careless).compile(
-        checkpointer=InMemorySaver()
-    )
-    thread = {"configurable": {"thread_id": "1"}}
-    result = call(agent, {"messages": ask(("approve", {}))}, thread)
-    assert result["messages"][-1].text == "GraphInterrupt"
-    assert "__interrupt__" not in result
 
 
 # Whose mistake it was
