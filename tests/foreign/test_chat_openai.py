@@ -66,12 +66,6 @@ def test_an_agent_of_langgraph_has_an_agent_of_a_service_as_its_model(model_of: 
     assert result["messages"][-1].text == "Done: pay=Paid 5., title=Orders"
 
 
-@pytest.mark.parametrize("choice", ["any", "title", True, "auto"])
-def test_a_tool_choice(model_of: Any, choice: Any) -> None:
-    model = model_of(model="page").bind_tools([title], tool_choice=choice)
-    assert [call["name"] for call in model.invoke("title").tool_calls] == ["title"]
-
-
 @pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
 def test_a_structured_answer(model_of: Any, service: Service, method: Any) -> None:
     before, name = service.threads.count(), uuid4().hex

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html.parser import HTMLParser
 from typing import Any
 
 from starlette.testclient import TestClient
@@ -25,3 +26,26 @@ def send(client: TestClient, path: str, page: str = "/studio", **fields: Any) ->
     """Send a form of a page, with its token."""
     (token, *_) = re.findall(r'name="csrf_token" value="([^"]+)"', client.get(page).text)
     return client.post(path, data={"csrf_token": token, **fields})
+
+
+class Tags(HTMLParser):
+    """The tags of an HTML text, with their attributes."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def wrong_tags(html: str) -> list[str]:
+    """Tags that the policy of pages does not allow, and tags that texts have brought."""
+    return [
+        tag
+        for tag, names in Tags(html).tags
+        if (tag == "script" and "src" not in names)
+        or tag in ("style", "x-tag")
+        or any(re.match("on|style", name) for name in names)
+    ]

@@ -6,7 +6,6 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from html import unescape
-from html.parser import HTMLParser
 from typing import Any
 from uuid import uuid4
 
@@ -24,7 +23,7 @@ from agent_factory.serve.pages.branches import Branch, versions_of
 from agent_factory.serve.pages.markdown import markdown
 from agent_factory.service import NotFound, Service
 from agent_factory.testing import ScriptedChatModel
-from serve.forms import send
+from serve.forms import Tags, send
 from tables import each
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
@@ -344,18 +343,6 @@ def test_only_pictures_are_shown_and_none_from_elsewhere() -> None:
 
 
 # Markdown
-
-
-class Tags(HTMLParser):
-    """The tags of an HTML text, with their attributes."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
 
 
 TAGS = re.compile(

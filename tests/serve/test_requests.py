@@ -15,11 +15,10 @@ from starlette.testclient import TestClient
 
 from agent_factory.serve.security import HEADERS
 from agent_factory.service import Service
-from serve.forms import local_client
+from serve.forms import local_client, wrong_tags
 from serve.langgraph_desk import HI, running_service, said
 from serve.refund_desk import MISTAKES
 from serve.route_examples import EXAMPLES, Form, Sent, examples, filled, send
-from serve.test_routes import Page
 from tables import each
 
 APPROVE: Any = {"decisions": [{"type": "approve"}]}
@@ -418,7 +417,7 @@ def test_each_route_for_programs_is_described(http: TestClient) -> None:
     assert {"limit", "status", "select"} <= queries
     answer = http.get("/docs")
     assert answer.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
-    assert Page(answer.text).wrong == []
+    assert wrong_tags(answer.text) == []
     for path in paths:
         assert f"<code>{path}</code>" in answer.text
     assert not re.search(r"(src|href)=\"(https?:)?//", answer.text)

@@ -1,4 +1,4 @@
-"""Execution of calls, and wrappers around them: C16 to C22, C66 to C70."""
+"""Execution of calls, wrappers, and agents that run on the node: C16 to C22, C66 to C70."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from functools import lru_cache
 from importlib.metadata import version
 from inspect import isawaitable
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
@@ -19,15 +19,24 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
-from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from packaging.version import Version
+from pydantic import BaseModel, ValidationError
 
-from agent_factory import ToolNode
-from agent_factory.errors import PathNotSupported
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    InjectedState,
+    ToolNode,
+    ToolRuntime,
+    create_agent,
+    plan_agent,
+)
+from agent_factory.errors import ArgumentError, PathNotSupported, SpecErrors
+from agent_factory.testing import ScriptedChatModel
 from error_handlers import values
-from samples import add, fail, user
+from samples import add, fail, timed, two_stores, user
 from tables import each
 
 
@@ -411,3 +420,100 @@ def test_c70_a_sync_run_refuses_to_skip_an_async_wrapper(ask: Any) -> None:
     assert asyncio.run(node.ainvoke(ask(SUM), runtime=Runtime()))[0].text == "3!"
     theirs = LangGraphToolNode([add], awrap_tool_call=shout)
     assert theirs.invoke(ask(SUM), runtime=Runtime())[0].text == "3"
+
+
+class Shop(AgentState[Any]):
+    cart: NotRequired[dict[str, list[int]]]
+    user: NotRequired[str]
+
+
+GO: Any = {"messages": "Go", "cart": {"lamps": [1]}, "user": "Ada"}
+
+
+def ran(call: Any, given: Any, args: Any = None, **options: Any) -> Any:
+    """The state after a turn in which the model called this tool."""
+    model = ScriptedChatModel([[{"name": given.name, "args": args or {}}], "Done"])
+    return call(create_agent(model, [given], state_schema=Shop, **options), GO)
+
+
+def result_text(result: Any) -> str:
+    (message,) = [m for m in result["messages"] if m.type == "tool"]
+    return str(message.text)
+
+
+def test_c2_c27_c32_tools_that_could_not_work_are_refused_together() -> None:
+    """Also where nothing is built, but planned."""
+
+    @tool("timed")
+    def other() -> str:
+        """Say something else."""
+        return "never"
+
+    builds: list[Any] = [lambda tools: create_agent(ScriptedChatModel([]), tools)]
+    for build in (*builds, lambda tools: plan_agent(tools=tools)):
+        with pytest.raises(SpecErrors) as caught:
+            build([two_stores, timed, other])
+        assert [(error.code, error.subject) for error in caught.value.errors] == [
+            ("AF112", "tools: two_stores"),
+            ("AF112", "tools: timed"),
+            ("AF113", "timed"),
+        ]
+
+
+def test_c32_the_middleware_that_brings_such_a_tool_is_named() -> None:
+    class Films(AgentMiddleware):
+        tools = (timed,)
+
+    with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
+        create_agent(ScriptedChatModel([]), middleware=[Films()])
+    assert caught.value.subject == "Films: timed"
+
+
+@tool
+def spoil(runtime: ToolRuntime[Any, Any], cart: Annotated[Any, InjectedState("cart")]) -> str:
+    """Change what is given."""
+    cart["lamps"].append(2)
+    runtime.state["cart"]["lamps"].append(3)
+    runtime.state["messages"].clear()
+    return "spoilt"
+
+
+def test_c39_a_tool_cannot_change_the_state_it_is_given(call: Any) -> None:
+    """Nor can a tool that a layer brings."""
+
+    class Brings(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield request.override(tool=spoil))
+
+    for tools, layers in ([spoil], []), ([], [Brings()]):
+        model = ScriptedChatModel([[{"name": "spoil", "args": {}}], "Done"])
+        result = call(create_agent(model, tools, middleware=layers, state_schema=Shop), GO)
+        assert result["cart"] == {"lamps": [1]}
+        assert [m.text for m in result["messages"]] == ["Go", "", "spoilt", "Done"]
+
+
+class Lamps(BaseModel):
+    count: int
+
+
+@tool
+def order(text: str) -> str:
+    """Order lamps."""
+    return str(Lamps.model_validate({"count": text}))
+
+
+def test_c50_a_validation_error_of_a_tool_is_an_error_of_the_tool(call: Any) -> None:
+    for options in ({}, {"handle_tool_errors": False}, {"handle_tool_errors": KeyError}):
+        with pytest.raises(ValidationError, match="for Lamps"):
+            ran(call, order, {"text": "many"}, **options)
+    text = result_text(ran(call, order, {"text": "many"}, handle_tool_errors=True))
+    assert text.startswith("Error: 1 validation error for Lamps")
+
+
+def test_c68_a_layer_may_give_a_tool_another_state(call: Any) -> None:
+    class Masks(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield request.override(state={**request.state, "user": "A."}))
+
+    result = ran(call, tool(user), middleware=[Masks()])
+    assert (result_text(result), result["user"]) == ("A.", "Ada")

@@ -219,48 +219,32 @@ class Shop(MessagesState):
 
 
 @tool
-def spoil(state: Annotated[Any, InjectedState]) -> str:
+def spoil(
+    state: Annotated[Any, InjectedState],
+    cart: Annotated[Any, InjectedState("cart")],
+    runtime: ToolRuntime[Any, Any],
+) -> str:
     """Change all that can be reached."""
     state["messages"].append(HumanMessage("forged"))
-    state["cart"]["lamps"].append(2)
-    state["cart"]["modes"].add("red")
-    state["cart"]["extra"] = True
-    state["new"] = True
+    state["new"] = state["cart"]["extra"] = True
+    for reached in (state["cart"], cart, runtime.state["cart"]):
+        reached["lamps"].append(2)
+        reached["modes"].add("red")
     return "spoilt"
 
 
-@tool
-def spoil_a_field(cart: Annotated[Any, InjectedState("cart")]) -> str:
-    """Change a field."""
-    cart["lamps"].append(2)
-    cart["modes"].add("red")
-    return "spoilt"
-
-
-@tool
-def spoil_at_run_time(runtime: ToolRuntime[Any, Any]) -> str:
-    """Change what the runtime holds."""
-    runtime.state["cart"]["lamps"].append(2)
-    runtime.state["cart"]["modes"].add("red")
-    return "spoilt"
-
-
-def after(kind: Any, call: Any, ask: Any, given: Any, **options: Any) -> Any:
-    """The state of a thread in which a tool changed what it was given."""
-    graph = StateGraph(Shop).add_node("tools", kind([given], **options))
-    agent: Any = graph.add_edge(START, "tools").compile()
-    cart = {"lamps": [1], "modes": {"blue"}}
-    return call(agent, {"messages": ask((given.name, {})), "cart": cart})
-
-
-@each("given", [spoil, spoil_a_field, spoil_at_run_time])
-def test_c39_changes_of_a_tool_stay_in_its_copy(call: Any, ask: Any, given: Any) -> None:
+def test_c39_changes_of_a_tool_stay_in_its_copy(kind: Any, call: Any, ask: Any) -> None:
     """E21: in LangGraph they leak into the state, where only the outermost dict is fresh."""
-    result = after(ToolNode, call, ask, given)
-    assert result["cart"] == {"lamps": [1], "modes": {"blue"}}
-    assert [m.text for m in result["messages"]] == ["", "spoilt"]
-    cart = after(LangGraphToolNode, call, ask, given)["cart"]
-    assert (cart["lamps"], cart["modes"]) == ([1, 2], {"blue", "red"})
+    graph = StateGraph(Shop).add_node("tools", kind([spoil])).add_edge(START, "tools")
+    agent: Any = graph.compile()
+    cart = {"lamps": [1], "modes": {"blue"}}
+    result = call(agent, {"messages": ask(("spoil", {})), "cart": cart})
+    if kind is ToolNode:
+        assert result["cart"] == {"lamps": [1], "modes": {"blue"}}
+        assert [m.text for m in result["messages"]] == ["", "spoilt"]
+    else:
+        leaked = (result["cart"]["lamps"], result["cart"]["modes"])
+        assert leaked == ([1, 2, 2, 2], {"blue", "red"})
 
 
 def test_c39_each_parallel_call_has_its_own_copy_here(run: Any, ask: Any) -> None:
