@@ -17,8 +17,9 @@ from starlette.testclient import TestClient
 from agent_factory import AgentMiddleware, agent_tool, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.review import Rule, ToolPolicy
-from agent_factory.serve import Principal, create_app
-from agent_factory.service import Service, Wait
+from agent_factory.serve import create_app
+from agent_factory.service import Service
+from serve.accounts import who
 from serve.langgraph_desk import caller
 from serve.protocol_desk import graph_around
 
@@ -46,8 +47,10 @@ class Desk:
         self.service, self.paid = service, []
         self.begun, self.may_end = threading.Event(), threading.Event()
         self.may_end.set()
-        app = create_app(service, _who, may_decide=_may_decide)
-        self.eve, self.ann = (TestClient(app, headers={"x-user": name}) for name in ("eve", "ann"))
+        app = create_app(service, who, may_decide=lambda principal, _: principal.name == "ann@acme")
+        self.eve, self.ann = (
+            TestClient(app, headers={"x-user": f"{name}@acme"}) for name in ("eve", "ann")
+        )
         self._add_agents()
 
     paid: list[int]
@@ -116,14 +119,6 @@ class Desk:
         """The checkpoints of a thread, the newest first."""
         states = self.eve.post(f"/threads/{thread}/history", json={"limit": 100}).json()
         return [state["checkpoint_id"] for state in states]
-
-
-def _who(request: Any) -> Principal:
-    return Principal(tenant="acme", name=request.headers["x-user"])
-
-
-def _may_decide(principal: Principal, wait: Wait) -> bool:
-    return principal.name == "ann"
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from a2a.client import A2ACardResolver, Client, ClientConfig, create_client
 from a2a.helpers import get_message_text, new_data_part, new_raw_part, new_text_part, new_url_part
 from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 
 from agent_factory import create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
@@ -38,11 +38,6 @@ DONE = types.TaskState.TASK_STATE_COMPLETED
 WAITING = types.TaskState.TASK_STATE_INPUT_REQUIRED
 
 
-def content_of(messages: list[BaseMessage]) -> AIMessage:
-    """Says what it was sent."""
-    return AIMessage(str(messages[-1].content))
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with chat_service(f"sqlite:///{tmp_path_factory.mktemp('a2a')}/desk.db") as service:
@@ -50,7 +45,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         bill = AIMessage("", tool_calls=[{"name": "Bill", "args": {"euros": 7}, "id": "b"}])
         service.add("biller", create_agent(ScriptedChatModel([bill] * 9), response_format=Bill))
         add_gated(service)
-        service.add("mirror", create_agent(ScriptedChatModel([content_of] * 9)))
+        says = lambda messages: AIMessage(str(messages[-1].content))  # noqa: E731  what it was sent
+        service.add("mirror", create_agent(ScriptedChatModel([says] * 9)))
         two = [{"name": "pay", "args": {"euros": euros}, "id": f"p-{euros}"} for euros in (1, 2)]
         review = HumanInTheLoopMiddleware(interrupt_on={"pay": True})
         twice = ScriptedChatModel([AIMessage("", tool_calls=two), "Both are paid."])

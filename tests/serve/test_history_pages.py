@@ -54,6 +54,15 @@ def add_agent(service: Service) -> Service:
     return service
 
 
+def idle_after(url: str, *messages: str) -> Service:
+    """A service without a worker, whose thread has these messages."""
+    with Service(url) as worker:
+        add_agent(worker)
+        for message in messages:
+            worker.submit("desk", thread="t", message=message).result(60)
+    return add_agent(Service(url))
+
+
 @pytest.fixture
 def service(url: str) -> Iterator[Service]:
     with Service(url) as service:
@@ -165,10 +174,7 @@ def test_a_history_in_parts_is_the_history(
 
 
 def test_a_fork_that_was_just_sent_is_there_before_it_begins(url: str) -> None:
-    with Service(url) as worker:
-        add_agent(worker).submit("desk", thread="t", message="Hi").result(60)
-        worker.submit("desk", thread="t", message="And now?").result(60)
-    service = add_agent(Service(url))  # no worker runs
+    service = idle_after(url, "Hi", "And now?")
     client = client_of(service)
     (begun,) = (row["at"] for row in rows_of(client) if row["lines"] == ["the user wrote: “Hi”"])
     service.submit("desk", thread="t", message="Or hello", checkpoint=begun)
@@ -188,9 +194,7 @@ def test_a_fork_that_ends_while_the_page_is_made_shows_its_branch(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no script runs, nothing draws it again."""
-    with Service(url) as worker:
-        add_agent(worker).submit("desk", thread="t", message="Hi").result(60)
-    service = add_agent(Service(url))  # no worker runs
+    service = idle_after(url, "Hi")
     client = client_of(service)
     begun = rows_of(client)[-1]["at"]
     fork = service.submit("desk", thread="t", message="Or hello", checkpoint=begun)

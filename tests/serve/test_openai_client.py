@@ -166,18 +166,13 @@ def test_a_message_to_a_thread_that_waits_says_what_became_of_it(
             text = ask(client, "desk", user("Hello?"), **held)
             assert text.endswith("Your message is held until then.")
         assert [message.text for message in service.threads.held(thread)] == ["Hello?"]
-        assert ask(client, "desk", user("Pay"), **held).endswith(f"{service_wait(service, thread)}")
+        (wait,) = service.inbox("acme").waits(thread=thread)
+        assert ask(client, "desk", user("Pay"), **held).endswith(wait.id)
         text = ask(client, "desk now", user("Hello?"), **now)
         assert text.startswith("Withdrawn by your message, and not run: pay.\n\n")
         text = ask(client, "desk later", user("Hello?"), **refused)
         assert text.endswith("Your message was not taken.")
         assert service.threads.held(refused["extra_headers"]["X-Thread-Id"]) == []
-
-
-def service_wait(service: Service, thread: str) -> str:
-    """The id of what a thread waits for."""
-    (wait,) = service.inbox("acme").waits(thread=thread)
-    return wait.id
 
 
 def test_a_run_that_fails(client: openai.OpenAI, service: Service) -> None:

@@ -223,10 +223,7 @@ def test_a_form_with_its_token(forms: Starlette) -> None:
     assert second.text == first.text
     assert "set-cookie" not in second.headers
     assert client.post("/", data={"csrf_token": token, "answer": "é"}).text == "é"
-
-
-def test_the_cookie_of_https_belongs_to_one_host(forms: Starlette) -> None:
-    client = TestClient(forms, "https://desk.example")
+    client = TestClient(forms, "https://desk.example")  # whose cookie belongs to this host
     cookie = client.get("/").headers["set-cookie"]
     assert cookie.startswith("__Host-agent_factory_csrf=")
     assert cookie.endswith("; Path=/; HttpOnly; SameSite=Strict; Secure")
