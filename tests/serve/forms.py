@@ -22,7 +22,7 @@ def local_client(service: Service, **options: Any) -> TestClient:
     )
 
 
-def send(client: TestClient, path: str, page: str = "/studio", **fields: Any) -> Any:
+def send(client: Any, path: str, page: str = "/studio", **fields: Any) -> Any:
     """Send a form of a page, with its token."""
     (token, *_) = re.findall(r'name="csrf_token" value="([^"]+)"', client.get(page).text)
     return client.post(path, data={"csrf_token": token, **fields})

@@ -146,7 +146,8 @@ def test_a_deleted_assistant_runs_no_more(client: Any) -> None:
     assert rows == [{"thread_id": threads[1]}]
 
 
-def test_a_key_that_clients_may_not_set(client: Any) -> None:
+def test_a_key_that_clients_may_not_set(service: Service, client: Any) -> None:
+    """The same door as that of a run: what was allowed once is checked again."""
     wrong: Any = {"configurable": {"admin": True}}
     with pytest.raises(REFUSED, match="a client may not set 'admin'"):
         client.assistants.create("settings", wrong)
@@ -155,10 +156,6 @@ def test_a_key_that_clients_may_not_set(client: Any) -> None:
         client.assistants.update(id, config=wrong)
     with pytest.raises(REFUSED, match="agent 'nobody'"):
         client.assistants.create("nobody")
-
-
-def test_a_key_that_clients_may_not_set_any_more(service: Service, client: Any) -> None:
-    """The same door as that of a run: what was allowed once is checked again."""
     service.add("once", SETTINGS, configurable=["tier"])
     id = client.assistants.create("once", {"configurable": {"tier": "gold"}})["assistant_id"]
     del service._backend.agents["once"]

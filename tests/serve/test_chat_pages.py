@@ -177,13 +177,16 @@ def test_a_call_that_was_approved_is_reviewed_again_in_another_branch(chat: Chat
     assert chat.service.threads.get(chat.thread).status == "waiting"
 
 
-def test_no_branch_begins_while_a_run_works(held: Chat) -> None:
+def test_no_branch_begins_and_no_state_is_written_while_a_run_works(held: Chat) -> None:
     shown = held.page()
     assert "Regenerate" not in shown
     assert "Edit and send again" not in shown
     question, answer, *_ = held.service.threads.state(held.thread).values["messages"]
     for route, message in (("answers", answer), ("versions", question)):
         assert held.send(route, message=message.id, text="x").status_code == 409
+    assert "when the run has ended" in held.page("/developer")
+    written = held.send("state", checkpoint=held.checkpoint(), **{"state.note": '"x"'})
+    assert "is running" in written.text
 
 
 def test_a_thread_that_takes_no_message_before_the_decision_begins_no_branch(
@@ -458,12 +461,6 @@ def test_a_value_that_is_emptied_is_refused(chat: Chat) -> None:
     assert "no value was edited" in chat.send("state", **only_cut).text
     assert "cannot be removed" in chat.send("state", **only_cut, **{"state.scores": ""}).text
     assert chat.service.threads.state(chat.thread).values["scores"] == [1]
-
-
-def test_the_state_cannot_be_written_while_a_run_works(held: Chat) -> None:
-    assert "when the run has ended" in held.page("/developer")
-    answer = held.send("state", checkpoint=held.checkpoint(), **{"state.note": '"x"'})
-    assert "is running" in answer.text
 
 
 def test_a_run_stops_at_the_breakpoints_of_the_form(chat: Chat) -> None:

@@ -25,6 +25,7 @@ from agent_factory.cli.app import app
 from agent_factory.serve.errors import in_json_words
 from agent_factory.service import Service
 from samples import combinations
+from serve.forms import send
 from serve.refund_desk import MISTAKES, OUTCOMES, RAN, Mode, make_desk, make_service
 from serve.route_examples import AG_UI, a2a, mcp, said
 from tables import each
@@ -222,14 +223,12 @@ class Form(Way):
         if kind == "edit" and (action is None or "args" not in action):
             return INEXPRESSIBLE
         with httpx.Client(base_url=self.url) as client:
-            page = client.get(f"/inbox/{self.wait.id}").text
-            token = re.findall(r'name="csrf_token" value="([^"]+)"', page)[0]
-            digest = self.wait.digest
-            fields = {"csrf_token": token, "digest": digest, "decision": kind}
+            fields = {"digest": self.wait.digest, "decision": kind}
             fields |= {} if message is None else {"message": str(message)}
             arguments = {} if action is None else action.get("args", {})
             fields |= {f"arg.{name}": str(value) for name, value in arguments.items()}
-            answer = client.post(f"/inbox/{self.wait.id}/decision", data=fields)
+            page = f"/inbox/{self.wait.id}"
+            answer = send(client, f"{page}/decision", page, **fields)
         if answer.status_code == 303:
             return None
         problem = re.findall(r'class="problem"[^>]*>([^<]+)<', answer.text)

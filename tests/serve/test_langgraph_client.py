@@ -90,18 +90,6 @@ def test_the_state_and_the_history(client: Any, thread: str) -> None:
     assert said(client.threads.get_state(thread)["values"])[-1] == "By hand."
 
 
-def test_a_run_begins_at_an_earlier_checkpoint(client: Any, thread: str) -> None:
-    client.runs.wait(thread, "echo", input=HI)
-    first = client.threads.get_state(thread)["checkpoint"]
-    client.runs.wait(thread, "echo", input={"messages": [{"role": "user", "content": "Two"}]})
-    other: Any = {"messages": [{"role": "user", "content": "Other"}]}
-    values = client.runs.wait(thread, "echo", input=other, checkpoint=first)
-    assert said(values) == ["Hi", "You said: Hi", "Other", "You said: Other"]
-    before = client.threads.get_history(thread, limit=2)[1]["checkpoint"]
-    again = client.runs.wait(thread, "echo", checkpoint_id=before["checkpoint_id"])
-    assert said(again) == said(values)
-
-
 # Runs
 
 
@@ -119,17 +107,6 @@ def test_a_run_without_a_thread_or_on_a_new_thread(client: Any, service: Service
         client.runs.wait(new, "echo", input=HI)
     values = client.runs.wait(new, "echo", input=HI, if_not_exists="create")
     assert said(values) == ["Hi", "You said: Hi"]
-
-
-@pytest.mark.usefixtures("gate")
-def test_a_run_is_cancelled(client: Any, thread: str) -> None:
-    run = client.runs.create(thread, "echo", input=HELD)
-    with pytest.raises(REFUSED, match=r"is (queued|running)"):
-        client.runs.create(thread, "echo", input=HI, multitask_strategy="reject")
-    client.runs.cancel(thread, run["run_id"])
-    assert client.runs.get(thread, run["run_id"])["status"] == "interrupted"
-    values = client.runs.wait(thread, "echo", input=HI, multitask_strategy="interrupt")
-    assert said(values)[-1] == "You said: Hi"
 
 
 # Streams
@@ -225,14 +202,6 @@ def test_a_question_is_answered(client: Any, thread: str) -> None:
 
 
 # Who makes a request
-
-
-def test_only_this_machine_is_served_without_authentication(url: str) -> None:
-    assert httpx.get(f"{url}/ok").json() == {"ok": True}
-    assert httpx.get(f"{url}/info").json()["version"]
-    strange = httpx.get(f"{url}/assistants/echo", headers={"host": "desk.example"})
-    assert strange.status_code == 403
-    assert "the server needs --authenticate" in strange.json()["detail"]
 
 
 def test_a_run_belongs_to_its_thread_and_a_request_to_somebody(service: Service) -> None:

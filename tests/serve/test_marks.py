@@ -150,7 +150,8 @@ def marked() -> list[Any]:
 
 def as_dict(message: Any) -> dict[str, Any]:
     data = message.model_dump()
-    return {key: data[key] for key in ("type", "content", "id", *FIELDS, *_more(data))}
+    known = ("type", "content", "id", *FIELDS, "tool_calls", "tool_call_id", "artifact")
+    return {key: data[key] for key in known if key in data}
 
 
 def as_role(message: Any) -> dict[str, Any]:
@@ -162,10 +163,6 @@ def as_role(message: Any) -> dict[str, Any]:
 def as_constructor(message: Any) -> dict[str, Any]:
     name = ["langchain", "schema", "messages", type(message).__name__]
     return {"lc": 1, "type": "constructor", "id": name, "kwargs": as_dict(message)}
-
-
-def _more(data: Any) -> list[str]:
-    return [key for key in ("tool_calls", "tool_call_id", "artifact") if key in data]
 
 
 FORMS: list[Callable[[Any], Any]] = [as_dict, as_role, as_constructor]

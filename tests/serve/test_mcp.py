@@ -108,7 +108,9 @@ class Person:
 
 
 @pytest.mark.parametrize("mode", ["auto", LEGACY])
-async def test_each_agent_is_a_tool(url: str, service: Service, mode: str) -> None:
+async def test_each_agent_is_a_tool_and_a_thread_is_a_conversation(
+    url: str, service: Service, mode: str
+) -> None:
     async with connected(url, mode=mode) as client:
         tools = {tool.title: tool for tool in (await client.list_tools()).tools}
     assert tools.keys() == service.agents.keys()
@@ -117,10 +119,6 @@ async def test_each_agent_is_a_tool(url: str, service: Service, mode: str) -> No
     assert tools["echo"].input_schema["properties"].keys() == {"message", "thread"}
     names = [tools[agent].name for agent in ("desk now", "a/b", "a:b")]
     assert names == ["desk_now", "a_b", "a_b_2"]
-
-
-@pytest.mark.parametrize("mode", ["auto", LEGACY])
-async def test_a_conversation(url: str, service: Service, mode: str) -> None:
     first = await call(url, "echo", message="Hi", mode=mode)
     assert (text(first), first.is_error) == ("You said: Hi", False)
     content = first.structured_content

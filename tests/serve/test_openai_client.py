@@ -13,7 +13,6 @@ import openai
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
 
 from agent_factory import create_agent
 from agent_factory.middleware import ClientToolsMiddleware
@@ -478,16 +477,6 @@ def test_a_format_and_tools(ask: Asked, service: Service) -> None:
     (call,) = message["tool_calls"]
     message, _ = ask(user("Go"), message, result(call), **options)
     assert json.loads(message["content"]) == {"x": 1}
-
-
-class Point(BaseModel):
-    x: int
-
-
-def test_the_client_parses_an_answer(client: openai.OpenAI, service: Service) -> None:
-    name, _ = agent_of(service, [{"name": "Point", "args": {"x": 3}, "id": "1"}])
-    made = client.chat.completions.parse(model=name, messages=[user("Go")], response_format=Point)
-    assert made.choices[0].message.parsed == Point(x=3)
 
 
 ASSISTANT = {

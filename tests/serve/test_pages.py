@@ -367,15 +367,7 @@ def test_a_message_that_is_sent_now_withdraws_the_question(desk: Desk) -> None:
     assert (answer.status_code, "waits for a decision" in answer.text) == (409, True)
 
 
-def test_a_wait_is_claimed_and_released(desk: Desk) -> None:
-    wait = desk.asks()
-    assert "claimed by ann" in desk.send(f"/inbox/{wait.id}/claim").text
-    assert wait.id in desk.get("/inbox?mine=1")
-    assert "Claim it" in desk.send(f"/inbox/{wait.id}/release").text
-    assert wait.id not in desk.get("/inbox?mine=1")
-
-
-def test_the_inbox_is_filtered(desk: Desk) -> None:
+def test_the_inbox_is_filtered_by_fields_and_claims(desk: Desk) -> None:
     first, office = desk.asks(), desk.asks("office")
     shown = desk.get(f"/inbox?text={first.thread_id}")
     assert 'aria-label="Choose refund: Refund it"' in shown
@@ -388,6 +380,10 @@ def test_the_inbox_is_filtered(desk: Desk) -> None:
     }.items():
         shown = desk.get(f"/inbox/rows?{query}")
         assert {id for id in (first.id, office.id) if id in shown} == ids
+    assert "claimed by ann" in desk.send(f"/inbox/{first.id}/claim").text
+    assert first.id in desk.get("/inbox?mine=1")
+    assert "Claim it" in desk.send(f"/inbox/{first.id}/release").text
+    assert first.id not in desk.get("/inbox?mine=1")
 
 
 def test_only_who_may_decide_sees_the_form(desk: Desk) -> None:

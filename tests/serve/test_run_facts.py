@@ -207,18 +207,6 @@ def test_lists_by_query(client: Any, url: str, thread: str) -> None:
 # States before the first message
 
 
-def test_a_conversation_is_seeded(client: Any) -> None:
-    thread = client.threads.create(graph_id="echo", metadata={"topic": "seed"})
-    id = thread["thread_id"]
-    assert thread["metadata"]["graph_id"] == "echo"
-    messages = [{"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"}]
-    client.threads.update_state(id, {"messages": messages}, as_node="model")
-    assert said(client.threads.get_state(id)["values"]) == ["One", "Two"]
-    values = client.runs.wait(id, "echo", input=HI)
-    assert said(values) == ["One", "Two", "Hi", "You said: Hi"]
-    assert [row["thread_id"] for row in client.threads.search(metadata={"topic": "seed"})] == [id]
-
-
 def test_a_thread_gets_its_graph_later(client: Any, thread: str) -> None:
     with pytest.raises(REFUSED, match=r"has no graph yet.*metadata\.graph_id"):
         client.threads.update_state(thread, {"messages": []})

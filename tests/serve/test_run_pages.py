@@ -314,32 +314,26 @@ def test_bars_stay_on_the_axis_if_clocks_differ(pages: Pages) -> None:
 # Threads
 
 
-def test_a_thread_is_renamed(pages: Pages) -> None:
+def test_a_thread_is_renamed_and_an_archived_thread_leaves_the_list(pages: Pages) -> None:
     pages.start("talk").result(WAIT)
-    place = pages.place
-    answer = send(pages.client, f"{place}/rename", f"{place}/settings", title="The <lamp>")
-    assert pages.service.threads.get(pages.thread).title == "The <lamp>"
+    place, settings = pages.place, f"{pages.place}/settings"
+    answer = send(pages.client, f"{place}/rename", settings, title="The <lamp>")
     assert 'value="The &lt;lamp&gt;"' in answer.text
-    answer = send(pages.client, f"{place}/rename", f"{place}/settings", title=" ")
+    answer = send(pages.client, f"{place}/rename", settings, title=" ")
     assert answer.status_code == 422
     assert "The title must have 1 to 200 characters" in answer.text
     assert pages.service.threads.get(pages.thread).title == "The <lamp>"
-
-
-def test_an_archived_thread_leaves_the_list(pages: Pages) -> None:
-    pages.start("talk").result(WAIT)
-    place = pages.place
-    link = f'href="{place}"'
-    assert link in pages.get(f"/studio?text={pages.thread}")
-    answer = send(pages.client, f"{place}/archive", f"{place}/settings", archived="1")
+    link, listed = f'href="{place}"', f"/studio?text={pages.thread}"
+    assert link in pages.get(listed)
+    answer = send(pages.client, f"{place}/archive", settings, archived="1")
     assert "Put it back into the list" in answer.text
-    assert link not in pages.get(f"/studio?text={pages.thread}")
-    assert link in pages.get(f"/studio?text={pages.thread}&archived=1")
+    assert link not in pages.get(listed)
+    assert link in pages.get(f"{listed}&archived=1")
     # It works as before.
     pages.start("talk").result(WAIT)
     assert pages.status(place) == 200
-    send(pages.client, f"{place}/archive", f"{place}/settings", archived="0")
-    assert link in pages.get(f"/studio?text={pages.thread}")
+    send(pages.client, f"{place}/archive", settings, archived="0")
+    assert link in pages.get(listed)
 
 
 def test_a_thread_is_deleted_after_a_second_question(pages: Pages) -> None:

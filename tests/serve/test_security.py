@@ -270,7 +270,7 @@ def test_an_authentication_that_answers_itself(client_of: Callable[..., TestClie
 
 
 @each("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"])
-def test_a_proxy_is_not_this_machine(
+def test_only_this_machine_is_served_without_authentication_and_a_proxy_is_another(
     service: Service, header: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = create_app(service)
@@ -278,6 +278,10 @@ def test_a_proxy_is_not_this_machine(
     client = TestClient(app, "http://localhost", client=("127.0.0.1", 1))
     assert client.get("/assistants/desk").status_code == 200
     assert client.get("/assistants/desk", headers={header: "1"}).status_code == 403
+    assert client.get("/info").json()["version"]
+    other_host = client.get("/assistants/desk", headers={"host": "desk.example"})
+    assert other_host.status_code == 403
+    assert "the server needs --authenticate" in other_host.json()["detail"]
 
 
 def test_who_may_decide(client_of: Callable[..., TestClient], service: Service) -> None:

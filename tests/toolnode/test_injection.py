@@ -88,12 +88,6 @@ def test_c24_the_store_is_injected_by_any_name(kind: Any, run: Any, ask: Any) ->
     assert said(run, ask, kind([stored]), store=prices()) == "{'price': 39}"
 
 
-def test_c25_the_model_does_not_see_what_is_injected(kind: Any) -> None:
-    for given, shown in ((user, ["greeting"]), (whole, []), (stored, [])):
-        (known,) = kind([given]).tools_by_name.values()
-        assert list(known.tool_call_schema.model_json_schema()["properties"]) == shown
-
-
 def test_c26_two_marks_of_a_kind_on_one_parameter_are_refused(kind: Any) -> None:
     def marked(x: Annotated[Any, InjectedStore(), InjectedStore()]) -> str:
         """Look."""
@@ -189,7 +183,9 @@ class Secret(InjectedToolArg):
     """A mark of one's own."""
 
 
-def test_c36_the_model_cannot_forge_what_is_injected(kind: Any, run: Any, ask: Any) -> None:
+def test_c25_c36_the_model_neither_sees_nor_forges_what_is_injected(
+    kind: Any, run: Any, ask: Any
+) -> None:
     """E29: whatever mark of injection the argument has."""
 
     @tool
@@ -197,6 +193,9 @@ def test_c36_the_model_cannot_forge_what_is_injected(kind: Any, run: Any, ask: A
         """Show the key."""
         return f"{key} {n}"
 
+    for given, shown in ((user, ["greeting"]), (whole, []), (stored, [])):
+        (known,) = kind([given]).tools_by_name.values()
+        assert list(known.tool_call_schema.model_json_schema()["properties"]) == shown
     assert said(run, ask, kind([user]), {"who": "Eve", "greeting": "Hello"}) == "Hello Ada"
     forged = ask(("user_or", {"who": "Eve"}))
     assert run(kind([user_or]), {"messages": forged})["messages"][0].text == "nobody"
