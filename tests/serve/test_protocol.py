@@ -373,19 +373,20 @@ def blocks_of(*messages: Any) -> list[dict[str, Any]]:
     return [*events, *streams.finish()]
 
 
-def test_arguments_of_a_call_grow_and_usage_is_added_up() -> None:
-    def chunk(args: str, name: str | None = None, id: str | None = None) -> Any:
+@pytest.mark.parametrize("alone", [True, False], ids=["own chunk", "with the arguments"])
+def test_arguments_of_a_call_grow_and_usage_is_added_up(alone: bool) -> None:
+    def chunk(args: str, name: str | None = None, id: str | None = None, **more: Any) -> Any:
         call: Any = {"name": name, "args": args, "id": id, "index": 0}
         usage: Any = {"input_tokens": 0, "output_tokens": 1, "total_tokens": 1}
         calls = {"tool_call_chunks": [call], "usage_metadata": usage}
-        return AIMessageChunk(content="", id="m", **calls)
+        return AIMessageChunk(content="", id="m", **calls, **more)
 
     events = blocks_of(
         AIMessageChunk(content="Look. ", id="m"),
         chunk("", "pay", "c"),
         chunk('{"eu'),
-        chunk('ros": 5}'),
-        AIMessageChunk(content="", id="m", chunk_position="last"),
+        chunk('ros": 5}', chunk_position=None if alone else "last"),
+        *([AIMessageChunk(content="", id="m", chunk_position="last")] if alone else []),
     )
     deltas = [event["delta"] for event in events if "delta" in event]
     assert deltas[1:] == [

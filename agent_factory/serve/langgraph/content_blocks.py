@@ -39,8 +39,7 @@ class MessageStreams:
         key = ((*ns,), str(message.id))
         blocks = self._open.get(key)
         if blocks is None:
-            # A chunk is of the type "AIMessageChunk".
-            role = "ai" if isinstance(message, AIMessage) else message.type
+            role = "ai" if isinstance(message, AIMessage) else message.type  # not "AIMessageChunk"
             call = message.tool_call_id if isinstance(message, ToolMessage) else None
             of_call = {} if call is None else {"tool_call_id": call}
             yield {"event": "message-start", "role": role, "id": message.id, **of_call}
@@ -79,7 +78,9 @@ class _Blocks:
         self._usage: UsageMetadata | None = None
 
     def add(self, message: BaseMessage) -> Iterator[dict[str, Any]]:
-        for position, part in enumerate(message.content_blocks):
+        # The blocks of a chunk that is marked as the last leave out its part of a call.
+        whole = message.model_copy(update={"chunk_position": None})
+        for position, part in enumerate(whole.content_blocks):
             block: dict[str, Any] = {**part}
             # Chunks name the block that they continue; parts of a whole message are all different.
             place = block.get("index") if isinstance(message, AIMessageChunk) else position
@@ -98,8 +99,7 @@ class _Blocks:
                 delta = {"type": f"{kind}-delta", field: text}
                 yield {"event": "content-block-delta", "index": index, "delta": delta}
         if isinstance(message, AIMessage) and message.usage_metadata:
-            # Providers send it in parts, with the chunks.
-            self._usage = add_usage(self._usage, message.usage_metadata)
+            self._usage = add_usage(self._usage, message.usage_metadata)  # comes in parts
 
     def finish(self) -> Iterator[dict[str, Any]]:
         for index, block in enumerate(self._blocks.values()):
