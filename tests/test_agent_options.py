@@ -6,7 +6,6 @@ import inspect
 from typing import Any, get_overloads
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
@@ -14,7 +13,6 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.stream import StreamTransformer
 
 from agent_factory import AgentMiddleware, Runtime, create_agent, plan_agent
-from agent_factory.errors import ArgumentError
 from agent_factory.factory.agent import PROJECTIONS, AgentOptions
 from agent_factory.testing import ScriptedChatModel
 from samples import Plain, User, add, texts
@@ -37,63 +35,6 @@ def agent(*steps: Any, **options: Any) -> Any:
 # Pauses
 
 
-def paused(call: Any, *steps: Any) -> Any:
-    """An agent that waits before its tools, with the last message of its thread."""
-    waiting = agent(*steps, interrupt_before=["tools"])
-    call(waiting, GO, THREAD)
-    return waiting, waiting.get_state(THREAD).values["messages"][-1]
-
-
-def test_a_run_pauses_before_its_tools_and_continues(call: Any) -> None:
-    """D20-D22, D30: all calls of the turn wait together."""
-    waiting, last = paused(call, calls("1", "2"), "Done")
-    assert waiting.get_state(THREAD).next == ("tools", "tools")
-    assert [c["id"] for c in last.tool_calls] == ["1", "2"]
-    assert texts(call(waiting, None, THREAD)) == ["Go", "", "3", "3", "Done"]
-
-
-def test_a_turn_that_waits_is_changed_by_an_update(call: Any) -> None:
-    """D23-D25, E27"""
-
-    def changed(update: Any, node: str, then: Any, *ids: str, input: Any = None) -> list[str]:
-        waiting, last = paused(call, calls(*ids), "Done")
-        waiting.update_state(THREAD, {"messages": update(last)}, as_node=node)
-        assert waiting.get_state(THREAD).next == then
-        return texts(call(waiting, input, THREAD))
-
-    # Rejected: the message is replaced by its id, and nothing is left to do.
-    rejected = changed(lambda last: [AIMessage("No.", id=last.id)], "model", (), "1", input=GO)
-    assert rejected == ["Go", "No.", "Go", "Done"]
-    # Rejected: answers to every call, and the model goes on.
-    refused = [ToolMessage("No.", tool_call_id=id_) for id_ in ("1", "2")]
-    answered = changed(lambda _: refused, "tools", ("model",), "1", "2")
-    assert answered == ["Go", "", "No.", "No.", "Done"]
-    edited = AIMessage("", tool_calls=calls("1", a=5))
-    result = changed(lambda m: [edited.model_copy(update={"id": m.id})], "model", ("tools",), "1")
-    assert result == ["Go", "", "7", "Done"]
-    # A new message takes the place of the calls.
-    more = [AIMessage("Wait."), HumanMessage("More")]
-    instead = changed(
-        lambda m: [more[0].model_copy(update={"id": m.id}), more[1]], "__start__", ("model",), "1"
-    )
-    assert instead == ["Go", "Wait.", "More", "Done"]
-
-
-def test_an_update_that_leaves_a_call_unanswered_is_repaired(call: Any) -> None:
-    """D23: a message is appended, not replaced; the next turn of the thread still works."""
-    waiting, _ = paused(call, calls("1"), "Hello")
-    waiting.update_state(THREAD, {"messages": [AIMessage("No.")]}, as_node="model")
-    result = call(waiting, GO, THREAD)
-    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai", "human", "ai"]
-
-
-def test_a_run_pauses_after_its_tools(call: Any) -> None:
-    """D26"""
-    waiting = agent(calls("1"), "Done", interrupt_after=["tools"])
-    assert texts(call(waiting, GO, THREAD)) == ["Go", "", "3"]
-    assert texts(call(waiting, None, THREAD))[-1] == "Done"
-
-
 def test_a_star_is_every_node_and_a_hook_is_one(call: Any) -> None:
     """D20"""
     waiting = agent(calls("1"), "Done", middleware=[Plain()], interrupt_before="*")
@@ -109,12 +50,6 @@ def test_a_star_is_every_node_and_a_hook_is_one(call: Any) -> None:
     assert named.get_state(THREAD).next == ("Plain.before_model",)
 
 
-def test_without_a_checkpointer_a_paused_run_just_stops(call: Any) -> None:
-    """D20"""
-    stopped = agent(calls("1"), interrupt_before=["tools"], checkpointer=None)
-    assert texts(call(stopped, GO)) == ["Go", ""]
-
-
 # Threads
 
 
@@ -127,25 +62,6 @@ def test_a_run_can_continue_from_an_earlier_step(call: Any) -> None:
     assert [state.next for state in history] == [(), *nodes]
     assert texts(call(agent_, None, history[1].config)) == ["Go", "", "3", "Done again"]
     assert len(list(agent_.get_state_history(THREAD))) > len(history)
-
-
-def test_a_crash_keeps_what_was_done(call: Any) -> None:
-    """D18, C20: the run is taken up where it broke, and a finished tool is not run again."""
-    log: list[str] = []
-
-    def note(text: str) -> str:
-        """Note something."""
-        log.append(text)
-        if text == "fragile" and log.count("fragile") == 1:
-            raise RuntimeError("broken")
-        return text
-
-    steps = [{"name": "note", "args": {"text": text}, "id": text} for text in ("solid", "fragile")]
-    agent_ = create_agent(ScriptedChatModel([steps, "Done"]), [note], checkpointer=InMemorySaver())
-    with pytest.raises(RuntimeError, match="broken"):
-        call(agent_, GO, THREAD)
-    assert texts(call(agent_, None, THREAD)) == ["Go", "", "solid", "fragile", "Done"]
-    assert sorted(log) == ["fragile", "fragile", "solid"]
 
 
 # Context and store
@@ -171,33 +87,12 @@ def test_context_and_store_reach_hooks_and_layers(call: Any) -> None:
     assert store.get(("seen",), "Ada") is not None
 
 
-@each("argument", ["checkpointer", "store", "cache", "transformers"])
-def test_a_service_of_a_wrong_type_is_refused(argument: str) -> None:
-    with pytest.raises(ArgumentError) as caught:
-        create_agent(ScriptedChatModel([]), **{argument: 3})  # type: ignore[call-overload]
-    assert caught.value.subject == argument
-
-
-def test_a_cache_is_that_of_the_graph(call: Any) -> None:
+def test_a_cache_is_that_of_the_graph() -> None:
     cache: InMemoryCache[Any] = InMemoryCache()
     assert create_agent(ScriptedChatModel([]), cache=cache).cache is cache
 
 
 # Streams
-
-
-def test_each_node_and_each_tool_call_is_an_update(collect: Any) -> None:
-    """D35: the mode of updates is the one a compiled graph streams by default."""
-    chunks = collect(agent(calls("1", "2"), "Done", middleware=[Plain()]), GO, THREAD)
-    turn = ["Plain.before_model", "model"]
-    assert [next(iter(chunk)) for chunk in chunks] == [*turn, "tools", "tools", *turn]
-
-
-def test_tokens_of_the_answer_are_streamed(collect: Any) -> None:
-    """D35"""
-    chunks = collect(agent("It is 5."), GO, THREAD, stream_mode="messages")
-    assert [message.text for message, _ in chunks if message.text] == ["It ", "is ", "5."]
-    assert {metadata["langgraph_node"] for _, metadata in chunks} == {"model"}
 
 
 def test_debug_prints_every_step(call: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,13 +69,11 @@ def test_the_answers_are_one_result_in_the_order_of_the_requests(
     call: Any, fused: Any, saver: Any
 ) -> None:
     tool = clerk(lambda messages: f"{messages[0].text} is paid.")
-    agent = boss(tool, asks("Rent", "Gas", "Tax"), fused=fused, checkpointer=saver and saver())
+    requests = ("Rent", "Gas", "Tax")
+    agent = boss(tool, asks(*requests), fused=fused, checkpointer=saver and saver())
     result = call(agent, HI, THREAD)
-    assert result_of(result).split("\n\n") == [
-        "Request 1 of 3:\nRent is paid.",
-        "Request 2 of 3:\nGas is paid.",
-        "Request 3 of 3:\nTax is paid.",
-    ]
+    parts = [f"Request {n} of 3:\n{what} is paid." for n, what in enumerate(requests, 1)]
+    assert result_of(result).split("\n\n") == parts
     assert last_text(result) == "Done."
 
 
@@ -103,30 +101,38 @@ def fails_at(*words: str) -> Any:
     return step
 
 
-def test_a_request_that_fails_costs_only_itself(call: Any, fused: Any) -> None:
-    agent = boss(clerk(fails_at("b")), asks("a", "b", "c"), fused=fused)
+def test_a_request_that_fails_or_hands_over_costs_only_itself(call: Any, fused: Any) -> None:
+    def hand_over() -> Command[Any]:
+        """Hand over."""
+        return Command(graph=Command.PARENT, goto="billing")
+
+    def step(messages: Any) -> Any:
+        word = messages[0].text
+        return [{"name": "hand_over"}] if word == "a" else fails_at("b")(messages)
+
+    agent = boss(clerk(step, hand_over), asks("a", "b", "c"), fused=fused)
     assert result_of(call(agent, HI, THREAD)).split("\n\n") == [
-        "Request 1 of 3:\nFine.",
+        "Request 1 of 3 failed:\nIt handed over to another agent, which one of several cannot.",
         "Request 2 of 3 failed:\nConnectionError: the line is dead",
         "Request 3 of 3:\nFine.",
     ]
 
 
-def test_if_all_requests_fail_the_call_has_failed(call: Any) -> None:
-    tool = clerk(fails_at("a", "b"))
-    with pytest.raises(TurnError, match=r"clerk: failed for each .* ConnectionError: the line is"):
-        call(boss(tool, asks("a", "b")), HI, THREAD)
-    result = call(boss(tool, asks("a", "b"), handle_tool_errors=True), HI, THREAD)
+@each("requests", [["a", "b"], [], ["a"] * 10, "a", [3]])
+def test_a_call_whose_requests_all_fail_or_are_no_list_of_this_size_has_failed(
+    call: Any, requests: Any
+) -> None:
+    asked = [{"name": "clerk", "args": {"requests": requests}, "id": "outer"}]
+    tool, reason = clerk(fails_at("a", "b")), "requests"
+    if requests == ["a", "b"]:
+        reason = "the line is dead"
+        with pytest.raises(
+            TurnError, match=rf"clerk: failed for each .* ConnectionError: {reason}"
+        ):
+            call(boss(tool, asked), HI, THREAD)
+    result = call(boss(tool, asked, handle_tool_errors=True), HI, THREAD)
     ((text, status),) = tool_results(result)
-    assert ("the line is dead" in text, status) == (True, "error")
-
-
-@each("requests", [[], ["a"] * 10, "a", [3]])
-def test_lists_of_another_size_or_kind_are_reported_to_the_model(call: Any, requests: Any) -> None:
-    call_of = [{"name": "clerk", "args": {"requests": requests}, "id": "outer"}]
-    result = call(boss(clerk(lambda _: "Fine."), call_of), HI, THREAD)
-    ((text, status),) = tool_results(result)
-    assert ("requests" in text, status) == (True, "error")
+    assert (reason in text, status) == (True, "error")
 
 
 # Reviews
@@ -200,25 +206,8 @@ def test_a_run_that_was_killed_goes_on_where_it_was(call: Any) -> None:
         call(agent, HI, config)
     result = call(agent, None, config)
     assert asked in (["a", "b", "b"], ["b", "a", "a"])
-    assert [part.partition("\n")[2] for part in result_of(result).split("\n\n")] == [
-        "a is done.",
-        "b is done.",
-    ]
-
-
-def test_a_handoff_of_one_request_is_its_error(call: Any) -> None:
-    def hand_over() -> Command[Any]:
-        """Hand over."""
-        return Command(graph=Command.PARENT, goto="billing")
-
-    def step(messages: Any) -> Any:
-        return [{"name": "hand_over"}] if messages[0].text == "a" else "Fine."
-
-    agent = boss(clerk(step, hand_over), asks("a", "b"))
-    assert result_of(call(agent, HI, THREAD)).split("\n\n") == [
-        "Request 1 of 2 failed:\nIt handed over to another agent, which one of several cannot.",
-        "Request 2 of 2:\nFine.",
-    ]
+    parts = [part.partition("\n")[2] for part in result_of(result).split("\n\n")]
+    assert parts == ["a is done.", "b is done."]
 
 
 # Limits and the plan
