@@ -56,7 +56,6 @@ INPUTS: dict[str, tuple[str, ...]] = {
         "agent_factory/serve/*",
         "agent_factory/service/*",
     ),
-    "test_benchmark_watchers.py": AGENTS,
     "test_benchmarks.py": BENCHMARKS,
     "test_cli_page.py": ("docs/command_line.md", *PACKAGE),
     "test_deploy.py": (

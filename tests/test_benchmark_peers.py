@@ -25,7 +25,7 @@ from benchmarks.efforts import FULL
 from benchmarks.harness import Absent, Contender, Figure, Interval, Pair, Tally, now
 from benchmarks.others import AGNO, OPENAI_AGENTS, PYDANTIC_AI, libraries
 from benchmarks.peer_kills import ANSWERED, CALLS, LOST, ONCE, REPEATED, end_of
-from benchmarks.peers_page import forms, losses, rows_of, tables
+from benchmarks.peers_page import losses, rows_of, tables
 from benchmarks.peers_plot import peers_plot
 from benchmarks.report import Report, report
 from benchmarks.runs import QUESTION, Setting, built, until_done
@@ -155,13 +155,6 @@ def test_a_thread_that_waits_for_a_person_is_weighed(factory: contenders.Factory
     assert 0.5 < weight < 1_000
 
 
-def test_the_tool_by_hand_waits_for_a_person() -> None:
-    factory = contenders.by_hand()
-    agent = factory.create_agent(FreeModel(turns=1), [peer_waits.approved_add()])
-    result = asyncio.run(agent.ainvoke({"messages": [QUESTION]}))
-    assert result["__interrupt__"]
-
-
 # Kills
 
 CALL, RESULT, ANSWER = ["call", "1"], ["result", "1"], ["answer", ""]
@@ -243,9 +236,7 @@ def compared(*ratios: tuple[str, float, float], ours: float = 2.0) -> list[Figur
 def counted(of: str, once: float, repeated: float, lost: float = 0, answered: float = 100) -> Any:
     values = {ONCE: once, REPEATED: repeated, LOST: lost, ANSWERED: answered}
     return [
-        replace(
-            amount(of, 1, name="killed", unit=unit, cpu=None), value=Interval(value, value, value)
-        )
+        exact(amount(of, 1, name="killed", unit=unit, cpu=None), value)
         for unit, value in values.items()
     ]
 
@@ -295,11 +286,6 @@ def test_servers_have_a_table_to_themselves_and_are_compared_with_ours() -> None
     assert losses(found) == "- **aegra**: runs of a server (0.75)."
 
 
-def test_the_form_of_middleware_is_named_for_who_has_none() -> None:
-    for name in (BY_HAND, PYDANTIC_AI, OPENAI_AGENTS, AGNO):
-        assert f"{name}, " in forms()
-
-
 def test_a_bar_is_as_long_as_an_amount_and_the_best_is_green() -> None:
     row = [*compared((PEER, 2.0, 2.0)), replace(amount(AGNO, 1), reason="agno: has none")]
     root = ET.fromstring(peers_plot(Report("2026-01-01", {"agno": "3"}, row, cores=2)))
@@ -310,8 +296,3 @@ def test_a_bar_is_as_long_as_an_amount_and_the_best_is_green() -> None:
     texts = [each.text for each in root.iter() if each.tag.endswith("}text")]
     assert {"has none", "agno 3", "a turn, ms"} <= {*texts}
     assert "on 2 cores" in " ".join(filter(None, texts))
-
-
-def test_a_picture_of_libraries_needs_figures() -> None:
-    with pytest.raises(ValueError, match="must have figures of the group 'peers'"):
-        peers_plot(report([]))
