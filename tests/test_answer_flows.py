@@ -22,7 +22,6 @@ from agent_factory import (
     NextChunk,
     create_agent,
     stream_through,
-    topology_of,
     wrap_model_call,
 )
 from agent_factory.errors import BadReturn
@@ -196,11 +195,6 @@ def seen_and_kept(collect: Any, agent: Any) -> tuple[str, str]:
     last = [part for mode, part in parts if mode == "values"][-1]["messages"][-1]
     [text] = shown(parts).values()
     return text, last.text
-
-
-def test_the_plan_shows_the_flow() -> None:
-    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Louder()])
-    assert "Louder.around_stream" in topology_of(agent).render()
 
 
 def test_a_flow_further_out_gets_what_one_further_in_lets_pass(collect: Any) -> None:

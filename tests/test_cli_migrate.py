@@ -138,34 +138,17 @@ def test_hidden_folders_environments_and_links_are_left_out(tmp_path: Path) -> N
     assert outside.read_text(encoding="utf-8") == OLD
 
 
-def test_a_file_that_is_named_is_changed_even_in_a_hidden_folder() -> None:
-    Path(".hidden").mkdir()
-    script = Path(".hidden/script")
-    script.write_text(OLD, encoding="utf-8")
-    assert migrate(str(script), "--write").exit_code == 0
-    assert script.read_text(encoding="utf-8") == NEW
-
-
-def test_a_link_that_is_named_stays_one_and_modes_stay(desk: Path) -> None:
+def test_what_is_named_is_changed_in_a_hidden_folder_and_a_link_stays_one(desk: Path) -> None:
+    hidden = Path(".hidden/script")
+    hidden.parent.mkdir()
+    hidden.write_text(OLD, encoding="utf-8")
     desk.chmod(0o750)
     Path("link.py").symlink_to(desk)
-    assert migrate("link.py", "--write").exit_code == 0
+    assert migrate("link.py", str(hidden), "--write").exit_code == 0
     assert Path("link.py").is_symlink()
-    assert desk.read_text(encoding="utf-8") == NEW
+    assert desk.read_text(encoding="utf-8") == hidden.read_text(encoding="utf-8") == NEW
     assert stat.S_IMODE(desk.stat().st_mode) == 0o750
-    assert sorted(path.name for path in Path().iterdir()) == ["desk.py", "link.py"]
-
-
-def test_a_file_that_cannot_be_parsed_is_skipped_and_the_others_are_migrated(desk: Path) -> None:
-    bad = Path("bad.py")
-    bad.write_text("from langgraph.prebuilt import (\n", encoding="utf-8")
-    done = migrate(".", "--write")
-    assert done.exit_code == 2
-    assert "bad.py cannot be parsed: line 1" in done.stderr
-    assert done.stdout.startswith("2 files: 1 file changed, 1 file skipped.\n")
-    assert desk.read_text(encoding="utf-8") == NEW
-    (failure,) = data_of(".")["failures"]
-    assert failure["file"] == "bad.py"
+    assert sorted(path.name for path in Path().iterdir()) == [".hidden", "desk.py", "link.py"]
 
 
 def test_a_file_that_cannot_be_written_is_unchanged(
@@ -268,7 +251,7 @@ def test_letters_that_the_output_lacks_are_escaped(desk: Path) -> None:
     assert r" # \xe9" in done.stdout
 
 
-def test_a_file_for_which_a_migration_fails_is_reported_and_the_others_are_migrated(
+def test_a_file_that_cannot_be_parsed_or_migrated_is_skipped_and_the_others_are_migrated(
     desk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(data: bytes, to: Factory) -> tuple[bytes, Migration]:
@@ -279,12 +262,13 @@ def test_a_file_for_which_a_migration_fails_is_reported_and_the_others_are_migra
     monkeypatch.setattr(agent_factory.migrate, "migrate_bytes", broken)
     bad = Path("bad.py")
     bad.write_text(f"{OLD}# bad\n", encoding="utf-8")
+    Path("cut.py").write_text("from langgraph.prebuilt import (\n", encoding="utf-8")
     done = migrate(".", "--write")
     assert done.exit_code == 2
     assert "bad.py cannot be migrated. It is unchanged. This is a bug" in done.stderr
     assert "ZeroDivisionError: by zero" in done.stderr
-    assert done.stdout.startswith("2 files: 1 file changed, 1 file skipped.\n")
+    assert "cut.py cannot be parsed: line 1" in done.stderr
+    assert done.stdout.startswith("3 files: 1 file changed, 2 files skipped.\n")
     assert desk.read_text(encoding="utf-8") == NEW
     assert bad.read_text(encoding="utf-8") == f"{OLD}# bad\n"
-    (failure,) = data_of(".")["failures"]
-    assert failure["file"] == "bad.py"
+    assert [failure["file"] for failure in data_of(".")["failures"]] == ["bad.py", "cut.py"]

@@ -163,18 +163,6 @@ def test_calls_with_server_tools_and_reviews(call: Any, fused: bool) -> None:
     }
 
 
-@each("fused", [True, False])
-def test_one_of_two_calls_may_be_answered_first(call: Any, fused: bool) -> None:
-    calls = [call_of("title", 1), call_of("title", 2)]
-    agent = agent_of([calls, "Done."], TITLE, fused=fused)
-    first = call(agent, HI, THREAD)
-    ids = {i.value["id"]: i.id for i in first["__interrupt__"]}
-    second = call(agent, Command(resume={ids["call_2"]: "B"}), THREAD)
-    assert [value["id"] for value in waiting(second)] == ["call_1"]
-    result = call(agent, Command(resume={ids["call_1"]: "A"}), THREAD)
-    assert results_of(result) == {"call_1": ("A", "success"), "call_2": ("B", "success")}
-
-
 def in_graph(inner: Any) -> Any:
     graph = StateGraph(MessagesState).add_node("inner", inner).set_entry_point("inner")
     return graph.compile(checkpointer=InMemorySaver())
