@@ -79,27 +79,6 @@ async def test_on_error_gets_the_errors_of_an_awaitable_and_no_others() -> None:
         await then(raise_later(error), str)
 
 
-def test_a_flow_receives_the_result_of_the_inner_layer(drive: Drive) -> None:
-    def flow() -> Flow[str]:
-        first = yield "a"
-        second = yield first
-        return f"{first}{second}"
-
-    assert drive(flow(), lambda value: value + "!") == "a!a!!"
-
-
-def test_a_flow_without_an_inner_call_or_a_return_is_one_too(drive: Drive) -> None:
-    def returns() -> Flow[str]:
-        return "done"
-        yield
-
-    def yields() -> Flow[None]:
-        yield 1
-
-    assert drive(returns()) == "done"
-    assert drive(yields(), lambda value: value) is None
-
-
 def test_sleep_waits_its_seconds_and_gives_none(
     drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,29 +150,6 @@ def test_an_exception_is_thrown_into_the_flow_where_it_yielded(drive: Drive, eff
     assert drive(flow(), fail_with(KeyError(1))) == "caught 1"
 
 
-def test_after_a_caught_exception_the_flow_goes_on(drive: Drive) -> None:
-    asked: list[int] = []
-
-    def handler(value: int) -> int:
-        asked.append(value)
-        if len(asked) < 3:
-            raise ValueError(value)
-        return value
-
-    def flow() -> Flow[int]:
-        for attempt in range(5):
-            try:
-                answer: int = yield attempt
-            except ValueError:
-                yield Sleep(0)
-                continue
-            return answer
-        return -1
-
-    assert drive(flow(), handler) == 2
-    assert asked == [0, 1, 2]
-
-
 def test_an_exception_the_flow_does_not_catch_reaches_the_caller_as_it_is(drive: Drive) -> None:
     error = ValueError("boom")
 
@@ -203,27 +159,6 @@ def test_an_exception_the_flow_does_not_catch_reaches_the_caller_as_it_is(drive:
     with pytest.raises(ValueError, match="boom") as caught:
         drive(flow(), fail_with(error))
     assert caught.value is error
-
-
-def test_an_exception_of_the_flow_itself_reaches_the_caller(drive: Drive) -> None:
-    def flow() -> Flow[None]:
-        yield 1
-        raise LookupError("mine")
-
-    with pytest.raises(LookupError, match="mine"):
-        drive(flow(), lambda value: value)
-
-
-def test_a_flow_may_turn_one_exception_into_another(drive: Drive) -> None:
-    def flow() -> Flow[None]:
-        try:
-            yield 1
-        except ValueError as error:
-            raise RuntimeError("translated") from error
-
-    with pytest.raises(RuntimeError, match="translated") as caught:
-        drive(flow(), fail_with(ValueError("boom")))
-    assert isinstance(caught.value.__cause__, ValueError)
 
 
 SIGNALS = [
@@ -309,28 +244,3 @@ def test_a_bad_yield_raises_in_the_flow_at_its_yield(drive: Drive) -> None:
         return "not reported"
 
     assert drive(flow()) == "reported"
-
-
-def test_a_flow_may_be_made_of_flows(drive: Drive) -> None:
-    def inner(value: int) -> Flow[int]:
-        answer: int = yield value
-        return answer + 1
-
-    def outer() -> Flow[int]:
-        first = yield from inner(1)
-        return (yield from inner(first))
-
-    assert drive(outer(), lambda value: value * 10) == 111
-
-
-async def test_two_flows_of_one_author_do_not_share_anything() -> None:
-    def flow(name: str) -> Flow[list[str]]:
-        observed = []
-        for _ in range(3):
-            observed.append((yield name))
-            yield Sleep(0)
-        return observed
-
-    one, other = await asyncio.gather(arun(flow("a"), later), arun(flow("b"), later))
-    assert one == ["a", "a", "a"]
-    assert other == ["b", "b", "b"]
