@@ -74,10 +74,6 @@ def logged(log: list[Decision], *steps: Any, middleware: Any = (), **options: An
     return create_agent(ScriptedChatModel([*steps]), **options)
 
 
-def seen(log: list[Decision]) -> list[str]:
-    return [str(decision) for decision in log]
-
-
 def of(log: list[Decision], hook: str) -> list[Decision]:
     return [decision for decision in log if decision.hook == hook]
 
@@ -87,7 +83,7 @@ def test_every_hook_layer_and_route_is_recorded_in_the_order_of_the_run(
 ) -> None:
     call(logged(log, adding("1"), "Five."), ASK)
     turn = ["Idle.before_model passed", "Idle.around_model passed", "Idle.after_model passed"]
-    assert seen(log) == [
+    assert [str(decision) for decision in log] == [
         "Idle.before_agent passed",
         *turn,
         "Idle.after_model routed: tools (1 task) [pending calls]",
@@ -183,22 +179,6 @@ def test_parallel_calls_of_one_tool_have_their_own_ids(call: Any, log: list[Deci
     assert sorted(decision.call_id for decision in around) == ["1", "2", "3"]
     assert {(decision.tool, decision.step) for decision in around} == {("add", 5)}
     assert len({decision.run for decision in log}) == 1
-
-
-async def test_a_synchronous_hook_in_an_asynchronous_run_is_recorded_from_its_thread(
-    log: list[Decision],
-) -> None:
-    threads: list[str] = []
-
-    class Sync(AgentMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> None:
-            threads.append(threading.current_thread().name)
-            set_reason("it is in a thread")
-
-    agent = logged(log, "a", middleware=[Sync()])
-    await agent.ainvoke(ASK, {"run_id": (run := uuid4())})
-    assert threads != [threading.main_thread().name]
-    assert (log[0].run, log[0].step, log[0].reason) == (str(run), 1, "it is in a thread")
 
 
 class Aside(AgentMiddleware):
@@ -367,7 +347,9 @@ def test_a_state_key_called_reason_is_not_a_reason(call: Any, log: list[Decision
     assert (log[0].reason, log[0].changed) == ("", ("reason",))
 
 
-def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any, log: list[Decision]) -> None:
+def test_hooks_and_layers_set_reasons_of_their_own_and_the_last_counts(
+    call: Any, log: list[Decision]
+) -> None:
     class Talks(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> None:
             set_reason("first")
@@ -382,15 +364,6 @@ def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any, log: list[D
             set_reason("tool layer")
             return response
 
-    call(logged(log, adding("1"), "Five.", middleware=[Talks(), Idle()]), ASK)
-    said = {(d.middleware, d.hook): d.reason for d in log if d.middleware}
-    assert said["Talks", "before_model"] == "hook"
-    assert said["Talks", "around_model"] == "layer"
-    assert said["Talks", "around_tool"] == "tool layer"
-    assert said["Idle", "around_model"] == said["Idle", "around_tool"] == ""
-
-
-def test_reasons_of_inner_layers_are_not_those_of_the_outer(call: Any, log: list[Decision]) -> None:
     def chatty() -> str:
         """Say something."""
         set_reason("the tool's words")
@@ -400,15 +373,13 @@ def test_reasons_of_inner_layers_are_not_those_of_the_outer(call: Any, log: list
         set_reason("the model's words")
         return "Five."
 
-    call(logged(log, [{"name": "chatty", "args": {}}], answer, tools=[chatty]), ASK)
-    around = [*of(log, "around_tool"), *of(log, "around_model")]
-    assert [decision.reason for decision in around] == ["", "", ""]
-
-
-def test_a_reason_without_a_log_does_nothing(call: Any) -> None:
-    set_reason("nobody listens")
-    quiet = hook_of(lambda state: set_reason("nobody listens"))
-    assert call(create_agent(ScriptedChatModel(["a"]), middleware=[quiet]), ASK)["messages"]
+    steps = ([{"name": "chatty", "args": {}}], answer)
+    call(logged(log, *steps, tools=[chatty], middleware=[Talks(), Idle()]), ASK)
+    said = {(d.middleware, d.hook): d.reason for d in log if d.middleware}
+    assert said["Talks", "before_model"] == "hook"
+    assert said["Talks", "around_model"] == "layer"
+    assert said["Talks", "around_tool"] == "tool layer"
+    assert said["Idle", "around_model"] == said["Idle", "around_tool"] == ""
 
 
 # What may be given

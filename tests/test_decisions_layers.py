@@ -17,8 +17,6 @@ from agent_factory import (
     ModelResponse,
     Outcome,
     create_agent,
-    wrap_model_call,
-    wrap_tool_call,
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import Noted, add, through
@@ -198,14 +196,6 @@ def test_the_outcome_of_a_model_layer_is_what_it_did(
     assert decision.changed == (("note",) if flow in (writes, writes_and_changes) else ())
 
 
-def test_an_error_passes_through_outer_layers_from_within(call: Any) -> None:
-    inner, outer = decided(
-        call, around("model", through, "Outer"), around("model", raises, "Inner")
-    )
-    assert (inner.middleware, inner.detail, inner.reason) == ("Inner", "Broken", "")
-    assert (outer.middleware, outer.detail, outer.reason) == ("Outer", "Broken", "from within")
-
-
 class Wraps(AgentMiddleware):
     """Retries once, in the two slots of the old contract."""
 
@@ -235,22 +225,6 @@ def test_wraps_are_recorded_sync_and_async(call: Any) -> None:
         f"Wraps.{a}wrap_model_call repeated: 2 times, after Broken",
         f"Wraps.{a}wrap_tool_call (add) answered",
         f"Wraps.{a}wrap_model_call passed",
-    ]
-
-
-def test_decorated_layers_are_recorded_by_their_names(call: Any) -> None:
-    @wrap_model_call
-    def brief(request: Any) -> Any:
-        return (yield request.override(system_prompt="Be brief."))
-
-    @wrap_tool_call
-    def polite(request: Any) -> Any:
-        return (yield request)
-
-    assert [str(decision) for decision in decided(call, brief, polite)] == [
-        "brief.around_model changed request: system_message",
-        "polite.around_tool (add) passed",
-        "brief.around_model changed request: system_message",
     ]
 
 
@@ -384,13 +358,6 @@ def test_a_call_that_cannot_run_is_reported_to_the_model(
 ) -> None:
     (decision,) = decisions_of(call, failing(Broken("no")), calls)
     assert (decision.outcome, decision.detail) == (Outcome.ERROR_REPORTED, detail)
-
-
-def test_parallel_failures_have_their_own_ids(call: Any) -> None:
-    calls = [{"name": "fail", "args": {"a": 1}, "id": id} for id in ("1", "2", "3")]
-    found = decisions_of(call, failing(Broken("no")), calls, handle_tool_errors=True)
-    assert sorted(decision.call_id for decision in found) == ["1", "2", "3"]
-    assert {decision.outcome for decision in found} == {Outcome.ERROR_REPORTED}
 
 
 def test_an_error_handler_behaves_the_same_with_and_without_a_log(call: Any) -> None:

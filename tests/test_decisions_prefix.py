@@ -103,12 +103,6 @@ def test_a_change_is_a_decision_of_the_layer_that_made_it(call: Any) -> None:
     assert two.tokens["cached"] > one.tokens["cached"]
 
 
-def test_a_log_with_contents_knows_the_byte(call: Any) -> None:
-    agent, found = logged(dated(), contents=True)
-    ask(agent, call)
-    assert f"at byte {len(LONG) + len('It is minute ')};" in found[0].detail
-
-
 def test_tokens_follow_what_the_provider_reports(call: Any) -> None:
     replies = [Reply("Yes.", usage=(1000, 5)), Reply("No.", usage=(1200, 5))]
     agent, found = logged(dated(), steps=replies)
@@ -130,21 +124,6 @@ def test_a_provider_s_report_of_its_cache_is_a_decision(call: Any) -> None:
     ]
     tokens = {"input": 4100, "cache_read": 3900, "cache_creation": 150}
     assert found[0].to_data()["tokens"] == tokens
-
-
-def test_threads_are_compared_each_with_itself(call: Any) -> None:
-    agent, found = logged()
-    for name in ("one", "two", "one"):
-        call(agent, {"messages": [f"This is {name}."]}, thread(name))
-    assert found == []
-
-
-def test_a_run_without_a_thread_is_compared_with_itself(call: Any) -> None:
-    agent, found = logged(dated(), steps=["Yes.", "No.", CALL, "Done."], checkpointer=None)
-    for _ in range(3):
-        call(agent, {"messages": ["How are you?"]})
-    (change,) = found  # of the third run, which calls the model twice
-    assert change.thread is None
 
 
 def test_a_subagent_is_compared_within_each_of_its_runs(call: Any) -> None:
@@ -266,14 +245,6 @@ def test_messages_that_are_read_later_make_no_difference(steps: Any) -> None:
         assert one == other
 
 
-def test_without_a_log_nothing_is_read(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PrefixReader, "read", None)
-    monkeypatch.setattr(PrefixTracker, "answered", None)
-    agent = create_agent(ScriptedChatModel(["Yes.", "Yes."]), middleware=[dated()])
-    for _ in range(2):
-        call(agent, {"messages": ["Hi"]})
-
-
 def test_threads_that_were_not_used_for_long_are_forgotten(
     call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,12 +292,14 @@ def reachable(start: Any) -> list[str]:
 
 
 @each("contents", [False, True])
-def test_what_is_remembered_of_a_thread_is_not_text(call: Any, contents: bool) -> None:
+def test_what_is_remembered_is_no_text_and_a_log_with_contents_knows_the_byte(
+    call: Any, contents: bool
+) -> None:
     agent, found = logged(dated(), steps=["A secret.", "Another."], contents=contents)
     recorder = agent.builder.nodes["model"].runnable._recorder
     for _ in range(2):
         call(agent, {"messages": ["My secret question"]}, thread())
-    assert found
+    assert (f"at byte {len(LONG) + len('It is minute ')};" in found[0].detail) == contents
     texts = " ".join(reachable(recorder._prefixes._threads))
     assert "add" in texts  # the name of a tool: the walk reaches what is remembered
     assert "secret" not in texts

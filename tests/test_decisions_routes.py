@@ -158,13 +158,6 @@ def test_parallel_direct_results_end_the_run_through_the_loop_entry(call: Any) -
     ]
 
 
-def test_hooks_skipped_after_a_tool_stopped_the_run_are_recorded(call: Any) -> None:
-    log = recorded(call, [[*calls("stop"), *ADD]], stop, add)
-    skipped = [d for d in log if d.outcome is Outcome.SKIPPED]
-    assert [(d.hook, d.reason) for d in skipped] == [("model", "stopped by a tool")]
-    assert log[-1].reason == "stopped by a tool"
-
-
 def test_a_stop_by_a_tool_is_not_attributed_to_skipped_hooks(call: Any) -> None:
     class Quiet(AgentMiddleware):
         @hook_config(can_jump_to=["end"])

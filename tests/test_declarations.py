@@ -82,6 +82,9 @@ POLICY = ToolPolicy(
 )
 
 
+REFUNDS = HumanInTheLoopMiddleware({"refund": True})
+
+
 # What built-ins declare
 
 
@@ -130,27 +133,22 @@ def test_others_that_decide_about_calls_declare_it() -> None:
     )
 
 
-def test_what_ordering_says_about_messages_is_in_the_plan() -> None:
-    assert declared(PIIMiddleware("email", apply_to_output=True)) == [
-        "access: PIIMiddleware[email] sanitizes answers, user_messages"
-    ]
-
-
 # Plans and their files
 
 
-def test_a_plan_without_declarations_is_written_as_before() -> None:
-    plan = plan_agent(tools=[find])
-    keys = ("guards", "limits", "accesses", "labels")
-    assert not any(f'"{key}"' in plan.to_json() for key in keys)
-    assert plan.digest == "b44b63d6086c56bb"
-
-
-def test_a_guard_that_everybody_decides_about_is_written_as_before() -> None:
-    plan = plan_agent(tools=[refund], middleware=[HumanInTheLoopMiddleware({"refund": True})])
-    names = ("reviewers", "decisions", "remember", "otherwise")
-    assert not any(f'"{name}"' in plan.to_json() for name in names)
-    assert plan.digest == "d64647ca2d916032"
+@each(
+    "tool, stack, absent, digest",
+    [
+        (find, [], "guards limits accesses labels", "b44b63d6086c56bb"),
+        (refund, [REFUNDS], "reviewers decisions remember otherwise", "d64647ca2d916032"),
+    ],
+)
+def test_a_plan_without_declarations_or_with_a_guard_of_everybody_is_written_as_before(
+    tool: Any, stack: Any, absent: str, digest: str
+) -> None:
+    plan = plan_agent(tools=[tool], middleware=stack)
+    assert not any(f'"{key}"' in plan.to_json() for key in absent.split())
+    assert plan.digest == digest
 
 
 def test_declarations_survive_in_files() -> None:
@@ -309,24 +307,6 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "changed tool clerk/find: was inner, in the background, at most 5 s, now inner, in the "
         "background, at most 50 s",
     ),
-    "work of a subagent that may run twice": (
-        {"tools": [clerk(BACKGROUND, tools=[background(find)])]},
-        {"tools": [clerk(BACKGROUND, tools=[background(find, on_loss="repeat")])]},
-        "changed tool clerk/find: was inner, in the background, at most 600 s, now inner, in the "
-        "background, at most 600 s, repeated if lost",
-    ),
-    "more jobs at a time": (
-        {"tools": [background(find)], "middleware": [BackgroundMiddleware(max_running=3)]},
-        {"tools": [background(find)], "middleware": [BackgroundMiddleware(max_running=30)]},
-        "changed limit of jobs under way a thread by BackgroundMiddleware: was at most 3 jobs "
-        "under way a thread, now at most 30 jobs under way a thread",
-    ),
-    "limit raised": (
-        {"middleware": [LIMIT]},
-        {"middleware": [ModelCallLimitMiddleware(run_limit=500)]},
-        "changed limit of model calls a run by ModelCallLimitMiddleware: was at most 5 model calls "
-        "a run, now at most 500 model calls a run",
-    ),
     "guard moved inside": (
         {"middleware": [Judge(), Rewriting()]},
         {"middleware": [Rewriting(), Judge()], "ignore": ["AF206"]},
@@ -360,12 +340,6 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "removed guard of clerk/refund by clerk/HumanInTheLoopMiddleware: it was: a person decides "
         "about clerk/refund",
     ),
-    "condition widened": ruled(
-        Rule("refund", "ask", when={"euros": {">": 50}}),
-        Rule("refund", "ask", when={"euros": {">": 5000}}),
-        "a person decides about refund when euros > 50",
-        "a person decides about refund when euros > 5000",
-    ),
     "another role": ruled(
         Rule("refund", "ask", reviewers=["finance"]),
         Rule("refund", "ask", reviewers=["support"]),
@@ -389,12 +363,6 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "no call runs of refund",
         "a person decides about refund",
     ),
-    "approvals hold longer": ruled(
-        Rule("refund", "ask", remember=60),
-        Rule("refund", "ask", remember=3600),
-        "a person decides about refund (approvals hold up to 1 minute)",
-        "a person decides about refund (approvals hold up to 1 hour)",
-    ),
     "retries outside of a limit": (
         {"middleware": [BUDGET]},
         {"middleware": [ModelRetryMiddleware(max_retries=9), BUDGET]},
@@ -406,21 +374,10 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"middleware": [LIMIT]},
         "removed access PIIMiddleware[email] sanitizes: it was: user_messages",
     ),
-    "limit that does not end the run": (
-        {"middleware": [ToolCallLimitMiddleware(run_limit=5, exit_behavior="end")]},
-        {"middleware": [ToolCallLimitMiddleware(run_limit=5)]},
-        "changed setting ToolCallLimitMiddleware.exit_behavior: 'end' -> 'continue'",
-    ),
     "label removed": (
         {"tools": [tool_labels("outside")(refund_copy())]},
         {"tools": [refund_copy()]},
         "changed tool refund: was outside, now plain",
-    ),
-    "cleaning dropped": (
-        {"middleware": [PIIMiddleware("email", apply_to_output=True)]},
-        {"middleware": [PIIMiddleware("email")]},
-        "changed access PIIMiddleware[email] sanitizes: was answers, user_messages, now "
-        "user_messages",
     ),
 }
 
@@ -520,22 +477,15 @@ def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
             {"middleware": [ProgressGuardMiddleware()]},
             {"middleware": [ProgressGuardMiddleware(remark_after=1)]},
         ),
-        "instance": (
-            {"middleware": [LIMIT]},
-            {"middleware": [ModelCallLimitMiddleware(run_limit=5)]},
-        ),
         "prompt": (
             {"middleware": [TodoListMiddleware()]},
             {"middleware": [TodoListMiddleware(system_prompt="Write a list.")]},
         ),
-        "name of the agent": ({"name": "a"}, {"name": "b"}),
-        "system prompt": ({"system_prompt": "a"}, {"system_prompt": "b"}),
     }
     stacks: dict[str, Callable[[], list[Any]]] = {
         "nothing": list,
         "review": lambda: [HumanInTheLoopMiddleware(review)],
         "limit": lambda: [ModelCallLimitMiddleware(run_limit=5)],
-        "both": lambda: [HumanInTheLoopMiddleware(review), ModelCallLimitMiddleware(run_limit=5)],
         "budget": lambda: [BudgetMiddleware(run=Limits(turns=3))],
         "calls": lambda: [ToolCallLimitMiddleware(run_limit=3)],
         "pii": lambda: [PIIMiddleware("email")],
@@ -543,26 +493,14 @@ def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         "todo": lambda: [TodoListMiddleware()],
         "once": lambda: [OnceMiddleware({"refund": "ask"})],
     }
-    options: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "prompt": ({}, {"system_prompt": "Be kind."}),
-        "names": ({}, {"name": "desk"}),
-        "steps": ({}, {"checkpoints": "full", "fused": False}),
-        "tools in a list": ({"tools": [refund, delete]}, {"tools": (refund, delete)}),
-    }
+    words: dict[str, Any] = {"system_prompt": "Be kind.", "name": "desk"}
+    others = {**words, "checkpoints": "full", "fused": False, "tools": (refund, delete)}
     for name, make in stacks.items():
-        for what, (before, after) in options.items():
-            changes[f"{what}, {name}"] = (
-                {"middleware": make(), **before},
-                {"middleware": make(), **after},
-            )
+        changes[name] = ({"middleware": make()}, {"middleware": make(), **others})
     return changes
 
 
 REFACTORINGS = refactorings()
-
-
-def test_there_are_fifty_refactorings() -> None:
-    assert len(REFACTORINGS) >= 50
 
 
 @each("change", REFACTORINGS)
@@ -584,21 +522,6 @@ def test_guards_and_limits_of_an_agent_inside_have_the_name_of_its_tool() -> Non
     assert [tool.name for tool in plan.tools] == ["clerk", "delete", "clerk/refund"]
     assert str(plan.guards[2]).startswith("a person decides about clerk/* without clerk/search*")
     assert [limit.owner for limit in plan.limits] == ["clerk/ModelCallLimitMiddleware"]
-
-
-def test_agents_are_nested() -> None:
-    outer = create_agent(
-        ScriptedChatModel([]), [clerk(HumanInTheLoopMiddleware({"refund": True}))], name="desk"
-    )
-    plan = plan_agent(tools=[agent_tool(outer, description="Asks the clerk.")])
-    assert [tool.name for tool in plan.tools] == ["desk", "desk/clerk", "desk/clerk/refund"]
-    assert [guard.tool for guard in plan.guards] == ["desk/clerk/refund"]
-
-
-def test_an_outer_guard_is_not_one_of_a_tool_inside() -> None:
-    everything = ToolGuard("*", "ask")
-    assert everything.covers("clerk")
-    assert not everything.covers("clerk/refund")
 
 
 @each(

@@ -258,13 +258,6 @@ def test_every_form_of_message_is_stored_with_an_id(kind: str, form: str, new_sa
     assert ids(delta.messages()) == held
 
 
-def test_the_same_words_in_two_threads_are_two_messages() -> None:
-    one, other = (Thread(InMemorySaver(), checkpoints="delta") for _ in range(2))
-    for thread in (one, other):
-        thread.say("Hi")
-    assert not set(ids(one.messages())) & set(ids(other.messages()))
-
-
 @each("durability", ["sync", "async", "exit"])
 @each("kind", SAVERS)
 def test_a_thread_is_whole_whenever_it_is_stored(
@@ -302,41 +295,6 @@ def test_what_one_process_wrote_another_reads_with_the_same_ids(tmp_path: Path) 
         assert ids(delta.messages()) == written
         delta.say("Again")
         assert ids(delta.messages())[:2] == written
-
-
-def test_an_interrupted_run_goes_on_from_what_was_written() -> None:
-    def delete(path: str) -> str:
-        """Delete a file."""
-        return f"deleted {path}"
-
-    saver, answers = InMemorySaver(), [[{"name": "delete", "args": {"path": "/a"}}], "Done."]
-    how: dict[str, Any] = {"checkpointer": saver, "checkpoints": "delta"}
-    agent = create_agent(ScriptedChatModel(answers), [delete], interrupt_before=["tools"], **how)
-    agent.invoke({"messages": "Delete /a."}, CONFIG)
-    later = create_agent(ScriptedChatModel(answers[1:]), [delete], **how)
-    texts = [message.text for message in later.invoke(None, CONFIG)["messages"]]
-    assert texts == ["Delete /a.", "", "deleted /a", "Done."]
-
-
-def test_a_checkpoint_does_not_grow_with_its_thread() -> None:
-    def stored(checkpoints: Any) -> int:
-        saver = InMemorySaver()
-        thread = Thread(saver, checkpoints=checkpoints)
-        thread.say(*["x" * 200] * 30)
-        return sum(len(value) for _, value in saver.blobs.values())
-
-    assert stored("delta") * 5 < stored("full")
-
-
-def test_a_fork_of_an_old_checkpoint_leaves_the_thread_as_it_was() -> None:
-    delta = Thread(InMemorySaver(), checkpoints="delta")
-    delta.say("one", "two", "three")
-    latest, old = delta.agent.get_state(CONFIG), list(delta.agent.get_state_history(CONFIG))[-3]
-    before = ids(old.values["messages"])
-    forked = delta.agent.update_state(old.config, {"messages": [RemoveMessage(id=str(before[0]))]})
-    assert ids(delta.agent.get_state(forked).values["messages"]) == before[1:]
-    assert ids(delta.agent.get_state(old.config).values["messages"]) == before
-    assert delta.agent.get_state(latest.config).values == latest.values
 
 
 def test_savers_that_rebuild_delta_channels_define_the_method_for_it() -> None:
@@ -399,12 +357,6 @@ def test_full_checkpoints_which_savers_get_that_may_forget_old_ones_hold_all_mes
     assert len(stored_messages(saver)) == len(thread.messages()) == 4
 
 
-def test_lean_checkpoints_are_lost_with_old_ones() -> None:
-    lost = Thread(Latest(), checkpoints="delta")  # what the default saves users from
-    lost.say("Hi", "Hi")
-    assert len(lost.messages()) < 4
-
-
 @pytest.mark.parametrize("kind", SAVERS)
 @settings(max_examples=max(10, settings().max_examples // 5))
 @given(before=STEPS, after=STEPS)
@@ -445,14 +397,6 @@ def test_a_copy_of_all_checkpoints_is_the_thread(
     copy = Thread(other, checkpoints=checkpoints)
     assert copy.history() == thread.history()
     assert copy.take("say", "four", None) == thread.take("say", "four", None)
-
-
-def test_the_state_of_a_thread_starts_another() -> None:
-    thread, other = Thread(InMemorySaver()), Thread(InMemorySaver())
-    thread.say("one", "two")
-    other.agent.update_state(CONFIG, thread.agent.get_state(CONFIG).values)
-    assert other.messages() == thread.messages()
-    assert other.take("say", "three", None) == thread.take("say", "three", None)
 
 
 @each("kind", SAVERS)
@@ -523,11 +467,3 @@ def test_a_custom_reducer_is_refused_with_delta_checkpoints() -> None:
     for _ in range(4):
         agent.invoke({"messages": [HumanMessage("Hi")]}, CONFIG)
     assert len(stored_messages(saver)) == 5
-
-
-def test_the_input_schema_is_the_same_for_both_kinds_of_checkpoints() -> None:
-    model = FakeListChatModel(responses=["ok"])
-    full, delta = create_agent(model), create_agent(model, checkpoints="delta")
-    assert delta.get_input_jsonschema() == full.get_input_jsonschema()
-    assert delta.get_output_jsonschema() == full.get_output_jsonschema()
-    assert "messages" in full.get_input_jsonschema()["properties"]

@@ -101,29 +101,18 @@ def test_a_reason_is_a_sentence_before_the_hint(reason: str, text: str) -> None:
     assert str(TurnError("it", "broke.")) == "[AF300] it: broke."
 
 
-def test_no_error_raises_nothing_and_one_raises_itself() -> None:
+def test_mistakes_of_a_build_arrive_together_and_one_as_itself() -> None:
     raise_all([])
-    error = SpecError("it", "is wrong.")
-    assert error.errors == (error,)
-    with pytest.raises(SpecError) as caught:
-        raise_all([error])
-    assert caught.value is error
-
-
-def test_several_mistakes_of_a_build_arrive_together() -> None:
     one, other = SpecError("one", "is wrong."), SpecError("other", "is wrong too.")
+    with pytest.raises(SpecError) as alone:
+        raise_all([one])
+    assert alone.value is one
+    assert one.errors == (one,)
     with pytest.raises(SpecErrors) as caught:
         raise_all([one, other])
     assert caught.value.errors == (one, other)
     assert "2 mistakes" in str(caught.value)
     assert all(f"- {error}" in str(caught.value) for error in (one, other))
-
-
-def test_an_output_error_knows_the_answer_and_the_retries() -> None:
-    message = AIMessage("prose")
-    error = OutputError("the model", "would not.", ai_message=message, retries=3)
-    assert error.ai_message is message
-    assert error.retries == 3
 
 
 def test_structured_output_errors_keep_the_contracts_arguments() -> None:
@@ -135,6 +124,8 @@ def test_structured_output_errors_keep_the_contracts_arguments() -> None:
     invalid = output.StructuredOutputValidationError("Person", source, message)
     assert (invalid.tool_name, invalid.source) == ("Person", source)
     assert "age: too young" in str(invalid)
+    retried = OutputError("the model", "would not.", ai_message=message, retries=3)
+    assert (retried.ai_message, retried.retries) == (message, 3)
     for error in (several, invalid):
         assert isinstance(error, output.StructuredOutputError)
         assert isinstance(error, OutputError)
@@ -174,14 +165,6 @@ def test_every_mistake_travels_between_processes(cls: type[AgentFactoryError]) -
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is cls
     assert str(back) == str(error)
-
-
-def test_an_error_with_a_code_of_a_build_keeps_it_between_processes() -> None:
-    error = SpecError("it", "is wrong.", "Fix it.", code="AF105")
-    assert str(error) == "[AF105] it: is wrong. Fix it."
-    back = pickle.loads(pickle.dumps(error))
-    assert (back.code, back.subject, str(back)) == ("AF105", "it", str(error))
-    assert SpecError.code == "AF100"
 
 
 HistoryErrorLike = SpecError("a", "b.")
