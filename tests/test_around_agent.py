@@ -421,7 +421,7 @@ def test_an_error_of_an_inner_layer_reaches_the_outer_one_with_its_cause(
 def test_a_pause_closes_it_and_an_answer_begins_it_again(call: Run, log: list[Any]) -> None:
     built = asking(Watch(log, "A"), Watch(log, "B"))
     assert call(built, ASK, THREAD)["__interrupt__"][0].value == "ok?"
-    assert log == "A started,B started,B RunPaused,B closed,A RunPaused,A closed".split(",")
+    assert log == ["A started", "B started", "B RunPaused", "B closed", "A RunPaused", "A closed"]
     log.clear()
     result = call(built, Command(resume="yes"), THREAD)
     assert texts(result) == ["Go.", "", "yes", "Done."]

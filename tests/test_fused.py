@@ -53,41 +53,37 @@ def agent_of(stack: Any, *script: Any, **options: Any) -> Any:
     return create_agent(ScriptedChatModel([*script]) if script else model(), [find], **options)
 
 
-def route(agent: Any) -> str:
-    """The next node at each checkpoint of the thread, after its input."""
-    first, *others, last = steps(agent)
-    assert (first, last) == (("__start__",), ())
-    return ", ".join(name for (name,) in others)
+def writing(number: int) -> list[Any]:
+    """Middleware of which the last writes before the model is asked."""
+    return [*busy(number - 1), Writing(name=f"busy {number - 1}")]
 
 
-@each("number", [1, 3, 8])
-@each("options", [{}, {"fused": "turn"}])
-def test_a_turn_takes_two_steps_if_hooks_write_nothing(
-    call: Run, number: int, options: Any
+QUIET = "busy 0.before_agent, tools, busy 0.before_model"
+LOUD = "busy 0.before_agent, model, tools, busy 0.before_model, model"
+
+
+@each(
+    "stack, options, route",
+    [
+        *((busy(n), options, QUIET) for n in (1, 3, 8) for options in ({}, {"fused": "turn"})),
+        *((writing(n), {}, LOUD) for n in (1, 3, 8)),
+        (
+            [*busy(2), Answering(name="answering"), *busy(4)[2:]],
+            {},
+            "busy 0.before_agent, answering.after_model, tools, "
+            "busy 0.before_model, answering.after_model",
+        ),
+        ([], {"fused": "turn"}, "model, tools, model"),
+    ],
+)
+def test_a_turn_takes_two_steps_and_one_more_where_a_hook_writes(
+    call: Run, stack: Any, options: Any, route: str
 ) -> None:
-    agent = create_agent(
-        model(), [find], middleware=busy(number), checkpointer=InMemorySaver(), **options
-    )
-    call(agent, ASK, THREAD)
-    assert route(agent) == "busy 0.before_agent, tools, busy 0.before_model"
-
-
-@each("number", [1, 3, 8])
-def test_what_hooks_write_is_stored_before_the_model_is_called(call: Run, number: int) -> None:
-    stack = [*busy(number - 1), Writing(name=f"busy {number - 1}")]
-    agent = agent_of(stack)
-    call(agent, ASK, THREAD)
-    assert route(agent) == "busy 0.before_agent, model, tools, busy 0.before_model, model"
-
-
-def test_a_hook_that_writes_after_the_model_takes_a_step(call: Run) -> None:
-    stack = [*busy(2), Answering(name="answering"), *busy(4)[2:]]
-    agent = create_agent(model(), [find], middleware=stack, checkpointer=InMemorySaver())
-    call(agent, ASK, THREAD)
-    assert route(agent) == (
-        "busy 0.before_agent, answering.after_model, tools, "
-        "busy 0.before_model, answering.after_model"
-    )
+    agent = create_agent(model(), [find], middleware=stack, checkpointer=InMemorySaver(), **options)
+    assert call(agent, ASK, THREAD)["messages"][-1].text == "Done."
+    (start,), *others, last = steps(agent)
+    assert (start, last) == ("__start__", ())
+    assert ", ".join(name for (name,) in others) == route
 
 
 class Counting(AgentMiddleware):
@@ -156,12 +152,6 @@ def test_fewer_steps_count_towards_the_limit() -> None:
         create_agent(model(), [find], middleware=busy(8), fused=False).invoke(ASK, limit)
     agent = create_agent(model(), [find], middleware=busy(8), fused=True)
     assert agent.invoke(ASK, limit)["messages"][-1].text == "Done."
-
-
-def test_without_hooks_there_is_nothing_to_fuse(call: Run) -> None:
-    agent = agent_of([], fused="turn")
-    assert call(agent, ASK, THREAD)["messages"][-1].text == "Done."
-    assert route(agent) == "model, tools, model"
 
 
 @each("fused", [None, 1.5, "all"])
@@ -277,56 +267,6 @@ def test_a_callback_that_listens_to_models_does_not_prevent_fusion(call: Run) ->
     assert len(steps(agent)) == 5
 
 
-MODES = ["updates", "values", "messages", "tasks", "debug", "checkpoints", ["custom", "updates"]]
-
-
-@each("mode", MODES, ids=str)
-def test_a_stream_shows_every_hook(collect: Run, mode: Any) -> None:
-    shown = []
-    for fused in (False, True):
-        agent = agent_of(busy(3), fused=fused)
-        shown.append([_shape(part) for part in collect(agent, ASK, THREAD, stream_mode=mode)])
-    assert shown[0] == shown[1]
-
-
-def _shape(part: Any) -> Any:
-    """A part of a stream without what differs between any two runs."""
-    if isinstance(part, tuple):
-        return [_shape(item) for item in part]
-    if isinstance(part, dict):
-        hidden = ("id", "ts", "timestamp", "checkpoint_id", "thread_id", "run_id")
-        return {
-            key: _shape(value)
-            for key, value in part.items()
-            if key not in hidden and "checkpoint" not in key
-        }
-    if isinstance(part, list):
-        return [_shape(item) for item in part]
-    return getattr(part, "content", part)
-
-
-def test_events_show_every_hook() -> None:
-    agent = create_agent(model(), [find], middleware=busy(3), fused=True)
-
-    async def names() -> list[str]:
-        return [event["name"] async for event in agent.astream_events(ASK, version="v2")]
-
-    assert set(HOOKS) <= set(asyncio.run(names()))
-
-
-class Telling(AgentMiddleware):
-    """Says what it does in the stream of custom events."""
-
-    def before_model(self, state: Any, runtime: Any) -> Any:
-        runtime.stream_writer(f"{self.name} was here")
-
-
-def test_custom_events_are_streamed_by_fused_runs(collect: Run) -> None:
-    agent = agent_of([Telling(name="one"), Telling(name="two")], "Done.")
-    assert collect(agent, ASK, THREAD, stream_mode="custom") == ["one was here", "two was here"]
-    assert steps(agent)[1:] == [("one.before_model",), ()]
-
-
 @each("mode", ["updates", "values", "messages", "custom", ["messages", "updates"]], ids=str)
 def test_a_watched_run_takes_few_steps(collect: Run, mode: Any) -> None:
     agent = create_agent(model(), [find], middleware=busy(3), checkpointer=InMemorySaver())
@@ -351,25 +291,6 @@ def test_options_about_steps_get_every_node(call: Run, option: Any) -> None:
     agent = agent_of(busy(3))
     call(agent, ASK, THREAD, **option)
     assert ("busy 1.before_agent",) in steps(agent)
-
-
-@each("when", ["interrupt_before", "interrupt_after"])
-def test_a_run_pauses_at_a_hook_named_in_create_agent(call: Run, when: Any) -> None:
-    pauses: Any = {when: ["busy 1.before_model"]}
-    agent = agent_of(busy(3), **pauses)
-    call(agent, ASK, THREAD)
-    stopped = {"interrupt_before": "busy 1.before_model", "interrupt_after": "busy 2.before_model"}
-    assert agent.get_state(THREAD).next == (stopped[when],)
-    call(agent, None, THREAD)
-    assert agent.get_state(THREAD).next == (stopped[when],)  # once more, in the second turn
-    assert call(agent, None, THREAD)["messages"][-1].text == "Done."
-
-
-def test_a_pause_at_every_node_leaves_nothing_to_fuse() -> None:
-    agent = agent_of(busy(2), interrupt_before="*")
-    agent.invoke(ASK, THREAD)
-    agent.invoke(None, THREAD)
-    assert agent.get_state(THREAD).next == ("busy 1.before_agent",)
 
 
 def test_a_graph_that_a_hook_calls_remembers_what_that_hook_said(call: Run) -> None:
