@@ -1,31 +1,52 @@
-"""Arguments in the wrong place or under a wrong name, and names that another package has."""
+"""Constructors and decorators of middleware: arguments and names, and wrong ones."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import inspect
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
-from pydantic import BaseModel
 
 import agent_factory
 import agent_factory.middleware as built_ins
-from agent_factory import AgentMiddleware, create_agent, create_react_agent, plan_agent, with_model
-from agent_factory.errors import ArgumentError, SpecError
+from agent_factory import (
+    AgentMiddleware,
+    after_agent,
+    after_model,
+    before_agent,
+    before_model,
+    create_agent,
+    create_react_agent,
+    dynamic_prompt,
+    hook_config,
+    plan_agent,
+    with_model,
+    wrap_model_call,
+    wrap_tool_call,
+)
+from agent_factory.errors import (
+    ArgumentError,
+    BadReturn,
+    PathNotSupported,
+    SpecError,
+    UndeclaredJump,
+)
 from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
     ModelFallbackMiddleware,
     ModelRetryMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import Plain, add
+from samples import Count, Number, Plain, User, add, adding
 from tables import each
 
 BUILT_INS = [
@@ -43,18 +64,6 @@ class Lookup(BaseTool):
         return ""
 
 
-class User(BaseModel):
-    name: str = "ada"
-
-
-@dataclass
-class Tenant:
-    name: str = "acme"
-
-
-# Constructors of middleware
-
-
 @each("kind", BUILT_INS, ids=lambda kind: kind.__name__)
 def test_every_built_in_says_which_argument_is_meant(kind: Any) -> None:
     parameters = inspect.signature(kind).parameters.values()
@@ -65,18 +74,11 @@ def test_every_built_in_says_which_argument_is_meant(kind: Any) -> None:
     assert isinstance(error.value, TypeError)
 
 
-@each(
-    "kind, name, hint",
-    [
-        (ModelRetryMiddleware, "retries", "Did you mean max_retries?"),
-        (HumanInTheLoopMiddleware, "interupt_on", "Did you mean interrupt_on?"),
-        (TodoListMiddleware, "color", "It takes system_prompt, tool_description, name."),
-    ],
-)
-def test_an_unknown_argument_of_a_built_in_is_explained(kind: Any, name: str, hint: str) -> None:
+def test_an_unknown_argument_of_a_built_in_is_explained_with_those_that_it_takes() -> None:
     with pytest.raises(ArgumentError) as error:
-        kind(**{name: 3})
-    assert (error.value.subject, error.value.hint) == (name, hint)
+        TodoListMiddleware(color=3)  # type: ignore[call-arg]
+    assert error.value.subject == "color"
+    assert error.value.hint == "It takes system_prompt, tool_description, name."
 
 
 def test_an_argument_by_position_is_explained() -> None:
@@ -122,9 +124,6 @@ def test_a_class_with_a_constructor_of_its_own_is_made_as_before() -> None:
     both: Any = Both(3)
     assert (both.name, both.value) == ("both3", 3)
     assert Own(size=4).size == 4
-
-
-# Arguments of the factories
 
 
 @each("build", [create_agent, plan_agent])
@@ -184,15 +183,12 @@ def test_a_class_in_place_of_a_model_is_explained_everywhere() -> None:
             kind(ScriptedChatModel)  # type: ignore[arg-type]
 
 
-@each("value", [User(), Tenant(), {"name": "ada"}])
+@each("value", [Number(n=1), User("ada"), {"name": "ada"}])
 @each("build", [create_agent, create_react_agent])
 def test_an_instance_in_place_of_the_context_schema_is_refused(build: Any, value: Any) -> None:
     with pytest.raises(SpecError, match=r"context_schema: must be a class") as error:
         build(ScriptedChatModel(), [], context_schema=value)
     assert "agent.invoke(..., context=...)" in error.value.hint
-
-
-# Names
 
 
 @each(
@@ -225,3 +221,219 @@ def test_a_name_like_no_other_has_the_error_of_python() -> None:
     assert str(error.value) == "module 'agent_factory' has no attribute 'nonsense'"
     with pytest.raises(ImportError, match="cannot import name 'nonsense' from 'agent_factory'"):
         exec("from agent_factory import nonsense")
+
+
+Decorate = Callable[..., Any]
+ASK: Any = {"messages": [("user", "2 + 3?")]}
+HOOKS = [before_agent, before_model, after_model, after_agent]
+NAMES = ["before_agent", "before_model", "after_model", "after_agent"]
+HOOK_AND_NAME = list(zip(HOOKS, NAMES, strict=True))
+WRAPS = [wrap_model_call, wrap_tool_call]
+
+
+@each("decorate, name", HOOK_AND_NAME)
+def test_a_plain_function_becomes_the_hook_of_that_name(
+    call: Any, decorate: Decorate, name: str
+) -> None:
+    seen: list[Any] = []
+
+    @decorate
+    def note(state: Any, runtime: Any) -> None:
+        """Note it."""
+        seen.append((state["messages"][0].text, runtime.context))
+
+    assert isinstance(note, AgentMiddleware)
+    assert note.name == "note"
+    assert type(note).__doc__ == "Note it."
+    agent = create_agent(ScriptedChatModel(["5"]), middleware=[note])
+    assert f"note.{name}" in agent.get_graph().nodes
+    call(agent, ASK)
+    assert seen == [("2 + 3?", None)]
+
+
+def test_the_schema_and_the_tools_of_a_hook_are_those_of_the_agent(call: Any) -> None:
+    @before_model(state_schema=Count, tools=[add])
+    def count(state: Any, runtime: Any) -> dict[str, Any]:
+        return {"count": state.get("count", 0) + 1}
+
+    result = call(create_agent(adding(), middleware=[count]), ASK)
+    assert result["count"] == 2
+    assert [m.text for m in result["messages"]][-2:] == ["5", "5"]
+
+
+@each(
+    "decorate",
+    [
+        before_model(can_jump_to=["end"]),
+        lambda hook: before_model(hook_config(can_jump_to=["end"])(hook)),
+    ],
+)
+def test_a_hook_declares_its_jumps_by_option_or_by_hook_config(
+    call: Any, decorate: Decorate
+) -> None:
+    """A31."""
+    asked = ScriptedChatModel()
+    stop = decorate(lambda state, runtime: {"jump_to": "end"})
+    result = call(create_agent(asked, middleware=[stop]), ASK)
+    assert [m.text for m in result["messages"]] == ["2 + 3?"]
+    assert asked.requests == []
+
+
+def test_a_function_a_partial_and_a_callable_object_make_middleware_under_their_names(
+    call: Any,
+) -> None:
+    seen: list[str] = []
+
+    def note(word: str, state: Any, runtime: Any) -> None:
+        seen.append(word)
+
+    class Noting:
+        def __call__(self, state: Any, runtime: Any) -> None:
+            seen.append("object")
+
+    noting, partial = Noting(), functools.partial(note, "partial")
+    members = [before_model(name=name)(partial) for name in ("first", "second")]
+    members += [before_model(noting), before_model(name="last")(noting)]
+    assert members[2].name == "Noting"
+    call(create_agent(ScriptedChatModel(["5"]), middleware=members), ASK)
+    assert seen == ["partial", "partial", "object", "object"]
+
+
+@each(
+    "prompt, texts",
+    [
+        (lambda request: f"Brief. {len(request.messages)}", ["Brief. 1", "Brief. 3"]),
+        (lambda request: SystemMessage("Be brief."), ["Be brief."] * 2),
+        (lambda request: request.system_message, ["Old."] * 2),
+    ],
+)
+def test_a_dynamic_prompt_is_computed_for_each_call(
+    call: Any, prompt: Any, texts: list[str]
+) -> None:
+    @dynamic_prompt
+    def brief(request: Any) -> Any:
+        return prompt(request)
+
+    asked = adding()
+    call(create_agent(asked, [add], middleware=[brief], system_prompt="Old."), ASK)
+    assert [record.messages[0].text for record in asked.requests] == texts
+    assert brief.name == "brief"
+
+
+def test_an_async_dynamic_prompt_serves_async_runs_only() -> None:
+    @dynamic_prompt
+    async def brief(request: Any) -> str:
+        await asyncio.sleep(0)
+        return "Be brief."
+
+    asked = ScriptedChatModel(["5"])
+    agent = create_agent(asked, middleware=[brief])
+    asyncio.run(agent.ainvoke(ASK))
+    assert asked.requests[0].messages[0].text == "Be brief."
+    with pytest.raises(PathNotSupported, match="brief"):
+        agent.invoke(ASK)
+
+
+@each(
+    "decorators, function, message",
+    [
+        (HOOKS, lambda state, runtime, user: None, r"AF106\] .*called with \(state, runtime\)"),
+        (HOOKS, lambda state, runtime: (yield), r"AF107\] .*is a generator"),
+        (WRAPS, lambda request: request, r"AF106\] .*is called with \(request, handler\)"),
+        (WRAPS, lambda request, handler: (yield), r"AF106\] .*is called with \(request\)"),
+    ],
+)
+def test_a_function_of_the_wrong_kind_is_refused_at_build(
+    decorators: list[Decorate], function: Any, message: str
+) -> None:
+    """wanted 17."""
+    for decorate in decorators:
+        with pytest.raises(ArgumentError, match=rf"^\[{message}"):
+            create_agent(ScriptedChatModel(), middleware=[decorate(name="mine")(function)])
+
+
+@each("junk", [None, 5, {"role": "system"}])
+@each("asynchronous", [False, True])
+def test_a_dynamic_prompt_without_a_return_is_an_error_that_names_it(
+    junk: Any, asynchronous: bool
+) -> None:
+    """The prompt of the agent would be gone from the request, without an error."""
+
+    @dynamic_prompt
+    def rarely(request: Any) -> Any:
+        return "You may refund." if request.runtime.context else junk
+
+    @dynamic_prompt
+    async def ararely(request: Any) -> Any:
+        return await asyncio.sleep(0, junk)
+
+    prompt = ararely if asynchronous else rarely
+    agent = create_agent(ScriptedChatModel(["5"]), middleware=[prompt], system_prompt="Never.")
+    run: Any = agent.ainvoke(ASK) if asynchronous else asyncio.to_thread(agent.invoke, ASK)
+    with pytest.raises(BadReturn, match=r"^\[AF304\] a?rarely: must return a string") as error:
+        asyncio.run(run)
+    assert junk is not None or "`return request.system_message" in error.value.hint
+
+
+@each("decorate, hook", HOOK_AND_NAME)
+def test_hook_config_on_a_decorated_function_is_refused(decorate: Decorate, hook: str) -> None:
+    @decorate
+    def stop(state: Any, runtime: Any) -> Any:
+        return {"jump_to": "end"}
+
+    with pytest.raises(ArgumentError, match="must decorate a function or a method") as error:
+        hook_config(can_jump_to=["end"])(stop)
+    assert error.value.hint == f"Write `@{hook}(can_jump_to=['end'])`, without hook_config."
+
+
+def test_hook_config_on_a_class_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="Write it above the method that jumps"):
+        hook_config(can_jump_to=["end"])(AgentMiddleware)
+
+
+@each("declared", [None, ["model"]])
+def test_an_undeclared_jump_of_a_function_names_its_decorator(call: Any, declared: Any) -> None:
+    @after_model(can_jump_to=declared)
+    def stop(state: Any, runtime: Any) -> Any:
+        return {"jump_to": "end"}
+
+    with pytest.raises(UndeclaredJump) as error:
+        call(create_agent(ScriptedChatModel(["5"]), middleware=[stop]), ASK)
+    targets = ["end", *(declared or [])]
+    assert error.value.hint == f"Decorate it with @after_model(can_jump_to={targets})."
+
+
+def takes_self(self: Any, state: Any, runtime: Any) -> None:
+    raise NotImplementedError
+
+
+async def atakes_self(self: Any, state: Any, runtime: Any) -> None:
+    await asyncio.sleep(0)
+
+
+@each("decorate", [*HOOKS, *WRAPS, dynamic_prompt])
+@each("function", [takes_self, atakes_self])
+def test_a_decorated_function_that_takes_self_is_refused(
+    decorate: Decorate, function: Decorate
+) -> None:
+    write = f"Write `def {function.__name__}(state, runtime)`."
+    for decorator in (decorate, decorate()):
+        with pytest.raises(ArgumentError, match=r"^\[AF106\].*without self") as error:
+            decorator(function)
+        assert error.value.hint == write
+
+
+@each("decorate, method", [(before_model, "before_model"), (dynamic_prompt, "around_model")])
+def test_a_decorator_in_the_body_of_a_class_is_explained(decorate: Decorate, method: str) -> None:
+    with pytest.raises(ArgumentError, match=f"remove it, and name the method {method}"):
+
+        class Mine(AgentMiddleware):
+            @decorate
+            def check(self, state: Any, runtime: Any) -> None:
+                return None
+
+
+@each("function", [lambda: "", lambda request, handler: ""])
+def test_a_dynamic_prompt_with_other_arguments_is_refused(function: Decorate) -> None:
+    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(request\)"):
+        dynamic_prompt(function)
