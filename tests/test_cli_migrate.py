@@ -208,16 +208,8 @@ def test_a_terminal_shows_a_styled_diff_and_a_paragraph_for_each_decision() -> N
 
 
 def test_long_work_has_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal:
+    class Terminal(StringIO):
         """An error output that is a terminal."""
-
-        def __init__(self) -> None:
-            self.text = ""
-
-        def write(self, text: str) -> None:
-            self.text += text
-
-        def flush(self) -> None: ...
 
         def isatty(self) -> bool:
             return True
@@ -226,10 +218,10 @@ def test_long_work_has_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     quick, slow = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stderr", quick)
     assert list(cli_console.with_progress("abc", "Reading")) == ["a", "b", "c"]
-    assert quick.text == ""
+    assert quick.getvalue() == ""
     monkeypatch.setattr(sys, "stderr", slow)
     assert list(cli_console.with_progress("abc", "Reading", delay=0)) == ["a", "b", "c"]
-    assert "Reading" in slow.text
+    assert "Reading" in slow.getvalue()
 
 
 def test_without_libcst_it_says_what_to_install() -> None:

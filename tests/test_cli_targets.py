@@ -1,4 +1,4 @@
-"""The targets of commands, and the errors about everything else."""
+"""The targets of commands, the errors about everything else, and the policies of targets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from commands import run
 pytest.importorskip("typer", reason="the extra cli is not installed")
 
 import typer
+from typer.testing import CliRunner
 
 from agent_factory import plan_agent
+from agent_factory.cli.app import app
 from agent_factory.cli.error_reports import reporting_errors
 from tables import each
 
@@ -261,9 +263,6 @@ def test_ctrl_c_in_a_module_ends_the_command(write: Write) -> None:
     assert (done.exit_code, done.stderr.strip()) == (130, "Stopped.")
 
 
-# LangGraph's configuration
-
-
 def test_a_langgraph_configuration_names_its_graphs(write: Write) -> None:
     write("shop/src/near.py", "NAME = 'Look'")
     write("shop/src/inner/desk.py", "import near\n" + AGENT)
@@ -302,9 +301,6 @@ def test_a_graph_missing_in_the_configuration_is_reported(write: Write) -> None:
     assert "Did you mean desk?" in refused("show", "langgraph.json:dsek")
 
 
-# Plans in files
-
-
 def test_a_saved_plan_is_a_target(write: Write) -> None:
     plan = plan_agent()
     write("plan.json", plan.to_json())
@@ -332,9 +328,6 @@ def test_a_file_that_is_not_text_is_reported(write: Write, tmp_path: Path) -> No
     assert "plan.topology cannot be read" in refused("show", "plan.topology")
 
 
-# Errors that the user did not cause
-
-
 def test_a_bug_in_a_command_asks_for_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     def broken(traceback: bool) -> None:
         raise ZeroDivisionError("by zero")
@@ -359,3 +352,74 @@ def test_a_full_disk_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         reporting_errors(full)()
     assert end.value.exit_code == 2
     assert "agent-factory: [Errno 28] No space left on device." in capsys.readouterr().err
+
+
+SHOP = """
+from agent_factory import create_agent
+from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
+from agent_factory.testing import ScriptedChatModel
+
+def find(query: str) -> str:
+    "Find."
+    return ""
+
+def refund(euros: int) -> str:
+    "Refund."
+    return ""
+
+def mail(to: str) -> str:
+    "Mail."
+    return ""
+
+policy = ToolPolicy(
+    Rule("f*", "deny", reason="Not today."),
+    Rule("refund", "allow", when={"euros": {"<": 50}}),
+    Rule("refund", "ask", reviewers=["ann"], allowed_decisions=["approve"], remember=90000),
+    Rule("mail", "judge", when={"to": "Ann"}, otherwise="deny"),
+    judge=ScriptedChatModel([]),
+)
+middleware = [HumanInTheLoopMiddleware(policy)]
+agent = create_agent(ScriptedChatModel([]), [find, refund, mail], middleware=middleware)
+plain = create_agent(ScriptedChatModel([]), [find])
+bare = create_agent(ScriptedChatModel([]))
+"""
+
+
+@pytest.fixture
+def shop(write: Callable[[str, str], Path]) -> None:
+    write("shop.py", SHOP)
+
+
+def policy_of(*words: str, code: int = 0) -> list[str]:
+    """The lines of the output, without what only aligns them."""
+    done = CliRunner().invoke(app, ["policy", *words], env={"COLUMNS": "200"})
+    assert done.exit_code == code, done.output
+    return [" ".join(line.split()) for line in done.output.splitlines()]
+
+
+@pytest.mark.usefixtures("shop")
+def test_the_table_says_what_happens_to_which_calls() -> None:
+    assert policy_of("shop.py:agent") == [
+        "tool calls decision who notes",
+        "find all calls deny Not today.; rule f*",
+        "refund euros < 50 allow",
+        "other calls ask ann only approve; may be remembered for 90000 s",
+        'mail to == "Ann" judge, or deny',
+        "other calls ask no rule",
+        "1 tool is not covered: mail",
+    ]
+    rows = json.loads(run("policy", "shop.py:agent", "--json").output)
+    last = rows[-1]
+    assert (last["tool"], last["action"], last["is_covered"]) == ("mail", "ask", False)
+    assert rows[2]["reviewers"] == ["ann"]
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_table_of_an_agent_without_a_policy_or_without_tools() -> None:
+    assert policy_of("shop.py:plain")[1:] == [
+        "find all calls allow no policy",
+        "1 tool is not covered: find",
+    ]
+    assert policy_of("shop.py:bare") == ["The agent has no tools."]
+    (line,) = policy_of("shop.py:middleware", code=2)
+    assert "is not an agent" in line
