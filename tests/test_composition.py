@@ -1,4 +1,4 @@
-"""Layers composed around a call: their order, what they may return, and their commands."""
+"""Flows in both modes, and layers around a call: their order, returns and commands."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
-from langgraph.errors import GraphInterrupt
+from langchain_core.runnables import RunnableLambda
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import Command
 
 from agent_factory import (
     AgentMiddleware,
     ExtendedModelResponse,
+    Flow,
+    Invoke,
     ModelRequest,
     ModelResponse,
+    Sleep,
     ToolCallRequest,
+    arun,
     create_agent,
+    run,
+    then,
 )
 from agent_factory.errors import AgentFactoryError, BadReturn, CommandNotSupported
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
@@ -26,8 +33,9 @@ from agent_factory.runtime.composition import ModelOutcome, compose_model_call, 
 from agent_factory.testing import ScriptedChatModel
 from samples import PassingWraps, add, through, tool_call
 from tables import each
+from waiting import run_virtually
 
-Flow = Callable[[Any], Any]
+Body = Callable[[Any], Any]
 Fold = Callable[..., ModelOutcome]
 
 
@@ -49,12 +57,12 @@ def fold(request: pytest.FixtureRequest) -> Fold:
     lone = "lone" in request.param
     make = globals()["request"]
 
-    def sync(*flows: Flow, innermost: Callable[[Any], Any] = lambda _: response()) -> ModelOutcome:
+    def sync(*flows: Body, innermost: Callable[[Any], Any] = lambda _: response()) -> ModelOutcome:
         layers = named(flows, drive, lone)
         call = compose_model_call(layers, lambda request: ModelOutcome(innermost(request)))
         return cast("ModelOutcome", call(make()))
 
-    def a(*flows: Flow, innermost: Callable[[Any], Any] = lambda _: response()) -> ModelOutcome:
+    def a(*flows: Body, innermost: Callable[[Any], Any] = lambda _: response()) -> ModelOutcome:
         async def inner(request: Any) -> ModelOutcome:
             return ModelOutcome(innermost(request))
 
@@ -64,7 +72,7 @@ def fold(request: pytest.FixtureRequest) -> Fold:
     return sync if "async" not in request.param else a
 
 
-def named(flows: Sequence[Flow], drive: Callable[..., Any], lone: bool) -> list[Any]:
+def named(flows: Sequence[Body], drive: Callable[..., Any], lone: bool) -> list[Any]:
     """Flows as layers: adjacent ones are walked together, those that are lone one in the other."""
     if not lone:
         return [(flow.__name__, FlowLayer(flow, drive)) for flow in flows]
@@ -78,7 +86,7 @@ def updates(outcome: ModelOutcome) -> list[Any]:
     return [command.update for command in outcome.commands]
 
 
-def answers(answer: Any) -> Flow:
+def answers(answer: Any) -> Body:
     """A layer that answers without calling inward."""
 
     def layer(request: Any) -> Any:
@@ -88,7 +96,7 @@ def answers(answer: Any) -> Flow:
     return layer
 
 
-def replaces(answer: Any) -> Flow:
+def replaces(answer: Any) -> Body:
     """A layer that calls inward and returns another answer."""
 
     def layer(request: Any) -> Any:
@@ -98,7 +106,7 @@ def replaces(answer: Any) -> Flow:
     return layer
 
 
-def writing(key: str) -> Flow:
+def writing(key: str) -> Body:
     """A layer that adds a command to the answer."""
 
     def layer(request: Any) -> Any:
@@ -146,7 +154,7 @@ def test_an_outer_layer_sees_a_plain_response_whatever_the_inner_one_returned(fo
     assert seen[0].result[0].text == "short"
 
 
-def counting() -> Flow:
+def counting() -> Body:
     calls = iter(range(1, 10))
 
     def inner(request: Any) -> Any:
@@ -175,16 +183,6 @@ def test_a_layer_that_returns_anything_else_is_named(fold: Fold, junk: Any, kind
     assert kind in caught.value.reason
 
 
-@each("junk", [None, "text", {"messages": []}])
-def test_a_handler_takes_a_request_and_nothing_else(fold: Fold, junk: Any) -> None:
-    def confused(request: Any) -> Any:
-        return (yield junk)
-
-    with pytest.raises(BadReturn, match="must call its handler with a ModelRequest") as caught:
-        fold(confused)
-    assert "override" in caught.value.hint
-
-
 @each(
     "command",
     [Command(goto="model"), Command(goto=["a"]), Command(resume=1), Command(graph=Command.PARENT)],
@@ -201,16 +199,6 @@ def test_a_command_with_more_than_an_update_is_refused(fold: Fold, command: Any)
     assert isinstance(caught.value, AgentFactoryError)
 
 
-@each("error", [ValueError("boom"), GraphInterrupt(())])
-def test_what_the_model_raises_passes_all_layers(fold: Fold, error: Exception) -> None:
-    def innermost(request: Any) -> Any:
-        raise error
-
-    with pytest.raises(type(error)) as caught:
-        fold(through, counting(), through, innermost=innermost)
-    assert caught.value is error
-
-
 # --- flows that lie in each other ------------------------------------------------------------
 
 
@@ -219,7 +207,7 @@ def test_a_signal_closes_all_flows_from_the_inside_and_is_never_thrown_into_them
 ) -> None:
     log: list[str] = []
 
-    def closing(name: str) -> Flow:
+    def closing(name: str) -> Body:
         def layer(request: Any) -> Any:
             try:
                 return (yield request)
@@ -289,11 +277,15 @@ def test_a_wrong_answer_of_a_flow_is_an_error_for_the_one_around_it(fold: Fold) 
     assert fold(careful, through, replaces(None)).response.result[0].text == "layer"
 
 
-def test_a_wrong_yield_raises_inside_the_flow_that_yielded_it(fold: Fold) -> None:
+@each("junk", [None, "text", {"messages": []}])
+def test_a_wrong_yield_raises_inside_the_flow_that_yielded_it(fold: Fold, junk: Any) -> None:
+    raised: list[BadReturn] = []
+
     def confused(request: Any) -> Any:
         try:
-            yield "junk"
-        except BadReturn:
+            yield junk
+        except BadReturn as error:
+            raised.append(error)
             return (yield request)
 
     def unaware(request: Any) -> Any:
@@ -303,6 +295,8 @@ def test_a_wrong_yield_raises_inside_the_flow_that_yielded_it(fold: Fold) -> Non
             pytest.fail("that was not its doing")
 
     assert fold(unaware, confused).response.result[0].text == "inner"
+    assert "must call its handler with a ModelRequest" in raised[0].reason
+    assert "override" in raised[0].hint
 
 
 def test_the_commands_of_the_last_call_that_returned_are_kept(fold: Fold) -> None:
@@ -386,15 +380,6 @@ def test_a_tool_layer_may_return_what_tools_return(answer: Any) -> None:
     assert call(request_for_a_tool()) is answer
 
 
-@each("junk", [None, 5, "text", [], ["text"], AIMessage("not a tool")])
-def test_a_tool_layer_that_returns_anything_else_is_named(junk: Any) -> None:
-    layers: list[Any] = [("outer", lambda r, h: h(r)), ("inner", lambda r, h: junk)]
-    call = compose_tool_call(layers, lambda _: ToolMessage("", tool_call_id="1"))
-    with pytest.raises(BadReturn, match="unanswered") as caught:
-        call(request_for_a_tool())
-    assert caught.value.subject == "inner"
-
-
 @each("driver", [drive, adrive])
 def test_tool_flows_are_driven_together_and_checked_one_by_one(driver: Any) -> None:
     asked: list[str] = []
@@ -415,7 +400,7 @@ def test_tool_flows_are_driven_together_and_checked_one_by_one(driver: Any) -> N
     def confused(request: Any) -> Any:
         return (yield "junk")
 
-    def called(*flows: Flow) -> Any:
+    def called(*flows: Body) -> Any:
         def execute(request: Any) -> Any:
             asked.append(note_of(request))
             return ToolMessage("done", tool_call_id="1")
@@ -451,3 +436,204 @@ def test_a_tool_layer_that_calls_inward_with_junk_is_named(call: Callable[..., A
         with pytest.raises(BadReturn, match="with a ToolCallRequest, got str") as caught:
             call(agent, {"messages": [("user", "Add.")]})
         assert caught.value.subject in ("Junk.wrap_tool_call", "Junk.awrap_tool_call")
+
+
+Drive = Callable[..., Any]
+
+
+@pytest.fixture(params=["sync", "async"])
+def walk(request: pytest.FixtureRequest) -> Drive:
+    """Walk a flow with `run` or `arun`; the handler is a plain function in both cases."""
+    if request.param == "sync":
+        return run
+
+    def adrive(flow: Flow[Any], handler: Callable[[Any], Any] | None = None) -> Any:
+        async def ahandler(value: Any) -> Any:
+            assert handler is not None
+            return handler(value)
+
+        return asyncio.run(arun(flow, ahandler if handler else None))
+
+    return adrive
+
+
+def fail_with(error: BaseException) -> Callable[[Any], Any]:
+    def handler(_: Any) -> Any:
+        raise error
+
+    return handler
+
+
+async def later(value: Any) -> Any:
+    await asyncio.sleep(0)
+    return value
+
+
+async def test_then_finishes_a_value_now_and_any_awaitable_when_it_is_awaited() -> None:
+    assert then(2, str) == "2"
+    finished: list[int] = []
+    pending = then(later(2), finished.append)
+    assert finished == []
+    await pending
+    assert finished == [2]
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future.set_result(3)
+    assert await then(future, str) == "3"
+
+
+async def raise_later(error: BaseException) -> Any:
+    await asyncio.sleep(0)
+    raise error
+
+
+async def test_on_error_gets_the_errors_of_an_awaitable_and_no_others() -> None:
+    def raise_again(error: BaseException) -> Any:
+        raise KeyError("other") from error
+
+    error = ValueError("no")
+    assert await then(raise_later(error), str, on_error=lambda caught: caught is error) is True
+    with pytest.raises(KeyError, match="other"):
+        await then(raise_later(error), str, raise_again)
+    with pytest.raises(ZeroDivisionError):
+        await then(later(0), lambda value: 1 // value, on_error=lambda _: 0)
+    with pytest.raises(ValueError, match="no"):
+        await then(raise_later(error), str)
+
+
+def test_sleep_lets_other_tasks_run() -> None:
+    ran: list[str] = []
+
+    def flow() -> Flow[None]:
+        yield Sleep(60)
+        ran.append("flow")
+
+    async def other() -> None:
+        ran.append("other")
+
+    async def both() -> None:
+        await asyncio.gather(arun(flow()), other())
+
+    run_virtually(both())
+    assert ran == ["other", "flow"]
+
+
+def test_invoke_calls_a_runnable_in_the_mode_of_the_run(walk: Drive) -> None:
+    """The one that is asked sees which of its two calls was made."""
+
+    async def double_later(value: int) -> str:
+        return f"async {value * 2}"
+
+    runnable = RunnableLambda(lambda value: f"sync {value * 2}", afunc=double_later)
+
+    def flow() -> Flow[str]:
+        answer: str = yield Invoke(runnable, 4)
+        return answer
+
+    mode = "sync" if walk is run else "async"
+    assert walk(flow()) == f"{mode} 8"
+
+
+def test_invoke_passes_its_config_on(walk: Drive) -> None:
+    runnable: RunnableLambda[None, Any] = RunnableLambda(lambda _, config: config["tags"])
+
+    def flow() -> Flow[Any]:
+        return (yield Invoke(runnable, None, {"tags": ["mine"]}))
+
+    assert walk(flow()) == ["mine"]
+
+
+@each("effect", ["request", Invoke(RunnableLambda(fail_with(KeyError(1))), 0)])
+def test_an_exception_is_thrown_into_the_flow_where_it_yielded(walk: Drive, effect: Any) -> None:
+    def flow() -> Flow[str]:
+        try:
+            yield effect
+        except KeyError as error:
+            return f"caught {error.args[0]}"
+        return "nothing"
+
+    assert walk(flow(), fail_with(KeyError(1))) == "caught 1"
+
+
+def test_an_exception_the_flow_does_not_catch_reaches_the_caller_as_it_is(walk: Drive) -> None:
+    error = ValueError("boom")
+
+    def flow() -> Flow[None]:
+        yield 1
+
+    with pytest.raises(ValueError, match="boom") as caught:
+        walk(flow(), fail_with(error))
+    assert caught.value is error
+
+
+SIGNALS = [
+    GraphInterrupt(()),
+    GraphBubbleUp(),
+    ParentCommand(Command(graph=Command.PARENT)),
+    KeyboardInterrupt(),
+]
+
+
+@each("signal", SIGNALS, ids=lambda signal: type(signal).__name__)
+def test_a_signal_is_never_thrown_into_a_flow(walk: Drive, signal: BaseException) -> None:
+    """Wanted 1: an author who catches everything still cannot swallow an interrupt."""
+    seen: list[BaseException] = []
+
+    def flow() -> Flow[str]:
+        with suppress(GeneratorExit):  # closing is not a signal
+            try:
+                yield 1
+            except Exception as error:
+                seen.append(error)
+        return "swallowed"
+
+    with pytest.raises(type(signal)) as caught:
+        walk(flow(), fail_with(signal))
+    assert caught.value is signal
+    assert seen == []
+
+
+async def test_a_cancelled_run_closes_its_flow() -> None:
+    begun, closed = asyncio.Event(), asyncio.Event()
+
+    def flow() -> Flow[None]:
+        begun.set()
+        try:
+            yield Sleep(60)
+        except Exception:
+            pytest.fail("a cancellation was thrown in")
+        finally:
+            closed.set()
+
+    task = asyncio.create_task(arun(flow()))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert closed.is_set()
+
+
+def test_a_signal_closes_the_flow_whose_cleanup_cannot_hide_it(walk: Drive) -> None:
+    """Wanted 1: `finally: yield Sleep(...)` must not turn an interrupt into another error."""
+    closed: list[bool] = []
+
+    def flow() -> Flow[None]:
+        try:
+            yield 1
+        finally:
+            closed.append(True)
+            yield Sleep(0)
+
+    with pytest.raises(GraphInterrupt):
+        walk(flow(), fail_with(GraphInterrupt(())))
+    assert closed == [True]
+
+
+@each("junk", [None, 3, "text", object()])
+def test_without_an_inner_layer_a_flow_may_yield_effects_only(walk: Drive, junk: Any) -> None:
+    def flow() -> Flow[None]:
+        yield junk
+
+    with pytest.raises(BadReturn, match="no inner layer") as caught:
+        walk(flow())
+    assert type(junk).__name__ in caught.value.reason
+    assert "Sleep" in caught.value.hint

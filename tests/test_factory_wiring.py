@@ -1,16 +1,19 @@
-"""The graph that create_agent builds, and the order in which a run goes through it."""
+"""The graph that create_agent builds: its nodes, the order of a run, its names and its options."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from inspect import signature
-from typing import Any
+from typing import Any, get_overloads
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from langchain_core.runnables import RunnableConfig
+from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState, StateGraph
+from langgraph.stream import StreamTransformer
 
 from agent_factory import (
     AgentMiddleware,
@@ -21,11 +24,12 @@ from agent_factory import (
     wrap_tool_call,
 )
 from agent_factory.errors import ArgumentError
-from agent_factory.factory.agent import path_of
+from agent_factory.factory.agent import PROJECTIONS, AgentOptions, path_of
+from agent_factory.runtime import routing
+from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.topology import END, START, Call, Phase
-from samples import AsyncHook
-from samples import add_tool as add
+from agent_factory.topology import END, START, Call, Hook, Phase, Route, Shape, plan
+from samples import AsyncHook, Number, Plain, add, texts, tool_texts
 from tables import each
 
 # These hooks jump where a build warns about it; the tests are about the targets.
@@ -81,9 +85,6 @@ def drawn(agent: Any) -> dict[str, set[str]]:
     return edges
 
 
-# Nodes
-
-
 def test_an_agent_alone_is_one_node_which_answers(call: Any) -> None:
     """A1, A2, A14, A37, E8"""
     agent = create_agent(ScriptedChatModel(["Hello"]))
@@ -106,28 +107,20 @@ def test_a_tools_node_exists_only_for_tools_the_agent_runs() -> None:
     assert "tools" not in create_agent(model, middleware=[member("L", ["around_model"], [])]).nodes
 
 
-class SyncOnly(AgentMiddleware):
-    def before_model(self, state: Any, runtime: Any) -> None:
-        """Look."""
-
-
-class SyncAndAsync(SyncOnly, AsyncHook):
+class SyncAndAsync(Plain, AsyncHook):
     pass
 
 
-class Heir(SyncOnly):
+class Heir(Plain):
     pass
 
 
-@each("kind", [SyncOnly, AsyncHook, SyncAndAsync, Heir, AgentMiddleware])
+@each("kind", [Plain, AsyncHook, SyncAndAsync, Heir, AgentMiddleware])
 def test_a_sync_and_an_async_hook_make_one_node(kind: type[AgentMiddleware]) -> None:
     """A4, A5: also where it is inherited from a middleware; none if it is not overridden."""
     agent = create_agent(ScriptedChatModel([]), middleware=[kind()])
     hooks = set() if kind is AgentMiddleware else {f"{kind.__name__}.before_model"}
     assert set(agent.nodes) == {START, *hooks, "model"}
-
-
-# Names
 
 
 def test_instances_of_one_class_can_have_different_names(call: Any) -> None:
@@ -150,9 +143,6 @@ def test_the_agents_name_is_on_the_graph_and_its_messages(call: Any) -> None:
     assert agent.name == "Ada"
     assert [m.name for m in messages] == [None, "Ada", "add", "Ada"]
     assert [m.text for m in messages] == ["2 + 3?", "", "5", "It is 5."]
-
-
-# The order of a run
 
 
 @st.composite
@@ -207,9 +197,6 @@ def test_any_stack_runs_in_the_order_of_its_list(
         assert log == expected(stack, rounds)
 
 
-# The plan and the graph agree
-
-
 class Jumper(AgentMiddleware):
     @hook_config(can_jump_to=["end", "model", "tools"])
     def before_model(self, state: Any, runtime: Any) -> None:
@@ -223,7 +210,7 @@ class Jumper(AgentMiddleware):
 SHAPES: list[dict[str, Any]] = [
     {},
     {"tools": [add]},
-    {"tools": [add], "middleware": [SyncOnly(), Jumper()]},
+    {"tools": [add], "middleware": [Plain(), Jumper()]},
     {"tools": [add], "response_format": {"title": "Answer", "type": "object"}},
     {"response_format": {"title": "Answer", "type": "object"}},
     {"middleware": [member("A", [*HOOKS, "around_tool"], []), member("B", HOOKS, [])]},
@@ -262,16 +249,13 @@ def test_any_drawing_shows_its_plan(stack: list[list[str]], with_tools: bool) ->
     assert [(found.owner, found.call) for found in planned.layers] == layers
 
 
-# The rest of the contract
-
-
 def test_the_signature_is_that_of_langchain() -> None:
     """A37"""
     known = (
         "model tools system_prompt middleware response_format state_schema context_schema "
         "checkpointer store interrupt_before interrupt_after debug name cache transformers"
     )
-    assert list(signature(create_agent).parameters)[:15] == known.split()
+    assert list(inspect.signature(create_agent).parameters)[:15] == known.split()
 
 
 def sync_layer() -> AgentMiddleware:
@@ -298,3 +282,134 @@ def test_an_agent_whose_agents_have_no_mode_in_common_has_none() -> None:
     graph = StateGraph(MessagesState).add_sequence([("inner", inner), ("layer", layered)])
     with pytest.raises(ArgumentError, match="only_sync is sync only and AsyncHook async"):
         path_of(graph.add_edge(START, "inner").compile())
+
+
+GO = {"messages": "Go"}
+LAYERS = ("wrap_model_call", "wrap_tool_call")
+
+
+@each("name", [*HOOKS, *LAYERS])
+def test_a_hook_or_a_layer_of_this_name_is_sync_and_async(name: str) -> None:
+    parameters = ["state", "runtime"] if name in HOOKS else ["request", "handler"]
+    for method in (getattr(AgentMiddleware, name), getattr(AgentMiddleware, f"a{name}")):
+        assert list(inspect.signature(method).parameters) == ["self", *parameters]
+
+
+def test_the_topology_names_the_ends_of_the_loop_and_of_the_run() -> None:
+    topology = plan(Shape(tuple(Hook("A", phase) for phase in Phase), has_tools=True))
+    names = (topology.entry, topology.loop_entry, topology.loop_exit, topology.exit)
+    assert names == ("A.before_agent", "A.before_model", "A.after_model", "A.after_agent")
+
+
+def test_the_edges_of_the_loop_are_made_by_these_functions() -> None:
+    assert routing.ROUTES[Route.AFTER_MODEL] is routing._make_model_to_tools_edge
+    assert routing.ROUTES[Route.AFTER_TOOLS] is routing._make_tools_to_model_edge
+
+
+@each("fused", [True, False])
+def test_one_tool_node_runs_the_calls_of_all_turns(call: Any, fused: bool) -> None:
+    asked = [{"name": "add", "args": {"a": 1, "b": 2}, "id": id} for id in ("1", "2")]
+    model = ScriptedChatModel([asked, "Done.", asked, "Done."])
+    agent: Any = create_agent(model, [add], fused=fused)
+    node = agent.nodes["tools"].bound.node
+    for _ in range(2):
+        assert tool_texts(call(agent, GO)) == ["3", "3"]
+    assert agent.nodes["tools"].bound.node is node
+
+
+def test_an_output_tool_stands_for_the_structured_answer(call: Any) -> None:
+    model = ScriptedChatModel([[{"name": "Number", "args": {"n": 3}, "id": "1"}]])
+    agent: Any = create_agent(model, response_format=ToolStrategy(Number))
+    assert call(agent, GO)["structured_response"] == Number(n=3)
+    assert agent.builder.spec.rules.output == {"Number"}
+
+
+THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
+
+
+def agent(*steps: Any, **options: Any) -> Any:
+    return create_agent(
+        ScriptedChatModel(list(steps)), [add], **{"checkpointer": InMemorySaver(), **options}
+    )
+
+
+def test_a_star_is_every_node_and_a_hook_is_one(call: Any) -> None:
+    """D20"""
+    waiting = agent(ADD, "Done", middleware=[Plain()], interrupt_before="*")
+    call(waiting, GO, THREAD)
+    stops = []
+    while (state := waiting.get_state(THREAD)).next:
+        stops.append(state.next)
+        call(waiting, None, THREAD)
+    turn = [("Plain.before_model",), ("model",)]
+    assert stops == [*turn, ("tools",), *turn]
+    named = agent("Done", middleware=[Plain()], interrupt_before=("Plain.before_model",))
+    call(named, GO, THREAD)
+    assert named.get_state(THREAD).next == ("Plain.before_model",)
+
+
+def test_a_cache_is_that_of_the_graph() -> None:
+    cache: InMemoryCache[Any] = InMemoryCache()
+    assert create_agent(ScriptedChatModel([]), cache=cache).cache is cache
+
+
+def observer(name: str, log: list[str]) -> type[StreamTransformer]:
+    class Observer(StreamTransformer):
+        required_stream_modes = ("updates",)
+
+        def init(self) -> dict[str, Any]:
+            return {}
+
+        def process(self, event: Any) -> bool:
+            if event["method"] == "updates":
+                log.append(name)
+            return True
+
+    return Observer
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_transformers_of_middleware_come_before_the_agents() -> None:
+    """A37"""
+    log: list[str] = []
+
+    class Observed(AgentMiddleware):
+        transformers = (observer("middleware", log),)
+
+    watched = agent(
+        "Hello", middleware=(m for m in [Observed()]), transformers=[observer("agent", log)]
+    )
+    assert texts(watched.stream_events(GO, THREAD, version="v3").output) == ["Go", "Hello"]
+    assert log == ["middleware", "agent"]
+
+
+@each("first", PROJECTIONS)
+def test_a_projection_that_the_author_names_comes_once_and_last(first: Any) -> None:
+    (other,) = {*PROJECTIONS} - {first}
+    named = create_agent(ScriptedChatModel(["Hello"]), transformers=[first])
+    assert named.stream_transformers == (other, first)
+
+
+def test_the_signature_of_create_agent_agrees_with_its_overloads() -> None:
+    """Type checkers read the overloads and `AgentOptions`; users and `help` the signature."""
+    parameters = dict(inspect.signature(create_agent).parameters)
+    del parameters["unknown"]  # an unknown argument is refused with a hint
+    options = {key: hint.__forward_arg__ for key, hint in AgentOptions.__annotations__.items()}
+    overloads = [dict(inspect.signature(one).parameters) for one in get_overloads(create_agent)]
+    assert len(overloads) == 2
+    for overload in overloads:
+        assert overload.pop("options").annotation == "Unpack[AgentOptions]"
+        assert {*overload, *options} == {*parameters}
+        assert overload.keys().isdisjoint(options)
+        for name, parameter in overload.items():
+            assert parameter.kind is parameters[name].kind
+            if parameter.default is not inspect.Parameter.empty:
+                assert parameter.default == parameters[name].default
+    annotations = {name: parameters[name].annotation for name in options}
+    assert annotations == options
+    assert all(parameters[name].default is not inspect.Parameter.empty for name in options)
+
+
+def test_a_plan_takes_the_arguments_of_an_agent() -> None:
+    own = {*inspect.signature(plan_agent).parameters} - {"settings"}
+    assert own == {*inspect.signature(create_agent).parameters}
