@@ -49,14 +49,8 @@ INPUTS: dict[str, tuple[str, ...]] = {
         "tests/environments.py",
     ),
     "test_benchmark_contenders.py": AGENTS,
-    "test_benchmark_pages.py": ("benchmarks/*", "docs/pictures/*"),
-    "test_benchmark_peers.py": AGENTS,
-    "test_benchmark_servers.py": (
-        *BENCHMARKS,
-        "agent_factory/serve/*",
-        "agent_factory/service/*",
-    ),
-    "test_benchmarks.py": BENCHMARKS,
+    "test_benchmark_peers.py": (*AGENTS, "agent_factory/serve/*", "agent_factory/service/*"),
+    "test_benchmarks.py": (*BENCHMARKS, "docs/pictures/*"),
     "test_cli_page.py": ("docs/command_line.md", *PACKAGE),
     "test_deploy.py": (
         *PACKAGING,

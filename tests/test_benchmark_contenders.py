@@ -1,4 +1,4 @@
-"""Every contender can be built and run, and every group measured. No speed is asserted."""
+"""Every contender can be built, run and watched, every group measured. No speed is asserted."""
 
 from __future__ import annotations
 
@@ -21,27 +21,24 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-import agent_factory
 from tables import each
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import batteries, contenders, harness, runs, threads
-from benchmarks.contenders import Transition
 from benchmarks.efforts import FULL, GOALS_ONLY, SHORT, Effort, Thread
 from benchmarks.floor import floor
 from benchmarks.goals import GOALS
 from benchmarks.groups import GROUPS
 from benchmarks.harness import Figure, Interval, now
 from benchmarks.others import others
-from benchmarks.parts import HOW, REST, TURN, TURNS, WITHIN
+from benchmarks.parts import REST, TURN, TURNS, WITHIN
 from benchmarks.plot import plot
-from benchmarks.report import Report, parts_table, report, turns_table
+from benchmarks.report import Report, report
 from benchmarks.runs import QUESTION, Setting
 from benchmarks.savers import CONFIG, Mode, Saver
 from benchmarks.scripted import FreeModel, add, history, wordy_add
 from benchmarks.stopwatch import Stopwatches
-from benchmarks.watched import watched
 from benchmarks.watchers import ShowsTooLittle, Watcher, watched_runs, watchers
 
 TINY = Effort(
@@ -90,25 +87,6 @@ def test_every_goal_has_a_figure_in_the_check(monkeypatch: pytest.MonkeyPatch) -
         for pair in work.pairs
     }
     assert goals - {None} == GOALS.keys()
-
-
-def test_a_way_takes_part_as_soon_as_the_library_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def create_agent(model: Any, tools: Any, *, swift: Any = False, keep: Any = None) -> Any:
-        return swift, keep
-
-    monkeypatch.setattr(agent_factory, "create_agent", create_agent)
-    transitions = [
-        Transition("as before", {"steady": False}, judged=False),
-        Transition("swift", {"swift": True}),
-        Transition("thin", {"swift": True, "keep": "little"}),
-        Transition("absent", {"steady": True}),
-    ]
-    found = contenders.there(transitions)
-    assert [way.name for way in found] == ["as before", "swift", "thin"]
-    built = [contenders.ours(way).create_agent("model", []) for way in found]
-    assert built == [(False, None), (True, None), (True, "little")]
-    assert contenders.judged(transitions) == found[1:]
-    assert contenders.judged(transitions[:1]) == []
 
 
 def test_goals_are_judged_without_an_argument() -> None:
@@ -192,22 +170,6 @@ def test_every_group_can_be_measured_without_other_libraries(
     )
 
 
-@each("mode", Mode)
-@each("saver", Saver)
-def test_a_run_leaves_no_thread_behind(mode: Mode, saver: Saver) -> None:
-    kept: list[Any] = []
-
-    def create_agent(*args: Any, checkpointer: Any, **kwargs: Any) -> Any:
-        kept.append(checkpointer)
-        return contenders.ours().create_agent(*args, checkpointer=checkpointer, **kwargs)
-
-    factory = replace(contenders.ours(), create_agent=create_agent)
-    with runs.runs({"a": (factory, runs.Setting(mode, saver, turns=1))}) as found:
-        assert found["a"].timed(harness.now).wall > 0
-        if mode is Mode.SYNC and kept[0] is not None:
-            assert list(kept[0].list(None)) == []
-
-
 def test_a_run_is_weighed_as_sqlite_stores_it() -> None:
     factory, size = contenders.ours(), 50
     tool, model = wordy_add(size), FreeModel(turns=5, size=size)
@@ -255,14 +217,6 @@ def test_an_import_is_timed_by_the_clocks_of_its_process() -> None:
 WAYS = contenders.there(contenders.WAYS)
 
 
-def shown(factory: contenders.Factory, watcher: Watcher, saver: Saver = Saver.NONE) -> None:
-    """Run in view of a watcher, which raises if it sees something else than it should."""
-    setting = Setting(watcher.mode, saver, number=2, turns=3, writing=watcher.writing)
-    with watched_runs({"it": (factory, setting)}, watcher) as found:
-        for _ in range(2):
-            found["it"].timed(now)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("watcher", watchers(), ids=lambda watcher: watcher.name)
 @each("way", WAYS, ids=lambda way: way.name or "default")
@@ -270,7 +224,11 @@ def shown(factory: contenders.Factory, watcher: Watcher, saver: Saver = Saver.NO
 def test_every_watcher_sees_every_step(
     watcher: Watcher, way: contenders.Transition, saver: Saver
 ) -> None:
-    shown(contenders.ours(way), watcher, saver)
+    """A watcher raises if it sees something else than it should."""
+    setting = Setting(watcher.mode, saver, number=2, turns=3, writing=watcher.writing)
+    with watched_runs({"it": (contenders.ours(way), setting)}, watcher) as found:
+        for _ in range(2):
+            found["it"].timed(now)
 
 
 class Blind:
@@ -319,18 +277,6 @@ def test_a_run_that_shows_nothing_is_not_a_figure(watcher: Watcher) -> None:
         pytest.raises(ShowsTooLittle, match=r"^blind must show \d+ .* got "),
     ):
         found["blind"].timed(now)
-
-
-def test_a_watched_row_is_ours_over_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = contenders.ours()
-    for module in ("contenders", "watched"):
-        monkeypatch.setattr(f"benchmarks.{module}.has_peer", lambda: True)
-    monkeypatch.setattr(contenders, "peer", lambda: replace(ours, name=contenders.PEER))
-    rows = list(watched(FULL))
-    assert len({row.name for row in rows}) == len(rows) == 2 * len(watchers())
-    judged = {pair.of for row in rows for pair in row.pairs if pair.goal}
-    assert judged == {contenders.OURS}
-    assert {pair.over for row in rows for pair in row.pairs} == {contenders.PEER}
 
 
 @pytest.mark.long
@@ -480,23 +426,6 @@ def test_a_turn_takes_the_steps_that_it_is_charged_for() -> None:
     hook_by_hook = contenders.Transition("", {"fused": False})
     assert steps(contenders.ours(hook_by_hook), 2, Saver.NONE) == 2 + 2 * 2
     assert steps(contenders.ours(hook_by_hook), 2, Saver.MEMORY) == 2 + 2 * 2
-
-
-@pytest.mark.long
-def test_the_tables_of_the_floor_have_a_row_for_each_turn_and_part(floors: list[Figure]) -> None:
-    turns = turns_table(floors).splitlines()
-    assert turns[0] == "| CPU (wall-clock) ms | no saver | memory |"
-    assert [line.split(" | ")[0] for line in turns[2:]] == [f"| {name}" for name in TURNS]
-    parts = parts_table(floors).splitlines()
-    head = "ours, no saver | by hand, no saver | ours, memory | by hand, memory"
-    assert parts[0] == f"| CPU ms a turn | {head} | how |"
-    assert [line.split(" | ")[0] for line in parts[2:]] == [f"| {n}" for n in (*HOW, "all of it")]
-    rows = [[float(cell or 0) for cell in line.split(" | ")[1:5]] for line in parts[2:]]
-    rounded = [
-        pytest.approx(sum(column), abs=0.01 * len(HOW)) for column in zip(*rows[:-1], strict=True)
-    ]
-    assert rows[-1] == rounded
-    assert all(rows[-1])
 
 
 def row(name: str, of: str, cpu: float, goal: str | None = "watched") -> Figure:

@@ -1,36 +1,44 @@
-"""The comparison with other libraries: who takes part, what is counted, what is written of it."""
+"""The comparison with other libraries and servers: who takes part, and what is written of it."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import sqlite3
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from sqlalchemy import create_engine, text
 
 from tables import each
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
-from benchmarks import contenders, peer_kills, peer_waits, peers
+from benchmarks import contenders, databases, peer_kills, peer_waits, peers, report, servers
 from benchmarks.contenders import BY_HAND, HOOKS, OURS, PEER, PLAIN
 from benchmarks.efforts import FULL
-from benchmarks.harness import Absent, Contender, Figure, Interval, Pair, Tally, now
+from benchmarks.goals import GOALS
+from benchmarks.harness import Absent, Contender, Figure, Interval, Match, Pair, Tally, Timed
 from benchmarks.others import AGNO, OPENAI_AGENTS, PYDANTIC_AI, libraries
 from benchmarks.peer_kills import ANSWERED, CALLS, LOST, ONCE, REPEATED, end_of
 from benchmarks.peers_page import losses, rows_of, tables
 from benchmarks.peers_plot import peers_plot
-from benchmarks.report import Report, report
+from benchmarks.report import Report
 from benchmarks.runs import QUESTION, Setting, built, until_done
 from benchmarks.savers import CONFIG, Mode, Saver
 from benchmarks.scripted import FreeModel, add
+from benchmarks.servers import Unavailable, environment
+from benchmarks.service_crowd import Crowd
+from waiting import auntil
 
 PRESENT = [each for each in peers.entrants().values() if not isinstance(each, Absent)]
 """Those that are installed here."""
@@ -38,9 +46,6 @@ PRESENT = [each for each in peers.entrants().values() if not isinstance(each, Ab
 by_name = pytest.mark.parametrize("factory", PRESENT, ids=lambda each: each.name)
 
 SMALL = replace(FULL, runs=1, builds=1, turns=2, waiting=2, kills=1, servers=False)
-
-
-# Who takes part
 
 
 def test_a_library_that_is_missing_is_in_each_row_with_the_reason(
@@ -69,16 +74,6 @@ def test_what_cannot_be_counted_is_a_reason_and_never_called() -> None:
     assert (absent.reason, absent.sides) == ("b: has no store", [])
     assert (ratio.reason, ratio.sides) == ("b: has no store", [3.0])
     assert math.isnan(ratio.value.middle)
-
-
-def test_rows_are_the_same_whatever_is_measured_of_them() -> None:
-    names = [work.name for work in peers.peers(SMALL)]
-    assert len(names) == len({*names}) == len(peers.TURNS) + 4 + len(peer_kills.SCENES)
-    for work in peers.peers(SMALL):
-        assert {pair.of for pair in work.pairs} >= {*peers.NAMES}
-
-
-# Turns
 
 
 @by_name
@@ -135,18 +130,6 @@ def test_hooks_by_hand_are_nodes_before_and_after_the_model(call: Callable[..., 
     assert nodes == [*turn, "tools", *turn]
     done = call(agent, {"messages": [QUESTION]})["messages"]
     assert [isinstance(each, AIMessage) for each in done] == [False, True, False, True]
-
-
-@by_name
-def test_middleware_change_nothing_but_the_time(factory: contenders.Factory) -> None:
-    turn = peers.Turn("a turn, 2 middleware", number=2)
-    with asyncio.Runner() as runner, ExitStack() as stack:
-        contender = peers._turn(factory, turn, 2, runner, stack)
-        assert isinstance(contender, Contender)
-        assert contender.timed(now).wall > 0
-
-
-# Threads that wait
 
 
 @by_name
@@ -242,13 +225,13 @@ def counted(of: str, once: float, repeated: float, lost: float = 0, answered: fl
 
 
 def cells(figures: list[Figure]) -> list[str]:
-    return tables(report(figures)).splitlines()[-1].strip("| ").split(" | ")
+    return tables(report.report(figures)).splitlines()[-1].strip("| ").split(" | ")
 
 
 def test_the_best_of_a_row_is_bold_and_what_is_missing_says_so() -> None:
     absent = replace(amount(AGNO, 1), reason="agno: not installed")
     row = [*compared((PEER, 1.5, 1.6), (PYDANTIC_AI, 0.5, 0.6)), absent]
-    head = tables(report(row)).splitlines()[0]
+    head = tables(report.report(row)).splitlines()[0]
     assert head.startswith(f"|  | **{OURS}** | {PEER} | {BY_HAND} |")
     assert " | ".join(cells(row)) == (
         "a turn, ms | 2 | 3 (1.50) | not measured | **1 (0.50)** | not measured | not installed"
@@ -257,8 +240,8 @@ def test_the_best_of_a_row_is_bold_and_what_is_missing_says_so() -> None:
 
 def test_losses_are_written_from_figures_that_are_better_beyond_noise() -> None:
     row = compared((PEER, 1.5, 1.6), (PYDANTIC_AI, 0.5, 0.6), (AGNO, 0.9, 1.1), (PLAIN, 0.1, 0.1))
-    assert losses(report(row)) == f"- **{PYDANTIC_AI}**: a turn (0.50)."
-    assert losses(report(compared((PEER, 1.5, 1.6)))) == (
+    assert losses(report.report(row)) == f"- **{PYDANTIC_AI}**: a turn (0.50)."
+    assert losses(report.report(compared((PEER, 1.5, 1.6)))) == (
         "No other is better in any row, beyond noise."
     )
 
@@ -270,8 +253,8 @@ def test_after_kills_more_good_ends_are_better_and_then_fewer_repeats() -> None:
         "**50 %, 0.25 repeated, 1 lost, 25 % without an answer**",
         "not measured",
     ]
-    assert losses(report(row)).startswith(f"- **{PEER}**: killed (50 %, 0.25 repeated")
-    (one,) = rows_of(report(row))
+    assert losses(report.report(row)).startswith(f"- **{PEER}**: killed (50 %, 0.25 repeated")
+    (one,) = rows_of(report.report(row))
     assert one.best([OURS, PEER, AGNO]) == [PEER]
 
 
@@ -280,7 +263,7 @@ def test_servers_have_a_table_to_themselves_and_are_compared_with_ours() -> None
     times = {"name": "runs of a server", "unit": "ms a run", "cpu": None}
     alone = [exact(amount(n, 1, **times), v) for n, v in ((mine, 8), (also, 4), (other, 6))]
     over = [exact(amount(n, 1, mine, **times), v) for n, v in ((also, 0.5), (other, 0.75))]
-    found = report([*compared((PEER, 1.5, 1.6)), *alone, *over])
+    found = report.report([*compared((PEER, 1.5, 1.6)), *alone, *over])
     assert tables(found).count("\n|---|") == 2
     assert cells(list(found.figures))[1:] == ["8", "**4 (0.50)**", "6 (0.75)"]
     assert losses(found) == "- **aegra**: runs of a server (0.75)."
@@ -296,3 +279,109 @@ def test_a_bar_is_as_long_as_an_amount_and_the_best_is_green() -> None:
     texts = [each.text for each in root.iter() if each.tag.endswith("}text")]
     assert {"has none", "agno 3", "a turn, ms"} <= {*texts}
     assert "on 2 cores" in " ".join(filter(None, texts))
+
+
+def figures(*pairs: Pair, inside: bool = True) -> list[Figure]:
+    @contextmanager
+    def opened() -> Iterator[dict[str, Timed | Absent]]:
+        yield {"a": Contender(lambda: None), "b": Absent("it cannot be installed")}
+
+    return Match("group", "name", opened, 2, pairs, inside=inside).figures()
+
+
+def test_a_row_says_why_a_contender_is_absent_and_its_goal_is_not_measured() -> None:
+    present, missing, alone = figures(Pair("a", None), Pair("a", "b", "served"), Pair("b", None))
+    assert present.reason is None
+    assert (missing.reason, len(missing.sides)) == ("b: it cannot be installed", 1)
+    assert (alone.reason, alone.sides) == ("b: it cannot be installed", [])
+    row = report.table([missing]).splitlines()[-1]
+    assert "| a / b | not measured: b: it cannot be installed |" in row
+    assert "yes" not in row
+    assert math.isnan(missing.value.middle)
+    assert not report.shortfalls([missing])
+    assert f"not measured: {GOALS['served'].what}" in report.unmeasured([missing])
+    written = report.report([missing])
+    assert report.read(written.json()).markdown() == written.markdown()
+
+
+def test_the_cpu_time_of_other_processes_is_not_shown() -> None:
+    (inside,), (outside,) = figures(Pair("a", None)), figures(Pair("a", None), inside=False)
+    assert inside.cpu is not None
+    assert outside.cpu is None
+
+
+def test_an_environment_is_made_once_or_there_is_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        (tmp_path / ".venv-bench-peer").mkdir(exist_ok=True)
+        failed = int(command[-1] == "peer==3")
+        return subprocess.CompletedProcess(command, failed, "", "Looking\nNo matching | version\n")
+
+    monkeypatch.setattr(servers, "ROOT", tmp_path)
+    monkeypatch.setattr(subprocess, "run", run)
+    for requirements in (["peer==1"], ["peer==1"], ["peer==2"]):
+        python = environment("peer", requirements)
+        assert python.is_relative_to(tmp_path / ".venv-bench-peer")
+    assert [command[-1] for command in commands if "pip" in command] == ["peer==1", "peer==2"]
+    with pytest.raises(Unavailable, match="cannot be installed: No matching   version"):
+        environment("peer", ["peer==3"])
+
+
+def test_a_server_that_ends_at_once_or_lacks_its_database_is_a_reason(tmp_path: Path) -> None:
+    code = "raise SystemExit('\\x1b[31mNo database.\\x1b[0m')"
+    start = servers._running([sys.executable, "-c", code], tmp_path, "/ok", {})
+    with pytest.raises(Unavailable, match=r"did not start: +No database\."), start:
+        pytest.fail("it has ended")
+    with pytest.raises(Unavailable, match="needs Postgres"), servers.aegra(None, tmp_path):
+        pytest.fail("it has no database")
+
+
+@pytest.mark.long
+def test_postgres_without_uuid_ossp_gets_its_function() -> None:
+    import psycopg
+
+    # Not pytest's folder, which only its owner may enter: the server is another user.
+    with TemporaryDirectory() as folder, databases.database(databases.Place.POSTGRES) as url:
+        place = servers._new_database(url, "other", Path(folder) / "extensions")
+        with psycopg.connect(place, autocommit=True) as connection:
+            connection.execute('create extension if not exists "uuid-ossp"')
+            (number,) = connection.execute("select uuid_generate_v4()::text").fetchone() or [""]
+    assert len(number) == 36
+
+
+def test_commits_of_each_connection_of_sqlite_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sqlite3", "sqlite3.dbapi2"):  # put back after the test
+        monkeypatch.setattr(f"{module}.connect", sqlite3.connect)
+    databases._count_commits.cache_clear()
+    url = f"sqlite:///{tmp_path}/counted.db"
+    before = databases.usage(url)
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("create table numbers (number integer)"))
+        connection.execute(text("insert into numbers values (1)"))
+    engine.dispose()
+    with closing(sqlite3.connect(tmp_path / "counted.db")) as plain:
+        for number in range(3):
+            with plain:
+                plain.execute("insert into numbers values (?)", (number,))
+    assert databases.usage(url).less(before).commits == 4
+    databases._count_commits.cache_clear()
+
+
+@pytest.mark.long
+async def test_runs_of_a_crowd_wait_until_it_is_open() -> None:
+    crowd = Crowd()
+    await crowd.wait()
+    crowd.is_open, crowd.present = False, 0
+    tasks = [asyncio.ensure_future(crowd.wait()) for _ in range(3)]
+    await auntil(lambda: crowd.lags)
+    assert crowd.present == 3
+    assert not any(task.done() for task in tasks)
+    crowd.is_open = True
+    await asyncio.gather(*tasks)

@@ -1,9 +1,11 @@
-"""The harness counts, goals are judged, figures are printed. No speed is asserted."""
+"""The harness counts, goals are judged, figures are stored and shown. No speed is asserted."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,11 +20,22 @@ from tables import each
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import __main__ as command
-from benchmarks import harness, instructions, report, store, written
+from benchmarks import figures_page, goals_plot, harness, instructions, report, store, written
 from benchmarks.efforts import Effort
 from benchmarks.goals import GOALS
 from benchmarks.groups import GROUPS
-from benchmarks.harness import Contender, Figure, Interval, Match, Pair, Reading, Scale, Tally
+from benchmarks.harness import (
+    NOTHING,
+    Contender,
+    Figure,
+    Interval,
+    Match,
+    Pair,
+    Reading,
+    Scale,
+    Tally,
+)
+from benchmarks.report import Report, read
 
 TINY = Effort(checks=1, turns=1)
 
@@ -145,7 +158,7 @@ def test_the_range_of_a_median_narrows_with_the_number_of_values() -> None:
     assert many == Interval(499.5, 469, 530)
 
 
-def test_shortfalls_are_what_does_not_reach_its_goal() -> None:
+def test_shortfalls_are_what_does_not_reach_its_goal_or_has_no_figure() -> None:
     figures = [
         figure(Interval(1.1, 1.0, 1.2)),
         figure(Interval(1.3, 1.1, 1.5), name="hidden"),
@@ -156,10 +169,7 @@ def test_shortfalls_are_what_does_not_reach_its_goal() -> None:
     assert short == "group: slow: a / b reads 9.00 (8.00-9.50), to reach: 1.2"
     (hidden,) = report.doubtful(figures)
     assert hidden.startswith("group: hidden: ")
-
-
-def test_a_goal_without_a_figure_is_reported() -> None:
-    missing = report.unmeasured([figure(Interval(1, 1, 1))])
+    missing = report.unmeasured(figures)
     assert len(missing) == len(GOALS) - 1
     assert not [line for line in missing if GOALS["layers"].what in line]
 
@@ -332,15 +342,163 @@ def test_the_start_of_a_process_does_not_count(
     assert capsys.readouterr().out.splitlines()[2:] == [row]
 
 
-def test_the_report_of_valgrind_is_read() -> None:
+def test_the_report_of_valgrind_is_read_and_a_missing_one_is_named(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert instructions.counted("==7== \n==7== I refs:        1,234,567\n") == 1_234_567
     with pytest.raises(RuntimeError, match="has counted no instructions: killed"):
         instructions.counted("killed")
-
-
-def test_a_missing_valgrind_is_named(
-    ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     assert instructions.main(["two"]) == 1
     assert capsys.readouterr().err == "Valgrind is missing: apt-get install valgrind\n"
+
+
+README = written.ROOT / written.README
+
+
+def row(name: str, value: float, goal: str | None = None, **other: Any) -> Figure:
+    interval = Interval(value, value, value)
+    parts = {"group": "build", "of": "agent_factory", "over": "langchain", "unit": "ms"} | other
+    return Figure(**parts, name=name, value=interval, cpu=None, sides=[1, 2], rounds=3, goal=goal)
+
+
+CHECK = row("itself", 1.0, group="check", over="itself")
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty store, in a folder."""
+    monkeypatch.setattr(store, "FIGURES", tmp_path / "figures.json")
+    monkeypatch.setattr(store, "PEERS", tmp_path / "peers.json")
+    return tmp_path
+
+
+def test_a_group_that_is_measured_again_replaces_itself_and_nothing_else(kept: Path) -> None:
+    first = report.report([CHECK, row("a", 1.0), row("b", 2.0, group="layers")])
+    store.store(first.groups())
+    second = replace(report.report([row("a", 3.0)]), date="2031-01-01")
+    store.store(second.groups())
+    stored = store.stored()
+    assert stored["build"] == second
+    assert stored["layers"] == first.groups()["layers"]
+    assert [each.group for each in stored["layers"].figures] == ["check", "layers"]
+
+
+def test_the_group_of_other_libraries_has_a_file_to_itself(kept: Path) -> None:
+    peers = report.report([row("a turn", 1.0, group="peers")])
+    store.store({**peers.groups(), **report.report([row("a", 1.0)]).groups()})
+    assert store.reports_in(kept / "peers.json") == [peers]
+    assert list(json.loads((kept / "figures.json").read_text())) == ["build"]
+    assert list(store.stored()) == ["build", "peers"]
+
+
+def test_what_was_not_measured_is_null_in_json_which_has_no_other_word_for_it() -> None:
+    absent = replace(row("a", 1.0), value=NOTHING, sides=[], reason="b: not installed")
+    written_down = report.report([absent]).json()
+
+    def refuse(constant: str) -> float:
+        raise AssertionError(constant)
+
+    record = json.loads(written_down, parse_constant=refuse)
+    assert record["figures"][0]["value"] is None
+    assert read(written_down).figures[0].value is NOTHING
+
+
+def test_a_report_keeps_its_cores_and_the_figures_over_another_version() -> None:
+    former = Report("2026-01-01", {"langchain": "1.4.7"}, [row("a", 4.0)])
+    figures = [row("a", 2.0, "layers"), replace(row("b", 4.0), cpu=row("", 3.0).value)]
+    whole = replace(report.report(figures), former=former, cores=12)
+    assert read(whole.json()) == whole
+    assert json.loads(whole.json())["figures"][0]["reach"] == {"limit": 1.2, "met": "no"}
+    assert "on 12 cores with python" in whole.headline()
+
+
+def test_the_command_reads_a_store_and_prints_every_group(
+    kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, day in (("build", "2026-01-01"), ("layers", "2026-02-02")):
+        found = replace(report.report([row("a", 1.0, "layers", group=name)]), date=day)
+        store.store(found.groups())
+    assert command.main(["--read", str(store.FIGURES), "--check", "--only", "build"]) == 0
+    output = capsys.readouterr()
+    assert "Measured on 2026-01-01" in output.out
+    assert "| layers: a |" in output.out
+    assert "Every goal is reached." in output.err
+
+
+@each("path", written.contents(store.stored()))
+def test_pages_and_pictures_show_the_stored_figures(path: str) -> None:
+    page = written.ROOT / path
+    assert page.read_text(encoding="utf-8") == written.contents(store.stored())[path], (
+        "Write it: python -m benchmarks --read benchmarks/figures.json --write-readme"
+    )
+
+
+def test_the_first_page_is_read_in_minutes() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    words = [each for each in text.split() if any(map(str.isalpha, each))]
+    assert len(words) <= 1_500
+
+
+def test_the_short_table_says_what_was_not_measured() -> None:
+    lines = figures_page.headlines({}).splitlines()
+    assert len(lines) == 2 + len(figures_page.HEADLINES)
+    assert lines[2] == "| a run with 16 middleware | langchain | not measured |  |"
+    shown = row("invoke, no saver", 0.25, group="watched")
+    versions = {"langchain": "1.5.2"}
+    lines = figures_page.headlines(
+        {"watched": Report("2026-01-01", versions, [shown])}
+    ).splitlines()
+    assert lines[2] == "| a run with 16 middleware | langchain 1.5.2 | **0.25** | 1 / 2 |"
+
+
+def test_the_short_table_finds_each_of_its_rows() -> None:
+    assert "not measured" not in figures_page.headlines(store.stored())
+
+
+def missed(*figures: Figure) -> list[str]:
+    return figures_page.misses({"build": report.report(figures)}).splitlines()[2:]
+
+
+def test_a_missed_goal_has_a_row_with_its_worst_figure_beyond_noise() -> None:
+    worse, bad = row("worse", 1.5, "layers"), row("bad", 1.3, "layers")
+    noisy = replace(row("noisy", 1.3, "layers"), value=Interval(1.3, 1.1, 1.5))
+    line = f"| {GOALS['layers'].what} | {{}} | build: {{}} | 1.2 |"
+    assert missed(bad, worse, row("fine", 0.1, "build")) == [line.format(1.5, "worse")]
+    assert missed(noisy) == []
+    assert missed(bad, replace(noisy, value=Interval(1.5, 1.1, 1.9))) == [line.format(1.3, "bad")]
+    none = figures_page.misses({"build": report.report([row("fine", 0.1, "build")])})
+    assert none == "No goal is missed."
+
+
+@each(
+    "value, kind",
+    [
+        (Interval(0.6, 0.6, 0.6), "bar"),
+        (Interval(1.3, 1.1, 1.5), "open"),
+        (Interval(2.4, 2.4, 2.4), "missed"),
+    ],
+)
+def test_a_dot_shows_how_far_a_goal_is(value: Interval, kind: str) -> None:
+    found = replace(row("a", 1.0, "layers"), value=value)
+    picture = goals_plot.goals_plot({"build": report.report([found])})
+    (dot,) = dots(picture, lambda element: element.tag.endswith("}circle"))
+    assert dot.get("class") == kind
+    (goal,) = dots(picture, lambda element: element.get("class") == "peer")
+    is_beyond = float(dot.get("cx", "")) > float(goal.get("x1", ""))
+    assert is_beyond == (value.middle > 1.2)
+    assert f">{value.middle / 1.2:.2f}<" in picture
+    assert f"{len(GOALS) - 1} goals have no stored figure" in picture
+
+
+def dots(picture: str, is_wanted: Callable[[ET.Element], bool]) -> list[ET.Element]:
+    return [element for element in ET.fromstring(picture).iter() if is_wanted(element)]
+
+
+def test_a_goal_of_which_nothing_was_measured_has_no_outcome() -> None:
+    absent = replace(row("a", 1.0, "layers"), value=NOTHING, reason="b: not installed")
+    standings = {each.goal.key: each for each in goals_plot.standings([absent])}
+    assert standings.keys() == GOALS.keys()
+    assert standings["layers"].figure is None
+    assert standings["layers"].outcome == ""
