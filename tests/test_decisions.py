@@ -310,9 +310,6 @@ async def test_a_cancelled_hook_is_recorded_and_stays_cancelled(log: list[Decisi
     assert [(d.outcome, d.detail) for d in log] == [(Outcome.RAISED, "CancelledError")]
 
 
-# Why
-
-
 @each(
     "returned",
     [
@@ -380,9 +377,6 @@ def test_hooks_and_layers_set_reasons_of_their_own_and_the_last_counts(
     assert said["Talks", "around_model"] == "layer"
     assert said["Talks", "around_tool"] == "tool layer"
     assert said["Idle", "around_model"] == said["Idle", "around_tool"] == ""
-
-
-# What may be given
 
 
 @each("junk", [42, "log.jsonl", [print, 42], b"x", {"a": 1}, DecisionLog, object()])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import count
@@ -77,12 +76,6 @@ def logged(*middleware: Any, steps: Any = None, contents: bool = False, **option
     return create_agent(model, [add], middleware=list(middleware), decisions=log, **options), found
 
 
-def in_thread(function: Callable[[], Any]) -> Any:
-    """The result of a function in a bare thread, which has no context."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function).result()
-
-
 def ask(agent: Any, call: Any, *names: str) -> None:
     for name in names or ("one", "one"):
         call(agent, {"messages": ["How are you?"]}, thread(name))
@@ -146,19 +139,6 @@ def test_a_failed_call_is_not_a_request_to_compare_with(call: Any) -> None:
     assert len(found) == 1
 
 
-def test_a_layer_that_loses_the_context_is_not_blamed_for_another(call: Any) -> None:
-    """It calls its handler in a bare thread, where nothing is known of the call."""
-
-    @wrap_model_call
-    def elsewhere(request: Any, handler: Any) -> Any:
-        return in_thread(lambda: handler(request))
-
-    agent, found = logged(elsewhere, dated())
-    for _ in range(2):
-        agent.invoke({"messages": ["How are you?"]}, thread())
-    assert found == []
-
-
 def test_a_context_of_another_call_is_not_taken_for_this_one(call: Any) -> None:
     """A layer whose thread keeps the context of the first call."""
     contexts: list[Any] = []
@@ -166,7 +146,8 @@ def test_a_context_of_another_call_is_not_taken_for_this_one(call: Any) -> None:
     @wrap_model_call
     def worker(request: Any, handler: Any) -> Any:
         contexts.append(copy_context())
-        return in_thread(lambda: contexts[0].run(handler, request))
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(contexts[0].run, handler, request).result()
 
     prompts = count()
 

@@ -1,4 +1,4 @@
-"""The decision log: where decisions go, and what becomes of a run whose log fails."""
+"""The decision log: where decisions go, and that no word of a run goes with them unasked."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -20,19 +21,23 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from agent_factory import (
     AgentMiddleware,
+    AgentState,
     Decision,
     DecisionFile,
     DecisionLog,
     DecisionSpanEvents,
+    ExtendedModelResponse,
+    Jump,
     Outcome,
     SpecError,
     create_agent,
+    hook_config,
     set_reason,
     topology_of,
     with_decisions,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import Answer, add_tool
 from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -55,14 +60,11 @@ class Idle(AgentMiddleware):
 
 def agent(decisions: Any, **options: Any) -> Any:
     model = ScriptedChatModel([CALL, "Five."])
-    return create_agent(model, [add], middleware=[Idle()], decisions=decisions, **options)
+    return create_agent(model, [add_tool], middleware=[Idle()], decisions=decisions, **options)
 
 
 RUN = ["before_model", "model", "around_tool", "tools", "before_model", "model"]
 """What is recorded of a run of that agent, by hooks and nodes."""
-
-
-# Functions
 
 
 def raises(decision: Decision) -> None:
@@ -84,9 +86,6 @@ def test_a_failing_sink_warns_once_and_the_run_continues(call: Any, broken: Any)
     assert [decision.hook for decision in log] == RUN
 
 
-# Streams
-
-
 @each("decisions", [True, DecisionLog()])
 def test_decisions_are_custom_stream_events(collect: Any, decisions: Any) -> None:
     events = collect(agent(decisions), ASK, stream_mode="custom")
@@ -94,21 +93,15 @@ def test_decisions_are_custom_stream_events(collect: Any, decisions: Any) -> Non
     assert json.loads(json.dumps(events)) == events
 
 
-def test_decisions_come_between_the_other_modes_in_the_order_of_the_run(collect: Any) -> None:
+def test_decisions_come_between_the_other_modes_and_in_no_other(collect: Any) -> None:
     chunks = collect(agent(True), ASK, stream_mode=["updates", "custom"])
     order = [
         part["decision"]["hook"] if mode == "custom" else next(iter(part)) for mode, part in chunks
     ]
     assert order[:4] == ["before_model", "Idle.before_model", "model", "model"]
     assert [hook for hook in order if hook in RUN and hook != "tools"].count("around_tool") == 1
-
-
-def test_other_stream_modes_show_no_decisions(collect: Any) -> None:
-    chunks = collect(agent(True), ASK, stream_mode="updates")
-    assert [next(iter(chunk)) for chunk in chunks][:2] == ["Idle.before_model", "model"]
-
-
-# A file
+    alone = collect(agent(True), ASK, stream_mode="updates")
+    assert [next(iter(chunk)) for chunk in alone][:2] == ["Idle.before_model", "model"]
 
 
 def test_a_file_has_a_canonical_line_for_each_decision(call: Any, tmp_path: Path) -> None:
@@ -160,9 +153,6 @@ def test_a_decision_after_the_end_is_lost_with_a_warning(call: Any, tmp_path: Pa
         built = agent(file)
     with pytest.warns(RuntimeWarning, match="closed file"):
         assert call(built, ASK)["messages"][-1].text == "Five."
-
-
-# Spans
 
 
 @pytest.fixture
@@ -233,9 +223,6 @@ def test_without_opentelemetry_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
         DecisionSpanEvents()
 
 
-# Agents that exist
-
-
 def test_a_copy_keeps_the_sinks_and_the_settings_of_an_agent_and_records_alone() -> None:
     kept: list[Decision] = []
     added: list[Decision] = []
@@ -260,3 +247,130 @@ def test_a_route_that_is_taken_outside_of_a_run_goes_to_no_stream() -> None:
     made.invoke(ASK, thread)
     made.update_state(thread, {"messages": [("ai", "Six.")]}, "model")  # warnings are errors
     assert made.get_state(thread).values["messages"][-1].text == "Six."
+
+
+SECRET = "S3CR3T"
+THREAD: Any = {"configurable": {"thread_id": "one"}}
+SECRETS: Any = {
+    "messages": [
+        AIMessage(SECRET, tool_calls=[{"name": "add", "args": {"a": SECRET}, "id": "0"}]),
+        HumanMessage(SECRET),
+    ]
+}
+
+
+class Kept(AgentState):
+    kept: NotRequired[Any]
+
+
+class Busy(AgentMiddleware):
+    """Goes every way a hook and a layer can go, with a secret in its hands."""
+
+    state_schema = Kept
+
+    def before_agent(self, state: Any, runtime: Any) -> Any:
+        return {"kept": SECRET, "messages": [HumanMessage(SECRET)], "reason": "author's words"}
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        if any(message.text == f"{SECRET} once" for message in state["messages"][-2:]):
+            return Jump("model", reason="once more", messages=[HumanMessage(SECRET)], kept=SECRET)
+        return Command(update={"kept": [SECRET]})
+
+    def after_agent(self, state: Any, runtime: Any) -> Any:
+        interrupt(SECRET)
+
+    def around_model(self, request: Any) -> Any:
+        try:
+            response = yield request.override(system_prompt=SECRET, messages=request.messages[-1:])
+        except OSError:
+            response = yield request
+        return ExtendedModelResponse(response, Command(update={"kept": SECRET}))
+
+    def around_tool(self, request: Any) -> Any:
+        call = {**request.tool_call, "args": {**request.tool_call["args"], "more": SECRET}}
+        response = yield request.override(tool_call=call)
+        if request.tool_call["name"] == "add":
+            return ToolMessage(SECRET, tool_call_id=request.tool_call["id"])
+        return response
+
+
+def add(a: str, more: str = "") -> str:
+    """Add."""
+    return SECRET
+
+
+def fail(a: str, more: str = "") -> str:
+    """Fail."""
+    raise ValueError(SECRET)
+
+
+def calls(*names: str) -> list[Any]:
+    return [{"name": name, "args": {"a": SECRET}} for name in names]
+
+
+STEPS: list[Any] = [
+    OSError(SECRET),
+    calls("add", "fail", "unknown"),
+    lambda messages: AIMessage(
+        SECRET, invalid_tool_calls=[{"name": "add", "args": SECRET, "id": "9", "error": SECRET}]
+    ),
+    f"{SECRET} once",
+    [{"name": "Answer", "args": {"number": SECRET}}],
+    f"in prose: {SECRET}",
+    [{"name": "Answer", "args": {"number": 5}}],
+]
+
+
+def run(call: Any, decisions: Any) -> None:
+    agent = create_agent(
+        ScriptedChatModel(STEPS),
+        [add, fail],
+        system_prompt=SECRET,
+        middleware=[Busy()],
+        response_format=Answer,
+        handle_tool_errors=True,
+        checkpointer=InMemorySaver(),
+        decisions=decisions,
+        ignore=["AF201"],
+    )
+    call(agent, SECRETS, THREAD)
+    call(agent, Command(resume=SECRET), THREAD)
+
+
+def test_no_text_of_prompts_answers_arguments_errors_or_state_is_recorded(call: Any) -> None:
+    log: list[Decision] = []
+    run(call, log.append)
+    verdicts = {str(decision.outcome) for decision in log}
+    assert verdicts >= {
+        *("wrote", "jumped", "changed request", "repeated", "routed", "reported error"),
+        *("repaired", "explained", "interrupted"),
+    }
+    assert {"author's words", "once more"} <= {decision.reason for decision in log}
+    for decision in log:
+        assert SECRET not in f"{decision!r} {decision} {json.dumps(decision.to_data())}"
+        assert "contents" not in decision.to_data()
+
+
+def test_contents_are_recorded_on_request(call: Any) -> None:
+    log: list[Decision] = []
+    run(call, DecisionLog(log.append, contents=True))
+    wrote = next(decision for decision in log if decision.hook == "before_agent")
+    assert wrote.contents["kept"] == SECRET
+    assert SECRET in json.dumps(wrote.to_data())
+    raised = [d.contents for d in log if d.outcome == "interrupted"]
+    assert SECRET in repr(raised)
+
+
+@each("update", [{SECRET: 1}, {"jump_to": SECRET}, SECRET, {"jump_to": [SECRET]}])
+def test_a_refused_result_is_recorded_by_its_kind_only(call: Any, update: Any) -> None:
+    class Wrong(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return update
+
+    log: list[Decision] = []
+    agent = create_agent(ScriptedChatModel([]), middleware=[Wrong()], decisions=log.append)
+    with pytest.raises(Exception, match="Wrong"):
+        call(agent, SECRETS)
+    assert SECRET not in repr(log)
+    assert [decision.outcome for decision in log] == ["raised"]

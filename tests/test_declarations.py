@@ -14,7 +14,6 @@ from agent_factory import (
     AgentMiddleware,
     Ordering,
     ToolGuard,
-    Topology,
     UsageLimit,
     agent_tool,
     background,
@@ -59,13 +58,10 @@ def clerk(*stack: Any, tools: Any = (refund,)) -> Any:
     return agent_tool(agent, description="Pays.")
 
 
-def lines(plan: Topology) -> list[str]:
-    kinds = ("guard: ", "limit: ", "access: ")
-    return [line for line in plan.render().splitlines() if line.startswith(kinds)]
-
-
 def declared(*stack: Any, tools: Any = (refund, delete)) -> list[str]:
-    return lines(plan_agent(tools=tools, middleware=stack, ignore=["AF210"]))
+    plan = plan_agent(tools=tools, middleware=stack, ignore=["AF210"]).render()
+    kinds = ("guard: ", "limit: ", "access: ")
+    return [line for line in plan.splitlines() if line.startswith(kinds)]
 
 
 def deny_late(request: Any) -> bool:
@@ -340,12 +336,6 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "removed guard of clerk/refund by clerk/HumanInTheLoopMiddleware: it was: a person decides "
         "about clerk/refund",
     ),
-    "another role": ruled(
-        Rule("refund", "ask", reviewers=["finance"]),
-        Rule("refund", "ask", reviewers=["support"]),
-        "finance decides about refund",
-        "support decides about refund",
-    ),
     "allowed by default": (
         {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "deny")))]},
         {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "allow")))]},
@@ -511,9 +501,6 @@ def test_a_refactoring_that_changes_nothing_is_green(change: str) -> None:
     assert old == new
     assert old.digest == new.digest
     assert not old.diff(new)
-
-
-# Agents inside
 
 
 def test_guards_and_limits_of_an_agent_inside_have_the_name_of_its_tool() -> None:
