@@ -29,7 +29,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
-from langgraph.types import Command, Overwrite
+from langgraph.types import Overwrite
 
 from agent_factory import AgentMiddleware, AgentState, DeltaMessages, SpecError, create_agent
 from agent_factory.state.channels import supports_delta_channel
@@ -235,27 +235,6 @@ def test_ids_stay_the_same_however_often_a_thread_is_read(
         delta.start()
         after = [ids(s.values.get("messages", [])) for s in delta.agent.get_state_history(CONFIG)]
         assert before == after
-
-
-FORMS = {
-    "tuple": [("user", "Hi")],
-    "text": "Hi",
-    "dict": [{"role": "user", "content": "Hi"}],
-    "message": HumanMessage("Hi"),
-}
-
-
-@each("form", FORMS)
-@each("kind", SAVERS)
-def test_every_form_of_message_is_stored_with_an_id(kind: str, form: str, new_saver: Any) -> None:
-    delta = Thread(new_saver(kind), checkpoints="delta")
-    for write in ("say", "update"):
-        delta.take(write, FORMS[form], FORMS[form] if write == "say" else None)
-    delta.agent.invoke(Command(update={"messages": FORMS[form]}), CONFIG)
-    held = ids(delta.messages())
-    assert None not in held
-    assert len(set(held)) == len(held)
-    assert ids(delta.messages()) == held
 
 
 @each("durability", ["sync", "async", "exit"])

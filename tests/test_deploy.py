@@ -51,9 +51,6 @@ def option(service: str, name: str) -> str:
     return str(value)
 
 
-# The files
-
-
 def test_the_image_does_not_run_as_root() -> None:
     assert instructions("USER") == ["10001"]
 
@@ -74,12 +71,6 @@ def test_each_variable_that_compose_needs_is_in_the_example() -> None:
     assert needed == set(re.findall(r"^(\w+)=$", example, flags=re.M))
     # A value that is missing stops everything: none is used without the check.
     assert not re.findall(r"\$\{\w+\}", text)
-
-
-def test_a_worker_has_longer_to_stop_than_its_runs() -> None:
-    for name in ("serve", "worker"):
-        assert COMPOSE["services"][name]["stop_grace_period"] == "40s"
-        assert not any("--grace" in word for word in COMPOSE["services"][name]["command"])
 
 
 EXPORTED = """
@@ -133,9 +124,6 @@ def test_the_key_decides_who_makes_a_request(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("SHOP_API_KEY", "")
     with pytest.raises(ValueError, match="SHOP_API_KEY is empty"):
         import_module("access")
-
-
-# The commands
 
 
 def context(folder: Path) -> None:

@@ -157,13 +157,12 @@ def test_each_page_is_a_file_that_a_builder_reads_without_code(site: Any, tmp_pa
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
 
 
-def test_the_menu_of_versions_is_in_the_sites_of_versions_alone(site: Any) -> None:
-    assert "extra" not in site.configuration(versions=False)
-    assert site.configuration(versions=True)["extra"] == {"version": {"provider": "mike"}}
-
-
-def test_paths_of_the_configuration_hold_in_each_folder(site: Any) -> None:
+def test_paths_of_the_configuration_hold_in_each_folder_and_versions_have_a_menu(
+    site: Any,
+) -> None:
     config = site.configuration(versions=False)
     options = config["plugins"][-1]["mkdocstrings"]["handlers"]["python"]
     paths = [*config["hooks"], *options["paths"], *options["options"]["extensions"]]
     assert all(Path(path).is_absolute() and Path(path).exists() for path in paths)
+    assert "extra" not in config
+    assert site.configuration(versions=True)["extra"] == {"version": {"provider": "mike"}}

@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from agent_factory import errors
-from agent_factory.errors import EXTRAS, MissingExtra, install, require, requirement
+from agent_factory.errors import EXTRAS, install, requirement
 from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -171,19 +171,6 @@ def test_the_extra_serve_brings_the_command() -> None:
     assert outcomes(("serve",), [command("--version")]) == ["SystemExit: 0 "]
 
 
-def test_a_missing_extra_names_the_module_and_what_works_without_it() -> None:
-    with pytest.raises(MissingExtra) as error:
-        require("draw", "A picture", "no_such_module", otherwise="Text works without it.")
-    assert error.value.name == "no_such_module"
-    assert str(error.value) == (
-        "A picture needs the extra `draw` of agent-factory. Text works without it. "
-        f"Install it: {install('draw')}"
-    )
-
-
-# Where the library comes from
-
-
 class Record:
     """The record of an installation, as `importlib.metadata` reads it."""
 
@@ -262,14 +249,10 @@ def test_texts_install_extras_from_the_checkout() -> None:
     assert lines > 15
 
 
-def test_the_readme_lists_each_extra_once() -> None:
+def test_the_readme_lists_each_extra_once_and_has_the_version_and_the_bounds() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z0-9-]+)` \|", readme, flags=re.M)
     assert sorted(rows) == sorted(EXTRAS)
-
-
-def test_the_readme_has_the_version_and_the_bounds_of_the_project() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"Version {PROJECT['version']}," in readme
     for package in ("langgraph", "langchain-core"):
         (bounds,) = (text for text in PROJECT["dependencies"] if Requirement(text).name == package)

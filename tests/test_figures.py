@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 from figures import Figure, figures
 from measures import words
-from measures.calls import tool_call, traced
+from measures.calls import traced
 from measures.source import (
     Source,
     any_count,
@@ -58,19 +57,10 @@ class Sum:
 )
 
 
-def test_code_lines_have_no_docstring_comment_or_blank_line() -> None:
+def test_lines_of_code_and_of_comments_docstrings_that_are_clauses_and_any_are_counted() -> None:
     assert code_lines(SAMPLE) == 13
-
-
-def test_any_is_counted_with_its_import() -> None:
-    assert any_count(SAMPLE) == 3
-
-
-def test_a_comment_after_code_does_not_count() -> None:
-    assert comment_lines(SAMPLE) == 2
-
-
-def test_docstrings_that_begin_as_a_clause_are_counted_by_line() -> None:
+    assert any_count(SAMPLE) == 3, "with its import"
+    assert comment_lines(SAMPLE) == 2, "without the comment after code"
     assert clauses(SAMPLE) == [1, 23]
     assert len(SAMPLE.docstrings) == 3
 
@@ -84,14 +74,10 @@ def test_names_are_bound_by_assignments_arguments_and_loops() -> None:
     assert participles == {"given", "one", "found", "asked"}
 
 
-@each("name", ["found", "_given", "one", "asked", "KNOWN", "refused"])
-def test_a_participle_alone_is_counted(name: str) -> None:
-    assert words.is_participle(name)
-
-
-@each("name", ["pending_calls", "is_known", "expected", "need", "rows", "key"])
-def test_an_adjective_before_a_noun_and_a_word_of_the_field_are_fine(name: str) -> None:
-    assert not words.is_participle(name)
+def test_a_participle_alone_is_counted_and_a_word_of_the_field_is_fine() -> None:
+    names = ["found", "_given", "one", "asked", "KNOWN", "refused"]
+    others = ["pending_calls", "is_known", "expected", "need", "rows", "key"]
+    assert [name for name in (*names, *others) if words.is_participle(name)] == names
 
 
 def test_private_functions_are_used_once_where_one_place_names_them() -> None:
@@ -130,11 +116,6 @@ def test_a_trace_counts_calls_and_moves_between_files() -> None:
     assert trace.moves == 3, "outer, outer, inner (3 times), outer, inner (3 times)"
 
 
-def test_a_tool_call_costs_the_same_each_time() -> None:
-    first, second = (tool_call(fused=True) for _ in range(2))
-    assert (first.calls, first.moves, first.deepest) == (second.calls, second.moves, second.deepest)
-
-
 @each(
     "figure, problem",
     [
@@ -154,14 +135,6 @@ def test_a_ratchet_follows_the_value_and_never_goes_back(
     figure: Figure, problem: str | None
 ) -> None:
     assert figure.problem == problem
-
-
-def test_newer_pythons_call_no_comprehensions(monkeypatch: pytest.MonkeyPatch) -> None:
-    figure = Figure("f", 4, 3, 5, counts_calls=True)
-    monkeypatch.setattr(sys, "version_info", (3, 12))
-    assert figure.problem is None
-    monkeypatch.setattr(sys, "version_info", (3, 11))
-    assert figure.problem == "lower the ratchet to 4"
 
 
 @pytest.mark.long

@@ -14,7 +14,6 @@ from langchain_core.callbacks import (
     UsageMetadataCallbackHandler,
 )
 from langchain_core.messages import AnyMessage, HumanMessage
-from langchain_core.tracers.base import BaseTracer
 from langgraph.channels import DeltaChannel, NamedBarrierValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -23,7 +22,7 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, Overwrite, interrupt
 
-from agent_factory import AgentMiddleware, AgentState, create_agent, hook_config
+from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.comparison import normalize
@@ -235,23 +234,12 @@ class AsyncHandler(AsyncCallbackHandler, Handler):
         self.nodes.append(kwargs["name"])
 
 
-class Tracer(BaseTracer):
-    """Keeps the run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.nodes: list[str] = []
-
-    def _persist_run(self, run: Any) -> None:
-        self.nodes = [child.name for child in run.child_runs]
-
-
 HOOKS = [f"busy {index}.before_agent" for index in range(3)]
 
 
 @each(
     "handler, is_async",
-    [(Handler, False), (Handler, True), (Tracer, False), (Tracer, True), (AsyncHandler, True)],
+    [(Handler, False), (Handler, True), (AsyncHandler, True)],
 )
 def test_a_callback_that_listens_to_nodes_sees_every_hook(handler: Any, is_async: bool) -> None:
     agent = create_agent(model(), [find], middleware=busy(3), fused=True)
@@ -316,24 +304,6 @@ def test_a_graph_that_a_hook_calls_remembers_what_that_hook_said(call: Run) -> N
         call(agent, {"messages": "Go"}, {"configurable": {"thread_id": "1"}})
         for consults in stack:
             assert consults.questions == [[f"{consults.name} asks"] * (turn + 1)]
-
-
-@each("saver", [None, InMemorySaver()])
-def test_a_stream_of_values_shows_the_jump_that_ends_a_run(saver: Any) -> None:
-    class Stops(AgentMiddleware):
-        @hook_config(can_jump_to=["end"])
-        def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-            return {"jump_to": "end"}
-
-        def after_agent(self, state: Any, runtime: Any) -> None: ...
-
-    def keys(fused: bool) -> list[list[str]]:
-        model = ScriptedChatModel(["Yes."])
-        agent = create_agent(model, middleware=[Stops()], checkpointer=saver, fused=fused)
-        thread: Any = {"configurable": {"thread_id": f"{fused}"}}
-        return [sorted(values) for values in agent.stream(ASK, thread, stream_mode="values")]
-
-    assert keys(True) == keys(False) == [["messages"], ["messages"], ["jump_to", "messages"]]
 
 
 # Writes before a node returns, as backends make them that keep files in the state
