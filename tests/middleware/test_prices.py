@@ -24,13 +24,13 @@ USAGE: Any = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
 
 
 class OpenAI(ScriptedChatModel):
-    """A model that says it is of openai, as langchain's classes do."""
+    """A model that says it is of openai, as langchain's classes do, or of another provider."""
 
     model_name: str = "gpt-4o"
+    provider: str = "openai"
 
     def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
-        params = super()._get_ls_params(stop=stop, **kwargs)
-        return {**params, "ls_provider": "openai"}
+        return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": self.provider}
 
 
 def cost(model: Any, usage: Any = None, *, named: str | None = None, prices: Any = None) -> float:
@@ -65,29 +65,17 @@ def test_the_price_of_the_model_that_answered_counts() -> None:
     assert cost(OpenAI().bind(model="gpt-4o-mini")) < cost(OpenAI())
 
 
-def test_given_prices_come_before_listed_ones() -> None:
+def test_given_prices_come_before_listed_ones_and_a_function_may_give_all() -> None:
     own = {"gpt-4o": Price(input=1, output=2, cache_read=0.5, cache_write=4)}
-    assert cost(OpenAI(), prices=own) == pytest.approx(1200 / 1e6)
     details = {"cache_read": 400, "ephemeral_5m_input_tokens": 100}
     usage = {"input_token_details": details}
     assert cost(OpenAI(), usage, prices=own) == pytest.approx((500 + 200 + 400 + 200) / 1e6)
     assert cost(OpenAI(), prices={"other": Price(input=1, output=2)}) == cost(OpenAI())
-
-
-def test_a_function_may_give_all_prices() -> None:
-    def flat(model: str, usage: Any) -> float:
-        return {"gpt-4o": 0.25}[model]
-
-    assert cost(OpenAI(), prices=flat) == 0.25
+    assert cost(OpenAI(), prices=lambda model, usage: {"gpt-4o": 0.25}[model]) == 0.25
     with pytest.raises(UnknownPriceError, match="gpt-9"):
-        cost(OpenAI(model_name="gpt-9"), prices=flat)
+        cost(OpenAI(model_name="gpt-9"), prices=lambda model, usage: {}[model])
     with pytest.raises(ValueError, match="must return US dollars"):
         cost(OpenAI(), prices=lambda model, usage: "much")
-
-
-class Local(OpenAI):
-    def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
-        return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": "local"}
 
 
 @each(
@@ -95,7 +83,7 @@ class Local(OpenAI):
     [
         (OpenAI(model_name="gpt-9-ultra"), "has no known price at 'openai'"),
         (OpenAI(model_name=""), "has no known price at 'openai'"),
-        (Local(), "gpt-4o: has no known price at 'local'"),
+        (OpenAI(provider="local"), "gpt-4o: has no known price at 'local'"),
     ],
 )
 def test_an_unlisted_model_or_provider_is_named(model: Any, problem: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from functools import partial
@@ -44,23 +43,16 @@ from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     NoProgressError,
     ProgressGuardMiddleware,
-    ToolCallLimitMiddleware,
 )
 from agent_factory.middleware.progress_guard.repetition import Turns
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
-from samples import Answer, last_text
+from samples import Answer
 from tables import each
 
 Run = Callable[..., Any]
 GO: Any = {"messages": "Go"}
 REMARK = "[You repeat yourself: "
-
-
-BOTH: dict[str, Run] = {
-    "sync": lambda agent, *args: agent.invoke(*args),
-    "async": lambda agent, *args: asyncio.run(agent.ainvoke(*args)),
-}
 
 
 def find_nothing(query: str) -> str:
@@ -71,13 +63,6 @@ def find_nothing(query: str) -> str:
 def remarked(request: Any) -> bool:
     """Whether the last message of a request has a remark."""
     return REMARK in request[0][-1].text
-
-
-def test_there_are_forty_of_each() -> None:
-    assert len(LOOPS) >= 40
-    assert len({loop.name for loop in LOOPS}) == len(LOOPS)
-    assert len(REPETITIONS) >= 40
-    assert len({one.name for one in REPETITIONS}) == len(REPETITIONS)
 
 
 @each("loop", LOOPS, ids=lambda loop: loop.name)
@@ -163,9 +148,15 @@ def test_spaces_around_a_text_make_no_other_call(call: Run) -> None:
     assert stage.results.ran == 20
 
 
-@each("takes_more", [False, True])
+class Query(BaseModel):
+    """A search."""
+
+    query: str
+
+
+@each("schema, runs", [(None, 9), (Query, 4)])
 def test_arguments_that_a_tool_does_not_have_make_no_other_call(
-    call: Run, takes_more: bool
+    call: Run, schema: Any, runs: int
 ) -> None:
     ran: list[Any] = []
 
@@ -174,20 +165,11 @@ def test_arguments_that_a_tool_does_not_have_make_no_other_call(
         ran.append(query)
         return "nothing"
 
-    tool = StructuredTool.from_function(find, args_schema=None if takes_more else Query)
-    calls = [
-        {"name": "find", "args": {"query": "acme", "nonce": n}, "id": f"{n}"} for n in range(9)
-    ]
-    steps: list[Any] = [*([each] for each in calls), "Done."]
-    agent = create_agent(ScriptedChatModel(steps), [tool], middleware=[ProgressGuardMiddleware()])
-    call(agent, GO)
-    assert len(ran) == (9 if takes_more else 4)
-
-
-class Query(BaseModel):
-    """A search."""
-
-    query: str
+    tool = StructuredTool.from_function(find, args_schema=schema)
+    calls = [[{"name": "find", "args": {"query": "acme", "nonce": n}}] for n in range(9)]
+    model = ScriptedChatModel([*calls, "Done."])
+    call(create_agent(model, [tool], middleware=[ProgressGuardMiddleware()]), GO)
+    assert len(ran) == runs
 
 
 def test_the_steps_come_when_they_are_set_to_come_and_equal_counts_skip_steps(call: Run) -> None:
@@ -224,16 +206,6 @@ def test_only_the_calls_of_the_cycle_are_withheld(call: Run) -> None:
     assert results[5:] == ["found", "nothing"], "something new has happened since"
 
 
-def test_a_call_that_a_layer_inside_has_answered_has_one_result(call: Run) -> None:
-    limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1)
-    stage = Stage([SEARCH], [ProgressGuardMiddleware(), limit])
-    messages = stage.run(call, cycle([SEARCH]))
-    assert_valid_history(messages)
-    results = texts(messages)
-    assert len(results) == stage.played == 6
-    assert results[-1].startswith("Limit reached")
-
-
 def test_a_tool_that_fails_is_withheld_whatever_its_arguments(call: Run) -> None:
     turns: list[Any] = [failed("read", "no such file", path=str(number)) for number in range(9)]
     stage, messages = played(call, turns)
@@ -253,21 +225,18 @@ def test_a_tool_that_does_not_exist_leads_to_the_names_of_those_that_do(call: Ru
     )
 
 
-def test_the_run_can_end_with_a_message(call: Run) -> None:
+def test_the_run_can_end_with_a_message_or_with_an_error_that_keeps_the_work(call: Run) -> None:
+    why = "search was called 5 times in a row with the same result"
     stage, messages = played(call, SEARCH, exit_behavior="end")
-    assert messages[-1].text == (
-        "I had to stop here: search was called 5 times in a row with the same result."
-    )
+    assert messages[-1].text == f"I had to stop here: {why}."
     assert messages[-1].additional_kwargs == {"lc_source": "progress_guard"}
     assert len(stage.requests) == 5
-
-
-def test_the_run_can_end_with_an_error_that_keeps_the_work(call: Run) -> None:
     stage = Stage([SEARCH], [ProgressGuardMiddleware(exit_behavior="error")])
-    with pytest.raises(NoProgressError) as caught:
+    with pytest.raises(
+        NoProgressError, match=rf"^\[AF354\] the run: repeats itself: {why}"
+    ) as ends:
         stage.run(call, cycle([SEARCH]))
-    assert caught.value.repetition == "search was called 5 times in a row with the same result"
-    assert str(caught.value).startswith("[AF354] the run: repeats itself: search was called 5")
+    assert ends.value.repetition == why
     assert len(texts(stage.agent.get_state(stage.config).values["messages"])) == 5
 
 
@@ -314,20 +283,6 @@ def test_an_answer_that_is_sent_back_for_ever_is_an_error(call: Run) -> None:
     assert caught.value.repetition == "the same answer was given 5 times in a row"
 
 
-def test_the_tools_of_the_run_ends_without_the_model(call: Run) -> None:
-    """A tool with return_direct ends the run; the model is not asked, so nothing is counted."""
-
-    @tool(return_direct=True)
-    def report() -> str:
-        """Report."""
-        return "the report"
-
-    model = ScriptedChatModel([[{"name": "report"}]])
-    guard = ProgressGuardMiddleware(remark_after=1)
-    result = call(create_agent(model, [report], middleware=[guard]), GO)
-    assert last_text(result) == "the report"
-
-
 # Where a run begins, and what survives
 
 
@@ -337,10 +292,9 @@ def remember(state: Any, runtime: Any) -> Any:
     return {"messages": [HumanMessage("Likes tea.", additional_kwargs=marks)]}
 
 
-@each("stack", [[], [remember]])
-def test_a_message_of_the_user_starts_the_count_again(call: Run, stack: Any) -> None:
+def test_a_message_of_the_user_starts_the_count_again(call: Run) -> None:
     """Also if the run began with something else."""
-    stage = Stage([SEARCH], [*stack, ProgressGuardMiddleware()])
+    stage = Stage([SEARCH], [remember, ProgressGuardMiddleware()])
     for words in ("Search", "Search again"):
         messages = stage.run(call, [SEARCH, SEARCH, "Done."], words)
     assert not any(REMARK in text for text in texts(messages))
@@ -492,13 +446,13 @@ def new_turns() -> st.SearchStrategy[list[Any]]:
 
 
 @settings.get_profile("costly")
-@given(mode=st.sampled_from(["sync", "async"]), turns=new_turns())
-def test_a_run_without_repetition_is_left_alone(mode: str, turns: list[Any]) -> None:
+@given(turns=new_turns())
+def test_a_run_without_repetition_is_left_alone(call: Run, turns: list[Any]) -> None:
     guard = ProgressGuardMiddleware(remark_after=1, withhold_after=1, answer_after=1)
     found = []
     for stack in ([], [guard]):
         stage = Stage(turns, stack)
-        stage.run(BOTH[mode], [*turns, "Done."])
+        stage.run(call, [*turns, "Done."])
         found.append([[(m.type, m.content) for m in messages] for messages, _ in stage.requests])
     assert found[0] == found[1]
 
@@ -518,9 +472,9 @@ def repeated_turns() -> st.SearchStrategy[Any]:
 
 @settings.get_profile("costly")
 @given(turns=repeated_turns())
-def test_what_counts_as_progress_repeats_nothing(turns: Any) -> None:
+def test_what_counts_as_progress_repeats_nothing(call: Run, turns: Any) -> None:
     before, loop = turns
-    messages = Stage([*before, *loop], []).run(BOTH["sync"], [*before, *loop, *loop, "Done."])
+    messages = Stage([*before, *loop], []).run(call, [*before, *loop, *loop, "Done."])
     comparison = ProgressGuardMiddleware(remark_after=1, error_after=1)._comparison
     for at in range(len(messages)):
         seen = messages[:at]
@@ -536,18 +490,15 @@ def test_what_counts_as_progress_repeats_nothing(turns: Any) -> None:
     turns=repeated_turns(),
     steps=st.lists(st.integers(1, 5), min_size=3, max_size=3),
 )
-def test_a_run_that_repeats_for_ever_ends(exit_behavior: Any, turns: Any, steps: list[int]) -> None:
+def test_a_run_that_repeats_for_ever_ends(
+    call: Run, exit_behavior: Any, turns: Any, steps: list[int]
+) -> None:
     before, loop = turns
     names = ("remark_after", "withhold_after", "answer_after")
     counts: Any = dict(zip(names, sorted(steps), strict=True))
-    answer, outcomes = counts["answer_after"], []
-    for mode in BOTH.values():
-        guard = ProgressGuardMiddleware(**counts, exit_behavior=exit_behavior)
-        stage = Stage([*before, *loop], [guard])
-        messages = stage.run(mode, chain(before, cycle(loop)))
-        assert_valid_history(messages)
-        # The turns before, the cycle once, the cycle again or the counts, and what comes after.
-        most = len(before) + 2 * len(loop) + max(answer, len(loop)) + answer
-        assert stage.played <= most
-        outcomes.append([(m.type, m.content) for m in messages])
-    assert outcomes[0] == outcomes[1]
+    guard = ProgressGuardMiddleware(**counts, exit_behavior=exit_behavior)
+    stage = Stage([*before, *loop], [guard])
+    assert_valid_history(stage.run(call, chain(before, cycle(loop))))
+    # The turns before, the cycle once, the cycle again or the counts, and what comes after.
+    answer = counts["answer_after"]
+    assert stage.played <= len(before) + 2 * len(loop) + max(answer, len(loop)) + answer

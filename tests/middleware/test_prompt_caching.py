@@ -66,58 +66,25 @@ def marked(model: Any, number: int = -1) -> list[Any]:
     return found
 
 
-def test_the_tools_the_system_prompt_and_the_newest_message_are_marked(call: Run) -> None:
-    model = made()
-    agent = agent_of(model, tools=[find, cancel], caching={"min_tokens": 10})
-    talk(call, agent)
-    assert marked(model) == ["cancel", "system", 0]
+def test_the_tools_the_prompt_and_the_newest_messages_are_marked_in_the_request_alone(
+    call: Run,
+) -> None:
+    """A later request is read where the one before it ended; the tools are bound once."""
+    model = made([CALL, "There.", "Yes."])
+    agent = agent_of(model, caching={"min_tokens": 10})
+    talk(call, agent, "Where is A1?", "And now?")
+    assert [marked(model, n) for n in range(3)] == [
+        ["cancel", "system", 0],
+        ["cancel", "system", 0, 2],
+        ["cancel", "system", 2, 4],
+    ]
     system, message = model.requests[0].messages
     assert system.content == [{"type": "text", "text": LONG, "cache_control": MARK}]
     assert message.content == [{"type": "text", "text": "Where is A1?", "cache_control": MARK}]
-
-
-def test_a_later_request_is_read_where_the_one_before_it_ended(call: Run) -> None:
-    model = made([CALL, "There.", "Yes."])
-    talk(call, agent_of(model), "Where is A1?", "And now?")
-    assert [marked(model, n) for n in range(3)] == [
-        ["system", 0],
-        ["system", 0, 2],
-        ["system", 2, 4],
-    ]
-
-
-def test_neither_the_thread_nor_the_tools_are_changed_and_tools_are_bound_once(call: Run) -> None:
-    model = made([CALL, "There."])
-    agent = agent_of(model, caching={"min_tokens": 0})
-    talk(call, agent)
     state = agent.get_state(ONE).values["messages"]
-    assert [message.content for message in state] == ["Where is A1?", "", "found A1", "There."]
+    assert [m.content for m in state[:4]] == ["Where is A1?", "", "found A1", "There."]
     assert (find.extras, cancel.extras) == (None, None)
     assert len(model.bound) == 1
-
-
-def test_what_is_shown_in_one_call_only_is_not_marked(call: Run) -> None:
-    todos: Any = [
-        {"name": "write_todos", "args": {"todos": [{"content": "x", "status": "pending"}]}}
-    ]
-    model = made([todos, CALL, "Done."])
-    talk(call, agent_of(model, TodoListMiddleware()))
-    # The list is at the end of the last message, which the next request has without it.
-    assert [marked(model, n)[1:] for n in range(3)] == [[0], [0], [2]]
-
-
-def test_messages_that_a_layer_rewrites_are_marked_up_to_the_request_before(call: Run) -> None:
-    @wrap_model_call
-    def shout(request: Any) -> Any:
-        messages = [
-            m.model_copy(update={"content": m.text.upper()}) if m.type == "human" else m
-            for m in request.messages
-        ]
-        return (yield request.override(messages=messages))
-
-    model = made()
-    talk(call, agent_of(model, shout), "a", "b", "c")
-    assert [marked(model, n)[1:] for n in range(3)] == [[], [0], [2]]
 
 
 def test_a_system_prompt_that_changes_is_not_marked(call: Run) -> None:
@@ -219,26 +186,24 @@ def test_requests_to_other_models_pass_as_they_are(call: Run, kind: Any) -> None
 
 
 def test_a_key_for_the_thread_leads_requests_to_one_cache(call: Run) -> None:
-    model = made(kind=ChatOpenAI)
-    agent = agent_of(model, caching={"openai_cache_key": True})
-    for name in ("one", "one", "two"):
-        call(agent, {"messages": ["Hi"]}, {"configurable": {"thread_id": name}})
-    one, again, two = (r.kwargs["prompt_cache_key"] for r in model.requests)
-    assert one == again != two
-    assert len(one) == 32
-    assert "one" not in one
+    """A key of the request is kept, and a run without a thread has none."""
 
-
-def test_a_key_of_the_request_is_kept_and_a_run_without_a_thread_has_none(call: Run) -> None:
     @wrap_model_call
     def keyed(request: Any) -> Any:
         return (yield request.override(model_settings={"prompt_cache_key": "mine"}))
 
     model = made(kind=ChatOpenAI)
     options = {"openai_cache_key": True}
+    agent = agent_of(model, caching=options)
+    for name in ("one", "one", "two"):
+        call(agent, {"messages": ["Hi"]}, {"configurable": {"thread_id": name}})
     talk(call, agent_of(model, keyed, caching=options))
     call(agent_of(model, caching=options, checkpointer=None), {"messages": ["Hi"]})
-    assert [r.kwargs for r in model.requests] == [{"prompt_cache_key": "mine"}, {}]
+    one, again, two, mine, none = (r.kwargs.get("prompt_cache_key") for r in model.requests)
+    assert one == again != two
+    assert len(one) == 32
+    assert "one" not in one
+    assert (mine, none) == ("mine", None)
 
 
 @each(
@@ -281,31 +246,32 @@ class Cache:
 
 def blocks_of(tools: list[Any], messages: list[BaseMessage]) -> list[tuple[str, bool]]:
     """A request as blocks in the provider's order, each with whether it is marked."""
-    blocks = [
-        (tool.name, "cache_control" in (tool.extras or {}))
-        for tool in tools
-        if isinstance(tool, BaseTool)
-    ]
+    client = [tool for tool in tools if isinstance(tool, BaseTool)]
+    blocks = [(tool.name, "cache_control" in (tool.extras or {})) for tool in client]
     for message in messages:
         content = message.content if isinstance(message.content, list) else [message.content]
         for block in content:
             text = block if isinstance(block, str) else block["text"]
             blocks.append((f"{message.type} {text}", "cache_control" in block))
-        for one in getattr(message, "tool_calls", ()):
-            blocks.append((json.dumps(one["args"]), False))
+        blocks += [(json.dumps(c["args"]), False) for c in getattr(message, "tool_calls", ())]
     return blocks
 
 
+FINDS = [{"name": "find", "args": {"query": f"A{n}"}} for n in range(30)]
 STEPS = st.lists(
-    st.one_of(
-        st.just("Fine."),
-        st.integers(1, 30).map(
-            lambda number: [{"name": "find", "args": {"query": f"A{n}"}} for n in range(number)]
-        ),
-    ),
+    st.just("Fine.") | st.integers(1, 30).map(lambda number: FINDS[:number]),
     min_size=1,
     max_size=6,
 )
+
+
+def requests_of(steps: list[Any], *stack: Any) -> list[list[tuple[str, bool]]]:
+    """The blocks of each request of four runs."""
+    model = made([*steps, *["Done."] * 10])
+    agent = agent_of(model, *stack, caching={"min_tokens": 0})
+    for turn in range(4):
+        agent.invoke({"messages": [f"Question {turn}"]}, ONE)
+    return [blocks_of(model.sent[n], r.messages) for n, r in enumerate(model.requests)]
 
 
 @pytest.mark.long
@@ -313,13 +279,8 @@ STEPS = st.lists(
 @given(STEPS)
 def test_each_request_reads_all_that_the_one_before_it_sent(steps: list[Any]) -> None:
     """Also where one turn adds more blocks than a provider looks back."""
-    model = made([*steps, *["Done."] * 10])
-    agent = agent_of(model, caching={"min_tokens": 0})
-    for turn in range(4):
-        agent.invoke({"messages": [f"Question {turn}"]}, ONE)
     cache, before = Cache(), 0
-    for number, request in enumerate(model.requests):
-        blocks = blocks_of(model.sent[number], request.messages)
+    for blocks in requests_of(steps):
         assert cache.reads(blocks) >= before
         before = len(blocks)
 
@@ -335,14 +296,8 @@ def test_what_changes_in_the_last_message_costs_no_more_than_that_message(steps:
         shown = last.model_copy(update={"content": f"{last.text}, {len(before)} o'clock"})
         return (yield request.override(messages=[*before, shown]))
 
-    steps = [step if isinstance(step, str) else step[:15] for step in steps]
-    model = made([*steps, *["Done."] * 10])
-    agent = agent_of(model, clock, caching={"min_tokens": 0})
-    for turn in range(4):
-        agent.invoke({"messages": [f"Question {turn}"]}, ONE)
     cache, sent = Cache(), [0, 0]
-    for number, request in enumerate(model.requests):
-        blocks = blocks_of(model.sent[number], request.messages)
+    for blocks in requests_of([step[:15] for step in steps], clock):
         assert cache.reads(blocks) >= sent[-2]
         sent.append(len(blocks) - 1)
 
