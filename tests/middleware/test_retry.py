@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolCall
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
-from agent_factory import Flow, ModelRequest, Sleep, ToolCallRequest, run
+from agent_factory import Flow, ModelRequest, ToolCallRequest, run
 from agent_factory.middleware import ModelRetryMiddleware, ToolRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
 from tables import each
@@ -28,6 +28,17 @@ TOOL_REQUEST: Any = ToolCallRequest(
     ToolCall(name="fetch", args={}, id="f"), None, {"messages": []}, cast("Any", None)
 )
 KINDS: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, KeyError)
+BOTH = [ModelRetryMiddleware, ToolRetryMiddleware]
+
+
+@contextmanager
+def recorded() -> Iterator[list[float]]:
+    """No time passes; the waits are recorded."""
+    waits: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "sleep", waits.append)
+        yield waits
+
 
 seconds = st.floats(0, 100)
 settings = st.fixed_dictionaries(
@@ -56,27 +67,13 @@ class Line:
         return "answer"
 
 
-def walked(flow: Flow[Any], line: Line) -> tuple[Any, list[float]]:
-    """Drive a flow by hand: how it ended, and what it waited."""
-    waits: list[float] = []
-    step: Callable[[], Any] = lambda: next(flow)  # noqa: E731
-    while True:
+def walked(flow: Flow[Any], line: Callable[[Any], Any]) -> tuple[Any, list[float]]:
+    """Run a flow: how it ended, and what it waited, although no time passes."""
+    with recorded() as waits:
         try:
-            effect = step()
-        except StopIteration as stop:
-            return stop.value, waits
+            return run(flow, line), waits
         except Exception as error:
             return error, waits
-        if isinstance(effect, Sleep):
-            waits.append(effect.seconds)
-            step = lambda: next(flow)  # noqa: E731
-            continue
-        try:
-            answer = line(effect)
-        except Exception as error:
-            step = lambda error=error: flow.throw(error)  # type: ignore[misc]  # noqa: E731
-        else:
-            step = lambda answer=answer: flow.send(answer)  # type: ignore[misc]  # noqa: E731
 
 
 def retry(settings: dict[str, Any], **more: Any) -> Flow[Any]:
@@ -126,37 +123,21 @@ def assert_waits(settings: dict[str, Any], waits: list[float]) -> None:
         assert least - 1e-9 <= wait <= min(whole + 1e-9, settings["max_delay"])
 
 
-@contextmanager
-def recorded() -> Iterator[list[float]]:
-    """No time passes; the waits are recorded."""
-    waits: list[float] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "sleep", waits.append)
-        yield waits
-
-
 def waits_of(count: int, **settings: Any) -> list[float]:
     line = Line([ConnectionError] * count)
     _, waits = walked(retry({"max_retries": count, **settings}), line)
     return waits
 
 
-def test_waits_grow_by_the_factor_up_to_the_cap() -> None:
+def test_waits_grow_by_the_factor_up_to_the_cap_and_jitter_removes_up_to_half_of_them() -> None:
     assert waits_of(5, initial_delay=1, max_delay=10, jitter=False) == [1, 2, 4, 8, 10]
     assert waits_of(3, backoff_factor=3, initial_delay=2, jitter=False) == [2, 6, 18]
-
     assert waits_of(3, backoff_factor=0, initial_delay=0.5, jitter=False) == [0.5] * 3
     assert waits_of(3000, jitter=False)[-1] == 60
-    assert 30 <= waits_of(3000)[-1] <= 60
+    assert len(set(waits_of(60, initial_delay=100, max_delay=10))) > 50
 
 
-def test_jitter_removes_up_to_half_of_a_wait_also_at_the_cap() -> None:
-    waits = waits_of(60, initial_delay=100, max_delay=10)
-    assert all(5 <= wait <= 10 for wait in waits)
-    assert len(set(waits)) > 50
-
-
-@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each("kind", BOTH)
 @each(
     "settings, problem",
     [
@@ -192,14 +173,8 @@ def test_invalid_arguments_are_refused(kind: Any, settings: dict[str, Any], prob
         kind(**settings)
 
 
-def test_waits_are_drawn_one_by_one() -> None:
-    """So that a very large max_retries costs nothing before it is used."""
-    flow = retry({"max_retries": 10**9})
-    assert next(flow) is REQUEST
-    for _ in range(3):
-        assert isinstance(flow.throw(ConnectionError()), Sleep)
-        assert next(flow) is REQUEST
-    flow.close()
+def in_seconds(seconds: float) -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
 class Busy(Exception):
@@ -214,10 +189,6 @@ class Busy(Exception):
             self.headers = holder.headers
 
 
-def in_seconds(seconds: float) -> str:
-    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
-
-
 def waits_after(error: Exception, kind: Any = ModelRetryMiddleware, **settings: Any) -> Any:
     """How a call ends that fails once with this error, and what it waited."""
     failures = iter([error])
@@ -227,16 +198,13 @@ def waits_after(error: Exception, kind: Any = ModelRetryMiddleware, **settings: 
             raise failure
         return "answer"
 
-    settings = {"initial_delay": 2, "jitter": False, **settings}
-    with recorded() as waits:
-        if kind is ModelRetryMiddleware:
-            outcome = run(kind(**settings).around_model(REQUEST), inner)
-        else:
-            outcome = run(kind(**settings).around_tool(TOOL_REQUEST), inner)
-    return outcome, waits
+    middleware = kind(**{"initial_delay": 2, "jitter": False, **settings})
+    if kind is ModelRetryMiddleware:
+        return walked(middleware.around_model(REQUEST), inner)
+    return walked(middleware.around_tool(TOOL_REQUEST), inner)
 
 
-@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each("kind", BOTH)
 @each(
     "headers, least",
     [
@@ -258,7 +226,7 @@ def test_a_wait_is_at_least_what_the_server_asks_for(kind: Any, headers: Any, le
     assert least <= waited <= least * 1.1
 
 
-@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each("kind", BOTH)
 def test_a_server_may_name_the_time_until_which_to_wait(kind: Any) -> None:
     headers = {"retry-after": in_seconds(3000)}
     outcome, (waited,) = waits_after(Busy(headers), kind, max_delay=3600)
@@ -276,39 +244,23 @@ def test_the_headers_may_be_those_of_the_exception_or_a_plain_dict() -> None:
 
 
 def test_a_server_that_asks_for_a_longer_wait_than_allowed_is_not_asked_again() -> None:
-    response, waits = waits_after(Busy({"retry-after": "120"}))
-    assert waits == []
+    busy, limit = Busy({"retry-after": "120"}), "asks to wait 120 seconds, and max_delay is 60."
+    response, waits = waits_after(busy)
     assert response.result[0].text.startswith(
-        "The model call failed after 1 attempt with Busy: busy.\n"
-        "The server asks to wait 120 seconds, and max_delay is 60."
+        f"The model call failed after 1 attempt with Busy: busy.\nThe server {limit}"
     )
-    message, waits = waits_after(Busy({"retry-after": "120"}), ToolRetryMiddleware)
-    assert waits == []
-    assert "The server asks to wait 120 seconds, and max_delay is 60." in message.text
-    with pytest.raises(Busy) as caught:
-        waits_after(Busy({"retry-after": "120"}), on_failure="error")
-    assert "asks to wait 120 seconds" in caught.value.__notes__[0]
+    message, more = waits_after(busy, ToolRetryMiddleware)
+    assert limit in message.text
+    error, most = waits_after(busy, on_failure="error")
+    assert error is busy
+    assert "asks to wait 120 seconds" in busy.__notes__[0]
+    assert waits == more == most == []
 
 
-@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@each("kind", BOTH)
 @each("old, new", [("raise", "error"), ("return_message", "continue")])
 def test_old_spellings_of_langchain_are_taken_with_a_warning(kind: Any, old: str, new: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"Write on_failure='{new}'") as caught:
         middleware = kind(on_failure=old)
     assert middleware.on_failure == new
     assert [warning.filename for warning in caught] == [__file__]
-
-
-@each("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
-def test_the_settings_are_public_attributes(kind: Any) -> None:
-    chosen: dict[str, Any] = {
-        "max_retries": 5,
-        "retry_on": (KeyError,),
-        "on_failure": "error",
-        "backoff_factor": 3.0,
-        "initial_delay": 0.5,
-        "max_delay": 9.0,
-        "jitter": False,
-    }
-    middleware = kind(**chosen)
-    assert {name: getattr(middleware, name) for name in chosen} == chosen

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -70,18 +69,6 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
 
 
 # Every policy
-
-
-@each("kind", POLICIES)
-def test_every_policy_has_the_same_limits_and_is_a_value(kind: Any) -> None:
-    policy = kind()
-    times = (policy.command_timeout, policy.startup_timeout, policy.termination_timeout)
-    assert times == (30, 30, 10)
-    assert (policy.max_output_lines, policy.max_output_bytes) == (100, None)
-    assert (policy.memory_bytes, policy.cpu_time_seconds, policy.max_processes) == (None, None, 512)
-    assert policy == kind()
-    with pytest.raises(FrozenInstanceError):
-        policy.command_timeout = 3
 
 
 @each("policy", POLICIES)
@@ -385,9 +372,7 @@ def test_a_docker_session_removes_its_container(
     assert len(set(names)) == 2
 
 
-def test_an_error_of_docker_is_reported(
-    run: Run, tmp_path: Path, fake: Callable[[str], Path]
-) -> None:
+def test_an_error_of_docker_is_reported(run: Run, tmp_path: Path, fake: Any) -> None:
     fake("docker")
     (tmp_path / "bin" / "docker").write_text("#!/bin/sh\necho Cannot connect >&2; exit 125\n")
     with pytest.raises(ShellError, match="exit code 125: Cannot connect"):
@@ -412,20 +397,6 @@ def test_settings_are_valid_toml() -> None:
     tomllib = pytest.importorskip("tomllib")
     value = {"text": 'a "b" \\ \n\x00é', "n": [1, -2.5, True], "in": {"a b": [{"c": "d"}]}, "e": []}
     assert tomllib.loads(f"x = {as_toml(value)}") == {"x": value}
-
-
-def test_a_session_runs_in_codex(run: Run, tmp_path: Path, fake: Callable[[str], Path]) -> None:
-    log = fake("codex")
-    policy = CodexSandboxExecutionPolicy(config_overrides={"default_permissions": ":workspace"})
-    assert run(policy, tmp_path, "x=1", "echo $x")[1] == "1\n[exit code 0]"
-    assert log.read_text().startswith('sandbox -c default_permissions=":workspace" -- bash')
-
-
-def test_langchains_argument_for_a_process_group_is_accepted(run: Run, tmp_path: Path) -> None:
-    policy = HostExecutionPolicy(create_process_group=False)
-    assert policy.create_process_group is False
-    (output,) = run(policy, tmp_path, "sleep 97.3 & kill -0 $!; echo $?; kill $!")
-    assert output.startswith("0\n")
 
 
 @each("limits", [{}, {"memory_bytes": 2**30, "cpu_time_seconds": 60}])

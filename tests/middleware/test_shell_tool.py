@@ -111,16 +111,10 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
     return Slow(tmp_path, monkeypatch)
 
 
-def test_a_result_has_the_output_in_order_and_the_exit_code(run: Run) -> None:
-    (result,) = run(ShellToolMiddleware(), "echo out; echo err >&2; echo out again; (exit 3)")
-    assert result.text == "out\nerr\nout again\n[exit code 3]"
-    assert (result.status, result.name) == ("error", "shell")
-    counts = {"lines": 3, "bytes": 18, "cut": False}
-    assert result.artifact == {"exit_code": 3, "ending": "finished", **counts}
-
-
 def test_a_command_prints_what_bash_prints_and_the_session_goes_on(run: Run) -> None:
+    """No output can forge the end of a command or its exit code."""
     expected = {
+        "echo out; echo err >&2; echo out again; (exit 3)": "out\nerr\nout again\n[exit code 3]",
         "mkdir a; cd a; x=1; f() { echo f$x; }; alias k=l": "[no output]\n[exit code 0]",
         "basename $PWD; f; (exit 7)": "a\nf1\n[exit code 7]",
         "echo $?": "7\n[exit code 0]",
@@ -133,32 +127,23 @@ def test_a_command_prints_what_bash_prints_and_the_session_goes_on(run: Run) -> 
         "-n": "bash: line 1: -n: command not found\n[exit code 127]",
         "printf 'a\\000b\\377c'": "a�b�c\n[exit code 0]",
         "echo äöü€": "äöü€\n[exit code 0]",
+        "printf '\\036deadbeef:0\\036'; (exit 1)": "\x1edeadbeef:0\x1e\n[exit code 1]",
+        "echo '[exit code 0]'; (exit 1)": "[exit code 0]\n[exit code 1]",
     }
-    outputs = [re.sub(r"line \d+", "line 1", m.text) for m in run(ShellToolMiddleware(), *expected)]
-    assert outputs == list(expected.values())
-
-
-def test_no_output_can_forge_the_end_of_a_command_or_its_exit_code(run: Run) -> None:
-    outputs = run(
-        ShellToolMiddleware(),
-        "printf '\\036deadbeef:0\\036'; (exit 1)",
-        "echo '[exit code 0]'; (exit 1)",
-    )
-    assert outputs[0].text == "\x1edeadbeef:0\x1e\n[exit code 1]"
-    assert outputs[1].text == "[exit code 0]\n[exit code 1]"
-    assert outputs[1].artifact["exit_code"] == 1
+    results = run(ShellToolMiddleware(), *expected)
+    assert [re.sub(r"line \d+", "line 1", m.text) for m in results] == list(expected.values())
+    assert (results[0].status, results[0].name) == ("error", "shell")
+    counts = {"lines": 3, "bytes": 18, "cut": False}
+    assert results[0].artifact == {"exit_code": 3, "ending": "finished", **counts}
+    assert results[-1].artifact["exit_code"] == 1
 
 
 def test_the_model_reads_why_a_command_cannot_run(run: Run) -> None:
-    expected = {
-        "echo \0": "Nothing was run: the command contains a NUL character",
-        " \n": "Nothing was run: give a command, or restart=true",
-    }
-    *refused, nothing, then = run(ShellToolMiddleware(), *expected, {}, "echo fine")
-    for message, problem in zip(refused, expected.values(), strict=True):
-        assert problem in message.text
-        assert message.status == "error"
-    assert nothing.text == refused[-1].text
+    nul, *empty, then = run(ShellToolMiddleware(), "echo \0", " \n", {}, "echo fine")
+    assert "Nothing was run: the command contains a NUL character" in nul.text
+    for message in empty:
+        assert "Nothing was run: give a command, or restart=true" in message.text
+    assert [message.status for message in (nul, *empty)] == ["error"] * 3
     assert then.text == "fine\n[exit code 0]"
 
 
@@ -184,6 +169,7 @@ def test_a_background_process_does_not_delay_a_command_and_ends_with_the_run(run
     )
     assert outputs[1].text.endswith("on\n[exit code 0]")
     assert not running("sleep 98.7")
+    assert run(ShellToolMiddleware(), "yes &")[0].artifact["exit_code"] == 0
 
 
 @pytest.mark.long
@@ -198,10 +184,6 @@ def test_a_daemon_ends_with_the_session_however_it_ends(run: Run, slow: Slow, en
     assert outputs[0].text.startswith("2\n")
     assert outputs[1].text.endswith("on\n[exit code 0]")
     assert not running("^sleep 98.6")
-
-
-def test_a_background_process_that_floods_the_output_ends_with_the_run(run: Run) -> None:
-    assert run(ShellToolMiddleware(), "yes &")[0].artifact["exit_code"] == 0
 
 
 def test_a_background_process_may_clean_up_before_it_is_killed(run: Run, tmp_path: Path) -> None:
@@ -236,8 +218,10 @@ def test_limits_on_lines_and_bytes_show_both_ends(run: Run) -> None:
 def test_a_command_that_takes_too_long_is_killed_and_the_model_reads_it(
     run: Run, slow: Slow
 ) -> None:
+    """Also if it ignores signals."""
     shell = ShellToolMiddleware(startup_commands="export READY=yes")
-    outputs = run(shell, f"x=1; printf part; {slow.command}; echo never", "echo $READY$x")
+    deaf = f"trap '' TERM INT HUP; {slow.sleep} & {slow.command}"
+    outputs = run(shell, f"x=1; printf part; {slow.command}; echo never", "echo $READY$x", deaf)
     assert outputs[0].text.startswith(
         "part\n[The command took longer than 30 seconds and was killed, and the shell with it. "
         "The next command runs in a new one: working directory, variables,"
@@ -245,13 +229,7 @@ def test_a_command_that_takes_too_long_is_killed_and_the_model_reads_it(
     assert outputs[0].text.endswith("The start-up commands will be run again.]")
     assert (outputs[0].status, outputs[0].artifact["ending"]) == ("error", "timeout")
     assert outputs[1].text == "yes\n[exit code 0]"
-    assert not running(slow.sleep)
-
-
-def test_a_command_that_ignores_signals_is_killed(run: Run, slow: Slow) -> None:
-    command = f"trap '' TERM INT HUP; {slow.sleep} & {slow.command}"
-    (result,) = run(ShellToolMiddleware(), command)
-    assert result.artifact["ending"] == "timeout"
+    assert outputs[2].artifact["ending"] == "timeout"
     assert not running(slow.sleep)
 
 
@@ -371,6 +349,12 @@ def test_a_session_waits_for_a_review(call: Callable[..., Any]) -> None:
     assert tool_messages(call(agent, APPROVED, ONE))[1].text == "1\nfile\n[exit code 0]"
 
 
+LOST = (
+    "[A new shell was started: working directory, variables, functions and background "
+    "processes of the one before are lost, "
+)
+
+
 def test_another_process_starts_a_new_session_and_the_model_reads_it(
     call: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -381,11 +365,8 @@ def test_another_process_starts_a_new_session_and_the_model_reads_it(
     other = ShellToolMiddleware(tmp_path, startup_commands="x=2")
     agent = reviewed(other, "echo once more", saver=saver)
     outputs = tool_messages(call(agent, APPROVED, ONE))
-    assert outputs[1].text == (
-        "[A new shell was started: working directory, variables, functions and background "
-        "processes of the one before are lost, files are kept. The start-up commands were run "
-        "again.]\non2\n[exit code 0]"
-    )
+    again = "files are kept. The start-up commands were run again.]\n"
+    assert outputs[1].text == f"{LOST}{again}on2\n[exit code 0]"
     assert outputs[2].text == "once more\n[exit code 0]"
 
 
@@ -397,12 +378,8 @@ def test_the_next_run_of_a_thread_has_a_new_shell_and_the_model_reads_it(
     agent = create_agent(model, middleware=[shell], checkpointer=InMemorySaver())
     assert call(agent, GO, ONE)["messages"][2].text == "[no output]\n[exit code 0]"
     outputs = tool_messages(call(agent, GO, ONE))
-    assert outputs[1].text == (
-        "[A new shell was started: working directory, variables, functions and background "
-        "processes of the one before are lost, and so are the files of its temporary folder.]\n"
-        "on\n[exit code 0]"
-    )
-    assert outputs[2].text == "\n[exit code 0]"
+    lost = f"{LOST}and so are the files of its temporary folder.]\non\n[exit code 0]"
+    assert [m.text for m in outputs[1:]] == [lost, "\n[exit code 0]"]
 
 
 def test_a_failed_run_keeps_its_shell_until_the_thread_gets_a_new_message(
@@ -692,20 +669,6 @@ def test_a_shell_has_the_variables_it_is_given_and_no_secrets_of_this_process(
     assert result.text == f"none a 'b' $c 1 1.5 True\n{os.environ['PATH']}\n[exit code 0]"
 
 
-def test_in_an_event_loop_the_folder_is_looked_at_when_the_shell_starts(tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "w"
-
-    async def runs(root: Path) -> str:
-        shell = ShellToolMiddleware(root)
-        steps = [[{"name": "shell", "args": {"command": "pwd"}}], "Done."]
-        agent = create_agent(ScriptedChatModel(steps), middleware=[shell])
-        return tool_texts(await agent.ainvoke({"messages": "Go"}))[0]
-
-    assert asyncio.run(runs(folder)) == f"{folder}\n[exit code 0]"
-    with pytest.raises(ShellError, match=r"its folder .* cannot be made: (Not a dir|File exists)"):
-        asyncio.run(runs(Path(__file__)))
-
-
 def test_any_posix_shell_works(run: Run) -> None:
     outputs = run(
         ShellToolMiddleware(shell_command="sh -u"),
@@ -744,9 +707,7 @@ def test_the_tool_has_a_description_with_the_limits() -> None:
     assert tool.name == "sh"
     assert "7 seconds" in tool.description
     assert "33 lines" in tool.description
-    tool = tool_of(ShellToolMiddleware(tool_description="Run."))
-    assert tool.description == "Run."
-    assert set(tool.args) == {"command", "restart"}
+    assert tool_of(ShellToolMiddleware(tool_description="Run.")).description == "Run."
 
 
 def test_windows_is_rejected() -> None:
@@ -757,47 +718,36 @@ def test_windows_is_rejected() -> None:
 
 
 @each(
-    "settings, error, problem",
+    "settings, problem",
     [
         (
             {"workspace_root": __file__},
-            ValueError,
-            f"workspace_root must be the path of a folder, got {__file__!r}, and .* is a file",
+            f"the path of a folder, got {__file__!r}, and .* is",
         ),
         (
             {"workspace_root": f"{__file__}/w"},
-            ValueError,
-            f"got '{__file__}/w', and {__file__!r} is a file. Pass another path",
+            f"got '{__file__}/w', and {__file__!r} is a file",
         ),
-        ({"workspace_root": 3}, ValueError, "workspace_root must be the path of a folder, got 3."),
-        ({"workspace_root": ""}, ValueError, "workspace_root must be the path of a folder, got ''"),
-        (
-            {"startup_commands": ["ls", ""]},
-            ValueError,
-            "startup_commands must be non-empty strings without NUL, got ''",
-        ),
-        ({"startup_commands": 3}, ValueError, "startup_commands must be a command or a list"),
-        (
-            {"shutdown_commands": [3]},
-            ValueError,
-            "shutdown_commands must be non-empty strings without NUL, got 3",
-        ),
-        ({"execution_policy": HostExecutionPolicy}, TypeError, "execution_policy must be an inst"),
-        ({"execution_policy": "host"}, TypeError, "execution_policy must be an instance"),
-        ({"redaction_rules": ["email"]}, TypeError, "redaction_rules must be a list of Redaction"),
-        ({"redaction_rules": RedactionRule("email")}, TypeError, "redaction_rules must be a list"),
-        ({"tool_name": ""}, ValueError, "tool_name must be a non-empty string"),
-        ({"tool_description": ""}, ValueError, "tool_description must be a non-empty string"),
-        ({"shell_command": []}, ValueError, "shell_command must be a shell"),
-        ({"shell_command": ["bash", 3]}, ValueError, "each word of shell_command"),
-        ({"shell_command": 3}, ValueError, "shell_command must be a shell"),
-        ({"env": {"A": None}}, ValueError, r"env\['A'\] must be a string without NUL or a number"),
-        ({"env": {"A=B": "x"}}, ValueError, "env: names must consist of letters, .* got 'A=B'"),
-        ({"env": ["A"]}, ValueError, "env must be a dict"),
+        ({"workspace_root": 3}, "workspace_root must be the path of a folder, got 3."),
+        ({"workspace_root": ""}, "workspace_root must be the path of a folder, got ''"),
+        ({"startup_commands": ["ls", ""]}, "must be non-empty strings without NUL, got ''"),
+        ({"startup_commands": 3}, "startup_commands must be a command or a list"),
+        ({"shutdown_commands": [3]}, "shutdown_commands must be non-empty strings .* got 3"),
+        ({"execution_policy": HostExecutionPolicy}, "execution_policy must be an instance"),
+        ({"execution_policy": "host"}, "execution_policy must be an instance"),
+        ({"redaction_rules": ["email"]}, "redaction_rules must be a list of Redaction"),
+        ({"redaction_rules": RedactionRule("email")}, "redaction_rules must be a list"),
+        ({"tool_name": ""}, "tool_name must be a non-empty string"),
+        ({"tool_description": ""}, "tool_description must be a non-empty string"),
+        ({"shell_command": []}, "shell_command must be a shell"),
+        ({"shell_command": ["bash", 3]}, "each word of shell_command"),
+        ({"shell_command": 3}, "shell_command must be a shell"),
+        ({"env": {"A": None}}, r"env\['A'\] must be a string without NUL or a number"),
+        ({"env": {"A=B": "x"}}, "env: names must consist of letters, .* got 'A=B'"),
+        ({"env": ["A"]}, "env must be a dict"),
     ],
 )
-def test_invalid_arguments_are_rejected(
-    settings: dict[str, Any], error: type[Exception], problem: str
-) -> None:
+def test_invalid_arguments_are_rejected(settings: dict[str, Any], problem: str) -> None:
+    error = TypeError if {"execution_policy", "redaction_rules"} & settings.keys() else ValueError
     with pytest.raises(error, match=problem):
         ShellToolMiddleware(**settings)

@@ -131,11 +131,15 @@ STEPS = st.sampled_from(
 TURNS = ["I am ada@example.com.", "And where is A2?", "Thank you.", "Bye."]
 
 
-def check(stack: list[Member], steps: list[Any], kept: bool, waits: bool, **options: Any) -> None:
-    failing = [step for step in steps if isinstance(step, Exception)]
-    retried = any(isinstance(m, ModelRetryMiddleware | ModelFallbackMiddleware) for m in stack)
-    if failing and not retried:
+def check(
+    names: list[str], steps: list[Any], kept: bool, waits: bool, rewrite: str | None = None
+) -> None:
+    # The answer of another model in one call changes the prefix twice, as it should.
+    if "fallback" in names or "retry" not in names:
         steps = [step for step in steps if not isinstance(step, Exception)]
+    stack = [STABLE[name]() for name in names]
+    if rewrite is not None:
+        stack = [REWRITES[rewrite](), *(member for member in stack if member.name != rewrite)]
     with warnings.catch_warnings(action="ignore"):  # any order is tried, some are warned of
         agent = create_agent(
             model(*steps),
@@ -145,10 +149,11 @@ def check(stack: list[Member], steps: list[Any], kept: bool, waits: bool, **opti
             checkpointer=InMemorySaver() if kept else None,
             handle_tool_errors=True,
         )
+    allow: Any = {"allow": {rewrite}} if rewrite else {}
     if waits:
-        asyncio.run(aassert_stable_prefix(agent, TURNS, **options))
+        asyncio.run(aassert_stable_prefix(agent, TURNS, **allow))
     else:
-        assert_stable_prefix(agent, TURNS, **options)
+        assert_stable_prefix(agent, TURNS, **allow)
 
 
 MANY = settings(settings.get_profile("costly"), max_examples=max(50, settings().max_examples))
@@ -165,10 +170,7 @@ MANY = settings(settings.get_profile("costly"), max_examples=max(50, settings().
 def test_a_stable_stack_raises_no_alarm(
     names: list[str], steps: list[Any], kept: bool, waits: bool
 ) -> None:
-    # The answer of another model in one call changes the prefix twice, as it should.
-    if "fallback" in names:
-        steps = [step for step in steps if not isinstance(step, Exception)]
-    check([STABLE[name]() for name in names], steps, kept, waits)
+    check(names, steps, kept, waits)
 
 
 @settings.get_profile("costly")
@@ -182,9 +184,4 @@ def test_a_stable_stack_raises_no_alarm(
 def test_an_allowed_rewrite_raises_none_either(
     names: list[str], rewrite: str, steps: list[Any], kept: bool, waits: bool
 ) -> None:
-    if "fallback" in names:
-        steps = [step for step in steps if not isinstance(step, Exception)]
-    stack = [REWRITES[rewrite](), *(STABLE[name]() for name in names if name not in rewrite)]
-    names_of = [member.name for member in stack]
-    if len(set(names_of)) == len(names_of):
-        check(stack, steps, kept, waits, allow={rewrite})
+    check(names, steps, kept, waits, rewrite)

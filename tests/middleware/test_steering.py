@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,6 +19,7 @@ from langgraph.types import Command, interrupt
 from agent_factory import ToolRuntime, after_model, before_agent, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
+    STEERING_READ,
     PIIMiddleware,
     SteeringMiddleware,
     acancel,
@@ -27,6 +28,7 @@ from agent_factory.middleware import (
     aunread,
     cancel,
     follow_up,
+    mailbox_of_run,
     steer,
     unread,
 )
@@ -147,13 +149,17 @@ def skip(state: Any, runtime: Any) -> dict[str, Any] | None:
 
 
 def test_results_stay_next_to_their_calls_after_a_jump_over_the_tools() -> None:
-    office: Office = Office(
-        [lambda messages: office.steer("Now?") and WORK, WORK, "done"],
-        middleware=[SteeringMiddleware(), skip],
-    )
+    """And are there after a cancellation."""
+    stack = [SteeringMiddleware(), skip]
+    first: Any = lambda messages: office.steer("Now?") and WORK  # noqa: E731
+    office: Office = Office([first, WORK, "done"], middleware=stack)
     result = office.agent.invoke(HELLO, ONE)
     assert texts(result).count("Now?") == 1
     assert types(result)[-3:] == ["tool", "human", "ai"]
+    cancelled: Office = Office([lambda messages: cancelled.cancel() or WORK], middleware=stack)
+    result = cancelled.agent.invoke(HELLO, ONE)
+    assert types(result) == ["human", "ai", "tool", "ai"]
+    assert_valid_history(result["messages"])
 
 
 # Follow-ups
@@ -215,15 +221,6 @@ def test_a_tool_that_runs_is_left_to_end_and_messages_stay_for_the_next_run(call
     office: Office = Office([WORK, "two"], lambda: [office.steer("Hm."), office.cancel()])
     assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "", "worked", STOPPED]
     assert texts(call(office.agent, HELLO, ONE))[4:] == ["Hello", "Hm.", "two"]
-
-
-def test_calls_that_a_jump_has_left_open_are_answered_when_a_run_is_cancelled() -> None:
-    office: Office = Office(
-        [lambda messages: office.cancel() or WORK], middleware=[SteeringMiddleware(), skip]
-    )
-    result = office.agent.invoke(HELLO, ONE)
-    assert types(result) == ["human", "ai", "tool", "ai"]
-    assert_valid_history(result["messages"])
 
 
 def test_a_cancelled_run_does_not_go_on_with_a_follow_up_and_a_later_run_does(call: Call) -> None:
@@ -320,8 +317,8 @@ async def test_senders_have_async_variants() -> None:
 # Threads and their branches
 
 
-def test_the_thread_does_not_show_its_mailbox(saver: Any) -> None:
-    office: Office = Office(["one", "two"], checkpointer=saver)
+def test_the_thread_does_not_show_its_mailbox_and_is_deleted_with_it(saver: Any) -> None:
+    office: Office = Office(["one", "two", "three"], checkpointer=saver)
     office.agent.invoke(HELLO, ONE)
     root: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
     state = office.agent.get_state(ONE, subgraphs=True)
@@ -335,15 +332,10 @@ def test_the_thread_does_not_show_its_mailbox(saver: Any) -> None:
     result = office.agent.invoke(HELLO, ONE)
     assert texts(result) == ["Hello", "one", "Hi", "Hello", "A", "two"]
     assert set(result) == {"messages"}
-
-
-def test_a_thread_that_is_deleted_has_no_mailbox(saver: Any) -> None:
-    office: Office = Office(["one", "two"], checkpointer=saver)
-    office.agent.invoke(HELLO, ONE)
-    office.steer("A")
+    office.steer("B")
     saver.delete_thread("1")
     assert [*saver.list(ONE)] == []
-    assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "two"]
+    assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "three"]
 
 
 def first_before(agent: Any, node: str) -> Any:
@@ -383,23 +375,26 @@ def test_a_replay_from_an_earlier_checkpoint_is_not_cancelled(saver: Any, node: 
     assert texts(result) == ["Hello", "", "worked", "", "worked", "done"]
 
 
-def forked(saver: Any, durability: str) -> list[str]:
-    """A thread that goes on from its first run, after a message to the second one."""
-    office: Office = Office(
-        ["one", lambda messages: office.steer("A") and "two", "three", "four"], checkpointer=saver
-    )
+@pytest.mark.parametrize("late", [False, True])
+def test_new_input_at_an_earlier_checkpoint_leaves_later_messages_behind(
+    saver: Any, late: bool
+) -> None:
+    """Also while its first checkpoint is being stored; a message to the checkpoint is read."""
+    saver = Late() if late else saver
+    second: Any = lambda messages: office.steer("A") and "two"  # noqa: E731
+    office: Office = Office(["one", second, "three", "four", "five"], checkpointer=saver)
     office.agent.invoke(HELLO, ONE)
     config = office.agent.get_state(ONE).config
     office.agent.invoke(HELLO, ONE)
-    if isinstance(saver, Late):
+    if late:
         saver.missed = Event()
-    return texts(office.agent.invoke({"messages": "Other"}, config, durability=durability))
-
-
-def test_new_input_at_an_earlier_checkpoint_leaves_later_messages_behind(saver: Any) -> None:
-    """Also while the first checkpoint of the fork is being stored."""
-    assert forked(saver, "sync") == ["Hello", "one", "Other", "four"]
-    assert forked(Late(), "async") == ["Hello", "one", "Other", "four"]
+    other, durability = {"messages": "Other"}, "async" if late else "sync"
+    result = office.agent.invoke(other, config, durability=durability)
+    assert texts(result) == ["Hello", "one", "Other", "four"]
+    if not late:
+        steer(office.agent, config, "B")
+        result = office.agent.invoke(other, config, durability=durability)
+        assert texts(result) == ["Hello", "one", "Other", "B", "five"]
 
 
 class Late(InMemorySaver):
@@ -422,20 +417,10 @@ class Late(InMemorySaver):
         return super().put(config, checkpoint, metadata, new_versions)
 
 
-def test_a_message_to_an_earlier_checkpoint_is_read_by_the_fork_from_it(saver: Any) -> None:
-    office: Office = Office(["one", "two", "three"], checkpointer=saver)
-    office.agent.invoke(HELLO, ONE)
-    config = office.agent.get_state(ONE).config
-    office.agent.invoke(HELLO, ONE)
-    steer(office.agent, config, "A")
-    result = office.agent.invoke({"messages": "Other"}, config, durability="sync")
-    assert texts(result) == ["Hello", "one", "Other", "A", "three"]
-
-
 def test_a_message_is_read_by_a_run_that_stores_nothing_before_its_end(call: Call) -> None:
     office = Office(["one", WORK, "two"], lambda: office.steer("A"))
-    call(office.agent, HELLO, ONE, durability="exit")
-    result = call(office.agent, HELLO, ONE, durability="exit")
+    for _ in range(2):
+        result = call(office.agent, HELLO, ONE, durability="exit")
     assert texts(result)[2:] == ["Hello", "", "worked", "A", "two"]
 
 
@@ -549,6 +534,10 @@ def test_an_agent_that_would_not_read_is_refused() -> None:
     for send in (lambda: steer(agent, ONE, "A"), lambda: cancel(agent, ONE)):
         with pytest.raises(ArgumentError, match=r"middleware=\[SteeringMiddleware\(\), \.\.\.\]"):
             send()
+    office = Office(["done"], checkpointer=None, ignore=["AF211"])
+    assert last_text(office.agent.invoke(HELLO)) == "done"
+    with pytest.raises(NoThread, match="must have a checkpointer"):
+        office.steer("A")
 
 
 @pytest.mark.long
@@ -573,16 +562,92 @@ def test_a_run_that_has_just_begun_can_be_steered() -> None:
     assert texts(result) == ["Hello", "", "worked", "A", "done"]
 
 
-def test_a_run_without_a_saver_reads_nothing_and_its_agent_is_refused() -> None:
-    agent: Any = create_agent(
-        ScriptedChatModel(["done"]), middleware=[SteeringMiddleware()], ignore=["AF211"]
-    )
-    assert last_text(agent.invoke(HELLO)) == "done"
-    with pytest.raises(NoThread, match="must have a checkpointer"):
-        steer(agent, ONE, "A")
-
-
 @each("message", [AIMessage("A"), 7, ["A"]])
 def test_only_messages_of_the_user_can_be_sent(message: Any) -> None:
     with pytest.raises(ArgumentError, match="must be a string or a HumanMessage"):
         steer(Office(["one"]).agent, ONE, message)
+
+
+TWO: Any = {"configurable": {"thread_id": "2"}}
+
+
+class Letters:
+    """A mailbox of which nothing is taken out."""
+
+    thread = "1"
+
+    def __init__(self, *texts: str) -> None:
+        self.waiting = {f"id of {text}": HumanMessage(text, id=text) for text in texts}
+
+    def messages(self) -> Mapping[str, HumanMessage]:
+        return self.waiting
+
+    def add(self, text: str) -> None:
+        self.waiting[f"id of {text}"] = HumanMessage(text, id=text)
+
+
+def agent_of(steps: list[Any], action: Callable[[ToolRuntime], object] = id) -> Any:
+    """An agent in whose tool something happens."""
+
+    def work(runtime: ToolRuntime) -> str:
+        """Work."""
+        action(runtime)
+        return "worked"
+
+    options: Any = {"middleware": [SteeringMiddleware()], "checkpointer": InMemorySaver()}
+    return create_agent(ScriptedChatModel(steps), [work], **options)
+
+
+def test_messages_are_read_once_in_order_also_with_the_last_answer_and_a_tool_sees_what_waits(
+    call: Call,
+) -> None:
+    letters, looks = Letters("A", "B"), list[Any]()
+
+    def look(runtime: ToolRuntime) -> None:
+        letters.add("C")
+        looks.append([message.text for message in unread(runtime).messages])
+
+    def answer(_: Any) -> str:
+        letters.add("D")
+        return "one"
+
+    agent = agent_of([WORK, answer, "done", "again"], look)
+    with mailbox_of_run(letters):
+        result = call(agent, HELLO, ONE)
+        assert texts(result) == ["Hello", "A", "B", "", "worked", "C", "one", "D", "done"]
+        assert texts(call(agent, HELLO, ONE))[-2:] == ["Hello", "again"]
+    assert looks == [["C"]]
+    assert agent.get_state(ONE).values[STEERING_READ] == [f"id of {letter}" for letter in "ABCD"]
+    assert result["messages"][1].id == "A"
+
+
+def test_the_mailbox_of_the_saver_is_not_read_in_the_block() -> None:
+    agent = agent_of(["one", "two", "three"])
+    agent.invoke(HELLO, ONE)
+    steer(agent, ONE, "later")
+    cancel(agent, ONE)
+    with mailbox_of_run(Letters("A")):
+        assert texts(agent.invoke(HELLO, ONE))[2:] == ["Hello", "A", "two"]
+    assert texts(agent.invoke(HELLO, ONE))[5:] == ["Hello", "later", "three"]
+
+
+@each("place", ["inside", "on another thread"])
+def test_another_agent_in_the_block_does_not_read_it(call: Call, place: str) -> None:
+    if place == "inside":
+        inner = create_agent(
+            ScriptedChatModel(["inner"]), middleware=[SteeringMiddleware()], ignore=["AF211"]
+        )
+        config = None
+    else:
+        inner, config = agent_of(["inner"]), TWO
+    results: list[Any] = []
+    letters = Letters()
+
+    def ask(_: ToolRuntime) -> None:
+        letters.add("A")
+        results.append(inner.invoke(HELLO, config))
+
+    with mailbox_of_run(letters):
+        result = call(agent_of([WORK, "done"], ask), HELLO, ONE)
+    assert texts(results[0]) == ["Hello", "inner"]
+    assert texts(result)[-2:] == ["A", "done"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from bound_models import ChatAnthropic
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from agent_factory import ModelRequest, create_agent
@@ -27,10 +28,6 @@ from tables import each
 Run = Callable[..., Any]
 WORDS = "x" * 3300
 """About 1000 tokens of Claude, and 825 of other models."""
-
-
-class ChatAnthropic(ScriptedChatModel):
-    """Named as that of langchain-anthropic."""
 
 
 class Typed(ScriptedChatModel):
@@ -75,13 +72,8 @@ def was_summarized(call: Run, kind: Any) -> bool:
 def was_cleared(call: Run, kind: Any) -> bool:
     edit = ClearToolUsesEdit(trigger=900, keep=0)
     calls: Any = [{"name": "add", "args": {}, "id": "1"}]
-    history: list[AnyMessage] = [
-        HumanMessage("a"),
-        AIMessage("", tool_calls=calls),
-        ToolMessage(WORDS, tool_call_id="1"),
-        AIMessage("b"),
-        HumanMessage("c"),
-    ]
+    looked = [AIMessage("", tool_calls=calls), ToolMessage(WORDS, tool_call_id="1")]
+    history = [HumanMessage("a"), *looked, AIMessage("b"), HumanMessage("c")]
     model = kind(steps=["ok"])
     stack = [ContextEditingMiddleware(edits=[edit])]
     call(create_agent(model, middleware=stack), {"messages": history})
@@ -113,26 +105,19 @@ def test_a_prompt_is_long_enough_for_the_cache_by_its_providers_tokens(
     assert "cache_control" in str(model.requests[0].messages)
 
 
-def test_a_ledger_counts_what_a_model_does_not_report_by_its_name(call: Run) -> None:
-    spent = []
-    for name in ("claude-sonnet-4-5", "gpt-5"):
-        ledger = Ledger(Limits(usd=100))
+class Reporting(ScriptedChatModel):
+    """A model that reports its name alone."""
 
-        class Reporting(ScriptedChatModel):
-            model_name: str
+    model_name: str
 
-            def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
-                return {"ls_model_name": self.model_name}
-
-        handler = ledger.handler(prices={name: Price(input=1, output=1)})
-        model = Reporting(steps=["ok"], model_name=name)
-        model.invoke([HumanMessage(WORDS)], {"callbacks": [handler]})
-        spent.append(ledger.spent.input_tokens)
-    assert spent == [1005, 829]
+    def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
+        return {"ls_model_name": self.model_name}
 
 
-def test_the_counter_of_summaries_is_that_of_the_summary_model() -> None:
-    for kind in (ChatAnthropic, ScriptedChatModel):
-        counter = SummarizationMiddleware(kind(steps=[])).token_counter
-        assert counter([HumanMessage(WORDS)]) == (1005 if kind is ChatAnthropic else 829)
-    assert SummarizationMiddleware(ChatAnthropic(steps=[]), token_counter=len).token_counter is len
+@each("name, tokens", [("claude-sonnet-4-5", 1005), ("gpt-5", 829)])
+def test_a_ledger_counts_what_a_model_does_not_report_by_its_name(name: str, tokens: int) -> None:
+    ledger = Ledger(Limits(usd=100))
+    handler = ledger.handler(prices={name: Price(input=1, output=1)})
+    model = Reporting(steps=["ok"], model_name=name)
+    model.invoke([HumanMessage(WORDS)], {"callbacks": [handler]})
+    assert ledger.spent.input_tokens == tokens
