@@ -1,4 +1,4 @@
-"""One shell process: the protocol of its commands, its life, and its process tree."""
+"""One shell process: the protocol of its commands, their output, its life, its process tree."""
 
 from __future__ import annotations
 

@@ -62,22 +62,15 @@ def test_the_agents_own_model_invents_the_result(call: Run) -> None:
 
 
 @each("chosen", [["weather"], [weather], ("weather",), []])
-def test_only_the_chosen_tools_are_emulated(call: Run, chosen: Any) -> None:
+def test_only_the_chosen_tools_are_emulated_and_a_model_can_be_passed(
+    call: Run, chosen: Any
+) -> None:
     calls = [ask("weather", city="Ulm")] * bool(chosen) + [ask("clock")]
-    model = ScriptedChatModel([calls, *["12 degrees"] * bool(chosen), "ok"])
-    emulator = LLMToolEmulator(tools=chosen)
-    result = call(create_agent(model, [weather, clock], middleware=[emulator]), GO)
+    inventor = ScriptedChatModel(["12 degrees"])
+    emulator = LLMToolEmulator(tools=chosen, model=inventor)
+    agent = create_agent(ScriptedChatModel([calls, "ok"]), [weather, clock], middleware=[emulator])
+    result = call(agent, GO)
     assert [m.text for m in result["messages"][2:-1]] == ["12 degrees", "noon"][not chosen :]
-
-
-def test_parallel_calls_are_all_answered_by_a_model_that_is_passed(call: Run) -> None:
-    calls = [ask("weather", str(i), city=f"city {i}") for i in range(5)]
-    inventor = ScriptedChatModel([lambda messages: messages[1].text[-10:]] * 5)
-    model = ScriptedChatModel([calls, "ok"])
-    agent = create_agent(model, [weather], middleware=[LLMToolEmulator(model=inventor)])
-    results = call(agent, GO)["messages"][2:7]
-    assert [m.tool_call_id for m in results] == list("01234")
-    assert all(f"city {m.tool_call_id}" in m.text for m in results)
 
 
 class PerUser(AgentMiddleware[Any, Any]):
@@ -105,27 +98,20 @@ def test_parallel_runs_use_their_own_models() -> None:
         assert [r["messages"][2].text for r in outcome] == [f"for {n}" for n in range(8)]
 
 
-def test_a_reviewed_call_is_emulated_when_the_run_is_resumed(call: Run) -> None:
-    model = ScriptedChatModel([[ask("weather", city="Ulm")], "12 degrees", "ok"])
-    stack = [HumanInTheLoopMiddleware({"weather": True}), LLMToolEmulator()]
-    agent = create_agent(model, [weather], middleware=stack, checkpointer=InMemorySaver())
-    call(agent, GO, ONE)
-    result = call(agent, Command(resume={"decisions": [{"type": "approve"}]}), ONE)
-    assert result["messages"][2].text == "12 degrees"
-
-
 def test_without_a_known_model_the_error_says_to_pass_one(call: Run) -> None:
     """As in another process: a new middleware has not seen who made the call."""
-    model = ScriptedChatModel([[ask("weather", city="Ulm")]])
+    model = ScriptedChatModel([[ask("weather", city="Ulm")], "12 degrees", "ok"])
     options: Any = {"checkpointer": InMemorySaver()}
     review = HumanInTheLoopMiddleware({"weather": True})
-
-    def agent() -> Any:
-        return create_agent(model, [weather], middleware=[review, LLMToolEmulator()], **options)
-
-    call(agent(), GO, ONE)
+    first, other = (
+        create_agent(model, [weather], middleware=[review, LLMToolEmulator()], **options)
+        for _ in range(2)
+    )
+    call(first, GO, ONE)
+    approved: Any = Command(resume={"decisions": [{"type": "approve"}]})
     with pytest.raises(TurnError, match=r"LLMToolEmulator\(model=\.\.\.\)"):
-        call(agent(), Command(resume={"decisions": [{"type": "approve"}]}), ONE)
+        call(other, approved, ONE)
+    assert call(first, approved, ONE)["messages"][2].text == "12 degrees"
 
 
 def test_arguments_that_do_not_fit_become_the_error_of_a_real_call(call: Run) -> None:
@@ -153,17 +139,6 @@ def test_injected_arguments_are_neither_needed_nor_shown(call: Run) -> None:
     assert '"key"' in asked
     assert "runtime" not in asked
     assert "state" not in asked
-
-
-def test_a_tool_that_returns_directly_ends_the_run(call: Run) -> None:
-    @tool(return_direct=True)
-    def final() -> str:
-        """The end."""
-        raise AssertionError("the real tool ran")
-
-    model = ScriptedChatModel([[ask("final")], "invented"])
-    result = call(create_agent(model, [final], middleware=[LLMToolEmulator()]), GO)
-    assert [m.type for m in result["messages"]] == ["human", "ai", "tool"]
 
 
 def test_layers_may_offer_a_tool_that_is_emulated_and_change_its_result(call: Run) -> None:

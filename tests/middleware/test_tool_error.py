@@ -14,7 +14,6 @@ from langgraph.types import Command, interrupt
 
 from agent_factory import AgentFactoryError, AgentMiddleware, TurnError, create_agent
 from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
     ModelCallLimitMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
@@ -49,23 +48,46 @@ def test_by_default_the_model_reads_what_failed_and_what_it_can_do(call: Any) ->
     assert (result["messages"][2].tool_call_id, result["messages"][2].name) == ("f", "fail")
     assert result["messages"][-1].text == "Done."
 
+    @tool("fail")
+    def slow(why: str) -> str:
+        """Fail."""
+        raise TimeoutError(why)
 
-def test_on_error_receives_the_exception_and_the_request(call: Any) -> None:
+    ((text, _),) = tool_results(call(agent(ToolErrorMiddleware(), tools=[slow]), GO))
+    assert text.startswith("fail failed with TimeoutError: rain.\nIt is not known whether the call")
+
+
+def test_on_error_receives_the_exception_and_the_request() -> None:
+    """In async runs it is called in a thread."""
+    threads: list[Any] = []
+
     def words(error: Exception, request: Any) -> str:
+        threads.append(threading.current_thread())
         return f"{request.tool_call['name']}({request.tool_call['args']['why']}): {error!r}"
 
-    reported = call(agent(ToolErrorMiddleware(words)), GO)
-    assert tool_results(reported) == [("fail(rain): ValueError('rain')", "error")]
+    asked: Any = agent(ToolErrorMiddleware(words))
+    again: Any = agent(ToolErrorMiddleware(words))
+    for reported in (asked.invoke(GO), asyncio.run(again.ainvoke(GO))):
+        assert tool_results(reported) == [("fail(rain): ValueError('rain')", "error")]
+    assert threads[1] != threading.main_thread()
 
 
-def test_a_message_from_on_error_becomes_the_result(call: Any) -> None:
-    def message(error: Exception, request: Any) -> ToolMessage:
-        return ToolMessage("from the cache", tool_call_id="whatever", artifact=[1])
+def test_a_message_or_blocks_of_a_handler_are_the_result_and_another_value_is_an_error(
+    call: Any,
+) -> None:
+    def reported(value: Any, **settings: Any) -> Any:
+        handler = ToolErrorMiddleware(lambda error, request: value, **settings)
+        return call(agent(handler), GO)["messages"][2]
 
-    result = call(agent(ToolErrorMiddleware(message)), GO)
-    reported = result["messages"][2]
-    assert (reported.text, reported.status, reported.artifact) == ("from the cache", "success", [1])
-    assert (reported.tool_call_id, reported.name) == ("f", "fail")
+    made = reported(ToolMessage("from the cache", tool_call_id="whatever", artifact=[1]))
+    assert (made.text, made.status, made.artifact) == ("from the cache", "success", [1])
+    assert (made.tool_call_id, made.name) == ("f", "fail")
+    blocks: Any = [{"type": "text", "text": "No."}]
+    made = reported(blocks)
+    assert (made.content, made.status) == (blocks, "error")
+    with pytest.raises(TurnError, match="Mine on_error: must return a str, got int") as caught:
+        reported(1, name="Mine")
+    assert isinstance(caught.value.__context__, ValueError)
 
 
 def test_async_runs_call_the_coroutine_and_sync_runs_the_function() -> None:
@@ -74,18 +96,6 @@ def test_async_runs_call_the_coroutine_and_sync_runs_the_function() -> None:
     for middleware in (both, ToolErrorMiddleware(aon_error=report_later)):
         result = asyncio.run(agent(middleware).ainvoke(GO))
         assert tool_results(result) == [("later: rain", "error")]
-
-
-def test_a_function_alone_serves_async_runs_in_a_thread() -> None:
-    threads: list[Any] = []
-
-    def words(error: Exception, request: Any) -> str:
-        threads.append(threading.current_thread())
-        return "sync"
-
-    result = asyncio.run(agent(ToolErrorMiddleware(words)).ainvoke(GO))
-    assert tool_results(result) == [("sync", "error")]
-    assert threads != [threading.main_thread()]
 
 
 def works(why: str) -> str:
@@ -123,19 +133,6 @@ def test_a_handler_may_let_an_error_pass(call: Any, handler: Any) -> None:
         call(agent(ToolErrorMiddleware(handler)), GO)
 
 
-def test_content_blocks_of_a_handler_are_the_result_and_another_value_is_an_error(
-    call: Any,
-) -> None:
-    blocks: Any = [{"type": "text", "text": "No."}]
-    done = call(agent(ToolErrorMiddleware(lambda error, request: blocks)), GO)
-    assert done["messages"][2].content == blocks
-    assert done["messages"][2].status == "error"
-    number: Any = lambda error, request: 1  # noqa: E731
-    with pytest.raises(TurnError, match="Mine on_error: must return a str, got int") as caught:
-        call(agent(ToolErrorMiddleware(number, name="Mine")), GO)
-    assert isinstance(caught.value.__context__, ValueError)
-
-
 @each("switch", [True, "Reported.", ValueError])
 def test_an_error_that_handle_tool_errors_handled_is_a_result(call: Any, switch: Any) -> None:
     never = ToolErrorMiddleware(lambda error, request: "never")
@@ -154,9 +151,7 @@ def test_only_errors_of_the_tools_that_are_named_are_covered(call: Any, tools: A
         call(agent(ToolErrorMiddleware(tools=["other"])), GO)
 
 
-def test_invalid_arguments_are_handled_by_handle_tool_errors_first(
-    call: Any,
-) -> None:
+def test_invalid_arguments_are_handled_by_handle_tool_errors_first(call: Any) -> None:
     bad = [{"name": "fail", "args": {}, "id": "f"}]
     lets_through: Any = {"handle_tool_errors": False}
     for switch, start in (({}, "Error invoking tool"), (lets_through, "Mine: ")):
@@ -181,19 +176,6 @@ def test_an_interrupt_propagates_and_is_answered(call: Any) -> None:
     assert tool_results(result) == [("they said sun", "success")]
 
 
-@each("order", [1, -1])
-@each("mode", ["batched", "per_call"])
-def test_a_review_stands_on_either_side(call: Any, order: int, mode: Any) -> None:
-    review = HumanInTheLoopMiddleware({"fail": True}, interrupt_mode=mode)
-    paused = agent(*[review, ToolErrorMiddleware()][::order], checkpointer=InMemorySaver())
-    (question,) = call(paused, GO, ONE)["__interrupt__"]
-    approve: Any = {"type": "approve"}
-    resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
-    ((text, status),) = tool_results(call(paused, Command(resume=resume), ONE))
-    assert text.startswith("fail failed with ValueError")
-    assert status == "error"
-
-
 @each("signal", [KeyboardInterrupt, SystemExit])
 def test_a_signal_to_stop_propagates(signal: Any) -> None:
     @tool("fail")
@@ -203,23 +185,6 @@ def test_a_signal_to_stop_propagates(signal: Any) -> None:
 
     with pytest.raises(signal):
         agent(ToolErrorMiddleware(), tools=[stop]).invoke(GO)
-
-
-async def test_a_cancelled_run_is_cancelled() -> None:
-    started = asyncio.Event()
-
-    @tool("fail")
-    async def wait(why: str) -> str:
-        """Wait."""
-        started.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    task = asyncio.create_task(agent(ToolErrorMiddleware(), tools=[wait]).ainvoke(GO))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 def test_errors_of_the_library_propagate(call: Any) -> None:
@@ -245,23 +210,6 @@ def test_errors_of_the_library_propagate(call: Any) -> None:
         call(agent(ToolErrorMiddleware(), tools=[delegate]), GO)
 
 
-def test_retries_inside_come_first(call: Any) -> None:
-    runs: list[str] = []
-
-    @tool("fail")
-    def counted(why: str) -> str:
-        """Fail."""
-        runs.append(why)
-        raise ConnectionError(why)
-
-    stack = [
-        ToolErrorMiddleware(lambda error, request: f"gave up: {error}"),
-        ToolRetryMiddleware(initial_delay=0.0001, on_failure="error"),
-    ]
-    assert tool_results(call(agent(*stack, tools=[counted]), GO)) == [("gave up: rain", "error")]
-    assert len(runs) == 3
-
-
 def test_inside_a_retry_it_leaves_nothing_to_retry(call: Any) -> None:
     """A failed tool that would end the run goes back to the model."""
     direct: BaseTool = tool(return_direct=True)(fail)
@@ -272,31 +220,20 @@ def test_inside_a_retry_it_leaves_nothing_to_retry(call: Any) -> None:
     assert result["messages"][-1].text == "Done."
 
 
-def test_parallel_calls_of_a_failed_one_are_kept(call: Any) -> None:
-    both = [*FAIL, {"name": "works", "args": {"why": "x"}}]
-    model = ScriptedChatModel([both, "Done."])
-    result = call(create_agent(model, [fail, works], middleware=[ToolErrorMiddleware()]), GO)
-    assert [status for _, status in tool_results(result)] == ["error", "success"]
-
-
 @each(
-    "settings, problem, error",
+    "settings, problem",
     [
-        ({"on_error": "Sorry."}, "on_error must be a plain function", ValueError),
-        ({"on_error": ValueError}, "on_error must be a plain function", ValueError),
-        ({"on_error": report_later}, "a coroutine function as aon_error", ValueError),
-        (
-            {"aon_error": lambda error, request: "x"},
-            "aon_error must be an `async def` function",
-            ValueError,
-        ),
-        ({"aon_error": "Sorry."}, "aon_error must be", ValueError),
-        ({"tools": []}, "would be covered", ValueError),
-        ({"tools": "fail"}, "write tools=", TypeError),
+        ({"on_error": "Sorry."}, "on_error must be a plain function"),
+        ({"on_error": ValueError}, "on_error must be a plain function"),
+        ({"on_error": report_later}, "a coroutine function as aon_error"),
+        ({"aon_error": lambda error, request: "x"}, "aon_error must be an `async def` function"),
+        ({"aon_error": "Sorry."}, "aon_error must be"),
+        ({"tools": []}, "would be covered"),
+        ({"tools": "fail"}, "write tools="),
     ],
 )
-def test_invalid_arguments_are_refused(settings: Any, problem: str, error: Any) -> None:
-    with pytest.raises(error, match=problem):
+def test_invalid_arguments_are_refused(settings: Any, problem: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
         ToolErrorMiddleware(**settings)
 
 
@@ -360,13 +297,3 @@ def test_a_failure_inside_an_agent_in_a_tool_is_not_the_tools_failure(call: Any)
 
     outer = agent(ToolErrorMiddleware(lambda *_: "answered"), tools=[delegate])
     assert tool_results(call(outer, GO)) == [("Done.", "success")]
-
-
-def test_by_default_the_model_reads_that_a_timed_out_call_may_have_run(call: Any) -> None:
-    @tool("fail")
-    def slow(why: str) -> str:
-        """Fail."""
-        raise TimeoutError(why)
-
-    ((text, _),) = tool_results(call(agent(ToolErrorMiddleware(), tools=[slow]), GO))
-    assert text.startswith("fail failed with TimeoutError: rain.\nIt is not known whether the call")

@@ -120,17 +120,6 @@ def test_an_edit_of_both_reviews_is_kept_when_the_call_begins_again(call: Ask) -
 
 
 @each("mode", ["batched", "per_call"])
-def test_an_edit_back_and_forth_asks_each_time(call: Ask, mode: Any) -> None:
-    desk = Desk()
-    agent = desk.agent(review("note", "wire", name="one", mode=mode))
-    asked = talk(
-        call, agent, edit("wire", "1000"), edit("note", "x"), edit("wire", "1000"), APPROVE
-    )
-    assert asked == [NOTE, WIRE, NOTE, WIRE]
-    assert desk.ran == [WIRE]
-
-
-@each("mode", ["batched", "per_call"])
 def test_a_call_that_changes_each_time_ends_with_an_error(call: Ask, mode: Any) -> None:
     numbers = count()
 
