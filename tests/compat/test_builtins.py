@@ -48,79 +48,51 @@ def test_a_built_in_does_its_work_in_both_agents(alike: Any, name: str, fact: An
     assert fact(alike(lambda: stack(theirs), steps, *inputs, tools=[add, broken]))
 
 
+def model_limit(limit: str, behaviour: Any) -> Any:
+    return lambda: [theirs.ModelCallLimitMiddleware(**{limit: 1}, exit_behavior=behaviour)]
+
+
+def tool_limits(behaviour: Any) -> Any:
+    return lambda: [
+        theirs.ToolCallLimitMiddleware(run_limit=1, exit_behavior=behaviour),
+        theirs.ToolCallLimitMiddleware(tool_name="add", thread_limit=3),
+    ]
+
+
+BLOCK = lambda: [theirs.PIIMiddleware("ip", strategy="block")]  # noqa: E731
+SEARCH = lambda: [theirs.ProviderToolSearchMiddleware(searchable_tools=["add"])]  # noqa: E731
+TWICE = [call_of("write_todos", 1, todos=[]), call_of("write_todos", 2, todos=[])]
+ADDED = [ADDING[0], [call_of("add", 2, a=3, b=4)], "Done.", "Again."]
+
+
+@each(
+    "stack, steps, inputs, words",
+    [
+        (
+            lambda: [theirs.TodoListMiddleware()],
+            [TWICE, "Done."],
+            [ASK],
+            "never be called",
+        ),
+        (BLOCK, ["Hi."], [{"messages": [("user", "I am at 10.0.0.1")]}], "PIIDetectionError"),
+        (tool_limits("continue"), ADDED, [ASK, ASK], "limit"),
+        (tool_limits("end"), ADDED, [ASK, ASK], "limit"),
+        (tool_limits("error"), ADDED, [ASK], "ToolCallLimitExceededError"),
+        *(
+            (model_limit(limit, behaviour), [*ADDING, "Again."], [ASK, ASK], "imit")
+            for limit in ("run_limit", "thread_limit")
+            for behaviour in ("end", "error")
+        ),
+        (SEARCH, ADDING, [ASK], "server-side tool search"),
+    ],
+)
+def test_it_refuses_alike(alike: Any, stack: Any, steps: Any, inputs: Any, words: str) -> None:
+    assert words in str(alike(stack, steps, *inputs, tools=[add])["outcomes"])
+
+
 @pytest.mark.filterwarnings("ignore:.*AF212:agent_factory.AgentFactoryWarning")
 def test_a_base_class_alone_changes_nothing(alike: Any) -> None:
     alike(lambda: [theirs.AgentMiddleware()], ADDING, tools=[add])
-
-
-def test_todos_written_twice_at_once_are_refused(alike: Any) -> None:
-    twice = [call_of("write_todos", 1, todos=[]), call_of("write_todos", 2, todos=[])]
-    seen = alike(lambda: [theirs.TodoListMiddleware()], [twice, "Done."])
-    assert "todos" not in seen["state"]
-
-
-def test_blocked_personal_data_ends_a_run_with_their_error(alike: Any) -> None:
-    given = {"messages": [("user", "I am at 10.0.0.1")]}
-    seen = alike(lambda: [theirs.PIIMiddleware("ip", strategy="block")], ["Hi."], given)
-    assert seen["outcomes"][0][0] == "PIIDetectionError"
-
-
-@each("behaviour", ["continue", "end"])
-def test_tool_calls_are_limited(alike: Any, behaviour: str) -> None:
-    def stack() -> list[Any]:
-        return [
-            theirs.ToolCallLimitMiddleware(run_limit=1, exit_behavior=behaviour),
-            theirs.ToolCallLimitMiddleware(tool_name="add", thread_limit=3),
-        ]
-
-    steps = [ADDING[0], [call_of("add", 2, a=3, b=4)], "Done.", "Again."]
-    seen = alike(stack, steps, ASK, ASK, tools=[add])
-    assert "limit" in str(seen["state"]["messages"])
-
-
-def test_a_limit_may_raise(alike: Any) -> None:
-    stack = lambda: [theirs.ToolCallLimitMiddleware(run_limit=0, exit_behavior="error")]  # noqa: E731
-    seen = alike(stack, ADDING, tools=[add])
-    assert seen["outcomes"][0][0] == "ToolCallLimitExceededError"
-
-
-@each("behaviour", ["end", "error"])
-@each("limit", ["run_limit", "thread_limit"])
-def test_model_calls_are_limited(alike: Any, limit: str, behaviour: str) -> None:
-    def stack() -> list[Any]:
-        return [theirs.ModelCallLimitMiddleware(**{limit: 1}, exit_behavior=behaviour)]
-
-    seen = alike(stack, [*ADDING, "Again."], ASK, ASK, tools=[add])
-    assert "imit" in str(seen["outcomes"])
-
-
-def test_tools_may_be_left_for_a_provider_to_search(alike: Any) -> None:
-    def stack() -> list[Any]:
-        return [theirs.ProviderToolSearchMiddleware(searchable_tools=["add"])]
-
-    alike(stack, ADDING, tools=[add])
-
-
-def test_files_are_searched(alike: Any, tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("print(1)\n")
-
-    def stack() -> list[Any]:
-        return [theirs.FilesystemFileSearchMiddleware(root_path=str(tmp_path), use_ripgrep=False)]
-
-    steps = [[call_of("glob_search", 1, pattern="*.py")], [call_of("grep_search", 2, pattern="1")]]
-    seen = alike(stack, [*steps, "Done."])
-    assert "a.py" in seen["state"]["messages"][2]["content"]
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # theirs leaves the shell's pipes open
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_shell_runs_through_a_run(alike: Any, tmp_path: Path) -> None:
-    def stack() -> list[Any]:
-        return [theirs.ShellToolMiddleware(workspace_root=tmp_path)]
-
-    seen = alike(stack, [[call_of("shell", command="echo hello")], "Done."])
-    assert "hello" in seen["state"]["messages"][2]["content"]
 
 
 def test_many_at_once(alike: Any) -> None:

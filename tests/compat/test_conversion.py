@@ -7,11 +7,12 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
 from families import OURS, THEIRS
+from langgraph.types import Command
 from pydantic import BaseModel, Field
 
 import agent_factory as ours
-from agent_factory import create_agent
-from agent_factory.errors import ArgumentError, SpecError
+from agent_factory import AgentFactoryWarning, AgentState, before_model, create_agent
+from agent_factory.errors import ArgumentError, SpecError, UnknownStateKey
 from agent_factory.structured_output import StructuredOutputValidationError, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
@@ -202,23 +203,6 @@ def test_their_marks_hide_keys_of_the_state(alike: Any) -> None:
     assert result.keys().isdisjoint({"private", "kept", "jump_to"})
 
 
-def test_their_state_schema_may_be_the_agents_own(alike: Any) -> None:
-    seen = alike(lambda: [], ["hello"], GIVEN, state_schema=Marked)
-    assert seen["outcomes"][0][0].keys() == {"messages", "plain"}
-
-
-def test_our_middleware_may_have_a_state_schema_of_langchain(call: Any) -> None:
-    class Ours(ours.AgentMiddleware):
-        state_schema: Any = Marked
-
-        def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-            return {"plain": 3, "private": "mine"}
-
-    done = call(agent_of(Ours(), Marking(), steps=["hello"]), GIVEN)
-    assert done["plain"] == 3
-    assert "private" not in done
-
-
 def test_schemas_of_both_families_that_disagree_are_refused() -> None:
     class Other(ours.AgentState):
         plain: NotRequired[Annotated[int, operator.add]]
@@ -249,3 +233,58 @@ class Unread(theirs.AgentState[Any]):
 def test_a_strategy_or_schema_that_cannot_be_used_is_named(options: Any, problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem):
         agent_of(steps=[], **options)
+
+
+HISTORY: Any = {"messages": [("user", "Hi")]}
+
+
+class Noting(AgentState[Any]):
+    n: NotRequired[int]
+
+
+class Writes(theirs.AgentMiddleware[Any, Any]):
+    def __init__(self, update: Any) -> None:
+        super().__init__()
+        self.update = update
+
+    def before_agent(self, state: Any, runtime: Any) -> Any:
+        return self.update
+
+
+class WritesLate(theirs.AgentMiddleware[Any, Any]):
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        return {"rubric": "strict", "n": 7}
+
+
+@each(
+    "middleware",
+    [
+        Writes({"rubric": "strict", "n": 7}),
+        Writes(Command(update={"rubric": "strict", "n": 7})),
+        WritesLate(),
+    ],
+)
+def test_a_key_that_a_hook_of_langchain_writes_and_nobody_declares_is_one_warning(
+    call: Any, middleware: Any
+) -> None:
+    """LangChain drops it; the middleware may belong to another one that declares it."""
+    agent: Any = create_agent(
+        ScriptedChatModel(["Fine."] * 2), middleware=[middleware], state_schema=Noting
+    )
+    with pytest.warns(AgentFactoryWarning, match=r"^\[AF309\] Writes.*'rubric', which is dropped"):
+        assert call(agent, HISTORY)["n"] == 7
+    assert call(agent, HISTORY)["n"] == 7, "without a second warning, which would be an error"
+    strict: Any = create_agent(
+        ScriptedChatModel(["Fine."]), middleware=[middleware], state_schema=Noting, strict=True
+    )
+    with pytest.raises(UnknownStateKey):
+        call(strict, HISTORY)
+
+
+def test_a_key_that_nobody_declares_is_an_error_in_another_middleware(call: Any) -> None:
+    @before_model
+    def hook(state: Any, runtime: Any) -> Any:
+        return {"rubric": "strict"}
+
+    with pytest.raises(UnknownStateKey):
+        call(create_agent(ScriptedChatModel(["Fine."]), middleware=[hook]), HISTORY)

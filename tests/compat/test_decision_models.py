@@ -88,23 +88,11 @@ def routed(f: Any, call: Any, *answers: Any, instructions: Any = "Pick.", turns:
     return results, classifier.requests
 
 
-def test_each_turn_is_routed_once(same: Any) -> None:
-    """A turn with a tool call has two model calls."""
-    same(lambda f, call: routed(f, call, "small", "large", "small", turns=3))
-
-
 @each("instructions", ["Choose.", ["a", {"b": 1}], {"a": "b"}])
-def test_a_classifier_gets_the_same_instructions(same: Any, instructions: Any) -> None:
-    same(lambda f, call: routed(f, call, "large", instructions=instructions))
-
-
-def test_the_error_of_a_classifier_is_raised(same: Any) -> None:
-    def raised(f: Any, call: Any) -> Any:
-        with pytest.raises(ConnectionError) as caught:
-            routed(f, call, ConnectionError("down"))
-        return str(caught.value)
-
-    same(raised)
+def test_each_turn_is_routed_once_by_the_same_instructions(same: Any, instructions: Any) -> None:
+    """A turn with a tool call has two model calls."""
+    answers, more = ("small", "large", "small"), {"instructions": instructions, "turns": 3}
+    same(lambda f, call: routed(f, call, *answers, **more))
 
 
 @each("answer", ["other", {}, {"model_route": read(0.5)}])

@@ -12,11 +12,10 @@ from families import THEIRS
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
-from langgraph.types import Command, StreamWriter, TracePolicy
+from langgraph.types import Command, StreamWriter
 
 import agent_factory as ours
-from agent_factory import create_agent, plan_agent, topology_of
-from agent_factory.compat.langchain import from_langchain_middleware
+from agent_factory import create_agent, plan_agent
 from agent_factory.errors import (
     AgentFactoryWarning,
     ArgumentError,
@@ -145,20 +144,6 @@ def test_hooks_get_what_they_name_among_their_parameters(alike: Any) -> None:
     alike(lambda: [Injected()], ["hello"])
 
 
-def test_a_coroutine_hook_gets_it_too(call: Any) -> None:
-    asked = []
-
-    class Late(theirs.AgentMiddleware[Any, Any]):
-        def before_model(self, state: Any) -> None:  # type: ignore[override]
-            asked.append(state)
-
-        async def abefore_model(self, state: Any, config: RunnableConfig) -> None:  # type: ignore[override]
-            asked.append(config)
-
-    call(agent_of(Late()), ASK)
-    assert len(asked) == 1
-
-
 class Stopping(theirs.AgentMiddleware[Any, Any]):
     tools = (add,)
 
@@ -223,13 +208,6 @@ def test_members_of_both_families_stand_in_any_order(call: Any) -> None:
     assert done["seen"] == 1
 
 
-def test_the_plan_names_them_as_any_member() -> None:
-    plan = plan_agent(tools=[add], middleware=[Stopping(), Loud()])
-    assert "Stopping.before_model" in plan.nodes
-    assert [layer.owner for layer in plan.layers] == ["Loud"]
-    assert topology_of(create_agent(ScriptedChatModel([]), [add], middleware=[Stopping(), Loud()]))
-
-
 def test_an_ordering_can_name_a_langchain_class() -> None:
     class Guard(ours.AgentMiddleware):
         ordering = ours.Ordering(before=("Loud",))
@@ -238,16 +216,6 @@ def test_an_ordering_can_name_a_langchain_class() -> None:
 
     with pytest.warns(ours.AgentFactoryWarning, match="Guard belongs outside of Louder"):
         plan_agent(middleware=[Louder(), Guard()])
-
-
-def test_spans_are_recorded_by_the_policy_of_the_middleware() -> None:
-    class Discreet(Stopping):
-        trace_policy = TracePolicy(process_inputs=lambda _: {"hidden": True})
-
-    agent = create_agent(ScriptedChatModel([]), middleware=[Discreet()])
-    policy: Any = agent.builder.nodes["Discreet.before_model"].trace_policy
-    assert policy.process_inputs({"messages": []}) == {"hidden": True}
-    assert policy.process_outputs({"messages": []}) == {"messages": []}
 
 
 def test_a_missing_variant_is_named_with_its_class() -> None:
@@ -319,13 +287,6 @@ def test_a_jump_that_would_be_lost_elsewhere_is_refused_here() -> None:
         agent_of(jumps).invoke(ASK)
 
 
-def test_a_class_of_both_families_runs_by_its_hooks(call: Any) -> None:
-    class Both(Loud, ours.AgentMiddleware):  # type: ignore[misc]
-        pass
-
-    assert call(agent_of(Both()), ASK)["messages"][-1].text == "HELLO"
-
-
 def test_the_test_kit_takes_them() -> None:
     stopping, loud = Stopping(), Loud()
     assert run_hook(stopping, "before_model", ["a", "b"])["jump_to"] == "end"  # type: ignore[arg-type]
@@ -384,11 +345,3 @@ def test_a_middleware_that_does_nothing_is_reported() -> None:
         agent_of(Nothing(), Loud(), Keyed())
     assert len(caught) == 1
     assert len(caught[0].message.warnings) == 1  # type: ignore[union-attr]
-
-
-def test_the_tools_of_an_adapter_are_a_list() -> None:
-    class Bare(theirs.AgentMiddleware[Any, Any]):
-        def __init__(self) -> None:
-            """Leave out the base class, which would set the tools."""
-
-    assert from_langchain_middleware(Bare()).tools == []

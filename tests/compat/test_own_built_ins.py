@@ -133,14 +133,6 @@ def test_a_review_without_decisions_is_refused(config: Any) -> None:
             f.HumanInTheLoopMiddleware({"send": config})
 
 
-def test_per_call_langchains_review_refuses_an_edit_into_another_tool(call: Any) -> None:
-    """Ours takes it, and asks about that call if it needs a decision too."""
-    edit = {"type": "edit", "edited_action": {"name": "delete", "args": {"number": 7}}}
-    assert reviewed(THEIRS, call, "per_call", edit)[2] == "ValueError"
-    ran, results = reviewed(OURS, call, "per_call", edit)[1:3]
-    assert (ran, results.keys()) == ([], {"d"})
-
-
 # Limits
 
 
@@ -175,14 +167,6 @@ def test_of_parallel_calls_those_within_the_limit_run_here(call: Any, ends: str)
 
 
 # Tools
-
-
-@each("tools", [None, ["send"], ["delete"], []])
-def test_a_model_stands_in_for_the_same_tools(same: Any, tools: Any) -> None:
-    def member(f: Any) -> Any:
-        return f.LLMToolEmulator(tools=tools, model=ScriptedChatModel(["Emulated."]))
-
-    same(lambda f, call: outcome(f, call, member, [ONE], "Done."))
 
 
 TODO = {"content": "Read", "status": "pending"}

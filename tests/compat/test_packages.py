@@ -76,22 +76,18 @@ def steer() -> list[Any]:
 
 
 def test_steering_offers_only_the_tools_of_the_task(alike: Any) -> None:
-    """langchain-task-steering: hooks, both layers, tools, state and jumps in one class."""
-    seen = alike(steer, STEERED)
-    offered = [tools for _, tools, _ in seen["seen"]]
-    assert "read_file" in offered[1]
-    assert "write_file" not in offered[1]
-    assert seen["state"]["task_statuses"] == {"collect": "'complete'", "store": "'complete'"}
+    """langchain-task-steering: hooks, both layers, tools, state and jumps in one class.
 
-
-def test_steering_holds_to_the_order_of_tasks(alike: Any) -> None:
-    alike(steer, [status(0, "store", "in_progress"), *STEERED])
-
-
-def test_steering_asks_its_own_middleware_before_a_task_is_done(alike: Any) -> None:
+    It holds to the order of tasks, and asks its own middleware before a task is done.
+    """
     early = [*STEERED[:4], status(9, "store", "complete"), *STEERED[4:]]
-    seen = alike(steer, early)
+    stack = lambda: [*steer(), collapse.CollapseMiddleware()]  # noqa: E731
+    seen = alike(stack, [status(0, "store", "in_progress"), *early])
+    offered = [tools for _, tools, _ in seen["seen"]]
+    assert "read_file" in offered[2]
+    assert "write_file" not in offered[2]
     assert "Write something first." in str(seen["state"]["messages"])
+    assert seen["state"]["task_statuses"] == {"collect": "'complete'", "store": "'complete'"}
 
 
 @each("times", [1, 5])
@@ -109,10 +105,6 @@ def test_workflows_are_chosen_in_a_run(alike: Any) -> None:
 
     steps = [call_of("activate_workflow", 0, workflow="w"), *STEERED[:3], "Done."]
     alike(stack, steps)
-
-
-def test_both_packages_in_one_stack(alike: Any) -> None:
-    alike(lambda: [*steer(), collapse.CollapseMiddleware()], STEERED)
 
 
 def test_both_packages_work_together_with_our_middleware(alike: Any, call: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from families import OURS, THEIRS
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
 
@@ -184,30 +184,6 @@ def test_only_common_settings_are_sent_to_another_provider_and_extras_are_the_sa
         assert theirs[0].keys() - ours[0].keys() == {"extra_headers", "reasoning"}
 
 
-@each("outside", [True, False])
-def test_messages_that_a_layer_adds_for_a_second_call_are_kept(call: Run, outside: bool) -> None:
-    def texts(library: Any, middleware: Any) -> Any:
-        def ask_twice(request: Any) -> Any:
-            response = yield request
-            more = [*request.messages, *response.result, HumanMessage("Better, please.")]
-            return (yield request.override(messages=more))
-
-        first = Typed(steps=["draft", ConnectionError("down")])
-        other = Typed(steps=["new draft", "done"] if not outside else ["done"], kind="other")
-        fallback = middleware.ModelFallbackMiddleware(other)
-        twice = layer(middleware, ask_twice)
-        stack = [twice, fallback] if outside else [fallback, twice]
-        result = call(library.create_agent(first, middleware=stack), ASK)
-        requests = [*first.requests, *other.requests]
-        return [[m.text for m in r.messages] for r in requests], [
-            m.text for m in result["messages"]
-        ]
-
-    alike = both(texts)
-    assert alike[0] == alike[1]
-    assert alike[0][0][-1][-1] == "Better, please."
-
-
 @pytest.mark.filterwarnings("ignore:.*AF210:agent_factory.AgentFactoryWarning")
 @each("names", [["nope"], ["mail", "nope"]])
 def test_an_unknown_tool_to_search_is_a_value_error(call: Run, names: list[str]) -> None:
@@ -239,28 +215,6 @@ def test_the_answer_that_cannot_be_read_is_the_same(call: Run, parsed: Any) -> N
         return got
 
     assert both(received) == [[parsed], [parsed]]
-
-
-@each("kind", ["anthropic-chat", "openai-chat", "scripted"])
-def test_tokens_are_estimated_alike(kind: str) -> None:
-    def count(_: Any, middleware: Any) -> Any:
-        summaries = middleware.SummarizationMiddleware(Typed(kind=kind), trigger=("tokens", 9))
-        return summaries.token_counter([HumanMessage("x" * 3300)])
-
-    counts = both(count)
-    assert counts[0] == counts[1]
-
-
-def test_a_trigger_is_copied() -> None:
-    def later(_: Any, middleware: Any) -> Any:
-        trigger: list[Any] = [("messages", 9), {"tokens": 100, "messages": 3}]
-        summaries = middleware.SummarizationMiddleware(Typed(), trigger=trigger)
-        trigger.append(("messages", 1))
-        trigger[1]["tokens"] = 1
-        return summaries.trigger
-
-    first, second = both(later)
-    assert first == second == [("messages", 9), {"tokens": 100, "messages": 3}]
 
 
 bound_models: list[tuple[str, int]] = []
@@ -296,20 +250,3 @@ def test_a_model_of_init_chat_model_stays_configurable(
         call(agent, ASK)
         call(agent, ASK, {"configurable": {"model": "groq:qwen"}})
     assert bound_models == [("llama", 1), ("qwen", 1)] * 2
-
-
-def test_a_prompt_and_a_schema_reach_the_model_alike(call: Run) -> None:
-    """The whole request of a provider's structured answer."""
-
-    def request(library: Any, _: Any) -> Any:
-        model = Named(steps=['{"number": 3}'], model_name="gpt-5")
-        agent = library.create_agent(
-            model, [mail], system_prompt="Be brief.", response_format=Answer
-        )
-        value = call(agent, ASK)["structured_response"]
-        record = model.requests[0]
-        return value, record.tools, record.kwargs["response_format"], record.messages[0]
-
-    first, second = both(request)
-    assert first == second
-    assert isinstance(second[-1], SystemMessage)

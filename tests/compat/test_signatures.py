@@ -1,4 +1,4 @@
-"""Public names, signatures and attributes: those of langchain's agents exist here as well."""
+"""Public names, signatures, attributes: those of langchain's agents are here, and migrate."""
 
 from __future__ import annotations
 
@@ -140,8 +140,10 @@ def test_typed_dicts_have_the_same_keys() -> None:
 
 
 def instances(package: Any, folder: Path) -> list[Any]:
-    model = ScriptedChatModel([])
-    judge = ScriptedDecisionModel(answers=[])
+    model, judge = ScriptedChatModel([]), ScriptedDecisionModel(answers=[])
+    prompts = {"system_prompt": "Choose.", "max_tools": 2, "on_parsing_failure": "error"}
+    choices = {"same": package.ModelChoice(model, "all")}
+    summary = {"trigger": ("messages", 4), "summary_prompt": "{messages}"}
     return [
         package.AgentMiddleware(),
         package.AutoModeMiddleware(tools=["add"], instructions="Risky?", classifier=judge),
@@ -153,25 +155,17 @@ def instances(package: Any, folder: Path) -> list[Any]:
         package.HostExecutionPolicy(),
         package.HumanInTheLoopMiddleware({"add": True, "look": False}, edit_notice="Edited."),
         package.LLMToolEmulator(tools=["add"], model=model),
-        package.LLMToolSelectorMiddleware(
-            model=model, system_prompt="Choose.", max_tools=2, on_parsing_failure="error"
-        ),
+        package.LLMToolSelectorMiddleware(model=model, **prompts),
         package.ModelCallLimitMiddleware(run_limit=3),
         package.ModelFallbackMiddleware(model),
         package.ModelRefusalMiddleware(),
         package.ModelRetryMiddleware(retry_on=(ValueError,)),
-        package.ModelRouterMiddleware(
-            choices={"same": package.ModelChoice(model, "all")},
-            instructions="Which?",
-            classifier=judge,
-        ),
+        package.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge),
         package.PIIMiddleware("email", strategy="mask", apply_to_output=True),
         package.ProviderToolSearchMiddleware(searchable_tools=["add"]),
         package.RedactionRule("email"),
         package.ShellToolMiddleware(),
-        package.SummarizationMiddleware(
-            model, trigger=("messages", 4), summary_prompt="{messages}"
-        ),
+        package.SummarizationMiddleware(model, **summary),
         package.TodoListMiddleware(system_prompt="Plan.", tool_description="Plan."),
         package.ToolCallLimitMiddleware(tool_name="add", thread_limit=3),
         package.ToolErrorMiddleware(on_error=print),
@@ -231,3 +225,19 @@ def test_declared_differences_are_still_there() -> None:
             assert accepts(here, there), name
     for kind, name in ATTRIBUTES_ABSENT:
         assert not hasattr(getattr(import_module(MODULES[names[kind]]), kind), name), kind
+
+
+@each("module", [*MODULES][:3])
+def test_migrate_knows_a_counterpart_of_each_name_that_can_be_imported(module: str) -> None:
+    pytest.importorskip("libcst", reason="the extra cli is not installed")
+    from agent_factory.migrate import migrate_source
+
+    names = own_names(module)
+    assert names
+    for name in names:
+        migration = migrate_source(f"from {module} import {name}\n")
+        assert not migration.findings, name
+        assert "langchain" not in migration.text
+        namespace: dict[str, object] = {}
+        exec(migration.text, namespace)
+        assert name in namespace

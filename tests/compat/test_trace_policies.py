@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from langchain_core.decisions import BaseDecisionModel, ChoiceAnswer, ClassifierResponse, NoulAnswer
+from decision_models import ScriptedDecisionModel
 from langchain_core.tracers import LangChainTracer
 from langsmith import Client
 from langsmith.run_helpers import tracing_context
@@ -42,37 +42,19 @@ class Spans(Client):
         self.sent[run_id]["outputs"] = fields.get("outputs")
 
 
-class Judge(BaseDecisionModel):
-    """Answers each question with the first choice, or that nothing is risky."""
-
-    model: str = "judge"
-
-    @property
-    def _provider(self) -> str:
-        return "nobody"
-
-    def _classify(self, state: Any, questions: Any) -> ClassifierResponse:
-        answers: dict[str, Any] = {}
-        for name, question in questions.items():
-            if question.type == "noul":
-                answers[name] = NoulAnswer(type="noul", noul=0.0)
-            else:
-                fields: dict[str, Any] = {"probabilities": {}, "confidence": 1}
-                answers[name] = ChoiceAnswer(
-                    type="choice", choice=next(iter(question.criteria)), **fields
-                )
-        return ClassifierResponse(model=self.model, answers=answers)
-
-
 def router(package: Any) -> Any:
     choice = package.ModelChoice(ScriptedChatModel([CALL, "5"]), "all questions")
     return package.ModelRouterMiddleware(
-        choices={"same": choice}, classifier=Judge(), instructions="Which?"
+        choices={"same": choice}, classifier=judge("same"), instructions="Which?"
     )
 
 
+def judge(answer: Any) -> ScriptedDecisionModel:
+    return ScriptedDecisionModel(answers=[answer] * 2)
+
+
 BUILT_INS: dict[str, Any] = {
-    "AutoModeMiddleware": lambda p: p.AutoModeMiddleware(tools=["add"], classifier=Judge()),
+    "AutoModeMiddleware": lambda p: p.AutoModeMiddleware(tools=["add"], classifier=judge(0.0)),
     "ModelFallbackMiddleware": lambda p: p.ModelFallbackMiddleware(ScriptedChatModel([])),
     "ModelRefusalMiddleware": lambda p: p.ModelRefusalMiddleware(),
     "ModelRetryMiddleware": lambda p: p.ModelRetryMiddleware(),

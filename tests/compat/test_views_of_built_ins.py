@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 from built_in_cases import CASES, Case, says
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
 
 import agent_factory.middleware as ours
+import agent_factory.structured_output as our_output
 from agent_factory import create_agent
+from samples import Answer, broken, scripted
 from samples import add_tool as add
-from samples import broken
 from tables import each
 
 langchain = pytest.importorskip("langchain.agents", reason="the extra peer is missing")
@@ -156,3 +158,128 @@ def test_all_that_langchain_shows_is_shown(name: str, view: str) -> None:
     here = views(create_agent, ours, CASES[name], VIEWS[view])
     differences = list(missing(there, here))
     assert bool(differences) == ((name, view) in DIFFERENT), differences
+
+
+their_output = pytest.importorskip("langchain.agents.structured_output")
+
+ASK: Any = {"messages": [("user", text) for text in ("One.", "Two.", "2 + 3?")]}
+ADDING: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
+FACTORIES = [(langchain.create_agent, theirs, their_output), (create_agent, ours, our_output)]
+
+Build = Callable[[Any, Any, Any], Any]
+"""Makes an agent of a factory, a package of middleware and one of strategies."""
+
+
+def giving(*values: Any) -> list[Any]:
+    return [[{"name": "Answer", "args": {"number": v}, "id": f"{n}"}] for n, v in enumerate(values)]
+
+
+AGENTS: dict[str, Build] = {
+    "plain": lambda make, _, __: make(scripted("Hi")),
+    "tools": lambda make, _, __: make(scripted(ADDING, "5"), [add]),
+    "parallel": lambda make, _, __: make(scripted([*ADDING, {**ADDING[0], "id": "2"}], "5"), [add]),
+    "by tool": lambda make, _, output: make(
+        scripted(ADDING, *giving(5)), [add], response_format=output.ToolStrategy(Answer)
+    ),
+    "asked again": lambda make, _, output: make(
+        scripted(*giving("five", 5)), [], response_format=output.ToolStrategy(Answer)
+    ),
+    "by provider": lambda make, _, output: make(
+        scripted('{"number": 5}'), [], response_format=output.ProviderStrategy(Answer)
+    ),
+}
+
+
+def shape(value: Any) -> Any:
+    """Kinds and keys, without texts, which differ."""
+    if isinstance(value, dict):
+        return {key: shape(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shape(item) for item in value]
+    update = getattr(value, "update", None)
+    name = type(value).__name__
+    return (name, shape(update)) if isinstance(update, dict) else name
+
+
+@each("build", AGENTS.values())
+def test_the_updates_and_states_of_a_run_have_the_same_shape(collect: Any, build: Build) -> None:
+    one, other = (
+        collect(build(*factory), ASK, stream_mode=["updates", "values"]) for factory in FACTORIES
+    )
+    assert shape(one) == shape(other)
+
+
+# The output of a node that asks again holds the count of it too, in a reserved key.
+@each("name", sorted(AGENTS.keys() - {"asked again"}))
+def test_the_events_of_nodes_have_the_same_outputs(name: str) -> None:
+    async def outputs(agent: Any) -> list[Any]:
+        events = [event async for event in agent.astream_events(ASK, version="v2")]
+        ended = [event for event in events if event["event"] == "on_chain_end"]
+        return [(event["name"], shape(event["data"]["output"])) for event in ended]
+
+    one, other = (asyncio.run(outputs(AGENTS[name](*factory))) for factory in FACTORIES)
+    assert one == other
+
+
+class Marks(BaseCallbackHandler):
+    """Remembers how each call of a model is marked."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_chat_model_start(self, *_: Any, metadata: Any = None, **__: Any) -> None:
+        self.seen.append([metadata.get(key) for key in ("lc_agent_name", "lc_source")])
+
+
+def summarizing(make: Any, package: Any, _: Any) -> Any:
+    options: Any = {"trigger": ("messages", 3), "keep": ("messages", 1)}
+    summarizer = package.SummarizationMiddleware(scripted("They counted."), **options)
+    return make(scripted("5"), middleware=[summarizer], name="desk")
+
+
+def emulating(make: Any, package: Any, _: Any) -> Any:
+    emulator = package.LLMToolEmulator(model=scripted("5"))
+    return make(scripted(ADDING, "5"), [add], middleware=[emulator], name="desk")
+
+
+@each(
+    "build, sources",
+    [(summarizing, ["summarization", None]), (emulating, [None, "tool_emulation", None])],
+)
+def test_calls_of_models_carry_the_agent_and_the_middleware(
+    call: Any, build: Build, sources: Any
+) -> None:
+    for factory in FACTORIES:
+        marks = Marks()
+        call(build(*factory), ASK, {"callbacks": [marks]})
+        assert marks.seen == [["desk", source] for source in sources]
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+@each("make, built_ins", [factory[:2] for factory in FACTORIES])
+def test_the_event_protocol_shows_nothing_that_a_guard_of_output_redacts(
+    make: Any, built_ins: Any
+) -> None:
+    """Neither of the agent, with its tools, nor of an agent inside of a tool."""
+    got: list[str] = []
+
+    def look(who: str) -> str:
+        """Look up."""
+        got.append(who)
+        return f"{who} is bob@x.org"
+
+    def ask(who: str) -> str:
+        """Ask."""
+        script = scripted([{"name": "look", "args": {"who": who}, "id": "i1"}], "see kim@x.org")
+        return str(make(script, [look]).invoke({"messages": [("user", who)]})["messages"][-1].text)
+
+    calls = [
+        {"name": name, "args": {"who": f"{name}@x.org"}, "id": name} for name in ("look", "ask")
+    ]
+    options = {"apply_to_output": True, "apply_to_tool_results": True}
+    guard = built_ins.PIIMiddleware("email", **options)
+    agent = make(scripted(calls, "so zoe@x.org"), [look, ask], middleware=[guard])
+    events = list(agent.stream_events({"messages": [("user", "eve@x.org")]}, version="v3"))
+    assert {"messages", "tools", "values"} <= {event["method"] for event in events}
+    assert "@x.org" not in repr([event["params"]["data"] for event in events])
+    assert sorted(got) == ["ask@x.org", "look@x.org"]
