@@ -100,31 +100,6 @@ def test_the_strategy_of_a_bare_schema_is_the_same(tools: Any, profile: Any) -> 
     assert first == second
 
 
-@each("field", ["model_name", "model", "model_id"])
-def test_the_name_of_a_model_is_in_the_same_fields(call: Run, field: str) -> None:
-    def asked(library: Any, _: Any) -> bool:
-        fields: Any = {"steps": ['{"number": 3}'], field: "gpt-5"}
-        model = Named(**fields)
-        call(library.create_agent(model, response_format=Answer), ASK)
-        return "response_format" in model.requests[0].kwargs
-
-    assert both(asked) == [True, True]
-
-
-@each(
-    "make",
-    [
-        lambda steps: Named(steps=steps, model_name="gpt-5", profile={"structured_output": False}),
-        lambda steps: Named(steps=steps, model_name="llama").bind(stop=["x"]),
-    ],
-)
-def test_what_differs_by_design_is_by_tool_in_ours(call: Run, make: Any) -> None:
-    """A profile that denies structured output counts, also for a model with a known name."""
-    model = make([[{"name": "Answer", "args": {"number": 3}}]])
-    call(agent_factory.create_agent(model, response_format=Answer), ASK)
-    assert "response_format" not in getattr(model, "bound", model).requests[0].kwargs
-
-
 SETTINGS: Any = {
     "prompt_cache_key": "k",
     "extra_headers": {"X-Session-Affinity": "s", "A": "1"},

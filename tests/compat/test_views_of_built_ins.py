@@ -1,4 +1,4 @@
-"""What callers see of each built-in: all that langchain's shows of its counterpart, in each view.
+"""What callers and tracers see of each built-in: all that langchain's shows of its counterpart.
 
 Texts differ, and these may show more. Nothing that a front end reads may be missing.
 """
@@ -8,26 +8,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from built_in_cases import CASES, Case, says
+from decision_models import ScriptedDecisionModel
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
+from langchain_core.tracers import LangChainTracer
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
+from langsmith import Client
+from langsmith.run_helpers import tracing_context
 
 import agent_factory.middleware as ours
 import agent_factory.structured_output as our_output
 from agent_factory import create_agent
-from samples import Answer, broken, scripted
+from agent_factory.testing import ScriptedChatModel
+from samples import Answer, awrap, broken, scripted, wrap
 from samples import add_tool as add
 from tables import each
 
 langchain = pytest.importorskip("langchain.agents", reason="the extra peer is missing")
 theirs = pytest.importorskip("langchain.agents.middleware")
+their_output = pytest.importorskip("langchain.agents.structured_output")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The v3 streaming protocol"),
+    pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning"),
     pytest.mark.filterwarnings("ignore:astream_events version='v1' is deprecated"),
 ]
 
@@ -160,8 +168,6 @@ def test_all_that_langchain_shows_is_shown(name: str, view: str) -> None:
     assert bool(differences) == ((name, view) in DIFFERENT), differences
 
 
-their_output = pytest.importorskip("langchain.agents.structured_output")
-
 ASK: Any = {"messages": [("user", text) for text in ("One.", "Two.", "2 + 3?")]}
 ADDING: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
 FACTORIES = [(langchain.create_agent, theirs, their_output), (create_agent, ours, our_output)]
@@ -255,7 +261,6 @@ def test_calls_of_models_carry_the_agent_and_the_middleware(
         assert marks.seen == [["desk", source] for source in sources]
 
 
-@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 @each("make, built_ins", [factory[:2] for factory in FACTORIES])
 def test_the_event_protocol_shows_nothing_that_a_guard_of_output_redacts(
     make: Any, built_ins: Any
@@ -283,3 +288,102 @@ def test_the_event_protocol_shows_nothing_that_a_guard_of_output_redacts(
     assert {"messages", "tools", "values"} <= {event["method"] for event in events}
     assert "@x.org" not in repr([event["params"]["data"] for event in events])
     assert sorted(got) == ["ask@x.org", "look@x.org"]
+
+
+SUM: Any = {"messages": [("user", "2 + 3?")]}
+CALL = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
+FAMILIES = {"langchain": (theirs, langchain.create_agent), "ours": (ours, create_agent)}
+
+
+class Spans(Client):
+    """A client of LangSmith that keeps the runs it should send."""
+
+    def __init__(self) -> None:
+        super().__init__(api_url="http://localhost:1", api_key="none", auto_batch_tracing=False)
+        self.sent: dict[UUID, dict[str, Any]] = {}
+
+    def create_run(self, name: str, inputs: Any, run_type: Any, **fields: Any) -> None:
+        self.sent[fields["id"]] = {"name": name, "inputs": inputs}
+
+    def update_run(self, run_id: Any, **fields: Any) -> None:
+        self.sent[run_id]["outputs"] = fields.get("outputs")
+
+
+def router(package: Any) -> Any:
+    choice = package.ModelChoice(ScriptedChatModel([CALL, "5"]), "all questions")
+    return package.ModelRouterMiddleware(
+        choices={"same": choice}, classifier=judge("same"), instructions="Which?"
+    )
+
+
+def judge(answer: Any) -> ScriptedDecisionModel:
+    return ScriptedDecisionModel(answers=[answer] * 2)
+
+
+BUILT_INS: dict[str, Any] = {
+    "AutoModeMiddleware": lambda p: p.AutoModeMiddleware(tools=["add"], classifier=judge(0.0)),
+    "ModelFallbackMiddleware": lambda p: p.ModelFallbackMiddleware(ScriptedChatModel([])),
+    "ModelRefusalMiddleware": lambda p: p.ModelRefusalMiddleware(),
+    "ModelRetryMiddleware": lambda p: p.ModelRetryMiddleware(),
+    "ModelRouterMiddleware": router,
+    "ToolErrorMiddleware": lambda p: p.ToolErrorMiddleware(on_error=repr),
+    "ToolRetryMiddleware": lambda p: p.ToolRetryMiddleware(),
+}
+
+
+def what_is_recorded(agent: Any, call: Any, name: str) -> set[tuple[bool, bool]]:
+    """Whether spans of a middleware hold inputs and outputs."""
+    client = Spans()
+    with tracing_context(enabled=True, client=client):
+        call(agent, SUM, {"callbacks": [LangChainTracer(client=client)]})
+    runs = [r for r in client.sent.values() if r["name"].startswith(f"{name}.")]
+    assert runs
+    return {(bool(run["inputs"]), bool(run["outputs"])) for run in runs}
+
+
+@each("fused", [True, False])
+@each("name", BUILT_INS)
+def test_a_tracer_sees_as_much_of_a_built_in_as_of_langchains(
+    call: Any, name: str, fused: bool
+) -> None:
+    seen = {}
+    for family, (package, create) in FAMILIES.items():
+        member = BUILT_INS[name](package)
+        options = {"fused": fused} if family == "ours" else {}
+        agent = create(ScriptedChatModel([CALL, "5"]), [add], middleware=[member], **options)
+        seen[family] = what_is_recorded(agent, call, name)
+    assert seen["ours"] == seen["langchain"]
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("kind", ["langchain's", "ours"])
+def test_the_default_may_be_set_after_an_agent_was_built(call: Any, kind: str, fused: bool) -> None:
+    """As in langchain: it holds for hooks and layers, those written for langchain's class too."""
+
+    def both_ways(package: Any) -> Any:
+        def before_model(self: Any, state: Any, runtime: Any) -> dict[str, Any]:
+            return {"messages": []}
+
+        async def abefore_model(self: Any, state: Any, runtime: Any) -> dict[str, Any]:
+            return {"messages": []}
+
+        names: dict[str, Any] = {"before_model": before_model, "abefore_model": abefore_model}
+        names |= {f"wrap_{what}_call": wrap for what in ("model", "tool")}
+        names |= {f"awrap_{what}_call": awrap for what in ("model", "tool")}
+        return type("Passing", (package.AgentMiddleware,), names)()
+
+    hidden = ours.TracePolicy(process_inputs=ours.omit_payload, process_outputs=ours.omit_payload)
+
+    def agent() -> Any:
+        member = both_ways(theirs if kind == "langchain's" else ours)
+        model = ScriptedChatModel([CALL, "5", CALL, "5"])
+        return create_agent(model, [add], middleware=[member], fused=fused)
+
+    built = agent()
+    assert what_is_recorded(built, call, "Passing") == {(True, True)}
+    ours.configure_trace_policy(hidden)
+    try:
+        assert what_is_recorded(built, call, "Passing") == {(False, False)}
+    finally:
+        ours.configure_trace_policy(None)
+    assert what_is_recorded(agent(), call, "Passing") == {(True, True)}

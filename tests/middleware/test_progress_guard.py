@@ -353,15 +353,6 @@ def test_a_fork_counts_what_it_holds(call: Run) -> None:
     assert texts(result["messages"])[-1].startswith("This call did not run")
 
 
-def test_a_run_that_is_resumed_after_a_failure_is_remarked_once(call: Run) -> None:
-    turns: list[Any] = [SEARCH, SEARCH, SEARCH, ConnectionError("down"), "Done."]
-    stage = Stage(turns, [ProgressGuardMiddleware()])
-    with pytest.raises(ConnectionError):
-        stage.run(call, turns)
-    results = texts(call(stage.agent, None, stage.config)["messages"])
-    assert [text.count(REMARK) for text in results] == [0, 0, 1]
-
-
 def test_only_the_last_turns_of_a_long_thread_are_read() -> None:
     """An agent that gets on costs the same after 10,000 messages as after ten."""
     history: list[Any] = []

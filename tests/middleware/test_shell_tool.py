@@ -21,11 +21,10 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 from shells import Clock, Slow, has_ended, running
 
-from agent_factory import ToolNode, TurnError, create_agent
+from agent_factory import TurnError, create_agent
 from agent_factory.middleware.human_in_the_loop import HumanInTheLoopMiddleware
 from agent_factory.middleware.shell_tool import (
     HostExecutionPolicy,
@@ -689,16 +688,6 @@ def test_two_shells_in_one_agent_are_two_sessions(call: Callable[..., Any]) -> N
     agent = create_agent(ScriptedChatModel([calls, "Done."]), middleware=shells)
     outputs = {m.name: m.text for m in tool_messages(call(agent, GO))}
     assert outputs == {"one": "one\n[exit code 0]", "two": "two\n[exit code 0]"}
-
-
-def test_the_tool_works_in_a_graph_without_the_hooks(call: Callable[..., Any]) -> None:
-    shell = ShellToolMiddleware()
-    graph = StateGraph(MessagesState)
-    graph.add_node("tools", ToolNode([tool_of(shell)]))
-    graph.add_edge(START, "tools")
-    asked = ScriptedChatModel([turn("echo on")]).invoke("Go")
-    outputs = call(graph.compile(), {"messages": [asked]})["messages"][-1]
-    assert outputs.text == "on\n[exit code 0]"
 
 
 def test_the_tool_has_a_description_with_the_limits() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import StructuredTool, tool
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
@@ -219,21 +219,6 @@ def test_a_call_counts_once_if_its_tool_ran(
 
 
 @ORDERS
-def test_a_call_that_one_limit_refuses_does_not_count_for_others(send: Ask, order: int) -> None:
-    limits = [
-        ToolCallLimitMiddleware(thread_limit=2),
-        ToolCallLimitMiddleware(tool_name="search", thread_limit=1),
-    ]
-    model = ScriptedChatModel([[s("1"), s("2"), r("3"), r("4")], "Done."])
-    agent = create_agent(model, [search, read], middleware=limits[::order], **in_memory())
-    messages = send(agent, config=ONE)["messages"]
-    assert answers(messages) == ["found 1", "refused", "read 3", "refused"]
-    assert "calls of search" in messages[3].text
-    assert "2 of 2 tool calls" in messages[5].text
-    assert counts(agent) == {"search": 1, "read": 1}
-
-
-@ORDERS
 def test_a_limit_that_ends_the_run_takes_precedence(send: Ask, order: int) -> None:
     limits = [
         ToolCallLimitMiddleware(run_limit=1, exit_behavior="end"),
@@ -327,23 +312,6 @@ def test_calls_that_the_provider_runs_do_not_count_and_foreign_metadata_are_igno
     agent = create_agent(model, tools, middleware=[limit], **in_memory())
     assert answers(send(agent, config=ONE)["messages"]) == ["found 1"]
     assert counts(agent) == {"search": 1}
-
-
-def test_a_subagent_in_a_tool_has_separate_counts(send: Ask) -> None:
-    limit = ToolCallLimitMiddleware(run_limit=1)
-
-    @tool
-    def delegate(task: str) -> str:
-        """Delegate."""
-        model = ScriptedChatModel([[{**s(task), "id": "1"}, {**s(task), "id": "2"}], "Inner."])
-        inner = create_agent(model, [search], middleware=[limit])
-        return str(answers(inner.invoke({"messages": "x"})["messages"]))
-
-    model = ScriptedChatModel([[{"name": "delegate", "args": {"task": "t"}, "id": "1"}], "Done."])
-    outer = ToolCallLimitMiddleware(thread_limit=5)
-    agent = create_agent(model, [delegate], middleware=[outer], **in_memory())
-    assert answers(send(agent, config=ONE)["messages"]) == ["['found t', 'refused']"]
-    assert counts(agent) == {"delegate": 1}
 
 
 def test_limits_are_named_after_their_tool() -> None:
