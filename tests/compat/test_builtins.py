@@ -77,12 +77,7 @@ ADDED = [ADDING[0], [call_of("add", 2, a=3, b=4)], "Done.", "Again."]
 @each(
     "stack, steps, inputs, words",
     [
-        (
-            lambda: [theirs.TodoListMiddleware()],
-            [TWICE, "Done."],
-            [ASK],
-            "never be called",
-        ),
+        (lambda: [theirs.TodoListMiddleware()], [TWICE, "Done."], [ASK], "never be called"),
         (BLOCK, ["Hi."], [{"messages": [("user", "I am at 10.0.0.1")]}], "PIIDetectionError"),
         (tool_limits("continue"), ADDED, [ASK, ASK], "limit"),
         (tool_limits("end"), ADDED, [ASK, ASK], "limit"),
@@ -97,11 +92,6 @@ ADDED = [ADDING[0], [call_of("add", 2, a=3, b=4)], "Done.", "Again."]
 )
 def test_it_refuses_alike(alike: Any, stack: Any, steps: Any, inputs: Any, words: str) -> None:
     assert words in str(alike(stack, steps, *inputs, tools=[add])["outcomes"])
-
-
-@pytest.mark.filterwarnings("ignore:.*AF212:agent_factory.AgentFactoryWarning")
-def test_a_base_class_alone_changes_nothing(alike: Any) -> None:
-    alike(lambda: [theirs.AgentMiddleware()], ADDING, tools=[add])
 
 
 def test_many_at_once(alike: Any) -> None:
@@ -315,28 +305,6 @@ def test_of_parallel_calls_those_within_the_limit_run_here(call: Any, ends: str)
 
 
 # Tools
-
-
-TODO = {"content": "Read", "status": "pending"}
-
-
-@each(
-    "calls",
-    [
-        [tool_call("write_todos", "1", todos=[TODO])],
-        [tool_call("write_todos", "1", todos=[{"content": "Read", "status": "nope"}])],
-        [tool_call("write_todos", "1")],
-    ],
-)
-def test_to_dos_are_written_alike(same: Any, calls: Any) -> None:
-    def scenario(f: Any, call: Any) -> Any:
-        agent = f.create_agent(
-            ScriptedChatModel([calls, "Done."]), middleware=[f.TodoListMiddleware()]
-        )
-        result = call(agent, GO)
-        return result.get("todos"), [m.status for m in tool_messages(result)]
-
-    same(scenario)
 
 
 SEARCHES: dict[str, Any] = {

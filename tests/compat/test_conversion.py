@@ -11,7 +11,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, Field
 
 import agent_factory as ours
-from agent_factory import AgentFactoryWarning, AgentState, before_model, create_agent
+from agent_factory import AgentFactoryWarning, AgentState, create_agent
 from agent_factory.errors import ArgumentError, SpecError, UnknownStateKey
 from agent_factory.structured_output import StructuredOutputValidationError, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
@@ -21,11 +21,7 @@ pytest.importorskip("langchain.agents", reason="the extra peer is not installed"
 
 from langchain.agents import middleware as theirs
 from langchain.agents import structured_output as outputs
-from langchain.agents.middleware.types import (
-    OmitFromInput,
-    OmitFromOutput,
-    PrivateStateAttr,
-)
+from langchain.agents.middleware.types import OmitFromInput, OmitFromOutput, PrivateStateAttr
 
 from tables import each
 
@@ -59,12 +55,7 @@ def agent_of(*members: Any, steps: Any, **options: Any) -> Any:
 
 @each(
     "strategy",
-    [
-        outputs.ToolStrategy(Sum),
-        outputs.ToolStrategy(Sum | Name),
-        outputs.AutoStrategy(Sum),
-        Sum,
-    ],
+    [outputs.ToolStrategy(Sum), outputs.ToolStrategy(Sum | Name), outputs.AutoStrategy(Sum), Sum],
 )
 def test_their_strategies_ask_by_a_tool(strategy: Any, call: Any) -> None:
     done = call(agent_of(steps=[GOOD], response_format=strategy), ASK)
@@ -279,12 +270,3 @@ def test_a_key_that_a_hook_of_langchain_writes_and_nobody_declares_is_one_warnin
     )
     with pytest.raises(UnknownStateKey):
         call(strict, HISTORY)
-
-
-def test_a_key_that_nobody_declares_is_an_error_in_another_middleware(call: Any) -> None:
-    @before_model
-    def hook(state: Any, runtime: Any) -> Any:
-        return {"rubric": "strict"}
-
-    with pytest.raises(UnknownStateKey):
-        call(create_agent(ScriptedChatModel(["Fine."]), middleware=[hook]), HISTORY)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from families import OURS, THEIRS
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.messages import HumanMessage
 from pydantic import PrivateAttr
 
 import agent_factory
@@ -157,39 +156,6 @@ def test_only_common_settings_are_sent_to_another_provider_and_extras_are_the_sa
     assert ours[0] == {"temperature": 0}
     if first == "openai-chat":
         assert theirs[0].keys() - ours[0].keys() == {"extra_headers", "reasoning"}
-
-
-@pytest.mark.filterwarnings("ignore:.*AF210:agent_factory.AgentFactoryWarning")
-@each("names", [["nope"], ["mail", "nope"]])
-def test_an_unknown_tool_to_search_is_a_value_error(call: Run, names: list[str]) -> None:
-    def error(library: Any, middleware: Any) -> Any:
-        search = middleware.ProviderToolSearchMiddleware(searchable_tools=names)
-        agent = library.create_agent(Typed(steps=["ok"]), [mail], middleware=[search])
-        with pytest.raises(ValueError, match="nope"):
-            call(agent, ASK)
-
-    both(error)
-
-
-@each("parsed", ["junk", {"wrong": 1}, {"tools": "mail"}])
-def test_the_answer_that_cannot_be_read_is_the_same(call: Run, parsed: Any) -> None:
-    class Chooser(ScriptedChatModel):
-        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
-            whole = {"raw": AIMessage(""), "parsed": parsed, "parsing_error": None}
-            return RunnableLambda(lambda _: whole if kwargs.get("include_raw") else parsed)
-
-    def received(library: Any, middleware: Any) -> Any:
-        got: list[Any] = []
-        select = middleware.LLMToolSelectorMiddleware(
-            model=Chooser(),
-            max_tools=1,
-            on_parsing_failure=lambda answer: (got.append(answer), ["mail"])[1],  # type: ignore[func-returns-value]
-        )
-        tools = [mail, add_tool]
-        call(library.create_agent(Typed(steps=["ok"]), tools, middleware=[select]), ASK)
-        return got
-
-    assert both(received) == [[parsed], [parsed]]
 
 
 bound_models: list[tuple[str, int]] = []

@@ -114,21 +114,6 @@ def test_a_builtin_does_its_work_whichever_method_a_subclass_overrides(
     same(every_method)
 
 
-def test_a_subclass_names_itself(same: Any) -> None:
-    def names(f: Any, call: Any) -> Any:
-        found = []
-        for base, options in (
-            (f.ToolCallLimitMiddleware, {"tool_name": "add", "run_limit": 1}),
-            (f.PIIMiddleware, {"pii_type": "email"}),
-        ):
-            mine = type("Mine", (base,), {})
-            named = type("Named", (base,), {"name": property(lambda self: "mine")})
-            found += [cls(**options).name for cls in (base, mine, named)]
-        return found
-
-    assert same(names)[1:3] == ["Mine[add]", "mine"]
-
-
 def request_of(f: Any, *messages: Any, **fields: Any) -> Any:
     history = [*messages] or [HumanMessage("Hi")]
     state = {"messages": history}

@@ -13,7 +13,6 @@ from uuid import UUID
 import pytest
 from built_in_cases import CASES, Case, says
 from decision_models import ScriptedDecisionModel
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.tracers import LangChainTracer
 from langgraph.checkpoint.memory import InMemorySaver
@@ -225,40 +224,6 @@ def test_the_events_of_nodes_have_the_same_outputs(name: str) -> None:
 
     one, other = (asyncio.run(outputs(AGENTS[name](*factory))) for factory in FACTORIES)
     assert one == other
-
-
-class Marks(BaseCallbackHandler):
-    """Remembers how each call of a model is marked."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def on_chat_model_start(self, *_: Any, metadata: Any = None, **__: Any) -> None:
-        self.seen.append([metadata.get(key) for key in ("lc_agent_name", "lc_source")])
-
-
-def summarizing(make: Any, package: Any, _: Any) -> Any:
-    options: Any = {"trigger": ("messages", 3), "keep": ("messages", 1)}
-    summarizer = package.SummarizationMiddleware(scripted("They counted."), **options)
-    return make(scripted("5"), middleware=[summarizer], name="desk")
-
-
-def emulating(make: Any, package: Any, _: Any) -> Any:
-    emulator = package.LLMToolEmulator(model=scripted("5"))
-    return make(scripted(ADDING, "5"), [add], middleware=[emulator], name="desk")
-
-
-@each(
-    "build, sources",
-    [(summarizing, ["summarization", None]), (emulating, [None, "tool_emulation", None])],
-)
-def test_calls_of_models_carry_the_agent_and_the_middleware(
-    call: Any, build: Build, sources: Any
-) -> None:
-    for factory in FACTORIES:
-        marks = Marks()
-        call(build(*factory), ASK, {"callbacks": [marks]})
-        assert marks.seen == [["desk", source] for source in sources]
 
 
 @each("make, built_ins", [factory[:2] for factory in FACTORIES])

@@ -259,9 +259,7 @@ def blocks_of(tools: list[Any], messages: list[BaseMessage]) -> list[tuple[str, 
 
 FINDS = [{"name": "find", "args": {"query": f"A{n}"}} for n in range(30)]
 STEPS = st.lists(
-    st.just("Fine.") | st.integers(1, 30).map(lambda number: FINDS[:number]),
-    min_size=1,
-    max_size=6,
+    st.just("Fine.") | st.integers(1, 30).map(lambda number: FINDS[:number]), min_size=1, max_size=6
 )
 
 

@@ -12,13 +12,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
-from agent_factory import (
-    agent_tool,
-    background,
-    background_on_loss,
-    before_model,
-    create_agent,
-)
+from agent_factory import agent_tool, background, background_on_loss, before_model, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
     BackgroundCall,

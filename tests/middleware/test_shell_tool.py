@@ -709,14 +709,8 @@ def test_windows_is_rejected() -> None:
 @each(
     "settings, problem",
     [
-        (
-            {"workspace_root": __file__},
-            f"the path of a folder, got {__file__!r}, and .* is",
-        ),
-        (
-            {"workspace_root": f"{__file__}/w"},
-            f"got '{__file__}/w', and {__file__!r} is a file",
-        ),
+        ({"workspace_root": __file__}, f"the path of a folder, got {__file__!r}, and .* is"),
+        ({"workspace_root": f"{__file__}/w"}, f"got '{__file__}/w', and {__file__!r} is a file"),
         ({"workspace_root": 3}, "workspace_root must be the path of a folder, got 3."),
         ({"workspace_root": ""}, "workspace_root must be the path of a folder, got ''"),
         ({"startup_commands": ["ls", ""]}, "must be non-empty strings without NUL, got ''"),

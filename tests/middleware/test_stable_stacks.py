@@ -43,11 +43,7 @@ from agent_factory.middleware import (
     ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
-from agent_factory.testing import (
-    ScriptedChatModel,
-    aassert_stable_prefix,
-    assert_stable_prefix,
-)
+from agent_factory.testing import ScriptedChatModel, aassert_stable_prefix, assert_stable_prefix
 from stack_tools import break_down, find
 
 Member = AgentMiddleware[Any, Any]

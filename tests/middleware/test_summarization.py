@@ -25,18 +25,10 @@ from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import (
-    ModelRequest,
-    create_agent,
-    run,
-)
+from agent_factory import ModelRequest, create_agent, run
 from agent_factory.middleware import SummarizationMiddleware
 from agent_factory.middleware._shared.transcript import links_of, pages, render
-from agent_factory.middleware.summarization import (
-    cut_by_count,
-    cut_by_tokens,
-    safe_cuts,
-)
+from agent_factory.middleware.summarization import cut_by_count, cut_by_tokens, safe_cuts
 from agent_factory.testing import ScriptedChatModel
 from samples import AddsContext, message_count
 from tables import each
@@ -380,10 +372,7 @@ def test_invalid_arguments_raise(settings: dict[str, Any], problem: str) -> None
         SummarizationMiddleware(**{"model": ScriptedChatModel(), **settings})
 
 
-@each(
-    "window, kept",
-    [(100, "Scde"), (140, "Sbcde"), (200, "01abcde"), (None, "Se")],
-)
+@each("window, kept", [(100, "Scde"), (140, "Sbcde"), (200, "01abcde"), (None, "Se")])
 def test_a_fraction_refers_to_the_window_of_the_model_that_is_called(
     send: Ask, window: int | None, kept: str
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,6 @@ from agent_factory.middleware import (
     Todo,
     TodoListMiddleware,
 )
-from agent_factory.middleware.todo import write_todos
 from agent_factory.testing import ScriptedChatModel
 from stack_tools import look
 from tables import each
@@ -225,10 +223,3 @@ def is_sound(item: Any) -> bool:
         and item["status"] in ("pending", "in_progress", "completed")
         and bool(item["content"].strip())
     )
-
-
-def test_the_tool_runs_without_an_agent() -> None:
-    call = {**write(OPEN, id="1"), "type": "tool_call"}
-    for command in (write_todos.invoke(call), asyncio.run(write_todos.ainvoke(call))):
-        assert command.update["todos"] == [OPEN]
-        assert command.update["messages"][0].tool_call_id == "1"

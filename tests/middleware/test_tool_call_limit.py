@@ -163,9 +163,6 @@ def test_a_call_that_people_reject_does_not_count(send: Ask, call: Ask, order: i
     assert counts(agent) == {"search": 2}
 
 
-"""The middleware of a stack as it stands, and the other way around."""
-
-
 def test_calls_that_are_edited_in_parallel_do_not_exceed_the_limit_together(
     send: Ask, call: Ask
 ) -> None:
@@ -403,10 +400,7 @@ def covered(limit: ToolCallLimitMiddleware, ran: Counter[str]) -> int:
 @settings.get_profile("costly")
 @given(st.lists(limits(), min_size=1, max_size=2), TURNS, JUMPS, st.integers(0, 2))
 def test_no_tool_runs_more_often_than_any_limit_allows(
-    settings: list[dict[str, Any]],
-    turns: list[list[str]],
-    jumps: list[str | None],
-    place: int,
+    settings: list[dict[str, Any]], turns: list[list[str]], jumps: list[str | None], place: int
 ) -> None:
     found = [ToolCallLimitMiddleware(**s, name=f"limit {i}") for i, s in enumerate(settings)]
     thread: Counter[str] = Counter()
@@ -465,10 +459,7 @@ def test_as_many_run_as_both_limits_allow(
     ]
     model = ScriptedChatModel([Script([names])] * 2)
     agent = create_agent(
-        model,
-        tools(run),
-        middleware=stack if total_first else stack[::-1],
-        handle_tool_errors=True,
+        model, tools(run), middleware=stack if total_first else stack[::-1], handle_tool_errors=True
     )
     agent.invoke({"messages": [HumanMessage("Go on")]})
     others = sum(name != "search" for name in names)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -153,14 +153,6 @@ def test_layers_may_offer_a_tool_that_is_emulated_and_change_its_result(call: Ru
     model = ScriptedChatModel([[ask("weather", city="Ulm")], "rain", "ok"])
     agent = create_agent(model, middleware=[Offers(), LLMToolEmulator()])
     assert call(agent, GO)["messages"][2].text == "RAIN"
-
-
-def test_tokens_of_the_inventing_model_are_not_streamed(collect: Run) -> None:
-    model = ScriptedChatModel([[ask("weather", city="Ulm")], "invented", "Good day"])
-    agent = create_agent(model, [weather], middleware=[LLMToolEmulator()])
-    chunks = collect(agent, GO, stream_mode="messages")
-    spoken = "".join(c.text for c, _ in chunks if isinstance(c, AIMessage))
-    assert spoken == "Good day"
 
 
 def test_the_number_of_remembered_models_is_limited(

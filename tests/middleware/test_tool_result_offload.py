@@ -18,12 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.memory import InMemoryStore
 
-from agent_factory import (
-    AgentMiddleware,
-    ModelRequest,
-    create_agent,
-    warnings_of,
-)
+from agent_factory import AgentMiddleware, ModelRequest, create_agent, warnings_of
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,

@@ -15,12 +15,7 @@ from langchain_core.exceptions import (
     ModelRateLimitError,
     ModelTimeoutError,
 )
-from langchain_core.tools import (
-    BaseTool,
-    StructuredTool,
-    ToolException,
-    tool,
-)
+from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.prebuilt.tool_node import ToolInvocationError

@@ -283,14 +283,6 @@ def test_a_model_without_structured_output_answers_in_text(call: Run, answer: st
     assert model.requests[0].tools == ["mail"]
 
 
-def test_tokens_of_the_choosing_model_are_not_streamed(collect: Run) -> None:
-    chosen = AIMessage("Let me think.", tool_calls=[{**choice("mail")[0], "id": "c"}])
-    _, select = selector(chosen)
-    agent = create_agent(ScriptedChatModel(["Good day"]), TOOLS, middleware=[select])
-    chunks = collect(agent, GO, stream_mode="messages")
-    assert "".join(chunk.text for chunk, _ in chunks) == "Good day"
-
-
 def test_two_instances_keep_their_own_choices(call: Run) -> None:
     first, outer = selector(choice("weather", "mail"), name="outer")
     second, inner = selector(choice("mail"), name="inner")
