@@ -94,22 +94,6 @@ def test_it_refuses_alike(alike: Any, stack: Any, steps: Any, inputs: Any, words
     assert words in str(alike(stack, steps, *inputs, tools=[add])["outcomes"])
 
 
-def test_many_at_once(alike: Any) -> None:
-    def stack() -> list[Any]:
-        return [
-            theirs.PIIMiddleware("email"),
-            theirs.TodoListMiddleware(),
-            theirs.ModelCallLimitMiddleware(run_limit=5),
-            theirs.ModelRetryMiddleware(initial_delay=0, jitter=False),
-            theirs.ToolCallLimitMiddleware(run_limit=5),
-            theirs.ToolRetryMiddleware(initial_delay=0, jitter=False),
-            theirs.ContextEditingMiddleware(),
-        ]
-
-    steps = [ValueError("once"), [call_of("add", 1, a=1, b=1), call_of("add", 2, a=2, b=2)], "4"]
-    alike(stack, steps, tools=[add])
-
-
 LIMIT = "changed setting {}.run_limit: 5 -> 500"
 ATTEMPTS = "changed setting {}.max_retries: 1 -> 9"
 FOLDER = Path(__file__).parent

@@ -15,7 +15,6 @@ from agent_factory import AgentFactoryWarning, AgentState, create_agent
 from agent_factory.errors import ArgumentError, SpecError, UnknownStateKey
 from agent_factory.structured_output import StructuredOutputValidationError, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import add_tool as add
 
 pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
 
@@ -118,11 +117,6 @@ def test_a_layer_may_choose_the_format(chosen: Any, call: Any) -> None:
     layer = changes(response_format=chosen)
     agent = agent_of(layer, steps=[GOOD], response_format=Sum | Name)
     assert call(agent, ASK)["structured_response"] == Sum(value=1)
-
-
-def test_a_layer_may_take_the_format_away(alike: Any) -> None:
-    none = changes(response_format=None)
-    alike(lambda: [none], ["Prose."], tools=[add], response_format=Sum)
 
 
 def test_a_layer_always_sees_the_same_strategy_of_langchain(call: Any) -> None:

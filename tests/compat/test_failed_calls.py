@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -57,14 +56,6 @@ def ends(agent: Any, call: Any) -> Any:
         return [[m.type, m.content] for m in call(agent, ASK)["messages"]]
     except Exception as error:
         return type(error).__name__, str(error)
-
-
-@each("module", ["model_retry", "tool_retry"])
-@each("error", [*ERRORS, KeyboardInterrupt(), SystemExit()], ids=repr)
-def test_the_same_errors_are_retried_by_default(module: str, error: BaseException) -> None:
-    theirs = import_module(f"langchain.agents.middleware.{module}").default_retry_on
-    ours = import_module(f"agent_factory.middleware.{module}").default_retry_on
-    assert ours(error) is theirs(error)
 
 
 @pytest.mark.long

@@ -24,16 +24,8 @@ NOW: Any = {"max_retries": 1, "initial_delay": 0, "jitter": False}
 
 
 BUILT_INS = [
-    *(
-        "review, reject",
-        "emulator",
-        "model limit",
-        "fallback",
-        "retry",
-        "private data",
-        "summaries",
-    ),
-    *("to-dos", "tool limit, end", "tool error", "tool retry"),
+    *("review, reject", "emulator", "model limit", "fallback", "retry", "private data"),
+    *("summaries", "to-dos", "tool limit, end", "tool error", "tool retry"),
 ]
 HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
 

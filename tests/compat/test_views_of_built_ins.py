@@ -95,18 +95,18 @@ VIEWS: dict[str, Callable[..., Any]] = {
 }
 
 A_LAYER = "a layer writes with the model's answer what a hook writes by itself there"
+ASKED_ONCE = "the choice for a question is asked once, not in each turn"
 DIFFERENT = {
     ("summaries", "messages v1"): A_LAYER,
     ("summaries", "messages v2"): A_LAYER,
-    ("summaries", "updates v1"): A_LAYER,
-    ("summaries", "updates v2"): A_LAYER,
     ("summaries", "events v3"): A_LAYER,
-    ("tool limit", "updates v1"): A_LAYER,
-    ("tool limit", "updates v2"): A_LAYER,
-    ("tool limit, end", "updates v1"): A_LAYER,
-    ("tool limit, end", "updates v2"): A_LAYER,
-    ("tool selection", "events v1"): "the choice for a question is asked once, not in each turn",
-    ("tool selection", "events v2"): "the choice for a question is asked once, not in each turn",
+    **{
+        (name, f"updates {version}"): A_LAYER
+        for name in ("summaries", "tool limit", "tool limit, end")
+        for version in ("v1", "v2")
+    },
+    ("tool selection", "events v1"): ASKED_ONCE,
+    ("tool selection", "events v2"): ASKED_ONCE,
 }
 """Cases and views that differ, and why."""
 

@@ -37,7 +37,6 @@ from agent_factory import (
     before_model,
     create_agent,
     run,
-    warnings_of,
 )
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
@@ -398,14 +397,6 @@ def test_only_the_last_turns_of_a_long_thread_are_read() -> None:
 def test_arguments_that_cannot_be_used(arguments: dict[str, Any], error: str) -> None:
     with pytest.raises((TypeError, ValueError), match=re.escape(error)):
         ProgressGuardMiddleware(**arguments)
-
-
-def test_a_build_warns_of_tools_that_do_not_exist() -> None:
-    guard = ProgressGuardMiddleware(polling_tools={"status": 9}, ignore_tools=["press"])
-    agent = create_agent(ScriptedChatModel([]), [find_nothing], middleware=[guard])
-    found = "\n".join(map(str, warnings_of(agent)))
-    assert "'press'" in found
-    assert "'status'" in found
 
 
 # Laws

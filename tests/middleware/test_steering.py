@@ -165,17 +165,6 @@ def test_results_stay_next_to_their_calls_after_a_jump_over_the_tools() -> None:
 # Follow-ups
 
 
-def test_follow_ups_are_read_one_by_one_when_the_run_would_end(call: Call) -> None:
-    office: Office = Office(
-        [WORK, "done", WORK, "first", "second"],
-        lambda: [office.follow_up("Next"), office.follow_up("Last"), office.steer("Quick")],
-    )
-    result = call(office.agent, HELLO, ONE)
-    expected = ["Hello", "", "worked", "Quick", "done", "Next", "", "worked", "first", "Last"]
-    assert texts(result) == [*expected, "second"]
-    assert_valid_history(result["messages"])
-
-
 def test_a_follow_up_goes_on_after_a_structured_answer(call: Call) -> None:
     office: Office = Office(
         [WORK, Answer(number=1), Answer(number=2)],

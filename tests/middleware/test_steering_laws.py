@@ -38,18 +38,12 @@ KINDS = st.lists(st.sampled_from(["steer", "steer", "follow_up"]), min_size=1, m
 
 
 class Talk:
-    """A run that works until all its senders have ended.
-
-    Attributes:
-        sent: The texts of messages whose sender has returned.
-        due: Those that the next call of the model has to read.
-        late: Those that it did not read.
-    """
+    """A run that works until all its senders have ended."""
 
     def __init__(self, saver: Any, senders: list[list[str]], *, ends_early: bool) -> None:
-        self.sent: list[str] = []
-        self.late: list[set[str]] = []
-        self.due: list[str] = []
+        self.sent: list[str] = []  # whose sender has returned
+        self.due: list[str] = []  # for the next call of the model
+        self.late: list[set[str]] = []  # what it did not read
         self._begun, self._news, self._left = Event(), Event(), len(senders)
         self._threads = [
             Thread(target=self._send, args=(number, kinds)) for number, kinds in enumerate(senders)
@@ -202,15 +196,7 @@ else:
 
 
 class Office:
-    """The processes on one thread: one that runs, and others that send.
-
-    Args:
-        processes: Starts and ends them.
-        folder: Where they work.
-        durability: When the run stores its checkpoints.
-        count: How many messages each of the others sends.
-        pause: The longest pause between two of them, in seconds.
-    """
+    """The processes on one thread: one that runs, and others that send `count` messages each."""
 
     def __init__(
         self, processes: Processes, folder: Path, durability: str, count: int, pause: float

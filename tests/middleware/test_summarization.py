@@ -255,13 +255,6 @@ def test_a_model_with_fallbacks_is_given_the_prompt_and_another_type_raises(send
         send(agent_of(middleware), FIVE)
 
 
-def test_system_messages_among_the_messages_stay(send: Ask) -> None:
-    _, middleware = summarizing("S")
-    history = [SystemMessage("rules"), *chat("1", "2"), SystemMessage("more"), *chat("3", "4")]
-    result = send(agent_of(middleware, steps="5"), history)
-    assert texts(result["messages"]) == ["rules", f"{SUMMARY}S", "more", "3", "4", "5"]
-
-
 def test_two_instances_on_one_agent_lose_nothing(send: Ask) -> None:
     first = shortening(
         ScriptedChatModel(["one", "two"]), trigger=("messages", 5), keep=("messages", 4), name="a"
