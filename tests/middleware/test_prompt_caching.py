@@ -87,18 +87,6 @@ def test_the_tools_the_prompt_and_the_newest_messages_are_marked_in_the_request_
     assert len(model.bound) == 1
 
 
-def test_a_system_prompt_that_changes_is_not_marked(call: Run) -> None:
-    minutes = count()
-
-    @dynamic_prompt
-    def dated(request: Any) -> str:
-        return f"{LONG}It is minute {next(minutes)}."
-
-    model = made()
-    talk(call, agent_of(model, dated), "a", "b", "c")
-    assert [m for n in range(3) if "system" in (m := marked(model, n))] == [["system", 0]]
-
-
 def test_of_blocks_those_are_marked_that_stay(call: Run) -> None:
     minutes = count()
 

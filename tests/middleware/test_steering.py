@@ -133,13 +133,15 @@ def test_a_message_may_have_parts_and_gets_an_id() -> None:
 def test_a_message_with_the_last_answer_is_read_before_the_run_ends_and_later_by_the_next_run(
     call: Call,
 ) -> None:
+    """Follow-ups are read one by one when the run would end."""
     first: Any = lambda messages: office.steer("Wait!") and "done"  # noqa: E731
-    office: Office = Office([first, "I wait.", "two", "three"])
+    office: Office = Office([first, "I wait.", "two", "three", "four"])
     assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "done", "Wait!", "I wait."]
     office.follow_up("And then?")
+    office.follow_up("And last?")
     office.steer("In euros.")
-    result = call(office.agent, {"messages": "Go on"}, ONE)
-    assert texts(result)[4:] == ["Go on", "In euros.", "two", "And then?", "three"]
+    read = texts(call(office.agent, {"messages": "Go on"}, ONE))[4:]
+    assert read == ["Go on", "In euros.", "two", "And then?", "three", "And last?", "four"]
 
 
 @after_model(can_jump_to=["model"])
@@ -483,9 +485,8 @@ def test_an_agent_inside_of_another_has_its_own_mailbox() -> None:
         middleware=[SteeringMiddleware()],
         **in_memory(),
     )
-    assert texts(outer.invoke(HELLO, ONE, durability="sync")) == [
-        "Hello", "", "inside", "outside", "outer",
-    ]  # fmt: skip
+    result = outer.invoke(HELLO, ONE, durability="sync")
+    assert texts(result) == ["Hello", "", "inside", "outside", "outer"]
 
 
 def test_an_agent_that_is_a_node_is_steered_through_the_graph_around_it() -> None:
@@ -503,9 +504,8 @@ def test_an_agent_that_is_a_node_is_steered_through_the_graph_around_it() -> Non
     builder.add_edge(START, "agent")
     builder.add_edge("agent", END)
     graph: Any = builder.compile(checkpointer=InMemorySaver())
-    assert texts(graph.invoke(HELLO, ONE, durability="sync")) == [
-        "Hello", "done", "inside", "again",
-    ]  # fmt: skip
+    result = graph.invoke(HELLO, ONE, durability="sync")
+    assert texts(result) == ["Hello", "done", "inside", "again"]
 
 
 @pytest.mark.long

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command, interrupt
 
 from agent_factory import AgentFactoryError, AgentMiddleware, TurnError, create_agent
 from agent_factory.middleware import (
@@ -161,30 +159,6 @@ def test_invalid_arguments_are_handled_by_handle_tool_errors_first(call: Any) ->
         ((text, status),) = tool_results(result)
         assert text.startswith(start)
         assert status == "error"
-
-
-def test_an_interrupt_propagates_and_is_answered(call: Any) -> None:
-    @tool("fail")
-    def ask(why: str) -> str:
-        """Ask."""
-        return f"they said {interrupt(why)}"
-
-    stack = ToolErrorMiddleware()
-    paused = agent(stack, tools=[ask], checkpointer=InMemorySaver())
-    assert [i.value for i in call(paused, GO, ONE)["__interrupt__"]] == ["rain"]
-    result = call(paused, Command(resume="sun"), ONE)
-    assert tool_results(result) == [("they said sun", "success")]
-
-
-@each("signal", [KeyboardInterrupt, SystemExit])
-def test_a_signal_to_stop_propagates(signal: Any) -> None:
-    @tool("fail")
-    def stop(why: str) -> str:
-        """Stop."""
-        raise signal
-
-    with pytest.raises(signal):
-        agent(ToolErrorMiddleware(), tools=[stop]).invoke(GO)
 
 
 def test_errors_of_the_library_propagate(call: Any) -> None:

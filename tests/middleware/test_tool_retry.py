@@ -25,6 +25,7 @@ from agent_factory import AgentMiddleware, create_agent
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     ModelCallLimitMiddleware,
+    ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
@@ -201,11 +202,13 @@ def ask(question: str) -> str:
 ASK = [{"name": "ask", "args": {"question": "Why?"}, "id": "a"}]
 
 
-@each("limit", [None, 60])
-def test_an_interrupt_inside_a_tool_propagates_and_is_answered(call: Any, limit: Any) -> None:
+ALL: Any = {"retry_on": lambda error: True}
+
+
+@each("member", [retry(**ALL), retry(**ALL, timeout=60), ToolErrorMiddleware()])
+def test_an_interrupt_inside_a_tool_propagates_and_is_answered(call: Any, member: Any) -> None:
     model = ScriptedChatModel([ASK, "Done."])
-    stack = [retry(retry_on=lambda error: True, timeout=limit)]
-    agent = create_agent(model, [ask], middleware=stack, checkpointer=InMemorySaver())
+    agent = create_agent(model, [ask], middleware=[member], checkpointer=InMemorySaver())
     asked = call(agent, GO, ONE)
     assert [i.value for i in asked["__interrupt__"]] == ["Why?"]
     result = call(agent, Command(resume="no reason"), ONE)
@@ -227,11 +230,12 @@ def test_a_review_stands_on_either_side(call: Any, mode: Any, order: int, fails:
     assert flaky.runs == 1 + fails
 
 
+@each("member", [retry(**ALL), ToolErrorMiddleware()])
 @each("signal", [KeyboardInterrupt, SystemExit])
-def test_a_signal_to_stop_is_not_retried(signal: Any) -> None:
+def test_a_signal_to_stop_propagates_at_once(signal: Any, member: Any) -> None:
     flaky = Flaky(signal())
     with pytest.raises(signal):
-        agent(flaky, retry(retry_on=lambda error: True)).invoke(GO)
+        agent(flaky, member).invoke(GO)
     assert flaky.runs == 1
 
 
