@@ -80,26 +80,22 @@ def clerk(*middleware: Any, tools: Sequence[Any] = (find,), **options: Any) -> B
 # Each derivation
 
 
-def test_the_lowest_limit_bounds_the_calls_of_the_model_and_is_named() -> None:
+def test_the_lowest_limit_of_a_run_or_a_thread_bounds_the_calls_and_is_named() -> None:
     first = ModelCallLimitMiddleware(run_limit=5, name="First")
     bound = bounds_of(first, BudgetMiddleware(run=Limits(turns=3))).of("model calls")
     assert (bound.most, bound.by) == (3, ("BudgetMiddleware: at most 3 model calls a run",))
     assert bounds_of(first).of("model calls").most == 5
-
-
-def test_a_limit_of_the_thread_bounds_a_run() -> None:
-    limit = ModelCallLimitMiddleware(run_limit=5, thread_limit=4)
-    bound = bounds_of(limit).of("model calls")
-    assert (bound.most, bound.by) == (
-        4,
-        ("ModelCallLimitMiddleware: at most 4 model calls a thread",),
-    )
+    thread = ModelCallLimitMiddleware(run_limit=5, thread_limit=4, name="L")
+    bound = bounds_of(thread).of("model calls")
+    assert (bound.most, bound.by) == (4, ("L: at most 4 model calls a thread",))
 
 
 def test_without_a_limit_each_bound_says_what_to_add() -> None:
     for row in bounds_of().rows:
         assert row.most is None
         assert row.notes[0].startswith("Add "), row
+    bound = bounds_of(BudgetMiddleware(run=Limits(seconds=30))).of("seconds")
+    assert (bound.most, "may go over it" in bound.notes[0]) == (30, True)
     advice = "Add ToolCallLimitMiddleware(tool_name='find', run_limit=...)."
     assert bounds_of().of("calls of find").notes == (advice,)
     # Calls of the model do not bound calls of tools.
@@ -107,22 +103,17 @@ def test_without_a_limit_each_bound_says_what_to_add() -> None:
     assert (bound.most, bound.notes) == (None, ("Add ToolCallLimitMiddleware(run_limit=...).",))
 
 
-def test_a_limit_of_all_tools_bounds_each_of_them() -> None:
-    tools = bounds_of(
-        ToolCallLimitMiddleware(run_limit=7),
-        ToolCallLimitMiddleware(tool_name="find", run_limit=2),
-        tools=(find, add_tool),
-    )
+def test_a_limit_of_all_tools_bounds_each_of_them_and_limits_of_each_tool_all() -> None:
+    both = (find, add_tool)
+    of_find = ToolCallLimitMiddleware(tool_name="find", run_limit=2)
+    tools = bounds_of(ToolCallLimitMiddleware(run_limit=7), of_find, tools=both)
     numbers = [tools.of(what).most for what in ("tool calls", "calls of find", "calls of add")]
     assert numbers == [7, 2, 7]
-
-
-def test_limits_of_all_tools_one_by_one_bound_them_together() -> None:
-    limits = [ToolCallLimitMiddleware(tool_name=name, run_limit=2) for name in ("find", "add")]
-    bound = bounds_of(*limits, tools=(find, add_tool)).of("tool calls")
+    of_add = ToolCallLimitMiddleware(tool_name="add", run_limit=2)
+    bound = bounds_of(of_find, of_add, tools=both).of("tool calls")
     assert (bound.most, len(bound.by)) == (4, 2)
     assert "adds while a run works" in bound.notes[-1]
-    assert bounds_of(limits[0], tools=(find, add_tool)).of("tool calls").most is None
+    assert bounds_of(of_find, tools=both).of("tool calls").most is None
 
 
 @each(
@@ -168,11 +159,6 @@ def test_prices_of_another_form_are_refused() -> None:
         bounds_of(prices={"costly": 3})
 
 
-def test_seconds_have_the_bound_of_their_limit() -> None:
-    bound = bounds_of(BudgetMiddleware(run=Limits(seconds=30))).of("seconds")
-    assert (bound.most, "may go over it" in bound.notes[0]) == (30, True)
-
-
 def test_repeated_attempts_multiply() -> None:
     other = ScriptedChatModel([])
     bound = bounds_of(
@@ -193,21 +179,13 @@ def test_failures_that_nothing_counts_leave_attempts_without_a_bound() -> None:
     tools = bounds_of(ToolErrorMiddleware(), budget).of("tool calls")
     assert (tools.most, tools.attempts) == (5, None)
     assert "ToolErrorMiddleware" in tools.notes[-1]
-    retries = bounds_of(JumpsBack(), ModelRetryMiddleware(), budget).of("model calls")
-    assert (retries.most, retries.attempts) == (5, None)
-    assert bounds_of(ModelRetryMiddleware(), budget).of("model calls").attempts == 15
-
-
-def test_a_layer_that_goes_on_after_one_attempt_leaves_attempts_without_a_bound() -> None:
-    class Again(AgentMiddleware[Any, Any]):
-        @hook_config(can_jump_to=["model"])
-        def after_model(self, state: Any, runtime: Any) -> None:
-            """Send the run back."""
-
     once = ModelRetryMiddleware(max_retries=0, on_failure="continue")
     limit = ModelCallLimitMiddleware(run_limit=5)
-    assert bounds_of(once, limit).of("model calls").attempts == 5
-    assert bounds_of(once, limit, Again()).of("model calls").attempts is None
+    for retry, limited, attempts in ((ModelRetryMiddleware(), budget, 15), (once, limit, 5)):
+        assert bounds_of(retry, limited).of("model calls").attempts == attempts
+        # A hook may send the run back.
+        back = bounds_of(JumpsBack(), retry, limited).of("model calls")
+        assert (back.most, back.attempts) == (5, None)
 
 
 def test_what_no_limit_counts_is_named() -> None:
@@ -229,44 +207,23 @@ def test_a_limit_that_people_may_raise_says_so_and_by_how_much() -> None:
     assert firm.by == ("ModelCallLimitMiddleware: at most 3 model calls a run",)
 
 
-def test_an_agent_inside_has_its_bound_in_each_run_of_its_tool() -> None:
-    inner = clerk(ModelCallLimitMiddleware(run_limit=4), ToolCallLimitMiddleware(run_limit=3))
-    rows = bounds_of(
-        ModelCallLimitMiddleware(run_limit=5),
-        ToolCallLimitMiddleware(tool_name="clerk", run_limit=2),
-        ToolRetryMiddleware(max_retries=1),
-        tools=(inner,),
-    )
+def test_an_agent_inside_has_its_bound_in_each_run_of_its_tool_and_each_request() -> None:
+    calls = ModelCallLimitMiddleware(run_limit=4)
+    inner = clerk(calls, ToolCallLimitMiddleware(run_limit=3))
+    outer = ModelCallLimitMiddleware(run_limit=5)
+    runs = ToolCallLimitMiddleware(tool_name="clerk", run_limit=2)
+    rows = bounds_of(outer, runs, ToolRetryMiddleware(max_retries=1), tools=(inner,))
     assert rows.of("model calls", "clerk").most == 4 * 2 * 2
     assert rows.of("tool calls", "clerk").most == 3 * 2 * 2
     assert rows.of("calls of find", "clerk").most == 3 * 2 * 2
     assert rows.of("model calls", "all").most == 5 + 16
     assert rows.of("model calls", "clerk").notes[0] == "4 in each of 4 runs."
-
-
-def test_a_call_with_several_requests_counts_as_several_runs_of_the_agent_inside() -> None:
-    inner = clerk(ModelCallLimitMiddleware(run_limit=4), max_requests=5)
-    rows = bounds_of(
-        ModelCallLimitMiddleware(run_limit=5),
-        ToolCallLimitMiddleware(tool_name="clerk", run_limit=2),
-        tools=(inner,),
-    )
-    bound = rows.of("model calls", "clerk")
-    assert bound.most == 4 * 2 * 5
-    assert bound.notes[0] == "4 in each of 10 runs."
-
-
-def test_an_agent_inside_whose_runs_have_no_bound_has_none() -> None:
-    bound = bounds_of(tools=(clerk(ModelCallLimitMiddleware(run_limit=4)),)).of(
-        "model calls", "clerk"
-    )
-    assert bound.most is None
-    assert bound.notes[1] == "Add ToolCallLimitMiddleware(tool_name='clerk', run_limit=...)."
-
-
-def test_a_ledger_bounds_all_runs_of_an_agent_inside() -> None:
-    budget = BudgetMiddleware(ledger=Ledger(Limits(total_tokens=100)))
-    assert bounds_of(tools=(clerk(budget),)).of("tokens", "clerk").most == 100
+    several = bounds_of(outer, runs, tools=(clerk(calls, max_requests=5),))
+    bound = several.of("model calls", "clerk")
+    assert (bound.most, bound.notes[0]) == (4 * 2 * 5, "4 in each of 10 runs.")
+    bound = bounds_of(tools=(clerk(calls),)).of("model calls", "clerk")
+    advice = "Add ToolCallLimitMiddleware(tool_name='clerk', run_limit=...)."
+    assert (bound.most, bound.notes[1]) == (None, advice)
 
 
 def test_a_ledger_that_agents_share_counts_once() -> None:
@@ -298,25 +255,14 @@ def test_a_ledger_that_agents_share_counts_once() -> None:
     assert load_topology(shared.to_json()).bounds() == shared.bounds()
 
 
-def test_a_ledger_is_known_two_agents_further_in() -> None:
-    ledger = Ledger(Limits(total_tokens=100))
-    inner = clerk(BudgetMiddleware(ledger=ledger))
+def test_a_ledger_bounds_all_runs_of_an_agent_inside_and_is_known_further_in() -> None:
+    budget = BudgetMiddleware(ledger=Ledger(Limits(total_tokens=100)))
+    inner = clerk(budget)
+    assert bounds_of(tools=(inner,)).of("tokens", "clerk").most == 100
     middle = create_agent(ScriptedChatModel([]), [inner], name="desk")
-    outer = agent_tool(middle, description="Asks.")
-    plan = plan_agent(tools=[outer], middleware=[BudgetMiddleware(ledger=ledger)])
-    assert [(limit.owner, limit.ledger) for limit in plan.limits] == [
-        ("BudgetMiddleware", 1),
-        ("desk/clerk/BudgetMiddleware", 1),
-    ]
-
-
-def test_a_plan_from_a_file_has_the_same_bounds() -> None:
-    stack: list[Any] = [
-        ModelRetryMiddleware(),
-        BudgetMiddleware(run=Limits(turns=3), exit_behavior="ask"),
-    ]
-    plan = plan_agent(tools=[find], middleware=stack)
-    assert load_topology(plan.to_json()).bounds() == plan.bounds()
+    plan = plan_agent(tools=[agent_tool(middle, description="Asks.")], middleware=[budget])
+    owners = ("BudgetMiddleware", "desk/clerk/BudgetMiddleware")
+    assert [(limit.owner, limit.ledger) for limit in plan.limits] == [(o, 1) for o in owners]
 
 
 def test_other_attempts_are_a_change_of_the_plan_and_not_of_its_digest() -> None:
