@@ -381,17 +381,12 @@ def claims_of(spec: StackSpec) -> Iterator[Claim]:
         points = points_of(several, call="model")
         yield Claim("model passes A unless B", partial(model_runs_without, points=points))
         for tool in tools[:1]:
-            yield Claim(
-                f"tool {tool} passes A unless B",
-                partial(tool_runs_without, tool=tool, points=points_of(several, tool, "tool")),
-            )
+            yield _tool_claim(f"tool {tool} passes A unless B", [tool], several)
     if spec.inner:
         inside = Points(frozenset(), frozenset([("layer", INNER_GUARD, "tool")]))
+        refunds = partial(tool_runs_without, tool=INNER_TOOL, points=inside)
         for words in ("Inner", "a guard"):
-            yield Claim(
-                f"tool {INNER_TOOL} passes {words}",
-                partial(tool_runs_without, tool=INNER_TOOL, points=inside),
-            )
+            yield Claim(f"tool {INNER_TOOL} passes {words}", refunds)
     nothing = Points(frozenset(), frozenset())
     yield Claim("every loop passes a limit", never_ends, partial(loops_without, points=nothing))
     if len(spec.tools) > 1:
@@ -402,11 +397,9 @@ def claims_of(spec: StackSpec) -> Iterator[Claim]:
 
 
 def _tool_claim(sentence: str, tools: Sequence[str], members: Sequence[MemberSpec]) -> Claim:
+    points = {tool: points_of(members, tool, "tool") for tool in tools}
     return Claim(
-        sentence,
-        lambda e: any(
-            tool_runs_without(e, tool, points_of(members, tool, "tool")) for tool in tools
-        ),
+        sentence, lambda e: any(tool_runs_without(e, tool, p) for tool, p in points.items())
     )
 
 
@@ -425,10 +418,8 @@ def _path_claims(spec: StackSpec) -> Iterator[Claim]:
     for source in ["start", *nodes]:
         for target in [*nodes, "end"]:
             for words, avoided in through.items():
-                yield Claim(
-                    f"no path from {source} to {target} skips {words}",
-                    partial(goes_without, source=source, target=target, nodes=avoided),
-                )
+                goes = partial(goes_without, source=source, target=target, nodes=avoided)
+                yield Claim(f"no path from {source} to {target} skips {words}", goes)
 
 
 # A single run

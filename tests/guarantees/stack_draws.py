@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from random import Random
 from typing import Annotated, Any, Protocol
 
@@ -234,13 +235,7 @@ def _call(name: str, run: Run) -> AIMessage:
     return AIMessage("", tool_calls=[call])
 
 
-def _numbers() -> Any:
-    number = 0
-    while True:
-        yield (number := number + 1)
-
-
-_NUMBERS = _numbers()
+_NUMBERS = count(1)
 
 
 def _tool(name: str, full_name: str, spec: StackSpec, stage: Stage, *, ends: bool = True) -> Any:
@@ -407,17 +402,14 @@ def _end(call: Any) -> Command[Any]:
 
 def _status(messages: Sequence[BaseMessage], call: Any) -> str:
     """The name of a pending call; whether there are calls that have all their results."""
-    last = next((m for m in reversed(messages) if isinstance(m, AIMessage)), AIMessage(""))
-    return call["name"] if call else "answered" if last.tool_calls else ""
+    return call["name"] if call else "answered" if _last(messages).tool_calls else ""
 
 
 def _last(messages: Sequence[BaseMessage]) -> AIMessage:
-    return next(m for m in reversed(messages) if isinstance(m, AIMessage))
+    return next((m for m in reversed(messages) if isinstance(m, AIMessage)), AIMessage(""))
 
 
 def _pending(messages: Sequence[BaseMessage]) -> Any:
     """The call of the last answer that has no result; None if there is none."""
     answers = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-    last = next((m for m in reversed(messages) if isinstance(m, AIMessage)), None)
-    calls = last.tool_calls if last else []
-    return next((call for call in calls if call["id"] not in answers), None)
+    return next((call for call in _last(messages).tool_calls if call["id"] not in answers), None)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -88,23 +87,6 @@ def make_desk(
         checkpointer=InMemorySaver(),
         **options,
     )
-
-
-def counting() -> tuple[Any, Callable[[], int]]:
-    """An agent whose answers take a moment, and the most of them that were under way at once."""
-    lock, under_way, most = Lock(), [0], [0]
-
-    def answer(messages: list[BaseMessage]) -> str:
-        with lock:
-            under_way[0] += 1
-            most[0] = max(most[0], under_way[0])
-        take(0.05)  # a second answer would be noticed
-        with lock:
-            under_way[0] -= 1
-        return "Done."
-
-    model = ScriptedChatModel([answer] * 100)
-    return create_agent(model, checkpointer=InMemorySaver()), lambda: most[0]
 
 
 def check_history(messages: Sequence[BaseMessage], expected: Sequence[str]) -> None:

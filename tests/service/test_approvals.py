@@ -76,12 +76,19 @@ def asked_by(service: Service, ran: list[Any], *rules: Rule, euros: int = 5) -> 
     return asked(service, euros)
 
 
-def test_a_decision_about_another_digest_is_refused(service: Service, ran: list[Any]) -> None:
+def test_a_decision_that_is_not_about_the_call_or_cannot_be_stored_is_refused(
+    service: Service, ran: list[Any]
+) -> None:
     wait = asked_by(service, ran, Rule("pay", "ask"))
     with pytest.raises(DecisionNotAllowed, match="the decision names the digest 'other'"):
         service.decide(wait.id, "approve", by="ann", digest="other")
     with pytest.raises(InvalidDecision, match="must be a string"):
         service.decide(wait.id, "respond", by="ann", message=5)
+    with pytest.raises(ArgumentError, match="has message, and an argument names it again"):
+        service.decide(wait.id, {"type": "reject", "message": "No."}, by="ann", message="Yes.")
+    with pytest.raises(InvalidDecision, match="is stored as JSON: "):
+        service.decide(wait.id, "edit", args={"euros": 5, "to": b"Ann"}, by="ann")
+    assert service.inbox().get(wait.id).decided_at is None
     service.decide(wait.id, "approve", by="ann", digest=wait.digest).result(WAIT)
     assert ran == [5]
 
@@ -227,6 +234,8 @@ def test_the_right_to_decide_is_about_the_call_that_runs(service: Service, ran: 
         decision = {"type": "edit", "edited_action": action}
         return service.decide(wait.id, decision, by="eve", may_decide=may_decide)
 
+    with pytest.raises(DecisionForbidden):
+        service.inbox(may_decide=lambda _: False).decide(wait.id, {"type": "approve"}, by="eve")
     for name, euros in (("pay", 7), ("look", 70)):
         with pytest.raises(DecisionForbidden, match="'eve' may not decide about this call"):
             decide({"name": name, "args": {"euros": euros}})
@@ -257,16 +266,6 @@ def test_a_decision_needs_the_name_of_a_person(service: Service, ran: list[Any])
         with pytest.raises(ArgumentError, match="must be the name of the one who does this, got"):
             act(name)
     assert (ran, inbox.audit(thread=wait.thread_id)) == ([], [])
-
-
-def test_a_decision_says_each_part_once_and_is_json(service: Service, ran: list[Any]) -> None:
-    wait = asked_by(service, ran, Rule("pay", "ask"))
-    decision = {"type": "reject", "message": "No."}
-    with pytest.raises(ArgumentError, match="has message, and an argument names it again"):
-        service.decide(wait.id, decision, by="ann", message="Yes.")
-    with pytest.raises(InvalidDecision, match="is stored as JSON: "):
-        service.decide(wait.id, "edit", args={"euros": 5, "to": b"Ann"}, by="ann")
-    assert service.inbox().get(wait.id).decided_at is None
 
 
 def test_a_decision_that_an_agent_inside_refuses_can_be_made_again(

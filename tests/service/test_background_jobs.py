@@ -14,7 +14,6 @@ from agent_factory import agent_tool, background, create_agent
 from agent_factory.middleware import BackgroundMiddleware, SteeringMiddleware
 from agent_factory.service import Service
 from agent_factory.service.backend import Backend
-from agent_factory.service.background import report_lost_jobs
 from agent_factory.service.tables import background_jobs
 from agent_factory.testing import ScriptedChatModel
 from service.stored import Tables
@@ -76,26 +75,6 @@ def test_the_run_under_way_reads_a_result(service: Service, tables: Tables, stud
     messages = run.result(WAIT)["messages"]
     assert [m.type for m in messages] == ["human", "ai", "tool", "ai", "human", "ai"]
     assert texts(service) == ["Render 1", "Page 1 is rendered."]
-
-
-@pytest.mark.long
-def test_jobs_of_a_worker_that_has_ended_are_lost_by_name_once(
-    service: Service, tables: Tables, backend: Backend, studio: Studio
-) -> None:
-    start(service, studio.agent())
-    say(service, "Render 1").result(WAIT)
-    tables.write(update(background_jobs).values(worker="dead"))
-    until(lambda: not rows(tables) and service.threads.get("t").status == "idle")
-    studio.goes_on.set()
-    until(lambda: studio.rendered == [1])
-    say(service, "Thanks").result(WAIT)
-    assert report_lost_jobs(backend) == 0
-    messages = service.threads.state("t").values["messages"]
-    lost = [m.text for m in messages if m.type == "human" and "lost" in m.text]
-    assert [text.partition(", is lost")[0].partition(", ")[2] for text in lost] == [
-        'render({"page": 1})'
-    ]
-    assert "rendered" not in str(texts(service))
 
 
 @pytest.mark.parametrize("way", ["run", "tool", "thread"])

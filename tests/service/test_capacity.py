@@ -50,22 +50,16 @@ def test_each_limit_is_computed_by_its_formula() -> None:
     )
 
 
-def test_short_messages_need_workers_for_their_cpu_time() -> None:
-    # 100 messages of 40 ms: 4 cores, of which a worker uses 0.7.
-    load = replace(LOAD, messages_per_second=100, seconds_per_message=0.1)
-    assert capacity(load, COSTS, LIMITS).workers == 6
-
-
-def test_workers_that_are_given_are_limits() -> None:
+def test_workers_a_shared_budget_and_short_messages_have_limits_of_their_own() -> None:
     limits = found(limits=replace(LIMITS, workers=4))
     assert (limits["slots"].needs, limits["slots"].has) == (60, 32)
     assert (limits["worker CPU"].needs, limits["worker CPU"].has) == pytest.approx((0.4, 2.8))
     assert limits["connections"].needs == 4 * 5
-
-
-def test_a_budget_that_all_share_is_one_row() -> None:
     assert "budget row" not in found()
     assert found(replace(LOAD, one_budget=True))["budget row"].needs == 10 * 3 * 2
+    # 100 messages of 40 ms: 4 cores, of which a worker uses 0.7.
+    load = replace(LOAD, messages_per_second=100, seconds_per_message=0.1)
+    assert capacity(load, COSTS, LIMITS).workers == 6
 
 
 def test_what_is_used_most_breaks_first() -> None:
@@ -77,9 +71,7 @@ def test_what_is_used_most_breaks_first() -> None:
         "Use PgBouncer, or fewer connections for each worker."
     )
     assert "First would break: " in str(capacity(LOAD, COSTS, LIMITS))
-
-
-def test_nothing_of_something_is_too_little() -> None:
+    # Nothing of something is too little.
     assert capacity(LOAD, COSTS, replace(LIMITS, storage_gb=0)).first.name == "storage"
 
 
@@ -125,13 +117,12 @@ def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) 
     assert written["limits"][0] == {**asdict(expected.first), "used": expected.first.used}
 
 
-def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_is_wrong_and_what_each_option_means(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
         main(["--messages-per-second", "-1", "--seconds-per-message", "1"])
     assert "must be a number, 0 or more, got -1" in capsys.readouterr().err
-
-
-def test_each_option_says_what_it_means(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "Commits that a tool call adds. (default: 3.1)" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import client_tool, create_agent
 from agent_factory.review import DecisionNotAllowed, InvalidAnswer
-from agent_factory.service import AlreadyDecided, DecisionForbidden, NotFound, Service
+from agent_factory.service import AlreadyDecided, NotFound, Service
 from agent_factory.testing import ScriptedChatModel
 from samples import call_of, last_text, tool_results
 
@@ -75,19 +75,3 @@ def test_a_client_that_does_not_answer_in_time(service: Service) -> None:
     text = "The client has not sent a result of this call in time."
     assert tool_results(end) == [(text, "error")] * 2
     assert last_text(end) == "Done."
-
-
-def test_a_review_stays_with_those_who_may_decide(service: Service) -> None:
-    def ask() -> str:
-        """Ask."""
-        from langgraph.types import interrupt
-
-        return str(interrupt("Which?"))
-
-    model = ScriptedChatModel([[call_of("ask")], "Done."])
-    service.add("asker", create_agent(model, [ask], checkpointer=InMemorySaver()))
-    service.submit("asker", thread="q", message="Go").result(timeout=60)
-    (wait,) = service.inbox().waits()
-    inbox = service.inbox(may_decide=lambda wait: False)
-    with pytest.raises(DecisionForbidden):
-        inbox.decide(wait.id, {"type": "respond", "message": "A"}, by="page")

@@ -62,18 +62,18 @@ def fails(*arguments: str) -> str:
     return " ".join(result.output.split())
 
 
-def test_an_inbox_without_anything(folder: Path) -> None:
+def test_an_inbox_without_anything_and_messages_that_are_queued(folder: Path) -> None:
     for target in (SHOP, "shop/service.py:service"):
         assert run("inbox", target) == "Nothing waits for a decision.\n"
     assert json.loads(run("inbox", SHOP, "--json")) == []
-
-
-def test_a_message_that_is_queued(folder: Path) -> None:
     text = run("submit", SHOP, "desk", "Refund A1", "--thread", "t-17", "--no-wait")
     assert text.startswith("Thread t-17, run ")
     assert text.endswith(": queued.\n")
     again = run("submit", SHOP, "desk", "Hi", "--thread", "t-18", "--no-wait", "--json")
     assert json.loads(again)["status"] == "queued"
+    assert "agent 'dekc': was not added" in fails("submit", SHOP, "dekc", "Hi")
+    assert "wait 'nope': does not exist" in fails("decide", SHOP, "nope", "approve")
+    assert "--args is not JSON" in fails("decide", SHOP, "nope", "edit", "--args", "{")
 
 
 IMPATIENT = """
@@ -230,12 +230,6 @@ def test_the_audit(folder: Path) -> None:
     assert "must be the number of an entry and its hash" in fails("audit", SHOP, "--head", "x")
 
 
-def test_wrong_arguments(folder: Path) -> None:
-    assert "agent 'dekc': was not added" in fails("submit", SHOP, "dekc", "Hi")
-    assert "wait 'nope': does not exist" in fails("decide", SHOP, "nope", "approve")
-    assert "--args is not JSON" in fails("decide", SHOP, "nope", "edit", "--args", "{")
-
-
 def test_a_service_is_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
@@ -243,39 +237,26 @@ def test_a_service_is_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
         client = TestClient(application, base_url="http://localhost", client=("127.0.0.1", 5))
         chat = {"Origin": "http://localhost:3000"}
         answer = client.get("/assistants/desk", headers=chat)
-        asked.append(answer.json()["name"])
-        asked.append(answer.headers.get("access-control-allow-origin"))
-        asked.append(options["port"])
+        allowed = answer.headers.get("access-control-allow-origin")
         # What the service has loaded is left out of garbage collections while it is served.
-        asked.append(gc.get_freeze_count() > 10_000)
+        frozen = gc.get_freeze_count() > 10_000
+        asked[:] = [answer.json()["name"], allowed, options["port"], frozen]
+        body = {"assistant_id": "desk", "input": {}, "webhook": "https://evil.example/"}
+        asked.append(client.post("/runs", json=body).json()["detail"])
 
     monkeypatch.setattr(uvicorn, "run", run_server)
     text = run("serve", SHOP, "--port", "3000", "--origin", "http://localhost:3000")
     assert text == "Serving desk at http://127.0.0.1:3000. Ctrl-C stops it.\n"
-    assert asked == ["desk", "http://localhost:3000", 3000, True]
+    assert asked[:-1] == ["desk", "http://localhost:3000", 3000, True]
+    assert "this server sends none" in asked[-1]
     assert gc.get_freeze_count() == 0
     text = run("serve", SHOP, "--no-worker", "--host", "0.0.0.0")
     assert "Only requests from this machine are served. --authenticate lets others in." in text
+    run("serve", SHOP, "--webhook", "https://hooks.example.com")
+    assert "may name only the servers that this server allows" in asked[-1]
     assert "must be a list of origins" in fails("serve", SHOP, "--origin", "localhost")
     assert "must be a list of origins" in fails("serve", SHOP, "--webhook", "localhost")
     assert "'who' names no function" in fails("serve", SHOP, "--authenticate", "who")
-
-
-def test_a_server_sends_webhooks_where_it_is_told_to(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    details: list[str] = []
-
-    def run_server(application: Any, **_: Any) -> None:
-        client = TestClient(application, base_url="http://localhost", client=("127.0.0.1", 5))
-        body = {"assistant_id": "desk", "input": {}, "webhook": "https://evil.example/"}
-        details.append(client.post("/runs", json=body).json()["detail"])
-
-    monkeypatch.setattr(uvicorn, "run", run_server)
-    run("serve", SHOP, "--webhook", "https://hooks.example.com")
-    run("serve", SHOP)
-    assert "may name only the servers that this server allows" in details[0]
-    assert "this server sends none" in details[1]
 
 
 @pytest.fixture
@@ -305,6 +286,7 @@ from agent_factory import create_agent
 from agent_factory.testing import ScriptedChatModel
 
 desk = create_agent(ScriptedChatModel(["Hi."]))
+agent = other = create_agent(ScriptedChatModel(["Hi."]), name="clerk")
 builder = StateGraph(MessagesState)
 builder.add_node("answer", lambda state: {})
 builder.add_edge(START, "answer")
@@ -321,22 +303,15 @@ def agent(tmp_path: Path) -> str:
     return str(tmp_path / "studio_agents.py")
 
 
-def test_the_studio_of_an_agent(agent: str, seen: list[str]) -> None:
+def test_the_studio_of_agents_calls_them_by_their_names(agent: str, seen: list[str]) -> None:
     text = run("studio", f"{agent}:desk", f"{agent}:make_graph", "--port", "3000", "--no-open")
     assert text == (
         "The studio is at http://127.0.0.1:3000/studio. Ctrl-C stops it.\n"
         "Threads end with it; --db FILE keeps them.\n"
     )
-    assert "<option>desk</option>" in seen[0]
-    assert "<option>make_graph</option>" in seen[0]
-    assert "a graph without a plan" in seen[0]
-
-
-def test_the_studio_calls_an_agent_by_its_name_and_not_by_that_of_a_variable(
-    agent: str, seen: list[str]
-) -> None:
-    with open(agent, "a") as file:
-        file.write("agent = other = create_agent(ScriptedChatModel(['Hi.']), name='clerk')\n")
+    for words in ("<option>desk</option>", "<option>make_graph</option>", "a graph without a plan"):
+        assert words in seen[0]
+    seen.clear()
     run("studio", f"{agent}:agent", f"{agent}:other", "--no-open")
     assert "<option>clerk</option>" in seen[0]
     assert "<option>agent</option>" not in seen[0]

@@ -9,15 +9,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Thread
 from uuid import uuid4
 
 import psycopg
 import pytest
 from sqlalchemy import Connection, event, insert, select
 
-from agent_factory.service import Service
+from agent_factory.service import RunCancelled, Service
 from agent_factory.service import database as module
+from agent_factory.service.backend import Backend
 from agent_factory.service.database import (
     Database,
     SharedTransactions,
@@ -26,20 +27,12 @@ from agent_factory.service.database import (
 )
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
 from agent_factory.service.leases import Fence, Lease, take_lease
+from agent_factory.service.signals import Moment, Signals
 from agent_factory.service.tables import threads
+from service.desk import Journal, make_desk
+from service.paces import NEVER, paced
 from tables import each
 from waiting import until
-
-
-def test_threads_of_a_process_take_turns_to_write_to_sqlite(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_LOCK_SECONDS", 0)  # SQLite refuses a second writer at once
-    database = Database(sqlite_url)
-
-    with ThreadPoolExecutor(8) as pool:
-        assert len([*pool.map(partial(write, database), map(str, range(40)))]) == 40
-    database.close()
 
 
 def test_the_check_before_a_tool_call_commits_nothing(database: Database) -> None:
@@ -314,3 +307,86 @@ def test_attempts_are_taken_by_several_threads_in_turn() -> None:
     with ThreadPoolExecutor(1) as executor:
         assert executor.submit(next, tries).result() is not None
     assert len(pauses) == 1
+
+
+# Signals: who is woken by them
+
+
+WAIT = 60.0
+AT_ONCE = 0.01
+
+
+def test_the_end_of_a_run_wakes_those_who_wait_for_it(sqlite_url: str) -> None:
+    signals = Signals(Database(sqlite_url))
+    moments = {run: signals.now("ends", run) for run in ("one", "two")}
+    assert moments["one"].place != moments["two"].place
+    signals.tell({"ends": ["one"], "events": ["two"]})
+    assert signals.wait(moments["one"], 0)
+    assert not signals.wait(moments["two"], 0)
+    # Threads that wait are woken, and do not look by themselves: at least the first waits by then.
+    wait = partial(signals.wait, moments["two"], NEVER)
+    threads = [Thread(target=wait, daemon=True) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    signals.tell({"ends": ()})  # about all
+    until(lambda: not any(thread.is_alive() for thread in threads))
+    signals.close()
+
+
+@pytest.mark.long
+def test_a_notification_is_about_the_run_that_it_names(postgres_url: str) -> None:
+    database = Database(postgres_url)
+    signals, other = Signals(database), Signals(database)
+    begin, of_other = signals.now("ends"), other.now("ends")
+    # To listen begins with a signal about all: what was sent before is not known.
+    assert signals.wait(begin, WAIT)
+    assert other.wait(of_other, WAIT)
+    mine, theirs = signals.now("ends", "one"), other.now("ends", "one")
+    last, of_another = signals.now("ends", "two"), other.now("ends", "two")
+    with database.begin() as connection:
+        signals.send(connection, {"ends": ["one"]})
+    assert other.wait(theirs, WAIT)
+    assert not other.wait(of_another, 0)
+    with database.begin() as connection:
+        other.send(connection, {"ends": ["two"]})
+    # Notifications come in order, so that of "one" has come as well.
+    assert signals.wait(last, WAIT)
+    assert signals._count(mine.place) == mine.count + 1, "not again by its own notification"
+    signals.close()
+    other.close()
+    database.close()
+
+
+def test_a_commit_of_another_process_among_own_ones_is_reported(sqlite_url: str) -> None:
+    mine, other = Database(sqlite_url), Database(sqlite_url)
+    for database in (mine, other):
+        database.set_up()
+    signals = Signals(mine)
+    begin = signals.now("jobs")
+    write(other, "other")
+    # At each look of the listener, this process has committed as well.
+    for number in range(2000):
+        write(mine, f"mine {number}")
+        if signals.wait(begin, AT_ONCE):
+            break
+    assert signals.wait(begin, 0)
+    signals.close()
+    mine.close()
+    other.close()
+
+
+@paced(wake=NEVER)
+def test_those_who_wait_hear_of_a_message_that_is_cancelled_behind_another(
+    service: Service, backend: Backend, tmp_path: Path
+) -> None:
+    """Without looking by themselves: a signal says so."""
+    service.add("desk", make_desk(Journal(tmp_path / "journal"), calls=1))
+    service.submit("desk", thread="t", message="Pay.")
+    behind = service.submit("desk", thread="t", message="Pay.")
+    moments = iter(behind._outcomes(None))
+    moment = next(moments)
+    assert isinstance(moment, Moment)
+    behind.cancel()
+    assert backend.signals.wait(moment, WAIT)
+    with pytest.raises(RunCancelled):
+        next(moments)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, tool
 
 from agent_factory import ToolRuntime, create_agent
 from agent_factory.errors import AgentFactoryError
@@ -49,26 +50,19 @@ class Desk:
         self.forks = 0
 
     def _agent(self, first: Any, second: Any) -> Any:
-        def pay(euros: int, runtime: ToolRuntime) -> str:
-            """Pay."""
-            self.ran.append((str(runtime.tool_call_id), "pay", euros))
-            return f"Paid {euros}."
+        def made(name: str) -> BaseTool:
+            @tool(name, description="Act.")
+            def act(euros: int, runtime: ToolRuntime) -> str:
+                self.ran.append((str(runtime.tool_call_id), name, euros))
+                return f"{name}: {euros}."
 
-        def wire(euros: int, runtime: ToolRuntime) -> str:
-            """Wire."""
-            self.ran.append((str(runtime.tool_call_id), "wire", euros))
-            return f"Wired {euros}."
-
-        def look(euros: int, runtime: ToolRuntime) -> str:
-            """Look."""
-            self.ran.append((str(runtime.tool_call_id), "look", euros))
-            return f"Looked at {euros}."
+            return act
 
         deny = Rule("wire", "deny", when={"euros": {">": 50}})
         policy = ToolPolicy(deny, Rule("wire", "ask"), Rule("*", "allow"))
         return create_agent(
             ScriptedChatModel([self._answer] * 1_000_000),
-            [pay, wire, look],
+            [made(name) for name in ("pay", "wire", "look")],
             middleware=[
                 HumanInTheLoopMiddleware(policy, name="second", interrupt_mode=second),
                 HumanInTheLoopMiddleware({"pay": True}, name="first", interrupt_mode=first),

@@ -175,17 +175,6 @@ def test_an_approval_for_a_thread_ends_with_it(service: Service, work: Work) -> 
     assert service.inbox("beta").audit() == []
 
 
-def test_a_job_of_a_new_thread_is_not_that_of_the_old_one(service: Service, work: Work) -> None:
-    service.add("desk", agent(work))
-    service.submit("desk", thread="t", message="old")
-    service.threads.delete("t")
-    run = service.submit("desk", thread="t", message="new")
-    service.start()
-    assert run.result(WAIT)["messages"][0].text == "new"
-    (only,) = service.threads.runs("t")
-    assert only.id == run.id
-
-
 def test_ids_of_runs_belong_to_one_thread_of_one_tenant(service: Service, work: Work) -> None:
     """Their parts are joined so that no two ways to split them meet."""
     service.add("desk", agent(work))

@@ -18,17 +18,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from sqlalchemy import (
-    Column,
-    Float,
-    MetaData,
-    Table,
-    delete,
-    insert,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import Column, Float, MetaData, Table, delete, insert, select, text, update
 
 from agent_factory import AgentMiddleware, Invoke, create_agent
 from agent_factory.errors import ArgumentError
@@ -96,10 +86,13 @@ SPENT = st.builds(
     seconds=st.sampled_from([0, 0, 3]),
 )
 NONE = st.just(Spent())
+ERRORS = (OSError, TimeoutError, KeyboardInterrupt)
+
+
 STEPS = st.lists(
     st.tuples(st.just("reserve"), SPENT, NONE | SPENT)
     | st.tuples(st.just("commit"), st.integers(0, 3), SPENT)
-    | st.tuples(st.just("leave"), st.integers(0, 3), st.sampled_from([OSError, TimeoutError]))
+    | st.tuples(st.just("leave"), st.integers(0, 3), st.sampled_from(ERRORS))
     | st.tuples(st.just("record"), SPENT, st.sampled_from([None, "m1", "m2"]))
     | st.tuples(st.just("recorded"), st.sampled_from(["m1", "m2"]), st.none())
     | st.tuples(st.just("raise"), st.sampled_from(["usd", "turns", "seconds"]), st.integers(1, 2))
@@ -331,16 +324,6 @@ def test_reservations_expire_when_their_amounts_are_needed(
     assert (lives.spent.turns, lives.reserved) == (1, Spent())
 
 
-@pytest.mark.parametrize("error", [TimeoutError, KeyboardInterrupt])
-def test_a_call_with_an_unknown_outcome_keeps_its_amounts(
-    error: Any, sqlite_url: str, make: Make
-) -> None:
-    ledger = make(sqlite_url, Limits(usd=1))
-    with pytest.raises(error), ledger.reserve(Spent(usd=0.4, turns=1)):
-        raise error
-    assert (ledger.spent.usd, ledger.spent.turns, ledger.reserved) == (0.4, 1, Spent())
-
-
 # Windows
 
 
@@ -428,7 +411,7 @@ def test_windows_follow_each_other(zone: str, per: Any, moment: int) -> None:
     assert per == "day" or first.day == 1
 
 
-@pytest.mark.parametrize(("zone", "minute"), [("UTC", 0), ("Asia/Kathmandu", 15)])
+@each("zone, minute", [("UTC", 0), ("Asia/Kathmandu", 15)])
 def test_hours_begin_as_clocks_on_the_wall_do(zone: str, minute: int) -> None:
     ends = end_of_window(1_800_000_000.5, "hour", ZoneInfo(zone))
     assert datetime.fromtimestamp(ends, UTC).minute == minute
@@ -473,11 +456,8 @@ def test_a_breakdown_names_agents_subagents_and_middleware(
 ) -> None:
     ledger = make(sqlite_url, Limits(usd=100))
     budget = BudgetMiddleware(ledger=ledger, prices=PRICES)
-    inner = create_agent(
-        ScriptedChatModel([response("inner", read=20, written=5)]),
-        middleware=[budget],
-        name="helper",
-    )
+    words = ScriptedChatModel([response("inner", read=20, written=5)])
+    inner = create_agent(words, middleware=[budget], name="helper")
 
     def delegate() -> str:
         """Let another agent look."""
@@ -517,10 +497,8 @@ def test_a_breakdown_names_agents_subagents_and_middleware(
         ("helper", "model"): (1, 0),
     }
     tokens = {part: spent.total_tokens for (agent, part), spent in parts.items() if agent == "desk"}
-    assert tokens["Plans"] == 62
-    assert tokens["Selects"] == 2 * 42
-    assert tokens["middleware"] == 2 * 3
-    assert tokens["tools"] == 4
+    del tokens["model"]
+    assert tokens == {"Plans": 62, "Selects": 2 * 42, "middleware": 2 * 3, "tools": 4}
     assert parts["helper", "model"].total_tokens == 25
     assert numbers(total(ledger)) == pytest.approx(numbers(ledger.spent))
     assert [one.part for one in ledger.breakdown()[:2]] == ["model", "Selects"]
@@ -536,12 +514,8 @@ def test_a_breakdown_has_a_bounded_number_of_rows(
         model = ScriptedChatModel([response("done")])
         create_agent(model, middleware=stack, name=f"a{number}").invoke(go())
     turns = {(one.agent, one.part): one.spent.turns for one in ledger.breakdown()}
-    assert turns == {
-        ("a0", "model"): 2,
-        ("a1", "model"): 1,
-        ("a2", "model"): 1,
-        ("", "other"): 3,
-    }
+    models = {(f"a{number}", "model"): 2 if number == 0 else 1 for number in range(3)}
+    assert turns == {**models, ("", "other"): 3}
 
 
 # Errors

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -14,30 +17,31 @@ import pytest
 from langchain_core.messages import HumanMessage
 from sqlalchemy import Connection, create_engine, inspect, make_url, text
 from sqlalchemy.exc import DBAPIError
+from starlette.testclient import TestClient
 
+from agent_factory.serve import create_app
 from agent_factory.service import DatabaseVersionError, Pace, Service, ServiceError
 from agent_factory.service.database import Database
 from agent_factory.service.message_serializer import dump
 from agent_factory.service.migrations import MIGRATIONS, Migration, Report
 from agent_factory.service.migrations import upgrade as upgrade_module
 from agent_factory.service.migrations.dbos import pending_jobs, stored_schedules
+from commands import run
 from processes import Processes, exit_code
 from service import next_version
 from service.conftest import KINDS
 from service.databases import new_postgres
 from service.desk import check_history
-from service.old_databases import COMMITS, SCHEMAS, load_postgres, load_sqlite, shape
+from service.old_databases import COMMITS, NEWEST, SCHEMAS, load_postgres, load_sqlite, shape
 from service.schemas import traffic
 from service.stored import Tables
 from service.worker_process import WorkerProcess
+from tables import each
 from waiting import until
 
 WAIT = 60.0
 VERSION = MIGRATIONS[-1].version
 TESTS = Path(__file__).parent.parent
-
-LAST = "5672936e"
-"""The last commit before databases had a version."""
 
 ON_POSTGRES = sorted(path.name.partition(".")[0] for path in SCHEMAS.glob("*.postgres.sql"))
 
@@ -63,7 +67,7 @@ def old_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=KINDS)
 def last_url(request: pytest.FixtureRequest) -> str:
     """The database of the last version without a number, of each kind."""
-    return old_database(request, LAST, request.param)
+    return old_database(request, NEWEST, request.param)
 
 
 def empty_url(url: str, request: pytest.FixtureRequest) -> str:
@@ -319,15 +323,10 @@ def prefix(connection: Connection) -> str:
 
 def add_workflow(connection: Connection, id: str, name: str, status: str = "ENQUEUED") -> None:
     """Add a row to the table of DBOS, as a process of an older version does."""
-    row = {"id": id, "name": name, "status": status}
-    connection.execute(
-        text(
-            f"insert into {prefix(connection)}workflow_status "
-            "(workflow_uuid, name, status, created_at, updated_at, priority) "
-            "values (:id, :name, :status, 1, 1, 0)"
-        ),
-        row,
-    )
+    columns = "(workflow_uuid, name, status, created_at, updated_at, priority)"
+    table, values = f"{prefix(connection)}workflow_status", "(:id, :name, :status, 1, 1, 0)"
+    insert = text(f"insert into {table} {columns} values {values}")
+    connection.execute(insert, {"id": id, "name": name, "status": status})
 
 
 def test_a_time_of_a_schedule_that_nobody_has_carried_out_is_carried_out(last_url: str) -> None:
@@ -373,16 +372,11 @@ def test_only_other_applications_submit_to_dbos_after_the_upgrade(last_url: str)
 
 
 def test_a_pickle_that_names_a_class_is_refused(last_url: str) -> None:
-    import base64
-    import pickle
-
-    evil = base64.b64encode(pickle.dumps({"args": (Path("x"),), "kwargs": {}})).decode()
+    evil = b64encode(pickle.dumps({"args": (Path("x"),), "kwargs": {}})).decode()
     with closing(Database(last_url)) as database:
         with database.engine.begin() as connection:
-            connection.execute(
-                text(f"update {prefix(connection)}workflow_input set inputs = :evil"),
-                {"evil": evil},
-            )
+            update = text(f"update {prefix(connection)}workflow_input set inputs = :evil")
+            connection.execute(update, {"evil": evil})
         with (
             pytest.raises(pickle.UnpicklingError, match="is not a part of a job"),
             database.engine.connect() as connection,
@@ -395,20 +389,8 @@ def test_a_pickle_that_names_a_class_is_refused(last_url: str) -> None:
 
 def test_an_upgrade_run_twice_or_by_two_at_once_takes_each_step_once(last_url: str) -> None:
     databases = [Database(last_url) for _ in range(4)]
-    errors: list[BaseException] = []
-
-    def upgrade(database: Database) -> None:
-        try:
-            database.upgrade()
-        except BaseException as error:
-            errors.append(error)
-
-    workers = [Thread(target=upgrade, args=(database,)) for database in databases]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert errors == []
+    with ThreadPoolExecutor(4) as pool:
+        assert len([*pool.map(Database.upgrade, databases)]) == 4
     taken = [(step.version, step.oldest) for step in MIGRATIONS]
     assert versions(databases[0]) == taken
     assert databases[0].upgrade().steps == {}
@@ -561,3 +543,109 @@ def test_old_and_new_workers_work_side_by_side_while_the_database_is_upgraded(
     for thread, ids in messages.items():
         check_history(service.threads.state(thread).values["messages"], ids)
     assert versions(database)[-1] == (VERSION + 1, VERSION)
+
+
+# The command, and others on a database of another version
+
+
+LOCAL = ("127.0.0.1", 50000)
+STEPS = [{"version": step.version, "title": step.title} for step in MIGRATIONS]
+SERVICE = """from agent_factory.service import Service
+
+service = Service("sqlite:///{path}")
+"""
+
+
+@pytest.fixture
+def old_file(tmp_path: Path) -> str:
+    return load_sqlite(NEWEST, tmp_path / "old.db")
+
+
+@pytest.fixture(params=["url", "service"])
+def target(request: pytest.FixtureRequest, old_file: str, tmp_path: Path) -> str:
+    """Each way to name a service."""
+    if request.param == "url":
+        return old_file
+    file = tmp_path / "shop_upgrade.py"
+    file.write_text(SERVICE.format(path=tmp_path / "old.db"))
+    return f"{file}:service"
+
+
+def version(url: str) -> int | None:
+    with closing(Database(url)) as database:
+        return database.pending_upgrade().before
+
+
+def test_the_steps_are_shown_and_taken_once(target: str, old_file: str) -> None:
+    steps = [f"  {step.version}  {step.title}." for step in MIGRATIONS]
+    shown = run("upgrade", target, "--dry-run")
+    first = f"The database has version 0, {VERSION} is needed:"
+    assert (shown.exit_code, shown.stdout.splitlines()) == (1, [first, *steps])
+    assert version(old_file) == 0
+    done = run("upgrade", target)
+    last = f"The database has version {VERSION} now."
+    assert (done.exit_code, done.stdout.splitlines()) == (0, [first, *steps, last])
+    assert version(old_file) == VERSION
+    for options in ((), ("--dry-run",)):
+        again = run("upgrade", target, *options)
+        nothing = f"The database has version {VERSION}: there is nothing to do.\n"
+        assert (again.exit_code, again.stdout) == (0, nothing)
+
+
+def test_json_has_the_same_keys_each_time(old_file: str) -> None:
+    results = [run("upgrade", old_file, "--json", *more) for more in (["--dry-run"], [], [])]
+    assert [result.exit_code for result in results] == [1, 0, 0]
+    data = [json.loads(result.stdout) for result in results]
+    assert data == [
+        {"before": 0, "after": VERSION, "steps": STEPS, "upgraded": False},
+        {"before": 0, "after": VERSION, "steps": STEPS, "upgraded": True},
+        {"before": VERSION, "after": VERSION, "steps": [], "upgraded": False},
+    ]
+
+
+def test_an_empty_database_gets_its_tables(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    text = f"The database is empty: it gets the tables of version {VERSION}.\n"
+    assert run("upgrade", url, "--dry-run").stdout == text
+    assert version(url) is None
+    assert run("upgrade", url).stdout == text
+    assert version(url) == VERSION
+
+
+@each("command", ["worker", "inbox", "drain", "reindex", "audit", "approvals"])
+def test_other_commands_refuse_an_older_database_by_name(
+    command: str, old_file: str, tmp_path: Path
+) -> None:
+    file = tmp_path / f"shop_{command}.py"
+    file.write_text(SERVICE.format(path=tmp_path / "old.db"))
+    result = run(command, f"{file}:service")
+    assert result.exit_code == 2
+    assert f"has version 0, this version of agent-factory needs {VERSION}" in result.stderr
+    assert f"Run agent-factory upgrade {old_file}." in " ".join(result.stderr.split())
+    assert "a bug in agent-factory" not in result.stderr
+
+
+def test_a_service_that_cannot_be_used_at_its_import_names_the_url(
+    old_file: str, tmp_path: Path
+) -> None:
+    """It sets a limit: then the URL is given to `upgrade`."""
+    file = tmp_path / "shop_limits.py"
+    file.write_text(SERVICE.format(path=tmp_path / "old.db") + 'service.limit("acme")\n')
+    result = run("upgrade", f"{file}:service")
+    assert result.exit_code == 2
+    assert f"Run agent-factory upgrade {old_file}." in " ".join(result.stderr.split())
+
+
+def test_a_server_says_that_it_is_not_available(old_file: str) -> None:
+    with closing(Service(old_file)) as service:
+        client = TestClient(create_app(service), base_url="http://127.0.0.1", client=LOCAL)
+        with client:
+            response = client.post("/threads/search", json={})
+    assert response.status_code == 503
+    assert "version" not in response.text  # the log has the rest, and the URL
+
+
+def test_a_url_that_names_no_database_is_refused() -> None:
+    result = run("upgrade", "mysql://localhost/desk")
+    assert result.exit_code == 2
+    assert "must be SQLite or Postgres" in result.stderr

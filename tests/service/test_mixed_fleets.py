@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -14,11 +15,13 @@ from sqlalchemy import update
 
 from agent_factory import create_agent
 from agent_factory.service import Pace, Run, RunFailed, Service
+from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.tables import runs
 from agent_factory.testing import ScriptedChatModel
-from service.desk import Journal, check_history, counting, make_desk
+from service.desk import Journal, check_history, make_desk
 from service.stored import Tables
 from service.worker_process import WorkerProcess
+from tables import each
 from waiting import until
 
 WAIT = 60.0
@@ -59,10 +62,8 @@ def older_worker(service: Service, url: str, journal: Path) -> Callable[[], Any]
 def stays_queued(service: Service, run: Run) -> bool:
     """Whether the older worker leaves a run alone, after it has carried out another one."""
     service.submit("desk", message="Pay.").result(WAIT)
-    return (
-        run.status in ("queued", "running")
-        and service.threads.get(run.thread_id).status == "queued"
-    )
+    thread = service.threads.get(run.thread_id)
+    return run.status in ("queued", "running") and thread.status == "queued"
 
 
 @pytest.mark.long
@@ -91,17 +92,6 @@ def test_messages_decisions_and_undoing_wait_for_a_worker_with_the_agent(
     assert undo.status == "done"
 
 
-def test_a_stream_follows_a_job_that_waits_for_its_worker(
-    service: Service, older_worker: Older
-) -> None:
-    with older_worker():
-        run = service.submit("plain", thread="t", message="Pay.")
-        parts = run.stream(timeout=WAIT)
-        assert stays_queued(service, run)
-    service.start()
-    assert [part["data"]["status"] for part in parts if part["type"] == "end"] == ["done"]
-
-
 @pytest.mark.long
 def test_a_run_of_a_dead_worker_is_taken_over_by_one_with_its_agent(
     service: Service, url: str, journal: Path, start_worker: Start
@@ -116,24 +106,6 @@ def test_a_run_of_a_dead_worker_is_taken_over_by_one_with_its_agent(
         assert run.status == "running"
         service.start()
         check_history(run.result(WAIT)["messages"], ["m-1"])
-
-
-@pytest.mark.long
-def test_limits_of_a_tenant_hold_for_jobs_that_wait_for_their_worker(
-    service: Service, older_worker: Older
-) -> None:
-    agent, most_at_once = counting()
-    service.add("slow", agent)
-    service.limit("acme", concurrency=1)
-    with older_worker():
-        runs = [
-            service.submit("slow", thread=f"a-{at}", message="Hi", tenant="acme") for at in range(4)
-        ]
-        assert all(stays_queued(service, run) for run in runs)
-    service.start()
-    for run in runs:
-        run.result(WAIT)
-    assert most_at_once() == 1
 
 
 def test_a_tenant_is_limited_and_an_agent_is_added_while_a_worker_runs(service: Service) -> None:
@@ -173,3 +145,87 @@ def test_a_job_that_cannot_be_read_fails_and_others_go_on(service: Service, tabl
         run.result(WAIT)
     again = service.submit("plain", thread="t", message="Pay.", message_id="m-2")
     check_history(again.result(WAIT)["messages"], ["m-2"])
+
+
+# Jobs as they are stored, which workers of several versions read
+
+
+PLACE: dict[str, Any] = {
+    "run": "r", "thread": "t", "tenant": "acme", "agent": "desk", "priority": 3, "trace": None,
+}  # fmt: skip
+
+STORED = {
+    "message": {
+        **PLACE, "kind": "message", "input": "gA==", "checkpoint": None, "context": None,
+        "config": {}, "stream": None, "subgraphs": True, "interrupt_before": None,
+        "interrupt_after": None,
+    },
+    "late message": {
+        **PLACE, "kind": "message", "input": "gA==", "checkpoint": "c", "context": {"user": "ann"},
+        "config": {"tags": ["a"]}, "stream": ["updates"], "subgraphs": False,
+        "interrupt_before": ["tools"], "interrupt_after": "*", "begins_at": 5.5,
+        "before": [["r0", "gA==", None]], "rollback": "r1",
+    },
+    "decision": {
+        **PLACE, "kind": "decision", "decisions": {"d": {"type": "approve"}}, "stream": None,
+    },
+    "undo": {**PLACE, "kind": "undo", "of": "r0"},
+}  # fmt: skip
+"""Jobs as the first version stored them."""
+
+
+@each("name", STORED)
+def test_a_job_has_the_form_that_it_was_stored_in(name: str) -> None:
+    """A worker of another version reads what this one stores, and the reverse."""
+    job = read_job(json.dumps(STORED[name]))
+    assert job is not None
+    assert type(job) is {"decision": DecisionJob, "undo": UndoJob}.get(name, MessageJob)
+    assert json.loads(job.to_text()) == STORED[name]
+    # Fields of other versions are left out, or have a default.
+    for later in ({}, {"later": "field"}):
+        assert read_job(json.dumps({**STORED[name], **later})) == job
+    needed = {*PLACE} - {"trace"} | {"kind", "input", "decisions", "of"}
+    earlier = {key: value for key, value in STORED[name].items() if key in needed}
+    job = read_job(json.dumps(earlier))
+    assert isinstance(job, ThreadJob)
+    assert job.trace is None
+
+
+FIRST = {
+    "without a trace": {
+        "kind": "message", "run": "r", "thread": "t", "tenant": "acme", "agent": "desk",
+        "priority": 0, "input": "gA==", "context": '{"user": "ann"}',
+    },
+    "with a trace": {
+        **PLACE, "kind": "message", "input": "gA==", "context": None, "before": [["r0", "gB=="]],
+        "rollback": "r1",
+    },
+    "with a config": {
+        **PLACE, "kind": "message", "input": "gA==", "context": {"user": "ann"},
+        "config": {"configurable": {}}, "stream": None, "before": [["r0", "gB==", "c"]],
+    },
+    "a decision": {
+        "kind": "decision", "run": "r", "thread": "t", "tenant": "acme", "agent": "desk",
+        "priority": 0, "decisions": {"d": {"type": "approve"}},
+    },
+}  # fmt: skip
+"""Jobs as the commits before the first version stored them."""
+
+
+@each("name", FIRST)
+def test_jobs_of_the_first_commits_are_read(name: str) -> None:
+    stored = FIRST[name]
+    job = read_job(json.dumps(stored))
+    assert job is not None
+    if isinstance(job, DecisionJob):
+        assert job.decisions == stored["decisions"]
+        return
+    assert isinstance(job, MessageJob)
+    assert job.context == (None if stored["context"] is None else {"user": "ann"})
+    before = [("r0", "gB==", "c" if name == "with a config" else None)]
+    assert [*map(tuple, job.before)] == (before if "before" in stored else [])
+    assert (job.checkpoint, job.rollback) == (None, stored.get("rollback"))
+
+
+def test_the_row_of_a_run_without_its_message_has_no_job() -> None:
+    assert read_job("{}") is None

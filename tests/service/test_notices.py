@@ -67,33 +67,26 @@ def due(tables: Tables) -> list[str]:
     return [row.wait_id for row in tables.rows(query)]
 
 
-def test_each_wait_has_one_notice(url: str, tables: Tables, thread: str) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_each_wait_has_one_notice(url: str, tables: Tables, thread: str, is_async: bool) -> None:
     notices: list[Wait] = []
-    with noticing(url, notices.append) as service:
+
+    async def note(wait: Wait) -> None:
+        notices.append(wait)
+
+    with noticing(url, note if is_async else notices.append) as service:
         ask(service, thread)
         until(lambda: notices and not due(tables))
         (wait,) = service.inbox().waits(thread=thread)
-        assert [(notice.id, notice.tool, notice.args) for notice in notices] == [
-            (wait.id, "pay", {"euros": 5})
-        ]
+        (notice,) = notices
+        assert (notice.id, notice.tool, notice.args) == (wait.id, "pay", {"euros": 5})
         service.decide(wait.id, "approve", by="ann").result(WAIT)
         ask(service, thread)
         until(lambda: len(notices) == 2 and not due(tables))
         assert len({notice.id for notice in notices}) == 2
 
 
-def test_a_coroutine_function_is_called_too(url: str, thread: str) -> None:
-    notices: list[Wait] = []
-
-    async def note(wait: Wait) -> None:
-        notices.append(wait)
-
-    with noticing(url, note) as service:
-        ask(service, thread)
-        until(lambda: notices)
-
-
-def test_a_notice_that_fails_is_sent_again_within_a_limit(
+def test_a_notice_that_fails_is_sent_again_within_a_limit_if_it_can_be_sent(
     url: str, tables: Tables, thread: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     attempts: list[str] = []
@@ -102,6 +95,10 @@ def test_a_notice_that_fails_is_sent_again_within_a_limit(
         attempts.append(wait.id)
         raise ConnectionError("the mail server is off")
 
+    def refuse(wait: Wait) -> None:
+        attempts.append(wait.id)
+        raise UndeliverableError("nobody reads this address")
+
     with caplog.at_level(logging.WARNING, "agent_factory.service"), noticing(url, fail) as service:
         run = ask(service, thread)
         until(lambda: attempts and not due(tables))
@@ -109,22 +106,11 @@ def test_a_notice_that_fails_is_sent_again_within_a_limit(
     assert len(attempts) == 3
     lines = [record.getMessage() for record in caplog.records if "Notice" in record.getMessage()]
     assert [line.endswith("It is sent again later.") for line in lines] == [True, True, False]
-    assert (
-        f"Notice of wait {attempts[0]} of thread {thread}, attempt 3, failed: the mail" in lines[2]
-    )
-
-
-def test_a_notice_that_cannot_be_sent_is_not_repeated(
-    url: str, tables: Tables, thread: str
-) -> None:
-    attempts: list[str] = []
-
-    def refuse(wait: Wait) -> None:
-        attempts.append(wait.id)
-        raise UndeliverableError("nobody reads this address")
-
+    failed = f"Notice of wait {attempts[0]} of thread {thread}, attempt 3, failed: the mail"
+    assert failed in lines[2]
+    attempts.clear()
     with noticing(url, refuse) as service:
-        ask(service, thread)
+        ask(service, f"{thread} again")
         until(lambda: attempts and not due(tables))
     assert len(attempts) == 1
 
@@ -161,7 +147,7 @@ def test_a_process_that_dies_while_it_sends_leaves_the_notice_to_others(
     assert [notice.id for notice in notices] == [claimed.wait.id]
 
 
-def test_a_wait_that_was_decided_before_has_no_notice(
+def test_nobody_is_called_for_what_is_decided_or_a_client_runs_or_without_on_wait(
     url: str, tables: Tables, thread: str
 ) -> None:
     with noticing(url, lambda _: None, SENDS_NOTHING) as service:
@@ -169,13 +155,6 @@ def test_a_wait_that_was_decided_before_has_no_notice(
         (wait,) = service.inbox().waits(thread=thread)
         service.decide(wait.id, "approve", by="ann").result(WAIT)
         assert NoticeQueue(Backend(tables.database)).claim_due() == []
-        assert due(tables) == []
-
-
-def test_nobody_is_called_for_what_a_client_runs_or_without_on_wait(
-    url: str, tables: Tables, thread: str
-) -> None:
-    with noticing(url, lambda _: None, SENDS_NOTHING) as service:
         ask(service, thread, "open it")
         assert [wait.kind for wait in service.inbox().waits(thread=thread)] == ["client"]
         assert due(tables) == []

@@ -12,12 +12,10 @@ from langgraph.channels import UntrackedValue
 from sqlalchemy import event
 
 from agent_factory import AgentMiddleware, AgentState, create_agent
-from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import RunFailed, Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.testing import ScriptedChatModel
-from samples import pay
 from waiting import auntil
 
 WAIT = 60.0
@@ -131,19 +129,6 @@ def test_an_output_that_no_checkpoint_has_is_read(service: Service, reads: list[
     run = service.submit("notes", thread="t", message="Hi")
     assert "notes" not in run.result(WAIT)
     assert reads == ["t"]
-
-
-def test_a_run_that_pauses_hands_nothing_over(service: Service, reads: list[str]) -> None:
-    model = ScriptedChatModel([[{"name": "pay", "args": {"amount": 40}}], "Paid."])
-    review = HumanInTheLoopMiddleware({"pay": True})
-    reviewed = create_agent(model, [pay], middleware=[review], ignore=["AF211"])
-    service.add("pay", reviewed)
-    service.start()
-    run = service.submit("pay", thread="t", message="Pay")
-    assert run.result(WAIT)["__interrupt__"]
-    assert reads == ["t"]
-    (wait,) = service.inbox().waits(thread="t")
-    assert service.decide(wait.id, "approve", by="ann").result(WAIT)["messages"][-1].text == "Paid."
 
 
 @pytest.mark.usefixtures("ends_when_awaited")

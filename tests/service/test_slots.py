@@ -160,7 +160,7 @@ def test_a_slot_is_free_again_if_nothing_was_submitted(
     start(service, answers, slots=2)
     run = service.submit("echo", thread="t", message="Hi")
     for _ in range(3):
-        with pytest.raises(ThreadBusy):
+        with pytest.raises(ThreadBusy, match=r"is running\. Submit the message later"):
             service.submit("echo", thread="t", message="Ho", busy="reject")
     other = service.submit("echo", message="Ha")
     assert (run.status, other.status, taken) == ("running", "running", [])

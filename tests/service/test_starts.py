@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 import threading
+import tomllib
+from importlib.metadata import PackageNotFoundError
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import uvicorn
+from packaging.requirements import Requirement
 from sqlalchemy import delete
 from typer.testing import CliRunner
 
 from agent_factory import create_agent
 from agent_factory.cli.app import app
-from agent_factory.errors import ArgumentError
-from agent_factory.service import DatabaseUnavailable, Service
+from agent_factory.errors import ArgumentError, install
+from agent_factory.service import DatabaseUnavailable, Service, ServiceError, versions
 from agent_factory.service import worker as workers
 from agent_factory.service.database import Database
 from agent_factory.service.tables import workers as worker_rows
 from agent_factory.testing import ScriptedChatModel
 from service.paces import QUICK
 from service.stored import Tables
+from tables import each
 from waiting import until
 
 
@@ -86,15 +93,6 @@ def test_a_start_without_tables_leaves_others_alone(
     starts(f"sqlite:///{tmp_path}/another.db")
 
 
-def test_two_services_run_in_one_process(sqlite_url: str, tmp_path: Path) -> None:
-    with Service(sqlite_url) as service, Service(f"sqlite:///{tmp_path}/other.db") as other:
-        for one, text in ((service, "Hello!"), (other, "Salut !")):
-            one.add("desk", create_agent(ScriptedChatModel([text])))
-        runs = [one.submit("desk", message="Hi") for one in (service, other)]
-        texts = [run.result(timeout=60)["messages"][-1].text for run in runs]
-    assert texts == ["Hello!", "Salut !"]
-
-
 def test_a_server_whose_port_is_taken_ends_its_service(
     sqlite_url: str, empty_folder: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,3 +137,65 @@ def test_a_service_without_its_database_stops(
         service.stop()
     assert service.worker_id is None
     starts(sqlite_url)
+
+
+# Versions that would break a promise
+
+
+ROOT = Path(__file__).resolve().parents[2]
+POSTGRES = "postgresql://user@localhost/desk"
+
+
+@each("kind, version", product(["sqlite", "postgres"], ["2.0.11", "3.0.2", "3.1.0", "3.1.1rc1"]))
+def test_a_store_that_mixes_tenants_is_refused(
+    kind: str, version: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "version", lambda package: version)
+    package = f"langgraph-checkpoint-{kind}"
+    with pytest.raises(ServiceError) as error:
+        Service(sqlite_url if kind == "sqlite" else POSTGRES)
+    assert str(error.value) == (
+        f"[AF360] the store: needs {package} 3.1.1 or newer, got {version}, which returns items of "
+        f"one tenant to others. Run pip install '{package}>=3.1.1'."
+    )
+
+
+@each("version", ["3.1.1", "3.2.0", "4.0"])
+def test_a_store_that_keeps_tenants_apart_is_used(
+    version: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "version", lambda package: version)
+    Service(sqlite_url).close()
+
+
+def test_a_store_that_is_not_installed_is_named(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(versions, "version", version)
+    with pytest.raises(ServiceError, match=r"langgraph-checkpoint-sqlite 3\.1\.1 or newer, which"):
+        Service(sqlite_url)
+    with pytest.raises(ServiceError, match=re.escape(install("postgres"))):
+        Service(POSTGRES)
+
+
+def test_a_sqlite_without_returning_is_refused(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
+    with pytest.raises(ServiceError, match=r"must be 3\.35\.0 or newer, got 3\.34\.1"):
+        Service(sqlite_url)
+
+
+def test_the_bounds_of_the_stores_are_those_that_are_checked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    requirements = [Requirement(line) for extra in extras for line in extra]
+    stores = [one for one in requirements if one.name.startswith("langgraph-checkpoint-")]
+    assert {store.name.rpartition("-")[2] for store in stores} == {"sqlite", "postgres"}
+    for store in stores:
+        bounds = {part.operator: part.version for part in store.specifier}
+        assert bounds[">="] == str(versions.STORES_SINCE), store

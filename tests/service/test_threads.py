@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from threading import Event
 from typing import Any
@@ -12,66 +13,84 @@ from uuid import uuid4
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import Connection, delete
 
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
-from agent_factory.service import NotFound, RunCancelled, Service, ThreadBusy
+from agent_factory.service import (
+    AlreadyDecided,
+    DatabaseUnavailable,
+    HeldMessage,
+    NotFound,
+    RunCancelled,
+    Service,
+    ThreadBusy,
+)
+from agent_factory.service import service as service_module
+from agent_factory.service.database import Database
+from agent_factory.service.tables import runs, threads, waits
 from agent_factory.testing import ScriptedChatModel
+from service.stored import Tables
 from waiting import until
 
 WAIT = 60.0
-PAID: list[int] = []
+PAID: list[str] = []
 GOES_ON = Event()
 """Set once the model may answer slow messages."""
 
 
-def pay(euros: int) -> str:
+def pay(to: str) -> str:
     """Pay a bill."""
-    PAID.append(euros)
-    return f"Paid {euros}."
+    PAID.append(to)
+    return "Paid."
 
 
 def answer(messages: list[BaseMessage]) -> AIMessage:
+    text = messages[-1].text
     if isinstance(messages[-1], ToolMessage):
         return AIMessage("Done.")
-    if "slow" in messages[-1].text:
+    if text == "slow":
         assert GOES_ON.wait(WAIT)
-    if "pay" not in messages[-1].text:
-        return AIMessage(f"You said: {messages[-1].text}")
-    call = {"name": "pay", "args": {"euros": 5}, "id": uuid4().hex}
-    return AIMessage("", tool_calls=[call])
+    if not text.startswith("pay"):
+        return AIMessage(f"You said: {text}")
+    return AIMessage("", tool_calls=[{"name": "pay", "args": {"to": text}, "id": uuid4().hex}])
 
 
-def desk(**options: Any) -> Any:
+def desk(*, asks: bool = True, **options: Any) -> Any:
     model = ScriptedChatModel([answer] * 1000)
-    return create_agent(model, [pay], checkpointer=InMemorySaver(), **options)
+    reviews = [HumanInTheLoopMiddleware({"pay": True})] if asks else []
+    return create_agent(model, [pay], middleware=reviews, checkpointer=InMemorySaver(), **options)
 
 
 @pytest.fixture(scope="module")
 def service(module_url: str) -> Iterator[Service]:
     with Service(module_url) as made:
-        made.add("desk", desk(middleware=[HumanInTheLoopMiddleware({"pay": True})]))
-        made.add("free", desk())
-        made.add(
-            "full", desk(checkpoints="full", middleware=[HumanInTheLoopMiddleware({"pay": True})])
-        )
+        made.add("desk", desk())
+        made.add("free", desk(asks=False))
+        made.add("full", desk(checkpoints="full"))
+        made.add("interrupts", desk(), waiting="interrupt")
+        made.add("rejects", desk(), waiting="reject")
+        made.add("busy rejects", desk(), busy="reject")
         yield made
 
 
 def texts(service: Service, thread: str) -> list[str]:
-    return [message.text for message in service.threads.state(thread).values["messages"]]
+    return [
+        message.text for message in service.threads.state(thread).values["messages"] if message.text
+    ]
 
 
-def ask(service: Service, thread: str, agent: str = "desk") -> str:
-    """Let a thread wait for a review; return the id of its run."""
-    run = service.submit(agent, thread=thread, message="pay")
-    assert "__interrupt__" in run.result(WAIT)
-    return run.id
+def ask(service: Service, thread: str, agent: str = "desk") -> Any:
+    """Let a thread wait; return what it waits for."""
+    message = f"pay {thread}"
+    assert "__interrupt__" in service.submit(agent, thread=thread, message=message).result(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    return wait
 
 
 def test_a_waiting_thread_is_ended_by_a_write(service: Service, thread: str) -> None:
-    run = service.run(ask(service, thread))
+    run = service.run(ask(service, thread).run)
     held = service.submit("desk", thread=thread, message="Two")
     service.threads.update_state(thread, None, as_node="__end__", by="ann")
     assert run.status == "cancelled"
@@ -83,21 +102,20 @@ def test_a_waiting_thread_is_ended_by_a_write(service: Service, thread: str) -> 
 
 
 def test_a_waiting_thread_asks_again_after_a_write(service: Service, thread: str) -> None:
-    run = service.run(ask(service, thread))
-    (old,) = service.inbox().waits(thread=thread)
+    old = ask(service, thread)
     message = service.threads.state(thread).values["messages"][-1]
-    call = {**message.tool_calls[0], "args": {"euros": 7}}
+    call = {**message.tool_calls[0], "args": {"to": f"bob {thread}"}}
     changed = message.model_copy(update={"tool_calls": [call]})
     service.threads.update_state(thread, {"messages": [changed]}, as_node="model")
     (new,) = service.inbox().waits(thread=thread)
     assert new.id != old.id
-    assert run.status == "waiting"
-    before = len(PAID)
+    assert service.run(old.run).status == "waiting"
     service.decide(new.id, "approve", by="ann").result(WAIT)  # goes on to the review itself
     (review,) = service.inbox().waits(thread=thread)
-    assert (review.kind, review.args, len(PAID)) == ("review", {"euros": 7}, before)
+    assert (review.kind, review.args) == ("review", {"to": f"bob {thread}"})
+    paid = [to for to in PAID if thread in to]
     values = service.decide(review.id, "approve", by="ann").result(WAIT)
-    assert (values["messages"][-1].text, PAID[before:]) == ("Done.", [7])
+    assert (values["messages"][-1].text, paid, PAID[-1]) == ("Done.", [], f"bob {thread}")
 
 
 def test_a_write_says_what_is_wrong(service: Service, thread: str) -> None:
@@ -134,9 +152,8 @@ def test_a_thread_is_copied(service: Service, thread: str, agent: str) -> None:
     assert [state.values for state in first] == [state.values for state in second]
     assert [state.next for state in first] == [state.next for state in second]
     (wait,) = service.inbox().waits(thread=copy.id)
-    before = len(PAID)
     values = service.decide(wait.id, "approve", by="ann").result(WAIT)
-    assert (values["messages"][-1].text, len(PAID) - before) == ("Done.", 1)
+    assert (values["messages"][-1].text, PAID.count(f"pay {thread}")) == ("Done.", 1)
     assert service.threads.get(thread).status == "waiting"
     assert len(service.inbox().waits(thread=thread)) == 1
 
@@ -150,8 +167,8 @@ def test_an_empty_thread_is_copied_for_its_tenant(service: Service, thread: str)
 
 def test_a_cancelled_run_is_rolled_back(service: Service, thread: str) -> None:
     service.submit("desk", thread=thread, message="One").result(WAIT)
-    run = service.run(ask(service, thread))
-    assert len(texts(service, thread)) == 4
+    run = service.run(ask(service, thread).run)
+    assert len(texts(service, thread)) == 3
     run.cancel(by="ann", roll_back=True)
     with pytest.raises(RunCancelled):
         run.result(WAIT)
@@ -164,9 +181,9 @@ def test_a_cancelled_run_is_rolled_back(service: Service, thread: str) -> None:
 
 
 def test_the_first_run_of_a_thread_is_rolled_back(service: Service, thread: str) -> None:
-    service.run(ask(service, thread)).cancel(roll_back=True)
+    service.run(ask(service, thread).run).cancel(roll_back=True)
     assert service.threads.state(thread).values == {}
-    run = service.run(ask(service, thread))
+    run = service.run(ask(service, thread).run)
     held = service.submit("desk", thread=thread, message="Two")
     run.cancel(roll_back=True)
     held.result(WAIT)
@@ -177,7 +194,7 @@ def test_a_run_pauses_at_a_node(service: Service, thread: str) -> None:
     run = service.submit("free", thread=thread, message="pay", interrupt_before=["tools"])
     assert run.result(WAIT)["__interrupt__"] == []
     (wait,) = service.inbox().waits(thread=thread)
-    assert (wait.kind, wait.tool, wait.args) == ("pause", "pay", {"euros": 5})
+    assert (wait.kind, wait.tool, wait.args) == ("pause", "pay", {"to": "pay"})
     values = service.decide(wait.id, "approve", by="ann").result(WAIT)
     assert values["messages"][-1].text == "Done."
     after = service.submit("free", thread=thread, message="pay", interrupt_after="*")
@@ -208,22 +225,6 @@ def test_a_run_begins_later(service: Service, thread: str) -> None:
     assert "Three" not in texts(service, thread)
 
 
-def test_a_failed_run_goes_on(service: Service, thread: str) -> None:
-    service.submit("free", thread=thread, message="pay", config={"recursion_limit": 1})
-    run = service.threads.runs(thread)[0]
-    with pytest.raises(Exception, match="Recursion limit"):
-        run.result(WAIT)
-    values = service.submit("free", thread=thread, message=None).result(WAIT)
-    assert [one.text for one in values["messages"]][-1] == "Done."
-
-
-def test_a_stream_shows_no_events_of_another_thread(service: Service, thread: str) -> None:
-    service.submit("free", thread=thread, message="Hi").result(WAIT)
-    other = service.submit("free", message="Hi", tenant="other")
-    with pytest.raises(ArgumentError, match="is not the id of a part"):
-        next(other.stream(after=f"{thread}/00000001:0:0"))
-
-
 def is_over(moment: float) -> bool:
     return time.time() > moment
 
@@ -242,3 +243,204 @@ def test_threads_are_sorted(service: Service) -> None:
     assert found(sort_by="created_at", descending=False) == ids
     with pytest.raises(ArgumentError, match="sort_by: must be one of"):
         found(sort_by="name")
+
+
+# Messages to a thread that waits: held, sent now, or refused
+
+
+def checkpoint_before(service: Service, thread: str) -> str:
+    """The checkpoint after the first answer of a thread."""
+    service.submit("desk", thread=thread, message="Hi").result(WAIT)
+    place: str = service.threads.state(thread).config["configurable"]["checkpoint_id"]
+    return place
+
+
+DEFAULTS: list[tuple[str, dict[str, Any], str]] = [
+    ("desk", {}, "queue"),
+    ("interrupts", {}, "interrupt"),
+    ("rejects", {}, "reject"),
+    ("busy rejects", {}, "queue"),
+    ("desk", {"busy": "interrupt"}, "interrupt"),
+    ("desk", {"busy": "reject"}, "reject"),
+    ("interrupts", {"busy": "queue"}, "queue"),
+    ("rejects", {"busy": "reject", "waiting": "interrupt"}, "interrupt"),
+    ("interrupts", {"busy": "interrupt", "waiting": "queue"}, "queue"),
+    ("desk", {"busy": "rollback", "waiting": "reject"}, "reject"),
+]
+
+
+@pytest.mark.parametrize(("agent", "options", "expected"), DEFAULTS, ids=str)
+def test_what_a_message_to_a_waiting_thread_does(
+    service: Service, thread: str, agent: str, options: dict[str, Any], expected: str
+) -> None:
+    """`waiting` decides, or else the `busy` of the message, or else that of `add`."""
+    wait = ask(service, thread, agent)
+    if expected == "reject":
+        with pytest.raises(ThreadBusy, match=r"waits for a decision\. .*waiting='interrupt'"):
+            service.submit(agent, thread=thread, message="Two", **options)
+        assert service.inbox().get(wait.id).decided_at is None
+        return
+    run = service.submit(agent, thread=thread, message="Two", by="bob", **options)
+    if expected == "queue":
+        assert run.status == "held"
+        service.decide(wait.id, "approve", by="ann")
+    run.result(WAIT)
+    assert texts(service, thread)[-2:] == ["Two", "You said: Two"]
+    assert (f"pay {thread}" in PAID) is (expected == "queue")
+
+
+def test_a_question_is_withdrawn_by_a_message_that_is_sent_now(
+    service: Service, thread: str
+) -> None:
+    wait = ask(service, thread)
+    run = service.submit("desk", thread=thread, message="Stop.", waiting="interrupt", by="bob")
+    assert [one.text for one in run.result(WAIT)["messages"] if one.text] == [
+        f"pay {thread}",
+        "This call of pay did not run: the user sent a new message instead.",
+        "Stop.",
+        "You said: Stop.",
+    ]
+    assert (service.inbox().waits(thread=thread), PAID.count(f"pay {thread}")) == ([], 0)
+    cancelled, withdrawn = service.inbox().audit(thread=thread)
+    assert (withdrawn.who, withdrawn.what, withdrawn.wait_id) == ("bob", "withdraw", wait.id)
+    assert withdrawn.detail == {"tool": "pay", "args": {"to": f"pay {thread}"}}
+    assert (cancelled.who, cancelled.what) == ("bob", "cancel")
+    with pytest.raises(AlreadyDecided, match="by 'bob'"):
+        service.decide(wait.id, "approve", by="ann")
+
+
+def test_what_is_held_is_shown(service: Service, thread: str) -> None:
+    place = checkpoint_before(service, thread)
+    assert service.threads.held(thread) == []
+    wait = ask(service, thread)
+    first = service.submit("desk", thread=thread, message="Wait, do not pay.")
+    fork = service.submit("desk", thread=thread, message=["Another", "way."], checkpoint=place)
+    goes_on = service.submit("desk", thread=thread, checkpoint=place)
+    held = service.threads.held(thread, tenant="")
+    assert held == [
+        HeldMessage(first.id, "Wait, do not pay.", None, first.info.created_at),
+        HeldMessage(fork.id, "Another\nway.", place, fork.info.created_at),
+        HeldMessage(goes_on.id, "", place, goes_on.info.created_at),
+    ]
+    with pytest.raises(NotFound):
+        service.threads.held(thread, tenant="other")
+    with pytest.raises(NotFound):
+        service.threads.held("nobody")
+    goes_on.cancel()
+    assert service.threads.held(thread) == held[:2]
+    service.decide(wait.id, "approve", by="ann")
+    fork.result(WAIT)
+    assert service.threads.held(thread) == []
+    assert texts(service, thread) == ["Hi", "You said: Hi", "Another", "way.", "You said: way."]
+
+
+@pytest.mark.parametrize("held_before", [False, True])
+def test_a_fork_is_sent_now(service: Service, thread: str, held_before: bool) -> None:
+    """Held messages stay in the thread, in their order, on the branch that is the newest then."""
+    place = checkpoint_before(service, thread)
+    ask(service, thread)
+    if held_before:
+        service.submit("desk", thread=thread, message="First")
+    fork = service.submit(
+        "desk", thread=thread, message="Fork", checkpoint=place, waiting="interrupt"
+    )
+    fork.result(WAIT)
+    before = ["First"] if held_before else []
+    assert texts(service, thread) == ["Hi", "You said: Hi", *before, "Fork", "You said: Fork"]
+    assert (service.threads.held(thread), PAID.count(f"pay {thread}")) == ([], 0)
+
+
+def test_a_message_that_is_sent_now_follows_the_fork_that_was_held(
+    service: Service, thread: str
+) -> None:
+    place = checkpoint_before(service, thread)
+    ask(service, thread)
+    fork = service.submit("desk", thread=thread, message="Fork", checkpoint=place)
+    service.submit("desk", thread=thread, message="Now", waiting="interrupt").result(WAIT)
+    assert fork.status == "cancelled"
+    assert texts(service, thread) == ["Hi", "You said: Hi", "Fork", "Now", "You said: Now"]
+
+
+@pytest.mark.parametrize("how", ["interrupt", "rollback"])
+def test_what_undoes_a_run_is_not_interrupted(service: Service, thread: str, how: Any) -> None:
+    wait = ask(service, thread)
+    service.stop()
+    service.run(wait.run).cancel(undo=True)
+    message = service.submit("desk", thread=thread, message="Two", busy=how)
+    service.start()
+    message.result(WAIT)
+    assert service.run(f"undo-{wait.run}").status == "done"
+    assert next(entry.what for entry in service.inbox().audit(thread=thread)) == "undo"
+
+
+def test_a_message_is_sent_now_after_the_tables_were_written_again(
+    service: Service, module_url: str, thread: str
+) -> None:
+    ask(service, thread)
+    tables = (threads, waits, runs)
+    with closing(Database(module_url)) as database:
+        Tables(database).write(*(delete(t).where(t.c.thread_id == thread) for t in tables))
+    assert thread in [*service.reindex()]
+    run = service.submit("desk", thread=thread, message="Stop.", waiting="interrupt")
+    assert run.result(WAIT)["messages"][-1].text == "You said: Stop."
+    assert PAID.count(f"pay {thread}") == 0
+
+
+class FailsOnce(Database):
+    """A database that is not available in the middle of the first transaction that writes."""
+
+    fails = True
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        with super().begin() as connection:
+            yield connection
+            if self.fails:
+                self.fails = False
+                raise DatabaseUnavailable("the database", "is not available.")
+
+
+@pytest.mark.long
+def test_a_message_is_submitted_while_the_database_restarts(
+    service: Service, module_url: str, thread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "Database", FailsOnce)
+    with closing(Service(module_url)) as other:
+        other.add("desk", desk())
+        run = other.submit("desk", thread=thread, message="Hi", delay=0.01)
+        assert run.result(WAIT)["messages"][-1].text == "You said: Hi"
+
+
+def test_wrong_arguments(service: Service) -> None:
+    wrong: Any = {"waiting": "rollback"}
+    for options, text in ((wrong, "waiting: must be one of"), ({"by": ""}, "by: must be the name")):
+        with pytest.raises(ArgumentError, match=text):
+            service.submit("desk", message="Hi", **options)
+    with pytest.raises(ArgumentError, match="waiting: must be one of"):
+        service.add("other", desk(), **wrong)
+
+
+def test_the_last_words_of_a_thread_are_those_of_its_last_message(service: Service) -> None:
+    ask(service, "words")
+    service.submit("desk", thread="words", message="and then?", waiting="queue")
+    service.submit("desk", thread="other words", message="Hi").result(WAIT)
+    service.threads.create("no words")
+    ids = ["words", "other words", "no words", "none"]
+    words = {"words": "and then?", "other words": "Hi"}
+    assert service.threads.last_words(ids) == words
+    assert service.threads.last_words(ids, tenant="acme") == {}
+    assert service.threads.last_words([]) == {}
+
+
+def test_waits_are_found_by_their_ids_and_threads_also_once_they_are_decided(
+    service: Service,
+) -> None:
+    first, second = ask(service, "find-1"), ask(service, "find-2")
+    service.decide(first.id, "reject", by="ann").result(WAIT)
+    inbox, ids = service.inbox(), [first.id, second.id]
+    assert [wait.id for wait in inbox.find(ids=ids)] == [second.id, first.id]
+    assert [wait.id for wait in inbox.find(ids=ids, undecided=True)] == [second.id]
+    (wait,) = inbox.find(threads=["find-1"])
+    assert (wait.decided_by, wait.checkpoint_id) == ("ann", first.checkpoint_id)
+    assert service.inbox("acme").find(ids=ids) == []
+    assert len(inbox.find(ids=ids, limit=1)) == 1

@@ -22,11 +22,11 @@ from agent_factory.middleware import (
     OnceMiddleware,
     idempotency_key,
 )
-from agent_factory.service import AlreadyDecided, NotFound, Pace, Service
+from agent_factory.service import AlreadyDecided, AlreadyExists, NotFound, Pace, Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.runner import Runner
-from agent_factory.service.tables import events, runs, threads, waits, workers
+from agent_factory.service.tables import events, runs, threads, waits
 from agent_factory.testing import ScriptedChatModel
 from service.desk import Journal, check_history, make_desk, waiting
 from service.stored import Tables
@@ -130,18 +130,6 @@ def test_a_worker_is_drained(service: Service) -> None:
     run.result(WAIT)
 
 
-@pytest.mark.long
-def test_a_worker_that_was_given_up_continues_under_a_new_id(
-    service: Service, tables: Tables
-) -> None:
-    service.start()
-    before = service.worker_id
-    tables.write(delete(workers))
-    until(lambda: service.worker_id != before)
-    until(lambda: [one["id"] for one in service.workers()] == [service.worker_id])
-    waiting(service, "t")
-
-
 # Tables
 
 
@@ -241,17 +229,10 @@ def test_ten_thousand_threads_that_wait(service: Service, backend: Backend) -> N
         "run": "r", "job": "j", "call_id": "c", "digest": "d", "tool": "pay", "kind": "review",
         "args": "{}", "question": "null", "allowed": "approve", "agent": "desk", "late": "reject",
     }  # fmt: skip
-    many = [
-        {
-            **row,
-            "wait_id": f"w-{at}",
-            "thread_id": f"t-{at}",
-            "tenant": f"tenant-{at % 10}",
-            "priority": at % 3,
-            "created_at": float(at),
-        }
-        for at in range(10_000)
-    ]
+    many = []
+    for at in range(10_000):
+        ids = {"wait_id": f"w-{at}", "thread_id": f"t-{at}", "tenant": f"tenant-{at % 10}"}
+        many.append({**row, **ids, "priority": at % 3, "created_at": float(at)})
     with backend.database.begin() as connection:
         connection.execute(insert(waits), many)
     found = service.inbox("tenant-3").waits(limit=50)
@@ -277,12 +258,8 @@ def _plans(backend: Backend, work: Callable[[], Any]) -> list[str]:
     with engine.connect() as connection:
         if engine.dialect.name != "sqlite":
             connection.exec_driver_sql("ANALYZE service_waits")
-        return [
-            "\n".join(
-                str(row) for row in connection.exec_driver_sql(f"{explain} {query}", parameters)
-            )
-            for query, parameters in queries
-        ]
+        plans = [connection.exec_driver_sql(f"{explain} {sql}", args) for sql, args in queries]
+        return ["\n".join(map(str, plan)) for plan in plans]
 
 
 # Stacks that change under threads
@@ -347,19 +324,14 @@ def booking(journal: Journal, *, asynchronous: bool = False) -> Any:
         cancel(effect)
 
     def answer(messages: list[BaseMessage]) -> AIMessage:
-        last = messages[-1]
+        last, done = messages[-1], sum(m.type == "tool" for m in messages)
         if last.type == "human" and "pay" not in last.text.lower():
             return AIMessage("Fine.")
-        done = {"human": ("book", {"nights": 2}), "book": ("book", {"nights": 3})}
-        key = last.type if last.type == "human" else str(last.name)
-        if key == "book" and sum(m.type == "tool" for m in messages) > 1:
-            name, args = "pay", {"euros": 9}
-        elif key in done:
-            name, args = done[key]
-        else:
+        steps = ("book", {"nights": 2}), ("book", {"nights": 3}), ("pay", {"euros": 9})
+        if done == len(steps):
             return AIMessage("Done.")
-        call = {"name": name, "args": args, "id": f"call-{len(messages)}"}
-        return AIMessage("", tool_calls=[call])
+        name, args = steps[done]
+        return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call-{done}"}])
 
     return create_agent(
         ScriptedChatModel([answer] * 100),
@@ -449,3 +421,39 @@ def work(backend: Backend, run: Any) -> None:
     assert claim.run.run_id == run.id
     with suppress(KilledWorker):
         Runner(backend, lambda: worker).run(claim)
+
+
+# Assistants and crons
+
+
+def test_assistants(service: Service) -> None:
+    assistants = service.assistants("acme")
+    made = assistants.create("desk", assistant="a-1", name="100% tea", metadata={"n": {"x": 1}})
+    with pytest.raises(AlreadyExists):
+        assistants.create("desk", assistant="a-1")
+    second = assistants.change("a-1", name="Tea", context={"shop": "\N{TEACUP WITHOUT HANDLE}"})
+    assert (second.version, second.created_at) == (2, made.created_at)
+    assert second.updated_at > made.updated_at
+    assert assistants.search(name="tea", metadata={"n": {"x": 1}}) == [second]
+    assert assistants.search(name="%") == []  # a sign that is looked for, and no pattern
+    assert [version.name for version in assistants.versions("a-1")] == ["Tea", "100% tea"]
+    assert assistants.set_latest("a-1", 1).context == {}
+    assistants.delete("a-1")
+    with pytest.raises(NotFound):
+        assistants.get("a-1")
+    assert assistants.create("desk", assistant="a-1").version == 1
+
+
+def test_crons(service: Service) -> None:
+    crons = service.crons("acme")
+    cron = crons.create(
+        "0 3 * * *", agent="desk", assistant="desk", options={"message": "Hi"}, by="ann"
+    )
+    assert (crons.get(cron.id), service.crons().search()) == (cron, [])
+    changed = crons.change(cron.id, enabled=False, metadata={"a": [1]})
+    assert (changed.next_at, changed.metadata) == (None, {"a": [1]})
+    assert crons.count(metadata={"a": [1]}, enabled=False) == 1
+    assert crons.change(cron.id, enabled=True).next_at is not None
+    crons.delete(cron.id)
+    with pytest.raises(NotFound):
+        crons.get(cron.id)

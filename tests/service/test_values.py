@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
+from sqlalchemy import text
 
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.service import Service
+from agent_factory.service.database import Database
+from agent_factory.service.metadata_search import contains
 from agent_factory.testing import ScriptedChatModel
 from tables import each
 
@@ -110,3 +117,114 @@ def test_what_each_database_stores_is_taken(desk: Service) -> None:
     item = desk.store("acme").get(("a",), "k")
     assert item is not None
     assert item.value == {**value, "tuple": [1, 2]}
+
+
+# Search by metadata: the same answers on each database
+
+
+KEYS = st.sampled_from(["a", "b", 'a"b', "a.b", "$", "[0]", "", "ü", "\\", "\\u0000", "'"])
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.sampled_from([0, 1, 1.0, -1, 5, "5", "1", "true", "abc", 'a"b', "\\u0000", "😀", "%", "_"])
+    | st.sampled_from([2**63 - 1, -(2**63), 2**53 + 1, 0.1, 1e308, 5e-324])
+)
+METADATA = st.dictionaries(
+    KEYS,
+    st.recursive(
+        SCALARS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner),
+        max_leaves=5,
+    ),
+    max_size=4,
+)
+
+
+def ids(service: Service, **metadata: Any) -> list[str]:
+    """The threads with these metadata, by their search and by their count."""
+    threads = service.threads.search(metadata=metadata, sort_by="thread_id", descending=False)
+    assert service.threads.count(metadata=metadata) == len(threads)
+    return [thread.id for thread in threads]
+
+
+STORED: dict[str, Any] = {
+    "float": {"n": 1.0},
+    "int": {"n": 1},
+    "list": {"n": [1, "x", {"y": 2}]},
+    "null": {"n": None},
+    "object": {"n": {"x": 1, "y": [1, 2]}},
+    "odd": {'a"b.c$[0]': "it's", "%": "_", "": 0, "\\u0000": "\\u0000"},
+    "text": {"n": "1"},
+    "true": {"n": True},
+}
+CONDITIONS: list[tuple[Any, list[str]]] = [
+    ({"n": 1}, ["float", "int"]),
+    ({"n": 1.0}, ["float", "int"]),
+    ({"n": "1"}, ["text"]),
+    ({"n": True}, ["true"]),
+    ({"n": False}, []),
+    ({"n": None}, ["null"]),
+    ({"n": {"x": 1}}, ["object"]),
+    ({"n": {"y": [2]}}, ["object"]),
+    ({"n": {}}, ["object"]),
+    ({"n": ["x", 1]}, ["list"]),
+    ({"n": [{"y": 2}]}, ["list"]),
+    ({"n": []}, ["list"]),
+    ({'a"b.c$[0]': "it's"}, ["odd"]),
+    ({"%": "_", "": 0}, ["odd"]),
+    ({"\\u0000": "\\u0000"}, ["odd"]),
+    ({"n.x": 1}, []),
+    ({f"key {number}": number for number in range(3000)}, []),
+]
+
+
+def test_metadata_are_compared_as_json(service: Service) -> None:
+    for thread, metadata in STORED.items():
+        service.threads.create(thread, metadata=metadata)
+    for condition, expected in CONDITIONS:
+        assert ids(service, **condition) == expected, condition
+
+
+BAD = {
+    "sqlite": ['{"k": Infinity}', '{"k": NaN, "n": 1}', '{"k": -Infinity', "[" * 100_000, ""],
+    "postgresql": [r'{"k": "\u0000"}', r'{"k\u0000": 1}', r'{"k": "\\\u0000"}', r'{"k": "\ud83d"}'],
+}
+
+
+def test_metadata_that_cannot_be_read_do_not_end_a_search(
+    service: Service, database: Database
+) -> None:
+    service.threads.create("good", metadata={"k": "x", "emoji": "😀", "slash": "\\u0000"})
+    with database.begin() as connection:
+        kind = connection.dialect.name
+        for number, stored in enumerate(BAD[kind]):
+            connection.execute(
+                text(
+                    "insert into service_threads (thread_id, tenant, agent, status, epoch, jobs, "
+                    "metadata, created_at, updated_at) "
+                    "values (:id, '', '', 'idle', 0, 0, :metadata, 0, 0)"
+                ),
+                {"id": f"bad {number}", "metadata": stored},
+            )
+    assert ids(service, k="x") == ["good"]
+    assert ids(service, emoji="😀") == ["good"]
+    assert ids(service, slash="\\u0000") == ["good"]
+
+
+@given(st.lists(METADATA, max_size=3), METADATA)
+def test_each_database_agrees_with_the_definition(
+    law_service: Service, stored: list[Any], condition: Any
+) -> None:
+    tenant = json.dumps([stored, condition])[:50]
+    threads = [law_service.threads.create(metadata=each, tenant=tenant).id for each in stored]
+    found = {t.id for t in law_service.threads.search(tenant=tenant, metadata=condition)}
+    expected = {
+        thread for thread, each in zip(threads, stored, strict=True) if contains(each, condition)
+    }
+    assert found & {*threads} == expected
+
+
+@pytest.fixture(scope="module")
+def law_service(module_url: str) -> Iterator[Service]:
+    with closing(Service(module_url)) as service:
+        yield service

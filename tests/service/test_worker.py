@@ -9,9 +9,7 @@ from contextlib import closing, nullcontext, suppress
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
@@ -33,7 +31,7 @@ from agent_factory.service.tables import threads, workers
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.service.worker import Worker
 from agent_factory.testing import ScriptedChatModel
-from samples import pay
+from samples import AsyncHook, pay
 from service.desk import status_of
 from service.paces import NEVER, QUICK, paced
 from service.stored import Tables
@@ -44,6 +42,13 @@ WAIT = 60.0
 
 def echo() -> Any:
     return create_agent(ScriptedChatModel([lambda messages: f"re: {messages[-1].text}"] * 1000))
+
+
+def calling(name: str, **args: Any) -> ScriptedChatModel:
+    """A model that calls a tool once for each message of the user."""
+    call = {"name": name, "args": args, "id": "c1"}
+    answers = [lambda m: AIMessage("", tool_calls=[call]) if m[-1].type == "human" else "Done."]
+    return ScriptedChatModel(answers * 1000)
 
 
 class Gate:
@@ -59,9 +64,7 @@ class Gate:
             self.opened.wait(WAIT)
             return result
 
-        call = {"name": "wait", "args": {}, "id": "c1"}
-        answers = [lambda m: AIMessage("", tool_calls=[call]) if m[-1].type == "human" else "Done."]
-        return create_agent(ScriptedChatModel(answers * 100), [wait])
+        return create_agent(calling("wait"), [wait])
 
 
 @pytest.fixture
@@ -295,23 +298,6 @@ def test_a_job_that_begins_later_begins_in_time_while_others_come(
     assert later.result(WAIT)["messages"][-1].text == "re: Later"
 
 
-@pytest.mark.parametrize("is_signalled", [False, True])
-@pytest.mark.parametrize("is_limited", [False, True])
-def test_a_worker_knows_when_a_job_begins_that_came_with_others(
-    service: Service, backend: Backend, is_signalled: bool, is_limited: bool
-) -> None:
-    service.add("echo", echo())
-    if is_limited:
-        service.limit("acme", concurrency=0)
-    service.submit("echo", message="Now", tenant="acme")
-    service.submit("echo", message="Later", delay=1.5)
-    worker = Worker(backend, lambda: None, slots=5)
-    worker.enter()
-    worker._may_be_due = is_signalled
-    first_wait = next(filter(None, (worker.take_due() for _ in range(5))))
-    assert 0.0 < first_wait <= 1.5
-
-
 @paced(look=NEVER, beat=NEVER, dead_after=5 * NEVER, gather_first=NEVER)
 def test_a_message_takes_few_commits(
     service: Service, backend: Backend, monkeypatch: pytest.MonkeyPatch
@@ -417,18 +403,6 @@ def test_limits_keep_nobody_else_waiting(service: Service, backend: Backend) -> 
     assert take(10) == ["acme-2"]
 
 
-def test_the_most_urgent_job_comes_first_and_then_the_oldest(
-    service: Service, backend: Backend
-) -> None:
-    service.add("echo", echo())
-    service.submit("echo", thread="a", message="Hi")
-    service.submit("echo", thread="later", message="Hi", priority=9, delay=3600)
-    service.submit("echo", thread="b", message="Hi")
-    service.submit("echo", thread="c", message="Hi", priority=1)
-    taken = [backend.queue.claim("w", ["echo"], 1)[0] for _ in range(4)]
-    assert [claim.lease.thread_id for claims in taken for claim in claims] == ["c", "a", "b"]
-
-
 def test_an_error_whose_text_cannot_be_stored_ends_its_run(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -457,9 +431,7 @@ def test_an_event_that_cannot_be_stored_is_the_error_of_its_run(
         get_stream_writer()(value)
         return "written"
 
-    call = {"name": "write", "args": {}, "id": "c1"}
-    model = ScriptedChatModel([AIMessage("", tool_calls=[call]), "Done."])
-    service.add("writer", create_agent(model, [write]))
+    service.add("writer", create_agent(calling("write"), [write]))
     service.add("echo", echo())
     service.start()
     good = service.submit("echo", message="Hi")
@@ -526,34 +498,23 @@ def test_a_full_disk_leaves_no_thread_behind(sqlite_service: Service, gate: Gate
 # Async agents
 
 
-class Patient(BaseChatModel):
-    """A model for async runs alone, which answers once `go` is set."""
-
-    go: Any
-    waiting: int = 0
-
-    @property
-    def _llm_type(self) -> str:
-        return "patient"
-
-    def _generate(self, *_: Any, **__: Any) -> ChatResult:
-        raise NotImplementedError
-
-    async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:
-        self.waiting += 1
-        await auntil(self.go.is_set)
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("Done."))])
-
-
 @pytest.mark.long
 def test_runs_of_an_async_agent_take_no_thread_each(service: Service) -> None:
-    model, before = Patient(go=threading.Event()), {*threading.enumerate()}
-    service.add("patient", create_agent(model), asynchronous=True)
+    go, waiting, before = threading.Event(), list[int](), {*threading.enumerate()}
+
+    async def wait() -> str:
+        """Wait."""
+        waiting.append(1)
+        await auntil(go.is_set)
+        return "waited"
+
+    tool = StructuredTool.from_function(coroutine=wait)
+    service.add("patient", create_agent(calling("wait"), [tool]), asynchronous=True)
     service.start(slots=150)
     runs = [service.submit("patient", message="Hi") for _ in range(150)]
-    until(lambda: model.waiting == 150)
+    until(lambda: len(waiting) == 150)
     assert len({*threading.enumerate()} - before) < 40
-    model.go.set()
+    go.set()
     assert {run.result(WAIT)["messages"][-1].text for run in runs} == {"Done."}
 
 
@@ -569,9 +530,8 @@ def test_a_run_that_blocks_the_event_loop_does_not_keep_a_worker_from_its_end(
         may_end.wait(WAIT)
         return "blocked"
 
-    call = {"name": "block", "args": {}, "id": "c1"}
     tool = StructuredTool.from_function(coroutine=block)
-    service.add("blocks", create_agent(ScriptedChatModel([[call], "Done."]), [tool]))
+    service.add("blocks", create_agent(calling("block"), [tool]))
     service.start()
     service.submit("blocks", thread="t", message="Hi")
     assert begun.wait(WAIT)
@@ -589,30 +549,20 @@ async def look(city: str) -> str:
     return f"sunny in {city}"
 
 
-class OnlyAsync(AgentMiddleware[Any, Any]):
-    async def abefore_model(self, state: Any, runtime: Any) -> None:
-        return None
-
-
 class OnlySync(AgentMiddleware[Any, Any]):
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         return handler(request)
 
 
-def asking() -> ScriptedChatModel:
-    call = {"name": "look", "args": {"city": "Rome"}, "id": "c1"}
-    return ScriptedChatModel([AIMessage("", tool_calls=[call]), "Done."])
-
-
 ONLY_ASYNC: dict[str, dict[str, Any]] = {
     "tool": {"tools": [StructuredTool.from_function(coroutine=look)]},
-    "middleware": {"tools": [look], "middleware": [OnlyAsync()]},
+    "middleware": {"tools": [look], "middleware": [AsyncHook()]},
 }
 
 
 @pytest.mark.parametrize("part", ONLY_ASYNC)
 def test_an_agent_that_can_only_run_async_does(service: Service, part: str) -> None:
-    agent = create_agent(asking(), **ONLY_ASYNC[part])
+    agent = create_agent(calling("look", city="Rome"), **ONLY_ASYNC[part])
     with pytest.raises(ArgumentError, match="is False, and this agent can only run async"):
         service.add("asks", agent, asynchronous=False)
     service.add("asks", agent)
@@ -623,7 +573,7 @@ def test_an_agent_that_can_only_run_async_does(service: Service, part: str) -> N
 
 def test_an_agent_inside_counts(service: Service) -> None:
     graph = StateGraph(MessagesState)
-    graph.add_node("asks", create_agent(asking(), **ONLY_ASYNC["tool"]))
+    graph.add_node("asks", create_agent(calling("look", city="Rome"), **ONLY_ASYNC["tool"]))
     graph.add_edge(START, "asks")
     service.add("outer", graph.compile())
     service.start()
@@ -631,19 +581,7 @@ def test_an_agent_inside_counts(service: Service) -> None:
 
 
 def test_an_agent_that_no_run_can_use_is_refused(service: Service) -> None:
-    agent = create_agent(asking(), ONLY_ASYNC["tool"]["tools"], middleware=[OnlySync()])
+    tools = ONLY_ASYNC["tool"]["tools"]
+    agent = create_agent(calling("look"), tools, middleware=[OnlySync()])
     with pytest.raises(ArgumentError, match="OnlySync is sync only and look async only"):
         service.add("asks", agent)
-
-
-def test_a_thread_that_was_given_back_is_fenced(
-    service: Service, backend: Backend, tables: Tables
-) -> None:
-    """A worker that comes back can write no more, also if nobody has taken the thread since."""
-    service.add("echo", echo())
-    service.submit("echo", thread="t", message="Hi")
-    ((claim,), _) = backend.queue.claim("w", ["echo"], 1)
-    assert backend.queue.give_back("w") == 1
-    assert tables.value(select(threads.c.epoch)) > claim.lease.epoch
-    ((again,), _) = backend.queue.claim("w", ["echo"], 1)
-    assert again.job == claim.job

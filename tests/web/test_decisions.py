@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from agent_factory.service import Service
-from servers import served
 from web.conftest import Desk, NewPage, open_desk
-from web.desk import add_desk, add_others
+from web.desk import add_others
 
 
 @pytest.fixture(scope="module")
@@ -233,19 +231,6 @@ def test_the_keys_of_a_message(desk: Desk, thread: str, new_page: NewPage) -> No
     expect(page.locator(".message")).to_have_count(4)
 
 
-def test_a_review_that_opens_takes_the_focus(desk: Desk, thread: str, new_page: NewPage) -> None:
-    """Its keys would be letters of a message else."""
-    desk.service.submit("desk", thread=thread, message="talk").result(60)
-    page = new_page(f"/studio/threads/{thread}")
-    page.get_by_label("Message").fill("My parcel is broken.")
-    page.keyboard.press("Enter")
-    expect(page.locator(".wait.open")).to_be_focused()
-    for key in ("r", "N", "o", "Enter"):
-        page.keyboard.press(key)
-    expect(page.locator(".decided-by")).to_have_text("rejected by local: No")
-    assert page.get_by_label("Message").input_value() == ""
-
-
 def test_a_form_is_ready_once_it_is_there(desk: Desk, thread: str, new_page: NewPage) -> None:
     """One that htmx has not prepared yet would be sent by the browser, which leaves the page."""
     desk.service.submit("desk", thread=thread, message="talk").result(60)
@@ -265,19 +250,6 @@ def test_a_form_is_ready_once_it_is_there(desk: Desk, thread: str, new_page: New
     desk.waiting(thread, "Broken.")
     expect(page.locator(".wait.open form[hx-post]").first).to_be_attached()
     assert page.evaluate("unprepared") == []
-
-
-def test_a_review_that_opens_leaves_a_writer_alone(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
-    desk.service.submit("desk", thread=thread, message="talk").result(60)
-    page = new_page(f"/studio/threads/{thread}")
-    page.get_by_label("Message").fill("And")
-    desk.waiting(thread, "Broken.")
-    expect(page.locator(".wait.open")).to_be_visible()
-    expect(page.get_by_label("Message")).to_be_focused()
-    page.keyboard.type(" are you there?")
-    expect(page.get_by_label("Message")).to_have_value("And are you there?")
 
 
 # Several at once
@@ -308,14 +280,6 @@ def test_several_are_listed_before_they_are_decided(
     assert undecided(desk, question)
 
 
-def test_an_empty_list_has_nothing_to_press(desk: Desk, thread: str, new_page: NewPage) -> None:
-    page = new_page(f"/inbox?text={thread}")
-    expect(page.locator(".rows .empty")).to_be_visible()
-    expect(page.locator(".bulk")).to_be_hidden()
-    desk.waiting(thread)
-    expect(page.locator(".bulk")).to_be_visible()
-
-
 # Messages while a thread waits
 
 
@@ -335,45 +299,20 @@ def test_a_message_that_is_held_is_seen_by_all(desk: Desk, thread: str, new_page
     expect(studio.locator("#conversation")).to_contain_text("Wait, do not refund")
 
 
+@pytest.mark.parametrize("agent", ["desk", "now"])
 def test_a_message_that_is_sent_now_withdraws_the_question(
-    desk: Desk, thread: str, new_page: NewPage
+    desk: Desk, thread: str, new_page: NewPage, agent: str
 ) -> None:
-    wait = desk.waiting(thread)
+    wait = desk.waiting(thread, agent=agent)
     page = new_page(f"/studio/threads/{thread}")
-    page.get_by_label("Send now").check()
+    now = page.get_by_label("Send now")
+    expect(now).to_be_checked(checked=agent == "now")
+    now.check()
     page.get_by_label("Message").fill("talk")
     page.keyboard.press("Enter")
     expect(page.locator(".message.ai").last).to_contain_text("Hello!")
     expect(page.locator(".wait")).to_have_count(0)
-    expect(page.get_by_label("Send now")).to_have_count(0)
+    expect(now).to_have_count(0)
     assert (desk.service.inbox().get(wait).decision or {})["type"] == "cancel"
     assert desk.service.inbox().get(wait).decided_by == "local"
     assert not [text for text in refunds(desk, thread) if text.startswith("Refunded")]
-
-
-def test_the_agent_says_when_messages_are_sent(desk: Desk, thread: str, new_page: NewPage) -> None:
-    desk.waiting(thread, agent="now")
-    page = new_page(f"/studio/threads/{thread}")
-    expect(page.get_by_label("Send now")).to_be_checked()
-
-
-# No worker
-
-
-@pytest.fixture
-def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """A desk that nobody works at."""
-    service = Service(f"sqlite:///{tmp_path_factory.mktemp('idle')}/desk.db")
-    add_desk(service)
-    with served(service) as address:
-        yield Desk(service, address)
-    service.close()
-
-
-def test_a_message_without_a_worker_says_so(idle: Desk, browser: Any) -> None:
-    page = browser.new_page()
-    page.goto(f"{idle.url}/studio")
-    page.get_by_label("Message").fill("Are you there?")
-    page.get_by_role("button", name="Send").click()
-    expect(page.locator("#head")).to_contain_text("waits for a worker: none runs.")
-    page.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
-
+import pytest
 from playwright.sync_api import expect
 
 from web.conftest import Desk, NewPage
+from web.desk import EVIL
 
 
 def results(desk: Desk, thread: str) -> list[str]:
@@ -15,41 +15,6 @@ def results(desk: Desk, thread: str) -> list[str]:
         run.result(60)
     messages = desk.service.threads.state(thread).values["messages"]
     return [one.text for one in messages if one.type == "tool" and one.name == "refund"]
-
-
-def test_a_call_is_approved(desk: Desk, thread: str, new_page: NewPage) -> None:
-    wait = desk.waiting(thread)
-    page = new_page("/inbox")
-    page.locator(f"a[href='/inbox/{wait}']").click()
-    expect(page.get_by_role("heading", name="desk wants to call refund")).to_be_visible()
-    expect(page.locator(".arguments")).to_contain_text("A-1001")
-    page.get_by_role("button", name="Approve", exact=True).click()
-    expect(page.locator(f"#wait-{wait}")).to_contain_text("Approved by local")
-    assert results(desk, thread) == ["Refunded 120.5 euros for A-1001, urgent: False."]
-
-
-def test_a_call_is_edited(desk: Desk, thread: str, new_page: NewPage) -> None:
-    wait = desk.waiting(thread)
-    page = new_page(f"/inbox/{wait}")
-    page.get_by_text("Change the arguments").click()
-    page.get_by_label("euros required").fill("a lot")
-    page.get_by_role("button", name="Approve these arguments").click()
-    expect(page.locator(".field .problem")).to_have_text("Enter a number, not 'a lot'.")
-    assert desk.service.inbox().get(wait).decided_at is None
-    page.get_by_label("euros required").fill("60")
-    page.get_by_label("urgent").select_option("true")
-    page.get_by_role("button", name="Approve these arguments").click()
-    expect(page.locator(f"#wait-{wait}")).to_contain_text("Approved with changes by local")
-    assert "Refunded 60 euros for A-1001, urgent: True." in results(desk, thread)[0]
-
-
-def test_a_call_is_rejected_with_a_reason(desk: Desk, thread: str, new_page: NewPage) -> None:
-    wait = desk.waiting(thread)
-    page = new_page(f"/inbox/{wait}")
-    page.get_by_label("Reason for a rejection").fill("Too much <b>money</b>")
-    page.get_by_role("button", name="Reject", exact=True).click()
-    expect(page.locator(".quote")).to_have_text("Too much <b>money</b>")
-    assert "Too much <b>money</b>" in results(desk, thread)[0]
 
 
 def test_a_question_is_answered(desk: Desk, thread: str, new_page: NewPage) -> None:
@@ -61,20 +26,6 @@ def test_a_question_is_answered(desk: Desk, thread: str, new_page: NewPage) -> N
     page.get_by_role("textbox", name="Answer").fill("Green")
     page.get_by_role("button", name="Send the answer").click()
     expect(page.locator(".quote")).to_have_text("Green")
-
-
-def test_the_keyboard_is_enough(desk: Desk, thread: str, new_page: NewPage) -> None:
-    wait = desk.waiting(thread)
-    page = new_page(f"/inbox?text={thread}")
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    page.wait_for_url(f"**/inbox/{wait}")
-    page.keyboard.press("r")
-    page.keyboard.type("No.")
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("button", name="Reject", exact=True)).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator(f"#wait-{wait}")).to_contain_text("Rejected by local")
 
 
 def test_a_list_that_is_replaced_keeps_the_focus(
@@ -90,20 +41,28 @@ def test_a_list_that_is_replaced_keeps_the_focus(
     page.wait_for_url(f"**/inbox/{wait}")
 
 
-def test_a_decision_needs_no_javascript(desk: Desk, thread: str, new_page: NewPage) -> None:
+@pytest.mark.parametrize("script", [True, False], ids=["JavaScript", "plain"])
+def test_a_call_is_found_and_edited(
+    desk: Desk, thread: str, new_page: NewPage, script: bool
+) -> None:
     wait = desk.waiting(thread)
-    page = new_page("/inbox", java_script_enabled=False)
+    page = new_page("/inbox", java_script_enabled=script)
     page.get_by_placeholder("Find in messages").fill(thread)
-    page.get_by_role("button", name="Find").click()
-    page.locator(".row a").click()
+    if not script:
+        page.get_by_role("button", name="Find").click()
+    page.locator(f"a[href='/inbox/{wait}']").click()
+    expect(page.get_by_role("heading", name="desk wants to call refund")).to_be_visible()
+    expect(page.locator(".wait.open")).not_to_contain_text("Tool execution requires approval")
     page.get_by_text("Change the arguments").click()
     page.get_by_label("euros required").fill("many")
     page.get_by_role("button", name="Approve these arguments").click()
     expect(page.locator(".field .problem")).to_have_text("Enter a number, not 'many'.")
+    assert desk.service.inbox().get(wait).decided_at is None
     page.get_by_label("euros required").fill("12")
+    page.get_by_label("urgent").select_option("true")
     page.get_by_role("button", name="Approve these arguments").click()
     expect(page.locator(f"#wait-{wait}")).to_contain_text("Approved with changes by local")
-    assert "Refunded 12 euros" in results(desk, thread)[0]
+    assert results(desk, thread)[0].startswith("Refunded 12 euros for A-1001, urgent: True.")
 
 
 def test_two_browsers_at_once(desk: Desk, thread: str, new_page: NewPage) -> None:
@@ -130,39 +89,13 @@ def test_a_claim_of_another_person(desk: Desk, thread: str, new_page: NewPage) -
     assert desk.service.inbox().get(wait).claimed_by == "local"
 
 
-def test_several_are_decided_together(desk: Desk, new_page: NewPage) -> None:
-    mark = uuid4().hex[:6]
-    waits = [desk.waiting(f"{mark}-{number}") for number in range(3)]
-    page = new_page(f"/inbox?text={mark}", java_script_enabled=False)  # so the list stays
-    for box in page.locator(".row input").all():
-        box.check()
-    page.get_by_role("button", name="Reject chosen").click()
-    desk.service.decide(waits[0], "approve", by="ann")  # in the meantime
-    page.get_by_label("Reason").fill("Not today.")
-    page.get_by_role("button", name="Reject 3 calls of refund").click()
-    expect(page.get_by_role("status")).to_contain_text("2 of 3 rejected.")
-    expect(page.get_by_role("status")).to_contain_text("was decided before: 'approve' by 'ann'")
-    decided = [desk.service.inbox().get(wait) for wait in waits]
-    kinds = [one.decision["type"] for one in decided if one.decision]
-    assert kinds == ["approve", "reject", "reject"]
-
-
-def test_all_are_chosen_at_once(desk: Desk, new_page: NewPage) -> None:
-    mark = uuid4().hex[:6]
-    waits = [desk.waiting(f"{mark}-{number}") for number in range(2)]
-    page = new_page(f"/inbox?text={mark}")
-    page.get_by_label("all", exact=True).check()
-    page.get_by_role("button", name="Approve 2 calls of refund").click()  # lists them
-    page.get_by_role("button", name="Approve 2 calls of refund").click()
-    expect(page.get_by_role("status")).to_contain_text("2 of 2 approved.")
-    assert {desk.service.inbox().get(wait).decided_by for wait in waits} == {"local"}
-
-
 def test_the_list_is_live(desk: Desk, thread: str, new_page: NewPage) -> None:
     page = new_page(f"/inbox?text={thread}")
     expect(page.locator(".rows .empty")).to_be_visible()
+    expect(page.locator(".bulk")).to_be_hidden()
     wait = desk.waiting(thread)
     expect(page.locator(".row")).to_have_count(1)
+    expect(page.locator(".bulk")).to_be_visible()
     page.locator(".row input").check()
     desk.waiting(f"{thread}-again")
     expect(page.locator(".row")).to_have_count(2)
@@ -184,12 +117,58 @@ def test_filters(desk: Desk, thread: str, new_page: NewPage) -> None:
 
 
 def test_what_is_said_is_only_text(desk: Desk, thread: str, new_page: NewPage) -> None:
-    wait = desk.waiting(thread, f"evil {'<script>document.title=1</script>'}")
+    wait = desk.waiting(thread, f"evil {EVIL}")
     for path in ("/inbox", f"/inbox/{wait}", f"/studio/threads/{thread}", "/studio"):
         page = new_page(path)
         page.wait_for_timeout(300)
-        assert "hacked" not in page.title()
+        assert page.title() != "hacked"
         assert page.locator("main img[src=x]").count() == 0
     desk.service.decide(wait, "reject", by="<b>ann</b>", message="<script>alert(1)</script>")
     page = new_page("/inbox/audit")
     expect(page.get_by_text("<b>ann</b>").first).to_be_visible()
+
+
+# Standing approvals and rules
+
+
+def test_later_calls_are_approved_and_revoked(desk: Desk, thread: str, new_page: NewPage) -> None:
+    wait = desk.waiting(thread)
+    page = new_page(f"/inbox/{wait}")
+    page.get_by_text("Approve later calls, too").click()
+    page.get_by_label("For", exact=True).select_option("a day")
+    page.get_by_label("Calls of refund").select_option("with any arguments")
+    page.get_by_role("button", name="Approve this and later calls").click()
+    expect(page.locator(f"#wait-{wait}")).to_contain_text("Approved by local")
+    results(desk, thread)
+    again = desk.service.submit("desk", thread=thread, message="Another parcel is broken.")
+    assert "Refunded" in again.result(60)["messages"][-1].text
+    page.get_by_role("link", name="Approvals").click()
+    row = page.locator("tbody tr")
+    expect(row).to_contain_text("any arguments")
+    expect(row).to_contain_text("in 23 h")
+    expect(row.locator("td").nth(5)).to_have_text("1 time")
+    page.get_by_role("button", name="Revoke the approval of refund by local").click()
+    expect(page.get_by_text("There are none.")).to_be_visible()
+    page.get_by_role("link", name="Ended ones, too").click()
+    expect(page.get_by_text("revoked by local")).to_be_visible()
+    desk.waiting(thread)  # it asks again
+
+
+def test_a_call_that_has_changed_is_not_approved(
+    desk: Desk, thread: str, new_page: NewPage
+) -> None:
+    wait = desk.waiting(thread)
+    page = new_page(f"/inbox/{wait}")
+    page.locator("form.approve input[name=digest]").evaluate("one => { one.value = 'another'; }")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("another")
+    assert desk.service.inbox().get(wait).decided_at is None
+
+
+def test_the_rules_of_an_agent(new_page: NewPage) -> None:
+    page = new_page("/studio")
+    page.get_by_role("link", name="the rules of its tools").click()
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.nth(1)).to_contain_text("euros > 5000")
+    expect(rows.nth(1)).to_contain_text("The office does that.")

@@ -49,33 +49,15 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service,
     service = Service(f"sqlite:///{folder}/desk.db")
     service.add("desk", create_agent(ScriptedChatModel([answer] * 10_000)))
     service.threads.create("first")
-    values = {"tenant": "", "agent": "desk", "status": "idle", "epoch": 0, "jobs": 0}
-    rows = [
-        {
-            **values,
-            "thread_id": f"t-{number:05d}",
-            "title": f"Where is my order {number}?",
-            "metadata": {},
-            "created_at": 1_700_000_000 + number,
-            "updated_at": 1_700_000_000 + number,
-        }
-        for number in range(THREADS)
-    ]
-    of_runs = [
-        {
-            "run_id": f"r-{row['thread_id']}",
-            "thread_id": row["thread_id"],
-            "tenant": "",
-            "agent": "desk",
-            "priority": 0,
-            "payload": "{}",
-            "status": "done",
-            "created_at": row["created_at"],
-            "updated_at": row["updated_at"],
-            "started_at": row["created_at"],
-        }
-        for row in rows
-    ]
+    common = {"tenant": "", "agent": "desk"}
+    of_thread = {"status": "idle", "epoch": 0, "jobs": 0, "metadata": {}}
+    of_run = {"status": "done", "priority": 0, "payload": "{}"}
+    rows, of_runs = list[dict[str, Any]](), list[dict[str, Any]]()
+    for number in range(THREADS):
+        at = 1_700_000_000 + number
+        place = {**common, "thread_id": f"t-{number:05d}", "created_at": at, "updated_at": at}
+        rows.append({**place, **of_thread, "title": f"Where is my order {number}?"})
+        of_runs.append({**place, **of_run, "run_id": f"r-t-{number:05d}", "started_at": at})
     with service._backend.database.begin() as connection:
         connection.execute(insert(threads), rows)
         connection.execute(insert(runs), of_runs)

@@ -85,16 +85,15 @@ def test_a_message_can_wait_for_its_turn(desk: Desk, stage: Stage, new_page: New
     assert [run.info.reader for run in desk.service.threads.runs("t")] == [None, None]
 
 
-def test_the_default_is_that_of_the_agent(desk: Desk, stage: Stage, new_page: NewPage) -> None:
+def test_the_default_is_that_of_the_agent_if_it_can_be_steered(
+    desk: Desk, stage: Stage, new_page: NewPage
+) -> None:
     page = at_work(desk, stage, new_page, "careful")
     expect(page.get_by_label("Send after the run")).to_be_checked()
     expect(page.get_by_label("Send to the run")).to_be_visible()
-
-
-def test_an_agent_that_cannot_be_steered_has_no_choice(
-    desk: Desk, stage: Stage, new_page: NewPage
-) -> None:
-    page = at_work(desk, stage, new_page, "plain")
+    desk.service.submit("plain", thread="plain", message="work")
+    stage.wait_until_it_works()
+    page = new_page("/studio/threads/plain")
     expect(page.locator("#choice")).to_have_text("The message waits for its turn.")
     expect(page.locator("#choice input")).to_have_count(0)
 

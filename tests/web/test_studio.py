@@ -7,7 +7,6 @@ from threading import Event
 from playwright.sync_api import Route, expect
 
 from web.conftest import Desk, NewPage
-from web.desk import EVIL
 
 
 def test_a_thread_from_its_first_message_to_its_end(new_page: NewPage) -> None:
@@ -27,17 +26,6 @@ def test_a_thread_from_its_first_message_to_its_end(new_page: NewPage) -> None:
     expect(page.locator("#cost tbody tr")).to_contain_text(["model"])
     expect(page.locator(".decisions li").last).to_contain_text("end: no calls left")
     assert page.locator(".plan .now").count() == 0
-
-
-def test_the_plan_is_lit_where_the_run_is(desk: Desk, thread: str, new_page: NewPage) -> None:
-    desk.waiting(thread)
-    page = new_page(f"/studio/threads/{thread}")
-    review = page.locator("#plan .node", has_text="HumanInTheLoopMiddleware").first
-    expect(page.locator("#plan .waits")).to_have_count(1)
-    assert "after_model" in (page.locator("#plan .waits").get_attribute("class") or "")
-    expect(page.locator("#plan .edge.lit").first).to_be_visible()
-    expect(review).to_be_visible()
-    expect(page.locator(".decisions")).to_contain_text("pending calls")
 
 
 def test_the_plan_shows_what_is_guarded_and_limited(
@@ -97,15 +85,6 @@ def test_a_list_catches_up_with_what_has_changed_since_the_page_was_made(
     expect(row.locator(".status")).to_have_text("idle")
 
 
-def test_a_run_is_cancelled(new_page: NewPage, gate: Event) -> None:
-    page = new_page("/studio")
-    page.get_by_label("Message").fill("held, please")
-    page.get_by_role("button", name="Send").click()
-    page.get_by_role("button", name="Stop").click()
-    expect(page.locator("#head .status")).to_have_text("idle")
-    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
-
-
 def test_a_fork_from_an_earlier_moment(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.waiting(thread)
     desk.service.decide(wait, "approve", by="ann").result(60)
@@ -139,18 +118,6 @@ def test_a_run_again_from_an_earlier_moment(desk: Desk, thread: str, new_page: N
     assert len(desk.service.threads.runs(thread)) == 2
 
 
-def test_a_cut_connection_comes_back(desk: Desk, thread: str, new_page: NewPage) -> None:
-    desk.service.submit("desk", thread=thread, message="talk").result(60)
-    page = new_page(f"/studio/threads/{thread}")
-    expect(page.locator(".message")).to_have_count(2)
-    # What a browser does by itself when a connection is cut; offline, it would log an error.
-    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    desk.service.submit("desk", thread=thread, message="talk").result(60)
-    expect(page.locator(".message")).to_have_count(4)
-    ids = page.eval_on_selector_all(".message", "all => all.map(one => one.id)")
-    assert len(set(ids)) == 4
-
-
 def test_the_list_of_threads(desk: Desk, thread: str, new_page: NewPage) -> None:
     for number in range(60):
         desk.service.threads.create(f"{thread}-{number:02d}")
@@ -182,25 +149,3 @@ def test_a_long_thread_shows_its_end(desk: Desk, thread: str, new_page: NewPage)
     expect(page.locator(".message")).to_have_count(100)
     page.get_by_role("link", name="62 earlier messages").click()
     expect(page.locator(".message").first).to_contain_text("Q0")
-
-
-def test_an_error_is_explained(desk: Desk, new_page: NewPage) -> None:
-    for path, text in (
-        ("/studio/threads/none", "thread 'none': does not exist."),
-        ("/studio?status=strange", "status must be one of"),
-        ("/studio/agents/none", "There is no agent 'none'."),
-        ("/inbox/none", "wait 'none': does not exist."),
-    ):
-        response = new_page("/studio").request.get(desk.url + path)
-        assert response.status in (404, 422)
-        assert text in response.text().replace("&#39;", "'")
-
-
-def test_evil_messages_in_the_studio(new_page: NewPage) -> None:
-    page = new_page("/studio")
-    page.get_by_label("Message").fill(f"evil {EVIL}")
-    page.get_by_role("button", name="Send").click()
-    expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible()
-    expect(page.locator(".message.ai")).to_contain_text("<script>")
-    assert page.title().startswith("evil <img")
-    assert page.locator("img[src=x]").count() == 0
