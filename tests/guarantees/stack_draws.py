@@ -55,17 +55,10 @@ class Guard:
 
 @dataclass(frozen=True)
 class MemberSpec:
-    """A member of a stack.
+    """A member of a stack: its hooks with their jumps, its layers, and what it does.
 
-    Args:
-        name: Its name.
-        hooks: The jumps that each of its hooks declares.
-        layers: Of "model" and "tool".
-        answers: It may answer calls after the model.
-        guard: It decides about calls.
-        limit: The most calls of the model, and where it stops the run: "before", "layer", "both",
-            "after".
-        writes: It changes calls where it sees them.
+    It may answer calls after the model, guard them, change them where it sees them, and stop the
+    run at a number of calls of the model: "before", in a "layer", "both", or "after".
     """
 
     name: str

@@ -125,9 +125,7 @@ def test_a_limit_of_all_tools_bounds_each_of_them_and_limits_of_each_tool_all() 
         (Limits(input_tokens=50), [None, 50, None]),
     ],
 )
-def test_tokens_bound_their_parts_and_vice_versa(
-    limits: Limits, tokens: list[float | None]
-) -> None:
+def test_tokens_bound_parts_and_vice_versa(limits: Limits, tokens: list[float | None]) -> None:
     rows = bounds_of(BudgetMiddleware(run=limits))
     names = ("tokens", "input tokens", "output tokens")
     assert [rows.of(name).most for name in names] == tokens

@@ -286,7 +286,7 @@ def test_a_guard_outside_that_names_a_tool_of_an_agent_inside_decides_nothing() 
 
 
 def test_members_of_both_agents_may_match_a_pattern() -> None:
-    tools = ["clerk", Tool("clerk/refund", ToolKind.INNER)]
+    tools: list[Any] = ["clerk", Tool("clerk/refund", ToolKind.INNER)]
     checked = plan(layer("Review1", "tool"), guard("clerk/Review2", "clerk/refund"), tools=tools)
     assert holds(checked, "tool clerk/refund passes Review*")
     assert no(checked, "tool clerk/refund passes Review1").tool == "clerk/refund"
@@ -552,9 +552,7 @@ def test_a_misspelt_tool_or_node_is_an_error(sentence: str, subject: str, hint: 
         ("model passes PIIMiddleware", "Did you mean PIIMiddleware[email]?"),
     ],
 )
-def test_a_missing_or_misspelt_member_is_a_no_that_names_the_closest(
-    sentence: str, hint: str
-) -> None:
+def test_a_missing_or_misspelt_member_names_the_closest(sentence: str, hint: str) -> None:
     built_in = layer("ToolErrorMiddleware", "tool"), layer("PIIMiddleware[email]", "model")
     counterexample = no(plan(*REVIEW, *built_in), sentence)
     assert counterexample.reason == f"{sentence.split()[-1]} is not in the stack."

@@ -130,14 +130,7 @@ def effects(folder: Path) -> set[str]:
 
 @dataclass
 class Trial:
-    """Threads whose processes are killed, on some of the paths.
-
-    Args:
-        start: Starts a process.
-        folder: Where the threads lie.
-        ways: The paths, of which each process takes one by chance.
-        chance: Decides.
-    """
+    """Threads whose processes are killed, each on one of some paths by chance."""
 
     start: Start
     folder: Path
@@ -254,18 +247,13 @@ class Full(Exception):
 
 
 class FullDisk(InMemorySaver):
-    """A saver that takes what tasks write, and no checkpoint after some.
-
-    Args:
-        room: How many it takes.
-    """
+    """A saver that takes what tasks write, and so many checkpoints."""
 
     def __init__(self, room: int) -> None:
         super().__init__()
         self.room = room
 
     def put(self, *args: Any, **kwargs: Any) -> Any:
-        """Store a checkpoint."""
         if not self.room:
             raise Full
         self.room -= 1

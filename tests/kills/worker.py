@@ -24,14 +24,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
 import aiosqlite
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    BaseMessage,
-    HumanMessage,
-    RemoveMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, StateSnapshot, interrupt
@@ -54,14 +47,8 @@ FUSED: dict[str, Any] = {"steps": False, "fused": True, "turn": "turn"}
 class Attempt:
     """What a process is to do, and when it is killed.
 
-    Args:
-        folder: Where the thread, its journal and the effects of its tools lie.
-        path: How the agent runs.
-        mode: "sync" or "async".
-        checkpoints: What they hold of the messages.
-        durability: When they are written.
-        after: Seconds until it is killed, or None.
-        at: The point at which it kills itself, counted from 1, or None.
+    Its thread, its journal and the effects of its tools lie in the folder. It is killed after some
+    seconds, or kills itself at a point, counted from 1.
     """
 
     folder: str
@@ -74,11 +61,7 @@ class Attempt:
 
 
 class World:
-    """What outlives a process, and the points at which it may die.
-
-    Args:
-        attempt: What the process is to do.
-    """
+    """What outlives a process, and the points at which it may die."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._folder = Path(attempt.folder)
@@ -123,13 +106,7 @@ class Story(AgentState[Any]):
 
 
 class Hooks(AgentMiddleware[Any, Any]):
-    """Writes in every hook, edits the history when the user speaks again, and asks a person.
-
-    Args:
-        who: Its name.
-        world: Where it may be killed.
-        edits: Whether it edits and asks, or only writes.
-    """
+    """Writes in every hook; with `edits`, edits the history in later turns, and asks a person."""
 
     def __init__(self, who: str, world: World, edits: bool = False) -> None:
         super().__init__()
@@ -149,11 +126,7 @@ class Hooks(AgentMiddleware[Any, Any]):
             return update
         words = last_words(state["messages"])
         edited = HumanMessage(f"{turns[0].text}, in short", id=turns[0].id)
-        return {
-            **update,
-            "messages": [edited, RemoveMessage(id=words)],
-            "forgotten": [words],
-        }
+        return {**update, "messages": [edited, RemoveMessage(id=words)], "forgotten": [words]}
 
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
         """Once a call of the model."""
@@ -194,20 +167,17 @@ def answered(messages: Sequence[BaseMessage]) -> Iterator[tuple[str, str]]:
 def model_in(world: World) -> ScriptedChatModel:
     """A model that answers as the conversation stands, each time with other ids, as models do."""
 
-    def answer(messages: list[AnyMessage]) -> AIMessage:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
         world.pause()
         place, name = where(messages), os.urandom(6).hex()
         calls = TURN[int(place.partition("/")[2])]
         world.tell("ask", where=place, answer=name)
         world.pause()
-        return AIMessage(
-            f"Done with {place}" if not calls else "",
-            id=name,
-            tool_calls=[
-                {"name": tool, "args": {"amount": amount}, "id": f"{name}-{at}"}
-                for at, (tool, amount) in enumerate(calls)
-            ],
-        )
+        made: Any = [
+            {"name": tool, "args": {"amount": amount}, "id": f"{name}-{at}"}
+            for at, (tool, amount) in enumerate(calls)
+        ]
+        return AIMessage("" if calls else f"Done with {place}", id=name, tool_calls=made)
 
     return ScriptedChatModel([answer] * 50)
 
@@ -261,12 +231,7 @@ def args_of(message: BaseMessage) -> list[Any]:
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread as one process has it, sync or async.
-
-    Args:
-        state: Reads its state.
-        run: Runs the agent on an input.
-    """
+    """A thread as one process has it, sync or async."""
 
     state: Callable[[], StateSnapshot]
     run: Callable[[Any], Any]

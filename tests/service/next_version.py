@@ -32,7 +32,7 @@ def main(command: str, url: str, *arguments: Any) -> None:
         return
     from service import worker_process
 
-    worker_process.main(url, arguments[0], json.loads(arguments[1]))
+    worker_process.main(url, arguments[0], **json.loads(arguments[1]))
 
 
 if __name__ == "__main__":

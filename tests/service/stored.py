@@ -10,11 +10,7 @@ from agent_factory.service.database import Database
 
 
 class Tables:
-    """The tables of `agent_factory.service.tables` in a database.
-
-    Args:
-        database: Other connections than those of the service under test.
-    """
+    """The tables of `agent_factory.service.tables`, by connections that are not the service's."""
 
     def __init__(self, database: Database) -> None:
         self.database = database

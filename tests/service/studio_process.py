@@ -81,7 +81,7 @@ if __name__ == "__main__":
     background_jobs.MOST_ATTEMPTS = options.get("attempts", 1_000_000)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with closing(Service(url, pace=Pace(dead_after=DEAD_AFTER))) as service:
-        agent = make_studio(Journal(Path(path)), options["seconds"])
+        agent = make_studio(Journal(Path(path)), options.get("seconds", 0.01))
         service.add("studio", agent, busy="steer")
         service.start(slots=8)
         print("ready", flush=True)

@@ -237,13 +237,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @settings(settings.get_profile("costly"), max_examples=EXAMPLES)
 @example(  # the decision about the second call stores the standing approval of the first
-    [20, 20],
-    [(judge, 0, 0, "remember", 4), (look, 0), (judge, 0, 0, "approve", 4), (replay, 4)],
+    [20, 20], [(judge, 0, 0, "remember", 4), (look, 0), (judge, 0, 0, "approve", 4), (replay, 4)]
 )
 @given(AMOUNTS, st.lists(STEPS, min_size=4, max_size=10))
-def test_only_what_was_approved_runs_and_once(
-    desk: Desk, amounts: list[int], steps: list[Any]
-) -> None:
+def test_only_approved_calls_run_and_once(desk: Desk, amounts: list[int], steps: list[Any]) -> None:
     desk.begin()
     for step, *arguments in [(say, amounts, "reject"), (look, 0), *steps]:
         step(desk, *arguments)

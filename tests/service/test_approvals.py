@@ -94,9 +94,7 @@ def test_a_decision_that_is_not_about_the_call_or_cannot_be_stored_is_refused(
 
 
 @pytest.mark.parametrize("stop", [{}, {"interrupt_before": ["tools"]}], ids=["", "at a pause"])
-def test_a_new_version_of_the_tool_is_asked_about_again(
-    url: str, ran: list[Any], stop: dict[str, Any]
-) -> None:
+def test_a_new_version_of_a_tool_asks_again(url: str, ran: list[Any], stop: dict[str, Any]) -> None:
     """Also where the run was stopped, and the rule asks nobody."""
     rule = Rule("pay", "allow" if stop else "ask")
     with Service(url) as old:

@@ -172,9 +172,7 @@ def test_a_job_that_has_ended_elsewhere_is_not_called_cancelled(
     assert [m.text for m in messages if m.type == "tool"][-1].endswith("arrives as a message.")
 
 
-def test_a_thread_has_at_most_so_many_jobs_in_all_workers(
-    service: Service, tables: Tables, studio: Studio
-) -> None:
+def test_a_thread_has_so_many_jobs_in_all(service: Service, tables: Tables, studio: Studio) -> None:
     start(service, studio.agent(max_running=2))
     say(service, "Render 1").result(WAIT)
     (row,) = rows(tables)

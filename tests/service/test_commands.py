@@ -171,9 +171,7 @@ def test_a_function_may_build_the_service(folder: Path, monkeypatch: pytest.Monk
         service.close()
 
 
-def test_the_inbox_shows_the_reviewers_if_a_call_has_some(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_inbox_shows_reviewers_if_any(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     policy = ToolPolicy(Rule("refund", "ask", reviewers=["finance", "@ann"]))
     pay = [{"name": "refund", "args": {"order": "A1"}}]

@@ -19,12 +19,7 @@ from sqlalchemy import Connection, event, insert, select
 from agent_factory.service import RunCancelled, Service
 from agent_factory.service import database as module
 from agent_factory.service.backend import Backend
-from agent_factory.service.database import (
-    Database,
-    SharedTransactions,
-    attempts,
-    driver_connection,
-)
+from agent_factory.service.database import Database, SharedTransactions, attempts, driver_connection
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
 from agent_factory.service.leases import Fence, Lease, take_lease
 from agent_factory.service.signals import Moment, Signals
@@ -232,9 +227,7 @@ def test_a_new_sqlite_file_is_waited_for_while_another_process_writes_to_it(
         assert first.result(timeout=60) == set()
 
 
-def test_a_file_that_is_read_only_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_read_only_file_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOCK_SECONDS", 10_000)  # longer than a test may take
     with closing(sqlite3.connect(tmp_path / "desk.db", isolation_level=None)) as writer:
         writer.execute("CREATE TABLE theirs (x)")

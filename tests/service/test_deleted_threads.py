@@ -109,9 +109,7 @@ def test_the_run_of_a_deleted_thread_writes_nothing_to_a_new_one_of_its_id(
     assert "SECRET" not in shown
 
 
-def test_a_run_of_a_deleted_thread_starts_no_tool_for_a_new_one(
-    service: Service, work: Work
-) -> None:
+def test_a_run_of_a_deleted_thread_starts_no_tool_for_another(service: Service, work: Work) -> None:
     """The model of the old run still thinks when the thread is deleted."""
     started, may_end = Event(), Event()
 

@@ -114,7 +114,7 @@ def test_workers_are_killed_at_random(
     """Nothing is lost or out of order, no effect is doubled, and what is unknown is named."""
     threads, each = 16, max(KILLS // 2, 3)
     runs = submit(desk, threads, threads * each)
-    start = partial(start_worker, url, seconds=0.03, once=True)
+    start = partial(start_worker, url, seconds=0.03, middleware="once")
     for _ in kill_at_random(start, 3, lambda chance: take(chance.uniform(0.0, 1.0))):
         pass
     finish(runs)
@@ -132,9 +132,7 @@ def test_workers_are_killed_at_random(
 
 @pytest.mark.law
 @pytest.mark.timeout(300 if KILLS < 100 else 7200)
-def test_workers_are_killed_while_their_runs_are_steered(
-    desk: Service, url: str, start_worker: Start
-) -> None:
+def test_workers_are_killed_while_steered(desk: Service, url: str, start_worker: Start) -> None:
     """Each message is read once and in order, by a run under way or by the next one."""
     sent: dict[str, list[Run]] = {f"t-{at}": [] for at in range(4)}
 
@@ -145,9 +143,8 @@ def test_workers_are_killed_while_their_runs_are_steered(
             sent[thread].append(desk.submit("desk", thread=thread, message="Pay.", **options))
             take(chance.uniform(0.0, 0.1))
 
-    for _ in kill_at_random(
-        partial(start_worker, url, seconds=0.03, steered=True, calls=4), 2, steer
-    ):
+    start = partial(start_worker, url, seconds=0.03, middleware="steering", calls=4)
+    for _ in kill_at_random(start, 2, steer):
         pass
     runs = [run for of_thread in sent.values() for run in of_thread]
     finish(runs)
@@ -336,7 +333,7 @@ def test_a_review_outlives_its_worker_and_its_code(
     desk.decide(wait.id, "approve", by="ann")
     second = desk.submit("desk", thread="t", message="And?", message_id="m-2")
     assert (run.status, second.status) == ("queued", "queued")
-    with start(version="next"):  # it has more middleware
+    with start(middleware="clock"):  # the next version has more
         run.result(timeout=60)
         second.result(timeout=60)
     assert desk.threads.state("t").values["messages"][3].text == "Paid."

@@ -211,9 +211,7 @@ def test_the_last_of_an_amount_is_reserved_once(url: str, make: Make) -> None:
     assert numbers(total(ledgers[0])) == pytest.approx(numbers(spent))
 
 
-def test_agents_of_several_processes_exceed_a_limit_by_at_most_a_call_each(
-    url: str, make: Make
-) -> None:
+def test_agents_of_several_processes_exceed_a_limit_by_a_call_each(url: str, make: Make) -> None:
     """All ask before one is answered, and there is room for the least cost of three calls."""
     ledgers = [make(url, Limits(usd=0.3)) for _ in range(5)]
     everyone_has_come = Barrier(5)
@@ -238,9 +236,7 @@ def test_agents_of_several_processes_exceed_a_limit_by_at_most_a_call_each(
     assert ledgers[0].reserved == Spent()
 
 
-def test_limits_that_are_raised_are_raised_for_all_processes(
-    url: str, make: Make, call: Any
-) -> None:
+def test_limits_that_are_raised_are_so_for_all_processes(url: str, make: Make, call: Any) -> None:
     asks, other = (make(url, Limits(turns=1)) for _ in range(2))
     budget = BudgetMiddleware(ledger=asks, exit_behavior="ask")
     model = ScriptedChatModel([response(calls=1), response("done")])
@@ -260,9 +256,7 @@ def test_limits_that_are_raised_are_raised_for_all_processes(
 # Reservations of the dead
 
 
-def test_what_a_dead_worker_has_reserved_is_given_back(
-    url: str, make: Make, tables: Tables
-) -> None:
+def test_what_a_dead_worker_reserved_is_given_back(url: str, make: Make, tables: Tables) -> None:
     ledger = make(url, Limits(usd=1))
     reservation = ledger.reserve(Spent(usd=0.8))
     tables.write(
@@ -310,9 +304,7 @@ def test_workers_give_back_what_a_dead_one_has_reserved(url: str, tables: Tables
         until(lambda: ledger.reserved == Spent())  # the worker goes on under a new id
 
 
-def test_reservations_expire_when_their_amounts_are_needed(
-    url: str, make: Make, tables: Tables
-) -> None:
+def test_reservations_expire_when_amounts_are_needed(url: str, make: Make, tables: Tables) -> None:
     dies, lives = (make(url, Limits(turns=1), expires_after=60) for _ in range(2))
     dies.reserve(Spent(turns=1))
     with pytest.raises(BudgetExceededError):
@@ -451,9 +443,7 @@ def test_runs_of_a_service_spend_from_the_ledger_of_their_tenant(service: Servic
 # Who spends
 
 
-def test_a_breakdown_names_agents_subagents_and_middleware(
-    sqlite_url: str, make: Make, call: Any
-) -> None:
+def test_a_breakdown_names_agents_and_middleware(sqlite_url: str, make: Make, call: Any) -> None:
     ledger = make(sqlite_url, Limits(usd=100))
     budget = BudgetMiddleware(ledger=ledger, prices=PRICES)
     words = ScriptedChatModel([response("inner", read=20, written=5)])

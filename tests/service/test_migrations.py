@@ -179,14 +179,14 @@ def test_background_jobs_of_workers_of_earlier_versions_are_kept_and_reported(
     lost = dump(HumanMessage("A job is lost.", name="background"))
 
     def begin(job: str) -> None:
-        values = {"id": f"t/{job}", "run": run.id, "lost": lost}
+        values = {"id": f"t/{job}", "run": sent.id, "lost": lost}
         tables.write(text(f"{old} (:id, 't', :run, 'dead', :lost)").bindparams(**values))
 
     with closing(Service(url)) as service:
         service.add("desk", traffic.desk())
         service.start()
-        run = service.submit("desk", thread="t", message="Hello")
-        run.result(WAIT)
+        sent = service.submit("desk", thread="t", message="Hello")
+        sent.result(WAIT)
         service.stop()
         with tables.database.begin() as connection:
             created = shape(connection)
@@ -264,9 +264,7 @@ def test_a_decision_that_was_queued_is_carried_out_and_not_asked_again(last_url:
         assert [message.text for message in messages][-2:] == ["Paid 13.", "Done: Pay 13"]
 
 
-def test_the_audit_the_store_and_the_schedules_are_there(
-    old_service: Service, old_url: str
-) -> None:
+def test_the_audit_the_store_and_schedules_are_there(old_service: Service, old_url: str) -> None:
     service = old_service
     service.upgrade()
     engine = create_engine(old_url.replace("postgresql://", "postgresql+psycopg://"))
@@ -613,9 +611,7 @@ def test_an_empty_database_gets_its_tables(tmp_path: Path) -> None:
 
 
 @each("command", ["worker", "inbox", "drain", "reindex", "audit", "approvals"])
-def test_other_commands_refuse_an_older_database_by_name(
-    command: str, old_file: str, tmp_path: Path
-) -> None:
+def test_other_commands_refuse_old_databases(command: str, old_file: str, tmp_path: Path) -> None:
     file = tmp_path / f"shop_{command}.py"
     file.write_text(SERVICE.format(path=tmp_path / "old.db"))
     result = run(command, f"{file}:service")
@@ -625,9 +621,7 @@ def test_other_commands_refuse_an_older_database_by_name(
     assert "a bug in agent-factory" not in result.stderr
 
 
-def test_a_service_that_cannot_be_used_at_its_import_names_the_url(
-    old_file: str, tmp_path: Path
-) -> None:
+def test_a_service_that_fails_at_its_import_names_the_url(old_file: str, tmp_path: Path) -> None:
     """It sets a limit: then the URL is given to `upgrade`."""
     file = tmp_path / "shop_limits.py"
     file.write_text(SERVICE.format(path=tmp_path / "old.db") + 'service.limit("acme")\n')

@@ -121,9 +121,7 @@ def test_a_tenant_is_limited_and_an_agent_is_added_while_a_worker_runs(service: 
 
 
 @pytest.mark.long
-def test_a_schedule_of_an_agent_that_its_worker_lacks(
-    service: Service, older_worker: Older
-) -> None:
+def test_a_schedule_of_an_agent_that_a_worker_lacks(service: Service, older_worker: Older) -> None:
     service.schedule("always", "* * * * * *", agent="plain", message="Pay.", thread="cron")
     with older_worker():
         (schedule,) = service.schedules()

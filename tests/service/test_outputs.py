@@ -102,9 +102,7 @@ def test_a_run_hands_over_what_the_database_has(
     assert len(output["messages"]) == 4
 
 
-def test_who_waits_has_objects_of_his_own(
-    service: Service, backend: Backend, reads: list[str]
-) -> None:
+def test_who_waits_has_own_objects(service: Service, backend: Backend, reads: list[str]) -> None:
     service.add("notes", agent(Notes()))
     run = service.submit("notes", message="Hi")
 

@@ -78,23 +78,16 @@ CASES: list[tuple[Callable[[Service, Tables], Run], type[Exception], str]] = [
 ]
 
 
-def result(run: Run) -> Any:
-    return run.result(LIMIT)
+async def listed(run: Run) -> Any:
+    return [part async for part in run.astream(timeout=LIMIT)]
 
 
-def aresult(run: Run) -> Any:
-    return asyncio.run(run.aresult(LIMIT))
-
-
-def stream(run: Run) -> Any:
-    return [*run.stream(timeout=LIMIT)]
-
-
-def astream(run: Run) -> Any:
-    async def wait() -> Any:
-        return [part async for part in run.astream(timeout=LIMIT)]
-
-    return asyncio.run(wait())
+WAYS: list[Callable[[Run], Any]] = [
+    lambda run: run.result(LIMIT),
+    lambda run: asyncio.run(run.aresult(LIMIT)),
+    lambda run: [*run.stream(timeout=LIMIT)],
+    lambda run: asyncio.run(listed(run)),
+]
 
 
 @pytest.mark.long
@@ -110,7 +103,7 @@ def test_the_log_and_the_error_name_what_is_missing(
     text: str,
 ) -> None:
     run = submit(service, tables)
-    for way in (result, aresult, stream, astream):
+    for way in WAYS:
         caplog.clear()
         with (
             caplog.at_level(logging.WARNING, "agent_factory.service"),

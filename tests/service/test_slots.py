@@ -121,9 +121,7 @@ def test_a_run_begins_as_it_is_submitted_and_knows_nothing_of_the_context_of_tha
     assert (seen, taken) == (["nobody"] * 2, [])
 
 
-def test_a_run_without_a_free_slot_waits_behind_the_others(
-    service: Service, answers: Answers, taken: list[str]
-) -> None:
+def test_a_run_without_a_slot_waits(service: Service, answers: Answers, taken: list[str]) -> None:
     start(service, answers, slots=1)
     runs = [service.submit("echo", thread="a", message="first")]
     until(lambda: answers.begun == ["first"])

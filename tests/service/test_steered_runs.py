@@ -20,14 +20,7 @@ from agent_factory.middleware import (
     SteeringMiddleware,
     unread,
 )
-from agent_factory.service import (
-    NotFound,
-    Run,
-    RunCancelled,
-    RunFailed,
-    Service,
-    ThreadBusy,
-)
+from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy
 from agent_factory.service.message_serializer import load
 from agent_factory.service.runner import Runner
 from agent_factory.service.steering import SharedMailbox
@@ -71,9 +64,7 @@ def texts(service: Service, *, kind: str = "human") -> list[str]:
 # What a message does
 
 
-def test_a_run_reads_a_message_at_its_next_step_and_both_are_one_record(
-    desk: Service, stage: Stage
-) -> None:
+def test_a_run_reads_a_message_at_its_next_step_as_one_record(desk: Service, stage: Stage) -> None:
     run = begin(desk, stage)
     message = steer(desk, "in euros", by="ann")
     assert (message.status, message.info.job, message.info.reader) == ("queued", None, None)
@@ -98,9 +89,7 @@ def test_a_run_reads_a_message_at_its_next_step_and_both_are_one_record(
         desk.run(message.id)
 
 
-def test_a_run_that_has_not_begun_reads_the_message_with_its_own(
-    desk: Service, stage: Stage
-) -> None:
+def test_a_run_that_did_not_begin_reads_a_message_with_its_own(desk: Service, stage: Stage) -> None:
     run, message = say(desk, "hello"), steer(desk, "in euros")
     desk.start()
     assert message.result(WAIT)["messages"][-1].text == "Read: hello, in euros"
@@ -125,9 +114,7 @@ def test_messages_are_read_in_their_order_and_before_those_that_wait_for_their_t
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_default_of_an_agent_is_to_steer(
-    service: Service, stage: Stage, asynchronous: bool
-) -> None:
+def test_an_agent_steers_by_default(service: Service, stage: Stage, asynchronous: bool) -> None:
     service.add("desk", stage.agent(), busy="steer", asynchronous=asynchronous)
     run = begin(service, stage)
     message, queued = say(service, "in euros"), say(service, "later", busy="queue")
@@ -159,9 +146,7 @@ def test_what_the_run_cannot_read_waits_for_its_turn(desk: Service, stage: Stage
     assert (run.info.agent, others["another agent"].info.agent) == ("desk", "other")
 
 
-def test_a_message_that_is_to_wait_is_not_read_whatever_its_settings_are(
-    desk: Service, stage: Stage
-) -> None:
+def test_a_message_that_is_to_wait_is_not_read_in_any_setting(desk: Service, stage: Stage) -> None:
     config: Any = {"configurable": {"busy": "steer"}}
     desk.start()
     run = say(desk, "work", config=config)
@@ -325,9 +310,7 @@ def test_a_run_that_is_cancelled_after_its_look_leaves_the_message_to_the_next_r
     assert texts(desk) == ["work", "in euros"]
 
 
-def test_a_run_that_fails_before_it_reads_leaves_the_message_to_the_next_run(
-    desk: Service, stage: Stage
-) -> None:
+def test_a_run_that_fails_before_it_reads_leaves_the_message(desk: Service, stage: Stage) -> None:
     desk.start()
     sent: list[Run] = []
 
@@ -384,9 +367,7 @@ def test_another_message_ends_the_run_that_is_steered(
 # Cancelling, deleting
 
 
-def test_a_message_is_withdrawn_before_it_is_read(
-    desk: Service, tables: Tables, stage: Stage
-) -> None:
+def test_a_message_is_withdrawn_unread(desk: Service, tables: Tables, stage: Stage) -> None:
     run = begin(desk, stage)
     message = steer(desk, "in euros")
     message.cancel()
@@ -451,9 +432,7 @@ def test_the_record_of_a_message_that_was_read_is_deleted_and_its_run_stays(
     assert len([*run.stream(timeout=WAIT)]) > 1
 
 
-def test_what_a_guard_removes_is_not_in_the_queue_either(
-    service: Service, tables: Tables, stage: Stage
-) -> None:
+def test_what_a_guard_removes_is_not_queued(service: Service, tables: Tables, stage: Stage) -> None:
     redact, block = PIIMiddleware("email"), PIIMiddleware("ip", strategy="block")
     service.add("desk", stage.agent(redact, block))
     begin(service, stage)
@@ -471,9 +450,7 @@ def test_what_a_guard_removes_is_not_in_the_queue_either(
 # What the record says
 
 
-def test_a_webhook_of_a_message_waits_for_the_run_that_has_read_it(
-    desk: Service, stage: Stage
-) -> None:
+def test_a_webhook_of_a_message_waits_for_the_run_that_read_it(desk: Service, stage: Stage) -> None:
     begin(desk, stage)
     message = steer(desk, "work more")
     desk.webhooks.add(message.id, "https://hooks.example.com")

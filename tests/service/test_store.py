@@ -75,9 +75,7 @@ def test_agents_and_clients_of_a_tenant_share_a_store(service: Service) -> None:
     assert item.value == {"name": "rice"}
 
 
-def test_what_does_not_fit_into_the_database_is_refused(
-    service: Service, database: Database
-) -> None:
+def test_what_does_not_fit_into_a_database_is_refused(service: Service, database: Database) -> None:
     """It is not taken for a database that is not available: a run would try it without end."""
     key = secrets.token_hex(10_000)
     if database.is_sqlite:  # its keys have no longest length
@@ -138,8 +136,6 @@ names = st.text(st.sampled_from("a*_%?[]-"), max_size=3)
 
 @settings(settings.get_profile("costly"))
 @given(tenants=st.lists(names, min_size=2, max_size=2, unique=True), place=names)
-def test_no_tenant_finds_the_items_of_another(
-    shared: Service, tenants: list[str], place: str
-) -> None:
+def test_no_tenant_finds_items_of_another(shared: Service, tenants: list[str], place: str) -> None:
     one, other = map(shared.store, tenants)
     check_apart(one, other, place or "a")

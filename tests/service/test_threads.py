@@ -156,38 +156,32 @@ def test_a_thread_is_copied(service: Service, thread: str, agent: str) -> None:
     assert (values["messages"][-1].text, PAID.count(f"pay {thread}")) == ("Done.", 1)
     assert service.threads.get(thread).status == "waiting"
     assert len(service.inbox().waits(thread=thread)) == 1
-
-
-def test_an_empty_thread_is_copied_for_its_tenant(service: Service, thread: str) -> None:
-    service.threads.create(thread, tenant="acme")
-    assert service.threads.copy(thread, tenant="acme").tenant == "acme"
+    empty = service.threads.create(f"{thread}-empty", tenant="acme").id
+    assert service.threads.copy(empty, tenant="acme").tenant == "acme"
     with pytest.raises(NotFound):
-        service.threads.copy(thread, tenant="other")
+        service.threads.copy(empty, tenant="other")
 
 
 def test_a_cancelled_run_is_rolled_back(service: Service, thread: str) -> None:
+    service.run(ask(service, thread).run).cancel(roll_back=True)  # the first one
+    assert service.threads.state(thread).values == {}
+    run = service.run(ask(service, thread).run)
+    held = service.submit("desk", thread=thread, message="Held")
+    run.cancel(roll_back=True)
+    held.result(WAIT)
+    assert texts(service, thread) == ["Held", "You said: Held"]
     service.submit("desk", thread=thread, message="One").result(WAIT)
     run = service.run(ask(service, thread).run)
-    assert len(texts(service, thread)) == 3
+    before = ["Held", "You said: Held", "One", "You said: One"]
+    assert texts(service, thread) == [*before, f"pay {thread}"]
     run.cancel(by="ann", roll_back=True)
     with pytest.raises(RunCancelled):
         run.result(WAIT)
-    state = service.threads.state(thread)
-    assert (texts(service, thread), state.next) == (["One", "You said: One"], ())
+    assert (texts(service, thread), service.threads.state(thread).next) == (before, ())
     service.submit("desk", thread=thread, message="Two").result(WAIT)
-    assert texts(service, thread) == ["One", "You said: One", "Two", "You said: Two"]
+    assert texts(service, thread) == [*before, "Two", "You said: Two"]
     with pytest.raises(ArgumentError, match="does not go with undo"):
         run.cancel(undo=True, roll_back=True)
-
-
-def test_the_first_run_of_a_thread_is_rolled_back(service: Service, thread: str) -> None:
-    service.run(ask(service, thread).run).cancel(roll_back=True)
-    assert service.threads.state(thread).values == {}
-    run = service.run(ask(service, thread).run)
-    held = service.submit("desk", thread=thread, message="Two")
-    run.cancel(roll_back=True)
-    held.result(WAIT)
-    assert texts(service, thread) == ["Two", "You said: Two"]
 
 
 def test_a_run_pauses_at_a_node(service: Service, thread: str) -> None:
@@ -289,9 +283,7 @@ def test_what_a_message_to_a_waiting_thread_does(
     assert (f"pay {thread}" in PAID) is (expected == "queue")
 
 
-def test_a_question_is_withdrawn_by_a_message_that_is_sent_now(
-    service: Service, thread: str
-) -> None:
+def test_a_question_is_withdrawn_by_a_message_sent_now(service: Service, thread: str) -> None:
     wait = ask(service, thread)
     run = service.submit("desk", thread=thread, message="Stop.", waiting="interrupt", by="bob")
     assert [one.text for one in run.result(WAIT)["messages"] if one.text] == [
@@ -350,9 +342,7 @@ def test_a_fork_is_sent_now(service: Service, thread: str, held_before: bool) ->
     assert (service.threads.held(thread), PAID.count(f"pay {thread}")) == ([], 0)
 
 
-def test_a_message_that_is_sent_now_follows_the_fork_that_was_held(
-    service: Service, thread: str
-) -> None:
+def test_a_message_that_is_sent_now_follows_a_held_fork(service: Service, thread: str) -> None:
     place = checkpoint_before(service, thread)
     ask(service, thread)
     fork = service.submit("desk", thread=thread, message="Fork", checkpoint=place)

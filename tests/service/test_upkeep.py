@@ -111,25 +111,6 @@ def _messages(service: Service, thread: str) -> int:
         return 0
 
 
-# Workers
-
-
-@pytest.mark.long
-def test_a_worker_is_drained(service: Service) -> None:
-    service.start(slots=3)
-    (worker,) = service.workers()
-    assert (worker["id"], worker["slots"], worker["draining"]) == (service.worker_id, 3, False)
-    assert not service.is_drained
-    assert service.drain() == [service.worker_id]
-    until(lambda: service.is_drained)
-    service.stop()
-    assert service.workers() == []
-    run = service.submit("desk", thread="t", message="Pay.")
-    assert run.status == "queued"
-    service.start()  # under another id
-    run.result(WAIT)
-
-
 # Tables
 
 

@@ -25,17 +25,31 @@ WRONG: list[Any] = [2**63, "a\0b", "\ud83d", ["\0"]]
 NOT_JSON: list[Any] = [float("nan"), float("-inf"), object(), b"bytes", {1: 2}]
 
 Way = Callable[[Service, Any], object]
+
+
+def submits(**options: Callable[[Any], Any]) -> Way:
+    """Submit a message, with a value in some of the arguments."""
+
+    def submit(service: Service, value: Any) -> object:
+        values = {name: of(value) for name, of in options.items()}
+        return service.submit("desk", **{"message": "Hi", **values})
+
+    return submit
+
+
+def in_call(value: Any) -> list[AIMessage]:
+    return [AIMessage("", tool_calls=[{"name": "a", "args": {"k": value}, "id": "1"}])]
+
+
+def in_message(value: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [{"k": value}]}]}
+
+
 JSON_WAYS: dict[str, tuple[Way, str]] = {
-    "metadata": (lambda s, v: s.submit("desk", message="Hi", metadata={"k": v}), "metadata.k"),
-    "context": (lambda s, v: s.submit("desk", message="Hi", context={"k": v}), "context.k"),
-    "config": (
-        lambda s, v: s.submit("desk", message="Hi", config={"configurable": {"k": v}}),
-        "config.configurable.k",
-    ),
-    "config metadata": (
-        lambda s, v: s.submit("desk", message="Hi", config={"metadata": {"k": v}}),
-        "config.metadata.k",
-    ),
+    "metadata": (submits(metadata=lambda v: {"k": v}), "metadata.k"),
+    "context": (submits(context=lambda v: {"k": v}), "context.k"),
+    "config": (submits(config=lambda v: {"configurable": {"k": v}}), "config.configurable.k"),
+    "config metadata": (submits(config=lambda v: {"metadata": {"k": v}}), "config.metadata.k"),
     "schedule": (
         lambda s, v: s.schedule("nightly", "0 3 * * *", agent="desk", message={"k": v}),
         "message.k",
@@ -48,25 +62,11 @@ JSON_WAYS: dict[str, tuple[Way, str]] = {
     "filter": (lambda s, v: s.store("acme").search(("a",), filter={"k": v}), "filter"),
 }
 STATE_WAYS: dict[str, tuple[Way, str]] = {
-    "text": (
-        lambda s, v: s.submit("desk", message=[HumanMessage([{"k": v}])]),
-        "message.messages.0",
-    ),
-    "call": (
-        lambda s, v: s.submit(
-            "desk",
-            message=[AIMessage("", tool_calls=[{"name": "a", "args": {"k": v}, "id": "1"}])],
-        ),
-        "message.messages.0.tool_calls.0.args.k",
-    ),
-    "input": (
-        lambda s, v: s.submit("desk", message={"messages": ["Hi"], "other": {"k": v}}),
-        "message.other.k",
-    ),
+    "text": (submits(message=lambda v: [HumanMessage([{"k": v}])]), "message.messages.0"),
+    "call": (submits(message=in_call), "message.messages.0.tool_calls.0.args.k"),
+    "input": (submits(message=lambda v: {"messages": ["Hi"], "x": {"k": v}}), "message.x.k"),
     "state": (
-        lambda s, v: s.threads.update_state(
-            "t", {"messages": [{"role": "user", "content": [{"k": v}]}]}
-        ),
+        lambda s, v: s.threads.update_state("t", in_message(v)),
         "] values.messages.0.content.0.k",
     ),
     "object in the state": (
@@ -75,10 +75,7 @@ STATE_WAYS: dict[str, tuple[Way, str]] = {
     ),
 }
 IDS: dict[str, Way] = {
-    "thread": lambda s, v: s.submit("desk", message="Hi", thread=v),
-    "message_id": lambda s, v: s.submit("desk", message="Hi", message_id=v),
-    "tenant": lambda s, v: s.submit("desk", message="Hi", tenant=v),
-    "by": lambda s, v: s.submit("desk", message="Hi", by=v),
+    **{name: submits(**{name: lambda v: v}) for name in ("thread", "message_id", "tenant", "by")},
     "name": lambda s, v: s.schedule(v, "0 3 * * *", agent="desk", message="Hi"),
     "key": lambda s, v: s.store("acme").put(("a",), v, {}),
 }
@@ -191,9 +188,7 @@ BAD = {
 }
 
 
-def test_metadata_that_cannot_be_read_do_not_end_a_search(
-    service: Service, database: Database
-) -> None:
+def test_unreadable_metadata_do_not_end_a_search(service: Service, database: Database) -> None:
     service.threads.create("good", metadata={"k": "x", "emoji": "😀", "slash": "\\u0000"})
     with database.begin() as connection:
         kind = connection.dialect.name

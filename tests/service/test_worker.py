@@ -262,9 +262,7 @@ def test_a_locked_thread_keeps_no_other_deadline_from_passing(postgres_url: str)
         assert [status_of(service, name) for name in ("locked", "free")] == ["queued"] * 2
 
 
-def test_an_idle_worker_writes_nothing_but_its_signs_of_life(
-    service: Service, backend: Backend
-) -> None:
+def test_an_idle_worker_writes_only_its_signs_of_life(service: Service, backend: Backend) -> None:
     service.add("echo", echo())
     commits: list[int] = []
     worker = Worker(backend, lambda: None, slots=1)
@@ -314,9 +312,7 @@ def test_a_message_takes_few_commits(
 
 
 @paced(QUICK)
-def test_a_claim_without_an_answer_is_not_lost(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_without_answer_is_kept(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transaction has committed, and the connection broke before the process knew."""
     service.add("echo", echo())
     claim, losses = ThreadQueue.claim, [True]
@@ -338,10 +334,7 @@ def test_a_claim_without_an_answer_is_not_lost(
 @paced(QUICK)
 @pytest.mark.parametrize("method", ["give_sign", "take_due", "look_after"])
 def test_an_error_ends_no_thread_of_a_worker(
-    service: Service,
-    method: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    service: Service, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     original, errors = getattr(Worker, method), [ValueError("odd")]
 
@@ -569,6 +562,9 @@ def test_an_agent_that_can_only_run_async_does(service: Service, part: str) -> N
     service.start()
     messages = service.submit("asks", message="Hi").result(WAIT)["messages"]
     assert [message.text for message in messages] == ["Hi", "", "sunny in Rome", "Done."]
+    neither = create_agent(calling("look"), ONLY_ASYNC["tool"]["tools"], middleware=[OnlySync()])
+    with pytest.raises(ArgumentError, match="OnlySync is sync only and look async only"):
+        service.add("neither", neither)
 
 
 def test_an_agent_inside_counts(service: Service) -> None:
@@ -578,10 +574,3 @@ def test_an_agent_inside_counts(service: Service) -> None:
     service.add("outer", graph.compile())
     service.start()
     assert service.submit("outer", message="Hi").result(WAIT)["messages"][-1].text == "Done."
-
-
-def test_an_agent_that_no_run_can_use_is_refused(service: Service) -> None:
-    tools = ONLY_ASYNC["tool"]["tools"]
-    agent = create_agent(calling("look"), tools, middleware=[OnlySync()])
-    with pytest.raises(ArgumentError, match="OnlySync is sync only and look async only"):
-        service.add("asks", agent)

@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,35 +21,28 @@ from service.desk import Journal, make_desk
 DEAD_AFTER = 2.0
 """Seconds until a worker is taken for dead: short, so that tests end."""
 
-DEFAULTS: dict[str, Any] = {
-    "fenced": True,
-    "slots": 8,
-    "version": "first",
-    "once": False,
-    "seconds": 0.01,
-    "agents": ["desk"],
-    "steered": False,
-}
 
-
-def main(url: str, journal: str, options: dict[str, Any]) -> None:
+def main(
+    url: str,
+    journal: str,
+    *,
+    fenced: bool = True,
+    slots: int = 8,
+    agents: Sequence[str] = ("desk",),
+    middleware: str = "",
+    **options: Any,
+) -> None:
     """Run jobs until standard input is closed."""
     from agent_factory.service import Pace, Service
 
     logging.basicConfig(level=logging.WARNING)
-    if not options.pop("fenced"):
+    if not fenced:
         leave_the_fence_out()
-    slots = options.pop("slots")
-    if options.pop("version") == "next":
-        options["middleware"] = [Clock()]
-    if options.pop("once"):
-        options["middleware"] = [OnceMiddleware({"pay": "fail"})]
-    if options.pop("steered"):
-        options["middleware"] = [SteeringMiddleware()]
-    agents = options.pop("agents")
+    stack = [MEMBERS[middleware]()] if middleware else []
     service = Service(url, pace=Pace(dead_after=DEAD_AFTER))
     for agent in agents:
-        service.add(agent, make_desk(Journal(Path(journal)), **options))
+        desk = make_desk(Journal(Path(journal)), middleware=stack, **{"seconds": 0.01, **options})
+        service.add(agent, desk)
     service.start(slots=slots)
     print("ready", flush=True)
     sys.stdin.read()
@@ -61,6 +56,14 @@ class Clock(AgentMiddleware):
         return {}
 
 
+MEMBERS: dict[str, Callable[[], Any]] = {
+    "clock": Clock,
+    "once": partial(OnceMiddleware, {"pay": "fail"}),
+    "steering": SteeringMiddleware,
+}
+"""Members of the stacks of workers."""
+
+
 def leave_the_fence_out() -> None:
     """What a service would be that asks nobody before it writes."""
     from agent_factory.service import leases
@@ -71,13 +74,7 @@ def leave_the_fence_out() -> None:
 class WorkerProcess:
     """A worker in another process, which the fixture `start_worker` ends.
 
-    Args:
-        processes: The owner of the process.
-        journal: The file to which its agents append lines.
-        url: The database.
-        module: The module that runs it, and its first arguments.
-        ready: Whether to wait until it takes jobs.
-        options: Those of the module.
+    It runs a module, with its first arguments, whose agents append lines to the journal.
     """
 
     def __init__(
@@ -92,7 +89,7 @@ class WorkerProcess:
     ) -> None:
         with journal.with_suffix(".log").open("a") as log:
             self.process = processes.start(
-                [sys.executable, "-m", *module, url, journal, json.dumps({**DEFAULTS, **options})],
+                [sys.executable, "-m", *module, url, journal, json.dumps(options)],
                 cwd=Path(__file__).parent.parent,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -136,4 +133,4 @@ class WorkerProcess:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], **json.loads(sys.argv[3]))

@@ -143,18 +143,25 @@ def test_another_window_shows_the_branch_while_it_is_written(chat: Chat) -> None
 # Copies
 
 
-def test_a_message_and_its_code_are_copied(chat: Chat) -> None:
+def test_a_message_and_its_code_are_copied_which_is_seen_after_a_change_too(
+    desk: Desk, thread: str, chat: Chat
+) -> None:
     page = chat("Which lamps?", permissions=["clipboard-read", "clipboard-write"])
     page.evaluate(STAYS)
-    copied = "navigator.clipboard.readText()"
-    page.get_by_role("button", name="Copy code").click()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate(copied) == MARKDOWN.partition("```python\n")[2].partition("```")[0]
-    for message, text in ((".message.ai", MARKDOWN), (".message.human", "Which lamps?")):
-        button = page.locator(f"{message} > .actions [data-copy]")
-        button.click()
-        expect(button).to_have_text("Copied")
-        assert page.evaluate(copied) == text
+    code = MARKDOWN.partition("```python\n")[2].partition("```")[0]
+    for place, text in (
+        (".code-block [data-copy-code]", code),
+        (".message.ai > .actions [data-copy]", MARKDOWN),
+        (".message.human > .actions [data-copy]", "Which lamps?"),
+    ):
+        page.locator(place).click()
+        expect(page.locator(place)).to_have_text("Copied")
+        assert page.evaluate("navigator.clipboard.readText()") == text
+    with page.expect_response("**/parts*"):
+        desk.service.threads.update_state(thread, {"scores": [1]})
+    expect(page.locator(".htmx-request")).to_have_count(0)
+    buttons = page.locator("#conversation [data-copy], #conversation [data-copy-code]")
+    expect(buttons).to_have_text(["Copied"] * 3)
 
 
 def test_a_page_that_is_new_is_not_drawn_again(desk: Desk, thread: str, chat: Chat) -> None:
@@ -169,21 +176,6 @@ def test_a_page_that_is_new_is_not_drawn_again(desk: Desk, thread: str, chat: Ch
     expect(page.locator("html[data-settled]")).to_be_attached()
     expect(page.locator("#plan .lit").first).to_be_visible()
     assert not [url for url in asked if "/parts" in url]
-
-
-def test_who_has_copied_a_message_sees_it_after_a_change(
-    desk: Desk, thread: str, chat: Chat
-) -> None:
-    page = chat("Which lamps?")
-    page.evaluate(STAYS)
-    buttons = page.locator("#conversation [data-copy], #conversation [data-copy-code]")
-    for button in buttons.all():
-        button.click()
-    expect(buttons).to_have_text(["Copied"] * 3)
-    with page.expect_response("**/parts*"):
-        desk.service.threads.update_state(thread, {"scores": [1]})
-    expect(page.locator(".htmx-request")).to_have_count(0)
-    expect(buttons).to_have_text(["Copied"] * 3)
 
 
 def test_code_is_copied_without_a_clipboard(chat: Chat) -> None:
@@ -251,7 +243,7 @@ def test_files_are_offered_for_agents_that_take_them(new_page: NewPage, chat: Ch
 # While a run works
 
 
-def test_tokens_are_shown_as_they_come_and_set_when_all_are_there(chat: Chat) -> None:
+def test_tokens_are_shown_as_they_come_until_the_run_ends_or_is_stopped(chat: Chat) -> None:
     page = chat("Hello")
     write(page, HELD)
     expect(page.locator(".message.writing .text")).to_have_text("Slowly, ")
@@ -259,6 +251,14 @@ def test_tokens_are_shown_as_they_come_and_set_when_all_are_there(chat: Chat) ->
     go_on.set()
     expect(page.locator(".message.ai strong")).to_have_text("answer 2")
     expect(page.locator("#doing")).to_have_count(0)
+    go_on.clear()
+    write(page, f"{HELD} again")
+    expect(page.locator(".message.writing")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#head .status")).to_have_text("idle")
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    expect(page.locator(".message.writing")).to_have_count(0)
+    expect(page.locator(".message.human .text").last).to_have_text(f"{HELD} again")
 
 
 def test_a_page_says_what_the_run_does(desk: Desk, thread: str, chat: Chat) -> None:
@@ -276,17 +276,6 @@ def test_a_page_says_what_the_run_does(desk: Desk, thread: str, chat: Chat) -> N
     desk.service.inbox().claim(wait.id, by="ann")
     page.reload()
     expect(doing).to_have_text("waiting for ann")
-
-
-def test_a_run_is_stopped(chat: Chat) -> None:
-    page = chat("Hello")
-    write(page, HELD)
-    expect(page.locator(".message.writing")).to_be_visible()
-    page.get_by_role("button", name="Stop").click()
-    expect(page.locator("#head .status")).to_have_text("idle")
-    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
-    expect(page.locator(".message.writing")).to_have_count(0)
-    expect(page.locator(".message.human .text").last).to_have_text(HELD)
 
 
 def test_who_reads_further_up_keeps_the_place(thread: str, chat: Chat) -> None:

@@ -131,9 +131,7 @@ def test_what_is_typed_and_not_sent_is_not_passed_over(
     expect(page.locator(f"#wait-{wait}")).to_contain_text("by local")
 
 
-def test_a_change_stays_while_the_thread_is_drawn_again(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
+def test_a_change_outlives_news_of_the_thread(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.waiting(thread)
     page = new_page(f"/studio/threads/{thread}")
     page.get_by_text("Change the arguments").click()
@@ -207,9 +205,7 @@ def test_the_keys_of_a_review(
     expect(page.locator(f"#wait-{wait}")).to_contain_text(says)
 
 
-def test_keys_are_about_the_review_with_the_focus(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
+def test_keys_are_about_the_review_with_focus(desk: Desk, thread: str, new_page: NewPage) -> None:
     desk.waiting(thread, "two, please")
     first, second = desk.service.inbox().waits(thread=thread)
     page = new_page(f"/studio/threads/{thread}")
@@ -255,9 +251,7 @@ def test_a_form_is_ready_once_it_is_there(desk: Desk, thread: str, new_page: New
 # Several at once
 
 
-def test_several_are_listed_before_they_are_decided(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
+def test_several_are_listed_before_a_decision(desk: Desk, thread: str, new_page: NewPage) -> None:
     waits = [desk.waiting(f"{thread}-{number}") for number in range(2)]
     question = desk.waiting(f"{thread}-ask", "ask me")
     page = new_page(f"/inbox?text={thread}")

@@ -28,9 +28,7 @@ def test_a_question_is_answered(desk: Desk, thread: str, new_page: NewPage) -> N
     expect(page.locator(".quote")).to_have_text("Green")
 
 
-def test_a_list_that_is_replaced_keeps_the_focus(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
+def test_a_list_that_is_replaced_keeps_focus(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.waiting(thread)
     page = new_page(f"/inbox?text={thread}")
     page.keyboard.press("j")
@@ -154,9 +152,7 @@ def test_later_calls_are_approved_and_revoked(desk: Desk, thread: str, new_page:
     desk.waiting(thread)  # it asks again
 
 
-def test_a_call_that_has_changed_is_not_approved(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
+def test_a_call_that_changed_is_not_approved(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.waiting(thread)
     page = new_page(f"/inbox/{wait}")
     page.locator("form.approve input[name=digest]").evaluate("one => { one.value = 'another'; }")

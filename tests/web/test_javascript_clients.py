@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from serve.agents import chat_service
@@ -26,7 +27,7 @@ def cases(script: str) -> list[str]:
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `node SCRIPT URL CASE`; an assertion that fails has what the script wrote to stderr."""
-    command = ["node", FOLDER / script, *arguments]
+    command: list[Any] = ["node", FOLDER / script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done

@@ -73,9 +73,7 @@ def violations(page: Page) -> list[str]:
     ("size", "dark"),
     [("phone", False), ("tablet", True), ("desktop", False), ("desktop", True), ("wall", False)],
 )
-def test_everybody_can_use_all_pages(
-    paths: list[str], new_page: NewPage, size: str, dark: bool
-) -> None:
+def test_all_can_use_all_pages(paths: list[str], new_page: NewPage, size: str, dark: bool) -> None:
     width, height = SIZES[size]
     # The script of axe is not a script of the page, whose policy would refuse it.
     page = new_page("/studio", width=width, height=height, dark=dark, bypass_csp=True)
@@ -104,9 +102,7 @@ def test_the_theme_is_kept(new_page: NewPage) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colors[2]
 
 
-def test_all_pages_work_without_javascript(
-    paths: list[str], address: str, new_page: NewPage
-) -> None:
+def test_all_pages_need_no_javascript(paths: list[str], address: str, new_page: NewPage) -> None:
     page = new_page("/studio", java_script_enabled=False)
     for path in paths:
         response = page.goto(address + path)

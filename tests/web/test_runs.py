@@ -11,9 +11,7 @@ from playwright.sync_api import Route, expect
 from web.conftest import Desk, NewPage
 
 
-def test_runs_are_found_and_the_address_says_how(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
+def test_runs_are_found_and_an_address_says_how(desk: Desk, thread: str, new_page: NewPage) -> None:
     desk.service.submit("desk", thread=thread, message=f"talk {thread}").result(60)
     desk.waiting(f"{thread}-waits", f"{thread} is broken")
     page = new_page("/studio/runs")
@@ -77,9 +75,7 @@ _OUTSIDE = """table => [...table.querySelectorAll("svg")].flatMap(svg => {
 })"""
 
 
-def test_the_timeline_is_a_table_for_those_who_do_not_see_it(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
+def test_the_timeline_is_a_table_to_be_read(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.service.inbox().get(desk.waiting(thread))
     desk.service.decide(wait.id, "approve", by="ann").result(60)
     for width in (1440, 360):
@@ -133,9 +129,7 @@ def test_a_run_is_cancelled_on_its_page(desk: Desk, thread: str, new_page: NewPa
     assert desk.service.threads.get(thread).status == "idle"
 
 
-def test_a_thread_is_renamed_archived_and_deleted(
-    desk: Desk, thread: str, new_page: NewPage
-) -> None:
+def test_a_thread_is_renamed_archived_deleted(desk: Desk, thread: str, new_page: NewPage) -> None:
     desk.service.submit("desk", thread=thread, message="talk").result(60)
     page = new_page(f"/studio/threads/{thread}")
     page.get_by_role("link", name="rename, archive, delete").click()

@@ -109,9 +109,7 @@ def test_a_choice_outlives_the_news_of_the_run(desk: Desk, stage: Stage, new_pag
     expect(page.get_by_label("Send after the run")).to_be_checked()
 
 
-def test_the_choice_is_another_one_when_the_run_asks(
-    desk: Desk, stage: Stage, new_page: NewPage
-) -> None:
+def test_the_choice_changes_when_the_run_asks(desk: Desk, stage: Stage, new_page: NewPage) -> None:
     review = HumanInTheLoopMiddleware({"work": True})
     desk.service.add("asks", stage.agent(review), busy="steer")
     stage.at_answer.append(stage.work)

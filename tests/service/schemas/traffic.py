@@ -51,10 +51,7 @@ def desk() -> Any:
     if hasattr(middleware, "OnceMiddleware"):
         stack.append(middleware.OnceMiddleware({"pay": "rerun"}))
     return create_agent(
-        ScriptedChatModel([answer] * 100),
-        [pay],
-        middleware=stack,
-        checkpointer=InMemorySaver(),
+        ScriptedChatModel([answer] * 100), [pay], middleware=stack, checkpointer=InMemorySaver()
     )
 
 
