@@ -71,11 +71,8 @@ def sample(random: Random, noes: Sequence[tuple[Claim, Counterexample]], size: i
 SEEDS = [*range(56), 67, 141, 243, 1598]
 
 
-LONG = (pytest.param(part, marks=pytest.mark.long) for part in (2, 3))
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("part", [0, 1, *LONG])
+@pytest.mark.parametrize("part", range(4))
 def test_verdicts_are_what_all_runs_show(part: int) -> None:
     for seed in SEEDS[part::4]:
         random = Random(seed)

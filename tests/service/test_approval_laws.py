@@ -191,10 +191,6 @@ def answer(desk: Desk) -> None:
         desk.service.resume(desk.thread, value, by="r0", tenant=desk.tenant)
 
 
-def deploy(desk: Desk, version: int) -> None:
-    desk.deploy(version)
-
-
 def end(desk: Desk, which: int) -> None:
     if active := desk.service.approvals(tenant=desk.tenant):
         desk.service.revoke(active[which % len(active)].id, by="ann")
@@ -218,7 +214,7 @@ STEPS = st.one_of(
     st.tuples(st.just(look), WHO),
     st.tuples(st.just(judge), WHO, WHO, KINDS, st.sampled_from([4, 30])),
     st.tuples(st.just(answer)),
-    st.tuples(st.just(deploy), st.integers(0, VERSIONS - 1)),
+    st.tuples(st.just(Desk.deploy), st.integers(0, VERSIONS - 1)),
     st.tuples(st.just(end), st.integers(0, 2)),
     st.tuples(st.just(replay), st.integers(0, 8)),
 )

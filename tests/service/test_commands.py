@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from typing import Any
 
 import pytest
 import uvicorn
-from langgraph_sdk import get_sync_client
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -27,7 +25,7 @@ from agent_factory.cli.app import app
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
-from processes import Processes, exit_code, wait_for_line
+from processes import Processes, exit_code
 from tables import each
 from waiting import until
 
@@ -357,22 +355,6 @@ def command(*words: object) -> list[object]:
     """A command for another process, whose line with "ready" or "runs up to" is awaited."""
     served = ["-c", SERVED] if words[0] == "serve" else ["-m", "agent_factory.cli"]
     return [sys.executable, *served, *words]
-
-
-@pytest.mark.long
-def test_a_client_of_langgraph_speaks_to_the_command(folder: Path, processes: Processes) -> None:
-    server = processes.start(command("serve", SHOP, "--port", 0), stdout=subprocess.PIPE)
-    port = wait_for_line(server, "ready").split()[1]
-    with get_sync_client(url=f"http://127.0.0.1:{port}") as client:
-        thread = client.threads.create()["thread_id"]
-        message: Any = {"messages": [{"role": "user", "content": "Refund A1, please"}]}
-        asked: Any = client.runs.wait(thread, "desk", input=message)
-        assert asked["__interrupt__"][0]["value"]["action_requests"][0]["name"] == "refund"
-        approve: Any = {"resume": {"decisions": [{"type": "approve"}]}}
-        paid: Any = client.runs.wait(thread, "desk", command=approve)
-        assert "40 euros were paid back" in paid["messages"][-1]["content"]
-    server.terminate()
-    assert exit_code(server) in (0, -signal.SIGTERM)
 
 
 @pytest.mark.long

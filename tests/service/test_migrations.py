@@ -293,28 +293,6 @@ def test_the_audit_the_store_and_schedules_are_there(old_service: Service, old_u
 # DBOS
 
 
-def test_jobs_are_read_from_the_tables_of_dbos(old_url: str) -> None:
-    with closing(Database(old_url)) as database, database.engine.connect() as connection:
-        jobs = [*pending_jobs(connection)]
-        (schedule,) = stored_schedules(connection)
-        rows = connection.execute(text("select job, payload from service_runs")).all()
-    payloads = {row.job: row.payload for row in rows}
-    kinds: dict[str, str] = {}
-    for job in jobs:
-        data = json.loads(job.payload)
-        thread, _, number = job.id.rpartition("/")
-        assert (data["thread"], number.isdigit()) == (thread, True)
-        kinds.setdefault(thread, data["kind"])
-        if data["kind"] == "message":
-            assert job.payload == payloads[job.id]
-        assert (job.begins_at is not None) == (thread == "later")
-    wanted = {"running": "message", "decided": "decision", "queued": "message"}
-    assert kinds.items() >= wanted.items()
-    assert kinds.keys() - wanted.keys() <= {"later", "now", "passed"}
-    assert schedule.due is None
-    assert json.loads(schedule.payload)["name"] == schedule.name == "nightly"
-
-
 def prefix(connection: Connection) -> str:
     return "dbos." if connection.dialect.name == "postgresql" else ""
 

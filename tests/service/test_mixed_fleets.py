@@ -187,43 +187,4 @@ def test_a_job_has_the_form_that_it_was_stored_in(name: str) -> None:
     job = read_job(json.dumps(earlier))
     assert isinstance(job, ThreadJob)
     assert job.trace is None
-
-
-FIRST = {
-    "without a trace": {
-        "kind": "message", "run": "r", "thread": "t", "tenant": "acme", "agent": "desk",
-        "priority": 0, "input": "gA==", "context": '{"user": "ann"}',
-    },
-    "with a trace": {
-        **PLACE, "kind": "message", "input": "gA==", "context": None, "before": [["r0", "gB=="]],
-        "rollback": "r1",
-    },
-    "with a config": {
-        **PLACE, "kind": "message", "input": "gA==", "context": {"user": "ann"},
-        "config": {"configurable": {}}, "stream": None, "before": [["r0", "gB==", "c"]],
-    },
-    "a decision": {
-        "kind": "decision", "run": "r", "thread": "t", "tenant": "acme", "agent": "desk",
-        "priority": 0, "decisions": {"d": {"type": "approve"}},
-    },
-}  # fmt: skip
-"""Jobs as the commits before the first version stored them."""
-
-
-@each("name", FIRST)
-def test_jobs_of_the_first_commits_are_read(name: str) -> None:
-    stored = FIRST[name]
-    job = read_job(json.dumps(stored))
-    assert job is not None
-    if isinstance(job, DecisionJob):
-        assert job.decisions == stored["decisions"]
-        return
-    assert isinstance(job, MessageJob)
-    assert job.context == (None if stored["context"] is None else {"user": "ann"})
-    before = [("r0", "gB==", "c" if name == "with a config" else None)]
-    assert [*map(tuple, job.before)] == (before if "before" in stored else [])
-    assert (job.checkpoint, job.rollback) == (None, stored.get("rollback"))
-
-
-def test_the_row_of_a_run_without_its_message_has_no_job() -> None:
-    assert read_job("{}") is None
+    assert read_job("{}") is None  # the row of a run without its message

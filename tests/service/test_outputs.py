@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 from typing import Annotated, Any, NotRequired
 
 import pytest
+import random_stacks
+from hypothesis import given, settings
 from langchain_core.messages import HumanMessage
-from langgraph.channels import UntrackedValue
+from langgraph.channels import EphemeralValue, UntrackedValue
+from random_stacks import CALM, Case, Mode, Trial, add, cases
 from sqlalchemy import event
 
-from agent_factory import AgentMiddleware, AgentState, create_agent
+from agent_factory import AgentMiddleware, AgentState, OmitFromOutput, create_agent
 from agent_factory.service import RunFailed, Service
 from agent_factory.service.backend import Backend
+from agent_factory.service.outputs import Outputs
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.upstream import INTERRUPT
 from waiting import auntil
 
 WAIT = 60.0
@@ -72,28 +79,18 @@ def nothing_is_kept(backend: Backend) -> Iterator[None]:
 
 pytestmark = pytest.mark.usefixtures("nothing_is_kept")
 
-Result = Callable[[Any], Any]
-
-
-def result_of(run: Any) -> Any:
-    return run.result(WAIT)
-
-
-def aresult_of(run: Any) -> Any:
-    return asyncio.run(run.aresult(WAIT))
-
 
 @pytest.mark.usefixtures("ends_when_awaited")
 @pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("get", [result_of, aresult_of])
+@pytest.mark.parametrize("waits_async", [False, True])
 def test_a_run_hands_over_what_the_database_has(
-    service: Service, reads: list[str], asynchronous: bool, get: Result
+    service: Service, reads: list[str], asynchronous: bool, waits_async: bool
 ) -> None:
     service.add("notes", agent(Notes()), asynchronous=asynchronous)
     service.start()
     for _ in range(2):
         run = service.submit("notes", thread="t", message="Hi")
-        output = get(run)
+        output = asyncio.run(run.aresult(WAIT)) if waits_async else run.result(WAIT)
         assert reads == []
         assert output == run.result(WAIT)
         assert reads == ["t"]
@@ -168,3 +165,57 @@ def test_nothing_is_kept_for_who_waits_no_longer(service: Service, backend: Back
             await waiter
 
     asyncio.run(cancelled())
+
+
+# A law
+
+
+EXAMPLES = 25 if settings.get_current_profile_name() == "test" else settings().max_examples // 5
+
+
+class Kept(AgentState[Any]):
+    """Keys of each kind whose values a checkpoint has, or no output."""
+
+    log: NotRequired[Annotated[list[str], add]]
+    last: NotRequired[str]
+    flash: NotRequired[Annotated[str, EphemeralValue(str), OmitFromOutput]]
+
+
+@pytest.mark.long
+@pytest.mark.law
+@pytest.mark.usefixtures("ends_when_awaited")
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_what_is_handed_over_is_what_is_read(
+    service: Service, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    handed_over, numbers, of = list[str](), count(), Outputs.of
+
+    def note(outputs: Outputs, run: str) -> Any:
+        output = of(outputs, run)
+        if output is not None:
+            handed_over.append(run)
+        return output
+
+    monkeypatch.setattr(Outputs, "of", note)
+    monkeypatch.setattr(random_stacks, "Stored", Kept)
+    service.start()
+
+    @settings(max_examples=EXAMPLES)
+    @given(cases([act for act in CALM if act != "seen"]))
+    def check(case: Case) -> None:
+        trial = Trial(replace(case, pauses=()), True, mode, kept=False)
+        name = f"agent {next(numbers)}"
+        service.add(name, trial.agent, asynchronous=mode == "async")
+        for _ in range(2):
+            run = service.submit(name, thread=name, message="Well?")
+            try:
+                output = run.result(WAIT)
+            except RunFailed:
+                return
+            if INTERRUPT in output:  # it waits for an answer, so its output is read
+                return
+            assert output == run.result(WAIT)
+
+    check()
+    assert len(handed_over) > EXAMPLES // 2

@@ -82,12 +82,12 @@ def press() -> Iterator[Press]:
         event.set()
 
 
-def begin(service: Service, press: Press) -> None:
+def begin(fleet: Fleet, press: Press) -> None:
     """Begin a job, whose worker ends then; its work goes on, as that of one that was slow."""
-    start(service, press.agent())
-    say(service, "Render 1").result(WAIT)
+    start(fleet.service, press.agent())
+    say(fleet.service, "Render 1").result(WAIT)
     assert press.begun[0].wait(WAIT)
-    service.stop()
+    fleet.service.stop()
 
 
 class Fleet:
@@ -189,7 +189,7 @@ def test_of_a_slow_worker_and_the_next_one_the_later_attempt_sends_its_result(
     """Whichever ends first: the row belongs to the second attempt from its begin."""
     press.looks = looks
     others = background_threads()
-    begin(service, press)
+    begin(fleet, press)
     of_attempts = [background_threads() - others]
     if process == "other":
         monkeypatch.setattr(repetition, "under_way", lambda _: None)
@@ -213,7 +213,7 @@ def test_of_a_slow_worker_and_the_next_one_the_later_attempt_sends_its_result(
 def test_what_has_happened_to_a_job_since_it_was_looked_for_comes_first(
     service: Service, fleet: Fleet, press: Press, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin(service, press)
+    begin(fleet, press)
     fleet.enter()
     fleet.enter("third")
 
@@ -259,7 +259,7 @@ class Locks(AgentMiddleware[Desk, Any]):
 METADATA = ("ticket", "agent_factory_run", "agent_factory_tenant")
 
 
-def test_the_tool_gets_what_it_got_before(service: Service, fleet: Fleet) -> None:
+def test_the_tool_gets_what_it_got_before(fleet: Fleet) -> None:
     """Except for what no checkpoint has, as in a thread that is resumed."""
     calls, ends, locks = list[dict[str, Any]](), Event(), list[object]()
 
@@ -299,10 +299,10 @@ def test_the_tool_gets_what_it_got_before(service: Service, fleet: Fleet) -> Non
         checkpointer=InMemorySaver(),
         context_schema=User,
     )
-    service.add("studio", agent, configurable=["user"])
-    service.store("acme").put(("pages",), "size", {"inches": 8})
-    service.start()
-    run = service.submit(
+    fleet.service.add("studio", agent, configurable=["user"])
+    fleet.service.store("acme").put(("pages",), "size", {"inches": 8})
+    fleet.service.start()
+    run = fleet.service.submit(
         "studio",
         thread="t",
         message={"messages": "Render 1", "mood": "fine"},
@@ -313,7 +313,7 @@ def test_the_tool_gets_what_it_got_before(service: Service, fleet: Fleet) -> Non
     )
     run.result(WAIT)
     until(lambda: calls)
-    service.stop()
+    fleet.service.stop()
     fleet.enter()
     fleet.begin_again()
     until(lambda: len(calls) == 2)
@@ -326,8 +326,8 @@ def test_the_tool_gets_what_it_got_before(service: Service, fleet: Fleet) -> Non
     ends.set()
 
 
-def test_a_job_is_lost_by_name_after_attempts(service: Service, fleet: Fleet, press: Press) -> None:
-    begin(service, press)
+def test_a_job_is_lost_by_name_after_attempts(fleet: Fleet, press: Press) -> None:
+    begin(fleet, press)
     for attempt in (2, 3, 4):
         fleet.enter(f"worker {attempt}")
         assert fleet.report_lost() == 0
@@ -345,8 +345,8 @@ def test_a_job_is_lost_by_name_after_attempts(service: Service, fleet: Fleet, pr
 
 
 @pytest.mark.long
-def test_a_job_has_one_time_for_all_attempts(service: Service, fleet: Fleet, press: Press) -> None:
-    begin(service, press)
+def test_a_job_has_one_time_for_all_attempts(fleet: Fleet, press: Press) -> None:
+    begin(fleet, press)
     fleet.enter()
     fleet.change(deadline=fleet.tables.now + 3.0)
     fleet.begin_again()
@@ -372,12 +372,10 @@ def test_jobs_whose_time_is_up_or_that_cannot_be_read_are_reported_as_lost(
     assert len(lost) == 2
 
 
-def test_a_job_that_may_not_be_repeated_keeps_no_call(
-    service: Service, fleet: Fleet, press: Press
-) -> None:
-    start(service, press.agent(on_loss="report"))
-    say(service, "Render 1").result(WAIT)
-    service.stop()
+def test_a_job_that_may_not_be_repeated_keeps_no_call(fleet: Fleet, press: Press) -> None:
+    start(fleet.service, press.agent(on_loss="report"))
+    say(fleet.service, "Render 1").result(WAIT)
+    fleet.service.stop()
     job = fleet.job()
     assert (job.call, job.deadline, job.attempt) == (None, None, 1)
     fleet.enter()
@@ -387,7 +385,7 @@ def test_a_job_that_may_not_be_repeated_keeps_no_call(
 def test_a_job_waits_for_a_worker_with_its_agent_until_its_time_is_up(
     service: Service, url: str, fleet: Fleet, press: Press
 ) -> None:
-    begin(service, press)
+    begin(fleet, press)
     # A worker that was given up would take the job again and again: its own row is missing.
     assert fleet.take() == []
     fleet.enter()
@@ -453,7 +451,7 @@ def test_a_call_that_its_run_makes_again_has_one_job(
 
 
 @pytest.mark.law
-def test_each_job_is_taken_once_however_many_workers_look(service: Service, fleet: Fleet) -> None:
+def test_each_job_is_taken_once_however_many_workers_look(fleet: Fleet) -> None:
     ends = Event()
 
     def render(page: int) -> str:
@@ -462,12 +460,12 @@ def test_each_job_is_taken_once_however_many_workers_look(service: Service, flee
         return f"Page {page}."
 
     tool = background(render, on_loss="repeat")
-    start(service, agent_of(Studio().answer, tool, max_running=100))
+    start(fleet.service, agent_of(Studio().answer, tool, max_running=100))
     pages = range(8)
     for thread in ("t", "u", "v"):
         text = "Render " + " ".join(map(str, pages))
-        service.submit("studio", thread=thread, message=text).result(WAIT)
-    service.stop()
+        fleet.service.submit("studio", thread=thread, message=text).result(WAIT)
+    fleet.service.stop()
     names = [f"worker {number}" for number in range(4)]
     for name in names:
         fleet.enter(name)
@@ -489,9 +487,7 @@ def test_each_job_is_taken_once_however_many_workers_look(service: Service, flee
 
 
 @pytest.mark.parametrize("reported", [False, True])
-def test_a_call_that_cannot_be_stored_is_refused_by_name(
-    service: Service, fleet: Fleet, reported: bool
-) -> None:
+def test_a_call_that_cannot_be_stored_is_refused_by_name(fleet: Fleet, reported: bool) -> None:
     """Otherwise it would be noticed only when a worker has died."""
     begun = Event()
 
@@ -501,11 +497,11 @@ def test_a_call_that_cannot_be_stored_is_refused_by_name(
         return f"Page {page} is rendered."
 
     tool = background(render, on_loss="repeat")
-    start(service, agent_of(Studio().answer, tool, Locks(), handle_tool_errors=reported))
-    run = say(service, "Render 1")
+    start(fleet.service, agent_of(Studio().answer, tool, Locks(), handle_tool_errors=reported))
+    run = say(fleet.service, "Render 1")
     if reported:
         run.result(WAIT)
-        (error,) = [str(m.text) for m in messages_of(service) if m.type == "tool"]
+        (error,) = [str(m.text) for m in messages_of(fleet.service) if m.type == "tool"]
     else:
         with pytest.raises(RunFailed) as failure:
             run.result(WAIT)
@@ -521,7 +517,7 @@ def test_work_that_does_not_begin_is_reported_as_lost(
     def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    begin(service, press)
+    begin(fleet, press)
     fleet.enter()
     with monkeypatch.context() as patch:
         patch.setattr("agent_factory.middleware.background.work.in_thread", refuse)

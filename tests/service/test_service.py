@@ -333,34 +333,6 @@ def test_a_queued_message_that_finds_a_review_is_held(service: Service, thread: 
     check_history(service.threads.state(thread).values["messages"], ["m-1", "m-2", "m-3"])
 
 
-def test_busy_interrupt(service: Service, thread: str, gate: Event) -> None:
-    first = service.submit("echo", thread=thread, message="One", message_id="m-1")
-    until(lambda: first.status == "running")
-    options: Any = {"message_id": "m-2", "busy": "interrupt"}
-    second = service.submit("echo", thread=thread, message="Two", **options)
-    gate.set()
-    assert second.result(WAIT)["messages"][-1].text == "You said: Two"
-    assert first.status == "cancelled"
-    with pytest.raises(RunCancelled):
-        first.result(WAIT)
-    users = [m.id for m in service.threads.state(thread).values["messages"] if m.type == "human"]
-    assert users == ["m-1", "m-2"]  # what the first run had written is kept
-
-
-def test_busy_rollback(service: Service, thread: str, gate: Event) -> None:
-    gate.set()
-    service.submit("echo", thread=thread, message="Zero", message_id="m-0").result(WAIT)
-    gate.clear()
-    first = service.submit("echo", thread=thread, message="One", message_id="m-1")
-    until(lambda: len(service.threads.state(thread).values["messages"]) == 3)
-    second = service.submit("echo", thread=thread, message="Two", message_id="m-2", busy="rollback")
-    gate.set()
-    assert second.result(WAIT)["messages"][-1].text == "You said: Two"
-    assert first.status == "cancelled"
-    users = [m.id for m in service.threads.state(thread).values["messages"] if m.type == "human"]
-    assert users == ["m-0", "m-2"]
-
-
 def test_a_message_that_rolls_back_ends_a_review(service: Service, thread: str) -> None:
     wait = waiting(service, thread)
     run = service.submit("desk", thread=thread, message="Stop.", message_id="m-2", busy="rollback")

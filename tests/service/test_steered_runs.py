@@ -146,17 +146,6 @@ def test_what_the_run_cannot_read_waits_for_its_turn(desk: Service, stage: Stage
     assert (run.info.agent, others["another agent"].info.agent) == ("desk", "other")
 
 
-def test_a_message_that_is_to_wait_is_not_read_in_any_setting(desk: Service, stage: Stage) -> None:
-    config: Any = {"configurable": {"busy": "steer"}}
-    desk.start()
-    run = say(desk, "work", config=config)
-    stage.wait_until_it_works()
-    other = say(desk, "two", config=config, busy="queue")
-    stage.go_on()
-    other.result(WAIT)
-    assert (other.info.reader, run.status) == (None, "done")
-
-
 def test_a_fork_waits_for_its_turn_and_does_not_read_what_was_sent_later(
     desk: Service, stage: Stage
 ) -> None:

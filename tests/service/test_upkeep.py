@@ -46,10 +46,6 @@ def desk(service: Service, tmp_path: Path) -> None:
     service.add("desk", make_desk(Journal(tmp_path / "journal"), calls=1, review=True))
 
 
-def echo(messages: list[BaseMessage]) -> AIMessage:
-    return AIMessage(messages[-1].text)
-
-
 # Deadlines
 
 
@@ -86,29 +82,6 @@ def test_a_late_review_is_escalated_once(service: Service, tmp_path: Path) -> No
     until(lambda: service.run(first.run).status == "done")
     what = [entry.what for entry in service.inbox().audit(thread="t")]
     assert what == ["reject", "escalate", "claim"]
-
-
-# Schedules, limits and priorities
-
-
-@pytest.mark.long
-def test_a_schedule(service: Service) -> None:
-    agent = create_agent(ScriptedChatModel([echo] * 100), checkpointer=InMemorySaver())
-    service.add("echo", agent)
-    service.schedule("tick", "* * * * * *", agent="echo", message="Tick", thread="t")
-    service.start()
-    until(lambda: _messages(service, "t") >= 4)
-    service.unschedule("tick")
-    ids = [m.id for m in service.threads.state("t").values["messages"] if m.type == "human"]
-    assert all(id.startswith("tick-2") for id in ids)
-    assert len(set(ids)) == len(ids)
-
-
-def _messages(service: Service, thread: str) -> int:
-    try:
-        return len(service.threads.state(thread).values.get("messages", ()))
-    except NotFound:
-        return 0
 
 
 # Tables

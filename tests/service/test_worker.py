@@ -352,27 +352,6 @@ def test_an_error_ends_no_thread_of_a_worker(
     assert "ValueError: odd" in caplog.text
 
 
-def test_a_run_that_outlives_the_grace_is_taken_over(
-    service: Service, url: str, gate: Gate
-) -> None:
-    """A deployment does not fail the run."""
-    service.add("gate", gate.agent())
-    service.start()
-    run = service.submit("gate", thread="t", message="Hi")
-    assert gate.begun.wait(WAIT)
-    assert not service.stop(seconds=0)
-    assert service.workers() == []
-    with Service(url) as other:
-        next_gate = Gate()
-        next_gate.opened.set()
-        other.add("gate", next_gate.agent())
-        assert run.result(WAIT)["messages"][-1].text == "Done."
-        # What is left of the first attempt writes nothing.
-        gate.opened.set()
-        assert len(other.threads.state("t").values["messages"]) == 4
-    assert run.status == "done"
-
-
 def test_limits_keep_nobody_else_waiting(service: Service, backend: Backend) -> None:
     service.add("echo", echo())
     service.limit("acme", concurrency=2)
