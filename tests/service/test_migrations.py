@@ -396,15 +396,6 @@ def test_a_step_that_fails_leaves_nothing(url: str, next_step: Callable[..., Mig
         assert versions(database)[-1] == (VERSION + 1, VERSION)
 
 
-def test_an_empty_database_gets_the_version_with_its_tables(url: str) -> None:
-    with closing(Database(url)) as database:
-        assert database.pending_upgrade().before is None
-        database.set_up()
-        assert versions(database) == [(VERSION, MIGRATIONS[-1].oldest)]
-        pending = database.pending_upgrade()
-        assert (pending.before, pending.after, pending.steps) == (VERSION, VERSION, {})
-
-
 @pytest.mark.parametrize("oldest", [VERSION, VERSION + 1])
 def test_a_newer_database_is_used_if_its_step_says_so(
     url: str, next_step: Callable[..., Migration], oldest: int

@@ -11,7 +11,6 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
 
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
@@ -41,11 +40,14 @@ def lacks_a_worker(service: Service, tables: Tables) -> Run:
     return service.submit("new", thread="t", message="Pay.")
 
 
+def lists_a_worker(tables: Tables, agents: str, beat: Any) -> None:
+    row = {"id": "w", "draining": False, "detail": f'{{"agents": {agents}}}'}
+    tables.write(workers.insert().values(beat=beat, **row))
+
+
 def lacks_a_worker_with_the_agent(service: Service, tables: Tables) -> Run:
-    """The database lists a worker that has other agents."""
-    row = {"id": "w", "draining": False, "detail": '{"agents": ["desk", "sales"]}'}
-    tables.write(workers.insert().values(beat=tables.now, **row))
-    return service.submit("new", thread="t", message="Pay.")
+    lists_a_worker(tables, '["desk", "sales"]', tables.now)
+    return lacks_a_worker(service, tables)
 
 
 def is_behind_a_run_that_lacks_a_worker(service: Service, tables: Tables) -> Run:
@@ -62,9 +64,8 @@ def is_held(service: Service, tables: Tables) -> Run:
 
 def worker_is_dead(service: Service, tables: Tables) -> Run:
     """Its row is still there: no other worker has looked after it."""
-    row = {"id": "w", "draining": False, "detail": '{"agents": ["desk", "new"]}'}
-    tables.write(workers.insert().values(beat=0.0, **row))
-    return service.submit("new", thread="t", message="Pay.")
+    lists_a_worker(tables, '["desk", "new"]', 0.0)
+    return lacks_a_worker(service, tables)
 
 
 NO_WORKER = "waits for a worker: none runs"
@@ -184,9 +185,7 @@ def test_a_time_that_cannot_be_waited_for_is_refused(times: dict[str, Any], text
 def test_callers_take_a_worker_for_dead_when_workers_do(
     url: str, tables: Tables, dead_after: float, is_dead: bool
 ) -> None:
-    detail = '{"agents": ["desk"]}'
-    row = {"id": "w", "beat": tables.now - 50, "draining": False, "detail": detail}
-    tables.write(insert(workers).values(row))
+    lists_a_worker(tables, '["desk"]', tables.now - 50)
     with closing(Service(url, pace=Pace(dead_after=dead_after))) as service:
         service.add("desk", create_agent(ScriptedChatModel(["Hi."])))
         with pytest.raises(TimeoutError) as error:

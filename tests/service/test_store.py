@@ -30,13 +30,6 @@ def remember(food: str, runtime: ToolRuntime) -> str:
     return "Nothing before." if before is None else f"Before: {before.value['name']}."
 
 
-async def aremember(food: str, runtime: ToolRuntime) -> str:
-    """Remember what the user likes."""
-    assert runtime.store is not None
-    await runtime.store.aput(("likes",), "food", {"name": food})
-    return "Noted."
-
-
 def eater(tool: Any, **options: Any) -> Any:
     def answer(messages: list[BaseMessage]) -> AIMessage:
         if isinstance(messages[-1], ToolMessage):
@@ -50,7 +43,6 @@ def eater(tool: Any, **options: Any) -> Any:
 def test_agents_and_clients_of_a_tenant_share_a_store(service: Service) -> None:
     own = InMemoryStore()
     service.add("eater", eater(remember))
-    service.add("async", eater(aremember), asynchronous=True)
     service.add("own", eater(remember, store=own))
     service.start()
 
@@ -66,13 +58,12 @@ def test_agents_and_clients_of_a_tenant_share_a_store(service: Service) -> None:
     assert other.get(("likes",), "food") is None
     acme.put(("likes",), "food", {"name": "soup"})
     assert tell("eater", "stew", "acme") == "Before: soup."
-    assert tell("async", "rice", "acme") == "Noted."
     assert tell("eater", "bread", "other") == "Nothing before."
     assert tell("own", "cake", "acme") == "Nothing before."
     assert own.get(("likes",), "food") is not None
     item = acme.get(("likes",), "food")
     assert item is not None
-    assert item.value == {"name": "rice"}
+    assert item.value == {"name": "stew"}
 
 
 def test_what_does_not_fit_into_a_database_is_refused(service: Service, database: Database) -> None:

@@ -358,31 +358,29 @@ def test_a_message_that_somebody_writes_keeps_the_focus_also_when_it_is_emptied(
 # State and breakpoints
 
 
-def test_a_developer_edits_the_state(desk: Desk, thread: str, chat: Chat) -> None:
+def test_a_developer_edits_the_state_which_outlives_a_run(
+    desk: Desk, thread: str, chat: Chat
+) -> None:
     page = chat("Hello")
     page.get_by_text("Developer").click()
+    button = page.get_by_role("button", name="Write to the state")
     page.get_by_label("scores").fill("[1, 'two']")
-    page.get_by_role("button", name="Write to the state").click()
+    button.click()
     expect(page.get_by_text("scores is not JSON")).to_be_visible()
     expect(page.get_by_label("scores")).to_have_value("[1, 'two']")
     page.get_by_label("scores").fill("[1, 2]")
-    page.get_by_role("button", name="Write to the state").click()
+    button.click()
     expect(page.get_by_text("Written: scores.")).to_be_visible()
     assert desk.service.threads.state(thread).values["scores"] == [1, 2]
     desk.service.threads.update_state(thread, {"messages": [HumanMessage("Written elsewhere.")]})
     expect(page.locator(".message.human .text").last).to_have_text("Written elsewhere.")
-
-
-def test_an_edit_of_the_state_outlives_a_run(chat: Chat) -> None:
-    page = chat("Hello")
-    page.get_by_text("Developer").click()
     page.get_by_label("note").fill('"half')
     write(page, "Hello again")
     expect(page.locator(".message.ai")).to_have_count(2)
     expect(page.locator("#head .status")).to_have_text("idle")
     expect(page.get_by_label("note")).to_have_value('"half')
     page.get_by_label("note").fill('"whole"')
-    page.get_by_role("button", name="Write to the state").click()
+    button.click()
     expect(page.get_by_text("The state has changed since it was shown")).to_be_visible()
 
 

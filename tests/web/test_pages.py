@@ -183,7 +183,7 @@ _OUTSIDE = """table => [...table.querySelectorAll("svg")].flatMap(svg => {
 })"""
 
 
-def test_the_timeline_is_a_table_to_be_read(desk: Desk, thread: str, new_page: NewPage) -> None:
+def test_the_timeline_is_read_as_a_table(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.service.inbox().get(desk.waiting(thread))
     desk.service.decide(wait.id, "approve", by="ann").result(60)
     for width in (1440, 360):

@@ -217,7 +217,7 @@ def test_a_list_is_scrolled_without_work(new_page: NewPage) -> None:
     assert page.evaluate(hidden) == "auto"  # the browser draws only the rows that are seen
 
 
-def test_an_event_reaches_a_busy_page(crowded: tuple[Service, str], new_page: NewPage) -> None:
+def test_an_event_arrives_among_100_runs(crowded: tuple[Service, str], new_page: NewPage) -> None:
     """The page shows the answer although none of the others has ended, and asks for nothing."""
     service = crowded[0]
     service.threads.create("watched")
