@@ -145,7 +145,7 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 def test_an_answer_belongs_to_its_turn(call: Any) -> None:
-    """A21: the value left in the thread is no answer to the next question, also if it fails."""
+    """A21: the value left in the thread does not answer the next question, also if it fails."""
     saver = InMemorySaver()
 
     def agent(*steps: Any, **options: Any) -> Any:
@@ -449,7 +449,7 @@ def shortens(request: Any) -> Any:
 
 @before_model
 def reminds(state: Any, runtime: Any) -> Any:
-    """Adds a message of the user that is no new question."""
+    """Adds a message of the user that asks nothing."""
     return {"messages": [HumanMessage("Remember the rules.")]}
 
 

@@ -206,7 +206,7 @@ class Retries(AgentMiddleware[Any, Any]):
 def test_a_call_counts_once_if_its_tool_ran(
     send: Ask, layers: Any, calls: Any, results: list[str], order: int
 ) -> None:
-    """Whoever ran it, and however often; a call that a guard refuses has not run."""
+    """However often, and by any layer; a call that a guard refuses has not run."""
     stack: list[Any] = [ToolCallLimitMiddleware(thread_limit=1), *layers][::order]
     model = ScriptedChatModel([*([call] for call in calls), "Done."])
     agent = create_agent(model, [search], middleware=stack, **in_memory())

@@ -481,7 +481,7 @@ def test_a_row_says_what_the_user_wrote_last_and_who_waits_for_what(desk: Desk) 
     shown = desk.get(f"/inbox?text={wait.thread_id}")
     assert '<q class="said">And quick</q>' in shown
     assert "began with <q>Refund it</q>" in shown
-    title = "How do I send it back?"  # of several threads, which are told apart
+    title = "How do I send it back?"  # of several threads with one title
     runs = [desk.service.submit("desk", message=title, tenant="acme") for _ in range(3)]
     rows = rows_of(desk, f"text={title}")
     assert {row.rpartition(" · ")[2] for row in rows} == {run.thread_id[:8] for run in runs}
