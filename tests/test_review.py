@@ -208,15 +208,15 @@ def test_decisions_of_one_stop_do_not_apply_to_the_next(act: Act) -> None:
     assert goes_on(agent)
 
 
-@each("reason, answer", [("No money.", "No money."), (None, "A reviewer rejected this call of pay")])
+@each("reason, said", [("No money.", "No money."), (None, "A reviewer rejected this call of pay")])
 def test_rejected_calls_get_a_result_and_the_model_continues(
-    act: Act, mode: Any, reason: Any, answer: str
+    act: Act, mode: Any, reason: Any, said: str
 ) -> None:
     agent, till = asked(payments(1, 2), "I did not pay.", mode=mode)
     result = act("reject", agent, reason)
     results = results_by_id(result)
     assert results.keys() == {"call_1", "call_2"}
-    assert all(text.startswith(answer) for text in results.values())
+    assert all(text.startswith(said) for text in results.values())
     assert result["messages"][-1].text == "I did not pay."
     assert not till.done
     assert goes_on(agent)

@@ -89,13 +89,13 @@ def test_an_approved_call_waits_until_the_other_is_decided(act: Act, build: Act)
     assert goes_on(agent)
 
 
-@each("reason, answer", [("No money.", "No money."), (None, "A reviewer rejected this call of pay")])
+@each("reason, said", [("No money.", "No money."), (None, "A reviewer rejected this call of pay")])
 def test_rejected_calls_get_a_result_and_the_model_continues(
-    act: Act, build: Act, reason: Any, answer: str
+    act: Act, build: Act, reason: Any, said: str
 ) -> None:
     agent, till = stopped(build, payments(1, 2), "I did not pay.")
     *results, last = act("reject", agent, reason)["messages"][2:]
-    assert [(answer in m.text, m.status) for m in results] == [(True, "error")] * 2
+    assert [(said in m.text, m.status) for m in results] == [(True, "error")] * 2
     assert last.text == "I did not pay."
     assert not till.paid
     assert goes_on(agent)
