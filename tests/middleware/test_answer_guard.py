@@ -39,7 +39,15 @@ def ran() -> list[tuple[int, int]]:
     return []
 
 
-def agent(model: Any, ran: Any = None, *, stack: Any = (), schema: Any = None, **guard: Any) -> Any:
+def agent(
+    model: Any,
+    ran: Any = None,
+    *,
+    stack: Any = (),
+    schema: Any = None,
+    decisions: Any = None,
+    **guard: Any,
+) -> Any:
     def add(a: int, b: int) -> int:
         """Add two numbers."""
         if ran is not None:
@@ -47,7 +55,8 @@ def agent(model: Any, ran: Any = None, *, stack: Any = (), schema: Any = None, *
         return a + b
 
     members = [*stack, AnswerGuardMiddleware(**guard)]
-    return create_agent(model, [add], middleware=members, response_format=schema)
+    options: Any = {"response_format": schema, "decisions": decisions}
+    return create_agent(model, [add], middleware=members, **options)
 
 
 def cut(text: Any = "", *calls: Any, reason: str = "length", **fields: Any) -> AIMessage:
@@ -104,13 +113,6 @@ def test_an_answer_that_its_provider_marks_is_asked_for_again(
     assert failed["fault"] == ("cut" if metadata in CUT else "malformed")
 
 
-@each("metadata", COMPLETE)
-def test_another_answer_is_left_alone(metadata: dict[str, Any], call: Run) -> None:
-    message = reply(call, AIMessage("It is 5.", response_metadata=metadata))
-    assert message.text == "It is 5."
-    assert "failed_answers" not in message.response_metadata
-
-
 @each(
     "content",
     ["", " \n", [], [{"type": "text", "text": ""}], [{"type": "reasoning", "reasoning": "Hm."}]],
@@ -128,14 +130,16 @@ def test_an_answer_without_content_is_empty(content: Any, call: Run) -> None:
 @each(
     "answer",
     [
+        *(AIMessage("It is 5.", response_metadata=metadata) for metadata in COMPLETE),
         AIMessage([{"type": "image", "url": "https://shop.example/a.png"}]),
         AIMessage("", additional_kwargs={"audio": {"data": "AA=="}}),
         AIMessage("", additional_kwargs={"tool_outputs": [{"type": "web_search_call"}]}),
         AIMessage("", invalid_tool_calls=[BROKEN]),
     ],
 )
-def test_an_answer_that_is_not_text_is_not_empty(answer: AIMessage, call: Run) -> None:
+def test_an_answer_that_is_complete_or_not_text_is_left_alone(answer: AIMessage, call: Run) -> None:
     message = call(agent(scripted(answer, "It is 5.")), GO)["messages"][1]
+    assert message.content == answer.content
     assert "failed_answers" not in message.response_metadata
 
 
@@ -161,30 +165,15 @@ def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Run) 
 # What the model is asked
 
 
-def test_a_cut_text_is_asked_for_in_less_words(call: Run) -> None:
-    model = scripted(cut("Once upon a"), "Once.")
-    assert texts(call(agent(model), GO)) == ["Go", "Once."]
-    assert [m.text for m in model.requests[1].messages] == [
-        "Go",
-        "[Your last answer was cut off at the limit of output tokens. Answer again, in at most "
-        "half the length.]",
-    ]
-
-
-def test_a_cut_call_does_not_run_and_is_asked_for_in_parts(call: Run, ran: list[Any]) -> None:
-    """Also one that looks complete: integrations close the brackets of what was cut."""
-    model = scripted(cut("", ADD), [ADD], "It is 5.")
-    assert texts(call(agent(model, ran), GO)) == ["Go", "", "5", "It is 5."]
-    assert ran == [(2, 3)]
-    assert model.requests[1].messages[-1].text == (
-        "[Your last answer was cut off at the limit of output tokens, with a call of add. No call "
-        "of it ran. Make smaller calls: split the work over several of them.]"
-    )
-
-
 @each(
     "bad, remark",
     [
+        (cut("Once upon a"), "Answer again, in at most half the length.]"),
+        (  # also if it looks complete: integrations close the brackets of what was cut
+            cut("", ADD),
+            "with a call of add. No call of it ran. Make smaller calls: split the work over several"
+            " of them.]",
+        ),
         (
             AIMessage(
                 "",
@@ -196,11 +185,19 @@ def test_a_cut_call_does_not_run_and_is_asked_for_in_parts(call: Run, ran: list[
         (cut(), "before it began. Think briefly, then answer.]"),  # only thoughts
     ],
 )
-def test_the_model_reads_what_was_cut(call: Run, bad: AIMessage, remark: str) -> None:
+def test_the_model_and_the_log_read_what_was_cut_and_its_calls_do_not_run(
+    call: Run, ran: list[Any], bad: AIMessage, remark: str
+) -> None:
+    log: list[Any] = []
     model = scripted("", bad, "It is 5.")
-    assert texts(call(agent(model), GO)) == ["Go", "It is 5."]
+    assert texts(call(agent(model, ran, decisions=log.append), GO)) == ["Go", "It is 5."]
+    assert ran == []
     assert [len(r.messages) for r in model.requests] == [1, 2, 2]  # about the last answer alone
-    assert remark in model.requests[2].messages[-1].text
+    text = model.requests[2].messages[-1].text
+    assert text.startswith("[Your last answer was cut off at the limit of output tokens")
+    assert remark in text
+    (reason,) = [d.reason for d in log if d.middleware == "AnswerGuardMiddleware"]
+    assert reason.startswith("asked again 2 times, the last for ")
 
 
 def test_after_a_result_the_remark_is_part_of_it(call: Run) -> None:
@@ -210,12 +207,6 @@ def test_after_a_result_the_remark_is_part_of_it(call: Run) -> None:
     last = model.requests[2].messages[-1]
     assert last.type == "tool"
     assert last.text.startswith("5\n\n[Your last answer was empty.")
-
-
-def test_what_failed_is_kept_if_asked(call: Run) -> None:
-    message = reply(call, cut("Once", ADD), "Once.", keep_failed=True)
-    (failed,) = message.response_metadata["failed_answers"]
-    assert (failed["text"], failed["tool_calls"]) == ("Once", [ADD])
 
 
 # Going on
@@ -230,13 +221,12 @@ def test_a_cut_text_can_be_continued(call: Run) -> None:
     assert [m.text for m in second[:2]] == ["Go", "Once upon "]
     assert [m.text for m in third[:2]] == ["Go", "Once upon a time "]
     assert "Go on exactly where it ended." in third[2].text
-
-
-def test_a_continued_text_keeps_the_blocks_of_its_end(call: Run) -> None:
     end = AIMessage([{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "time."}])
     message = reply(call, cut("A "), end, on_cut="continue")
     assert message.text == "A time."
     assert [block["type"] for block in message.content] == ["text", "reasoning", "text"]
+    never = reply(call, cut("one "), cut("two "), cut("three"), on_cut="continue")
+    assert never.text == "one two three\n\n[The answer was cut off at the limit of output tokens.]"
 
 
 def test_what_cannot_be_continued_is_asked_for_again(call: Run, ran: list[Any]) -> None:
@@ -252,13 +242,6 @@ def test_what_cannot_be_continued_is_asked_for_again(call: Run, ran: list[Any]) 
     ]
 
 
-def test_a_continued_answer_that_never_ends_is_kept(call: Run) -> None:
-    steps = cut("one "), cut("two "), cut("three")
-    assert reply(call, *steps, on_cut="continue").text == (
-        "one two three\n\n[The answer was cut off at the limit of output tokens.]"
-    )
-
-
 # If no answer is usable
 
 
@@ -271,6 +254,10 @@ def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Run, ran: 
     assert (message.tool_calls, message.additional_kwargs) == ([], {"other": 1})
     assert len(message.response_metadata["failed_answers"]) == 3
     assert (ran, len(result["messages"])) == ([], 2)
+    message = reply(call, cut("Let me add.", ADD), ran=ran, max_retries=0, keep_failed=True)
+    assert message.text.startswith("Let me add.\n\n[")
+    (failed,) = message.response_metadata["failed_answers"]
+    assert (failed["text"], failed["tool_calls"], ran) == ("Let me add.", [ADD], [])
 
 
 @each(
@@ -285,12 +272,6 @@ def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Run, ran: 
 )
 def test_a_note_says_what_was_wrong(step: Any, note: str, call: Run) -> None:
     assert reply(call, step, step, step).text == note
-
-
-def test_without_retries_a_cut_call_does_not_run_either(call: Run, ran: list[Any]) -> None:
-    message = reply(call, cut("Let me add.", ADD), ran=ran, max_retries=0)
-    assert message.text.startswith("Let me add.\n\n[")
-    assert ran == []
 
 
 def test_an_error_can_be_raised(call: Run) -> None:
@@ -358,15 +339,6 @@ def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Run) ->
     model = scripted([ADD], [{**ADD, "id": "2"}], "", "It is 5.")
     assert last_text(call(agent(model, stack=stack), GO)) == "It is 5."
     assert model.requests[3].tools == []
-
-
-def test_the_decision_log_says_why_it_asked_again(call: Run) -> None:
-    log: list[Any] = []
-    model = scripted("", cut("Once"), "Once.")
-    found = create_agent(model, middleware=[AnswerGuardMiddleware()], decisions=log.append)
-    call(found, GO)
-    (decision,) = [d for d in log if d.middleware == "AnswerGuardMiddleware"]
-    assert decision.reason == "asked again 2 times, the last for finish_reason: length"
 
 
 @each(

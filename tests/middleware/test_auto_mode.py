@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from decision_models import ScriptedDecisionModel
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.decisions import NoulCriteria
 from langchain_core.language_models import FakeListChatModel
@@ -78,12 +78,6 @@ def outcome(call: Run, auto: AutoModeMiddleware, **options: Any) -> ToolMessage:
     return message
 
 
-def test_a_call_of_low_risk_runs(call: Run) -> None:
-    judge, auto = judged(judgement(0.1))
-    assert outcome(call, auto).text == "deleted a.txt"
-    judge.assert_done()
-
-
 def test_a_risky_call_does_not_run_and_the_model_reads_why(call: Run) -> None:
     judge, auto = judged(judgement(0.9))
     blocked = outcome(call, auto)
@@ -92,6 +86,8 @@ def test_a_risky_call_does_not_run_and_the_model_reads_why(call: Run) -> None:
     assert "deleted" not in blocked.text
     assert blocked.additional_kwargs == {"lc_source": "auto_mode"}
     judge.assert_done()
+    _, auto = judged(judgement(1, "{tool}"), blocked_message="No {tool}, {x}: {reason}")
+    assert outcome(call, auto).text == "No delete, {x}: its risk was judged as 1: {tool}."
 
 
 def test_a_tool_that_is_not_listed_is_not_judged(call: Run) -> None:
@@ -107,43 +103,23 @@ def test_tools_are_listed_by_name_or_object_and_none_means_all(call: Run, tools:
 
 
 @each(
-    "probability, threshold, runs",
-    [
-        (0.49, 0.5, True),
-        (0.5, 0.5, False),
-        (0, 0.5, True),
-        (0, 0, False),
-        (1, 1, False),
-        (0.99, 1, True),
-        (0.3, 0.2, False),
-    ],
-)
-def test_a_call_is_blocked_at_the_threshold(
-    call: Run, probability: float, threshold: float, runs: bool
-) -> None:
-    _, auto = judged(judgement(probability), threshold=threshold)
-    assert (outcome(call, auto).status == "success") is runs
-
-
-@each(
     "answer",
     [
         *("I'd rather not.", "", "{", '{"probability": NaN}', '{"probability": Infinity}'),
         *("0.1", "[0.1]", [{"name": "RiskJudgement", "args": {}}]),
         *map(judgement, (float("nan"), -0.1, 1.1, 10**400, "0.1", True, False, None, [0.1])),
+        RuntimeError("the judge is down"),
     ],
 )
-def test_an_answer_without_a_probability_blocks_the_call(call: Run, answer: Any) -> None:
+def test_an_error_or_an_answer_without_a_probability_blocks_the_call(
+    call: Run, answer: Any
+) -> None:
     blocked = outcome(call, judged(answer, threshold=1)[1])
     assert blocked.status == "error"
     assert "could not be judged" in blocked.text
-    assert "a probability from 0 to 1" in blocked.text
-
-
-def test_an_error_of_the_judge_blocks_the_call_and_names_the_error(call: Run) -> None:
-    blocked = outcome(call, judged(RuntimeError("the judge is down"), threshold=1)[1])
-    assert blocked.status == "error"
-    assert "could not be judged (RuntimeError: the judge is down)" in blocked.text
+    is_error = isinstance(answer, Exception)
+    reason = "(RuntimeError: the judge is down)" if is_error else "a probability from 0 to 1"
+    assert reason in blocked.text
 
 
 ANYTHING = st.recursive(
@@ -153,6 +129,7 @@ ANYTHING = st.recursive(
 )
 
 
+@example(probability=0.5, threshold=0.5)
 @given(probability=ANYTHING, threshold=st.floats(0, 1))
 def test_a_tool_runs_only_below_the_threshold(probability: Any, threshold: float) -> None:
     _, auto = judged(judgement(probability), threshold=threshold)
@@ -251,11 +228,6 @@ def test_instructions_and_criteria_are_part_of_the_prompt(
     assert system.text.startswith(f"Judge {{it}}.\n\n{expected}\n\nYou are given a JSON document")
 
 
-def test_the_blocked_message_may_be_chosen(call: Run) -> None:
-    _, auto = judged(judgement(1, "{tool}"), blocked_message="No {tool}, {x}: {reason}")
-    assert outcome(call, auto).text == "No delete, {x}: its risk was judged as 1: {tool}."
-
-
 @each(
     "answer, status",
     [
@@ -296,13 +268,6 @@ def test_a_tool_that_is_only_known_at_run_time_is_judged_without_a_description()
     made: Any = auto.wrap_tool_call(request, lambda _: ToolMessage("ran", tool_call_id="a.txt"))
     assert made.status == "error"
     assert document(judge)["tool_description"] is None
-
-
-def test_a_blocked_call_is_not_retried_and_a_blocked_call_is_not_emulated(call: Run) -> None:
-    judge, auto = judged(judgement(0.9))
-    stack = [auto, ToolRetryMiddleware(), LLMToolEmulator(model=ScriptedChatModel([]))]
-    assert tool_messages(call(agent(*stack), GO))[0].status == "error"
-    judge.assert_done()
 
 
 def test_the_order_of_a_stack_is_checked() -> None:

@@ -406,6 +406,8 @@ def test_a_review_may_depend_on_what_the_thread_has_seen(call: Ask, mode: Any, t
     question = waiting.value if mode == "per_call" else waiting.value["action_requests"][0]
     assert "private data: the result of list_customers (call_" in question["description"]
     assert desk.sent == ["mallory"]
+    with pytest.raises(ValueError, match=r"AF118.*requires FlowGuardMiddleware"):
+        desk.agent([], review)
 
 
 def test_an_edit_is_refused_unless_a_rule_of_the_author_allows_it(thread: str) -> None:
@@ -421,12 +423,6 @@ def test_an_edit_is_refused_unless_a_rule_of_the_author_allows_it(thread: str) -
     agent.invoke(PUT_IN, other)
     review.edit(agent, other, {"to": "ada"})
     assert desk.sent == ["ada"]
-
-
-def test_a_rule_about_what_was_seen_needs_the_guard_in_the_stack() -> None:
-    rules = ToolPolicy(Rule("send_mail", "ask", when={"seen": "private"}), Rule("*", "allow"))
-    with pytest.raises(ValueError, match=r"AF118.*requires FlowGuardMiddleware"):
-        Desk().agent([], HumanInTheLoopMiddleware(rules))
 
 
 def test_a_thread_from_before_the_guard_is_read_from_its_messages(call: Ask, thread: str) -> None:
@@ -587,16 +583,6 @@ def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Ask, thread: 
     result = call(agent(CUSTOMERS, SEND), resume, config)
     assert "text that others wrote" in result["__interrupt__"][0].value["description"]
     assert desk.sent == []
-
-
-def test_a_sink_in_the_turn_of_its_sources_runs_and_the_next_is_asked_about(
-    call: Ask, thread: str
-) -> None:
-    """The model wrote the first call before it had read anything."""
-    desk = Desk()
-    result = call(desk.agent([[SEND, FETCH, CUSTOMERS], SEND]), PUT_IN, config_of(thread))
-    assert desk.sent == ["mallory"]
-    assert len(result["__interrupt__"]) == 1
 
 
 def test_a_paused_sink_sees_no_result_of_its_own_turn_when_it_goes_on(

@@ -13,7 +13,7 @@ from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import is_invalid_resume
 from langgraph.runtime import Runtime
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
 from agent_factory import (
     AgentMiddleware,
@@ -23,10 +23,10 @@ from agent_factory import (
     hook_config,
     warnings_of,
 )
-from agent_factory.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware
+from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.review import ReviewError
 from agent_factory.testing import ScriptedChatModel
-from samples import decisions, edit, tool_call
+from samples import ask, decisions, edit, tool_call
 from tables import each
 
 Go = Callable[..., Any]
@@ -158,22 +158,6 @@ def test_a_decision_says_whether_a_call_runs_and_what_the_model_reads(
     model.assert_done()
 
 
-def test_an_edited_call_runs_and_the_edit_is_reported_to_the_model(go: Go) -> None:
-    agent, mailbox, model = agent_with([SEND], "done")
-    go(agent, "Write to Ann")
-    result = go(agent, decisions(edit("send", to="Bob")))
-    assert mailbox.ran == [("send", "Bob")]
-    asked = result["messages"][1]
-    assert [(c["id"], c["name"], c["args"]) for c in asked.tool_calls] == [
-        ("s", "send", {"to": "Bob"})
-    ]
-    text = answers(result)["s"].text
-    assert text.startswith("sent to Bob\n\n[A reviewer changed this call")
-    assert 'send with {"to": "Ann"}; send was called with {"to": "Bob"} instead' in text
-    assert model.requests[1].messages[-1].text == text
-    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
-
-
 @MODES
 def test_an_edit_may_name_another_tool_and_is_reported_to_the_model(go: Go, mode: Any) -> None:
     options: Any = {"interrupt_on": {"send": True}, "interrupt_mode": mode}
@@ -227,18 +211,6 @@ def test_an_edit_is_not_reported_again_when_its_id_recurs(go: Go) -> None:
     go(agent, decisions(edit("send", to="Bob")))
     result = go(agent, decisions(APPROVE))
     assert [m.text for m in result["messages"] if m.type == "tool"][1] == "sent to Ann"
-
-
-def test_only_calls_of_listed_tools_are_asked_about(go: Go) -> None:
-    agent, mailbox, _ = agent_with([SEND, DELETE], "done", interrupt_on={"send": False})
-    assert "__interrupt__" not in go(agent, "Tidy up")
-    assert len(mailbox.ran) == 2
-    agent, mailbox, _ = agent_with([SEND, DELETE], "done", interrupt_on={"delete": True})
-    (asked,) = go(agent, "Tidy up")["__interrupt__"]
-    assert [r["name"] for r in asked.value["action_requests"]] == ["delete"]
-    assert mailbox.ran == []
-    go(agent, decisions(APPROVE))
-    assert len(mailbox.ran) == 2
 
 
 def test_a_configuration_selects_calls_and_is_part_of_the_request(go: Go) -> None:
@@ -350,15 +322,6 @@ class Hurries(AgentMiddleware[Any, Any]):
         return {"jump_to": "tools"} if getattr(state["messages"][-1], "tool_calls", None) else None
 
 
-def test_a_jump_past_the_hook_does_not_bypass_the_review(go: Go) -> None:
-    agent, mailbox, _ = agent_with([SEND], "done", more=[Hurries()])
-    (asked,) = go(agent, "Write to Ann")["__interrupt__"]
-    assert asked.value["args"] == {"to": "Ann"}
-    assert mailbox.ran == []
-    go(agent, Command(resume=APPROVE))
-    assert mailbox.ran == [("send", "Ann")]
-
-
 def test_two_reviewers_decide_one_after_the_other(go: Go) -> None:
     second = HumanInTheLoopMiddleware({"send": True}, name="second")
     agent, mailbox, _ = agent_with([SEND], "done", more=[second])
@@ -437,19 +400,13 @@ def test_a_patched_interrupt_is_called_where_a_call_needs_a_review_and_its_answe
 ):
     for calls in ([], [DELETE]):
         assert reviewed(calls) == (None, [])
+    assert reviewed([SEND], review=HumanInTheLoopMiddleware({"send": False})) == (None, [])
+    per_call = HumanInTheLoopMiddleware({"send": True}, interrupt_mode="per_call")
+    assert reviewed([SEND], review=per_call) == (None, [])
     with pytest.raises(ValueError, match="expected a decision with a type"):
         reviewed([SEND], {"type": "dance"})
     update, _ = reviewed([SEND], APPROVE, runtime=None)
     assert update["messages"][0].tool_calls[0]["name"] == "send"
-
-
-def test_a_subclass_that_calls_super_can_be_tested_by_itself() -> None:
-    class Notes(HumanInTheLoopMiddleware):
-        def after_model(self, state: Any, runtime: Any) -> Any:
-            return {**(super().after_model(state, runtime) or {}), "note": "seen"}
-
-    update, _ = reviewed([SEND], APPROVE, review=Notes({"send": True}))
-    assert (len(update["messages"]), update["note"]) == (1, "seen")
 
 
 # --- per call -----------------------------------------------------------------------------------
@@ -581,18 +538,13 @@ def test_per_call_an_invalid_answer_raises_and_the_interrupt_can_be_answered_aga
 
 
 def test_a_tool_may_still_interrupt_itself(go: Go) -> None:
-    @tool
-    def confirm(what: str) -> str:
-        """Confirm."""
-        return f"{what}: {interrupt('sure?')}"
-
-    model = ScriptedChatModel([[tool_call("confirm", "c", what="x")], "done"])
-    review = HumanInTheLoopMiddleware({"confirm": True}, interrupt_mode="per_call")
-    agent = agent_of(model, [confirm], review)
+    model = ScriptedChatModel([[tool_call("ask", "a")], "done"])
+    review = HumanInTheLoopMiddleware({"ask": True}, interrupt_mode="per_call")
+    agent = agent_of(model, [ask], review)
     go(agent, "hi")
     (asked,) = go(agent, Command(resume=APPROVE))["__interrupt__"]
-    assert asked.value == "sure?"
-    assert answers(go(agent, Command(resume="yes")))["c"].text == "x: yes"
+    assert asked.value == "?"
+    assert answers(go(agent, Command(resume="yes")))["a"].text == "said yes"
 
 
 def test_a_command_from_an_edited_tool_carries_the_notice(go: Go) -> None:
@@ -719,35 +671,6 @@ class JudgesEarly(Judges):
         """Look."""
 
 
-EDITS: Any = {"send": True, "delete": {"allowed_decisions": ["approve"]}}
-NO_EDITS: Any = {"send": {"allowed_decisions": ["approve", "reject"]}}
-
-
-@each(
-    "judge, outer, mode, interrupt_on, misses_the_edit",
-    [
-        (Judges, True, "per_call", EDITS, True),
-        (Judges, False, "per_call", EDITS, False),
-        (JudgesEarly, True, "per_call", EDITS, True),
-        (JudgesEarly, False, "per_call", EDITS, True),
-        (Judges, True, "batched", EDITS, False),
-        (Judges, False, "batched", EDITS, False),
-        (JudgesEarly, True, "batched", EDITS, False),
-        (JudgesEarly, False, "batched", EDITS, True),
-        (Judges, True, "per_call", NO_EDITS, False),
-        (JudgesEarly, False, "batched", NO_EDITS, False),
-    ],
-)
-def test_a_build_warns_of_middleware_that_judge_a_call_before_it_is_edited(
-    judge: Any, outer: bool, mode: Any, interrupt_on: Any, misses_the_edit: bool
-) -> None:
-    review = HumanInTheLoopMiddleware(interrupt_on, interrupt_mode=mode)
-    stack = [judge(), review] if outer else [review, judge()]
-    warnings = warnings_of(agent_of(ScriptedChatModel([]), Mailbox().tools(), *stack))
-    expected = [("AF206", judge.__name__)] if misses_the_edit else []
-    assert [(w.code, w.subject) for w in warnings] == expected
-
-
 class Rewrites(AgentMiddleware[Any, Any]):
     ordering = Ordering(writes=("tool_calls",))
 
@@ -755,29 +678,35 @@ class Rewrites(AgentMiddleware[Any, Any]):
         return (yield request)
 
 
-@each("outer", [True, False])
-def test_per_call_a_reviewer_sees_what_outer_layers_change_and_not_what_inner_ones_do(
-    outer: bool,
+EDITS: Any = {"send": True, "delete": {"allowed_decisions": ["approve"]}}
+NO_EDITS: Any = {"send": {"allowed_decisions": ["approve", "reject"]}}
+
+
+@each(
+    "judge, outer, mode, interrupt_on, warned_of",
+    [
+        (Judges, True, "per_call", EDITS, Judges),
+        (Judges, False, "per_call", EDITS, None),
+        (JudgesEarly, True, "per_call", EDITS, JudgesEarly),
+        (JudgesEarly, False, "per_call", EDITS, JudgesEarly),
+        (Judges, True, "batched", EDITS, None),
+        (Judges, False, "batched", EDITS, None),
+        (JudgesEarly, True, "batched", EDITS, None),
+        (JudgesEarly, False, "batched", EDITS, JudgesEarly),
+        (Judges, True, "per_call", NO_EDITS, None),
+        (JudgesEarly, False, "batched", NO_EDITS, None),
+        (Rewrites, True, "per_call", EDITS, None),
+        (Rewrites, False, "per_call", EDITS, HumanInTheLoopMiddleware),
+    ],
+)
+def test_a_build_warns_of_middleware_that_judge_a_call_before_it_is_edited(
+    judge: Any, outer: bool, mode: Any, interrupt_on: Any, warned_of: Any
 ) -> None:
-    review = HumanInTheLoopMiddleware({"send": True}, interrupt_mode="per_call")
-    stack = [Rewrites(), review] if outer else [review, Rewrites()]
-    agent = agent_of(ScriptedChatModel([]), Mailbox().tools(), *stack)
-    assert [w.code for w in warnings_of(agent)] == ([] if outer else ["AF206"])
-
-
-@MODES
-def test_a_subclass_may_extend_the_hook(go: Go, mode: Any) -> None:
-    class Counts(HumanInTheLoopMiddleware):
-        seen = 0
-
-        def after_model(self, state: Any, runtime: Any) -> Any:
-            self.seen += 1
-            return super().after_model(state, runtime)
-
-    review = Counts({"send": True}, interrupt_mode=mode)
-    agent = agent_of(ScriptedChatModel([[SEND], "done"]), Mailbox().tools(), review)
-    assert go(agent, "Write to Ann")["__interrupt__"]
-    assert review.seen == 1
+    review = HumanInTheLoopMiddleware(interrupt_on, interrupt_mode=mode)
+    stack = [judge(), review] if outer else [review, judge()]
+    warnings = warnings_of(agent_of(ScriptedChatModel([]), Mailbox().tools(), *stack))
+    expected = [("AF206", warned_of.__name__)] if warned_of else []
+    assert [(w.code, w.subject) for w in warnings] == expected
 
 
 def test_a_subclass_that_overrides_the_hook_decides_which_calls_are_reviewed(go: Go) -> None:
@@ -793,31 +722,6 @@ def test_a_subclass_that_overrides_the_hook_decides_which_calls_are_reviewed(go:
     (asked,) = go(agent, "Write to both")["__interrupt__"]
     assert [action["args"] for action in asked.value["action_requests"]] == [{"to": "Bob"}]
     assert len(mailbox.ran) == 1
-
-
-@MODES
-@each("limit_first", [True, False])
-def test_a_call_over_a_limit_is_not_shown_to_a_reviewer_in_the_recommended_order(
-    go: Go, mode: Any, limit_first: bool
-) -> None:
-    """Per call, a limit must be further out; in batched mode both orders do."""
-    mailbox = Mailbox()
-    review = HumanInTheLoopMiddleware({"send": True}, interrupt_mode=mode)
-    limit = ToolCallLimitMiddleware(thread_limit=1)
-    model = ScriptedChatModel([[SEND, SECOND], [SEND], "done"])
-    stack = [limit, review] if limit_first else [review, limit]
-    agent = agent_of(model, mailbox.tools(), *stack)
-    asked = go(agent, "Write to both")["__interrupt__"]
-    if mode == "batched":  # the second call runs if the first is rejected
-        assert len(asked[0].value["action_requests"]) == 2
-        result = go(agent, decisions(APPROVE, APPROVE))
-        assert warnings_of(agent) == ()
-    else:
-        assert len(asked) == (1 if limit_first else 2)
-        result = go(agent, Command(resume={i.id: APPROVE for i in asked}))
-        assert [w.code for w in warnings_of(agent)] == ([] if limit_first else ["AF204"])
-    assert "__interrupt__" not in result  # the last call is over the limit in any case
-    assert mailbox.ran == [("send", "Ann")]
 
 
 # --- configuration ------------------------------------------------------------------------------

@@ -43,26 +43,12 @@ def test_a_run_ends_with_a_message_and_its_work_is_kept(send: Ask) -> None:
     model.assert_done()
 
 
-def test_every_run_of_a_thread_has_its_own_run_limit(send: Ask) -> None:
-    agent = agent_of([CALL, "a", CALL, "b"], run_limit=2, **in_memory())
-    assert [last_text(send(agent, config=ONE)) for _ in range(2)] == ["a", "b"]
-
-
 def test_the_limit_of_a_thread_applies_over_its_runs_and_only_to_it(send: Ask) -> None:
     agent = agent_of([CALL, "a", "b", "other"], thread_limit=3, **in_memory())
     assert [last_text(send(agent, config=ONE)) for _ in range(2)] == ["a", "b"]
     ended = last_text(send(agent, config=ONE))
     assert "3 of 3 model calls are used up in this thread" in ended
     assert last_text(send(agent, config={"configurable": {"thread_id": "2"}})) == "other"
-
-
-def test_a_limit_of_a_thread_needs_a_checkpointer() -> None:
-    assert ModelCallLimitMiddleware(thread_limit=1).needs_checkpointer
-    assert not ModelCallLimitMiddleware(run_limit=1).needs_checkpointer
-
-
-def test_a_limit_of_zero_allows_no_call(send: Ask) -> None:
-    assert types(send(agent_of([], run_limit=0))) == ["human", "ai"]
 
 
 def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Ask) -> None:
@@ -93,22 +79,6 @@ def test_two_instances_count_each_call_once(send: Ask) -> None:
     for _ in range(2):
         assert "in this thread" in last_text(send(agent, config=ONE))
     model.assert_done()
-
-
-@each("first", [True, False])
-def test_a_hook_that_always_jumps_back_does_not_bypass_the_limit(send: Ask, first: bool) -> None:
-    limit = ModelCallLimitMiddleware(run_limit=3)
-    stack = [limit, BackToModel()] if first else [BackToModel(), limit]
-    result = send(agent_of(["1", "2", "3"], *stack, tools=()))
-    assert texts(result)[1:4] == ["1", "2", "3"]
-    assert len(result["messages"]) == 5
-
-
-def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(send: Ask) -> None:
-    result = send(agent_of([CALL], BackToModel(), run_limit=1))
-    assert types(result) == ["human", "ai", "tool", "ai"]
-    expected = "The run ended, and this call has no result. It is not known whether the call ran."
-    assert texts(result)[2] == expected
 
 
 def test_a_run_that_bypasses_the_hook_still_ends(send: Ask, call: Ask) -> None:
@@ -163,12 +133,6 @@ def test_an_answer_is_the_last_allowed_call_without_tools(send: Ask) -> None:
     assert last_text(result) == "It is 3, as far as I came."
     assert [request.tools for request in model.requests] == [["add"], []]
     assert "2 of 2 model calls are used up in this run" in model.requests[1].messages[-1].text
-
-
-def test_a_tool_call_in_the_last_answer_does_not_run(send: Ask) -> None:
-    result = send(agent_of([CALL, CALL], run_limit=2, exit_behavior="answer"))
-    assert types(result) == ["human", "ai", "tool", "ai"]
-    assert last_text(result).startswith("I had to stop here: 2 of 2 model calls")
 
 
 def test_a_used_up_thread_has_no_call_left_for_an_answer(send: Ask) -> None:

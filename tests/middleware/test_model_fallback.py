@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Command, interrupt
 from stack_agents import reply
 
@@ -23,11 +22,12 @@ from agent_factory import (
 from agent_factory.middleware import (
     ModelCallLimitExceededError,
     ModelFallbackMiddleware,
+    ModelRefusalMiddleware,
     ModelRetryMiddleware,
     portable_request,
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
-from agent_factory.testing import ScriptedChatModel
+from agent_factory.testing import Reply, ScriptedChatModel
 from samples import Answer, Gpt, add, in_memory, last_text
 from tables import each
 
@@ -52,12 +52,6 @@ def test_another_model_answers_when_one_fails(call: Call) -> None:
     assert [m.text for m in result["messages"]] == ["Go on", "Hello!"]
 
 
-def test_a_model_that_answers_is_left_alone(call: Call) -> None:
-    fallback = ScriptedChatModel([])
-    assert reply(call, ScriptedChatModel(["Hi."]), ModelFallbackMiddleware(fallback)).text == "Hi."
-    assert not fallback.requests
-
-
 def test_every_call_begins_with_the_agents_own_model(call: Call) -> None:
     first = ScriptedChatModel([ConnectionError("down"), "Three."])
     fallback = ScriptedChatModel([ADD])
@@ -68,26 +62,18 @@ def test_every_call_begins_with_the_agents_own_model(call: Call) -> None:
     assert fallback.requests[0].tools == ["add"]
 
 
-def test_when_all_models_fail_the_last_error_lists_every_failure(call: Call) -> None:
-    other = Gpt(steps=[KeyError("quota")])
-    agent = create_agent(down(), middleware=[ModelFallbackMiddleware(other)])
-    with pytest.raises(KeyError, match="quota") as caught:
-        call(agent, ASK)
+def test_when_all_models_fail_the_last_error_lists_every_failure_once(call: Call) -> None:
+    """Also if the same exception is raised again."""
+    other = Gpt(steps=[KeyError("quota")] * 2)
+    agent = create_agent(down(2), middleware=[ModelFallbackMiddleware(other)])
+    for _ in range(2):
+        with pytest.raises(KeyError, match="quota") as caught:
+            call(agent, ASK)
     notes = [n for n in caught.value.__notes__ if n.startswith("Model ")]
     assert notes == [
         "Model 1, ScriptedChatModel: ConnectionError: first is down",
         "Model 2, Gpt gpt-5: KeyError: 'quota'",
     ]
-
-
-def test_an_exception_object_raised_again_gets_no_more_notes(call: Call) -> None:
-    error = ConnectionError("always the same")
-    first, second = ScriptedChatModel([error] * 2), ScriptedChatModel([error] * 2)
-    agent = create_agent(first, middleware=[ModelFallbackMiddleware(second)])
-    for _ in range(2):
-        with pytest.raises(ConnectionError):
-            call(agent, ASK)
-    assert len([n for n in error.__notes__ if n.startswith("Model ")]) == 2
 
 
 @each("handle", [TimeoutError, (TimeoutError, KeyError), lambda e: False])
@@ -118,13 +104,31 @@ def for_the_first(request: ModelRequest[Any]) -> Flow[Any]:
     return (yield request.override(model_settings=settings, tools=tools, tool_choice=choice))
 
 
-def test_settings_and_tools_of_one_provider_do_not_leak_to_another(call: Call) -> None:
+def with_search(request: ModelRequest[Any]) -> ModelRequest[Any]:
+    portable = portable_request(request.override(model=Claude(steps=[])), request.model)
+    return portable.override(tools=[*portable.tools, {"type": "web_search"}])
+
+
+PORTABLE = {"temperature": 0.5, "tool_choice": "add"}
+
+
+@each(
+    "terms, kwargs, tools",
+    [
+        (lambda other: other, PORTABLE, ["add"]),
+        (lambda other: (other, {"seed": 1}), {"seed": 1, "tool_choice": "add"}, ["add"]),
+        (lambda other: (other, with_search), PORTABLE, ["add", "web_search"]),
+        (lambda other: other.bind(seed=7), {**PORTABLE, "seed": 7}, ["add"]),
+    ],
+)
+def test_another_provider_gets_what_it_understands_and_what_is_set_for_it(
+    call: Call, terms: Any, kwargs: dict[str, Any], tools: list[str]
+) -> None:
     first, other = Claude(steps=[ConnectionError("down")]), Gpt(steps=["Hi."])
-    reply(call, first, for_the_first, ModelFallbackMiddleware(other), tools=[add])
+    reply(call, first, for_the_first, ModelFallbackMiddleware(terms(other)), tools=[add])
     assert "cache_control" in first.requests[0].kwargs
     assert first.requests[0].tools == ["add", "web_search"]
-    assert other.requests[0].kwargs == {"temperature": 0.5, "tool_choice": "add"}
-    assert other.requests[0].tools == ["add"]
+    assert (other.requests[0].kwargs, other.requests[0].tools) == (kwargs, tools)
 
 
 def test_a_fallback_of_the_same_provider_receives_everything(call: Call) -> None:
@@ -134,25 +138,6 @@ def test_a_fallback_of_the_same_provider_receives_everything(call: Call) -> None
     assert other.requests[0] == first.requests[0]
 
 
-def test_settings_of_a_fallback_replace_those_of_the_request(call: Call) -> None:
-    other = Gpt(steps=["Hi."])
-    fallback = ModelFallbackMiddleware((other, {"seed": 1}))
-    reply(call, Claude(steps=[ConnectionError()]), for_the_first, fallback, tools=[add])
-    assert other.requests[0].kwargs == {"seed": 1, "tool_choice": "add"}
-
-
-def test_a_function_makes_the_request_of_a_fallback(call: Call) -> None:
-    other = Gpt(steps=["Hi."])
-
-    def terms(request: ModelRequest[Any]) -> ModelRequest[Any]:
-        portable = portable_request(request.override(model=first), request.model)
-        return portable.override(tools=[*portable.tools, {"type": "web_search"}])
-
-    first = Claude(steps=[ConnectionError()])
-    reply(call, first, for_the_first, ModelFallbackMiddleware((other, terms)), tools=[add])
-    assert other.requests[0].tools == ["add", "web_search"]
-
-
 def test_a_function_without_a_return_value_is_reported(call: Call) -> None:
     terms: Any = lambda request: None  # noqa: E731  # the mistake is that it returns nothing
     third = ScriptedChatModel([])
@@ -160,14 +145,6 @@ def test_a_function_without_a_return_value_is_reported(call: Call) -> None:
     with pytest.raises(TypeError, match="model 1 must return a ModelRequest, got None"):
         reply(call, down(), fallback)
     assert not third.requests
-
-
-def test_a_fallback_keeps_the_arguments_bound_to_it(call: Call) -> None:
-    other = Gpt(steps=["Hi."])
-    fallback = ModelFallbackMiddleware(other.bind(seed=7))
-    reply(call, Claude(steps=[ConnectionError()]), fallback, tools=[add])
-    assert other.requests[0].kwargs == {"seed": 7}
-    assert other.requests[0].tools == ["add"]
 
 
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "abc"}
@@ -257,18 +234,23 @@ def test_a_model_that_cannot_give_the_structured_answer_has_failed(call: Call) -
 # Control flow, limits, streams, other layers
 
 
-def test_an_interrupt_does_not_count_as_a_failure(call: Call) -> None:
+@each(
+    "outer",
+    [
+        ModelFallbackMiddleware(ScriptedChatModel([])),
+        ModelRefusalMiddleware(ScriptedChatModel([])),
+        ModelRetryMiddleware(),
+    ],
+)
+def test_an_interrupt_does_not_count_as_a_failure(call: Call, outer: Any) -> None:
     @wrap_model_call
     def asks(request: ModelRequest[Any]) -> Flow[Any]:
         interrupt("Shall I?")
         return (yield request)
 
-    fallback = ScriptedChatModel([])
-    stack = [ModelFallbackMiddleware(fallback), asks]
-    agent = create_agent(ScriptedChatModel(["Done."]), middleware=stack, **in_memory())
+    agent = create_agent(ScriptedChatModel(["Done."]), middleware=[outer, asks], **in_memory())
     assert call(agent, ASK, ONE)["__interrupt__"][0].value == "Shall I?"
     assert last_text(call(agent, Command(resume=True), ONE)) == "Done."
-    assert not fallback.requests
 
 
 class UsedUp(AgentMiddleware[Any, Any]):
@@ -292,21 +274,10 @@ def test_a_model_without_tool_calling_is_replaced(call: Call) -> None:
     assert reply(call, toolless, fallback, tools=[add]).text == "Hi."
 
 
-class HalfWay(ScriptedChatModel):
-    def _stream(
-        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> Iterator[ChatGenerationChunk]:
-        yield ChatGenerationChunk(message=AIMessageChunk(content="Half ", id="half"))
-        raise ConnectionError("cut off")
-
-    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in self._stream(*args, **kwargs):
-            yield chunk
-
-
 def test_tokens_of_a_failed_model_are_in_the_stream_but_not_in_the_history(collect: Call) -> None:
     stack = [ModelFallbackMiddleware(ScriptedChatModel(["All is well."]))]
-    agent = create_agent(HalfWay(), middleware=stack, **in_memory())
+    model = ScriptedChatModel([Reply(chunks=["Half "], error=ConnectionError("cut off"))])
+    agent = create_agent(model, middleware=stack, **in_memory())
     streamed: dict[str, str] = {}
     for chunk, _ in collect(agent, ASK, ONE, stream_mode="messages"):
         streamed[chunk.id] = streamed.get(chunk.id, "") + chunk.text
@@ -336,14 +307,6 @@ def test_the_failure_message_of_a_retry_is_kept_when_all_models_fail(
     fallback = ModelFallbackMiddleware(ScriptedChatModel([KeyError("second is down")] * 2))
     stack: list[Any] = [fallback, retry()] if inside else [retry(), fallback]
     assert "second is down" in reply(call, down(2), *stack).text
-
-
-def test_two_fallbacks_nest(call: Call) -> None:
-    outer = ModelFallbackMiddleware(Claude(steps=[TimeoutError(), TimeoutError()]), name="outer")
-    inner = ModelFallbackMiddleware(Gpt(steps=[TimeoutError(), "Hi."]), name="inner")
-    answer = reply(call, down(), outer, inner)
-    assert answer.text == "Hi."
-    assert answer.response_metadata["lc_written_by"].endswith(".Gpt")
 
 
 async def later(error: Exception) -> bool:

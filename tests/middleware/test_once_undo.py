@@ -227,12 +227,6 @@ def test_a_run_can_be_named_and_holds_the_effects_of_subagents(undo: Any) -> Non
         undo(once, "trip-1")
 
 
-def test_only_an_agent_with_compensations_has_a_hook() -> None:
-    agency = Agency()
-    assert "OnceMiddleware.before_agent" in agent_of(agency, once_of(agency)).nodes
-    assert "OnceMiddleware.before_agent" not in agent_of(agency, once_of(agency, undo=None)).nodes
-
-
 class Keeps(InMemoryEffects):
     """A store that keeps a record which was released."""
 
