@@ -165,13 +165,6 @@ def test_a_call_returns_a_handle_and_its_result_arrives_as_a_message(call: Call)
     assert_valid_history(result["messages"])
 
 
-def test_the_agent_goes_on_while_the_work_is_under_way(
-    call: Call, over: Event, long_work: Any
-) -> None:
-    agent = agent_with([WORK, setting(over, "I wait."), "Done."], long_work)
-    assert results(call(agent, HELLO, ONE)) == [("done", "True")]
-
-
 def test_a_result_is_read_at_the_next_call_of_the_model(
     call: Call, over: Event, long_work: Any
 ) -> None:
@@ -443,14 +436,9 @@ def test_each_thread_has_its_own_limit(long_work: Any) -> None:
         assert tool_results(result)[0][1] == "success"
 
 
-def test_work_that_takes_too_long_is_reported(call: Call, long_work: Any) -> None:
-    agent = agent_with([WORK, *DONE], background(long_work, timeout=AT_ONCE))
-    (ending, text), *others = results(call(agent, HELLO, ONE))
-    assert (ending, others) == ("timed out", [])
-    assert "did not end in 0 seconds, and has no result. It is not known whether" in text
-
-
-def test_a_thread_that_takes_too_long_counts_as_one_under_way(call: Call, long_work: Any) -> None:
+def test_work_that_takes_too_long_is_reported_and_counts_as_under_way(
+    call: Call, long_work: Any
+) -> None:
     def step(messages: Any) -> Any:
         """Begin again as soon as the first job has timed out."""
         is_late = any(message.name == "background" for message in messages)
@@ -459,7 +447,9 @@ def test_a_thread_that_takes_too_long_counts_as_one_under_way(call: Call, long_w
 
     tool_ = background(long_work, timeout=AT_ONCE)
     result = call(agent_with([WORK, *[step] * 9], tool_, settings={"max_running": 1}), HELLO, ONE)
-    assert [ending for ending, _ in results(result)] == ["timed out"]
+    ((ending, text),) = results(result)
+    assert ending == "timed out"
+    assert "did not end in 0 seconds, and has no result. It is not known whether" in text
     assert [status for _, status in tool_results(result)] == ["success", "error"]
 
 
@@ -566,11 +556,14 @@ async def test_async_work_that_is_cancelled_ends() -> None:
 # With people
 
 
-def test_a_message_of_the_user_ends_the_wait(call: Call, over: Event) -> None:
+@pytest.mark.parametrize("say", [mw.steer, mw.follow_up])
+def test_what_the_user_says_is_answered_while_the_work_is_under_way(
+    call: Call, over: Event, say: Any
+) -> None:
     def work() -> str:
         """Work. The user says something meanwhile."""
         waiting.wait(60)
-        mw.steer(agent, ONE, "Quick!")
+        say(agent, ONE, "And then?")
         return str(over.wait(60))
 
     waiting = Event()
@@ -578,21 +571,7 @@ def test_a_message_of_the_user_ends_the_wait(call: Call, over: Event) -> None:
     stack = [mw.SteeringMiddleware(), mw.BackgroundMiddleware()]
     agent = agent_with([WORK, setting(waiting, "I wait."), yes, "Done."], work, middleware=stack)
     result = call(agent, HELLO, ONE)
-    assert texts(result)[4:6] == ["Quick!", "Yes: Quick!"]
-    assert results(result) == [("done", "True")]
-
-
-def test_a_follow_up_is_answered_while_the_work_is_under_way(call: Call, over: Event) -> None:
-    def work() -> str:
-        """Work. The user says something meanwhile."""
-        mw.follow_up(agent, ONE, "And then?")
-        return str(over.wait(60))
-
-    stack = [mw.SteeringMiddleware(), mw.BackgroundMiddleware()]
-    steps = [WORK, "I wait.", setting(over, "Then this."), "Done."]
-    agent = agent_with(steps, work, middleware=stack)
-    result = call(agent, HELLO, ONE)
-    assert texts(result)[3:6] == ["I wait.", "And then?", "Then this."]
+    assert texts(result)[3:6] == ["I wait.", "And then?", "Yes: And then?"]
     assert results(result) == [("done", "True")]
 
 
@@ -897,12 +876,9 @@ def test_a_background_tool_keeps_what_it_is() -> None:
     assert wrapped.description.startswith("Work.\n\nIt works in the background")
     # Outside of an agent it works as it did.
     assert wrapped.invoke({}) == "finished"
-
-
-def test_a_plan_shows_the_subagent_inside() -> None:
     inside = [StructuredTool.from_function(lambda: "", name="inside", description="I.")]
-    agent = agent_with([], clerk_tool([], *inside))
-    assert "clerk/inside" in [each.name for each in topology_of(agent).tools]
+    shown = topology_of(agent_with([], clerk_tool([], *inside))).tools
+    assert "clerk/inside" in [tool.name for tool in shown]
 
 
 @pytest.mark.long

@@ -78,12 +78,6 @@ def test_an_agent_without_tools_takes_those_of_its_client(call: Any, fused: bool
     assert last_text(call(agent, Command(resume="Orders"), config(TITLE))) == "Done."
 
 
-def test_a_call_of_a_tool_that_nobody_brings_is_answered(call: Any) -> None:
-    agent, _ = agent_of([[call_of("scroll")], "Done."], add)
-    result = call(agent, HI, config(TITLE))
-    assert "scroll is not a valid tool" in results_of(result)["call_1"][0]
-
-
 @each("rule, fused", [("ask", True), ("ask", False), ("deny", True)])
 def test_a_policy_holds_for_tools_of_the_client(call: Any, fused: bool, rule: Any) -> None:
     review = HumanInTheLoopMiddleware(ToolPolicy(Rule("title", rule), Rule("*", "allow")))

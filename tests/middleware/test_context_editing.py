@@ -18,7 +18,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import AgentMiddleware, ModelRequest, create_agent, run
+from agent_factory import AgentMiddleware, ModelRequest, create_agent
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEdit,
@@ -76,27 +76,6 @@ def edited(edit: ClearToolUsesEdit, messages: Sequence[AnyMessage]) -> list[AnyM
 
 
 agent_of = partial(stack_agents.agent_of, tools=[look])
-
-
-def test_older_results_are_cleared_in_the_prompt_and_in_the_thread(send: Ask) -> None:
-    model = ScriptedChatModel([calls("a"), calls("b"), calls("c"), "done"])
-    result = send(agent_of(model, clearing(trigger=250, keep=1)), [HumanMessage("go", id="q")])
-    assert results(model.requests[3].messages) == [CLEARED, CLEARED, "c"]
-    assert results(result["messages"]) == [CLEARED, CLEARED, "c"]
-    assert [m.type for m in result["messages"]] == ["human", *["ai", "tool"] * 3, "ai"]
-
-
-def test_what_was_cleared_stays_cleared_and_prompts_continue_each_other(send: Ask) -> None:
-    words = "abcdefgh"
-    model = ScriptedChatModel([*(calls(word) for word in words), "done", "more"])
-    edit = clearing(trigger=400, clear_at_least=100, keep=1)
-    agent = agent_of(model, edit, checkpointer=InMemorySaver())
-    send(agent, [HumanMessage("go")], ONE)
-    result = send(agent, [HumanMessage("again")], ONE)
-    prompts = [record.messages for record in model.requests]
-    assert sum(later[: len(one)] != one for one, later in pairwise(prompts)) == 2
-    assert results(result["messages"])[0] == CLEARED
-    assert result["messages"][:-1] == prompts[-1]
 
 
 def test_nothing_is_cleared_at_the_trigger_and_everything_above_it() -> None:
@@ -211,21 +190,6 @@ def test_the_inputs_of_cleared_calls_are_removed_wherever_a_provider_repeats_the
     assert said.content == content
 
 
-def test_the_inputs_reach_the_thread_with_their_results(send: Ask) -> None:
-    agent = agent_of([calls("a"), calls("b"), "done"], clearing(keep=0, clear_tool_inputs=True))
-    result = send(agent, [HumanMessage("go")])
-    asked = [m.tool_calls[0]["args"] for m in result["messages"] if getattr(m, "tool_calls", 0)]
-    assert asked == [{}, {"word": "b"}]
-
-
-def test_a_failing_model_keeps_the_whole_thread(send: Ask) -> None:
-    steps = [calls("a"), calls("b"), RuntimeError("down")]
-    agent = agent_of(steps, clearing(keep=0), checkpointer=InMemorySaver())
-    with pytest.raises(RuntimeError, match="down"):
-        send(agent, [HumanMessage("go")], ONE)
-    assert results(agent.get_state(ONE).values["messages"]) == ["a", "b"]
-
-
 class AddsContext(AgentMiddleware[Any, Any]):
     def around_model(self, request: ModelRequest[Any]) -> Any:
         extra = [*turn("extra"), HumanMessage("only for this call")]
@@ -321,29 +285,6 @@ def summing(**settings: Any) -> SummarizationMiddleware:
     return summarizing(ScriptedChatModel(["S"] * 9), **{**defaults, **settings})
 
 
-@each("first", ["edit", "summary"])
-def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(send: Ask, first: str) -> None:
-    """A message that the summary removed does not come back, cleared, at the end."""
-    history = [HumanMessage("go"), *turn("a"), *turn("b"), *turn("c"), AIMessage("so")]
-    stack: list[Any] = [clearing(keep=0), summing(keep=("messages", 3))]
-    model = ScriptedChatModel(["ok"])
-    agent = agent_of(model, *(stack if first == "edit" else stack[::-1]))
-    result = send(agent, [*history, HumanMessage("and?")])["messages"]
-    assert [m.type for m in result] == ["human", "ai", "tool", "ai", "human", "ai"]
-    assert results(result) == [CLEARED]
-    assert result[0].text.endswith("S")
-    assert result[:-1] == model.requests[0].messages
-
-
-def test_a_summary_under_the_id_of_an_edited_message_is_not_overwritten(send: Ask) -> None:
-    history = [*turn("a"), *turn("b"), *turn("c"), AIMessage("so"), HumanMessage("and?")]
-    stack: list[Any] = [clearing(keep=0, clear_tool_inputs=True), summing(keep=("messages", 2))]
-    result = send(agent_of(["ok"], *stack), history)["messages"]
-    assert [m.type for m in result] == ["human", "ai", "human", "ai"]
-    assert result[0].text.endswith("S")
-    assert result[0].id == "c-a"
-
-
 class DropsFirst:
     def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> list[AnyMessage]:
         return messages[1:]
@@ -390,10 +331,6 @@ def test_two_instances_do_not_undo_each_other(send: Ask) -> None:
 def test_invalid_arguments_raise(make: Any, settings: dict[str, Any], problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem):
         make(**settings)
-
-
-def test_without_arguments_there_is_one_edit() -> None:
-    assert ContextEditingMiddleware().edits == [ClearToolUsesEdit()]
 
 
 @st.composite
@@ -471,23 +408,6 @@ def test_what_is_written_makes_the_thread_what_the_model_saw(
     assert result["messages"][:-1] == model.requests[0].messages
 
 
-def test_a_request_outside_an_agent_is_edited_for_the_call_only() -> None:
-    seen: list[Any] = []
-
-    def handler(request: ModelRequest[Any]) -> str:
-        seen.extend(request.messages)
-        return "response"
-
-    request: Any = ModelRequest(
-        model=FakeListChatModel(responses=[]),
-        messages=[*turn("a"), AIMessage("so")],
-        state={"messages": []},
-    )
-    made: Any = run(clearing(keep=0).around_model(request), handler)
-    assert results(seen) == [CLEARED]
-    assert made == "response"
-
-
 def calls_of_the_model(messages: Sequence[AnyMessage]) -> list[int]:
     """How much of a conversation each of its calls of the model was given, and the next one."""
     return [i for i, m in enumerate(messages) if isinstance(m, AIMessage)] + [len(messages)]
@@ -525,17 +445,6 @@ def test_a_thread_and_a_history_that_is_sent_again_are_cleared_at_the_same_place
         thread = edited(edit, [*thread, *messages[written:end]])
         written = end
         assert thread == edited(edit, messages[:end])
-
-
-def test_a_history_that_is_sent_again_is_cleared_in_steps(send: Ask) -> None:
-    model = ScriptedChatModel(["ok"] * 12)
-    agent = agent_of(model, clearing(trigger=2000, keep=1))
-    history: list[AnyMessage] = [HumanMessage("go")]
-    for word in "abcdefghijkl":
-        history += [*turn(word, "long " * 400), AIMessage("so"), HumanMessage("and?")]
-        send(agent, history)
-    cleared = [results(record.messages).count(CLEARED) for record in model.requests]
-    assert cleared == [0, 0, 0, 3, 3, 3, 6, 6, 6, 9, 9, 11]
 
 
 def test_a_conversation_that_stays_above_the_trigger_is_cleared_in_steps(send: Ask) -> None:

@@ -59,11 +59,12 @@ def test_the_instruction_is_sent_to_the_model_and_not_written_to_the_thread(ask:
 def test_a_tool_call_is_dropped_and_the_text_stays(ask: Ask, tools: Any) -> None:
     message = AIMessage("I would search.", tool_calls=[SEARCH], id="m1")
     message.additional_kwargs["tool_calls"] = [{"id": "s1"}]
+    message.invalid_tool_calls = [unread("search")]
     message.usage_metadata = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
     agent, _ = ending(message, name="Ada", tools=tools)
     _, last = ask(agent)["messages"]
     assert (last.text, last.tool_calls, last.id, last.name) == ("I would search.", [], "m1", "Ada")
-    assert last.usage_metadata["total_tokens"] == 3
+    assert (last.usage_metadata["total_tokens"], last.invalid_tool_calls) == (3, [])
     # A provider reads them from here where there are none in tool_calls.
     assert last.additional_kwargs == {}
 
@@ -92,18 +93,8 @@ def test_calls_in_content_blocks_are_dropped(ask: Ask) -> None:
     assert last.content == [{"type": "text", "text": "Let me look."}]
     assert [block["type"] for block in last.content_blocks] == ["text"]
     assert last.tool_calls == []
-
-
-def test_an_answer_in_content_blocks_is_unchanged(ask: Ask) -> None:
-    blocks: Any = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "Nothing."}]
-    agent, _ = ending(AIMessage(blocks))
-    assert ask(agent)["messages"][-1].content == blocks
-
-
-def test_invalid_tool_calls_are_dropped(ask: Ask) -> None:
-    agent, _ = ending(AIMessage("Well.", invalid_tool_calls=[unread("search")]))
-    last = ask(agent)["messages"][-1]
-    assert (last.text, last.invalid_tool_calls) == ("Well.", [])
+    agent, _ = ending(AIMessage(blocks[:2]))
+    assert ask(agent)["messages"][-1].content == blocks[:2]  # nothing to drop
 
 
 @each("tools", [[search], []])
@@ -124,12 +115,6 @@ def test_a_structured_answer_by_tool_is_kept_and_other_calls_are_dropped(
         assert answer.tool_call_id == "a1"
         assert "stop here" not in ai.text
         assert model.requests[0].tools == ["Answer"]
-
-
-def test_a_structured_answer_by_the_provider_is_kept(ask: Ask) -> None:
-    agent, model = ending('{"number": 5}', response_format=ProviderStrategy(Answer))
-    assert ask(agent)["structured_response"] == Answer(number=5)
-    assert "response_format" in model.requests[0].kwargs
 
 
 @each("strategy", [ToolStrategy, ProviderStrategy])

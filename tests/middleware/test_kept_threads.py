@@ -26,7 +26,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, AgentState, Decision, ModelRequest, create_agent
+from agent_factory import AgentMiddleware, Decision, ModelRequest, create_agent
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -34,7 +34,7 @@ from agent_factory.middleware import (
     ToolResultOffloadMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel, check_middleware
-from samples import AddsContext, Asks
+from samples import AddsContext, Asks, Naming
 from stack_tools import look
 from tables import each
 
@@ -119,18 +119,6 @@ def test_the_model_sees_cleared_results_and_the_thread_keeps_them(call: Call) ->
     assert shown[2:] == [["a", "b"], *[["[cleared]", "[cleared]", "c"]] * 3]
     for one, other in pairwise(model.requests[3:]):
         assert texts(other.messages)[: len(one.messages)] == texts(one.messages)
-
-
-def test_the_arguments_of_cleared_calls_are_kept_too(call: Call) -> None:
-    model = ScriptedChatModel([looking("a"), looking("b"), "done", "more"])
-    edits = clearing(trigger=100, keep=0, clear_tool_inputs=True)
-    result = say(call, agent_of(model, edits), "go", "and?")
-
-    def arguments(messages: Sequence[Any]) -> list[Any]:
-        return [call["args"] for m in messages for call in getattr(m, "tool_calls", ())]
-
-    assert arguments(result["messages"]) == [{"word": "a"}, {"word": "b"}]
-    assert arguments(model.requests[-1].messages) == [{}, {}]
 
 
 class Shorten:
@@ -321,10 +309,6 @@ def test_the_reasons_are_in_the_decision_log(call: Call) -> None:
     assert changed == ["SummarizationMiddleware"]
 
 
-class Named(AgentState[Any]):
-    customer: str
-
-
 @each(
     "built_in, arguments",
     [
@@ -337,10 +321,10 @@ def test_a_subclass_with_another_state_schema_has_to_extend_it(
     built_in: Any, arguments: list[Any]
 ) -> None:
     schema = built_in.state_schema
-    wrong = type("Mine", (built_in,), {"state_schema": Named})
+    wrong = type("Mine", (built_in,), {"state_schema": Naming})
     with pytest.raises(TypeError, match=f"Mine.state_schema must extend {schema.__name__}, got"):
         wrong(*arguments)
-    extended = new_class("Extended", (schema, Named))
+    extended = new_class("Extended", (schema, Naming))
     assert type("Mine", (built_in,), {"state_schema": extended})(*arguments).name == "Mine"
 
 

@@ -10,7 +10,6 @@ import pytest
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, ModelRequest, create_agent, warnings_of
 from agent_factory.middleware import (
@@ -23,7 +22,7 @@ from agent_factory.middleware import (
     ToolResultOffloadMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import AddsContext, Asks, last_text
+from samples import AddsContext, last_text
 from tables import each
 
 Call = Callable[..., Any]
@@ -223,29 +222,6 @@ def test_an_overflow_at_any_of_ten_points_costs_one_more_call(
         fetch(f"w{at}") for at in range(9)
     ]
     assert len(result["messages"]) == 8 + 9 * 2 + 1
-
-
-def test_an_overflow_in_a_stream_costs_one_more_call(collect: Call) -> None:
-    model = ScriptedChatModel([TOO_LONG, "all is well"])
-    agent = agent_of(model, [summarizes()])
-    streamed = [m for m, _ in collect(agent, {"messages": CONTEXT}, ONE, stream_mode="messages")]
-    assert "".join(texts(streamed)) == "all is well"
-    assert len(model.requests) == 2
-
-
-def test_an_overflow_after_an_interrupt_and_in_a_fork_costs_one_more_call(call: Call) -> None:
-    model = ScriptedChatModel([TOO_LONG, "one", "two", TOO_LONG, "three"])
-    agent = agent_of(model, [Asks(), summarizes()])
-    resume: Any = Command(resume="yes")
-    call(agent, {"messages": CONTEXT}, ONE)
-    assert last_text(call(agent, resume, ONE)) == "one"
-    assert len(model.requests) == 2
-    before = agent.get_state(ONE).config
-    call(agent, {"messages": "on"}, ONE)
-    call(agent, resume, ONE)
-    call(agent, {"messages": "or"}, before)
-    assert last_text(call(agent, resume, ONE)) == "three"
-    assert len(model.requests) == 5
 
 
 def test_an_overflow_inside_of_a_subagent_is_its_own(call: Call) -> None:

@@ -39,7 +39,6 @@ from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     PIIDetectionError,
     PIIMiddleware,
-    SummarizationMiddleware,
 )
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
@@ -170,9 +169,6 @@ def test_the_name_of_a_user_is_redacted(call: Call, message: Any) -> None:
     model = ScriptedChatModel(["ok"])
     result = call(create_agent(model, middleware=[PIIMiddleware("email")]), {"messages": [message]})
     assert result["messages"][0].name == model.requests[0].messages[0].name == MARK
-    blocking = PIIMiddleware("email", strategy="block")
-    with pytest.raises(PIIDetectionError):
-        call(create_agent(model, middleware=[blocking]), {"messages": [message]})
 
 
 def test_messages_of_a_tool_are_checked_and_names_of_tools_and_agents_are_unchanged(
@@ -191,25 +187,6 @@ def test_messages_of_a_tool_are_checked_and_names_of_tools_and_agents_are_unchan
     names = [None, "ada_3", "ada_1", "[REDACTED_WHO]", "ada_2", "ada_3"]
     assert [message.name for message in messages] == names
     assert seen(model)[-2] == "I am [REDACTED_WHO]"
-
-
-def test_a_summary_model_after_the_guard_reads_redacted_messages(call: Call) -> None:
-    """Both the messages of the user and the results of tools."""
-
-    def look_up(who: str) -> str:
-        """Look up."""
-        return f"{who} is eve@x.org"
-
-    writer = ScriptedChatModel(["A summary."])
-    model = ScriptedChatModel([[{"name": "look_up", "args": {"who": "Eve"}}], "ok", "done"])
-    summary = SummarizationMiddleware(writer, trigger=("messages", 5), keep=("messages", 1))
-    stack: list[Any] = [PIIMiddleware("email", **EVERYWHERE), summary]
-    agent = create_agent(model, [look_up], middleware=stack, checkpointer=InMemorySaver())
-    call(agent, hello(), ONE)
-    call(agent, hello("and bob@x.org"), ONE)
-    assert f"Eve is {MARK}" in str(seen(writer))
-    assert "@x.org" not in str(seen(writer))
-    assert "@x.org" not in str(seen(model))
 
 
 @each(
@@ -283,19 +260,9 @@ class TestWithoutARun:
         assert update == {"messages": [asked, AIMessage(MARK, id="1"), asked]}
         assert hook(guard, "after_model", update["messages"]) is None
         assert hook(PIIMiddleware("email"), "after_model", messages) is None
+        assert hook(guard, "after_model", []) is None
         (broken,) = hook(guard, "after_model", [invalid_answer()])["messages"]
         assert "ada@" not in repr(broken)
-
-    def test_nothing_to_redact_is_no_update_and_blocked_data_raises(self, hook: Call) -> None:
-        guard = PIIMiddleware("email", **EVERYWHERE)
-        for messages in ([], [HumanMessage("hi"), AIMessage("hi")]):
-            assert hook(guard, "before_model", messages) is None
-            assert hook(guard, "after_model", messages) is None
-        guard = PIIMiddleware("email", strategy="block", apply_to_output=True)
-        with pytest.raises(PIIDetectionError):
-            hook(guard, "before_model", [HumanMessage("ada@x.org")])
-        with pytest.raises(PIIDetectionError):
-            hook(guard, "after_model", [AIMessage("ada@x.org")])
 
     def test_a_flow_guards_what_is_sent_into_it(self) -> None:
         guard = PIIMiddleware("email", **EVERYWHERE)
@@ -551,23 +518,6 @@ def test_a_structured_answer_that_cannot_be_read_is_redacted_and_a_call_is_block
     assert "ada@" not in str(agent.get_state(ONE))
 
 
-def test_a_valid_call_next_to_one_that_cannot_be_read_is_unchanged(call: Call) -> None:
-    got: list[str] = []
-
-    def tell(who: str) -> str:
-        """Tell."""
-        got.append(who)
-        return "done"
-
-    answer = invalid_answer()
-    valid: Any = {"name": "tell", "args": {"who": "bob@x.org"}, "id": "c2"}
-    answer = answer.model_copy(update={"tool_calls": [valid]})
-    guard = PIIMiddleware("email", apply_to_output=True)
-    agent = create_agent(ScriptedChatModel([answer, "ok"]), [send, tell], middleware=[guard])
-    call(agent, hello("hi"))
-    assert got == ["bob@x.org"]
-
-
 def test_a_call_that_cannot_be_read_in_the_result_of_a_tool_is_redacted(call: Call) -> None:
     @tool
     def history() -> Any:
@@ -604,5 +554,3 @@ def test_guards_of_several_types_need_no_names() -> None:
         plan_agent(middleware=[PIIMiddleware("email"), PIIMiddleware("email")])
     with pytest.raises(ValueError, match=r"is applied to nothing\. Set apply_to_input"):
         PIIMiddleware("email", apply_to_input=False)
-    with pytest.raises(ValueError, match="pii_type must be one of email"):
-        PIIMiddleware("ssn")

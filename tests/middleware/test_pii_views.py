@@ -163,16 +163,6 @@ def test_each_text_is_searched_once(call: Call) -> None:
     assert sorted(filter(None, texts)) == ["answer 8", "hello 8", "result 7"]
 
 
-def test_an_agent_without_a_guard_passes_nothing_through_guards() -> None:
-    class Plain(AgentMiddleware):
-        def around_tool(self, request: Any) -> Any:
-            return (yield request)
-
-    for middleware, guards in ((Plain(), False), (PIIMiddleware("email"), True)):
-        agent: Any = create_agent(ScriptedChatModel([]), [look], middleware=[middleware])
-        assert (agent.builder.guards is not None) is guards
-
-
 # A blocked input
 
 
