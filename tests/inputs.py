@@ -88,7 +88,6 @@ INPUTS: dict[str, tuple[str, ...]] = {
         "pyproject.toml",
         "tests/crossings/features.py",
         "tests/middleware/test_any_stack.py",
-        "tests/middleware/test_builtins_contract.py",
         "tests/test_docs.py",
         "tests/test_public_api.py",
     ),
