@@ -13,7 +13,7 @@ from langchain_core.tools import tool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
-from agent_factory import ModelRequest, ModelResponse, ToolCallRequest, ToolRuntime, create_agent
+from agent_factory import ModelRequest, ModelResponse, ToolRuntime, create_agent
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -191,18 +191,6 @@ def test_an_edit_changes_the_list_it_is_given_and_returns_it() -> None:
     assert edit.apply(messages, count_tokens=lambda some: 999) is messages
     assert messages[1].text == "[cleared]"
     assert result.text != "[cleared]"
-
-
-INVENTED = [(tools, "invented") for tools in (None, ["search"], [search])]
-
-
-@each("tools, expected", [*INVENTED, (["other"], "real"), ([], "real")])
-def test_the_tool_layer_of_the_emulator(direct: Direct, tools: Any, expected: str) -> None:
-    middleware = LLMToolEmulator(tools=tools, model=ScriptedChatModel(["invented"]))
-    call: Any = {"name": "search", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
-    given: Any = ToolCallRequest(tool_call=call, tool=search, state={}, runtime=None)  # type: ignore[arg-type]
-    made, _ = direct(middleware, "wrap_tool_call", given, ToolMessage("real", tool_call_id="1"))
-    assert made.text == expected
 
 
 @each("state", [{}, {"messages": []}, {"messages": CHAT}])

@@ -18,16 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_factory import create_agent
 from agent_factory.middleware import FilesystemFileSearchMiddleware
 from agent_factory.middleware.file_search import grep as grep_module
 from agent_factory.middleware.file_search import tree
 from agent_factory.middleware.file_search.tree import Deadline, Scope, Tree
-from agent_factory.testing import ScriptedChatModel
 from tables import each
 from waiting import auntil
 
-Run = Callable[..., Any]
 Search = Callable[..., str]
 
 needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
@@ -59,27 +56,6 @@ def root(tmp_path: Path) -> Path:
     for name, text in files.items():
         (inside / name).write_bytes(text.encode())
     return inside
-
-
-@ENGINES
-def test_an_agent_finds_files_and_lines(call: Run, root: Path, rg: bool) -> None:
-    calls = [
-        {"name": "glob_search", "args": {"pattern": "src/*.py"}, "id": "1"},
-        {"name": "grep_search", "args": {"pattern": "TOP", "output_mode": "content"}, "id": "2"},
-        {"name": "grep_search", "args": {"pattern": "x", "path": "/.."}, "id": "3"},
-        {"name": "grep_search", "args": {"pattern": "x", "output_mode": "lines"}, "id": "4"},
-    ]
-    search = FilesystemFileSearchMiddleware(root_path=root, use_ripgrep=rg)
-    agent = create_agent(ScriptedChatModel([calls, "ok"]), middleware=[search])
-    found = {m.tool_call_id: m for m in call(agent, {"messages": "Go"})["messages"][2:6]}
-    assert found["1"].text == "/src/a.py"
-    assert found["2"].text.split("\n") == [
-        "/docs/read me.md:2:TOP of it",
-        "/src/.hidden/c.py:1:TOP = 3",
-        "/src/a.py:2:TOP = 1",
-        "/src/deep/b.py:2:    return 'TOP'",
-    ]
-    assert [found[i].status for i in "1234"] == ["success", "success", "error", "error"]
 
 
 def test_the_tools_are_attributes_and_a_link_as_the_root_is_followed(root: Path) -> None:

@@ -420,32 +420,6 @@ def asked_by_call(result: dict[str, Any]) -> dict[str, Any]:
     return {i.value["tool_call_id"]: i for i in result["__interrupt__"]}
 
 
-def test_per_call_every_call_has_a_separate_interrupt_with_a_schema_for_its_answer(go: Go) -> None:
-    on: Any = {"send": True, "delete": {"allowed_decisions": ["approve", "reject"]}}
-    agent, mailbox, _ = agent_with([SEND, DELETE], interrupt_on=on, interrupt_mode="per_call")
-    asked = asked_by_call(go(agent, "Tidy up"))
-    assert len({i.id for i in asked.values()}) == 2
-    assert asked["d"].value.pop("digest")
-    assert asked["d"].value == {
-        "type": "tool_approval",
-        "tool_call_id": "d",
-        "name": "delete",
-        "args": {"number": 1},
-        "description": 'Tool execution requires approval\n\nTool: delete\nArgs: {"number": 1}',
-        "review_config": {"action_name": "delete", **on["delete"]},
-    }
-    assert mailbox.ran == []
-    schema = asked["s"].response_schema
-    assert list(schema["discriminator"]["mapping"]) == EVERY
-    action = schema["$defs"]["EditedAction"]["properties"]
-    assert action["name"]["const"] == "send"
-    arguments = schema["$defs"][action["args"]["$ref"].removeprefix("#/$defs/")]["properties"]
-    types = {name: part["type"] for name, part in arguments.items()}
-    assert types == {"to": "string", "text": "string"}
-    assert list(asked["d"].response_schema["discriminator"]["mapping"]) == ["approve", "reject"]
-    assert "EditedAction" not in asked["d"].response_schema["$defs"]
-
-
 def test_per_call_a_tool_with_a_json_schema_has_it_in_the_answers_schema(go: Go) -> None:
     """A tool of an MCP server has a dict, with definitions."""
     place = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -462,21 +436,6 @@ def test_per_call_a_tool_with_a_json_schema_has_it_in_the_answers_schema(go: Go)
     assert action["args"]["properties"] == {"to": place}
     result = go(agent, Command(resume=edit("remote", to={"city": "Oslo"})))
     assert "done" in answers(result)["r"].text
-
-
-@MODES
-def test_an_answer_of_a_reviewer_is_marked(go: Go, mode: Any) -> None:
-    agent, _, _ = agent_with([SEND, DELETE], "done", interrupt_mode=mode)
-    interrupts = go(agent, "Tidy up")["__interrupt__"]
-    by_call = {"s": REJECT, "d": {"type": "respond", "message": "Later."}}
-    resume: Any = {"decisions": [*by_call.values()]}
-    if mode == "per_call":
-        resume = {i.id: by_call[i.value["tool_call_id"]] for i in interrupts}
-    messages = answers(go(agent, Command(resume=resume)))
-    assert {id: message.additional_kwargs for id, message in messages.items()} == {
-        id: {"lc_source": "hitl_interrupt_decision", "lc_data": {"decision": decision["type"]}}
-        for id, decision in by_call.items()
-    }
 
 
 def test_per_call_decisions_may_come_one_by_one_and_other_calls_run_meanwhile(go: Go) -> None:

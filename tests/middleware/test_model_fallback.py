@@ -138,13 +138,6 @@ def test_another_provider_gets_what_it_understands_and_what_is_set_for_it(
     assert (other.requests[0].kwargs, other.requests[0].tools) == (kwargs, tools)
 
 
-def test_a_fallback_of_the_same_provider_receives_everything(call: Call) -> None:
-    first = Claude(steps=[ConnectionError("down")])
-    other = Claude(steps=["Hi."], model_name="claude-4")
-    reply(call, first, for_the_first, ModelFallbackMiddleware(other), tools=[add])
-    assert other.requests[0] == first.requests[0]
-
-
 def test_a_function_without_a_return_value_is_reported(call: Call) -> None:
     terms: Any = lambda request: None  # noqa: E731  # the mistake is that it returns nothing
     third = ScriptedChatModel([])

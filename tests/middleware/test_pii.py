@@ -82,25 +82,6 @@ def test_every_user_message_is_redacted_before_the_model_reads_it(call: Call) ->
     assert history[0].content == "ada@x.org", "the caller's own message is left alone"
 
 
-def test_nothing_after_the_guard_sees_the_raw_text(call: Call) -> None:
-    """Hooks of inner middleware, and checkpoints after the raw input that LangGraph stores."""
-    recorded: list[Any] = []
-
-    def look(self: Any, state: Any, runtime: Any) -> None:
-        recorded.extend(state["messages"])
-
-    hooks = dict.fromkeys(("before_agent", "before_model", "after_model"), look)
-    Curious = type("Curious", (AgentMiddleware,), hooks)
-    saver = InMemorySaver()
-    stack: list[Any] = [PIIMiddleware("email"), Curious()]
-    agent = create_agent(ScriptedChatModel(["a"]), middleware=stack, checkpointer=saver)
-    call(agent, hello(), ONE)
-    assert len(recorded) == 4
-    assert "ada@" not in repr(recorded)
-    kept = [state for state in agent.get_state_history(ONE) if "ada@" in repr(state.values)]
-    assert all(state.metadata and state.metadata["step"] <= 0 for state in kept)
-
-
 def test_a_message_that_replaces_an_earlier_one_is_checked(call: Call) -> None:
     """As from a client that sends the whole conversation with each request."""
     model = ScriptedChatModel(["a", "b", "c"])
@@ -357,58 +338,11 @@ class TestBlock:
             call(create_agent(model, middleware=stack), hello("hi"))
         assert not model.requests
 
-    def test_a_tool_result_is_blocked_before_it_is_stored(self, call: Call) -> None:
-        def look_up() -> str:
-            """Look up."""
-            return "eve@x.org"
-
-        model = ScriptedChatModel([[{"name": "look_up", "args": {}}], "ok"])
-        guard = PIIMiddleware("email", strategy="block", apply_to_tool_results=True)
-        agent = create_agent(model, [look_up], middleware=[guard], checkpointer=InMemorySaver())
-        with pytest.raises(PIIDetectionError):
-            call(agent, hello("hi"), ONE)
-        assert "eve@" not in str(agent.get_state(ONE))
-        assert call(agent, hello("never mind"), ONE)["messages"][-1].text == "ok"
-
 
 @tool(response_format="content_and_artifact")
 def report() -> Any:
     """Report."""
     return [{"type": "text", "text": "ada@x.org"}], {"mail": "ada@x.org"}
-
-
-@tool
-def command() -> Any:
-    """Command."""
-    written = [ToolMessage("ada@x.org", tool_call_id="c1"), ("user", "eve@x.org")]
-    return Command(update={"messages": written})
-
-
-@tool
-def fails() -> str:
-    """Fail."""
-    raise ValueError("no ada@x.org")
-
-
-@each(
-    "made, expected",
-    [
-        (report, [[{"type": "text", "text": MARK}]]),
-        (command, [MARK, MARK]),
-        (fails, [f"ValueError: no {MARK}"]),
-    ],
-)
-def test_tool_results_are_redacted_in_every_form(
-    call: Call, made: Any, expected: list[Any]
-) -> None:
-    model = ScriptedChatModel([[{"name": made.name, "args": {}, "id": "c1"}], "ok"])
-    guard = PIIMiddleware("email", apply_to_input=False, apply_to_tool_results=True)
-    options: Any = {"handle_tool_errors": lambda error: f"ValueError: {error}"}
-    agent = create_agent(model, [made], middleware=[guard], **options)
-    result = call(agent, hello("hi"))["messages"]
-    assert seen(model)[2:] == expected
-    if made is report:
-        assert result[2].artifact == {"mail": "ada@x.org"}, "no model reads an artifact"
 
 
 @each("form", [dict, list, Overwrite])
