@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 import inspect
 import os
+import sys
+import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +34,7 @@ from agent_factory import (
     ToolCallRequest,
     arun,
     create_agent,
+    create_react_agent,
     omit_payload,
     plan_agent,
     run,
@@ -600,3 +603,87 @@ def test_a_model_that_a_built_in_asks_is_asked_once_with_an_invalid_key(
     with suppress(ModelAuthenticationError):  # a judge that fails blocks the call instead
         call(agent, {"messages": messages})
     assert len(asked.requests) == 1
+
+
+# A model that a built-in gets by its name is made when the built-in is, not when it is needed
+
+
+GPT = "openai:gpt-5"
+
+
+def pick(request: object) -> str:
+    return "one"
+
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "create_agent": lambda: create_agent(GPT),
+    "create_react_agent": lambda: create_react_agent(GPT, []),
+    "fallback": lambda: mw.ModelFallbackMiddleware(GPT),
+    "second fallback": lambda: mw.ModelFallbackMiddleware(ScriptedChatModel(), GPT),
+    "fallback with settings": lambda: mw.ModelFallbackMiddleware((GPT, {"temperature": 0})),
+    "refusal": lambda: mw.ModelRefusalMiddleware(GPT),
+    "choice": lambda: mw.ModelRouterMiddleware(
+        choices={"one": mw.ModelChoice(GPT)}, classifier=pick
+    ),
+    "classifier": lambda: mw.ModelRouterMiddleware(
+        choices={"one": mw.ModelChoice(ScriptedChatModel(), "all")}, classifier=GPT
+    ),
+    "auto mode": lambda: mw.AutoModeMiddleware(classifier=GPT),
+    "judge": lambda: mw.HumanInTheLoopMiddleware(mw.ToolPolicy(mw.Rule("*", "judge"), judge=GPT)),
+    "summaries": lambda: mw.SummarizationMiddleware(GPT),
+    "summarizer": lambda: mw.SummarizationMiddleware(ScriptedChatModel(), summarizer=GPT),
+    "selection": lambda: mw.LLMToolSelectorMiddleware(model=GPT),
+    "emulator": lambda: mw.LLMToolEmulator(model=GPT),
+    "budget": lambda: mw.BudgetMiddleware(run=mw.Limits(total_tokens=9), cheaper=GPT),
+}
+"""Everything that takes a model by name."""
+
+
+def fake_langchain(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[str]:
+    """Install a langchain whose function returns or raises something; the names it is given."""
+    names: list[str] = []
+
+    def init_chat_model(name: str) -> Any:
+        names.append(name)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    models = types.ModuleType("langchain.chat_models")
+    models.init_chat_model = init_chat_model  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "langchain", types.ModuleType("langchain"))
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
+    return names
+
+
+@each("maker", MAKERS)
+def test_without_langchain_or_the_package_of_the_provider_the_build_fails(
+    maker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = fake_langchain(monkeypatch, ImportError("pip install langchain-openai"))
+    with pytest.raises(ImportError, match="langchain-openai"):
+        MAKERS[maker]()
+    assert names == [GPT]
+    monkeypatch.setitem(sys.modules, "langchain", None)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    with pytest.raises(ImportError, match="pip install langchain"):
+        MAKERS[maker]()
+
+
+def test_the_error_names_the_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    with pytest.raises(ImportError) as caught:
+        MAKERS["second fallback"]()
+    assert caught.value.__notes__ == [
+        "Raised while making ModelFallbackMiddleware model 2, 'openai:gpt-5'."
+    ]
+
+
+def test_a_name_is_made_into_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedChatModel(["one"])
+    names = fake_langchain(monkeypatch, model)
+    fallback = mw.ModelFallbackMiddleware(GPT)
+    assert (fallback.models, names) == ([model], [GPT])
+    agent = create_agent(ScriptedChatModel([ConnectionError()]), middleware=[fallback])
+    assert agent.invoke({"messages": [("user", "Hi")]})["messages"][-1].text == "one"
+    assert names == [GPT]
