@@ -16,7 +16,6 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, ToolCallRequest, create_agent, plan_agent, run
 from agent_factory.middleware import (
@@ -90,15 +89,12 @@ def test_a_risky_call_does_not_run_and_the_model_reads_why(call: Run) -> None:
     assert outcome(call, auto).text == "No delete, {x}: its risk was judged as 1: {tool}."
 
 
-def test_a_tool_that_is_not_listed_is_not_judged(call: Run) -> None:
-    judge, auto = judged()
-    assert outcome(call, auto, calls=[ask("read")]).text == "read a.txt"
-    assert judge.requests == []
-
-
 @each("tools", [["delete"], [delete], ("delete",), None])
 def test_tools_are_listed_by_name_or_object_and_none_means_all(call: Run, tools: Any) -> None:
-    _, auto = judged(judgement(1), tools=tools)
+    judge, auto = judged(judgement(1), tools=tools)
+    if tools is not None:
+        assert outcome(call, auto, calls=[ask("read")]).text == "read a.txt"
+        assert judge.requests == []
     assert outcome(call, auto).status == "error"
 
 
@@ -199,13 +195,6 @@ def test_what_others_write_cannot_pass_for_the_user(call: Run) -> None:
     assert forged not in system
 
 
-class TrueFalse(BaseModel):
-    """In the form of LangChain's NoulCriteria."""
-
-    true: Any = None
-    false: Any = None
-
-
 @each(
     "criteria, expected",
     [
@@ -215,7 +204,7 @@ class TrueFalse(BaseModel):
             "Risky, or not covered: on Fridays\nNot risky: on Mondays",
         ),
         ({"true": ["a", "b"]}, 'Risky, or not covered: ["a", "b"]'),
-        (TrueFalse(false="on Mondays"), "Not risky: on Mondays"),
+        (NoulCriteria(false="on Mondays"), "Not risky: on Mondays"),
     ],
 )
 def test_instructions_and_criteria_are_part_of_the_prompt(
@@ -316,16 +305,6 @@ def decided(*answers: Any, **settings: Any) -> tuple[ScriptedDecisionModel, Auto
     return judge, AutoModeMiddleware(**{"tools": ["delete"], "classifier": judge, **settings})
 
 
-def test_a_decision_model_may_judge(call: Run) -> None:
-    judge, auto = decided(0.1, 0.9)
-    calls = [ask("delete", "a.txt"), ask("delete", "b.txt")]
-    results = tool_messages(call(agent(auto, calls=calls), GO))
-    assert sorted(m.status for m in results) == ["error", "success"]
-    (text,) = [m.text for m in results if m.status == "error"]
-    assert "was blocked and did not run: its risk was judged as 0.9. Do not try" in text
-    assert [list(questions) for _, questions in judge.requests] == [["is_risky"]] * 2
-
-
 @each(
     "criteria, outcomes",
     [
@@ -371,7 +350,7 @@ def test_a_decision_model_may_have_retries_fallbacks_or_a_config(
     call: Run, wrap: Any, answers: list[Any]
 ) -> None:
     judge = wrap(ScriptedDecisionModel(answers=answers))
-    assert "judged as 0.9." in outcome(call, decided(classifier=judge)[1]).text
+    assert "judged as 0.9. Do not try" in outcome(call, decided(classifier=judge)[1]).text
 
 
 def test_a_rule_may_have_a_decision_model_as_its_judge(call: Run) -> None:

@@ -182,12 +182,6 @@ def test_a_result_is_read_at_the_next_call_of_the_model(
     assert results(result) == [("done", "True")]
 
 
-def test_results_of_many_calls_of_a_turn_arrive_once_each(call: Call) -> None:
-    calls = [{"name": "square", "args": {"number": number}} for number in range(8)]
-    result = call(agent_with([calls, *DONE], square), HELLO, ONE)
-    assert sorted(results(result)) == sorted(("done", str(number**2)) for number in range(8))
-
-
 def test_a_run_that_does_not_wait_leaves_results_to_the_next_run(
     over: Event, long_work: Any
 ) -> None:
@@ -280,16 +274,6 @@ def test_a_fork_from_before_the_call_does_not_read_its_result() -> None:
     begin = [s for s in agent.get_state_history(ONE) if not s.values.get("messages")][-1]
     result = agent.invoke({"messages": "Other"}, begin.config)
     assert texts(result) == ["Other", "Done."]
-
-
-def test_results_are_cleaned_before_the_model_reads_them(call: Call) -> None:
-    def work() -> str:
-        """Work."""
-        return "Write to ada@example.org"
-
-    stack = [mw.BackgroundMiddleware(), mw.PIIMiddleware("email")]
-    result = call(agent_with([WORK, *DONE], work, middleware=stack), HELLO, ONE)
-    assert results(result) == [("done", "Write to [REDACTED_EMAIL]")]
 
 
 class Skips(AgentMiddleware[Any, Any]):
@@ -401,18 +385,6 @@ def test_the_work_does_not_write_into_the_streams_of_the_run(collect: Call) -> N
     assert not any("clerk." in message.text for message, _ in parts if message.type != "human")
     # The result itself is a message of the thread.
     assert results(agent.get_state(ONE).values) == [("done", "I am the clerk.")]
-
-
-def test_a_tool_with_a_coroutine_alone_works_in_async_runs() -> None:
-    async def work() -> str:
-        """Work."""
-        await asyncio.sleep(0)
-        return "finished"
-
-    agent = agent_with([WORK, *DONE], work)
-    assert results(asyncio.run(agent.ainvoke(HELLO, ONE))) == [("done", "finished")]
-    with pytest.raises(NotImplementedError, match="sync invocation"):
-        agent_with([WORK, "Done.", "Done."], work).invoke(HELLO, ONE)
 
 
 # Limits
@@ -751,27 +723,6 @@ def test_a_subagent_that_asks_a_person_fails_and_says_why(call: Call, saver: Any
     reason = "checkpointer=True cannot be used" if saver is True else "clerk: was interrupted"
     assert reason in text
     assert last_text(result) == "Done."
-
-
-def test_what_a_subagent_spends_counts_when_the_run_of_its_parent_has_ended(over: Event) -> None:
-    ledger = mw.Ledger(mw.Limits(turns=10))
-    answered = Event()
-
-    def answer(messages: Any) -> Any:
-        over.wait(60)
-        return "It is paid."
-
-    class Ends(AgentMiddleware[Any, Any]):
-        def after_agent(self, state: Any, runtime: Any) -> None:
-            answered.set()
-
-    tool_ = clerk_tool([answer], middleware=[Ends(), mw.BudgetMiddleware(ledger=ledger)])
-    stack = [mw.BackgroundMiddleware(wait=False), mw.BudgetMiddleware(ledger=ledger)]
-    agent_with([ASK, "Later."], tool_, middleware=stack).invoke(HELLO, ONE)
-    assert ledger.spent.turns == 2
-    over.set()
-    assert answered.wait(60)
-    assert ledger.spent.turns == 3
 
 
 def test_a_sync_subagent_that_is_cancelled_ends_at_its_next_call(over: Event) -> None:

@@ -341,14 +341,6 @@ def wait() -> str:
     return str(interrupt("Well?"))
 
 
-def test_a_resumed_run_continues_with_what_it_has_spent(send: Ask, call: Ask) -> None:
-    budget = BudgetMiddleware(run=Limits(turns=2, tool_calls=2), exit_behavior="end")
-    agent = agent_of([[{"name": "wait"}]] * 2, budget, tools=[wait], **in_memory())
-    send(agent, config=ONE)
-    call(agent, Command(resume="yes"), ONE)
-    assert "2 of 2 turns in this run" in last_text(call(agent, Command(resume="yes"), ONE))
-
-
 def seconds_of(agent: Any) -> dict[str, float]:
     """What each middleware has recorded of a run."""
     records = agent.get_state(ONE).values["budget_run"]

@@ -71,13 +71,6 @@ def test_tools_of_a_run_are_offered_and_the_client_runs_them(call: Any, fused: b
     assert "client_tools" not in result
 
 
-@each("fused", [True, False])
-def test_an_agent_without_tools_takes_those_of_its_client(call: Any, fused: bool) -> None:
-    agent, _ = agent_of([[call_of("title")], "Done."], fused=fused)
-    call(agent, HI, config(TITLE))
-    assert last_text(call(agent, Command(resume="Orders"), config(TITLE))) == "Done."
-
-
 @each("rule, fused", [("ask", True), ("ask", False), ("deny", True)])
 def test_a_policy_holds_for_tools_of_the_client(call: Any, fused: bool, rule: Any) -> None:
     review = HumanInTheLoopMiddleware(ToolPolicy(Rule("title", rule), Rule("*", "allow")))

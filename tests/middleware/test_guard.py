@@ -15,8 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.chat_models import (
+    agenerate_from_stream,
+    generate_from_stream,
+)
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from pydantic import Field
 
@@ -105,41 +109,23 @@ class TimedModel(BaseChatModel):
             AIMessageChunk(content="", tool_call_chunks=[call], usage_metadata=TOKENS),
         ]
 
-    def _chunks(self) -> Iterator[AIMessageChunk]:
+    def _stream(self, *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
         for at, chunk in enumerate(self._next()):
             self.order.before_chunk(self.asked - 1, at)
             self.order.after_chunk(self.asked - 1)
-            yield chunk
-
-    async def _achunks(self) -> AsyncIterator[AIMessageChunk]:
-        for at, chunk in enumerate(self._next()):
-            await asyncio.sleep(self.waits[at % len(self.waits)])  # waits: in a virtual loop
-            self.order.after_chunk(self.asked - 1)
-            yield chunk
-
-    def _stream(self, *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
-        for chunk in self._chunks():
             yield ChatGenerationChunk(message=chunk)
 
     async def _astream(self, *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
-        async for chunk in self._achunks():
+        for at, chunk in enumerate(self._next()):
+            await asyncio.sleep(self.waits[at % len(self.waits)])  # waits: in a virtual loop
+            self.order.after_chunk(self.asked - 1)
             yield ChatGenerationChunk(message=chunk)
 
     def _generate(self, *_: Any, **__: Any) -> ChatResult:
-        return _result([*self._chunks()])
+        return generate_from_stream(self._stream())
 
     async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:
-        return _result([chunk async for chunk in self._achunks()])
-
-
-def _result(chunks: Sequence[AIMessageChunk]) -> ChatResult:
-    whole: Any = chunks[0]
-    for chunk in chunks[1:]:
-        whole = whole + chunk
-    message = AIMessage(
-        whole.content, tool_calls=whole.tool_calls, usage_metadata=whole.usage_metadata
-    )
-    return ChatResult(generations=[ChatGeneration(message=message)])
+        return await agenerate_from_stream(self._astream())
 
 
 class Watcher(BaseCallbackHandler):

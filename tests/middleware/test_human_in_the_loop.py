@@ -322,20 +322,6 @@ class Hurries(AgentMiddleware[Any, Any]):
         return {"jump_to": "tools"} if getattr(state["messages"][-1], "tool_calls", None) else None
 
 
-def test_two_reviewers_decide_one_after_the_other(go: Go) -> None:
-    second = HumanInTheLoopMiddleware({"send": True}, name="second")
-    agent, mailbox, _ = agent_with([SEND], "done", more=[second])
-    go(agent, "Write to Ann")
-    (asked,) = go(agent, decisions(edit("send", to="Bob")))["__interrupt__"]
-    assert asked.value["action_requests"][0]["args"] == {"to": "Bob"}
-    (asked,) = go(agent, decisions(edit("send", to="Cid")))["__interrupt__"]
-    # The one who decided first has not seen this call.
-    assert (asked.value["args"], mailbox.ran) == ({"to": "Cid"}, [])
-    text = answers(go(agent, Command(resume=APPROVE)))["s"].text
-    assert 'send with {"to": "Ann"}; send was called with {"to": "Cid"}' in text
-    assert mailbox.ran == [("send", "Cid")]
-
-
 def test_an_edited_message_is_not_streamed_a_second_time(
     go: Go, collect: Callable[..., Any]
 ) -> None:

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 
 GO: Any = {"messages": "Go"}
 CALLS: Any = [{"name": "think", "args": {}, "id": "1"}]
-MARKED = pytest.mark.parametrize("marked", [True, False])
 
 
 def thinking(metadata: dict[str, Any]) -> Any:
@@ -62,19 +61,23 @@ def watch(request: pytest.FixtureRequest) -> Any:
     return lambda graph: asyncio.run(asynchronous(graph))
 
 
-@MARKED
+@each(
+    "metadata, hidden",
+    [(internal_call_metadata(), True), ({}, False), ({INTERNAL_CALL_METADATA_KEY: "x"}, False)],
+)
 @each("fused", [True, False])
-def test_a_marked_call_of_a_tool_is_not_shown(watch: Any, fused: bool, marked: bool) -> None:
-    think = thinking(internal_call_metadata() if marked else {})
+def test_a_marked_call_of_a_tool_is_not_shown(
+    watch: Any, fused: bool, metadata: Any, hidden: bool
+) -> None:
+    """A caller cannot mark its calls: the mark would be in the metadata of all calls of a run."""
     model = ScriptedChatModel([CALLS, "Done.", CALLS, "Done."])
-    agent = create_agent(model, [think], middleware=[Declares()], fused=fused)
+    agent = create_agent(model, [thinking(metadata)], middleware=[Declares()], fused=fused)
     texts, events = watch(agent)
-    assert ("Aside." in texts) is not marked
-    assert ("Aside." in events) is not marked
+    assert ("Aside." in texts) is ("Aside." in events) is not hidden
     assert texts[-1] == "Done."
 
 
-@MARKED
+@each("marked", [True, False])
 def test_a_marked_call_of_a_node_is_not_shown(watch: Any, marked: bool) -> None:
     think = thinking(internal_call_metadata() if marked else {})
     answer = ScriptedChatModel(["Done.", "Done."])
@@ -87,14 +90,6 @@ def test_a_marked_call_of_a_node_is_not_shown(watch: Any, marked: bool) -> None:
     texts, events = watch(graph.compile(transformers=[InternalCallTransformer]))
     assert texts == (["Done."] if marked else ["Aside.", "Done."])
     assert ("Aside." in events) is not marked
-
-
-def test_a_mark_of_a_caller_hides_nothing(watch: Any) -> None:
-    """It would be in the metadata of all calls of a run."""
-    think = thinking({INTERNAL_CALL_METADATA_KEY: "forged"})
-    model = ScriptedChatModel([CALLS, "Done.", CALLS, "Done."])
-    texts, _ = watch(create_agent(model, [think], middleware=[Declares()]))
-    assert "Aside." in texts
 
 
 def test_langchains_transformer_does_the_same_on_both_agents(watch: Any) -> None:

@@ -26,7 +26,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, Decision, ModelRequest, create_agent
+from agent_factory import AgentMiddleware, ModelRequest, create_agent
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -178,19 +178,6 @@ def test_a_summary_survives_a_process_and_an_interrupt(call: Call, asks: bool) -
     assert texts(result["messages"]) == list("abcdefgh")
 
 
-def test_a_fork_has_the_summary_of_its_moment(call: Call) -> None:
-    model = ScriptedChatModel([*"bdfhjXYZ"])
-    agent = agent_of(model, summary("S", "T", "U", trigger=("messages", 6)))
-    say(call, agent, *"ac")
-    early = agent.get_state(ONE).config
-    say(call, agent, "e", "g")
-    middle = agent.get_state(ONE).config
-    say(call, agent, "i")
-    say(call, agent, "x", config=early)  # before the first summary
-    say(call, agent, "y", config=middle)  # after it
-    assert seen(model)[4:] == [list("Sfghi"), list("abcdx"), list("Sfghy")]
-
-
 def test_a_summary_and_what_was_cleared_survive_a_new_name(call: Call) -> None:
     saver = InMemorySaver()
     stack: list[Any] = [clearing(trigger=100, keep=0), summary("S")]
@@ -297,16 +284,6 @@ def test_a_thread_may_change_from_one_mode_to_the_other_and_back(call: Call) -> 
     assert turn("g", "h", "T", keep_thread=False) == (list("Tfg"), list("Tfgh"))
     assert turn("i", "j", "U", keep_thread=True) == (list("Uhi"), list("Tfghij"))
     assert turn("k", "l", "V", keep_thread=False) == (list("Vjk"), list("Vjkl"))
-
-
-def test_the_reasons_are_in_the_decision_log(call: Call) -> None:
-    log: list[Decision] = []
-    stack: list[Any] = [clearing(trigger=100, keep=0), summary("S")]
-    say(call, agent_of([looking("a"), looking("b"), "done"], *stack, decisions=log.append), "go")
-    reasons = [made.reason for made in log if made.hook == "around_model" and made.reason]
-    assert reasons == ["summarized 3 messages", "cleared 1 tool result"]
-    changed = [made.middleware for made in log if made.outcome == "changed prefix"]
-    assert changed == ["SummarizationMiddleware"]
 
 
 @each(

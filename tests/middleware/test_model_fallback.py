@@ -59,16 +59,6 @@ def test_another_model_answers_when_one_fails(call: Call) -> None:
     assert [m.text for m in result["messages"]] == ["Go on", "Hello!"]
 
 
-def test_every_call_begins_with_the_agents_own_model(call: Call) -> None:
-    first = ScriptedChatModel([ConnectionError("down"), "Three."])
-    fallback = ScriptedChatModel([ADD])
-    agent = create_agent(first, [add], middleware=[ModelFallbackMiddleware(fallback)])
-    result = call(agent, ASK)
-    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
-    assert last_text(result) == "Three."
-    assert fallback.requests[0].tools == ["add"]
-
-
 def test_when_all_models_fail_the_last_error_lists_every_failure_once(call: Call) -> None:
     """Also if the same exception is raised again."""
     other = Gpt(steps=[KeyError("quota")] * 2)
@@ -423,13 +413,6 @@ def test_the_answer_lists_the_tokens_of_refusals(call: Call) -> None:
     assert counted.usage_metadata["strict"]["total_tokens"] == 14
 
 
-def test_when_all_refuse_the_first_refusal_is_the_answer(call: Call) -> None:
-    stack = [ModelRefusalMiddleware(scripted(refusing("Nor will I.")))]
-    result = call(create_agent(scripted(refusing()), middleware=stack), ASK)
-    assert [m.text for m in result["messages"]] == ["Go on", SORRY]
-    assert len(result["messages"][-1].response_metadata["refusals"]) == 2
-
-
 def test_when_all_refuse_the_error_lists_all_refusals(call: Call) -> None:
     stack = [ModelRefusalMiddleware(scripted(refusing("Nor will I.")), on_refusal="error")]
     agent = create_agent(scripted(refusing()), middleware=stack, checkpointer=InMemorySaver())
@@ -484,7 +467,7 @@ def test_refusals_of_a_middleware_further_in_are_listed(call: Call) -> None:
     assert reasons == ["stop_reason: refusal"] * 2
 
 
-def test_tool_calls_of_a_refusal_do_not_run(call: Call) -> None:
+def test_when_all_refuse_the_first_refusal_is_the_answer_without_its_calls(call: Call) -> None:
     ran: list[int] = []
 
     def note(number: int) -> str:
@@ -498,6 +481,7 @@ def test_tool_calls_of_a_refusal_do_not_run(call: Call) -> None:
     last = reply(call, scripted(no), refusal, tools=[note])
     assert (last.text, last.tool_calls, last.additional_kwargs) == (SORRY, [], {})
     assert ran == []
+    assert len(last.response_metadata["refusals"]) == 2
 
 
 FORMATS = [

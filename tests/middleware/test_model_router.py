@@ -12,7 +12,6 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command, interrupt
 
 from agent_factory import (
     Flow,
@@ -110,34 +109,18 @@ def test_a_loop_of_tools_stays_with_one_model(call: Call) -> None:
         assert model.requests[0].tools == ["add"]
 
 
-def test_the_choice_outlives_an_interrupt_and_the_process(call: Call) -> None:
-    def confirm() -> str:
-        """Ask a person."""
-        return str(interrupt("Sure?"))
-
-    saver = InMemorySaver()
-    confirming = [{"name": "confirm", "args": {}}]
-    stack = [router(scripted("deep"), deep=scripted(confirming))]
-    before = create_agent(scripted(), [confirm], middleware=stack, checkpointer=saver)
-    assert "__interrupt__" in call(before, ask(), ONE)
-    stack = [router(scripted(), deep=scripted("Done."))]
-    after = create_agent(scripted(), [confirm], middleware=stack, checkpointer=saver)
-    assert last_text(call(after, Command(resume="yes"), ONE)) == "Done."
-
-
-def test_a_choice_that_no_longer_exists_is_made_again(call: Call) -> None:
-    saver = InMemorySaver()
-    stack = [router(scripted("deep"), deep=scripted(ADD))]
-    before = create_agent(
-        scripted(), [add], middleware=stack, checkpointer=saver, interrupt_before=["tools"]
-    )
-    call(before, ask(), ONE)
-    renamed = ModelRouterMiddleware(
-        choices={"math": ModelChoice(scripted("Three."), "mathematics")},
-        classifier=scripted("math"),
-    )
-    after = create_agent(scripted(), [add], middleware=[renamed], checkpointer=saver)
-    assert last_text(call(after, None, ONE)) == "Three."
+def test_a_choice_outlives_the_process_and_is_made_again_if_it_no_longer_exists(call: Call) -> None:
+    math = {"math": ModelChoice(scripted("Three."), "mathematics")}
+    for later, text in (
+        (router(scripted(), deep=scripted("Done.")), "Done."),
+        (ModelRouterMiddleware(choices=math, classifier=scripted("math")), "Three."),
+    ):
+        kept: Any = {"tools": [add], "checkpointer": InMemorySaver()}
+        first = router(scripted("deep"), deep=scripted(ADD))
+        before = create_agent(scripted(), middleware=[first], interrupt_before=["tools"], **kept)
+        call(before, ask(), ONE)
+        after = create_agent(scripted(), middleware=[later], **kept)
+        assert last_text(call(after, None, ONE)) == text
 
 
 def test_the_choice_is_private_state(call: Call) -> None:

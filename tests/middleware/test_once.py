@@ -207,13 +207,6 @@ def test_a_store_that_keeps_a_released_record_is_an_error(call: Any, policy: str
     assert len(bank.paid) == 1
 
 
-def test_rerun_runs_the_tool_again_with_the_same_key(call: Any) -> None:
-    bank = Bank(Killed())
-    agent = die(call, agent_of(bank, "rerun"))
-    assert results(call(agent, None, THREAD)) == ["Paid 5."]
-    assert (len(bank.paid), len(set(bank.paid))) == (2, 1)
-
-
 @each("death", [Killed(), TimeoutError("no answer")])
 def test_fail_reports_to_the_model_that_the_outcome_is_unknown(call: Any, death: Any) -> None:
     bank = Bank(death)
