@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,7 +25,6 @@ from agent_factory.testing import assert_valid_history, check_middleware
 from samples import Answer, last_text, scripted, texts
 from tables import each
 
-Run = Callable[..., Any]
 GO: Any = {"messages": [HumanMessage("Go")]}
 ADD: Any = {"name": "add", "args": {"a": 2, "b": 3}, "id": "1", "type": "tool_call"}
 BROKEN: Any = {"name": "add", "args": '{"a": 2', "id": "1", "error": None}
@@ -66,7 +64,7 @@ def cut(text: Any = "", *calls: Any, reason: str = "length", **fields: Any) -> A
     )
 
 
-def reply(call: Run, *steps: Any, **options: Any) -> Any:
+def reply(call: Any, *steps: Any, **options: Any) -> Any:
     """The last message of `agent`, whose model has these steps."""
     return call(agent(scripted(*steps), **options), GO)["messages"][-1]
 
@@ -103,7 +101,7 @@ COMPLETE = [
 
 @each("metadata", [*CUT, *MALFORMED])
 def test_an_answer_that_its_provider_marks_is_asked_for_again(
-    metadata: dict[str, Any], call: Run, ran: list[Any]
+    metadata: dict[str, Any], call: Any, ran: list[Any]
 ) -> None:
     bad = AIMessage("It i", tool_calls=[ADD], response_metadata=metadata)
     result = call(agent(scripted(bad, "It is 5."), ran), GO)
@@ -117,7 +115,7 @@ def test_an_answer_that_its_provider_marks_is_asked_for_again(
     "content",
     ["", " \n", [], [{"type": "text", "text": ""}], [{"type": "reasoning", "reasoning": "Hm."}]],
 )
-def test_an_answer_without_content_is_empty(content: Any, call: Run) -> None:
+def test_an_answer_without_content_is_empty(content: Any, call: Any) -> None:
     model = scripted(AIMessage(content, usage_metadata=USAGE), "It is 5.")
     message = call(agent(model), GO)["messages"][-1]
     assert message.text == "It is 5."
@@ -137,7 +135,7 @@ def test_an_answer_without_content_is_empty(content: Any, call: Run) -> None:
         AIMessage("", invalid_tool_calls=[BROKEN]),
     ],
 )
-def test_an_answer_that_is_complete_or_not_text_is_left_alone(answer: AIMessage, call: Run) -> None:
+def test_an_answer_that_is_complete_or_not_text_is_left_alone(answer: AIMessage, call: Any) -> None:
     message = call(agent(scripted(answer, "It is 5.")), GO)["messages"][1]
     assert message.content == answer.content
     assert "failed_answers" not in message.response_metadata
@@ -152,7 +150,7 @@ def test_an_answer_that_is_complete_or_not_text_is_left_alone(answer: AIMessage,
         AIMessage("", response_metadata={"incomplete_details": {"reason": "content_filter"}}),
     ],
 )
-def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Run) -> None:
+def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Any) -> None:
     model = scripted(refusal)
     call(agent(model), GO)
     assert len(model.requests) == 1
@@ -186,7 +184,7 @@ def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Run) 
     ],
 )
 def test_the_model_and_the_log_read_what_was_cut_and_its_calls_do_not_run(
-    call: Run, ran: list[Any], bad: AIMessage, remark: str
+    call: Any, ran: list[Any], bad: AIMessage, remark: str
 ) -> None:
     log: list[Any] = []
     model = scripted("", bad, "It is 5.")
@@ -200,7 +198,7 @@ def test_the_model_and_the_log_read_what_was_cut_and_its_calls_do_not_run(
     assert reason.startswith("asked again 2 times, the last for ")
 
 
-def test_after_a_result_the_remark_is_part_of_it(call: Run) -> None:
+def test_after_a_result_the_remark_is_part_of_it(call: Any) -> None:
     """Some providers reject a message of the user after a result. The thread keeps the result."""
     model = scripted([ADD], "", "It is 5.")
     assert texts(call(agent(model), GO)) == ["Go", "", "5", "It is 5."]
@@ -212,7 +210,7 @@ def test_after_a_result_the_remark_is_part_of_it(call: Run) -> None:
 # Going on
 
 
-def test_a_cut_text_can_be_continued(call: Run) -> None:
+def test_a_cut_text_can_be_continued(call: Any) -> None:
     model = scripted(cut("Once upon "), cut("a time "), "there was.")
     message = call(agent(model, on_cut="continue"), GO)["messages"][-1]
     assert message.text == "Once upon a time there was."
@@ -229,7 +227,7 @@ def test_a_cut_text_can_be_continued(call: Run) -> None:
     assert never.text == "one two three\n\n[The answer was cut off at the limit of output tokens.]"
 
 
-def test_what_cannot_be_continued_is_asked_for_again(call: Run, ran: list[Any]) -> None:
+def test_what_cannot_be_continued_is_asked_for_again(call: Any, ran: list[Any]) -> None:
     model = scripted(cut("Once ", ADD), cut("upon "), "", "a time.")
     found = agent(model, ran, on_cut="continue", max_retries=3)
     assert last_text(call(found, GO)) == "upon a time."
@@ -245,7 +243,7 @@ def test_what_cannot_be_continued_is_asked_for_again(call: Run, ran: list[Any]) 
 # If no answer is usable
 
 
-def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Run, ran: list[Any]) -> None:
+def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Any, ran: list[Any]) -> None:
     kwargs = {"tool_calls": [{"id": "1"}], "other": 1}
     bad = cut("On", ADD, additional_kwargs=kwargs)
     result = call(agent(scripted(cut("Once upon"), cut("Once"), bad), ran), GO)
@@ -270,11 +268,11 @@ def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Run, ran: 
         ),
     ],
 )
-def test_a_note_says_what_was_wrong(step: Any, note: str, call: Run) -> None:
+def test_a_note_says_what_was_wrong(step: Any, note: str, call: Any) -> None:
     assert reply(call, step, step, step).text == note
 
 
-def test_an_error_can_be_raised(call: Run) -> None:
+def test_an_error_can_be_raised(call: Any) -> None:
     with pytest.raises(UnusableAnswerError) as caught:
         reply(call, "", cut("Once"), max_retries=1, on_failure="error")
     assert str(caught.value).startswith(
@@ -285,7 +283,7 @@ def test_an_error_can_be_raised(call: Run) -> None:
     assert [failed["fault"] for failed in caught.value.failed_answers] == ["empty", "cut"]
 
 
-def test_a_fallback_takes_the_error_for_a_failure_of_the_model(call: Run) -> None:
+def test_a_fallback_takes_the_error_for_a_failure_of_the_model(call: Any) -> None:
     fallback = ModelFallbackMiddleware(scripted("It is 5."))
     options: Any = {"max_retries": 0, "on_failure": "error"}
     assert reply(call, "", stack=[fallback], **options).text == "It is 5."
@@ -294,14 +292,14 @@ def test_a_fallback_takes_the_error_for_a_failure_of_the_model(call: Run) -> Non
 # Structured output
 
 
-def test_a_cut_call_of_the_answer_is_asked_for_again(call: Run) -> None:
+def test_a_cut_call_of_the_answer_is_asked_for_again(call: Any) -> None:
     wrong = {"name": "Answer", "args": {"number": 1}, "id": "9", "type": "tool_call"}
     found = agent(scripted(cut("", wrong), Answer(number=12)), schema=ToolStrategy(Answer))
     assert call(found, GO)["structured_response"] == Answer(number=12)
 
 
 @each("retries", [0, 3])
-def test_a_cut_text_of_the_answer_is_asked_for_again(retries: int, call: Run) -> None:
+def test_a_cut_text_of_the_answer_is_asked_for_again(retries: int, call: Any) -> None:
     strategy = ProviderStrategy(Answer, max_retries=retries)
     model = scripted(cut('{"number": 1'), '{"number": 12}')
     result = call(agent(model, schema=strategy, on_cut="continue"), GO)
@@ -309,7 +307,7 @@ def test_a_cut_text_of_the_answer_is_asked_for_again(retries: int, call: Run) ->
     assert texts(result) == ["Go", '{"number": 12}']
 
 
-def test_a_text_that_could_be_parsed_is_complete(call: Run) -> None:
+def test_a_text_that_could_be_parsed_is_complete(call: Any) -> None:
     result = call(agent(scripted(cut('{"number": 12}')), schema=ProviderStrategy(Answer)), GO)
     assert result["structured_response"] == Answer(number=12)
     strategy = ProviderStrategy(Answer, max_retries=0)
@@ -323,7 +321,7 @@ def test_a_text_that_could_be_parsed_is_complete(call: Run) -> None:
 # With others
 
 
-def test_what_it_asks_counts_as_one_call_of_the_model(call: Run) -> None:
+def test_what_it_asks_counts_as_one_call_of_the_model(call: Any) -> None:
     limit = ModelCallLimitMiddleware(run_limit=1)
     assert reply(call, "", "", "Yes.", stack=[limit]).text == "Yes."
 
@@ -335,7 +333,7 @@ def test_what_it_asks_counts_as_one_call_of_the_model(call: Run) -> None:
         [ToolCallLimitMiddleware(run_limit=1, exit_behavior="answer")],
     ],
 )
-def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Run) -> None:
+def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Any) -> None:
     model = scripted([ADD], [{**ADD, "id": "2"}], "", "It is 5.")
     assert last_text(call(agent(model, stack=stack), GO)) == "It is 5."
     assert model.requests[3].tools == []

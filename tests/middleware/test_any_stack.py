@@ -593,7 +593,7 @@ ASKING: dict[str, Callable[[ScriptedChatModel], Member]] = {
 
 @each("name", ASKING)
 def test_a_model_that_a_built_in_asks_is_asked_once_with_an_invalid_key(
-    call: Callable[..., Any], name: str
+    call: Any, name: str
 ) -> None:
     error = ModelAuthenticationError("invalid key")
     asked = ScriptedChatModel([error] * 9)

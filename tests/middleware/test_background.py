@@ -43,7 +43,6 @@ from samples import Answer, User, in_memory, last_text, prices, texts, tool_resu
 from tables import each
 from waiting import run_virtually, until
 
-Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
 HELLO: Any = {"messages": "Hello"}
 WORK = [{"name": "work", "args": {}}]
@@ -143,7 +142,7 @@ def ids_in(messages: Any) -> list[str]:
 # Results
 
 
-def test_a_call_returns_a_handle_and_its_result_arrives_as_a_message(call: Call) -> None:
+def test_a_call_returns_a_handle_and_its_result_arrives_as_a_message(call: Any) -> None:
     def render(page: int) -> str:
         """Render a page."""
         return f"Page {page} is rendered."
@@ -163,23 +162,6 @@ def test_a_call_returns_a_handle_and_its_result_arrives_as_a_message(call: Call)
     assert last_text(result) == "Done."
     assert set(result) == {"messages"}
     assert_valid_history(result["messages"])
-
-
-def test_a_result_is_read_at_the_next_call_of_the_model(
-    call: Call, over: Event, long_work: Any
-) -> None:
-    saver = InMemorySaver()
-
-    def look() -> str:
-        """Look until the result is in the saver."""
-        over.set()
-        until(lambda: has_mailbox(saver))
-        return "looked"
-
-    steps = [WORK, [{"name": "look", "args": {}}], "Done."]
-    result = call(agent_with(steps, long_work, tool(look), checkpointer=saver), HELLO, ONE)
-    assert types(result) == ["human", "ai", "tool", "ai", "tool", "human", "ai"]
-    assert results(result) == [("done", "True")]
 
 
 def test_a_run_that_does_not_wait_leaves_results_to_the_next_run(
@@ -209,7 +191,7 @@ PICTURE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
     ],
 )
 def test_what_the_tool_returns_or_raises_is_its_result(
-    call: Call, outcome: Any, ending: str, text: str
+    call: Any, outcome: Any, ending: str, text: str
 ) -> None:
     def work() -> Any:
         """Work."""
@@ -225,14 +207,14 @@ def test_what_the_tool_returns_or_raises_is_its_result(
         assert message.content[1:] == [PICTURE]
 
 
-def test_arguments_that_do_not_fit_are_answered_at_once(call: Call) -> None:
+def test_arguments_that_do_not_fit_are_answered_at_once(call: Any) -> None:
     calls = [{"name": "square", "args": {"number": "x"}}]
     result = call(agent_with([calls, "Sorry."], square), HELLO, ONE)
     assert "valid integer" in tool_results(result)[0][0]
     assert results(result) == []
 
 
-def test_a_message_of_the_run_that_failed_is_read_once(call: Call) -> None:
+def test_a_message_of_the_run_that_failed_is_read_once(call: Any) -> None:
     agent = agent_with([WORK, RuntimeError("down"), *DONE], work)
     with pytest.raises(RuntimeError, match="down"):
         call(agent, HELLO, ONE)
@@ -251,7 +233,7 @@ class ReadOnly(InMemorySaver):
 
 
 @each("make_saver", [lambda: None, ReadOnly])
-def test_a_result_that_no_saver_takes_is_read_in_this_process(call: Call, make_saver: Any) -> None:
+def test_a_result_that_no_saver_takes_is_read_in_this_process(call: Any, make_saver: Any) -> None:
     agent = agent_with([WORK, *DONE], work, checkpointer=make_saver(), ignore=["AF211"])
     assert results(call(agent, HELLO, ONE)) == [("done", "finished")]
 
@@ -310,14 +292,14 @@ def test_a_result_does_not_come_between_a_call_and_its_result(over: Event, long_
     assert_valid_history(result["messages"])
 
 
-def test_a_run_waits_after_a_structured_answer(call: Call, over: Event, long_work: Any) -> None:
+def test_a_run_waits_after_a_structured_answer(call: Any, over: Event, long_work: Any) -> None:
     steps = [WORK, setting(over, Answer(number=1)), *[Answer(number=2)] * 2]
     result = call(agent_with(steps, long_work, response_format=Answer), HELLO, ONE)
     assert results(result) == [("done", "True")]
     assert result["structured_response"] == Answer(number=2)
 
 
-def test_an_agent_inside_of_another_reads_its_own_results(call: Call) -> None:
+def test_an_agent_inside_of_another_reads_its_own_results(call: Any) -> None:
     def last_result(messages: Any) -> str:
         return next((m.text.splitlines()[-1] for m in messages if m.name == "background"), "")
 
@@ -327,7 +309,7 @@ def test_an_agent_inside_of_another_reads_its_own_results(call: Call) -> None:
     assert texts(result)[2:] == ["finished", "Done."]
 
 
-def test_a_call_that_another_layer_answers_starts_nothing(call: Call) -> None:
+def test_a_call_that_another_layer_answers_starts_nothing(call: Any) -> None:
     class Denies(AgentMiddleware[Any, Any]):
         def wrap_tool_call(self, request: Any, handler: Any) -> Any:
             return ToolMessage("no", tool_call_id=request.tool_call["id"])
@@ -345,7 +327,7 @@ def test_a_call_that_another_layer_answers_starts_nothing(call: Call) -> None:
 
 
 def test_a_layer_with_a_timeout_leaves_the_work_alone(
-    call: Call, over: Event, long_work: Any
+    call: Any, over: Event, long_work: Any
 ) -> None:
     retry = mw.ToolRetryMiddleware(timeout=60, initial_delay=0)
     for stack in ([mw.BackgroundMiddleware(), retry], [retry, mw.BackgroundMiddleware()]):
@@ -357,7 +339,7 @@ def test_a_layer_with_a_timeout_leaves_the_work_alone(
 # What the work gets
 
 
-def test_the_work_has_the_context_the_store_and_the_state_of_its_call(call: Call) -> None:
+def test_the_work_has_the_context_the_store_and_the_state_of_its_call(call: Any) -> None:
     variable: ContextVar[str] = ContextVar("variable", default="")
 
     class Sets(AgentMiddleware[Any, Any]):
@@ -379,7 +361,7 @@ def test_the_work_has_the_context_the_store_and_the_state_of_its_call(call: Call
     assert results(result) == [("done", "ada {'price': 39} 2 1: set")]
 
 
-def test_the_work_does_not_write_into_the_streams_of_the_run(collect: Call) -> None:
+def test_the_work_does_not_write_into_the_streams_of_the_run(collect: Any) -> None:
     agent = agent_with([ASK, *DONE], clerk_tool(["I am the clerk."]))
     parts = collect(agent, HELLO, ONE, stream_mode="messages")
     assert not any("clerk." in message.text for message, _ in parts if message.type != "human")
@@ -391,7 +373,7 @@ def test_the_work_does_not_write_into_the_streams_of_the_run(collect: Call) -> N
 
 
 def test_calls_above_the_limit_are_answered_with_an_error(
-    call: Call, over: Event, long_work: Any
+    call: Any, over: Event, long_work: Any
 ) -> None:
     steps = [WORK * 3, setting(over, "I wait."), *DONE]
     result = call(agent_with(steps, long_work, settings={"max_running": 2}), HELLO, ONE)
@@ -409,7 +391,7 @@ def test_each_thread_has_its_own_limit(long_work: Any) -> None:
 
 
 def test_work_that_takes_too_long_is_reported_and_counts_as_under_way(
-    call: Call, long_work: Any
+    call: Any, long_work: Any
 ) -> None:
     def step(messages: Any) -> Any:
         """Begin again as soon as the first job has timed out."""
@@ -464,7 +446,7 @@ def asking(name: str) -> Callable[[Any], Any]:
     return lambda messages: [{"name": name, "args": {"id": ids_in(messages)[0]}}]
 
 
-def test_the_model_can_look_at_the_progress_of_a_job(call: Call, over: Event) -> None:
+def test_the_model_can_look_at_the_progress_of_a_job(call: Any, over: Event) -> None:
     written = Event()
 
     def work(runtime: ToolRuntime) -> str:
@@ -486,7 +468,7 @@ def test_the_model_can_look_at_the_progress_of_a_job(call: Call, over: Event) ->
     assert second == ended
 
 
-def test_a_job_that_has_ended_says_so(call: Call, over: Event, long_work: Any) -> None:
+def test_a_job_that_has_ended_says_so(call: Any, over: Event, long_work: Any) -> None:
     saver = InMemorySaver()
 
     class Waits(AgentMiddleware[Any, Any]):
@@ -508,7 +490,7 @@ def test_a_job_that_has_ended_says_so(call: Call, over: Event, long_work: Any) -
 
 
 def test_the_model_can_cancel_a_job_whose_result_is_dropped(
-    call: Call, over: Event, long_work: Any
+    call: Any, over: Event, long_work: Any
 ) -> None:
     steps = [WORK, asking("cancel_background"), setting(over, "Done.")]
     result = call(agent_with(steps, long_work), HELLO, ONE)
@@ -530,7 +512,7 @@ async def test_async_work_that_is_cancelled_ends() -> None:
 
 @pytest.mark.parametrize("say", [mw.steer, mw.follow_up])
 def test_what_the_user_says_is_answered_while_the_work_is_under_way(
-    call: Call, over: Event, say: Any
+    call: Any, over: Event, say: Any
 ) -> None:
     def work() -> str:
         """Work. The user says something meanwhile."""
@@ -548,7 +530,7 @@ def test_what_the_user_says_is_answered_while_the_work_is_under_way(
 
 
 @pytest.mark.parametrize("when", ["waiting", "working"])
-def test_a_run_that_is_cancelled_cancels_its_jobs(call: Call, over: Event, when: str) -> None:
+def test_a_run_that_is_cancelled_cancels_its_jobs(call: Any, over: Event, when: str) -> None:
     def work() -> str:
         """Work until the test is over."""
         if when == "waiting":
@@ -705,7 +687,7 @@ def ask_person() -> str:
     return str(interrupt("May I?"))
 
 
-def test_a_subagent_with_its_own_saver_has_a_thread_for_each_job(call: Call) -> None:
+def test_a_subagent_with_its_own_saver_has_a_thread_for_each_job(call: Any) -> None:
     saver = InMemorySaver()
     tool_ = clerk_tool(["It is paid.", "It is paid."], checkpointer=saver)
     result = call(agent_with([ASK * 2, *DONE], tool_, checkpointer=saver), HELLO, ONE)
@@ -714,7 +696,7 @@ def test_a_subagent_with_its_own_saver_has_a_thread_for_each_job(call: Call) -> 
 
 
 @each("saver", [None, True, InMemorySaver()])
-def test_a_subagent_that_asks_a_person_fails_and_says_why(call: Call, saver: Any) -> None:
+def test_a_subagent_that_asks_a_person_fails_and_says_why(call: Any, saver: Any) -> None:
     steps = [[{"name": "ask_person", "args": {}}], "Paid."]
     tool_ = clerk_tool(steps, ask_person, checkpointer=saver)
     result = call(agent_with([ASK, *DONE], tool_), HELLO, ONE)
@@ -753,7 +735,7 @@ def test_a_sync_subagent_that_is_cancelled_ends_at_its_next_call(over: Event) ->
     assert ended.wait(60)
 
 
-def test_the_handler_of_a_ledger_counts_the_models_of_background_work(call: Call) -> None:
+def test_the_handler_of_a_ledger_counts_the_models_of_background_work(call: Any) -> None:
     ledger = mw.Ledger(mw.Limits())
     agent = agent_with([ASK, *DONE], clerk_tool([Reply("It is paid.", usage=(1_000_000, 1))]))
     handler = ledger.handler({"ScriptedChatModel": mw.Price(input=1, output=1)})

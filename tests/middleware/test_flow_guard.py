@@ -34,7 +34,6 @@ from agent_factory.testing import ScriptedChatModel, check_middleware
 from samples import new_thread
 from tables import each
 
-Ask = Callable[..., Any]
 Calls = Sequence[tuple[str, dict[str, Any]]]
 
 INJECTIONS = (
@@ -260,7 +259,7 @@ def config_of(thread: str) -> Any:
     return {"configurable": {"thread_id": thread}}
 
 
-def threads_at_the_sink(call: Ask, case: Case, desk: Desk) -> Iterator[tuple[Any, Any, Any]]:
+def threads_at_the_sink(call: Any, case: Case, desk: Desk) -> Iterator[tuple[Any, Any, Any]]:
     """Run the injection until its call is asked about; the result, the agent and the thread.
 
     It happens at once, in the next run of a thread, after a restart, and in a fork.
@@ -282,7 +281,7 @@ def threads_at_the_sink(call: Ask, case: Case, desk: Desk) -> Iterator[tuple[Any
 
 
 @each("kind", CASES)
-def test_no_injection_calls_a_sink_unasked(call: Ask, kind: str) -> None:
+def test_no_injection_calls_a_sink_unasked(call: Any, kind: str) -> None:
     case, desk = CASES[kind], Desk(INJECTIONS[[*CASES].index(kind) % len(INJECTIONS)])
     for result, agent, config in threads_at_the_sink(call, case, desk):
         (waiting,) = result["__interrupt__"]
@@ -296,7 +295,7 @@ def test_no_injection_calls_a_sink_unasked(call: Ask, kind: str) -> None:
 
 
 @each("kind", ["page", "sink inside"])
-def test_a_call_that_a_person_approves_runs_once(call: Ask, kind: str) -> None:
+def test_a_call_that_a_person_approves_runs_once(call: Any, kind: str) -> None:
     desk = Desk(INJECTIONS[0])
     for result, agent, config in threads_at_the_sink(call, CASES[kind], desk):
         (waiting,) = result["__interrupt__"]
@@ -345,7 +344,7 @@ def benign_step(messages: Sequence[Any]) -> Any:
 
 
 @each("parts", [["all"], ["first", "rest"]])
-def test_benign_runs_are_asked_one_needless_question_at_most(call: Ask, parts: list[str]) -> None:
+def test_benign_runs_are_asked_one_needless_question_at_most(call: Any, parts: list[str]) -> None:
     assert len(BENIGN) >= 40
     questions, agents = 0, dict[Any, Any]()
     for number, case in enumerate(BENIGN):
@@ -358,7 +357,7 @@ def test_benign_runs_are_asked_one_needless_question_at_most(call: Ask, parts: l
     assert questions == 1  # about the last of them
 
 
-def test_a_denied_call_says_which_results_are_the_reason(call: Ask, thread: str) -> None:
+def test_a_denied_call_says_which_results_are_the_reason(call: Any, thread: str) -> None:
     desk = Desk()
     agent = desk.agent([FETCH, CUSTOMERS, SEND], FlowGuardMiddleware(action="deny"))
     denied = call(agent, PUT_IN, config_of(thread))["messages"][-2]
@@ -369,7 +368,7 @@ def test_a_denied_call_says_which_results_are_the_reason(call: Ask, thread: str)
 
 
 @each("label", ["untrusted", "private"])
-def test_one_label_is_enough_where_the_guard_says_so(call: Ask, label: Any, thread: str) -> None:
+def test_one_label_is_enough_where_the_guard_says_so(call: Any, label: Any, thread: str) -> None:
     source = {"untrusted": FETCH, "private": CUSTOMERS}[label]
     other = {"untrusted": CUSTOMERS, "private": FETCH}[label]
     guard = FlowGuardMiddleware(seen=[label])
@@ -380,7 +379,7 @@ def test_one_label_is_enough_where_the_guard_says_so(call: Ask, label: Any, thre
     assert desk.sent == ["mallory"]
 
 
-def test_rules_of_the_author_come_before_the_default(call: Ask, thread: str) -> None:
+def test_rules_of_the_author_come_before_the_default(call: Any, thread: str) -> None:
     policy = ToolPolicy(
         Rule("send_mail", "allow", when={"to": "ada"}),
         Rule("count", "deny", when={"seen": "untrusted"}, reason="Not now."),
@@ -396,7 +395,7 @@ def test_rules_of_the_author_come_before_the_default(call: Ask, thread: str) -> 
 
 
 @each("mode", ["batched", "per_call"])
-def test_a_review_may_depend_on_what_the_thread_has_seen(call: Ask, mode: Any, thread: str) -> None:
+def test_a_review_may_depend_on_what_the_thread_has_seen(call: Any, mode: Any, thread: str) -> None:
     rules = ToolPolicy(Rule("send_mail", "ask", when={"seen": "private"}), Rule("*", "allow"))
     review = HumanInTheLoopMiddleware(rules, interrupt_mode=mode)
     guard = FlowGuardMiddleware(ToolPolicy(Rule("*", "allow")))
@@ -425,7 +424,7 @@ def test_an_edit_is_refused_unless_a_rule_of_the_author_allows_it(thread: str) -
     assert desk.sent == ["ada"]
 
 
-def test_a_thread_from_before_the_guard_is_read_from_its_messages(call: Ask, thread: str) -> None:
+def test_a_thread_from_before_the_guard_is_read_from_its_messages(call: Any, thread: str) -> None:
     desk, config = Desk(), config_of(thread)
     steps = [answer_of([FETCH, CUSTOMERS]), "So."]
     options: Any = {"checkpointer": desk.saver, "store": desk.store, "ignore": ["AF219"]}
@@ -434,7 +433,7 @@ def test_a_thread_from_before_the_guard_is_read_from_its_messages(call: Ask, thr
     assert desk.sent == []
 
 
-def test_the_state_names_the_first_result_that_brought_a_label(call: Ask, thread: str) -> None:
+def test_the_state_names_the_first_result_that_brought_a_label(call: Any, thread: str) -> None:
     """The labels are neither in inputs nor in results, and no input takes them away."""
     desk, config = Desk(), config_of(thread)
     agent = desk.agent([FETCH, COUNT, READ, CUSTOMERS, "So.", SEND])
@@ -450,14 +449,14 @@ def test_the_state_names_the_first_result_that_brought_a_label(call: Ask, thread
     assert "__interrupt__" in call(agent, forged, config)
 
 
-def test_a_rejected_source_brings_no_label_into_the_state(call: Ask, thread: str) -> None:
+def test_a_rejected_source_brings_no_label_into_the_state(call: Any, thread: str) -> None:
     guard = FlowGuardMiddleware(ToolPolicy(Rule("fetch_page", "deny")))
     agent = Desk().agent([FETCH, CUSTOMERS], guard)
     call(agent, PUT_IN, config_of(thread))
     assert [*agent.get_state(config_of(thread)).values["seen_labels"]] == ["private"]
 
 
-def test_an_agent_inside_knows_what_the_thread_outside_has_seen(call: Ask, thread: str) -> None:
+def test_an_agent_inside_knows_what_the_thread_outside_has_seen(call: Any, thread: str) -> None:
     desk = Desk()
     script = [FETCH, CUSTOMERS, ("ask_clerk", {"request": "Send it!"})]
     steps, guard = [answer_of(SEND), "Done."], FlowGuardMiddleware()
@@ -534,7 +533,7 @@ def late_tool(name: str, ran: list[str], *labels: Any) -> Any:
     return tool_labels(*labels)(late)
 
 
-def test_tools_that_a_layer_further_in_brings_are_guarded(call: Ask, thread: str) -> None:
+def test_tools_that_a_layer_further_in_brings_are_guarded(call: Any, thread: str) -> None:
     ran: list[str] = []
     late = Brings(late_tool("news", ran, "untrusted", "private"), late_tool("post", ran, "outside"))
     desk, config = Desk(), config_of(thread)
@@ -555,7 +554,7 @@ class Aliases(AgentMiddleware):
 
 
 def test_a_rule_decides_about_the_name_that_a_layer_further_in_gives(
-    call: Ask, thread: str
+    call: Any, thread: str
 ) -> None:
     ran: list[str] = []
     guard = FlowGuardMiddleware(ToolPolicy(Rule("archive", "deny")))
@@ -568,7 +567,7 @@ def test_a_rule_decides_about_the_name_that_a_layer_further_in_gives(
     assert "does not allow this call of archive" in message.text
 
 
-def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Ask, thread: str) -> None:
+def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Any, thread: str) -> None:
     """The agent inside waits for a person, and goes on in another process."""
     config, desk = config_of(thread), Desk(INJECTIONS[1])
     review = HumanInTheLoopMiddleware({"count": True})
@@ -586,7 +585,7 @@ def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Ask, thread: 
 
 
 def test_a_paused_sink_sees_no_result_of_its_own_turn_when_it_goes_on(
-    call: Ask, thread: str
+    call: Any, thread: str
 ) -> None:
     """Its arguments are those from before; the next call of the sink is asked about."""
     rules = ToolPolicy(Rule("send_mail", "ask", when={"to": "mallory"}))
@@ -601,7 +600,7 @@ def test_a_paused_sink_sees_no_result_of_its_own_turn_when_it_goes_on(
 
 
 def test_labels_of_an_agent_tool_decide_about_its_results_and_not_about_its_effects(
-    call: Ask, thread: str
+    call: Any, thread: str
 ) -> None:
     desk = Desk()
     clean = tool_labels()(desk.clerk([FETCH, "So."], FlowGuardMiddleware()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -29,7 +28,6 @@ from agent_factory.testing import ScriptedChatModel
 from samples import ask, decisions, edit, tool_call
 from tables import each
 
-Go = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
 EVERY = ["approve", "edit", "reject", "respond"]
 APPROVE = {"type": "approve"}
@@ -37,7 +35,7 @@ REJECT = {"type": "reject"}
 
 
 @pytest.fixture
-def go(call: Callable[..., Any]) -> Go:
+def go(call: Any) -> Any:
     """Start the thread with a message, or go on with a command."""
 
     def go(agent: Any, given: Any) -> Any:
@@ -99,7 +97,7 @@ MODES = each("mode", ["batched", "per_call"])
 # --- batched ------------------------------------------------------------------------------------
 
 
-def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Go) -> None:
+def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Any) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], description_prefix="Please look")
     (asked,) = go(agent, "Tidy up")["__interrupt__"]
     digests = [action.pop("digest") for action in asked.value["action_requests"]]
@@ -143,7 +141,7 @@ SENT, DELETED = ("sent to Ann", "success"), ("deleted 1", "success")
     ],
 )
 def test_a_decision_says_whether_a_call_runs_and_what_the_model_reads(
-    go: Go, decided: Any, ran: list[str], results: Any
+    go: Any, decided: Any, ran: list[str], results: Any
 ) -> None:
     agent, mailbox, model = agent_with([SEND, DELETE], "done")
     go(agent, "Tidy up")
@@ -159,7 +157,7 @@ def test_a_decision_says_whether_a_call_runs_and_what_the_model_reads(
 
 
 @MODES
-def test_an_edit_may_name_another_tool_and_is_reported_to_the_model(go: Go, mode: Any) -> None:
+def test_an_edit_may_name_another_tool_and_is_reported_to_the_model(go: Any, mode: Any) -> None:
     options: Any = {"interrupt_on": {"send": True}, "interrupt_mode": mode}
     agent, mailbox, model = agent_with([SEND], "done", **options)
     go(agent, "Write to Ann")
@@ -174,7 +172,7 @@ def test_an_edit_may_name_another_tool_and_is_reported_to_the_model(go: Go, mode
 
 @MODES
 def test_an_edit_into_another_tool_whose_calls_are_reviewed_is_asked_about(
-    go: Go, mode: Any
+    go: Any, mode: Any
 ) -> None:
     agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode=mode)
     go(agent, "Write to Ann")
@@ -186,7 +184,7 @@ def test_an_edit_into_another_tool_whose_calls_are_reviewed_is_asked_about(
     assert mailbox.ran == [("delete", 7)]
 
 
-def test_the_edit_notice_can_be_customized(go: Go) -> None:
+def test_the_edit_notice_can_be_customized(go: Any) -> None:
     notice = "{name} {args} for {original_name} {original_args} {else}"
     script = [tool_call("send", "s", to="{name}")], "done"
     agent, _, _ = agent_with(*script, interrupt_on={"send": True}, edit_notice=notice)
@@ -197,7 +195,7 @@ def test_the_edit_notice_can_be_customized(go: Go) -> None:
 
 
 @MODES
-def test_an_edit_notice_of_none_reports_nothing(go: Go, mode: Any) -> None:
+def test_an_edit_notice_of_none_reports_nothing(go: Any, mode: Any) -> None:
     agent, mailbox, model = agent_with([SEND], "done", edit_notice=None, interrupt_mode=mode)
     go(agent, "Write to Ann")
     go(agent, decided(mode, edit("send", to="Bob")))
@@ -205,7 +203,7 @@ def test_an_edit_notice_of_none_reports_nothing(go: Go, mode: Any) -> None:
     assert [m.text for m in model.requests[1].messages] == ["Write to Ann", "", "sent to Bob"]
 
 
-def test_an_edit_is_not_reported_again_when_its_id_recurs(go: Go) -> None:
+def test_an_edit_is_not_reported_again_when_its_id_recurs(go: Any) -> None:
     agent, _, _ = agent_with([SEND], [SEND], "done")
     go(agent, "Write to Ann")
     go(agent, decisions(edit("send", to="Bob")))
@@ -213,7 +211,7 @@ def test_an_edit_is_not_reported_again_when_its_id_recurs(go: Go) -> None:
     assert [m.text for m in result["messages"] if m.type == "tool"][1] == "sent to Ann"
 
 
-def test_a_configuration_selects_calls_and_is_part_of_the_request(go: Go) -> None:
+def test_a_configuration_selects_calls_and_is_part_of_the_request(go: Any) -> None:
     seen: list[ToolCallRequest] = []
 
     def is_stranger(request: ToolCallRequest) -> bool:
@@ -280,7 +278,7 @@ WRONG_RESPONSES = [
 
 @each("wrong, problem", WRONG_RESPONSES)
 def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
-    go: Go, wrong: Any, problem: str
+    go: Any, wrong: Any, problem: str
 ) -> None:
     agent, mailbox, _ = agent_with(
         [SEND, DELETE],
@@ -307,7 +305,7 @@ class Answers(AgentMiddleware[Any, Any]):
         return {"messages": given} if given else None
 
 
-def test_a_call_that_is_already_answered_is_not_asked_about(go: Go) -> None:
+def test_a_call_that_is_already_answered_is_not_asked_about(go: Any) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], "done", more=[Answers()])
     (asked,) = go(agent, "Tidy up")["__interrupt__"]
     assert [r["name"] for r in asked.value["action_requests"]] == ["delete"]
@@ -322,9 +320,7 @@ class Hurries(AgentMiddleware[Any, Any]):
         return {"jump_to": "tools"} if getattr(state["messages"][-1], "tool_calls", None) else None
 
 
-def test_an_edited_message_is_not_streamed_a_second_time(
-    go: Go, collect: Callable[..., Any]
-) -> None:
+def test_an_edited_message_is_not_streamed_a_second_time(go: Any, collect: Any) -> None:
     agent, _, _ = agent_with([SEND], "done")
     go(agent, "Write to Ann")
     parts = collect(agent, decisions(edit("send", to="Bob")), ONE, stream_mode="messages")
@@ -406,7 +402,7 @@ def asked_by_call(result: dict[str, Any]) -> dict[str, Any]:
     return {i.value["tool_call_id"]: i for i in result["__interrupt__"]}
 
 
-def test_per_call_a_tool_with_a_json_schema_has_it_in_the_answers_schema(go: Go) -> None:
+def test_per_call_a_tool_with_a_json_schema_has_it_in_the_answers_schema(go: Any) -> None:
     """A tool of an MCP server has a dict, with definitions."""
     place = {"type": "object", "properties": {"city": {"type": "string"}}}
     arguments = {"properties": {"to": {"$ref": "#/$defs/Place"}}, "required": ["to"]}
@@ -424,7 +420,7 @@ def test_per_call_a_tool_with_a_json_schema_has_it_in_the_answers_schema(go: Go)
     assert "done" in answers(result)["r"].text
 
 
-def test_per_call_decisions_may_come_one_by_one_and_other_calls_run_meanwhile(go: Go) -> None:
+def test_per_call_decisions_may_come_one_by_one_and_other_calls_run_meanwhile(go: Any) -> None:
     third = tool_call("delete", "t", number=2)
     on = {"send": True, "delete": {"allowed_decisions": EVERY, "when": is_first}}
     agent, mailbox, _ = agent_with(
@@ -442,7 +438,7 @@ def test_per_call_decisions_may_come_one_by_one_and_other_calls_run_meanwhile(go
 
 
 @MODES
-def test_an_edit_into_an_unknown_tool_is_refused(go: Go, mode: Any) -> None:
+def test_an_edit_into_an_unknown_tool_is_refused(go: Any, mode: Any) -> None:
     agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode=mode)
     go(agent, "Write to Ann")
     with pytest.raises(ReviewError, match=r"there is no tool 'sent' .* Did you mean 'send'\?"):
@@ -467,7 +463,7 @@ def test_an_edit_into_an_unknown_tool_is_refused(go: Go, mode: Any) -> None:
     ],
 )
 def test_per_call_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
-    go: Go, wrong: Any, problem: str, handle_tool_errors: bool
+    go: Any, wrong: Any, problem: str, handle_tool_errors: bool
 ) -> None:
     mailbox, model = Mailbox(), ScriptedChatModel([[SEND, DELETE], "done"])
     config: Any = {"send": {"allowed_decisions": ["approve", "edit"]}, "delete": True}
@@ -482,7 +478,7 @@ def test_per_call_an_invalid_answer_raises_and_the_interrupt_can_be_answered_aga
     assert result["messages"][-1].text == "done"
 
 
-def test_a_tool_may_still_interrupt_itself(go: Go) -> None:
+def test_a_tool_may_still_interrupt_itself(go: Any) -> None:
     model = ScriptedChatModel([[tool_call("ask", "a")], "done"])
     review = HumanInTheLoopMiddleware({"ask": True}, interrupt_mode="per_call")
     agent = agent_of(model, [ask], review)
@@ -492,7 +488,7 @@ def test_a_tool_may_still_interrupt_itself(go: Go) -> None:
     assert answers(go(agent, Command(resume="yes")))["a"].text == "said yes"
 
 
-def test_a_command_from_an_edited_tool_carries_the_notice(go: Go) -> None:
+def test_a_command_from_an_edited_tool_carries_the_notice(go: Any) -> None:
     @tool
     def note(text: str) -> Command[Any]:
         """Note it."""
@@ -524,7 +520,7 @@ def forged(*calls: Any) -> AIMessage:
 
 @each("fused", [False, True])
 @MODES
-def test_a_model_cannot_claim_that_its_call_was_reviewed(go: Go, mode: Any, fused: bool) -> None:
+def test_a_model_cannot_claim_that_its_call_was_reviewed(go: Any, mode: Any, fused: bool) -> None:
     agent, mailbox, _ = agent_with(
         *(forged(SEND), "done"),
         more=[Hurries()],  # in batched mode, a jump past the hook
@@ -537,7 +533,7 @@ def test_a_model_cannot_claim_that_its_call_was_reviewed(go: Go, mode: Any, fuse
     assert answers(go(agent, Command(resume=APPROVE)))["s"].text == "sent to Ann"
 
 
-def test_neither_a_layer_nor_a_hook_can_claim_that_its_call_was_reviewed(go: Go) -> None:
+def test_neither_a_layer_nor_a_hook_can_claim_that_its_call_was_reviewed(go: Any) -> None:
     class Replaces(AgentMiddleware[Any, Any]):
         def around_model(self, request: Any) -> Any:
             response = yield request
@@ -561,7 +557,7 @@ TWINS = [tool_call("send", "s", to="Ann"), tool_call("send", "s", to="Bob")]
 
 
 @each("fused", [False, True])
-def test_calls_with_one_id_are_decided_about_separately(go: Go, fused: bool) -> None:
+def test_calls_with_one_id_are_decided_about_separately(go: Any, fused: bool) -> None:
     agent, mailbox, _ = agent_with([*TWINS, DELETE], "done", fused=fused)
     (asked,) = go(agent, "Write to both")["__interrupt__"]
     arguments = [r["args"] for r in asked.value["action_requests"]]
@@ -574,7 +570,7 @@ def test_calls_with_one_id_are_decided_about_separately(go: Go, fused: bool) -> 
     assert answers(result)[second["id"]].text.startswith("sent to Cid")
 
 
-def test_per_call_calls_with_one_id_are_decided_about_separately(go: Go) -> None:
+def test_per_call_calls_with_one_id_are_decided_about_separately(go: Any) -> None:
     agent, mailbox, _ = agent_with(TWINS, "done", interrupt_mode="per_call")
     one, other = asked_by_call(go(agent, "Write to both")).values()
     decisions = {one.id: APPROVE, other.id: REJECT}
@@ -583,7 +579,7 @@ def test_per_call_calls_with_one_id_are_decided_about_separately(go: Go) -> None
     assert sorted(a.status for a in answers(result).values()) == ["error", "success"]
 
 
-def test_calls_with_one_id_that_a_hook_writes_are_decided_about_separately(go: Go) -> None:
+def test_calls_with_one_id_that_a_hook_writes_are_decided_about_separately(go: Any) -> None:
     class Writes(AgentMiddleware[Any, Any]):
         def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
             last = state["messages"][-1]
@@ -654,7 +650,7 @@ def test_a_build_warns_of_middleware_that_judge_a_call_before_it_is_edited(
     assert [(w.code, w.subject) for w in warnings] == expected
 
 
-def test_a_subclass_that_overrides_the_hook_decides_which_calls_are_reviewed(go: Go) -> None:
+def test_a_subclass_that_overrides_the_hook_decides_which_calls_are_reviewed(go: Any) -> None:
     class OnlyLongThreads(HumanInTheLoopMiddleware):
         def after_model(self, state: Any, runtime: Any) -> Any:
             return super().after_model(state, runtime) if len(state["messages"]) > 2 else None

@@ -222,7 +222,7 @@ def test_agents_in_threads_exceed_a_limit_by_at_most_a_call_each() -> None:
     assert ledger.reserved == Spent()
 
 
-def test_a_handler_records_every_call_once(call: Callable[..., Any]) -> None:
+def test_a_handler_records_every_call_once(call: Any) -> None:
     """The summary is seen by the handler alone, the agent's own call by both."""
     ledger = Ledger(Limits(usd=10))
     summary = ScriptedChatModel([response("They met.", read=200, written=20)])
@@ -237,7 +237,7 @@ def test_a_handler_records_every_call_once(call: Callable[..., Any]) -> None:
     assert ledger.spent.usd == pytest.approx(0.32)
 
 
-def test_a_handler_stops_a_call_whose_price_is_unknown(call: Callable[..., Any]) -> None:
+def test_a_handler_stops_a_call_whose_price_is_unknown(call: Any) -> None:
     ledger = Ledger(Limits(usd=10))
     model = ScriptedChatModel(["never"])
     go = {"messages": [HumanMessage("Go")]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,7 +37,6 @@ from agent_factory.testing import Reply, ScriptedChatModel
 from samples import Answer, Gpt, add, in_memory, last_text, scripted, texts
 from tables import each
 
-Call = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Go on")]}
 ONE: Any = {"configurable": {"thread_id": "1"}}
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
@@ -52,14 +50,7 @@ def down(times: int = 1) -> ScriptedChatModel:
     return ScriptedChatModel([ConnectionError("first is down")] * times)
 
 
-def test_another_model_answers_when_one_fails(call: Call) -> None:
-    second, third = ScriptedChatModel([TimeoutError("slow")]), ScriptedChatModel(["Hello!"])
-    agent = create_agent(down(), middleware=[ModelFallbackMiddleware(second, third)])
-    result = call(agent, ASK)
-    assert [m.text for m in result["messages"]] == ["Go on", "Hello!"]
-
-
-def test_when_all_models_fail_the_last_error_lists_every_failure_once(call: Call) -> None:
+def test_when_all_models_fail_the_last_error_lists_every_failure_once(call: Any) -> None:
     """Also if the same exception is raised again."""
     other = Gpt(steps=[KeyError("quota")] * 2)
     agent = create_agent(down(2), middleware=[ModelFallbackMiddleware(other)])
@@ -74,7 +65,7 @@ def test_when_all_models_fail_the_last_error_lists_every_failure_once(call: Call
 
 
 @each("handle", [TimeoutError, (TimeoutError, KeyError), lambda e: False])
-def test_exceptions_outside_handle_are_raised_at_once(call: Call, handle: Any) -> None:
+def test_exceptions_outside_handle_are_raised_at_once(call: Any, handle: Any) -> None:
     fallback = ScriptedChatModel([])
     agent = create_agent(down(), middleware=[ModelFallbackMiddleware(fallback, handle=handle)])
     with pytest.raises(ConnectionError) as caught:
@@ -83,7 +74,7 @@ def test_exceptions_outside_handle_are_raised_at_once(call: Call, handle: Any) -
     assert not [n for n in getattr(caught.value, "__notes__", ()) if n.startswith("Model ")]
 
 
-def test_a_predicate_selects_the_exceptions_that_lead_to_another_model(call: Call) -> None:
+def test_a_predicate_selects_the_exceptions_that_lead_to_another_model(call: Any) -> None:
     hi = ScriptedChatModel(["Hi."])
     fallback = ModelFallbackMiddleware(hi, handle=lambda error: "down" in str(error))
     assert reply(call, down(), fallback).text == "Hi."
@@ -119,7 +110,7 @@ PORTABLE = {"temperature": 0.5, "tool_choice": "add"}
     ],
 )
 def test_another_provider_gets_what_it_understands_and_what_is_set_for_it(
-    call: Call, terms: Any, kwargs: dict[str, Any], tools: list[str]
+    call: Any, terms: Any, kwargs: dict[str, Any], tools: list[str]
 ) -> None:
     first, other = Claude(steps=[ConnectionError("down")]), Gpt(steps=["Hi."])
     reply(call, first, for_the_first, ModelFallbackMiddleware(terms(other)), tools=[add])
@@ -128,7 +119,7 @@ def test_another_provider_gets_what_it_understands_and_what_is_set_for_it(
     assert (other.requests[0].kwargs, other.requests[0].tools) == (kwargs, tools)
 
 
-def test_a_function_without_a_return_value_is_reported(call: Call) -> None:
+def test_a_function_without_a_return_value_is_reported(call: Any) -> None:
     terms: Any = lambda request: None  # noqa: E731  # the mistake is that it returns nothing
     third = ScriptedChatModel([])
     fallback = ModelFallbackMiddleware((ScriptedChatModel([]), terms), third)
@@ -140,7 +131,7 @@ def test_a_function_without_a_return_value_is_reported(call: Call) -> None:
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "abc"}
 
 
-def test_thoughts_are_sent_only_to_the_provider_that_wrote_them(call: Call) -> None:
+def test_thoughts_are_sent_only_to_the_provider_that_wrote_them(call: Any) -> None:
     """In a tool loop where the first model comes back, fails again, and comes back."""
     other_says = AIMessage([THOUGHT, {"type": "text", "text": "Adding."}], tool_calls=[call_add()])
     first = Claude(steps=[ConnectionError(), ConnectionError(), "Three."])
@@ -167,35 +158,31 @@ GIVEN = [{"name": "Answer", "args": {"number": 3}}]
 WRITTEN = '{"number": 3}'
 
 
-@each("format_", [Answer, ProviderStrategy(Answer, strict=True)])
+@each(
+    "first, other, format_",
+    [
+        (Gpt, Claude, Answer),
+        (Gpt, Claude, ProviderStrategy(Answer, strict=True)),
+        (Claude, Gpt, Answer),
+    ],
+)
 @each("tools", [(), (add,)])
-def test_a_fallback_without_a_providers_structured_output_answers_by_tool(
-    call: Call, format_: Any, tools: Any
+def test_a_fallback_gives_the_structured_answer_in_its_own_way(
+    call: Any, first: Any, other: Any, format_: Any, tools: Any
 ) -> None:
-    first, other = Gpt(steps=[ConnectionError()]), Claude(steps=[GIVEN])
-    stack = [ModelFallbackMiddleware(other)]
-    agent = create_agent(first, tools, middleware=stack, response_format=format_)
-    assert call(agent, ASK)["structured_response"] == Answer(number=3)
-    assert "response_format" in first.requests[0].kwargs
-    assert other.requests[0].kwargs == {}
-    assert other.requests[0].tools[-1] == "Answer"
-
-
-@each("tools", [(), (add,)])
-def test_a_fallback_with_a_providers_structured_output_uses_it(call: Call, tools: Any) -> None:
-    first, other = Claude(steps=[ConnectionError()]), Gpt(steps=[WRITTEN])
-    stack = [ModelFallbackMiddleware(other)]
-    agent = create_agent(first, tools, middleware=stack, response_format=Answer)
-    result = call(agent, ASK)
+    """By its provider, or by a tool."""
+    by_provider = other is Gpt
+    down, up = first(steps=[ConnectionError()]), other(steps=[WRITTEN if by_provider else GIVEN])
+    stack = [ModelFallbackMiddleware(up)]
+    result = call(create_agent(down, tools, middleware=stack, response_format=format_), ASK)
     assert result["structured_response"] == Answer(number=3)
-    assert [m.type for m in result["messages"]] == ["human", "ai"]
-    assert "response_format" in other.requests[0].kwargs
+    for model, is_by_provider in ((down, not by_provider), (up, by_provider)):
+        assert ("response_format" in model.requests[0].kwargs) is is_by_provider
+    assert ("Answer" in up.requests[0].tools) is not by_provider
 
 
 @each("tools", [(), (add,)])
-def test_a_bad_answer_of_a_fallback_is_explained_and_asked_for_again(
-    call: Call, tools: Any
-) -> None:
+def test_a_bad_answer_of_a_fallback_is_explained_and_asked_for_again(call: Any, tools: Any) -> None:
     wrong = [{"name": "Answer", "args": {"number": "many"}}]
     first, other = Gpt(steps=[ConnectionError(), WRITTEN]), Claude(steps=[wrong])
     stack = [ModelFallbackMiddleware(other)]
@@ -205,7 +192,7 @@ def test_a_bad_answer_of_a_fallback_is_explained_and_asked_for_again(
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
 
 
-def test_a_model_that_cannot_give_the_structured_answer_has_failed(call: Call) -> None:
+def test_a_model_that_cannot_give_the_structured_answer_has_failed(call: Any) -> None:
     strategy = ToolStrategy(Answer, handle_errors=False)
 
     def answer(step: Any) -> Any:
@@ -232,7 +219,7 @@ def test_a_model_that_cannot_give_the_structured_answer_has_failed(call: Call) -
         ModelRetryMiddleware(),
     ],
 )
-def test_an_interrupt_does_not_count_as_a_failure(call: Call, outer: Any) -> None:
+def test_an_interrupt_does_not_count_as_a_failure(call: Any, outer: Any) -> None:
     @wrap_model_call
     def asks(request: ModelRequest[Any]) -> Flow[Any]:
         interrupt("Shall I?")
@@ -251,20 +238,20 @@ class UsedUp(AgentMiddleware[Any, Any]):
         raise ModelCallLimitExceededError(1, 1, 1, None)
 
 
-def test_a_limit_that_is_used_up_does_not_count_as_a_failure(call: Call) -> None:
+def test_a_limit_that_is_used_up_does_not_count_as_a_failure(call: Any) -> None:
     fallback = ModelFallbackMiddleware(ScriptedChatModel([]))
     with pytest.raises(ModelCallLimitExceededError) as caught:
         reply(call, ScriptedChatModel([]), fallback, UsedUp())
     assert not [n for n in caught.value.__notes__ if n.startswith("Model ")]
 
 
-def test_a_model_without_tool_calling_is_replaced(call: Call) -> None:
+def test_a_model_without_tool_calling_is_replaced(call: Any) -> None:
     fallback = ModelFallbackMiddleware(ScriptedChatModel(["Hi."]))
     toolless = FakeListChatModel(responses=["never"])
     assert reply(call, toolless, fallback, tools=[add]).text == "Hi."
 
 
-def test_tokens_of_a_failed_model_are_in_the_stream_but_not_in_the_history(collect: Call) -> None:
+def test_tokens_of_a_failed_model_are_in_the_stream_but_not_in_the_history(collect: Any) -> None:
     stack = [ModelFallbackMiddleware(ScriptedChatModel(["All is well."]))]
     model = ScriptedChatModel([Reply(chunks=["Half "], error=ConnectionError("cut off"))])
     agent = create_agent(model, middleware=stack, **in_memory())
@@ -281,7 +268,7 @@ def retry(**settings: Any) -> ModelRetryMiddleware:
 
 
 @each("inside, settings", [(True, {}), (True, {"on_failure": "error"}), (False, {})])
-def test_a_retry_asks_each_model_again(call: Call, inside: bool, settings: Any) -> None:
+def test_a_retry_asks_each_model_again(call: Any, inside: bool, settings: Any) -> None:
     """Further in before the next model, also where it gives up in words; further out after all."""
     first, second = down(2), ScriptedChatModel([ConnectionError(), "Hi."])
     stack: list[Any] = [ModelFallbackMiddleware(second), retry(**settings)]
@@ -292,7 +279,7 @@ def test_a_retry_asks_each_model_again(call: Call, inside: bool, settings: Any) 
 
 @each("inside", [True, False])
 def test_the_failure_message_of_a_retry_is_kept_when_all_models_fail(
-    call: Call, inside: bool
+    call: Any, inside: bool
 ) -> None:
     fallback = ModelFallbackMiddleware(ScriptedChatModel([KeyError("second is down")] * 2))
     stack: list[Any] = [fallback, retry()] if inside else [retry(), fallback]
@@ -367,7 +354,7 @@ def test_a_providers_reason_or_block_is_a_refusal(metadata: dict[str, Any]) -> N
     assert refusal_of(AIMessage("", additional_kwargs={"refusal": SORRY})) == "refusal"
 
 
-def test_another_model_answers_what_one_refused_and_does_not_see_the_refusal(call: Call) -> None:
+def test_another_model_answers_what_one_refused_and_does_not_see_the_refusal(call: Any) -> None:
     no, second = AIMessage([{"type": "refusal", "refusal": SORRY}]), scripted("Gladly.")
     agent = create_agent(scripted(no), middleware=[ModelRefusalMiddleware(second)])
     assert texts(call(agent, ASK)) == ["Go on", "Gladly."]
@@ -392,7 +379,7 @@ def test_prose_and_other_stop_reasons_do_not_count(answer: AIMessage) -> None:
     assert refusal_of(answer) is None
 
 
-def test_a_predicate_may_judge_the_text(call: Call) -> None:
+def test_a_predicate_may_judge_the_text(call: Any) -> None:
     refusal = ModelRefusalMiddleware(scripted("Gladly."), is_refusal=lambda m: "sorry" in m.text)
     answer = reply(call, scripted(SORRY), refusal)
     assert answer.text == "Gladly."
@@ -402,7 +389,7 @@ def test_a_predicate_may_judge_the_text(call: Call) -> None:
     assert "refusals" not in answer.response_metadata
 
 
-def test_the_answer_lists_the_tokens_of_refusals(call: Call) -> None:
+def test_the_answer_lists_the_tokens_of_refusals(call: Any) -> None:
     refusal = ModelRefusalMiddleware(scripted(refusing(), "Yes."), scripted("Gladly."))
     with get_usage_metadata_callback() as counted:
         answer = reply(call, scripted(refusing()), refusal)
@@ -413,7 +400,7 @@ def test_the_answer_lists_the_tokens_of_refusals(call: Call) -> None:
     assert counted.usage_metadata["strict"]["total_tokens"] == 14
 
 
-def test_when_all_refuse_the_error_lists_all_refusals(call: Call) -> None:
+def test_when_all_refuse_the_error_lists_all_refusals(call: Any) -> None:
     stack = [ModelRefusalMiddleware(scripted(refusing("Nor will I.")), on_refusal="error")]
     agent = create_agent(scripted(refusing()), middleware=stack, checkpointer=InMemorySaver())
     with pytest.raises(ModelRefusalError, match="stop_reason: refusal") as caught:
@@ -427,7 +414,7 @@ def test_when_all_refuse_the_error_lists_all_refusals(call: Call) -> None:
 
 
 @each("settings", [{}, {"on_refusal": "error"}])
-def test_without_another_model_a_refusal_is_an_error(call: Call, settings: Any) -> None:
+def test_without_another_model_a_refusal_is_an_error(call: Any, settings: Any) -> None:
     """As in langchain; what handles the error of langchain-core handles it."""
     with pytest.raises(CoreRefusalError) as caught:
         reply(call, scripted(refusing()), ModelRefusalMiddleware(**settings))
@@ -453,21 +440,21 @@ def test_an_error_of_a_refusal_travels_between_processes() -> None:
         (ModelRefusalError(refusing(), []), SORRY),
     ],
 )
-def test_a_refusal_that_is_raised_counts(call: Call, error: Exception, text: str) -> None:
+def test_a_refusal_that_is_raised_counts(call: Any, error: Exception, text: str) -> None:
     stack = [ModelRefusalMiddleware(scripted("Gladly.", error))]
     agent = create_agent(scripted(error, error), middleware=stack)
     assert call(agent, ASK)["messages"][-1].text == "Gladly."
     assert call(agent, ASK)["messages"][-1].text == text
 
 
-def test_refusals_of_a_middleware_further_in_are_listed(call: Call) -> None:
+def test_refusals_of_a_middleware_further_in_are_listed(call: Any) -> None:
     inner = ModelRefusalMiddleware(scripted(refusing()), on_refusal="error", name="inner")
     answer = reply(call, scripted(refusing()), ModelRefusalMiddleware(scripted("Gladly.")), inner)
     reasons = [refusal["reason"] for refusal in answer.response_metadata["refusals"]]
     assert reasons == ["stop_reason: refusal"] * 2
 
 
-def test_when_all_refuse_the_first_refusal_is_the_answer_without_its_calls(call: Call) -> None:
+def test_when_all_refuse_the_first_refusal_is_the_answer_without_its_calls(call: Any) -> None:
     ran: list[int] = []
 
     def note(number: int) -> str:
@@ -495,7 +482,7 @@ FORMATS = [
 @each("format_", FORMATS)
 @each("tools", [(), (add,)])
 def test_another_model_gives_the_structured_answer_and_a_final_refusal_is_not_retried(
-    call: Call, format_: Any, tools: Any
+    call: Any, format_: Any, tools: Any
 ) -> None:
     class Plain(ScriptedChatModel):
         model_name: str = "plain"
@@ -510,7 +497,7 @@ def test_another_model_gives_the_structured_answer_and_a_final_refusal_is_not_re
     assert (texts(result), result["structured_response"]) == (["Go on", SORRY], None)
 
 
-def test_an_exception_is_left_to_a_fallback(call: Call) -> None:
+def test_an_exception_is_left_to_a_fallback(call: Any) -> None:
     """So is a refusal by all, where it is raised."""
     down = ConnectionError("down")
     with pytest.raises(ConnectionError):
@@ -524,7 +511,7 @@ def test_an_exception_is_left_to_a_fallback(call: Call) -> None:
     assert reply(call, scripted(refusing()), *stack).text == "Well."
 
 
-def test_settings_of_one_provider_do_not_leak_to_one_that_does_not_refuse(call: Call) -> None:
+def test_settings_of_one_provider_do_not_leak_to_one_that_does_not_refuse(call: Any) -> None:
     @wrap_model_call
     def cached(request: ModelRequest[Any]) -> Flow[Any]:
         return (yield request.override(model_settings={"cache_control": {}, "temperature": 0}))
@@ -535,7 +522,7 @@ def test_settings_of_one_provider_do_not_leak_to_one_that_does_not_refuse(call: 
     assert answer.response_metadata["lc_written_by"] == "unknown"
 
 
-def test_the_other_model_may_call_tools_and_its_thoughts_stay_with_it(call: Call) -> None:
+def test_the_other_model_may_call_tools_and_its_thoughts_stay_with_it(call: Any) -> None:
     thought = AIMessage([{"type": "thinking", "thinking": "Hm."}], tool_calls=[CALL])
     first = scripted(refusing(), "Three.")
     reply(call, first, ModelRefusalMiddleware(scripted(thought)), tools=[add])

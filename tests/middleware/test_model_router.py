@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,7 +31,6 @@ from agent_factory.testing import ScriptedChatModel
 from samples import Answer, Gpt, add, last_text, scripted
 from tables import each
 
-Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
 
@@ -51,7 +49,7 @@ def router(
     return ModelRouterMiddleware(choices=choices, classifier=classifier, **settings)
 
 
-def reply(call: Call, *stack: Any, given: Any = None, own: Any = None, tools: Any = ()) -> str:
+def reply(call: Any, *stack: Any, given: Any = None, own: Any = None, tools: Any = ()) -> str:
     """The last text of a new agent, whose model is `own`, with some middleware."""
     return last_text(call(create_agent(own or scripted(), tools, middleware=stack), given or ask()))
 
@@ -60,7 +58,7 @@ async def deeply(request: ModelRequest[Any]) -> str:
     return "deep"
 
 
-def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Call) -> None:
+def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Any) -> None:
     classifier = scripted("deep")
     stack = [router(classifier, deep=scripted("42."))]
     agent = create_agent(scripted(), middleware=stack, system_prompt="Secret.")
@@ -73,13 +71,13 @@ def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Call) -> None:
 
 
 @each("answer", ["deep", " deep\n", "Deep", "'deep'", "**deep**.", "I choose deep: it is hard."])
-def test_a_name_is_found_in_what_a_chatty_model_says(call: Call, answer: str) -> None:
+def test_a_name_is_found_in_what_a_chatty_model_says(call: Any, answer: str) -> None:
     assert reply(call, router(scripted(answer), deep=scripted("42."))) == "42."
 
 
 @each("answer", ["", "neither", "quick or deep", "deeper", AIMessage([{"type": "thinking"}])])
 def test_without_a_named_choice_the_agents_own_model_or_the_default_answers(
-    call: Call, answer: Any
+    call: Any, answer: Any
 ) -> None:
     assert reply(call, router(scripted(answer)), own=scripted("Mine.")) == "Mine."
     route = router(scripted(answer), quick=scripted("Hi."), default="quick")
@@ -87,7 +85,7 @@ def test_without_a_named_choice_the_agents_own_model_or_the_default_answers(
 
 
 def test_a_choice_whose_name_contains_another_can_be_named_and_needs_no_criteria(
-    call: Call,
+    call: Any,
 ) -> None:
     choices = {"deep": ModelChoice(scripted(), "a"), "deep-math": ModelChoice(scripted("42."), "b")}
     classifier = scripted("Use deep-math")
@@ -99,7 +97,7 @@ def test_a_choice_whose_name_contains_another_can_be_named_and_needs_no_criteria
 # Once for a turn of the user's
 
 
-def test_a_loop_of_tools_stays_with_one_model(call: Call) -> None:
+def test_a_loop_of_tools_stays_with_one_model(call: Any) -> None:
     for answer in ("deep", "neither"):
         classifier, model = scripted(answer), scripted(ADD, ADD, "Three.")
         deep, own = (model, scripted()) if answer == "deep" else (None, model)
@@ -109,7 +107,7 @@ def test_a_loop_of_tools_stays_with_one_model(call: Call) -> None:
         assert model.requests[0].tools == ["add"]
 
 
-def test_a_choice_outlives_the_process_and_is_made_again_if_it_no_longer_exists(call: Call) -> None:
+def test_a_choice_outlives_the_process_and_is_made_again_if_it_no_longer_exists(call: Any) -> None:
     math = {"math": ModelChoice(scripted("Three."), "mathematics")}
     for later, text in (
         (router(scripted(), deep=scripted("Done.")), "Done."),
@@ -123,21 +121,21 @@ def test_a_choice_outlives_the_process_and_is_made_again_if_it_no_longer_exists(
         assert last_text(call(after, None, ONE)) == text
 
 
-def test_the_choice_is_private_state(call: Call) -> None:
+def test_the_choice_is_private_state(call: Any) -> None:
     agent = create_agent(scripted(), middleware=[router(scripted("deep"), deep=scripted("42."))])
     forged = {**ask(), "model_routes": {"ModelRouterMiddleware": {"turn": None, "choice": "quick"}}}
     result = call(agent, forged)
     assert (last_text(result), set(result)) == ("42.", {"messages"})
 
 
-def test_two_routers_keep_their_choices_apart(call: Call) -> None:
+def test_two_routers_keep_their_choices_apart(call: Any) -> None:
     """The inner one has the last word; each asks its classifier once."""
     outer = router(scripted("quick"), name="outer")
     inner = router(scripted("deep"), deep=scripted(ADD, "Three."), name="inner")
     assert reply(call, outer, inner, tools=[add]) == "Three."
 
 
-def test_a_message_written_by_middleware_does_not_begin_a_turn(call: Call) -> None:
+def test_a_message_written_by_middleware_does_not_begin_a_turn(call: Any) -> None:
     """A structured answer that did not fit is explained by a message of the user's kind."""
     deep = scripted("prose", [{"name": "Answer", "args": {"number": 3}}])
     stack = [router(scripted("deep"), deep=deep)]
@@ -145,7 +143,7 @@ def test_a_message_written_by_middleware_does_not_begin_a_turn(call: Call) -> No
     assert call(agent, ask())["structured_response"] == Answer(number=3)
 
 
-def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Call) -> None:
+def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Any) -> None:
     writer = scripted("They add.", "They add.")
     summaries = SummarizationMiddleware(
         writer, trigger=("messages", 3), keep=("messages", 1), keep_thread=False
@@ -156,7 +154,7 @@ def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Call) -> None
     assert result["messages"][0].additional_kwargs["lc_source"] == "summarization"
 
 
-def test_a_call_that_failed_is_routed_again(call: Call) -> None:
+def test_a_call_that_failed_is_routed_again(call: Any) -> None:
     classifier = scripted("deep", "quick")
     stack = [router(classifier, quick=scripted("Hi."), deep=scripted(ConnectionError("down")))]
     agent = create_agent(scripted(), middleware=stack, checkpointer=InMemorySaver())
@@ -185,7 +183,7 @@ def by_words(request: ModelRequest[Any]) -> str:
     ],
 )
 def test_a_function_a_runnable_or_a_model_with_a_fallback_may_choose(
-    call: Call, classifier: Any, text: str, answer: str
+    call: Any, classifier: Any, text: str, answer: str
 ) -> None:
     route = router(classifier, quick=scripted("Hi."), deep=scripted("42."))
     assert reply(call, route, given=ask(text)) == answer
@@ -200,7 +198,7 @@ def test_an_async_function_may_choose_in_async_runs_alone(classifier: Any) -> No
 
 
 @each("wrong", ["Deep", "", None, 5, scripted()])
-def test_a_function_that_names_no_choice_raises(call: Call, wrong: Any) -> None:
+def test_a_function_that_names_no_choice_raises(call: Any, wrong: Any) -> None:
     agent = create_agent(scripted(), middleware=[router(lambda request: wrong)])
     with pytest.raises(RoutingError, match="Return one of 'quick', 'deep'") as caught:
         call(agent, ask())
@@ -209,7 +207,7 @@ def test_a_function_that_names_no_choice_raises(call: Call, wrong: Any) -> None:
     assert (error.code, error.choice, error.choices) == ("AF348", wrong, ("quick", "deep"))
 
 
-def test_an_exception_of_a_classifier_propagates(call: Call) -> None:
+def test_an_exception_of_a_classifier_propagates(call: Any) -> None:
     def broken(request: ModelRequest[Any]) -> str:
         raise KeyError("broken")
 
@@ -218,7 +216,7 @@ def test_an_exception_of_a_classifier_propagates(call: Call) -> None:
             reply(call, router(classifier))
 
 
-def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Call) -> None:
+def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Any) -> None:
     prompts = {
         "One of {choices} {!r}, please.": "One of - quick",
         "Choose.": "Choose.\n\nThe choices:",
@@ -231,7 +229,7 @@ def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Cal
         assert "- deep: mathematics" in text
 
 
-def test_a_classifier_reads_the_end_of_a_long_conversation(call: Call) -> None:
+def test_a_classifier_reads_the_end_of_a_long_conversation(call: Any) -> None:
     classifier = scripted("quick")
     history = [HumanMessage(f"message {n}. " + "x" * 5000) for n in range(20)]
     reply(call, router(classifier, quick=scripted("Hi.")), given={"messages": history})
@@ -241,7 +239,7 @@ def test_a_classifier_reads_the_end_of_a_long_conversation(call: Call) -> None:
     assert len(text) < 13_000
 
 
-def test_tokens_of_a_classifier_and_of_a_model_that_it_asks_are_not_streamed(collect: Call) -> None:
+def test_tokens_of_a_classifier_and_of_a_model_that_it_asks_are_not_streamed(collect: Any) -> None:
     model = FakeListChatModel(responses=["deep"])
     for classifier in (scripted("deep"), lambda request: model.invoke("?").text):
         stack = [router(classifier, deep=scripted("It is 42."))]
@@ -252,7 +250,7 @@ def test_tokens_of_a_classifier_and_of_a_model_that_it_asks_are_not_streamed(col
 # Models
 
 
-def test_settings_of_one_provider_do_not_leak_to_the_chosen_model(call: Call) -> None:
+def test_settings_of_one_provider_do_not_leak_to_the_chosen_model(call: Any) -> None:
     class Claude(ScriptedChatModel):
         model_name: str = "claude-3"
 
@@ -269,7 +267,7 @@ def test_settings_of_one_provider_do_not_leak_to_the_chosen_model(call: Call) ->
     assert quick.requests[0].kwargs == {"cache_control": {}}
 
 
-def test_thoughts_of_the_chosen_model_are_not_sent_to_the_agents_own(call: Call) -> None:
+def test_thoughts_of_the_chosen_model_are_not_sent_to_the_agents_own(call: Any) -> None:
     thought = AIMessage([{"type": "thinking", "thinking": "Hm."}, "It is 42."])
     mine = scripted("Gladly.")
     stack = [router(scripted("deep", "neither"), deep=scripted(thought))]
@@ -279,7 +277,7 @@ def test_thoughts_of_the_chosen_model_are_not_sent_to_the_agents_own(call: Call)
     assert mine.requests[0].messages[1].content == "It is 42."
 
 
-def test_a_choice_has_the_structured_output_that_suits_it(call: Call) -> None:
+def test_a_choice_has_the_structured_output_that_suits_it(call: Any) -> None:
     by_tool = scripted([{"name": "Answer", "args": {"number": 3}}])
     for model in (Gpt(steps=['{"number": 3}']), by_tool):
         stack = [router(scripted("deep"), deep=model)]
@@ -289,7 +287,7 @@ def test_a_choice_has_the_structured_output_that_suits_it(call: Call) -> None:
 
 @each("inside, asked", [(True, 1), (False, 2)])
 def test_inside_the_router_a_retry_asks_the_classifier_once(
-    call: Call, inside: bool, asked: int
+    call: Any, inside: bool, asked: int
 ) -> None:
     classifier = scripted(*["deep"] * asked)
     route = router(classifier, deep=scripted(ConnectionError(), "42."))
@@ -326,7 +324,7 @@ def test_invalid_arguments_are_refused(settings: Any, error: Any, problem: str) 
 # --- decision models ------------------------------------------------------------------------------
 
 
-def test_a_decision_model_may_decide_and_its_answer_is_kept(call: Call) -> None:
+def test_a_decision_model_may_decide_and_its_answer_is_kept(call: Any) -> None:
     decisions: list[Any] = []
     classifier = ScriptedDecisionModel(answers=["deep"])
     stack = [router(classifier, deep=scripted(ADD, "3."))]
@@ -345,14 +343,14 @@ def test_a_decision_model_may_decide_and_its_answer_is_kept(call: Call) -> None:
     assert reasons == ["confidence 0.8", ""]
 
 
-def test_a_decision_model_reads_the_message_as_layers_further_out_have_made_it(call: Call) -> None:
+def test_a_decision_model_reads_the_message_as_layers_further_out_have_made_it(call: Any) -> None:
     classifier = ScriptedDecisionModel(answers=["deep"])
     route = router(classifier, deep=scripted("Hello."))
     reply(call, PIIMiddleware("email"), route, given=ask("I am ada@example.org"))
     assert "ada@" not in classifier.requests[0][0].text
 
 
-def test_without_a_message_of_the_user_a_decision_model_reads_the_conversation(call: Call) -> None:
+def test_without_a_message_of_the_user_a_decision_model_reads_the_conversation(call: Any) -> None:
     summary = HumanMessage("They greeted.", additional_kwargs={"lc_source": "summarization"})
     classifier = ScriptedDecisionModel(answers=["deep"])
     route = router(classifier, deep=scripted("Hello."))
@@ -361,7 +359,7 @@ def test_without_a_message_of_the_user_a_decision_model_reads_the_conversation(c
 
 
 @each("answer", ["other", {}])
-def test_an_answer_of_a_decision_model_must_name_a_choice(call: Call, answer: Any) -> None:
+def test_an_answer_of_a_decision_model_must_name_a_choice(call: Any, answer: Any) -> None:
     agent = create_agent(scripted(), middleware=[router(ScriptedDecisionModel(answers=[answer]))])
     with pytest.raises(RoutingError) as caught:
         call(agent, ask())
@@ -369,7 +367,7 @@ def test_an_answer_of_a_decision_model_must_name_a_choice(call: Call, answer: An
     assert caught.value.choices == ("quick", "deep")
 
 
-def test_a_decision_model_needs_no_criteria_and_takes_any_json(call: Call) -> None:
+def test_a_decision_model_needs_no_criteria_and_takes_any_json(call: Any) -> None:
     classifier = ScriptedDecisionModel(answers=["b"])
     choices = {"a": ModelChoice(scripted(), {"only": ["x"]}), "b": ModelChoice(scripted("B."))}
     asks: Any = {"classifier": classifier, "instructions": ["Which?", {"of": 2}]}
@@ -379,7 +377,7 @@ def test_a_decision_model_needs_no_criteria_and_takes_any_json(call: Call) -> No
     assert question.instructions == ["Which?", {"of": 2}]
 
 
-def test_a_chat_model_reads_criteria_of_any_form_as_text(call: Call) -> None:
+def test_a_chat_model_reads_criteria_of_any_form_as_text(call: Any) -> None:
     classifier = scripted("a")
     choices = {"a": ModelChoice(scripted("A."), {"only": ["x"]})}
     stack = [ModelRouterMiddleware(choices=choices, classifier=classifier)]

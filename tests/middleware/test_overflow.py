@@ -25,7 +25,6 @@ from agent_factory.testing import ScriptedChatModel
 from samples import AddsContext, last_text
 from tables import each
 
-Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
 TOO_LONG = ContextOverflowError("the prompt is too long")
 
@@ -95,7 +94,7 @@ def logged(stack: Sequence[Any], *steps: Any, window: int = 2_000) -> tuple[Any,
 # The steps
 
 
-def test_old_results_are_cleared_first(call: Call) -> None:
+def test_old_results_are_cleared_first(call: Any) -> None:
     steps = [fetching("a"), fetching("b"), fetching("c"), "done"]
     agent, model, reasons = logged([offloads(), clears(), summarizes()], *steps)
     result = call(agent, {"messages": "go"}, ONE)
@@ -110,7 +109,7 @@ def test_old_results_are_cleared_first(call: Call) -> None:
     assert [m.text.split()[0] for m in result["messages"] if m.type == "tool"] == ["a", "b", "c"]
 
 
-def test_results_are_offloaded_if_clearing_is_not_enough(call: Call) -> None:
+def test_results_are_offloaded_if_clearing_is_not_enough(call: Any) -> None:
     agent, model, reasons = logged(
         [offloads(), clears(), summarizes()], fetching("a", size=5_000), "done", "more"
     )
@@ -125,7 +124,7 @@ def test_results_are_offloaded_if_clearing_is_not_enough(call: Call) -> None:
     assert len(result["messages"][2].text) == 5_002
 
 
-def test_messages_are_summarized_if_nothing_can_be_cleared_or_offloaded(call: Call) -> None:
+def test_messages_are_summarized_if_nothing_can_be_cleared_or_offloaded(call: Any) -> None:
     agent, model, reasons = logged(
         [offloads(), clears(), summarizes()], "b" * 700, "d" * 700, "f", "h"
     )
@@ -143,7 +142,7 @@ def test_messages_are_summarized_if_nothing_can_be_cleared_or_offloaded(call: Ca
     assert len(model.requests) == 5
 
 
-def test_a_summary_that_is_itself_too_long_ends_in_an_error(call: Call) -> None:
+def test_a_summary_that_is_itself_too_long_ends_in_an_error(call: Any) -> None:
     long = "S" * 3_000
     agent, model, reasons = logged([summarizes(long, "T")], "b", "d", "f")
     call(agent, {"messages": "a" * 900}, ONE)
@@ -156,7 +155,7 @@ def test_a_summary_that_is_itself_too_long_ends_in_an_error(call: Call) -> None:
     assert len(model.requests) == 4
 
 
-def test_a_summarizer_that_returns_nothing_leads_to_a_cut(call: Call) -> None:
+def test_a_summarizer_that_returns_nothing_leads_to_a_cut(call: Any) -> None:
     agent, model, reasons = logged([offloads(), summarizes("")], "b" * 900, "d", "f")
     call(agent, {"messages": "a" * 900}, ONE)
     result = call(agent, {"messages": "c" * 900}, ONE)
@@ -172,7 +171,7 @@ def test_a_summarizer_that_returns_nothing_leads_to_a_cut(call: Call) -> None:
     assert len(model.requests) == 4
 
 
-def test_the_window_of_the_model_says_how_much_has_to_go(call: Call) -> None:
+def test_the_window_of_the_model_says_how_much_has_to_go(call: Any) -> None:
     """Clearing frees a third of the request, and the window is a tenth of it."""
     reasons: list[str] = []
     model = ScriptedChatModel(
@@ -208,7 +207,7 @@ STACKS: list[Callable[[], list[Any]]] = [
 
 @each("point, number", [*zip(range(10), cycle(range(4)), strict=False), (0, 1), (0, 2), (9, 3)])
 def test_an_overflow_at_any_of_ten_points_costs_one_more_call(
-    call: Call, point: int, number: int
+    call: Any, point: int, number: int
 ) -> None:
     model = ScriptedChatModel([*TEN[:point], TOO_LONG, *TEN[point:]])
     result = call(agent_of(model, STACKS[number]()), {"messages": CONTEXT}, ONE)
@@ -224,7 +223,7 @@ def test_an_overflow_at_any_of_ten_points_costs_one_more_call(
     assert len(result["messages"]) == 8 + 9 * 2 + 1
 
 
-def test_an_overflow_inside_of_a_subagent_is_its_own(call: Call) -> None:
+def test_an_overflow_inside_of_a_subagent_is_its_own(call: Any) -> None:
     """The agent around it has nothing to do with the conversation of the other."""
     inner = create_agent(ScriptedChatModel([TOO_LONG]), middleware=[clears()])
 
@@ -245,7 +244,7 @@ def test_an_overflow_inside_of_a_subagent_is_its_own(call: Call) -> None:
 # Other layers
 
 
-def test_retries_and_fallbacks_leave_an_overflow_to_the_layers_outside(call: Call) -> None:
+def test_retries_and_fallbacks_leave_an_overflow_to_the_layers_outside(call: Any) -> None:
     model, other = ScriptedChatModel([TOO_LONG, "done"]), ScriptedChatModel([])
     retry = ModelRetryMiddleware(retry_on=lambda error: True, initial_delay=0)
     agent = agent_of(model, [summarizes(), ModelFallbackMiddleware(other), retry])
@@ -264,7 +263,7 @@ def test_retries_and_fallbacks_leave_an_overflow_to_the_layers_outside(call: Cal
     ],
 )
 def test_another_model_is_asked_if_nothing_can_be_freed_or_that_is_said(
-    call: Call, outer: Any, context: Any, settings: Any, asked: int
+    call: Any, outer: Any, context: Any, settings: Any, asked: int
 ) -> None:
     model, other = ScriptedChatModel([TOO_LONG] * asked), ScriptedChatModel(["I read more."])
     agent = agent_of(model, [*outer, ModelFallbackMiddleware(other, **settings)])
@@ -281,7 +280,7 @@ def test_what_makes_a_conversation_smaller_belongs_outside_of_retries(inner: Any
 # Its end
 
 
-def test_an_error_says_that_nothing_could_be_freed(call: Call) -> None:
+def test_an_error_says_that_nothing_could_be_freed(call: Any) -> None:
     model = ScriptedChatModel([TOO_LONG])
     agent = agent_of(model, [offloads(), clears(), summarizes()])
     with pytest.raises(ContextOverflowError, match="the prompt is too long") as caught:
@@ -293,7 +292,7 @@ def test_an_error_says_that_nothing_could_be_freed(call: Call) -> None:
     ]
 
 
-def test_a_model_that_always_fails_is_asked_five_times_at_most(call: Call) -> None:
+def test_a_model_that_always_fails_is_asked_five_times_at_most(call: Any) -> None:
     def fails(_: Any) -> Any:
         raise ContextOverflowError("never short enough")
 
@@ -309,14 +308,14 @@ def test_a_model_that_always_fails_is_asked_five_times_at_most(call: Call) -> No
     assert not agent.get_state(ONE).values.get("summaries")
 
 
-def test_other_errors_of_the_summary_model_are_raised(call: Call) -> None:
+def test_other_errors_of_the_summary_model_are_raised(call: Any) -> None:
     model = ScriptedChatModel([TOO_LONG])
     agent = agent_of(model, [summarizes(RuntimeError("summary model is down"))])
     with pytest.raises(RuntimeError, match="summary model is down"):
         call(agent, {"messages": CONTEXT}, ONE)
 
 
-def test_custom_edits_are_not_forced(call: Call) -> None:
+def test_custom_edits_are_not_forced(call: Any) -> None:
     class Own:
         asked = 0
 
@@ -330,7 +329,7 @@ def test_custom_edits_are_not_forced(call: Call) -> None:
     assert Own.asked == 1
 
 
-def test_the_newest_results_are_cleared_only_if_there_are_no_others(call: Call) -> None:
+def test_the_newest_results_are_cleared_only_if_there_are_no_others(call: Any) -> None:
     edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(keep=2)])
     steps = [fetching("a"), fetching("b"), fetching("c"), TOO_LONG, fetching("d"), TOO_LONG]
     model = ScriptedChatModel([*steps, TOO_LONG, "done"])
@@ -339,7 +338,7 @@ def test_the_newest_results_are_cleared_only_if_there_are_no_others(call: Call) 
     assert shown[3:] == [[*"abc"], [*"[bc"], [*"[bcd"], [*"[[cd"], [*"[[[d"]]
 
 
-def test_a_thread_that_is_not_kept_is_changed(call: Call) -> None:
+def test_a_thread_that_is_not_kept_is_changed(call: Any) -> None:
     edits = ContextEditingMiddleware(keep_thread=False)
     model = ScriptedChatModel([fetching("a"), fetching("b"), TOO_LONG, "done"])
     result = call(agent_of(model, [edits]), {"messages": "go"}, ONE)
@@ -374,7 +373,7 @@ LONG: list[Any] = [
 
 @each("trim", [None, 1_000_000])
 def test_a_summary_model_with_a_small_window_gets_smaller_pages(
-    call: Call, trim: int | None
+    call: Any, trim: int | None
 ) -> None:
     writer, sent = paged(5_000)
     middleware = SummarizationMiddleware(
@@ -393,7 +392,7 @@ def test_a_summary_model_with_a_small_window_gets_smaller_pages(
     assert texts(model.requests[0].messages) == [f"summary {len(sent)}", "?"]
 
 
-def test_what_is_too_long_for_a_summary_is_left_out_with_a_remark(call: Call) -> None:
+def test_what_is_too_long_for_a_summary_is_left_out_with_a_remark(call: Any) -> None:
     """The summary model reads two pages, and then nothing any more."""
     writer = ScriptedChatModel(["one", "two", *[TOO_LONG] * 99])
     middleware = SummarizationMiddleware(
@@ -415,7 +414,7 @@ def test_what_is_too_long_for_a_summary_is_left_out_with_a_remark(call: Call) ->
     assert texts(model.requests[1].messages)[1:] == ["?", "done", "on"]
 
 
-def test_nothing_is_removed_from_a_thread_that_no_summary_includes(call: Call) -> None:
+def test_nothing_is_removed_from_a_thread_that_no_summary_includes(call: Any) -> None:
     writer = ScriptedChatModel(["one", *[TOO_LONG] * 9, "next"])
     middleware = SummarizationMiddleware(
         writer,
@@ -436,7 +435,7 @@ def cannot(_: Any) -> str:
     raise ContextOverflowError("too long for me")
 
 
-def test_a_function_that_cannot_summarize_leads_to_a_cut(call: Call) -> None:
+def test_a_function_that_cannot_summarize_leads_to_a_cut(call: Any) -> None:
     middleware = summarizes(trigger=("messages", 8), keep=("messages", 2), summarizer=cannot)
     model = ScriptedChatModel(["done", "more"])
     result = call(agent_of(model, [middleware]), {"messages": CONTEXT}, ONE)
@@ -446,7 +445,7 @@ def test_a_function_that_cannot_summarize_leads_to_a_cut(call: Call) -> None:
     assert len(result["messages"]) == 9
 
 
-def test_a_cut_of_what_only_a_layer_knows_is_not_empty(call: Call) -> None:
+def test_a_cut_of_what_only_a_layer_knows_is_not_empty(call: Any) -> None:
     """Providers refuse a message without text."""
     small: Any = {"trigger": ("messages", 2), "keep": ("messages", 1), "keep_thread": False}
     model = ScriptedChatModel(["done"])
@@ -463,7 +462,7 @@ def test_a_call_outside_of_an_agent_leaves_out_nothing_that_is_not_summarized() 
     assert middleware.before_model(state) is None
 
 
-def test_a_result_keeps_its_call_whatever_is_cut(call: Call) -> None:
+def test_a_result_keeps_its_call_whatever_is_cut(call: Any) -> None:
     steps = [fetching("a", "b"), TOO_LONG, fetching("c"), TOO_LONG, "done"]
     model = ScriptedChatModel(steps)
     call(agent_of(model, [summarizes(*[""] * 9)]), {"messages": "go"}, ONE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +43,6 @@ from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from tables import each
 
-Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
 MARK = "[REDACTED_EMAIL]"
 EVERYWHERE: Any = {"apply_to_output": True, "apply_to_tool_results": True}
@@ -58,7 +56,7 @@ def seen(model: ScriptedChatModel, request: int = -1) -> list[Any]:
     return [message.content for message in model.requests[request].messages]
 
 
-def test_every_user_message_is_redacted_before_the_model_reads_it(call: Call) -> None:
+def test_every_user_message_is_redacted_before_the_model_reads_it(call: Any) -> None:
     model, stack = ScriptedChatModel(["a", "b"]), [PIIMiddleware("email"), PIIMiddleware("ip")]
     agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
     history: list[AnyMessage] = [
@@ -82,7 +80,7 @@ def test_every_user_message_is_redacted_before_the_model_reads_it(call: Call) ->
     assert history[0].content == "ada@x.org", "the caller's own message is left alone"
 
 
-def test_a_message_that_replaces_an_earlier_one_is_checked(call: Call) -> None:
+def test_a_message_that_replaces_an_earlier_one_is_checked(call: Any) -> None:
     """As from a client that sends the whole conversation with each request."""
     model = ScriptedChatModel(["a", "b", "c"])
     agent = create_agent(model, middleware=[PIIMiddleware("email")], checkpointer=InMemorySaver())
@@ -94,7 +92,7 @@ def test_a_message_that_replaces_an_earlier_one_is_checked(call: Call) -> None:
     assert seen(model) == [MARK, "a", "hi", "b"]
 
 
-def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Call) -> None:
+def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Any) -> None:
     looked: list[str] = []
     guard = PIIMiddleware("mine", detector=lambda text: looked.append(text) or [])  # type: ignore[func-returns-value]
     agent = create_agent(
@@ -107,7 +105,7 @@ def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Call)
 
 
 @each("role", ["user", "human", "User"])
-def test_a_chat_message_in_the_role_of_the_user_is_checked(call: Call, role: str) -> None:
+def test_a_chat_message_in_the_role_of_the_user_is_checked(call: Any, role: str) -> None:
     """In the input, and added during the run."""
 
     @before_model
@@ -128,7 +126,7 @@ def test_a_chat_message_in_the_role_of_the_user_is_checked(call: Call, role: str
 
 
 @each("role", ["assistant", "AI"])
-def test_a_chat_message_in_the_role_of_the_model_is_an_answer(call: Call, role: str) -> None:
+def test_a_chat_message_in_the_role_of_the_model_is_an_answer(call: Any, role: str) -> None:
     @wrap_model_call
     def add(request: Any) -> Any:
         response = yield request
@@ -146,14 +144,14 @@ def test_a_chat_message_in_the_role_of_the_model_is_an_answer(call: Call, role: 
     "message",
     [HumanMessage("hi", name="ada@x.org"), ChatMessage(content="hi", role="user", name="a@x.org")],
 )
-def test_the_name_of_a_user_is_redacted(call: Call, message: Any) -> None:
+def test_the_name_of_a_user_is_redacted(call: Any, message: Any) -> None:
     model = ScriptedChatModel(["ok"])
     result = call(create_agent(model, middleware=[PIIMiddleware("email")]), {"messages": [message]})
     assert result["messages"][0].name == model.requests[0].messages[0].name == MARK
 
 
 def test_messages_of_a_tool_are_checked_and_names_of_tools_and_agents_are_unchanged(
-    call: Call,
+    call: Any,
 ) -> None:
     @tool
     def ada_1() -> Any:
@@ -179,7 +177,7 @@ def test_messages_of_a_tool_are_checked_and_names_of_tools_and_agents_are_unchan
         ChatMessage(content="ada@x.org", role="function"),
     ],
 )
-def test_a_result_that_a_client_sends_is_redacted(call: Call, result: Any) -> None:
+def test_a_result_that_a_client_sends_is_redacted(call: Any, result: Any) -> None:
     """A tool that runs at the client's is not called by the agent."""
     asked = AIMessage("", tool_calls=[{"name": "look_up", "args": {}, "id": "c1"}])
     if not isinstance(result, ToolMessage):
@@ -200,7 +198,7 @@ class TestWithoutARun:
     """Hooks that are called on their own, as unit tests do, and by subclasses."""
 
     @pytest.fixture(params=["sync", "async"])
-    def hook(self, request: pytest.FixtureRequest) -> Call:
+    def hook(self, request: pytest.FixtureRequest) -> Any:
         """Call a hook of a middleware: `hook(guard, "before_model", messages)`."""
 
         def sync(guard: Any, name: str, messages: list[Any]) -> Any:
@@ -211,7 +209,7 @@ class TestWithoutARun:
 
         return sync if request.param == "sync" else a
 
-    def test_before_model_redacts_users_and_the_last_results(self, hook: Call) -> None:
+    def test_before_model_redacts_users_and_the_last_results(self, hook: Any) -> None:
         asked = AIMessage("bob@x.org", tool_calls=[{"name": "f", "args": {}, "id": "1"}])
         result = ToolMessage("eve@x.org", tool_call_id="1")
         messages = [HumanMessage("ada@x.org"), asked, result]
@@ -224,7 +222,7 @@ class TestWithoutARun:
         assert hook(guard, "before_model", update["messages"]) is None
         assert messages[0].content == "ada@x.org"
 
-    def test_they_work_as_part_of_another_middleware(self, call: Call) -> None:
+    def test_they_work_as_part_of_another_middleware(self, call: Any) -> None:
         inner = PIIMiddleware("email", apply_to_output=True)
         before = before_model(name="before")(inner.before_model)
         stack: list[Any] = [before, after_model(name="after")(inner.after_model)]
@@ -233,7 +231,7 @@ class TestWithoutARun:
         assert [m.text for m in messages] == [MARK, MARK]
         assert seen(model) == [MARK]
 
-    def test_after_model_redacts_the_last_answer(self, hook: Call) -> None:
+    def test_after_model_redacts_the_last_answer(self, hook: Any) -> None:
         asked = HumanMessage("ada@x.org")
         messages = [asked, AIMessage("bob@x.org", id="1"), asked]
         guard = PIIMiddleware("email", apply_to_output=True)
@@ -264,7 +262,7 @@ class TestWithoutARun:
 @each("strategy", ["redact", "mask", "hash"])
 @each("apply_to_input", [True, False])
 def test_a_subclass_that_overrides_hooks_guards_once_and_blocks(
-    call: Call, strategy: Any, apply_to_input: bool
+    call: Any, strategy: Any, apply_to_input: bool
 ) -> None:
     ran: list[str] = []
 
@@ -302,7 +300,7 @@ def test_a_subclass_that_overrides_hooks_guards_once_and_blocks(
 class TestBlock:
     """`strategy="block"`: the run ends before the model is asked; the thread stays usable."""
 
-    def test_a_blocked_message_ends_the_run_and_the_thread_stays_usable(self, call: Call) -> None:
+    def test_a_blocked_message_ends_the_run_and_the_thread_stays_usable(self, call: Any) -> None:
         ran: list[str] = []
 
         @before_model
@@ -327,7 +325,7 @@ class TestBlock:
         assert call(agent, None, ONE)["messages"][-1].text == "again"
         assert seen(model) == [f"I am {MARK}", "I am Ada", "fine", MARK]
 
-    def test_messages_added_during_the_run_are_blocked(self, call: Call) -> None:
+    def test_messages_added_during_the_run_are_blocked(self, call: Any) -> None:
         @before_model
         def inject(state: Any, runtime: Any) -> Any:
             return {"messages": [HumanMessage("ada@x.org")]}
@@ -346,7 +344,7 @@ def report() -> Any:
 
 
 @each("form", [dict, list, Overwrite])
-def test_a_tool_result_given_by_a_layer_is_redacted(call: Call, form: Any) -> None:
+def test_a_tool_result_given_by_a_layer_is_redacted(call: Any, form: Any) -> None:
     asked = AIMessage("", tool_calls=[{"name": "report", "args": {}, "id": "c1"}])
     written = [HumanMessage("ada@x.org"), asked, ToolMessage("bob@x.org", tool_call_id="c1")]
     messages = Overwrite(written) if form is Overwrite else written
@@ -363,7 +361,7 @@ def test_a_tool_result_given_by_a_layer_is_redacted(call: Call, form: Any) -> No
     assert seen(model)[-3:] == [MARK, "", MARK]
 
 
-def test_arguments_are_redacted_before_a_tool_gets_them(call: Call) -> None:
+def test_arguments_are_redacted_before_a_tool_gets_them(call: Any) -> None:
     """Arguments from the model, and those that a reviewer replaced."""
     got: list[Any] = []
 
@@ -411,7 +409,7 @@ PLACES = ("apply_to_output", "apply_to_tool_calls", "apply_to_tool_results")
 @each("place", PLACES)
 @each("strategy", ["redact", "mask", "hash"])
 def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
-    call: Call, place: str, strategy: Any
+    call: Any, place: str, strategy: Any
 ) -> None:
     """In the answer, and in the error message by which the model learns of it."""
     options: Any = {"apply_to_input": False, place: True}
@@ -434,7 +432,7 @@ class Contact(BaseModel):
 
 @each("place", PLACES)
 def test_a_structured_answer_that_cannot_be_read_is_redacted_and_a_call_is_blocked(
-    call: Call, place: str
+    call: Any, place: str
 ) -> None:
     broken = invalid_tool_call(name="Contact", args=CUT, id="c1", error=None)
     steps = [AIMessage("", invalid_tool_calls=[broken]), Contact(mail="eve@x.org")]
@@ -452,7 +450,7 @@ def test_a_structured_answer_that_cannot_be_read_is_redacted_and_a_call_is_block
     assert "ada@" not in str(agent.get_state(ONE))
 
 
-def test_a_call_that_cannot_be_read_in_the_result_of_a_tool_is_redacted(call: Call) -> None:
+def test_a_call_that_cannot_be_read_in_the_result_of_a_tool_is_redacted(call: Any) -> None:
     @tool
     def history() -> Any:
         """History."""
@@ -466,7 +464,7 @@ def test_a_call_that_cannot_be_read_in_the_result_of_a_tool_is_redacted(call: Ca
     assert "ada@" not in repr(result)
 
 
-def test_forged_marks_and_malformed_text_are_plain_text(call: Call) -> None:
+def test_forged_marks_and_malformed_text_are_plain_text(call: Any) -> None:
     stack: list[Any] = [PIIMiddleware("email"), PIIMiddleware("email", strategy="hash", name="2")]
     model = ScriptedChatModel(["ok"])
     forged = f"{MARK} <email_hash:00000000> [/REDACTED]"

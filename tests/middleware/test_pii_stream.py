@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -23,7 +23,6 @@ from agent_factory.middleware.pii.messages import TextStream
 from agent_factory.testing import ScriptedChatModel
 from tables import each
 
-Run = Callable[..., Any]
 HELLO: Any = {"messages": [("user", "Hello")]}
 DATA = "ada@example.com"
 
@@ -84,7 +83,7 @@ TEXT = f"Ask {DATA}, or bob@x.org \u2013 soon."
 CLEAN = "Ask [REDACTED_EMAIL], or [REDACTED_EMAIL] \u2013 soon."
 
 
-def test_a_match_that_spans_chunks_is_never_released_in_part(collect: Run, call: Run) -> None:
+def test_a_match_that_spans_chunks_is_never_released_in_part(collect: Any, call: Any) -> None:
     agent = create_agent(Chunked(chunks=character_chunks(TEXT)), middleware=[guard()])
     parts = collect(agent, HELLO, stream_mode="messages")
     tokens = [chunk.text for chunk, _ in parts]
@@ -101,7 +100,7 @@ def summary(text: str) -> dict[str, Any]:
 
 
 def test_the_text_of_blocks_and_reasoning_is_redacted_and_all_else_is_kept(
-    collect: Run, call: Run
+    collect: Any, call: Any
 ) -> None:
     image = {"type": "image", "url": "https://a.b/c.png", "index": 3}
     usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
@@ -138,7 +137,7 @@ def test_the_text_of_blocks_and_reasoning_is_redacted_and_all_else_is_kept(
         assert message.id == "run-1"
 
 
-def test_blocks_without_an_index_are_redacted_across_chunks(collect: Run) -> None:
+def test_blocks_without_an_index_are_redacted_across_chunks(collect: Any) -> None:
     chunks = text_chunks(
         [{"type": "text", "text": "ask ada@"}], ["exam"], [{"type": "text", "text": "ple.com."}]
     )
@@ -186,14 +185,14 @@ def call_chunks(arguments: str) -> list[AIMessageChunk]:
     return chunks
 
 
-def calling(collect: Run, arguments: str, **options: Any) -> list[Any]:
+def calling(collect: Any, arguments: str, **options: Any) -> list[Any]:
     """The messages that are streamed of a model that calls, by an agent that stops then."""
     model, stack = Chunked(chunks=call_chunks(arguments)), [guard(**options)]
     agent = create_agent(model, [send], middleware=stack, interrupt_before=["tools"])
     return list(collect(agent, HELLO, stream_mode="messages"))
 
 
-def test_the_arguments_of_calls_are_redacted_in_every_place(collect: Run) -> None:
+def test_the_arguments_of_calls_are_redacted_in_every_place(collect: Any) -> None:
     parts = calling(collect, json.dumps(CALL), apply_to_tool_calls=True)
     assert all("@" not in repr(chunk) for chunk, _ in parts)
     whole = merged_stream(parts)
@@ -211,7 +210,7 @@ def test_the_arguments_of_calls_are_redacted_in_every_place(collect: Run) -> Non
     assert "[REDACTED_EMAIL]" in str(whole.tool_calls + whole.invalid_tool_calls)
 
 
-def test_calls_are_unchanged_if_only_the_text_is_redacted(collect: Run) -> None:
+def test_calls_are_unchanged_if_only_the_text_is_redacted(collect: Any) -> None:
     whole = merged_stream(calling(collect, json.dumps(CALL)))
     assert whole.tool_calls[0]["args"] == CALL
     assert whole.text == "I ask [REDACTED_EMAIL]"
@@ -226,7 +225,7 @@ def test_calls_are_unchanged_if_only_the_text_is_redacted(collect: Run) -> None:
     ],
 )
 def test_a_call_that_cannot_be_read_is_redacted_in_streams(
-    collect: Run, options: dict[str, bool]
+    collect: Any, options: dict[str, bool]
 ) -> None:
     """Also by a guard of text or results alone, because no tool gets such a call."""
     chunks = call_chunks('{"to": "ada@x.org", "note": [}')[1:]
@@ -241,7 +240,7 @@ def test_a_call_that_cannot_be_read_is_redacted_in_streams(
 
 
 def test_calls_of_the_provider_stay_before_their_results_in_a_stream(
-    collect: Run,
+    collect: Any,
 ) -> None:
     searched = {"type": "server_tool_use", "id": "s1", "name": "web", "input": {}, "index": 0}
     found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [], "index": 1}
@@ -258,7 +257,7 @@ class Contact(BaseModel):
 
 
 @each("by", ["tool", "provider"])
-def test_a_structured_answer_is_redacted(call: Run, by: str) -> None:
+def test_a_structured_answer_is_redacted(call: Any, by: str) -> None:
     """With both strategies; calls of other tools are unchanged."""
     step: Any = [{"name": "Contact", "args": {"mail": DATA}}]
     if by == "provider":
@@ -276,7 +275,7 @@ def test_a_structured_answer_is_redacted(call: Run, by: str) -> None:
     assert model.requests[-1].tools == (["send"] if by == "provider" else ["send", "Contact"])
 
 
-def test_a_blocked_match_ends_the_run_before_it_is_streamed(collect: Run) -> None:
+def test_a_blocked_match_ends_the_run_before_it_is_streamed(collect: Any) -> None:
     model = Chunked(chunks=character_chunks(TEXT))
     agent = create_agent(model, middleware=[guard(strategy="block")])
     parts: Any = agent.stream(HELLO, stream_mode="messages")
@@ -287,7 +286,7 @@ def test_a_blocked_match_ends_the_run_before_it_is_streamed(collect: Run) -> Non
         collect(agent, HELLO)
 
 
-def test_several_guards_redact_their_own_types(collect: Run) -> None:
+def test_several_guards_redact_their_own_types(collect: Any) -> None:
     card = "4242 4242 4242 4242"
     stack = [guard(), PIIMiddleware("credit_card", strategy="mask", apply_to_output=True)]
     agent = create_agent(Chunked(chunks=character_chunks(f"{card}, {TEXT}")), middleware=stack)
@@ -295,7 +294,7 @@ def test_several_guards_redact_their_own_types(collect: Run) -> None:
     assert whole.text == f"**** **** **** 4242, {CLEAN}"
 
 
-def test_a_model_or_an_answer_of_an_inner_layer_is_guarded(collect: Run) -> None:
+def test_a_model_or_an_answer_of_an_inner_layer_is_guarded(collect: Any) -> None:
     other = Chunked(chunks=character_chunks(TEXT))
 
     @wrap_model_call
@@ -315,7 +314,7 @@ def test_a_model_or_an_answer_of_an_inner_layer_is_guarded(collect: Run) -> None
         assert "".join(chunk.text for chunk, _ in parts) == CLEAN
 
 
-def test_a_wrapped_model_is_guarded(collect: Run) -> None:
+def test_a_wrapped_model_is_guarded(collect: Any) -> None:
     class Fails(Chunked):
         def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
             raise ConnectionError("down")
@@ -330,7 +329,7 @@ def test_a_wrapped_model_is_guarded(collect: Run) -> None:
 
 
 @each("streaming", [True, False])
-def test_a_model_that_does_not_stream_is_guarded(collect: Run, streaming: bool) -> None:
+def test_a_model_that_does_not_stream_is_guarded(collect: Any, streaming: bool) -> None:
     model = FakeListChatModel(responses=[TEXT], disable_streaming=not streaming)
     agent = create_agent(model, middleware=[guard()])
     parts = collect(agent, HELLO, stream_mode="messages")
@@ -371,7 +370,7 @@ class CutsOff(NotStreaming):
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 @each("listener", ["messages", "events", "v3"])
 def test_a_call_that_was_cut_off_does_not_run_because_somebody_listens(
-    collect: Callable[..., Any], listener: str
+    collect: Any, listener: str
 ) -> None:
     ran = []
 
@@ -398,7 +397,7 @@ async def last_event(agent: Any) -> Any:
     return [event async for event in agent.astream_events(HELLO)][-1]
 
 
-def test_the_response_metadata_of_a_provider_are_kept(collect: Callable[..., Any]) -> None:
+def test_the_response_metadata_of_a_provider_are_kept(collect: Any) -> None:
     class WithFinishReason(FakeListChatModel):
         def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
             for text, info in (("ada@", None), ("x.org", {"finish_reason": "stop"})):
@@ -416,7 +415,7 @@ def test_the_response_metadata_of_a_provider_are_kept(collect: Callable[..., Any
 
 
 @each("streaming", [True, False])
-def test_a_name_in_an_answer_is_redacted(collect: Run, streaming: bool) -> None:
+def test_a_name_in_an_answer_is_redacted(collect: Any, streaming: bool) -> None:
     chunks = text_chunks("Hi there", name="ada@x.org")
     model = Chunked(chunks=chunks, disable_streaming=not streaming)
     parts = collect(create_agent(model, middleware=[guard()]), HELLO, stream_mode="messages")
@@ -435,7 +434,7 @@ class RecordingCache(InMemoryCache):
         super().update(prompt, llm_string, return_val)
 
 
-def test_a_cache_stores_redacted_answers_only(call: Callable[..., Any]) -> None:
+def test_a_cache_stores_redacted_answers_only(call: Any) -> None:
     cache = RecordingCache()
     model = NotStreaming(responses=["ada@x.org", "bob@x.org"], cache=cache)
     for _ in range(2):

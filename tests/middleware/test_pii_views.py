@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -37,7 +37,6 @@ from tables import each
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
-Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
 MARK = "[REDACTED_EMAIL]"
 EVERYWHERE: Any = {"apply_to_output": True, "apply_to_tool_results": True}
@@ -98,7 +97,7 @@ def test_a_write_that_is_blocked_is_not_stored() -> None:
     assert agent.get_state(ONE).values == {}
 
 
-def test_a_thread_that_was_stored_before_it_had_the_guard_is_guarded(call: Call) -> None:
+def test_a_thread_that_was_stored_before_it_had_the_guard_is_guarded(call: Any) -> None:
     saver, model = InMemorySaver(), ScriptedChatModel(["ok", "ok"])
     before = create_agent(ScriptedChatModel(["hi"]), [look], checkpointer=saver)
     call(before, {"messages": old_history()}, ONE)
@@ -111,7 +110,7 @@ def test_a_thread_that_was_stored_before_it_had_the_guard_is_guarded(call: Call)
     assert "ada@" not in str([m.text for request in model.requests for m in request.messages])
 
 
-def test_a_run_that_was_paused_before_it_had_the_guard_is_guarded(call: Call) -> None:
+def test_a_run_that_was_paused_before_it_had_the_guard_is_guarded(call: Any) -> None:
     saver = InMemorySaver()
     review = HumanInTheLoopMiddleware({"look": True})
     asking = ScriptedChatModel([asks("look", who="Eve")])
@@ -124,7 +123,7 @@ def test_a_run_that_was_paused_before_it_had_the_guard_is_guarded(call: Call) ->
     assert "ada@" not in str([message.text for message in model.requests[0].messages])
 
 
-def test_each_text_is_searched_once(call: Call) -> None:
+def test_each_text_is_searched_once(call: Any) -> None:
     texts: list[str] = []
 
     def search(text: str) -> list[Any]:
@@ -149,7 +148,7 @@ def test_each_text_is_searched_once(call: Call) -> None:
 # A blocked input
 
 
-def test_a_blocked_input_is_in_no_event_and_the_run_ends_at_its_first_node(call: Call) -> None:
+def test_a_blocked_input_is_in_no_event_and_the_run_ends_at_its_first_node(call: Any) -> None:
     ran: list[str] = []
 
     @before_agent
@@ -175,7 +174,7 @@ def test_a_blocked_input_is_in_no_event_and_the_run_ends_at_its_first_node(call:
     assert model.requests[0].messages[0].text == MARK
 
 
-def test_a_layer_around_the_run_reads_and_passes_on_what_is_guarded(call: Call) -> None:
+def test_a_layer_around_the_run_reads_and_passes_on_what_is_guarded(call: Any) -> None:
     states: list[Any] = []
 
     class Around(AgentMiddleware):
@@ -214,7 +213,7 @@ class Recorder(BaseCallbackHandler):
         self.events.append(("error", error))
 
 
-def test_a_tool_works_with_the_data_and_shows_none(call: Call) -> None:
+def test_a_tool_works_with_the_data_and_shows_none(call: Any) -> None:
     got: list[str] = []
 
     @tool(response_format="content_and_artifact")
@@ -255,7 +254,7 @@ class Missing(Exception):
     ],
 )
 def test_the_error_of_a_tool_is_shown_without_the_data(
-    call: Call, error: Exception, expected: str
+    call: Any, error: Exception, expected: str
 ) -> None:
     def fails() -> str:
         """Fail."""
@@ -276,7 +275,7 @@ def test_the_error_of_a_tool_is_shown_without_the_data(
     assert "eve@" in str(error.__cause__), "the error itself is as it was"
 
 
-def test_an_interrupt_of_a_tool_is_shown_as_it_is(call: Call) -> None:
+def test_an_interrupt_of_a_tool_is_shown_as_it_is(call: Any) -> None:
     def ask() -> str:
         """Ask."""
         return str(interrupt("which?"))
@@ -292,7 +291,7 @@ def test_an_interrupt_of_a_tool_is_shown_as_it_is(call: Call) -> None:
     assert [kind for kind, _ in handler.events] == ["start", "error", "start", "end"]
 
 
-def test_tokens_of_a_subagent_are_streamed_word_by_word(collect: Call) -> None:
+def test_tokens_of_a_subagent_are_streamed_word_by_word(collect: Any) -> None:
     steps = [Reply(chunks=["Ask ", "ada", "@x.org", " or ", "Bob", " today."])]
     clerk = create_agent(ScriptedChatModel(steps), name="clerk")
     model = ScriptedChatModel([asks("clerk", request="who?"), "ok"])
@@ -308,7 +307,7 @@ def test_tokens_of_a_subagent_are_streamed_word_by_word(collect: Call) -> None:
     assert len([token for token in tokens if token]) >= 4
 
 
-def test_usage_of_a_model_and_of_another_in_a_tool_is_counted_once(call: Call) -> None:
+def test_usage_of_a_model_and_of_another_in_a_tool_is_counted_once(call: Any) -> None:
     """By a handler of the context, which LangChain adds to each call that does not have it."""
 
     def saying(name: str) -> AIMessage:
