@@ -409,13 +409,27 @@ HERE = [name for name in KINDS if name != "ShellToolMiddleware" or os.name == "p
 """The built-ins that work on this system."""
 
 
+NOT_SETTINGS: dict[str, set[str]] = {
+    # Deprecated names of `trigger` and `keep`, which hold their values.
+    "SummarizationMiddleware": {"max_tokens_before_summary", "messages_to_keep", "summary_prefix"},
+}
+"""Parameters that are not attributes, for a reason."""
+
+
 @each("name", HERE)
-def test_each_built_in_has_its_own_list_of_tools(name: str) -> None:
-    """Code written for LangChain adds to it."""
-    tools = built(name).tools
-    assert isinstance(tools, list)
-    tools.append({"name": "another"})
-    assert tools[-1] not in built(name).tools
+def test_a_built_in_has_its_own_list_of_tools_and_an_attribute_for_each_parameter(
+    name: str,
+) -> None:
+    """Code written for LangChain adds to the list. Plans show parameters as settings."""
+    built_in = built(name)
+    assert isinstance(built_in.tools, list)
+    names = inspect.signature(type(built_in).__init__).parameters.keys() - {"self"}
+    held = {f"{name.removesuffix('s')}_names": name for name in names if name.endswith("tools")}
+    attributes = dir(built_in)
+    missing = names - {held.get(name, name) for name in attributes} - set(attributes)
+    assert missing == NOT_SETTINGS.get(type(built_in).__name__, set())
+    built_in.tools.append({"name": "another"})
+    assert built_in.tools[-1] not in built(name).tools
 
 
 @each("name", HERE)
@@ -437,24 +451,6 @@ def test_no_built_in_waits_for_files_in_an_event_loop(
             return cast("Member", built(name))
 
     assert asyncio.run(make_it()).name == built(name).name
-
-
-NOT_SETTINGS: dict[str, set[str]] = {
-    # Deprecated names of `trigger` and `keep`, which hold their values.
-    "SummarizationMiddleware": {"max_tokens_before_summary", "messages_to_keep", "summary_prefix"},
-}
-"""Parameters that are not attributes, for a reason."""
-
-
-@each("name", HERE)
-def test_each_parameter_of_a_built_in_is_an_attribute(name: str) -> None:
-    """Plans show such parameters as settings."""
-    built_in = built(name)
-    names = inspect.signature(type(built_in).__init__).parameters.keys() - {"self"}
-    held = {f"{name.removesuffix('s')}_names": name for name in names if name.endswith("tools")}
-    attributes = dir(built_in)
-    missing = names - {held.get(name, name) for name in attributes} - set(attributes)
-    assert missing == NOT_SETTINGS.get(type(built_in).__name__, set())
 
 
 def containers(value: object, seen: set[int]) -> Iterator[object]:

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import AgentMiddleware, ToolCallRequest, create_agent, plan_agent, run
+from agent_factory import ToolCallRequest, create_agent, plan_agent, run
 from agent_factory.middleware import (
     AutoModeMiddleware,
     HumanInTheLoopMiddleware,
@@ -235,18 +235,6 @@ def test_the_tokens_of_the_judge_are_not_streamed(collect: Any) -> None:
     _, auto = judged(thought)
     chunks = collect(agent(auto), GO, stream_mode="messages")
     assert "Hm." not in "".join(chunk.text for chunk, _ in chunks)
-
-
-class Redirects(AgentMiddleware[Any, Any]):
-    def around_tool(self, request: ToolCallRequest) -> Any:
-        changed: Any = {**request.tool_call, "args": {"path": "/etc"}}
-        return (yield request.override(tool_call=changed))
-
-
-def test_a_call_is_judged_as_layers_outside_have_changed_it(call: Any) -> None:
-    judge, auto = judged(judgement(0.1))
-    call(agent(Redirects(), auto), GO)
-    assert document(judge)["call"]["arguments"] == {"path": "/etc"}
 
 
 def test_a_tool_that_is_only_known_at_run_time_is_judged_without_a_description() -> None:

@@ -746,19 +746,13 @@ def test_the_handler_of_a_ledger_counts_the_models_of_background_work(call: Any)
 # Mistakes
 
 
-def test_a_background_tool_without_the_middleware_is_refused() -> None:
+def test_a_background_tool_and_the_middleware_need_each_other() -> None:
     with pytest.raises(SpecError, match=r"work: works in the background.*is not in the stack") as e:
         plan_agent(tools=[background(work)])
     assert e.value.code == "AF118"
     assert "Add BackgroundMiddleware() to `middleware`." in str(e.value)
-
-    class Own(mw.BackgroundMiddleware):
-        pass
-
-    plan_agent(tools=[background(work)], middleware=[Own()], checkpointer=InMemorySaver())
-
-
-def test_the_middleware_without_a_background_tool_is_a_warning() -> None:
+    own = type("Own", (mw.BackgroundMiddleware,), {})
+    plan_agent(tools=[background(work)], middleware=[own()], checkpointer=InMemorySaver())
     with pytest.warns(AgentFactoryWarning, match=r"^\[AF212\] BackgroundMiddleware: does nothing"):
         plan_agent(tools=[tool(work)], middleware=[mw.BackgroundMiddleware()], ignore=["AF211"])
     # The plan of a stack: its tools are not known.

@@ -171,36 +171,39 @@ def test_an_edit_may_name_another_tool_and_is_reported_to_the_model(go: Any, mod
 
 
 @MODES
-def test_an_edit_into_another_tool_whose_calls_are_reviewed_is_asked_about(
+def test_an_edit_into_another_tool_is_reviewed_and_into_an_unknown_tool_refused(
     go: Any, mode: Any
 ) -> None:
     agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode=mode)
     go(agent, "Write to Ann")
-    change = edit("delete", number=7)
-    (asked,) = go(agent, decided(mode, change))["__interrupt__"]
-    assert asked.value["name"] == "delete"
-    assert mailbox.ran == []
+    with pytest.raises(ReviewError, match=r"there is no tool 'sent' .* Did you mean 'send'\?"):
+        go(agent, decided(mode, edit("sent")))
+    (asked,) = go(agent, decided(mode, edit("delete", number=7)))["__interrupt__"]
+    assert (asked.value["name"], mailbox.ran) == ("delete", [])
     go(agent, Command(resume={asked.id: APPROVE}))
     assert mailbox.ran == [("delete", 7)]
 
 
-def test_the_edit_notice_can_be_customized(go: Any) -> None:
-    notice = "{name} {args} for {original_name} {original_args} {else}"
-    script = [tool_call("send", "s", to="{name}")], "done"
-    agent, _, _ = agent_with(*script, interrupt_on={"send": True}, edit_notice=notice)
-    go(agent, "Write")
-    result = go(agent, decisions(edit("delete", number=2)))
-    expected = 'delete {"number": 2} for send {"to": "{name}"} {else}'
-    assert answers(result)["s"].text == f"deleted 2\n\n{expected}"
-
-
+@each(
+    "notice, added",
+    [
+        (None, ""),
+        (
+            "{name} {args} for {original_name} {original_args} {else}",
+            '\n\nsend {"to": "Bob"} for send {"to": "{name}"} {else}',
+        ),
+    ],
+)
 @MODES
-def test_an_edit_notice_of_none_reports_nothing(go: Any, mode: Any) -> None:
-    agent, mailbox, model = agent_with([SEND], "done", edit_notice=None, interrupt_mode=mode)
-    go(agent, "Write to Ann")
+def test_the_edit_notice_can_be_customized_or_left_out(
+    go: Any, mode: Any, notice: Any, added: str
+) -> None:
+    script = [tool_call("send", "s", to="{name}")], "done"
+    agent, mailbox, model = agent_with(*script, edit_notice=notice, interrupt_mode=mode)
+    go(agent, "Write")
     go(agent, decided(mode, edit("send", to="Bob")))
     assert mailbox.ran == [("send", "Bob")]
-    assert [m.text for m in model.requests[1].messages] == ["Write to Ann", "", "sent to Bob"]
+    assert [m.text for m in model.requests[1].messages] == ["Write", "", f"sent to Bob{added}"]
 
 
 def test_an_edit_is_not_reported_again_when_its_id_recurs(go: Any) -> None:
@@ -435,16 +438,6 @@ def test_per_call_decisions_may_come_one_by_one_and_other_calls_run_meanwhile(go
     assert len(mailbox.ran) == 2
     assert answers(result)["s"].status == "error"
     assert result["messages"][-1].text == "done"
-
-
-@MODES
-def test_an_edit_into_an_unknown_tool_is_refused(go: Any, mode: Any) -> None:
-    agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode=mode)
-    go(agent, "Write to Ann")
-    with pytest.raises(ReviewError, match=r"there is no tool 'sent' .* Did you mean 'send'\?"):
-        go(agent, decided(mode, edit("sent")))
-    go(agent, decided(mode, APPROVE))
-    assert mailbox.ran == [("send", "Ann")]
 
 
 @each("handle_tool_errors", [True, False])

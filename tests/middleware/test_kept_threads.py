@@ -222,26 +222,6 @@ def test_a_summary_goes_with_the_messages_that_it_stands_for(call: Any) -> None:
     assert seen(model)[1] == ["i"]
 
 
-class Remembers(AgentMiddleware[Any, Any]):
-    """Shows a message again that was removed from the thread."""
-
-    def __init__(self, message: AnyMessage) -> None:
-        super().__init__()
-        self.message = message
-
-    def around_model(self, request: ModelRequest[Any]) -> Any:
-        return (yield request.override(messages=[self.message, *request.messages]))
-
-
-def test_a_message_that_only_a_layer_knows_has_no_summary(call: Any) -> None:
-    saver, messages = summarized(call)
-    model = ScriptedChatModel(["h"])
-    later = agent_of(model, Remembers(messages[2]), summary(**LATER), checkpointer=saver)
-    later.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
-    say(call, later, "g")
-    assert seen(model) == [["c", "g"]]
-
-
 def test_what_another_layer_adds_is_neither_summarized_nor_hidden(call: Any) -> None:
     middleware = summary("S", "T", trigger=("messages", 6))
     model = ScriptedChatModel([*"bdfh"])

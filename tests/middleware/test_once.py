@@ -447,12 +447,6 @@ def test_a_failure_of_the_store_is_not_one_of_the_tool(call: Any, when: str) -> 
     assert pending(agent, THREAD).asks == (when != "begin")
 
 
-def test_without_a_store_an_error_says_what_to_write(call: Any) -> None:
-    agent = agent_of(Bank(), "ask", store=None)
-    with pytest.raises(EffectError, match=r"store=SqliteEffects\('effects.db'\)"):
-        call(agent, GO, THREAD)
-
-
 def test_a_store_can_be_announced_for_a_run_and_that_of_the_middleware_comes_first(
     call: Any,
 ) -> None:
@@ -466,8 +460,10 @@ def test_a_store_can_be_announced_for_a_run_and_that_of_the_middleware_comes_fir
     assert [effect.key for effect in own.of_run("order-17")] == bank.paid[1:]
 
 
-def test_without_a_thread_an_error_says_what_to_write(call: Any) -> None:
+def test_without_a_store_or_a_thread_an_error_says_what_to_write(call: Any) -> None:
     bank = Bank()
+    with pytest.raises(EffectError, match=r"store=SqliteEffects\('effects.db'\)"):
+        call(agent_of(bank, "ask", store=None), GO, THREAD)
     agent = agent_of(bank, "ask", checkpointer=None)
     with pytest.raises(EffectError, match="without a thread"):
         call(agent, GO)

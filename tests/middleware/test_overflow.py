@@ -252,6 +252,8 @@ def test_retries_and_fallbacks_leave_an_overflow_to_the_layers_outside(call: Any
     assert last_text(call(agent, {"messages": CONTEXT}, ONE)) == "done"
     assert (len(model.requests), len(other.requests)) == (2, 0)
     assert texts(model.requests[1].messages)[0] == "S"
+    for inner in (summarizes(), clears(), offloads()):
+        assert [w.code for w in warnings_of(agent_of(model, [retry, inner]))] == ["AF204"]
 
 
 @each(
@@ -269,12 +271,6 @@ def test_another_model_is_asked_if_nothing_can_be_freed_or_that_is_said(
     agent = agent_of(model, [*outer, ModelFallbackMiddleware(other, **settings)])
     assert last_text(call(agent, {"messages": context}, ONE)) == "I read more."
     assert (len(model.requests), len(other.requests)) == (asked, 1)
-
-
-@each("inner", [summarizes, clears, offloads])
-def test_what_makes_a_conversation_smaller_belongs_outside_of_retries(inner: Any) -> None:
-    agent = agent_of(ScriptedChatModel([]), [ModelRetryMiddleware(), inner()])
-    assert [warning.code for warning in warnings_of(agent)] == ["AF204"]
 
 
 # Its end
