@@ -32,11 +32,6 @@ CLEARED = "[cleared]"
 ONE: Any = {"configurable": {"thread_id": "1"}}
 
 
-def note(word: str) -> str:
-    """Note a word."""
-    return f"noted {word}"
-
-
 def calls(*words: str, tool: str = "look") -> list[dict[str, Any]]:
     return [{"name": tool, "args": {"word": word}, "id": word} for word in words]
 
@@ -217,19 +212,12 @@ def test_the_model_or_a_function_may_count(send: Any, settings: dict[str, Any]) 
         assert results(send(agent, history)["messages"]) == expected
 
 
-class Shorten:
-    """A user's own edit: no text of more than so many characters."""
-
-    def __init__(self, longest: int) -> None:
-        self.longest = longest
+class Shortens:
+    """A user's own edit: two characters of each result."""
 
     def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> list[AnyMessage]:
-        return [
-            m.model_copy(update={"content": m.text[: self.longest]})
-            if isinstance(m, ToolMessage) and len(m.text) > self.longest
-            else m
-            for m in messages
-        ]
+        shown = {m.id: m.model_copy(update={"content": m.text[:2]}) for m in messages}
+        return [shown[m.id] if isinstance(m, ToolMessage) else m for m in messages]
 
 
 class DropOldest:
@@ -260,28 +248,19 @@ def test_an_edit_that_returns_no_messages_raises(send: Any, given: Any) -> None:
         send(agent_of(["ok"], shortening(edits=[Odd()])), [HumanMessage("go")])
 
 
-def summing(**settings: Any) -> SummarizationMiddleware:
-    defaults: dict[str, Any] = {"trigger": ("messages", 8), "keep": ("messages", 3)}
-    return summarizing(ScriptedChatModel(["S"] * 9), **{**defaults, **settings})
-
-
-class DropsFirst:
-    def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> list[AnyMessage]:
-        return messages[1:]
-
-
 def test_a_summary_that_an_edit_inside_drops_is_not_written(send: Any) -> None:
     history = [HumanMessage(text) for text in "abcdefgh"]
-    stack: list[Any] = [summing(), shortening(edits=[DropsFirst()])]
+    size: Any = {"trigger": ("messages", 8), "keep": ("messages", 3)}
+    stack = [summarizing(ScriptedChatModel(["S"]), **size), shortening(edits=[DropOldest()])]
     model = ScriptedChatModel(["ok"])
     result = send(agent_of(model, *stack), history)["messages"]
-    assert [m.text for m in model.requests[0].messages] == ["f", "g", "h"]
-    assert [m.text for m in result] == ["f", "g", "h", "ok"]
+    assert [m.text for m in model.requests[0].messages] == ["g", "h"]
+    assert [m.text for m in result] == ["g", "h", "ok"]
 
 
 def test_two_instances_do_not_undo_each_other(send: Any) -> None:
     outer = shortening(edits=[ClearToolUsesEdit(trigger=0, keep=0)], name="outer")
-    inner = shortening(edits=[Shorten(2)], name="inner")
+    inner = shortening(edits=[Shortens()], name="inner")
     history = [*turn("a"), AIMessage("so"), HumanMessage("and?")]
     assert results(send(agent_of(["ok"], outer, inner), history)["messages"]) == ["[c"]
 

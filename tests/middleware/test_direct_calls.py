@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
@@ -39,30 +38,6 @@ def search(query: str) -> str:
 def mail(to: str) -> str:
     """Mail."""
     return "sent"
-
-
-@pytest.fixture(params=["sync", "async"])
-def direct(request: Any) -> Any:
-    """Call a method by its sync name, or await the async variant, with a handler of the same kind.
-
-    Returns the result, and what the handler received.
-    """
-
-    def call(middleware: Any, method: str, given: Any, result: Any = ANSWER) -> Any:
-        received: list[Any] = []
-
-        def handler(inner: Any) -> Any:
-            received.append(inner)
-            return result
-
-        async def ahandler(inner: Any) -> Any:
-            return handler(inner)
-
-        if request.param == "sync":
-            return getattr(middleware, method)(given, handler), received
-        return asyncio.run(getattr(middleware, f"a{method}")(given, ahandler)), received
-
-    return call
 
 
 def summarizing(cls: Any = SummarizationMiddleware, **settings: Any) -> Any:
@@ -163,12 +138,25 @@ CHOOSER = [[{"name": "ToolSelection", "args": {"tools": ["mail"]}}]] * 2
         ),
     ],
 )
+@each("mode", ["sync", "async"])
 def test_a_model_layer_changes_the_request_of_its_handler(
-    direct: Any, make: Any, given: Any, shown: Any, expected: Any
+    mode: str, make: Any, given: Any, shown: Any, expected: Any
 ) -> None:
-    result, (inner,) = direct(make(), "wrap_model_call", request(**given))
+    received: list[Any] = []
+
+    def handler(inner: Any) -> Any:
+        received.append(inner)
+        return ANSWER
+
+    async def ahandler(inner: Any) -> Any:
+        return handler(inner)
+
+    if mode == "sync":
+        result = make().wrap_model_call(request(**given), handler)
+    else:
+        result = asyncio.run(make().awrap_model_call(request(**given), ahandler))
     assert result is ANSWER
-    assert shown(inner) == expected
+    assert [shown(inner) for inner in received] == [expected]
 
 
 def test_an_edit_changes_the_list_it_is_given_and_returns_it() -> None:

@@ -11,13 +11,10 @@ from langchain_core import exceptions
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
-from langgraph.types import Command
 from stack_agents import reply
 
 from agent_factory import (
     AgentMiddleware,
-    AgentState,
-    ExtendedModelResponse,
     OutputError,
     TurnError,
     create_agent,
@@ -211,41 +208,6 @@ def test_an_error_of_the_library_is_retried_if_it_is_named(
         return
     with pytest.raises(OutputError):
         call(agent, GO)
-
-
-class SeenState(AgentState[Any]):
-    seen: list[str]
-
-
-class Notes(AgentMiddleware[SeenState, Any]):
-    """Writes what the model said."""
-
-    state_schema = SeenState
-
-    def around_model(self, request: Any) -> Any:
-        response = yield request
-        update = {"seen": [response.result[0].text]}
-        return ExtendedModelResponse(response, Command(update=update))
-
-
-class FailsAfterFirst(AgentMiddleware[Any, Any]):
-    """The model has answered, and then something else fails, once."""
-
-    failed = False
-
-    def around_model(self, request: Any) -> Any:
-        response = yield request
-        if not self.failed:
-            self.failed = True
-            raise DOWN
-        return response
-
-
-def test_what_layers_wrote_in_failed_attempts_is_dropped(call: Any) -> None:
-    model = ScriptedChatModel(["lost", "kept"])
-    result = call(create_agent(model, middleware=[retry(), FailsAfterFirst(), Notes()]), GO)
-    assert result["seen"] == ["kept"]
-    assert [m.text for m in result["messages"]] == ["Go", "kept"]
 
 
 @each("signal", [KeyboardInterrupt, SystemExit])

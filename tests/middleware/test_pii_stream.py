@@ -350,23 +350,6 @@ class NotStreaming(FakeListChatModel):
 CUT = '{"to": "Ada", "text": "cut o'
 
 
-class CutsOff(NotStreaming):
-    """A model that cannot stream, and whose first answer ends within the arguments of a call."""
-
-    def _call(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> str:
-        return "Sorry."
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
-        message = AIMessage("Sorry.")
-        if len(messages) == 1:
-            cut = invalid_tool_call(name="send", args=CUT, id="c1", error="cut off")
-            message = AIMessage("", invalid_tool_calls=[cut])
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self
-
-
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 @each("listener", ["messages", "events", "v3"])
 def test_a_call_that_was_cut_off_does_not_run_because_somebody_listens(
@@ -379,7 +362,9 @@ def test_a_call_that_was_cut_off_does_not_run_because_somebody_listens(
         ran.append((to, text))
         return "sent"
 
-    model = CutsOff(responses=[])
+    cut = invalid_tool_call(name="send", args=CUT, id="c1", error="cut off")
+    steps: list[Any] = [AIMessage("", invalid_tool_calls=[cut]), "Sorry."]
+    model = ScriptedChatModel(steps, disable_streaming=True)
     stack = [guard(apply_to_tool_calls=True), PIIMiddleware("ip", apply_to_output=True)]
     agent: Any = create_agent(model, [send], middleware=stack)
     if listener == "messages":
