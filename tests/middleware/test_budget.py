@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -16,7 +16,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, hook_config
+from agent_factory import (
+    AgentMiddleware,
+    TurnError,
+    create_agent,
+    hook_config,
+    wrap_model_call,
+)
 from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.middleware.budget import (
     BudgetExceededError,
@@ -372,16 +378,6 @@ def test_each_instance_records_the_time_of_a_run_that_is_resumed(
     assert seconds_of(both) == {"old": 10, "new": 10}
 
 
-class AnswersAfterTimeouts(AgentMiddleware[Any, Any]):
-    """Calls a tool where the model does not answer in time."""
-
-    def around_model(self, request: ModelRequest[Any]) -> Any:
-        try:
-            return (yield request)
-        except TimeoutError:
-            return response(looks=1)
-
-
 def test_the_time_of_a_call_that_timed_out_counts_once(send: Any, clock: Clock) -> None:
     def late(_: Any) -> AIMessage:
         clock.sleep(10)
@@ -391,8 +387,15 @@ def test_the_time_of_a_call_that_timed_out_counts_once(send: Any, clock: Clock) 
         clock.sleep(5)
         return response("done")
 
-    stack: list[Any] = [AnswersAfterTimeouts(), BudgetMiddleware(run=Limits(turns=9))]
-    agent = agent_of([late, slow], *stack, **in_memory())
+    @wrap_model_call
+    def answers_after_timeouts(request: Any) -> Any:
+        try:
+            return (yield request)
+        except TimeoutError:
+            return response(looks=1)
+
+    budget = BudgetMiddleware(run=Limits(turns=9))
+    agent = agent_of([late, slow], answers_after_timeouts, budget, **in_memory())
     send(agent, config=ONE)
     assert seconds_of(agent) == {"BudgetMiddleware": 15}
 
@@ -567,28 +570,23 @@ async def begin(agent: Any, given: Any, config: Any = None) -> None:
     await stream.aclose()
 
 
-@pytest.fixture(params=["sync", "async"])
-def abandon(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Stream an agent, and stop reading after the first token."""
-
-    def sync(agent: Any, given: Any, config: Any = None) -> None:
-        stream = agent.stream(given, config, stream_mode="messages")
-        next(stream)
-        stream.close()
-
-    return sync if request.param == "sync" else lambda *args: asyncio.run(begin(*args))
-
-
 GO_ON: Any = {"messages": [HumanMessage("Go on")]}
 
 
-def test_a_stream_that_nobody_reads_to_its_end_is_recorded(abandon: Any) -> None:
+@each("mode", ["sync", "async"])
+def test_a_stream_that_nobody_reads_to_its_end_is_recorded(mode: str) -> None:
     """A sync run goes on and is recorded whole; of an async one, what was reserved."""
     ledger = Ledger(Limits(usd=1))
     budget = BudgetMiddleware(
         ledger=ledger, prices={"Talks": Price(input=1000, output=1000)}, token_counter=lambda _: 50
     )
-    abandon(agent_of(Talks(), budget, tools=()), GO_ON)
+    agent = agent_of(Talks(), budget, tools=())
+    if mode == "sync":
+        stream = agent.stream(GO_ON, stream_mode="messages")
+        next(stream)
+        stream.close()
+    else:
+        asyncio.run(begin(agent, GO_ON))
     assert ledger.reserved == Spent()
     assert (ledger.spent.turns, ledger.spent.input_tokens) == (1, 50)
     assert 1 <= ledger.spent.output_tokens <= 10
@@ -678,17 +676,14 @@ def test_an_answer_whose_price_cannot_be_computed_was_paid_for(send: Any) -> Non
     assert (ledger.spent.turns, ledger.spent.usd, ledger.reserved) == (1, 0.25, Spent())
 
 
-class AsksFirst(AgentMiddleware[Any, Any]):
-    """Asks a person before each call of the model."""
-
-    def around_model(self, request: ModelRequest[Any]) -> Any:
+def test_an_interrupt_is_no_call_and_releases_what_was_reserved(send: Any, call: Any) -> None:
+    @wrap_model_call
+    def asks_first(request: Any) -> Any:
         interrupt("May I?")
         return (yield request)
 
-
-def test_an_interrupt_is_no_call_and_releases_what_was_reserved(send: Any, call: Any) -> None:
     ledger = Ledger(Limits(turns=9, tool_calls=1))
-    stack = [BudgetMiddleware(ledger=ledger), AsksFirst()]
+    stack = [BudgetMiddleware(ledger=ledger), asks_first]
     agent = agent_of([[{"name": "wait"}], "done"], *stack, tools=[wait], **in_memory())
     send(agent, config=ONE)
     for counts in ((0, 0), (1, 0), (1, 1)):

@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from stack_agents import calling
 
-from agent_factory import AgentMiddleware, client_tool, create_agent
+from agent_factory import client_tool, create_agent, wrap_model_call
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
     ClientToolsMiddleware,
@@ -84,14 +84,12 @@ def test_a_policy_holds_for_tools_of_the_client(call: Any, fused: bool, rule: An
     assert results_of(result)["call_1"][1] == ("error" if rule == "deny" else "success")
 
 
-class Hides(AgentMiddleware):
-    """Hides a tool of the agent from the model."""
-
-    def around_model(self, request: Any) -> Any:
-        return (yield request.override(tools=[t for t in request.tools if t.name != "add"]))
+@wrap_model_call
+def hides(request: Any) -> Any:
+    return (yield request.override(tools=[t for t in request.tools if t.name != "add"]))
 
 
-@each("layers", [[], [Hides()]])
+@each("layers", [[], [hides]])
 def test_a_tool_of_the_agent_cannot_be_replaced(call: Any, layers: Any) -> None:
     ran = []
 

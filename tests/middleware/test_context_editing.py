@@ -18,7 +18,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import AgentMiddleware, ModelRequest, create_agent
+from agent_factory import create_agent, wrap_model_call
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -180,15 +180,14 @@ def test_the_inputs_of_cleared_calls_are_removed_wherever_a_provider_repeats_the
     assert said.content == content
 
 
-class AddsContext(AgentMiddleware[Any, Any]):
-    def around_model(self, request: ModelRequest[Any]) -> Any:
+def test_messages_of_another_layer_are_cleared_but_stay_out_of_the_thread(send: Any) -> None:
+    @wrap_model_call
+    def adds(request: Any) -> Any:
         extra = [*turn("extra"), HumanMessage("only for this call")]
         return (yield request.override(messages=[*extra, *request.messages]))
 
-
-def test_messages_of_another_layer_are_cleared_but_stay_out_of_the_thread(send: Any) -> None:
     model = ScriptedChatModel(["ok"])
-    agent = create_agent(model, middleware=[AddsContext(), clearing(keep=0)])
+    agent = create_agent(model, middleware=[adds, clearing(keep=0)])
     result = send(agent, [*turn("a"), AIMessage("so"), HumanMessage("and?")])
     assert results(model.requests[0].messages) == [CLEARED, CLEARED]
     assert [m.type for m in result["messages"]] == ["ai", "tool", "ai", "human", "ai"]

@@ -15,7 +15,6 @@ from langgraph.types import Command, interrupt
 from stack_agents import reply
 
 from agent_factory import (
-    AgentMiddleware,
     Flow,
     ModelRequest,
     OutputError,
@@ -230,18 +229,15 @@ def test_an_interrupt_does_not_count_as_a_failure(call: Any, outer: Any) -> None
     assert last_text(call(agent, Command(resume=True), ONE)) == "Done."
 
 
-class UsedUp(AgentMiddleware[Any, Any]):
-    """A limit that leaves no call."""
-
-    def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+def test_a_limit_that_is_used_up_does_not_count_as_a_failure(call: Any) -> None:
+    @wrap_model_call
+    def used_up(request: ModelRequest[Any]) -> Flow[Any]:
         yield from ()
         raise ModelCallLimitExceededError(1, 1, 1, None)
 
-
-def test_a_limit_that_is_used_up_does_not_count_as_a_failure(call: Any) -> None:
     fallback = ModelFallbackMiddleware(ScriptedChatModel([]))
     with pytest.raises(ModelCallLimitExceededError) as caught:
-        reply(call, ScriptedChatModel([]), fallback, UsedUp())
+        reply(call, ScriptedChatModel([]), fallback, used_up)
     assert not [n for n in caught.value.__notes__ if n.startswith("Model ")]
 
 

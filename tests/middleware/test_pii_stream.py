@@ -340,13 +340,6 @@ def test_a_model_that_does_not_stream_is_guarded(collect: Any, streaming: bool) 
 # Models that do not stream, caches, and the pieces of a text
 
 
-class NotStreaming(FakeListChatModel):
-    """A model that cannot stream."""
-
-    _stream = BaseChatModel._stream
-    _astream = BaseChatModel._astream
-
-
 CUT = '{"to": "Ada", "text": "cut o'
 
 
@@ -407,26 +400,15 @@ def test_a_name_in_an_answer_is_redacted(collect: Any, streaming: bool) -> None:
     assert parts[0][0].name == "[REDACTED_EMAIL]"
 
 
-class RecordingCache(InMemoryCache):
-    """A cache that records what it stores."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stored: list[Any] = []
-
-    def update(self, prompt: str, llm_string: str, return_val: Any) -> None:
-        self.stored.append(return_val)
-        super().update(prompt, llm_string, return_val)
-
-
 def test_a_cache_stores_redacted_answers_only(call: Any) -> None:
-    cache = RecordingCache()
-    model = NotStreaming(responses=["ada@x.org", "bob@x.org"], cache=cache)
+    cache = InMemoryCache()
+    answers: Any = {"responses": ["ada@x.org", "bob@x.org"], "disable_streaming": True}
+    model = FakeListChatModel(**answers, cache=cache)
     for _ in range(2):
         agent = create_agent(model, middleware=[guard()])
         assert call(agent, HELLO)["messages"][-1].text == "[REDACTED_EMAIL]"
-    assert len(cache.stored) == 1
-    assert "@x.org" not in repr(cache.stored)
+    assert len(cache._cache) == 1
+    assert "@x.org" not in repr([*cache._cache.values()])
     masking = create_agent(model, middleware=[guard(strategy="mask")])
     assert call(masking, HELLO)["messages"][-1].text == "b***@****.org"
 
