@@ -16,13 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from agent_factory import (
-    AgentMiddleware,
-    TurnError,
-    create_agent,
-    hook_config,
-    wrap_model_call,
-)
+from agent_factory import AgentMiddleware, TurnError, create_agent, hook_config, wrap_model_call
 from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.middleware.budget import (
     BudgetExceededError,
@@ -35,16 +29,7 @@ from agent_factory.middleware.budget import (
 )
 from agent_factory.review import InvalidAnswer
 from agent_factory.testing import Reply, ScriptedChatModel
-from samples import (
-    Answer,
-    AsksTwice,
-    PassingWraps,
-    in_memory,
-    last_text,
-    look,
-    tool_results,
-    types,
-)
+from samples import Answer, AsksTwice, PassingWraps, in_memory, last_text, look, tool_results, types
 from tables import each
 from waiting import auntil
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from stack_agents import calling
 
-from agent_factory import client_tool, create_agent, wrap_model_call
+from agent_factory import create_agent, wrap_model_call
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
     ClientToolsMiddleware,
@@ -166,14 +166,6 @@ def test_a_choice_that_names_no_tool_is_refused(call: Any) -> None:
     agent, _ = agent_of(["Hi."])
     with pytest.raises(ArgumentError, match="must be 'auto', 'required' or a tool of the client"):
         call(agent, HI, config(TITLE, choice="go"))
-
-
-def test_a_client_tool_of_the_agent_stays_its_own(call: Any) -> None:
-    agent, _ = agent_of([[call_of("mine")], "Done."], client_tool("mine", "Mine."))
-    assert call(agent, HI, config(TITLE))["__interrupt__"][0].value["name"] == "mine"
-    result = call(agent, Command(resume="x"), config(TITLE))
-    assert isinstance(result["messages"][1], AIMessage)
-    assert last_text(result) == "Done."
 
 
 POINT = {"title": "point", "type": "object", "properties": {"x": {"type": "integer"}}}

@@ -116,15 +116,6 @@ def test_a_structured_answer_by_tool_is_kept_and_other_calls_are_dropped(
         assert model.requests[0].tools == ["Answer"]
 
 
-@each("strategy", [ToolStrategy, ProviderStrategy])
-def test_text_instead_of_a_structured_answer_is_retried(ask: Any, strategy: Any) -> None:
-    last = '{"number": 5}' if strategy is ProviderStrategy else [GOOD]
-    agent, model = ending("In prose.", last, response_format=strategy(Answer))
-    assert ask(agent)["structured_response"] == Answer(number=5)
-    tools = [] if strategy is ProviderStrategy else ["Answer"]
-    assert [request.tools for request in model.requests] == [tools, tools]
-
-
 def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Any) -> None:
     wrong = AIMessage("", invalid_tool_calls=[unread("Answer")])
     agent, model = ending(wrong, [GOOD], response_format=ToolStrategy(Answer))
@@ -136,13 +127,21 @@ def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Any) -> Non
 
 @each("strategy", [ToolStrategy, ProviderStrategy])
 @each("tools", [[search], []])
-def test_a_tool_call_instead_of_a_structured_answer_is_explained(
-    ask: Any, strategy: Any, tools: Any
+@each(
+    "wrong, reasons",
+    [
+        ("In prose.", [""]),
+        ([SEARCH], ["tools are no longer available", "search is not a valid tool"]),
+    ],
+)
+def test_text_or_a_tool_call_instead_of_a_structured_answer_is_explained(
+    ask: Any, strategy: Any, tools: Any, wrong: Any, reasons: list[str]
 ) -> None:
     last = '{"number": 5}' if strategy is ProviderStrategy else [GOOD]
-    agent, model = ending([SEARCH], last, tools=tools, response_format=strategy(Answer))
+    agent, model = ending(wrong, last, tools=tools, response_format=strategy(Answer))
     assert ask(agent)["structured_response"] == Answer(number=5)
-    reasons = ("tools are no longer available", "search is not a valid tool")
+    offered = [] if strategy is ProviderStrategy else ["Answer"]
+    assert [request.tools for request in model.requests] == [offered, offered]
     assert any(reason in model.requests[1].messages[-2].text for reason in reasons)
 
 

@@ -449,7 +449,6 @@ def test_per_call_decisions_may_come_one_by_one_and_other_calls_run_meanwhile(go
             r"send: expected a decision with a type .*, got str \('approve'\)\. "
             r'Did you mean \{"type": "approve"\}\?',
         ),
-        ({"type": "accept"}, "'accept'"),
         ({"decisions": [APPROVE, APPROVE]}, "expected 1 decisions, one about each of send"),
         (REJECT, r"send: 'reject' is not allowed here\. Allowed: approve, edit\."),
         ({"type": "edit", "edited_action": {"name": "send"}}, "args"),

@@ -14,14 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from stack_agents import reply
 
-from agent_factory import (
-    Flow,
-    ModelRequest,
-    OutputError,
-    TurnError,
-    create_agent,
-    wrap_model_call,
-)
+from agent_factory import Flow, ModelRequest, OutputError, TurnError, create_agent, wrap_model_call
 from agent_factory.middleware import (
     ModelCallLimitExceededError,
     ModelFallbackMiddleware,

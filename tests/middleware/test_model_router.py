@@ -12,13 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import (
-    Flow,
-    ModelRequest,
-    TurnError,
-    create_agent,
-    wrap_model_call,
-)
+from agent_factory import Flow, ModelRequest, TurnError, create_agent, wrap_model_call
 from agent_factory.middleware import (
     ModelChoice,
     ModelRetryMiddleware,

@@ -34,11 +34,7 @@ from agent_factory import (
     plan_agent,
     wrap_model_call,
 )
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    PIIDetectionError,
-    PIIMiddleware,
-)
+from agent_factory.middleware import HumanInTheLoopMiddleware, PIIDetectionError, PIIMiddleware
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from tables import each

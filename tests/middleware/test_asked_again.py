@@ -1,32 +1,271 @@
-"""An answer that is empty, cut off or unreadable is asked for again, and none of its calls runs."""
+"""A model is asked again: its call failed, or its answer is empty, cut off or unreadable."""
 
 from __future__ import annotations
 
 import asyncio
+from itertools import cycle
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core import exceptions
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphInterrupt
+from stack_agents import reply
 
-from agent_factory import create_agent
+from agent_factory import AgentMiddleware, OutputError, TurnError, create_agent
 from agent_factory.middleware import (
     AnswerGuardMiddleware,
     ModelCallLimitMiddleware,
     ModelFallbackMiddleware,
     ModelRefusalMiddleware,
+    ModelRetryMiddleware,
     ProgressGuardMiddleware,
     ToolCallLimitMiddleware,
     UnusableAnswerError,
 )
+from agent_factory.middleware.model_retry import default_retry_on
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
-from agent_factory.testing import assert_valid_history, check_middleware
-from samples import Answer, last_text, scripted, texts
+from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
+from samples import Answer, add, last_text, scripted, texts
 from tables import each
+from waiting import auntil
 
-GO: Any = {"messages": [HumanMessage("Go")]}
-ADD: Any = {"name": "add", "args": {"a": 2, "b": 3}, "id": "1", "type": "tool_call"}
+GO: Any = {"messages": "Go"}
+ONE: Any = {"configurable": {"thread_id": "1"}}
+DOWN = ConnectionError("down")
+
+
+def retry(**settings: Any) -> ModelRetryMiddleware:
+    return ModelRetryMiddleware(**{"initial_delay": 0.0001, **settings})
+
+
+ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
+
+
+def test_the_last_failure_ends_the_run_with_a_message(call: Any) -> None:
+    class Closing(AgentMiddleware[Any, Any]):
+        def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+            return {"messages": [AIMessage("closed")]}
+
+    model = ScriptedChatModel([ADD, DOWN, DOWN, ValueError("gone")])
+    result = call(create_agent(model, [add], middleware=[retry(), Closing()]), GO)
+    *_, last, closing = result["messages"]
+    assert last.text.startswith("The model call failed after 3 attempts with ValueError")
+    assert "gone" in last.text
+    assert last.additional_kwargs == {"lc_source": "model_retry"}
+    assert closing.text == "closed"
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai", "ai"]
+
+
+def test_the_exception_itself_is_raised_with_a_note_of_the_attempts(call: Any) -> None:
+    model = ScriptedChatModel([ConnectionError("first"), ConnectionError("last")])
+    agent = create_agent(model, middleware=[retry(max_retries=1, on_failure="error", name="R")])
+    with pytest.raises(ConnectionError, match="last") as caught:
+        call(agent, GO)
+    note = "R: The model call failed after 2 attempts."
+    assert note in caught.value.__notes__
+
+
+def test_a_custom_text_ends_the_run(call: Any) -> None:
+    words = retry(max_retries=0, on_failure=lambda error: f"Sorry ({error}).")
+    assert reply(call, [DOWN], words).text == "Sorry (down)."
+    wrong: Any = retry(max_retries=0, on_failure=lambda error: None, name="Mine")
+    with pytest.raises(TurnError, match="Mine on_failure: must return a str, got NoneType"):
+        reply(call, [DOWN], wrong)
+
+
+@each(
+    "retry_on, retried, raised",
+    [
+        (ConnectionError, ConnectionResetError("x"), ValueError("x")),
+        ((ConnectionError, TimeoutError), TimeoutError("x"), OSError("x")),
+        (lambda error: "503" in str(error), OSError("503"), OSError("400")),
+    ],
+)
+@each("on_failure", ["continue", "error"])
+def test_only_what_matches_is_retried_and_the_rest_is_raised_at_once(
+    call: Any, retry_on: Any, retried: Exception, raised: Exception, on_failure: str
+) -> None:
+    model = ScriptedChatModel([retried, raised])
+    with pytest.raises(type(raised)) as caught:
+        reply(call, model, retry(retry_on=retry_on, on_failure=on_failure))
+    assert caught.value is raised
+    assert not any("attempt" in note for note in getattr(raised, "__notes__", ()))
+    model.assert_done()
+
+
+PERMANENT = [
+    exceptions.ModelError("unknown"),
+    exceptions.ModelAuthenticationError("invalid key"),
+    exceptions.ModelPermissionDeniedError("not yours"),
+    exceptions.ModelInvalidRequestError("no such field"),
+    exceptions.ModelNotFoundError("no such model"),
+    exceptions.ContextOverflowError("too long"),
+]
+TRANSIENT = [
+    exceptions.ModelRateLimitError("slow down"),
+    exceptions.ModelAPIError("500"),
+    exceptions.ModelConnectionError("no route"),
+    exceptions.ModelTimeoutError("too late"),
+    exceptions.LangChainException("unknown"),
+    DOWN,
+]
+BASES: list[Any] = [Exception, (exceptions.LangChainException, OSError), default_retry_on]
+
+
+@each("error", PERMANENT, ids=repr)
+def test_an_error_that_no_retry_helps_is_raised_at_once(call: Any, error: Exception) -> None:
+    assert not default_retry_on(error)
+    ways = cycle(["continue", "error", lambda error: "Sorry."])
+    for base, on_failure in zip([None, *BASES], ways, strict=False):
+        settings = {} if base is None else {"retry_on": base}
+        model = ScriptedChatModel([error, "never"])
+        with pytest.raises(type(error)) as caught:
+            reply(call, model, retry(on_failure=on_failure, **settings))
+        assert caught.value is error
+        assert len(model.requests) == 1
+
+
+@each("error", TRANSIENT, ids=repr)
+def test_an_error_that_may_pass_is_retried(call: Any, error: Exception) -> None:
+    assert reply(call, [error, error, "Hello!"], retry()).text == "Hello!"
+    assert default_retry_on(error)
+
+
+class ProviderError(Exception):
+    """The base class of a provider's client."""
+
+
+class InvalidKey(ProviderError, exceptions.ModelAuthenticationError):
+    """As integrations derive their errors from those of the client and of langchain-core."""
+
+
+@each(
+    "retry_on",
+    [
+        exceptions.ModelAuthenticationError,
+        (OSError, InvalidKey),
+        ProviderError,
+        lambda error: isinstance(error, exceptions.ModelError),
+    ],
+)
+def test_an_error_that_no_retry_helps_is_retried_if_it_is_named(call: Any, retry_on: Any) -> None:
+    steps = [InvalidKey("invalid key"), "Hello!"]
+    assert reply(call, steps, retry(retry_on=retry_on)).text == "Hello!"
+
+
+@each("on_failure", ["continue", lambda error: "Sorry."])
+def test_a_program_can_tell_a_failure_from_an_answer_and_the_thread_goes_on(
+    call: Any, on_failure: Any
+) -> None:
+    decisions: list[Any] = []
+    model = ScriptedChatModel([DOWN, ValueError("gone"), "Hello!"])
+    stack, saver = [retry(max_retries=1, on_failure=on_failure)], InMemorySaver()
+    agent = create_agent(model, middleware=stack, decisions=decisions.append, checkpointer=saver)
+    failure = call(agent, GO, ONE)["messages"][-1]
+    assert failure.additional_kwargs == {"lc_source": "model_retry"}
+    assert failure.response_metadata["failure"] == {"error": "ValueError", "attempts": 2}
+    (decision,) = [d for d in decisions if d.middleware == "ModelRetryMiddleware"]
+    assert (decision.outcome, decision.error) == ("recovered", "ConnectionError, ValueError")
+    assert decision.reason == "gave up after 2 attempts"
+    answer = call(agent, GO, ONE)["messages"][-1]
+    assert (answer.text, "failure" in answer.response_metadata) == ("Hello!", False)
+    assert decisions[-1].reason != decision.reason
+
+
+WRONG = [{"name": "Answer", "args": {"number": "many"}}]
+
+
+@each("strategy", [ToolStrategy, ProviderStrategy])
+@each("tools", [[], [add]])
+@each("before", [[], ["prose"]])
+def test_an_outage_ends_a_run_with_a_response_format(
+    call: Any, strategy: Any, tools: list[Any], before: list[Any]
+) -> None:
+    """Its message is not taken for prose that came instead of an answer."""
+    model = ScriptedChatModel([*before, DOWN, DOWN])
+    stack = [retry(max_retries=1)]
+    agent = create_agent(model, tools, middleware=stack, response_format=strategy(Answer))
+    result = call(agent, GO)
+    assert "after 2 attempts" in result["messages"][-1].text
+    assert result["structured_response"] is None
+    model.assert_done()
+
+
+@each(
+    "retry_on, is_retried",
+    [
+        *((named, True) for named in (OutputError, (ValueError, TurnError), lambda error: True)),
+        *((base, False) for base in (RuntimeError, (ValueError, OSError), *BASES)),
+    ],
+)
+def test_an_error_of_the_library_is_retried_if_it_is_named(
+    call: Any, retry_on: Any, is_retried: bool
+) -> None:
+    """A base class does not cover it."""
+    model = ScriptedChatModel([WRONG, [{"name": "Answer", "args": {"number": 5}}]])
+    format_ = ToolStrategy(Answer, max_retries=0)
+    agent = create_agent(model, middleware=[retry(retry_on=retry_on)], response_format=format_)
+    if is_retried:
+        assert call(agent, GO)["structured_response"] == Answer(number=5)
+        return
+    with pytest.raises(OutputError):
+        call(agent, GO)
+
+
+@each("signal", [KeyboardInterrupt, SystemExit])
+def test_a_signal_to_stop_is_not_retried(signal: Any) -> None:
+    def stop(messages: Any) -> Any:
+        raise signal
+
+    model = ScriptedChatModel([stop, "never"])
+    with pytest.raises(signal):
+        create_agent(model, middleware=[retry(retry_on=lambda error: True)]).invoke(GO)
+    assert len(model.requests) == 1
+    assert not any(map(default_retry_on, [signal(), GraphInterrupt(), GeneratorExit()]))
+
+
+async def test_a_cancelled_run_stops_waiting() -> None:
+    model = ScriptedChatModel([DOWN, "never"])
+    agent = create_agent(model, middleware=[retry(initial_delay=60, jitter=False)])
+    task = asyncio.create_task(agent.ainvoke(GO))
+    await auntil(lambda: model.requests)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(model.requests) == 1
+
+
+class Broken(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+@each(
+    "error, line",
+    [
+        (ConnectionError("provider is down"), "ConnectionError: provider is down."),
+        (ConnectionError("provider is down."), "ConnectionError: provider is down."),
+        (ConnectionError("is it down?"), "ConnectionError: is it down?"),
+        (ConnectionError("x" * 100_000), f"ConnectionError: {'x' * 1000}..."),
+        (ConnectionError("bad \ud800 text"), "ConnectionError: bad ? text."),
+        (ConnectionError(), "ConnectionError."),
+        pytest.param(Broken(), "Broken.", id="broken"),
+    ],
+)
+def test_the_text_of_a_failure_is_made_of_sentences(call: Any, error: Exception, line: str) -> None:
+    first, second = reply(call, [error], retry(max_retries=0)).text.splitlines()
+    assert first == f"The model call failed after 1 attempt with {line}"
+    assert second == "Nothing is lost: ask again later."
+
+
+# Answers
+
+
+ADDING: Any = {"name": "add", "args": {"a": 2, "b": 3}, "id": "1", "type": "tool_call"}
 BROKEN: Any = {"name": "add", "args": '{"a": 2', "id": "1", "error": None}
 USAGE: Any = {"input_tokens": 5, "output_tokens": 9, "total_tokens": 14}
 
@@ -64,7 +303,7 @@ def cut(text: Any = "", *calls: Any, reason: str = "length", **fields: Any) -> A
     )
 
 
-def reply(call: Any, *steps: Any, **options: Any) -> Any:
+def guarded(call: Any, *steps: Any, **options: Any) -> Any:
     """The last message of `agent`, whose model has these steps."""
     return call(agent(scripted(*steps), **options), GO)["messages"][-1]
 
@@ -103,7 +342,7 @@ COMPLETE = [
 def test_an_answer_that_its_provider_marks_is_asked_for_again(
     metadata: dict[str, Any], call: Any, ran: list[Any]
 ) -> None:
-    bad = AIMessage("It i", tool_calls=[ADD], response_metadata=metadata)
+    bad = AIMessage("It i", tool_calls=[ADDING], response_metadata=metadata)
     result = call(agent(scripted(bad, "It is 5."), ran), GO)
     assert texts(result) == ["Go", "It is 5."]
     assert ran == []
@@ -168,7 +407,7 @@ def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Any) 
     [
         (cut("Once upon a"), "Answer again, in at most half the length.]"),
         (  # also if it looks complete: integrations close the brackets of what was cut
-            cut("", ADD),
+            cut("", ADDING),
             "with a call of add. No call of it ran. Make smaller calls: split the work over several"
             " of them.]",
         ),
@@ -200,7 +439,7 @@ def test_the_model_and_the_log_read_what_was_cut_and_its_calls_do_not_run(
 
 def test_after_a_result_the_remark_is_part_of_it(call: Any) -> None:
     """Some providers reject a message of the user after a result. The thread keeps the result."""
-    model = scripted([ADD], "", "It is 5.")
+    model = scripted([ADDING], "", "It is 5.")
     assert texts(call(agent(model), GO)) == ["Go", "", "5", "It is 5."]
     last = model.requests[2].messages[-1]
     assert last.type == "tool"
@@ -220,15 +459,15 @@ def test_a_cut_text_can_be_continued(call: Any) -> None:
     assert [m.text for m in third[:2]] == ["Go", "Once upon a time "]
     assert "Go on exactly where it ended." in third[2].text
     end = AIMessage([{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "time."}])
-    message = reply(call, cut("A "), end, on_cut="continue")
+    message = guarded(call, cut("A "), end, on_cut="continue")
     assert message.text == "A time."
     assert [block["type"] for block in message.content] == ["text", "reasoning", "text"]
-    never = reply(call, cut("one "), cut("two "), cut("three"), on_cut="continue")
+    never = guarded(call, cut("one "), cut("two "), cut("three"), on_cut="continue")
     assert never.text == "one two three\n\n[The answer was cut off at the limit of output tokens.]"
 
 
 def test_what_cannot_be_continued_is_asked_for_again(call: Any, ran: list[Any]) -> None:
-    model = scripted(cut("Once ", ADD), cut("upon "), "", "a time.")
+    model = scripted(cut("Once ", ADDING), cut("upon "), "", "a time.")
     found = agent(model, ran, on_cut="continue", max_retries=3)
     assert last_text(call(found, GO)) == "upon a time."
     assert ran == []
@@ -245,17 +484,17 @@ def test_what_cannot_be_continued_is_asked_for_again(call: Any, ran: list[Any]) 
 
 def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Any, ran: list[Any]) -> None:
     kwargs = {"tool_calls": [{"id": "1"}], "other": 1}
-    bad = cut("On", ADD, additional_kwargs=kwargs)
+    bad = cut("On", ADDING, additional_kwargs=kwargs)
     result = call(agent(scripted(cut("Once upon"), cut("Once"), bad), ran), GO)
     message = result["messages"][-1]
     assert message.text == "Once upon\n\n[The answer was cut off at the limit of output tokens.]"
     assert (message.tool_calls, message.additional_kwargs) == ([], {"other": 1})
     assert len(message.response_metadata["failed_answers"]) == 3
     assert (ran, len(result["messages"])) == ([], 2)
-    message = reply(call, cut("Let me add.", ADD), ran=ran, max_retries=0, keep_failed=True)
+    message = guarded(call, cut("Let me add.", ADDING), ran=ran, max_retries=0, keep_failed=True)
     assert message.text.startswith("Let me add.\n\n[")
     (failed,) = message.response_metadata["failed_answers"]
-    assert (failed["text"], failed["tool_calls"], ran) == ("Let me add.", [ADD], [])
+    assert (failed["text"], failed["tool_calls"], ran) == ("Let me add.", [ADDING], [])
 
 
 @each(
@@ -269,12 +508,12 @@ def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Any, ran: 
     ],
 )
 def test_a_note_says_what_was_wrong(step: Any, note: str, call: Any) -> None:
-    assert reply(call, step, step, step).text == note
+    assert guarded(call, step, step, step).text == note
 
 
 def test_an_error_can_be_raised(call: Any) -> None:
     with pytest.raises(UnusableAnswerError) as caught:
-        reply(call, "", cut("Once"), max_retries=1, on_failure="error")
+        guarded(call, "", cut("Once"), max_retries=1, on_failure="error")
     assert str(caught.value).startswith(
         "[AF355] the model: gave no usable answer: empty (no text and no calls), cut "
         "(finish_reason: length)."
@@ -286,7 +525,7 @@ def test_an_error_can_be_raised(call: Any) -> None:
 def test_a_fallback_takes_the_error_for_a_failure_of_the_model(call: Any) -> None:
     fallback = ModelFallbackMiddleware(scripted("It is 5."))
     options: Any = {"max_retries": 0, "on_failure": "error"}
-    assert reply(call, "", stack=[fallback], **options).text == "It is 5."
+    assert guarded(call, "", stack=[fallback], **options).text == "It is 5."
 
 
 # Structured output
@@ -315,7 +554,7 @@ def test_a_text_that_could_be_parsed_is_complete(call: Any) -> None:
     assert result.get("structured_response") is None
     assert "[The answer was cut off" in last_text(result)
     with pytest.raises(Exception, match="AF3"):
-        reply(call, '{"number": "x"}', schema=strategy)
+        guarded(call, '{"number": "x"}', schema=strategy)
 
 
 # With others
@@ -323,7 +562,7 @@ def test_a_text_that_could_be_parsed_is_complete(call: Any) -> None:
 
 def test_what_it_asks_counts_as_one_call_of_the_model(call: Any) -> None:
     limit = ModelCallLimitMiddleware(run_limit=1)
-    assert reply(call, "", "", "Yes.", stack=[limit]).text == "Yes."
+    assert guarded(call, "", "", "Yes.", stack=[limit]).text == "Yes."
 
 
 @each(
@@ -334,7 +573,7 @@ def test_what_it_asks_counts_as_one_call_of_the_model(call: Any) -> None:
     ],
 )
 def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Any) -> None:
-    model = scripted([ADD], [{**ADD, "id": "2"}], "", "It is 5.")
+    model = scripted([ADDING], [{**ADDING, "id": "2"}], "", "It is 5.")
     assert last_text(call(agent(model, stack=stack), GO)) == "It is 5."
     assert model.requests[3].tools == []
 
@@ -362,7 +601,7 @@ def test_it_keeps_the_laws_of_middleware() -> None:
 
 def steps() -> st.SearchStrategy[list[Any]]:
     reasons = st.sampled_from(["stop", "length", "MALFORMED_FUNCTION_CALL", "content_filter"])
-    calls = st.lists(st.just(ADD), max_size=2)
+    calls = st.lists(st.just(ADDING), max_size=2)
     texts = st.sampled_from(["", "It is 5."])
     return st.lists(
         st.builds(lambda t, c, r: cut(t, *c, reason=r), texts, calls, reasons), max_size=6
