@@ -39,7 +39,7 @@ from agent_factory.middleware.background.jobs import this_process
 from agent_factory.middleware.background.work import Work, under_way
 from agent_factory.testing import Reply, ScriptedChatModel, assert_valid_history, check_middleware
 from processes import Processes, exit_code
-from samples import Answer, User, in_memory, last_text, prices, texts, tool_results, types
+from samples import Answer, User, add, in_memory, last_text, prices, texts, tool_results, types
 from tables import each
 from waiting import run_virtually, until
 
@@ -75,11 +75,6 @@ def long_work(over: Event) -> Any:
 def work() -> str:
     """Work."""
     return "finished"
-
-
-def square(number: int) -> int:
-    """Square a number."""
-    return number**2
 
 
 class Endless:
@@ -208,8 +203,8 @@ def test_what_the_tool_returns_or_raises_is_its_result(
 
 
 def test_arguments_that_do_not_fit_are_answered_at_once(call: Any) -> None:
-    calls = [{"name": "square", "args": {"number": "x"}}]
-    result = call(agent_with([calls, "Sorry."], square), HELLO, ONE)
+    calls = [{"name": "add", "args": {"a": "x", "b": 1}}]
+    result = call(agent_with([calls, "Sorry."], add), HELLO, ONE)
     assert "valid integer" in tool_results(result)[0][0]
     assert results(result) == []
 

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from agent_factory import AgentMiddleware, TurnError, create_agent, hook_config, wrap_model_call
+from agent_factory import TurnError, after_model, create_agent, wrap_model_call
 from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.middleware.budget import (
     BudgetExceededError,
@@ -279,19 +279,17 @@ def test_a_tool_that_raised_counts_as_called() -> None:
     assert (ledger.spent.tool_calls, ledger.reserved) == (1, Spent())
 
 
-class NeverContent(AgentMiddleware[Any, Any]):
-    @hook_config(can_jump_to=["model"])
-    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"jump_to": "model", "messages": [HumanMessage("More!")]}
-
-
 @each("first", [True, False])
 @each("exit_behavior", ["answer", "end"])
 def test_a_hook_that_always_jumps_back_does_not_bypass_the_budget(
     send: Any, first: bool, exit_behavior: Any
 ) -> None:
+    @after_model(can_jump_to=["model"])
+    def never_content(state: Any, runtime: Any) -> Any:
+        return {"jump_to": "model", "messages": [HumanMessage("More!")]}
+
     budget = BudgetMiddleware(run=Limits(turns=3), exit_behavior=exit_behavior)
-    stack = [budget, NeverContent()] if first else [NeverContent(), budget]
+    stack = [budget, never_content] if first else [never_content, budget]
     model = ScriptedChatModel(["1", "2", "3"])
     assert last_text(send(agent_of(model, *stack, tools=()))) == (
         "I had to stop here: the budget of this run is used up: 3 of 3 turns in this run."
@@ -430,11 +428,11 @@ def test_a_tool_does_not_start_when_the_time_is_used_up(send: Any, clock: Clock)
     assert "seconds in this run are used up" in last_text(result)
 
 
-def test_people_raise_the_limits_and_the_run_continues(send: Any, call: Any) -> None:
+def test_people_raise_the_limits_and_the_run_continues_or_stop_it(send: Any, call: Any) -> None:
     budget = BudgetMiddleware(
         run=Limits(turns=1), thread=Limits(usd=5), prices=PRICES, exit_behavior="ask"
     )
-    agent = agent_of([*turns(2), response("done")], budget, **in_memory())
+    agent = agent_of([*turns(2), response("done"), *turns(1)], budget, **in_memory())
     question = send(agent, config=ONE)["__interrupt__"][0]
     assert question.value["reason"] == "1 of 1 turns in this run are used up."
     assert question.value["needed"] == {"turns": 1}
@@ -443,13 +441,8 @@ def test_people_raise_the_limits_and_the_run_continues(send: Any, call: Any) -> 
     assert "2 of 2 turns" in result["__interrupt__"][0].value["reason"]
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 5}}), ONE)
     assert last_text(result) == "done"
-
-
-def test_people_may_stop_the_run(send: Any, call: Any) -> None:
-    budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
-    agent = agent_of(turns(1), budget, **in_memory())
-    send(agent, config=ONE)
-    assert "1 of 1 turns" in last_text(call(agent, Command(resume={"type": "stop"}), ONE))
+    send(agent, config=TWO)
+    assert "1 of 1 turns" in last_text(call(agent, Command(resume={"type": "stop"}), TWO))
 
 
 @each(

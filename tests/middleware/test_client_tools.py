@@ -156,14 +156,12 @@ def test_agents_inside_take_the_tools_of_the_run(call: Any) -> None:
         ([{"name": f"a{i}"} for i in range(65)], "has 65 tools, and at most 64 are allowed"),
     ],
 )
-def test_tools_that_cannot_be_used_are_refused(call: Any, tools: Any, text: str) -> None:
+def test_tools_and_choices_that_cannot_be_used_are_refused(
+    call: Any, tools: Any, text: str
+) -> None:
     agent, _ = agent_of(["Hi."])
     with pytest.raises(ArgumentError, match=text):
         call(agent, HI, {"configurable": {"thread_id": "1", "client_tools": tools}})
-
-
-def test_a_choice_that_names_no_tool_is_refused(call: Any) -> None:
-    agent, _ = agent_of(["Hi."])
     with pytest.raises(ArgumentError, match="must be 'auto', 'required' or a tool of the client"):
         call(agent, HI, config(TITLE, choice="go"))
 

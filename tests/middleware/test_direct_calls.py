@@ -61,10 +61,6 @@ def test_before_model_returns_the_shorter_conversation(mode: str) -> None:
     assert last == CHAT[2]
     waiting = summarizing(trigger=("messages", 4))
     assert before_model(waiting, {"messages": CHAT}, mode) is None
-
-
-@each("mode", ["sync", "async"])
-def test_before_model_gives_ids_to_messages_and_includes_an_earlier_summary(mode: str) -> None:
     earlier = HumanMessage("Before.", additional_kwargs={"lc_source": "summarization"})
     given = [earlier, AIMessage("b"), HumanMessage("c")]
     update = before_model(summarizing(), {"messages": given}, mode)
@@ -73,8 +69,7 @@ def test_before_model_gives_ids_to_messages_and_includes_an_earlier_summary(mode
     assert given[2].id is None
 
 
-@each("mode", ["sync", "async"])
-def test_a_subclass_may_override_before_model_and_call_super(mode: str) -> None:
+def test_a_subclass_may_override_before_model_and_call_super(call: Any) -> None:
     seen: list[Any] = []
 
     class Audited(SummarizationMiddleware):
@@ -87,8 +82,7 @@ def test_a_subclass_may_override_before_model_and_call_super(mode: str) -> None:
             return seen[-1]
 
     agent: Any = create_agent(ScriptedChatModel(["ok"]), middleware=[summarizing(Audited)])
-    given: Any = {"messages": CHAT}
-    result = agent.invoke(given) if mode == "sync" else asyncio.run(agent.ainvoke(given))
+    result = call(agent, {"messages": CHAT})
     assert [update is not None for update in seen] == [True]
     assert [message.text[-2:] for message in result["messages"]] == ["\nS", "c", "ok"]
 

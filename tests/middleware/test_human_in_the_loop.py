@@ -25,7 +25,7 @@ from agent_factory import (
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.review import ReviewError
 from agent_factory.testing import ScriptedChatModel
-from samples import ask, decisions, edit, tool_call
+from samples import decisions, edit, tool_call
 from tables import each
 
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -468,16 +468,6 @@ def test_per_call_an_invalid_answer_raises_and_the_interrupt_can_be_answered_aga
     result = go(agent, Command(resume={asked["s"].id: APPROVE}))
     assert mailbox.ran == [("delete", 1), ("send", "Ann")]
     assert result["messages"][-1].text == "done"
-
-
-def test_a_tool_may_still_interrupt_itself(go: Any) -> None:
-    model = ScriptedChatModel([[tool_call("ask", "a")], "done"])
-    review = HumanInTheLoopMiddleware({"ask": True}, interrupt_mode="per_call")
-    agent = agent_of(model, [ask], review)
-    go(agent, "hi")
-    (asked,) = go(agent, Command(resume=APPROVE))["__interrupt__"]
-    assert asked.value == "?"
-    assert answers(go(agent, Command(resume="yes")))["a"].text == "said yes"
 
 
 def test_a_command_from_an_edited_tool_carries_the_notice(go: Any) -> None:

@@ -332,7 +332,6 @@ def test_a_shared_budget_is_exceeded_by_at_most_a_call_of_each_agent(
 
 
 ONE: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 100_000}
-MANY = 100
 
 Child = tuple[int, bool]
 """How often a subagent calls its tool before it answers, and whether it fails in place of that."""
@@ -400,10 +399,6 @@ class Office:
         return endings
 
 
-def demand(children: list[Child]) -> int:
-    return sum(turns + 1 for turns, _ in children)
-
-
 def check(children: list[Child], limit: int | None, exit_behavior: str, mode: str) -> None:
     """Run subagents, and check what they have spent and how each has ended."""
     office = Office(children, limit, exit_behavior, shared=False)
@@ -412,7 +407,7 @@ def check(children: list[Child], limit: int | None, exit_behavior: str, mode: st
     assert limit is None or office.answers <= limit
     assert office.ledger.spent.turns == office.answers
     assert office.ledger.reserved == Spent()
-    if limit is None or limit >= demand(children):
+    if limit is None or limit >= sum(turns + 1 for turns, _ in children):
         expected = {
             number: ("failed", f"OSError: {number} is down")
             if fails
@@ -440,7 +435,7 @@ def test_subagents_never_pass_their_budget_and_each_costs_its_own(
 @pytest.mark.long
 @each("mode, limit", [("sync", 150), ("async", 150), ("async", None)])
 def test_a_hundred_subagents_never_pass_their_budget(mode: str, limit: int | None) -> None:
-    children = [(number % 4, number % 7 == 0) for number in range(MANY)]
+    children = [(number % 4, number % 7 == 0) for number in range(100)]
     check(children, limit, "end", mode)
 
 

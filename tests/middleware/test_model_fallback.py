@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any
 
 import pytest
@@ -251,9 +252,7 @@ def test_tokens_of_a_failed_model_are_in_the_stream_but_not_in_the_history(colle
     assert [m.text for m in agent.get_state(ONE).values["messages"]] == ["Go on", "All is well."]
 
 
-def retry(**settings: Any) -> ModelRetryMiddleware:
-    """Ask each model up to twice."""
-    return ModelRetryMiddleware(max_retries=1, initial_delay=0, **settings)
+retry = partial(ModelRetryMiddleware, max_retries=1, initial_delay=0)
 
 
 @each("inside, settings", [(True, {}), (True, {"on_failure": "error"}), (False, {})])

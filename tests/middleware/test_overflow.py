@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -50,10 +51,6 @@ class Window(ScriptedChatModel):
         return response
 
 
-def model_of(*steps: Any, window: int = 2_000) -> Window:
-    return Window(steps=list(steps), window=window)
-
-
 def fetch(word: str, size: int = 900) -> str:
     """Fetch a text."""
     return f"{word} " + "x" * size
@@ -63,12 +60,10 @@ def fetching(*words: str, **args: Any) -> list[Any]:
     return [{"name": "fetch", "args": {"word": w, **args}, "id": w} for w in words]
 
 
-def clears() -> ContextEditingMiddleware:
-    return ContextEditingMiddleware()
+clears = ContextEditingMiddleware
 
 
-def offloads(**settings: Any) -> ToolResultOffloadMiddleware:
-    return ToolResultOffloadMiddleware(**{"preview": 100, **settings})
+offloads = partial(ToolResultOffloadMiddleware, preview=100)
 
 
 def summarizes(*writes: Any, **settings: Any) -> SummarizationMiddleware:
@@ -82,7 +77,7 @@ def agent_of(model: Any, stack: Sequence[Any], **options: Any) -> Any:
 def logged(stack: Sequence[Any], *steps: Any, window: int = 2_000) -> tuple[Any, Any, list[str]]:
     """An agent, its model, and the reasons in its decision log that speak of an overflow."""
     reasons: list[str] = []
-    model = model_of(*steps, window=window)
+    model = Window(steps=list(steps), window=window)
 
     def sink(decision: Any) -> None:
         if decision.reason.startswith("overflow"):
@@ -361,7 +356,6 @@ def paged(limit: int) -> tuple[Any, list[int]]:
     return ScriptedChatModel([write] * 99), sent
 
 
-PROMPT = "Sum up: {messages}"
 LONG: list[Any] = [
     HumanMessage(f"{at:03} " * 250) if at % 2 == 0 else AIMessage("y") for at in range(20)
 ]
@@ -376,7 +370,7 @@ def test_a_summary_model_with_a_small_window_gets_smaller_pages(
         writer,
         trigger=("messages", 21),
         keep=("messages", 1),
-        summary_prompt=PROMPT,
+        summary_prompt="Sum up: {messages}",
         trim_tokens_to_summarize=trim,
     )
     model = ScriptedChatModel(["done"])

@@ -174,15 +174,14 @@ def call_chunks(arguments: str) -> list[AIMessageChunk]:
             },
         ),
     ]
-    for piece in pieces:
-        chunks.append(
-            AIMessageChunk(
-                content=[{"type": "input_json_delta", "partial_json": piece, "index": 1}],
-                tool_call_chunks=[{"name": None, "args": piece, "id": None, "index": 1}],
-                additional_kwargs={"tool_calls": [{"index": 0, "function": {"arguments": piece}}]},
-            )
+    return chunks + [
+        AIMessageChunk(
+            content=[{"type": "input_json_delta", "partial_json": piece, "index": 1}],
+            tool_call_chunks=[{"name": None, "args": piece, "id": None, "index": 1}],
+            additional_kwargs={"tool_calls": [{"index": 0, "function": {"arguments": piece}}]},
         )
-    return chunks
+        for piece in pieces
+    ]
 
 
 def calling(collect: Any, arguments: str, **options: Any) -> list[Any]:

@@ -74,7 +74,9 @@ def look(who: str) -> str:
     ],
 )
 @each("asynchronous", [False, True])
-def test_a_state_that_is_written_from_outside_is_guarded(update: Any, asynchronous: bool) -> None:
+def test_a_state_written_from_outside_is_guarded_or_refused(
+    update: Any, asynchronous: bool
+) -> None:
     model, saver = ScriptedChatModel(["ok"]), InMemorySaver()
     guard = PIIMiddleware("email", **EVERYWHERE, apply_to_tool_calls=True)
     agent = create_agent(model, [look], middleware=[guard], checkpointer=saver)
@@ -87,14 +89,11 @@ def test_a_state_that_is_written_from_outside_is_guarded(update: Any, asynchrono
     assert str(agent.get_state(ONE).values).count(MARK) == 5
     agent.invoke({"messages": [("user", "go on")]}, ONE)
     assert "ada@" not in str(model.requests)
-
-
-def test_a_write_that_is_blocked_is_not_stored() -> None:
-    guard = PIIMiddleware("email", strategy="block")
-    agent = create_agent(ScriptedChatModel([]), middleware=[guard], checkpointer=InMemorySaver())
+    stack, saver = [PIIMiddleware("email", strategy="block")], InMemorySaver()
+    blocking = create_agent(ScriptedChatModel([]), middleware=stack, checkpointer=saver)
     with pytest.raises(PIIDetectionError):
-        agent.update_state(ONE, {"messages": [HumanMessage("ada@x.org")]})
-    assert agent.get_state(ONE).values == {}
+        blocking.update_state(ONE, {"messages": [HumanMessage("ada@x.org")]})
+    assert blocking.get_state(ONE).values == {}
 
 
 def test_a_thread_that_was_stored_and_paused_before_it_had_the_guard_is_guarded(call: Any) -> None:
