@@ -250,7 +250,6 @@ WRONG_RESPONSES = [
         "expected 2 decisions, one about each of send, delete in this order, got 0",
     ),
     ({"decisions": [APPROVE]}, "got 1"),
-    ({"decisions": [APPROVE] * 3}, "got 3"),
     (
         {"decisions": [APPROVE, REJECT]},
         r"delete: 'reject' is not allowed here\. Allowed: approve\.",
@@ -273,7 +272,6 @@ WRONG_RESPONSES = [
         r'Pass \{"decisions": \[\{"type": "approve"\}, \{"type": "approve"\}\]\}\.',
     ),
     ("approve", r"got str \('approve'\)"),
-    (True, r"got bool \(True\)"),
     (APPROVE, r'expected \{"decisions": \[\.\.\.\]\}, with .* got dict \('),
     ({"decisions": [APPROVE, APPROVE], "by": "ann"}, "'by' is not a part of the answer"),
 ]

@@ -116,20 +116,17 @@ def test_a_ledger_continues_from_a_snapshot() -> None:
         Ledger(Limits(turns=2), spent=copy).reserve(Spent(turns=1))
 
 
-def test_errors_can_be_pickled() -> None:
+def test_a_ledger_needs_limits_and_spent_and_its_errors_can_be_pickled() -> None:
+    with pytest.raises(TypeError, match="limits must be Limits"):
+        Ledger(1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="spent must be Spent"):
+        Ledger(Limits(), spent={"usd": 1})  # type: ignore[arg-type]
     with pytest.raises(BudgetExceededError) as caught:
         Ledger(Limits(turns=0)).reserve(Spent(turns=1))
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (str(copy), copy.reached) == (str(caught.value), {"ledger": {"turns": 1}})
     unknown = pickle.loads(pickle.dumps(UnknownPriceError("gpt-9", "openai")))
     assert (unknown.model, unknown.provider) == ("gpt-9", "openai")
-
-
-def test_a_ledger_needs_limits_and_spent() -> None:
-    with pytest.raises(TypeError, match="limits must be Limits"):
-        Ledger(1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="spent must be Spent"):
-        Ledger(Limits(), spent={"usd": 1})  # type: ignore[arg-type]
 
 
 ANY_NUMBER = st.floats() | st.integers() | st.booleans() | st.none()

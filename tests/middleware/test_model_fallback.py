@@ -68,9 +68,10 @@ def test_exceptions_outside_handle_are_raised_at_once(call: Any, handle: Any) ->
 
 
 def test_a_predicate_selects_the_exceptions_that_lead_to_another_model(call: Any) -> None:
-    hi = ScriptedChatModel(["Hi."])
-    fallback = ModelFallbackMiddleware(hi, handle=lambda error: "down" in str(error))
+    hi, other = ScriptedChatModel(["Hi."]), (ScriptedChatModel([]), {"temperature": 0})
+    fallback = ModelFallbackMiddleware(hi, other, handle=lambda error: "down" in str(error))
     assert reply(call, down(), fallback).text == "Hi."
+    assert fallback.models == [hi, other[0]]
 
 
 # What is the first model's own stays with it
@@ -298,11 +299,6 @@ async def later(error: Exception) -> bool:
 def test_wrong_arguments_are_refused(arguments: Any, settings: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
         ModelFallbackMiddleware(*arguments, **settings)
-
-
-def test_the_models_that_are_asked_are_public() -> None:
-    one, two = ScriptedChatModel([]), ScriptedChatModel([])
-    assert ModelFallbackMiddleware(one, (two, {"temperature": 0})).models == [one, two]
 
 
 # Refusals

@@ -74,8 +74,9 @@ def test_without_a_named_choice_the_agents_own_model_or_the_default_answers(
     call: Any, answer: Any
 ) -> None:
     assert reply(call, router(scripted(answer)), own=scripted("Mine.")) == "Mine."
-    route = router(scripted(answer), quick=scripted("Hi."), default="quick")
-    assert reply(call, route) == "Hi."
+    quick, deep = scripted("Hi."), scripted()
+    route = router(scripted(answer), quick, deep, default="quick")
+    assert (reply(call, route), route.models) == ("Hi.", {"quick": quick, "deep": deep})
 
 
 def test_a_choice_whose_name_contains_another_can_be_named_and_needs_no_criteria(
@@ -377,8 +378,3 @@ def test_a_chat_model_reads_criteria_of_any_form_as_text(call: Any) -> None:
     stack = [ModelRouterMiddleware(choices=choices, classifier=classifier)]
     assert last_text(call(create_agent(scripted(), middleware=stack), ask())) == "A."
     assert '- a: {"only": ["x"]}' in classifier.requests[0].messages[0].text
-
-
-def test_the_models_are_public() -> None:
-    quick, deep = scripted(), scripted()
-    assert router(deeply, quick, deep).models == {"quick": quick, "deep": deep}

@@ -293,44 +293,42 @@ def test_a_subclass_that_overrides_hooks_guards_once_and_blocks(
     assert call(agent, hello("hi"))["messages"][-1].text == "ok"
 
 
-class TestBlock:
-    """`strategy="block"`: the run ends before the model is asked; the thread stays usable."""
+def test_a_blocked_message_ends_the_run_and_the_thread_stays_usable(call: Any) -> None:
+    ran: list[str] = []
 
-    def test_a_blocked_message_ends_the_run_and_the_thread_stays_usable(self, call: Any) -> None:
-        ran: list[str] = []
+    @before_model
+    def behind(state: Any, runtime: Any) -> None:
+        ran.append("before_model")
 
-        @before_model
-        def behind(state: Any, runtime: Any) -> None:
-            ran.append("before_model")
+    model = ScriptedChatModel(["fine", "again"])
+    stack: list[Any] = [PIIMiddleware("email", strategy="block"), behind]
+    agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
+    with pytest.raises(PIIDetectionError) as raised:
+        call(agent, hello(), ONE)
+    assert [match["value"] for match in raised.value.matches] == ["ada@x.org"]
+    assert isinstance(raised.value, TurnError)
+    assert not ran
+    assert not model.requests
+    assert "ada@" not in str(agent.get_state(ONE))
+    call(agent, hello("I am Ada"), ONE)
+    assert seen(model) == [f"I am {MARK}", "I am Ada"]
+    with pytest.raises(PIIDetectionError):
+        call(agent, hello("bob@x.org"), ONE)
+    # A resumed run continues without the data.
+    assert call(agent, None, ONE)["messages"][-1].text == "again"
+    assert seen(model) == [f"I am {MARK}", "I am Ada", "fine", MARK]
 
-        model = ScriptedChatModel(["fine", "again"])
-        stack: list[Any] = [PIIMiddleware("email", strategy="block"), behind]
-        agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
-        with pytest.raises(PIIDetectionError) as raised:
-            call(agent, hello(), ONE)
-        assert [match["value"] for match in raised.value.matches] == ["ada@x.org"]
-        assert isinstance(raised.value, TurnError)
-        assert not ran
-        assert not model.requests
-        assert "ada@" not in str(agent.get_state(ONE))
-        call(agent, hello("I am Ada"), ONE)
-        assert seen(model) == [f"I am {MARK}", "I am Ada"]
-        with pytest.raises(PIIDetectionError):
-            call(agent, hello("bob@x.org"), ONE)
-        # A resumed run continues without the data.
-        assert call(agent, None, ONE)["messages"][-1].text == "again"
-        assert seen(model) == [f"I am {MARK}", "I am Ada", "fine", MARK]
 
-    def test_messages_added_during_the_run_are_blocked(self, call: Any) -> None:
-        @before_model
-        def inject(state: Any, runtime: Any) -> Any:
-            return {"messages": [HumanMessage("ada@x.org")]}
+def test_messages_added_during_the_run_are_blocked(call: Any) -> None:
+    @before_model
+    def inject(state: Any, runtime: Any) -> Any:
+        return {"messages": [HumanMessage("ada@x.org")]}
 
-        model = ScriptedChatModel(["fine"])
-        stack: list[Any] = [inject, PIIMiddleware("email", strategy="block")]
-        with pytest.raises(PIIDetectionError):
-            call(create_agent(model, middleware=stack), hello("hi"))
-        assert not model.requests
+    model = ScriptedChatModel(["fine"])
+    stack: list[Any] = [inject, PIIMiddleware("email", strategy="block")]
+    with pytest.raises(PIIDetectionError):
+        call(create_agent(model, middleware=stack), hello("hi"))
+    assert not model.requests
 
 
 @tool(response_format="content_and_artifact")

@@ -74,9 +74,7 @@ def look(who: str) -> str:
     ],
 )
 @each("asynchronous", [False, True])
-def test_a_state_written_from_outside_is_guarded_or_refused(
-    update: Any, asynchronous: bool
-) -> None:
+def test_a_state_from_outside_is_guarded_or_refused(update: Any, asynchronous: bool) -> None:
     model, saver = ScriptedChatModel(["ok"]), InMemorySaver()
     guard = PIIMiddleware("email", **EVERYWHERE, apply_to_tool_calls=True)
     agent = create_agent(model, [look], middleware=[guard], checkpointer=saver)
