@@ -330,8 +330,10 @@ def test_the_end_of_a_run_wakes_those_who_wait_for_it(sqlite_url: str) -> None:
 def test_a_notification_is_about_the_run_that_it_names(postgres_url: str) -> None:
     database = Database(postgres_url)
     signals, other = Signals(database), Signals(database)
-    begin, of_other = signals.now("ends"), other.now("ends")
-    # To listen begins with a signal about all: what was sent before is not known.
+    # Before both listen: that begins with a signal about all, since earlier ones are not known.
+    begin, of_other = signals.moment("ends"), other.moment("ends")
+    for listener in (signals, other):
+        listener.now("ends")
     assert signals.wait(begin, WAIT)
     assert other.wait(of_other, WAIT)
     mine, theirs = signals.now("ends", "one"), other.now("ends", "one")
