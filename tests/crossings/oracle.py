@@ -188,9 +188,17 @@ class Decides:
                     yield Fault("decided", self.tool, f"call {event.number} started unapproved")
 
     def _has_seen(self, events: Sequence[Event]) -> bool:
-        asked = [place for place, e in enumerate(events) if e.kind == "read" and e.by == OUTER]
-        end = max(asked, default=0)
-        return any(e.kind == "gave" and e.by == self.after for e in events[:end])
+        since = max((place for place, e in enumerate(events) if e.kind == "forked"), default=0)
+        reads = [
+            (p, e) for p, e in enumerate(events) if p >= since and (e.kind, e.by) == ("read", OUTER)
+        ]
+        gave = [(p, e) for p, e in enumerate(events) if (e.kind, e.by) == ("gave", self.after)]
+        # A branch may begin before the result: then its model has not read the result.
+        earlier = {word for p, e in gave if p < since for word in words(e.text)}
+        return any(
+            earlier & words(read.text) or any(since <= p < place for p, _ in gave)
+            for place, read in reads
+        )
 
 
 @dataclass(frozen=True)
