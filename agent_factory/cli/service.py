@@ -11,12 +11,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -124,9 +124,7 @@ def worker(
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
-    stop, hurry = Event(), Event()
-    # No exception: runs may end first, unless a second signal comes.
-    _on_signals(lambda: (hurry if stop.is_set() else stop).set())
+    signals = _signals()
     loaded_service.start(slots=slots)
     if health is not None:
         health.start()  # now, since before it the worker is not ready
@@ -137,12 +135,11 @@ def worker(
     # Output to a pipe is buffered, and a script may wait for this line.
     sys.stdout.flush()
     with _memory_at_rest():
-        # A timeout, because nothing signals that the worker is drained: it has to be asked.
-        while not stop.wait(0.2) and not loaded_service.is_drained:
-            pass
-    stop.set()  # it may be drained
+        while not signals and not loaded_service.is_drained:
+            time.sleep(0.1)
+    del signals[:1]  # the request to stop, which a drained worker has not got
     console.write("Stopping; runs that are under way may end.")
-    end(loaded_service, grace, hurry)
+    end(loaded_service, grace, signals)
 
 
 @contextmanager
@@ -156,18 +153,21 @@ def _memory_at_rest() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _on_signals(act: Callable[[], None]) -> None:
-    """Act on Ctrl-C and SIGTERM, in place of an exception."""
+def _signals() -> list[int]:
+    """Ctrl-C and SIGTERM from now on, in place of exceptions: runs may end first."""
+    received: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: act())
+        # No Event: its lock may be held by the code that a handler interrupts.
+        signal.signal(number, lambda number, _: received.append(number))
+    return received
 
 
-def end(service: Service, grace: float, hurry: Event) -> None:
-    """End a service, and the process if runs are under way after the grace; `hurry` ends that."""
+def end(service: Service, grace: float, signals: list[int]) -> None:
+    """End a service, and the process if runs are under way after the grace, or at a signal."""
     # In another thread: an exception of a handler would cut it off before it gives its runs back.
     stopped = ThreadPoolExecutor(1).submit(service.stop, seconds=grace)
-    while not stopped.done() and not hurry.wait(0.05):
-        pass
+    while not stopped.done() and not signals:
+        time.sleep(0.05)
     have_ended = stopped.result() if stopped.done() else service.stop(seconds=0)
     service.close()
     if not have_ended:
@@ -286,9 +286,7 @@ def run_server(
             )
     # Also if the port is taken: uvicorn exits then, and a worker is running already.
     finally:
-        hurry = Event()
-        _on_signals(hurry.set)
-        end(service, grace, hurry)
+        end(service, grace, _signals())
 
 
 def drain(

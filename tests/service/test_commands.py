@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from agent_factory import create_agent
+from agent_factory.cli import console
 from agent_factory.cli.app import app
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.service import Service
@@ -256,6 +258,47 @@ def test_a_service_is_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture
+def handlers() -> Iterator[None]:
+    """The handlers of signals are those of before when a test has ended."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_server_says_that_it_serves_once_it_takes_signals(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, handlers: None
+) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    taken: list[Any] = []
+    monkeypatch.setattr(console, "write", lambda _: taken.append(signal.getsignal(signal.SIGTERM)))
+    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: None)
+    run("serve", SHOP)
+    assert len(taken) == 1
+    assert signal.SIG_DFL not in taken
+
+
+def test_a_second_signal_ends_the_grace_however_soon_it_comes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, handlers: None
+) -> None:
+    graces: list[float | None] = []
+    has_hurried = Event()
+
+    def stop(self: Any, *, seconds: float | None = None) -> bool:
+        graces.append(seconds)
+        if seconds == 0:
+            has_hurried.set()
+        has_hurried.wait(60)
+        return True  # else the process ends
+
+    twice = [signal.SIGTERM] * 2
+    monkeypatch.setattr(Service, "start", lambda *_, **__: [*map(signal.raise_signal, twice)])
+    monkeypatch.setattr(Service, "stop", stop)
+    run("worker", SHOP, "--grace", "600")
+    assert graces == [600, 0, None]  # the last by `close`
+
+
+@pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a browser sees of the studio, instead of a server that stays."""
     pages: list[str] = []
@@ -279,6 +322,7 @@ AGENT = """
 from langgraph.graph import START, MessagesState, StateGraph
 
 from agent_factory import create_agent
+from agent_factory.cli import console
 from agent_factory.testing import ScriptedChatModel
 
 desk = create_agent(ScriptedChatModel(["Hi."]))
@@ -407,6 +451,7 @@ SLOW = """
 from threading import Event
 from langchain_core.messages import AIMessage
 from agent_factory import create_agent
+from agent_factory.cli import console
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 
