@@ -37,8 +37,7 @@ class MessageStreams:
         if isinstance(message, RemoveMessage):  # an instruction to the state, which nobody says
             return
         key = ((*ns,), str(message.id))
-        blocks = self._open.get(key)
-        if blocks is None:
+        if (blocks := self._open.get(key)) is None:
             role = "ai" if isinstance(message, AIMessage) else message.type  # not "AIMessageChunk"
             call = message.tool_call_id if isinstance(message, ToolMessage) else None
             of_call = {} if call is None else {"tool_call_id": call}
@@ -79,8 +78,9 @@ class _Blocks:
 
     def add(self, message: BaseMessage) -> Iterator[dict[str, Any]]:
         # The blocks of a chunk that is marked as the last leave out its part of a call.
-        whole = message.model_copy(update={"chunk_position": None})
-        for position, part in enumerate(whole.content_blocks):
+        is_last = isinstance(message, AIMessageChunk) and message.chunk_position == "last"
+        unmarked = message.model_copy(update={"chunk_position": None}) if is_last else message
+        for position, part in enumerate(unmarked.content_blocks):
             block: dict[str, Any] = {**part}
             # Chunks name the block that they continue; parts of a whole message are all different.
             place = block.get("index") if isinstance(message, AIMessageChunk) else position
