@@ -93,8 +93,8 @@ def run_stage(targets: Sequence[str]) -> list[Row]:
     with ThreadPoolExecutor(1) as pool:
         futures = [pool.submit(run, target, parallel=True) for target in targets[at + 1 :]]
         rows = []
-        for target in targets[:at]:
-            print(f"\n=== make {target}", flush=True)
+        for number, target in enumerate(targets[:at], 1):
+            print(f"\n=== {number} of {at}: make {target}", flush=True)
             rows.append(run(target))
         return rows + [future.result() for future in futures]
 
