@@ -128,6 +128,12 @@ class Record:
         """Add an event, from any thread."""
         self.events.append(Event(kind, by, text, number, **more))
 
+    def fork(self, messages: Sequence[BaseMessage]) -> None:
+        """Begin a branch with the messages of its checkpoint; its model has read some of them."""
+        answers = [place for place, message in enumerate(messages) if message.type == "ai"]
+        self.write("forked", text=text_of(messages[: max(answers, default=0)]))
+        self.since = len(self.events)
+
     def of(self, *kinds: str, by: str = "") -> Iterator[tuple[int, Event]]:
         """The events of these kinds, with their places."""
         events = enumerate(list(self.events))
@@ -188,17 +194,16 @@ class Decides:
                     yield Fault("decided", self.tool, f"call {event.number} started unapproved")
 
     def _has_seen(self, events: Sequence[Event]) -> bool:
-        since = max((place for place, e in enumerate(events) if e.kind == "forked"), default=0)
+        fork = max((place for place, e in enumerate(events) if e.kind == "forked"), default=0)
+        branch, gave = events[fork:], ("gave", self.after)
         reads = [
-            (p, e) for p, e in enumerate(events) if p >= since and (e.kind, e.by) == ("read", OUTER)
+            p for p, e in enumerate(branch) if (e.kind, e.by) in (("read", OUTER), ("forked", ""))
         ]
-        gave = [(p, e) for p, e in enumerate(events) if (e.kind, e.by) == ("gave", self.after)]
-        # A branch may begin before the result: then its model has not read the result.
-        earlier = {word for p, e in gave if p < since for word in words(e.text)}
-        return any(
-            earlier & words(read.text) or any(since <= p < place for p, _ in gave)
-            for place, read in reads
-        )
+        if any((e.kind, e.by) == gave for e in branch[: max(reads, default=0)]):
+            return True
+        # A branch may begin before a result: then its model has not read the result.
+        earlier = {w for e in events[:fork] if (e.kind, e.by) == gave for w in words(e.text)}
+        return any(earlier & words(branch[place].text) for place in reads)
 
 
 @dataclass(frozen=True)

@@ -123,12 +123,12 @@ def test_a_broken_feature_is_found(
     assert promise in {fault.promise for fault in found}, found
 
 
-@each("read, found", [("plain-0", 0), ("plain-0 mail-1", 1)])
-def test_a_branch_counts_results_that_its_model_has_read(read: str, found: int) -> None:
+@each("before, read, found", [("", "plain-0", 0), ("", "mail-1", 1), ("mail-1", "plain-0", 1)])
+def test_a_branch_counts_the_results_it_has_read(before: str, read: str, found: int) -> None:
     record = Record()
     record.write("gave", "fetch", "mail-1")
     record.write("read", OUTER, "plain-0 mail-1")
-    record.write("forked")
+    record.write("forked", text=before)
     record.write("read", OUTER, read)
     record.write("started", "refund", number=2)
     assert len([*Decides("refund", after="fetch").faults(record)]) == found

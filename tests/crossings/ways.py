@@ -199,11 +199,11 @@ async def forked(scene: Scene, replays: bool) -> None:
     agent = scene.agent()
     await scene.finish(agent, {"messages": [scene.message(0)]})
     states = await scene.do(agent, "get_state_history", scene.config)
-    place = states[len(states) // 2].config["configurable"]
-    scene.record.write("forked")
-    scene.record.since = len(scene.record.events)
+    state = states[len(states) // 2]
+    scene.record.fork(state.values.get("messages", []))
     value = None if replays else {"messages": [scene.message(1)]}
-    await scene.finish(agent, value, config={**scene.config, "configurable": scene.keys | place})
+    config = {**scene.config, "configurable": scene.keys | state.config["configurable"]}
+    await scene.finish(agent, value, config=config)
 
 
 async def streamed(scene: Scene, mode: str) -> None:
