@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from langchain_core.tools import tool
 from langgraph.types import interrupt
 
 from agent_factory import create_agent
@@ -30,6 +31,28 @@ class Till:
         """Pay money."""
         self.paid.append(euros)
         return f"paid {euros}"
+
+
+class Mailbox:
+    """Tools that have an effect, with a record of the calls that ran."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, Any]] = []
+
+    def tools(self) -> list[Any]:
+        @tool
+        def send(to: str, text: str = "") -> str:
+            """Send a mail."""
+            self.ran.append(("send", to))
+            return f"sent to {to}"
+
+        @tool
+        def delete(number: int) -> str:
+            """Delete a mail."""
+            self.ran.append(("delete", number))
+            return f"deleted {number}"
+
+        return [send, delete]
 
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}

@@ -26,6 +26,7 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     ModelRequest,
+    ToolGuard,
     Topology,
     create_agent,
     hook_config,
@@ -340,6 +341,23 @@ class BackToModel(AgentMiddleware[Any, Any]):
     @hook_config(can_jump_to=["model"])
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
         return {"jump_to": "model"}
+
+
+class Declares(AgentMiddleware):
+    """Wraps tools, and declares guards."""
+
+    def __init__(self, *guards: ToolGuard) -> None:
+        super().__init__()
+        self.guards = guards
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+class Contact(BaseModel):
+    """A contact."""
+
+    mail: str
 
 
 class Ends(AgentMiddleware):

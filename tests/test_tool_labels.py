@@ -15,7 +15,6 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agent_factory import (
     AgentFactoryWarning,
-    AgentMiddleware,
     SpecError,
     ToolGuard,
     agent_tool,
@@ -35,7 +34,7 @@ from agent_factory.middleware import (
     ToolPolicy,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import add, find
+from samples import Declares, add, find
 from tables import each
 
 LABELS: Any = ("untrusted", "private", "outside")
@@ -199,17 +198,6 @@ def sinks(*middleware: Any, tools: Any = ALL) -> list[str]:
     return [trifecta.sink for trifecta in trifectas(plan(*middleware, tools=tools))]
 
 
-class Checks(AgentMiddleware):
-    """Declares guards, and is a layer around tools."""
-
-    def __init__(self, *guards: ToolGuard) -> None:
-        super().__init__()
-        self.guards = guards
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
-
-
 def clerk(*middleware: Any, tools: Any = ALL, name: str = "clerk") -> Any:
     agent = create_agent(
         ScriptedChatModel(), [*tools], middleware=middleware, ignore=["AF211", "AF219"]
@@ -266,9 +254,9 @@ def judge() -> Any:
         HumanInTheLoopMiddleware({"send_mail": True}, interrupt_mode="per_call"),
         HumanInTheLoopMiddleware(ToolPolicy(Rule("send_*", "deny"), Rule("*", "allow"))),
         AutoModeMiddleware(tools=["send_mail"], classifier=judge()),
-        Checks(ToolGuard("send_mail", "check")),
-        Checks(ToolGuard("*", "deny", exclude=("read_*",))),
-        Checks(ToolGuard("send_mail", "ask", when="seen untrusted")),
+        Declares(ToolGuard("send_mail", "check")),
+        Declares(ToolGuard("*", "deny", exclude=("read_*",))),
+        Declares(ToolGuard("send_mail", "ask", when="seen untrusted")),
     ],
     ids=lambda member: member.name,
 )
@@ -286,10 +274,10 @@ def test_a_decision_about_each_call_closes_the_way(middleware: Any) -> None:
         HumanInTheLoopMiddleware(
             ToolPolicy(Rule("send_mail", "ask", when={"to": "x"}), Rule("*", "allow"))
         ),
-        Checks(ToolGuard("send_mail", "ask", when="to == 'x and seen untrusted'")),
-        Checks(ToolGuard("send_mail", "check", after="read_file")),
-        Checks(ToolGuard("*", "ask", exclude=("send_*",))),
-        Checks(ToolGuard("send_mail", "ask", when="seen untrusted and not (seen private)")),
+        Declares(ToolGuard("send_mail", "ask", when="to == 'x and seen untrusted'")),
+        Declares(ToolGuard("send_mail", "check", after="read_file")),
+        Declares(ToolGuard("*", "ask", exclude=("send_*",))),
+        Declares(ToolGuard("send_mail", "ask", when="seen untrusted and not (seen private)")),
     ],
     ids=lambda member: member.name,
 )
@@ -324,7 +312,7 @@ def test_an_agent_inside_is_closed_inside_or_at_its_call() -> None:
     other = HumanInTheLoopMiddleware({"read_page": True})
     assert sinks(other, tools=[clerk(tools=[send_mail]), *rest]) == ["clerk/send_mail"]
     # It never sees the calls that it names.
-    claim = Checks(ToolGuard("clerk/send_mail", "ask"))
+    claim = Declares(ToolGuard("clerk/send_mail", "ask"))
     assert sinks(claim, tools=[clerk(tools=[send_mail]), *rest]) == ["clerk/send_mail"]
     with pytest.raises(SpecError, match=r"FlowGuardMiddleware\(\) to the agent of 'clerk'"):
         plan_agent(tools=[clerk(tools=[send_mail]), read_page, read_file], strict=True)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from built_in_cases import ADDING, ASK, CASES
 from families import OURS, THEIRS
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from agent_factory import plan_agent
 from agent_factory.testing import ScriptedChatModel
+from reviews import Mailbox
 from samples import add_tool as add
 from samples import broken, call_of, tool_call, tool_messages
 from tables import each
@@ -148,33 +148,10 @@ KEYS = ("type", "tool_call_id", "name", "args")
 """What a front end reads of a request about one call, in addition to its description."""
 
 
-class Mail:
-    """Tools that note which calls ran."""
-
-    def __init__(self) -> None:
-        self.ran: list[Any] = []
-
-    @property
-    def tools(self) -> list[Any]:
-        @tool
-        def send(to: str, copies: int = 1) -> str:
-            """Send a mail."""
-            self.ran.append(("send", to))
-            return f"sent to {to}"
-
-        @tool
-        def delete(number: int) -> str:
-            """Delete a mail."""
-            self.ran.append(("delete", number))
-            return f"deleted {number}"
-
-        return [send, delete]
-
-
-def outcome(f: Any, call: Any, member: Any, *turns: Any, mail: Mail | None = None) -> Any:
+def outcome(f: Any, call: Any, member: Any, *turns: Any, mail: Mailbox | None = None) -> Any:
     """What ran, the results by their calls, and how the run ended."""
-    mail = mail or Mail()
-    agent = f.create_agent(ScriptedChatModel([*turns]), mail.tools, middleware=[member(f)])
+    mail = mail or Mailbox()
+    agent = f.create_agent(ScriptedChatModel([*turns]), mail.tools(), middleware=[member(f)])
     try:
         result = call(agent, GO)
     except Exception as error:
@@ -197,11 +174,11 @@ DECISIONS: dict[str, Any] = {
 
 def reviewed(f: Any, call: Any, mode: str, decision: Any, allowed: Any = True) -> Any:
     """The requests of a review, what ran after the decisions, and the results."""
-    mail = Mail()
+    mail = Mailbox()
     review = f.HumanInTheLoopMiddleware({"send": allowed, "delete": True}, interrupt_mode=mode)
     agent = f.create_agent(
         ScriptedChatModel([CALLS, "Done."]),
-        mail.tools,
+        mail.tools(),
         middleware=[review],
         checkpointer=InMemorySaver(),
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_factory import AgentMiddleware, agent_tool, create_agent, plan_agent, topology_of
+from agent_factory import agent_tool, create_agent, plan_agent, topology_of
 from agent_factory.errors import SpecError
 from agent_factory.guarantees import (
     Counterexample,
@@ -38,7 +38,7 @@ from agent_factory.topology.model import (
     TopologyData,
 )
 from agent_factory.topology.planner import decide
-from samples import refund
+from samples import Declares, refund
 from tables import each
 
 
@@ -265,17 +265,6 @@ def test_a_guard_outside_does_not_see_the_calls_of_an_agent_inside() -> None:
     )
     assert nodes(counterexample) == "model HumanInTheLoopMiddleware.after_model tools"
     assert holds(outside, "tool clerk passes a person")
-
-
-class Declares(AgentMiddleware):
-    """Wraps tools, and declares guards."""
-
-    def __init__(self, *guards: ToolGuard) -> None:
-        super().__init__()
-        self.guards = guards
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
 
 
 def test_a_guard_outside_that_names_a_tool_of_an_agent_inside_decides_nothing() -> None:

@@ -25,6 +25,7 @@ from agent_factory import (
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.review import ReviewError
 from agent_factory.testing import ScriptedChatModel
+from reviews import Mailbox
 from samples import decisions, edit, tool_call
 from tables import each
 
@@ -42,28 +43,6 @@ def go(call: Any) -> Any:
         return call(agent, given if isinstance(given, Command) else {"messages": given}, ONE)
 
     return go
-
-
-class Mailbox:
-    """The tools of these tests, with a record of what really ran."""
-
-    def __init__(self) -> None:
-        self.ran: list[tuple[str, Any]] = []
-
-    def tools(self) -> list[Any]:
-        @tool
-        def send(to: str, text: str = "") -> str:
-            """Send a mail."""
-            self.ran.append(("send", to))
-            return f"sent to {to}"
-
-        @tool
-        def delete(number: int) -> str:
-            """Delete a mail."""
-            self.ran.append(("delete", number))
-            return f"deleted {number}"
-
-        return [send, delete]
 
 
 SEND = tool_call("send", "s", to="Ann")

@@ -21,7 +21,6 @@ from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Overwrite
-from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -37,6 +36,7 @@ from agent_factory import (
 from agent_factory.middleware import HumanInTheLoopMiddleware, PIIDetectionError, PIIMiddleware
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import Contact
 from tables import each
 
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -418,10 +418,6 @@ def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
     assert invalid["error"] == f"no value after {mark}"
     assert messages[2].status == "error"
     assert mark in messages[2].text
-
-
-class Contact(BaseModel):
-    mail: str
 
 
 @each("place", PLACES)

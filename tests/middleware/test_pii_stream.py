@@ -15,12 +15,12 @@ from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from pydantic import BaseModel
 
 from agent_factory import create_agent, wrap_model_call
 from agent_factory.middleware import PIIDetectionError, PIIMiddleware, RedactionRule
 from agent_factory.middleware.pii.messages import TextStream
 from agent_factory.testing import ScriptedChatModel
+from samples import Contact
 from tables import each
 
 HELLO: Any = {"messages": [("user", "Hello")]}
@@ -247,12 +247,6 @@ def test_calls_of_the_provider_stay_before_their_results_in_a_stream(
     chunks = text_chunks([searched], [found], [text])
     parts = collect(create_agent(Chunked(chunks=chunks), middleware=[guard()]), HELLO)
     assert parts[-1]["model"]["messages"][-1].content == [searched, found, text]
-
-
-class Contact(BaseModel):
-    """A contact."""
-
-    mail: str
 
 
 @each("by", ["tool", "provider"])

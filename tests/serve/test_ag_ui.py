@@ -59,6 +59,11 @@ def types(events: list[dict[str, Any]]) -> list[str]:
     return [one for at, one in enumerate(found) if found[at - 1 : at] != [one]]
 
 
+ANSWER = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
+CALL = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
+END = ["MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+
+
 def snapshot(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     *_, found = [event["messages"] for event in events if event["type"] == "MESSAGES_SNAPSHOT"]
     return list(found)
@@ -67,14 +72,7 @@ def snapshot(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_the_events_of_a_run(url: str) -> None:
     given = body(user("Hi"), parentRunId="p")
     events = run(url, "echo", given)
-    assert types(events) == [
-        "RUN_STARTED",
-        "TEXT_MESSAGE_START",
-        "TEXT_MESSAGE_CONTENT",
-        "TEXT_MESSAGE_END",
-        "MESSAGES_SNAPSHOT",
-        "RUN_FINISHED",
-    ]
+    assert types(events) == ["RUN_STARTED", *ANSWER, *END]
     ids = {"threadId": given["threadId"], "runId": given["runId"]}
     started = {**ids, "protocolVersion": "1.0", "parentRunId": "p", "type": "RUN_STARTED"}
     assert events[0] == started
@@ -135,9 +133,7 @@ def test_reasoning_comes_before_the_answer(url: str) -> None:
         "REASONING_MESSAGE_CONTENT",
         "REASONING_MESSAGE_END",
         "REASONING_END",
-        "TEXT_MESSAGE_START",
-        "TEXT_MESSAGE_CONTENT",
-        "TEXT_MESSAGE_END",
+        *ANSWER,
     ]
     _, reasoning, answer = snapshot(events)
     assert (reasoning["role"], reasoning["content"]) == ("reasoning", "Hm.")
@@ -474,14 +470,7 @@ def after(asked: dict[str, Any], events: list[dict[str, Any]], *messages: Any) -
 def test_the_client_runs_the_call(url: str, more: Any, text: str) -> None:
     asked = body(user("title"), tools=[TITLE])
     first = run(url, "page", asked)
-    assert types(first) == [
-        "RUN_STARTED",
-        "TOOL_CALL_START",
-        "TOOL_CALL_ARGS",
-        "TOOL_CALL_END",
-        "MESSAGES_SNAPSHOT",
-        "RUN_FINISHED",
-    ]
+    assert types(first) == ["RUN_STARTED", *CALL, *END]
     assert first[-1]["outcome"] == {"type": "success"}
     answer = after(asked, first, {**result(calls_in(first)["title"]), **more})
     second = run(url, "page", answer)
