@@ -195,7 +195,7 @@ def of_tests(files: list[Source]) -> Iterator[Figure]:
     yield Figure("lines of tests with words of our own", len(words.private_words(files)), 0)
     yield Figure("waits in tests that a slow machine breaks", len([*fixed_waits(files)]), 0)
     private = len([*private_names(files)])
-    yield Figure("private names in tests", private, 100, 127, slack=5)
+    yield Figure("private names in tests", private, 100, 108, slack=5)
     yield Figure("tests in quarantine", len(quarantine()), 0)
 
 

@@ -20,6 +20,7 @@ from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.schedules import Schedule
 from agent_factory.testing import ScriptedChatModel
 from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
+from service.stored import backend_of
 from tables import each
 from waiting import until
 
@@ -158,7 +159,7 @@ def test_a_key_that_clients_may_not_set(service: Service, client: Any) -> None:
         client.assistants.create("nobody")
     service.add("once", SETTINGS, configurable=["tier"])
     id = client.assistants.create("once", {"configurable": {"tier": "gold"}})["assistant_id"]
-    del service._backend.agents["once"]
+    del backend_of(service).agents["once"]
     service.add("once", SETTINGS)
     with pytest.raises(REFUSED, match="a client may not set 'tier'"):
         client.runs.wait(None, id, input=HI)
@@ -343,7 +344,7 @@ def submit_due(service: Service, cron: Cron) -> None:
     """Its time has come, as a worker sees it."""
     what = {"agent": "echo", "message": "Hi", "thread": None, "tenant": ""}
     schedule = Schedule(cron.id, NIGHT, None, {**what, "metadata": {"cron_id": cron.id}}, 0.0)
-    messages = ScheduledMessages(service._backend, service.webhooks, service.submit)
+    messages = ScheduledMessages(backend_of(service), service.webhooks, service.submit)
     messages.submit(schedule, datetime.now(UTC))
 
 

@@ -28,6 +28,7 @@ from samples import combinations
 from serve.forms import send
 from serve.refund_desk import MISTAKES, OUTCOMES, RAN, Mode, make_desk, make_service
 from serve.route_examples import AG_UI, a2a, mcp, said
+from service.stored import backend_of
 from tables import each
 
 HI: Any = {"messages": [{"role": "user", "content": "Refund A1"}]}
@@ -197,7 +198,7 @@ class CommandLine(Way):
         options += [] if action is None else ["--args", json.dumps(action["args"])]
         (self.folder / "refund_service.py").write_text(
             "from serve.refund_desk import make_service\n"
-            f"service = make_service({self.service._backend.database.url!r})\n"
+            f"service = make_service({backend_of(self.service).database.url!r})\n"
         )
         target = f"{self.folder}/refund_service.py:service"
         path = [*sys.path]

@@ -29,6 +29,7 @@ from agent_factory.service.tables import workers
 from agent_factory.testing import ScriptedChatModel
 from processes import Processes, exit_code
 from servers import listening
+from service.stored import tables_of
 from waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -135,8 +136,7 @@ def test_a_worker_whose_thread_has_ended_or_that_was_given_up_is_not_ready(
     response = read(app, "/ready")
     assert response.status_code == 503
     assert "The thread agent-factory-jobs has ended" in response.json()["problems"][0]
-    with service._backend.database.begin() as connection:
-        connection.execute(delete(workers))
+    tables_of(service).write(delete(workers))
     response = read(app, "/ready")
     assert response.status_code == 503
     assert "no sign of life" in response.json()["problems"][0]

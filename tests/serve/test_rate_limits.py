@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Double, func, literal, select
+from sqlalchemy import Double, literal, select
 from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
@@ -27,6 +27,7 @@ from agent_factory.service.tables import rates
 from processes import Processes, exit_code
 from serve.accounts import who
 from service.databases import new_postgres
+from service.stored import Tables
 
 ANN = {"x-user": "ann@acme"}
 
@@ -198,14 +199,12 @@ def test_rows_of_those_who_are_idle_are_deleted(
     database = Database(f"sqlite:///{tmp_path}/desk.db")
     for number in range(5):
         RequestRates(database).take(f"key {number}", 60, 60)
-    with database.read() as connection:
-        assert connection.execute(select(func.count()).select_from(rates)).scalar() == 5
-        newest: float = connection.execute(select(func.max(rates.c.full_at))).scalar_one()
-        assert "key 1" not in str(connection.execute(select(rates)).all())
-    monkeypatch.setattr(Database, "now", at(newest + 1))
+    rows = Tables(database).rows(select(rates))
+    assert len(rows) == 5
+    assert "key 1" not in str(rows)
+    monkeypatch.setattr(Database, "now", at(max(row.full_at for row in rows) + 1))
     RequestRates(database).take("another", 1, 60)
-    with database.read() as connection:
-        assert connection.execute(select(func.count()).select_from(rates)).scalar() == 1
+    assert len(Tables(database).rows(select(rates))) == 1
     database.close()
 
 

@@ -48,6 +48,7 @@ from serve.route_examples import (
     send,
 )
 from service.databases import new_postgres
+from service.stored import tables_of
 from tables import each
 
 FORM = "application/x-www-form-urlencoded"
@@ -488,7 +489,6 @@ def test_a_secret_leaves_by_no_route_and_no_stream(tmp_path: Path, name: str) ->
         succeeded = {where for where, answer in answers if answer.is_success}
         assert len(succeeded) > 60
         assert succeeded >= {"POST /ag-ui/{agent}", "POST /v1/chat/completions"}
-        with service._backend.database.read() as connection:
-            stored = connection.execute(text("select data from service_events")).scalars().all()
+        stored = tables_of(service).values(text("select data from service_events"))
         assert stored
         assert not any(COMBINATION.encode() in data for data in stored)

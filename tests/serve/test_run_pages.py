@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import update
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
@@ -20,10 +21,12 @@ from agent_factory.serve import Principal, create_app
 from agent_factory.serve.pages.failure import failure_of
 from agent_factory.serve.pages.timeline import WIDTH, Axis, timeline_of
 from agent_factory.service import NotFound, RunFailed, Service, Step, Wait
+from agent_factory.service.tables import runs
 from agent_factory.testing import ScriptedChatModel
 from samples import call_of, new_thread, pay
 from serve.accounts import add_gated
 from serve.forms import send
+from service.stored import tables_of
 from tables import each
 from waiting import until
 
@@ -238,15 +241,10 @@ def test_a_run_under_way_shows_its_step_and_is_cancelled(pages: Pages, gate: Eve
 
 
 def test_a_message_that_another_run_has_read_leads_there(pages: Pages) -> None:
-    from sqlalchemy import update
-
-    from agent_factory.service.tables import runs
-
     first, second = pages.start("talk"), pages.start("talk more")
     second.result(WAIT)
-    with pages.service._backend.database.begin() as connection:
-        of_second = update(runs).where(runs.c.run_id == second.id)
-        connection.execute(of_second.values(reader=first.id))
+    of_second = update(runs).where(runs.c.run_id == second.id)
+    tables_of(pages.service).write(of_second.values(reader=first.id))
     shown = pages.get(f"/studio/runs/{second.id}")
     assert f'href="/studio/runs/{first.id}">the run that worked then</a>' in shown
     assert "Timeline" not in shown

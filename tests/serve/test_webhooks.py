@@ -29,6 +29,7 @@ from agent_factory.service import Pace, Service
 from agent_factory.service.tables import webhooks as table
 from serve.forms import local_client
 from serve.langgraph_desk import HI, running_service, said
+from service.stored import tables_of
 from tables import each
 from waiting import until
 
@@ -90,9 +91,7 @@ def client_of(service: Service, *origins: str, **options: Any) -> TestClient:
 
 def left(service: Service) -> int:
     """How many webhooks are still to be sent."""
-    with service._backend.database.read() as connection:
-        count: int = connection.execute(select(func.count()).select_from(table)).scalar_one()
-        return count
+    return int(tables_of(service).value(select(func.count()).select_from(table)))
 
 
 def wait_for_none(service: Service) -> None:

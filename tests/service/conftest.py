@@ -17,7 +17,7 @@ from agent_factory.service.outputs import Outputs
 from processes import Processes
 from service.databases import new_postgres, new_server
 from service.stage import stage  # noqa: F401  a fixture
-from service.stored import Tables
+from service.stored import Tables, backend_of
 from service.worker_process import WorkerProcess
 from waiting import until
 
@@ -93,7 +93,7 @@ def sqlite_service(sqlite_url: str, pace: Pace) -> Iterator[Service]:
 @pytest.fixture
 def backend(service: Service) -> Backend:
     """The parts of a service, for tests of one of them."""
-    return service._backend
+    return backend_of(service)
 
 
 @pytest.fixture

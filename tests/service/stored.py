@@ -6,11 +6,23 @@ from typing import Any
 
 from sqlalchemy import Executable
 
+from agent_factory.service import Service
+from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 
 
+def backend_of(service: Service) -> Backend:
+    """The parts of a service, for tests of one of them."""
+    return service._backend
+
+
+def tables_of(service: Service) -> Tables:
+    """The rows of a service, by its own connections."""
+    return Tables(backend_of(service).database)
+
+
 class Tables:
-    """The tables of `agent_factory.service.tables`, by connections that are not the service's."""
+    """The tables of `agent_factory.service.tables`."""
 
     def __init__(self, database: Database) -> None:
         self.database = database

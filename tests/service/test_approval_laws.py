@@ -23,6 +23,7 @@ from agent_factory.review.records import call_digest
 from agent_factory.service import Service
 from agent_factory.service.inbox import Wait
 from agent_factory.testing import ScriptedChatModel
+from service.stored import backend_of
 from waiting import until
 
 VERSIONS = 3
@@ -62,7 +63,7 @@ class Desk:
         self.seen: list[list[Wait]] = [[], []]  # by each of two reviewers
 
     def deploy(self, version: int) -> None:
-        agents = self.service._backend.agents
+        agents = backend_of(self.service).agents
         agents["desk"] = replace(agents["desk"], graph=self.graphs[version])
 
     def _tool(self, version: int) -> BaseTool:

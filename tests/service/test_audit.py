@@ -22,6 +22,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.hash_chain import NO_ENTRY, entry_hash
 from agent_factory.service.tables import audit
+from service.stored import Tables
 from tables import each
 
 ROWS = [
@@ -48,8 +49,7 @@ def allow_changes(connection: Connection) -> None:
 
 
 def entries(database: Database) -> list[Any]:
-    with database.read() as connection:
-        return [*connection.execute(select(audit).order_by(audit.c.id))]
+    return Tables(database).rows(select(audit).order_by(audit.c.id))
 
 
 def test_the_head_is_that_of_the_newest_entry_and_entries_are_read_part_by_part(
@@ -89,14 +89,10 @@ REWRITES: list[Any] = [
 def test_the_database_refuses_changes(backend: Backend, statement: Any) -> None:
     record(backend, 1)
     if isinstance(statement, Insert):  # in the place of an entry
-        with backend.database.read() as connection:
-            row = connection.execute(select(audit)).mappings().one()
-        statement = statement.values({**row, "who": "bob"})
-    with (
-        pytest.raises(DatabaseError, match=r"service_audit is append-only|duplicate key"),
-        backend.database.begin() as connection,
-    ):
-        connection.execute(statement)
+        (row,) = entries(backend.database)
+        statement = statement.values({**row._mapping, "who": "bob"})
+    with pytest.raises(DatabaseError, match=r"service_audit is append-only|duplicate key"):
+        Tables(backend.database).write(statement)
     assert entries(backend.database)[0].who == "ann"
 
 
@@ -119,8 +115,7 @@ def test_the_head_shows_that_all_hashes_were_written_again_or_the_newest_entries
     with pytest.raises(AuditTampered, match="hashes included") as found:
         service.verify_audit(head=head)
     assert found.value.number == 5
-    with backend.database.begin() as connection:
-        connection.execute(delete(audit).where(audit.c.id > 3))
+    Tables(backend.database).write(delete(audit).where(audit.c.id > 3))
     assert service.verify_audit().startswith("3:")
     with pytest.raises(AuditTampered, match="entry 4 of the audit: is missing, and all up to 5"):
         service.verify_audit(head=head)

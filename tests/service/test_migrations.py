@@ -319,8 +319,7 @@ def test_a_time_of_a_schedule_that_nobody_has_carried_out_is_carried_out(last_ur
         assert schedule.due is not None
         assert schedule.due.isoformat() == "2026-11-19T03:00:00+01:00"
         database.upgrade()
-        with database.begin() as connection:
-            due = connection.execute(text("select due from service_schedules")).scalar_one()
+        due = Tables(database).value(text("select due from service_schedules"))
         assert due == schedule.due.timestamp()
 
 

@@ -23,6 +23,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.runner import Runner
 from agent_factory.testing import ScriptedChatModel
 from service.desk import Journal, check_history, make_desk, status_of
+from service.stored import backend_of
 
 pytestmark = pytest.mark.long
 
@@ -53,9 +54,9 @@ class MortalDatabase(Database):
 
 def work(service: Service, thread: str, dies_at: int = 0, survives_commit: bool = False) -> bool:
     """Carry out the job of a thread, as a new worker does; whether the worker has survived."""
-    database = MortalDatabase(service._backend.database.url)
+    database = MortalDatabase(backend_of(service).database.url)
     backend, worker = Backend(database), f"w-{uuid4()}"
-    backend.agents.update(service._backend.agents)
+    backend.agents.update(backend_of(service).agents)
     backend.queue.take_over()  # no worker has a row here: all that were are dead
     database.dies_at, database.survives_commit = dies_at, survives_commit
     database.count = 0

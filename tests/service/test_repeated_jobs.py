@@ -38,7 +38,7 @@ from agent_factory.testing import ScriptedChatModel
 from samples import User
 from service.paces import paced
 from service.stage import Moody
-from service.stored import Tables
+from service.stored import Tables, backend_of
 from service.studio import WAIT, Studio, agent_of, rows, say, start, texts
 from waiting import auntil, until
 
@@ -94,7 +94,7 @@ class Fleet:
     """Workers that a test adds to those of its service, and the jobs that they have."""
 
     def __init__(self, service: Service, tables: Tables) -> None:
-        self.service, self.tables, self._backend = service, tables, service._backend
+        self.service, self.tables, self._backend = service, tables, backend_of(service)
 
     def enter(self, worker: str = "other") -> None:
         """Add a worker that does nothing by itself."""

@@ -34,7 +34,7 @@ from agent_factory.testing import ScriptedChatModel
 from samples import AsyncHook, pay
 from service.desk import status_of
 from service.paces import NEVER, QUICK, paced
-from service.stored import Tables
+from service.stored import Tables, backend_of
 from waiting import auntil, until
 
 WAIT = 60.0
@@ -226,8 +226,8 @@ def test_a_process_that_was_stopped_in_a_transaction_keeps_no_others_from_a_take
             service.submit("echo", thread=thread, message="Hi")
         gone = {"id": "stopped", "beat": other.now - 60, "draining": False, "detail": "{}"}
         Tables(other).write(insert(workers).values(gone))
-        assert len(service._backend.queue.claim("stopped", ["echo"], 2)[0]) == 2
-        looking = Worker(service._backend, lambda: None, slots=1)
+        assert len(backend_of(service).queue.claim("stopped", ["echo"], 2)[0]) == 2
+        looking = Worker(backend_of(service), lambda: None, slots=1)
         looking.enter()
         looking.look_after()  # only the next look can tell that nothing has changed
         with other.begin() as stopped:
@@ -248,7 +248,7 @@ def test_a_locked_thread_keeps_no_other_deadline_from_passing(postgres_url: str)
         service.add("hasty", agent, review_within=0.001)
         for thread in ("locked", "free"):
             service.submit("hasty", thread=thread, message="Hi")
-        worker = Worker(service._backend, lambda: None, slots=2)
+        worker = Worker(backend_of(service), lambda: None, slots=2)
         worker.enter()
         worker.take_due()
         until(lambda: len(service.threads.search(status="waiting")) == 2)
@@ -455,8 +455,8 @@ def test_a_full_disk_leaves_no_thread_behind(sqlite_service: Service, gate: Gate
     def note(context: Any) -> None:
         refusals.append(context.original_exception)
 
-    event.listen(service._backend.database.engine, "checkout", limit)
-    event.listen(service._backend.database.engine, "handle_error", note)
+    event.listen(backend_of(service).database.engine, "checkout", limit)
+    event.listen(backend_of(service).database.engine, "handle_error", note)
     gate.opened.set()
     until(lambda: "full" in str(refusals))
     assert run.status == "running"

@@ -17,6 +17,7 @@ from agent_factory.service import Service
 from agent_factory.service.tables import threads
 from processes import Processes
 from servers import served
+from service.stored import tables_of
 from waiting import until
 from web.conftest import NewPage
 from web.desk import add_desk
@@ -71,11 +72,7 @@ def owner(service: Service, thread: str) -> int:
     """The process that works on a thread, once a worker has taken it."""
     query = select(threads.c.owner).where(threads.c.thread_id == thread)
 
-    def name() -> str:
-        with service._backend.database.read() as connection:
-            return connection.execute(query).scalar() or ""
-
-    return int(until(name).split("-")[-2])
+    return int(until(lambda: (*tables_of(service).values(query), None)[0]).split("-")[-2])
 
 
 def test_a_worker_dies_while_a_page_watches(

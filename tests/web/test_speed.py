@@ -21,6 +21,7 @@ from agent_factory.service import Service
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.testing import ScriptedChatModel
 from servers import served
+from service.stored import backend_of, tables_of
 from web.conftest import NewPage
 
 THREADS = 10_000
@@ -58,7 +59,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service,
         place = {**common, "thread_id": f"t-{number:05d}", "created_at": at, "updated_at": at}
         rows.append({**place, **of_thread, "title": f"Where is my order {number}?"})
         of_runs.append({**place, **of_run, "run_id": f"r-t-{number:05d}", "started_at": at})
-    with service._backend.database.begin() as connection:
+    with backend_of(service).database.begin() as connection:
         connection.execute(insert(threads), rows)
         connection.execute(insert(runs), of_runs)
     with served(service) as address:
@@ -74,7 +75,7 @@ def address(crowded: tuple[Service, str]) -> str:
 @contextmanager
 def steps(service: Service) -> Iterator[dict[str, int]]:
     """Queries, and thousands of instructions that SQLite carries out for them."""
-    engine, counts = service._backend.database.engine, {"queries": 0, "thousands": 0}
+    engine, counts = backend_of(service).database.engine, {"queries": 0, "thousands": 0}
 
     def count(name: str) -> None:
         counts[name] += 1
@@ -128,22 +129,18 @@ def costs_at_most(crowded: tuple[Service, str], path: str, queries: int, thousan
 @pytest.fixture
 def asked(crowded: tuple[Service, str]) -> Iterator[None]:
     """20 of the threads wait for a decision."""
-    database = crowded[0]._backend.database
+    tables = tables_of(crowded[0])
     of_wait: dict[str, Any] = {"tenant": "", "agent": "desk", "run": "r", "job": "j", "priority": 0}
     of_wait |= {"tool": "refund", "kind": "review", "args": '{"euros": 5}', "allowed": "approve"}
     of_wait |= {"late": "reject", "digest": "", "call_id": "", "created_at": 1_700_000_000}
     ids = [f"t-{number:05d}" for number in range(THREADS - 20, THREADS)]
     of_ids = threads.c.thread_id.in_(ids)
-    with database.begin() as connection:
-        rows = [{**of_wait, "wait_id": f"w-{id}", "thread_id": id} for id in ids]
-        connection.execute(insert(waits), rows)
-        # With the time that they have, so that they keep their places in the list.
-        kept = {"updated_at": threads.c.updated_at}
-        connection.execute(update(threads).where(of_ids).values(status="waiting", **kept))
+    rows = [{**of_wait, "wait_id": f"w-{id}", "thread_id": id} for id in ids]
+    # With the time that they have, so that they keep their places in the list.
+    kept = update(threads).where(of_ids).values(updated_at=threads.c.updated_at)
+    tables.write(insert(waits).values(rows), kept.values(status="waiting"))
     yield
-    with database.begin() as connection:
-        connection.execute(delete(waits))
-        connection.execute(update(threads).where(of_ids).values(status="idle", **kept))
+    tables.write(delete(waits), kept.values(status="idle"))
 
 
 @pytest.mark.usefixtures("asked")
