@@ -212,9 +212,8 @@ def is_found(database: Database, tamper: Callable[[Connection], object]) -> bool
             return False
         return True
     finally:
-        with database.begin() as connection:
-            connection.execute(delete(audit))
-            connection.execute(insert(audit), [{**row._mapping} for row in original])
+        rows = [{**row._mapping} for row in original]
+        Tables(database).write(delete(audit), insert(audit).values(rows))
 
 
 IDS = st.integers(1, 10)

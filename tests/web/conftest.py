@@ -109,14 +109,14 @@ def address(desk: Desk) -> str:
 def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
     """Open a window: `new_page("/inbox", width=360, height=740, dark=True)`.
 
-    At the end, no window has shown an error on its console, but for those with the text `allowed`,
+    At the end, no window has shown an error on its console, but for those with a text of `allowed`,
     or asked another host.
     """
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
-    def note(message: Any, allowed: str) -> None:
-        if message.type in ("error", "warning") and not (allowed and allowed in message.text):
+    def note(message: Any, allowed: tuple[str, ...]) -> None:
+        if message.type in ("error", "warning") and not any(x in message.text for x in allowed):
             problems.append(f"{message.type}: {message.text} {message.location}")
 
     def check(request: Any) -> None:
@@ -129,7 +129,7 @@ def new_page(browser: Browser, address: str) -> Iterator[NewPage]:
         width: int = 1440,
         height: int = 900,
         dark: bool = False,
-        allowed: str = "",
+        allowed: tuple[str, ...] = (),
         **options: Any,
     ) -> Page:
         scheme: Any = "dark" if dark else "light"

@@ -181,7 +181,7 @@ def test_enter_does_what_the_form_says(
 ) -> None:
     pressed: list[tuple[list[str], str | None]] = []  # what a form said about some waits
     made = PAGES[name](desk)
-    page = new_page(made.path, java_script_enabled=script, allowed="409 (Conflict)")
+    page = new_page(made.path, java_script_enabled=script, allowed=("409 (Conflict)",))
     wait_until_quiet = quiet(page)
     number, count = 0, 1
     while number < count:

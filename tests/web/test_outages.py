@@ -71,7 +71,6 @@ def address(service: Service) -> Iterator[str]:
 def owner(service: Service, thread: str) -> int:
     """The process that works on a thread, once a worker has taken it."""
     query = select(threads.c.owner).where(threads.c.thread_id == thread)
-
     return int(until(lambda: (*tables_of(service).values(query), None)[0]).split("-")[-2])
 
 
@@ -93,10 +92,12 @@ def test_a_worker_dies_while_a_page_watches(
 
 
 def test_a_cut_connection_comes_back(service: Service, new_page: NewPage, tmp_path: Path) -> None:
+    """The cut takes a request with it, and then a proxy answers in place of the server."""
     service.submit("desk", thread="u", message="My parcel is broken.")
-    page = new_page("/studio/threads/u")
+    page = new_page("/studio/threads/u", allowed=("htmx:", "net::ERR_FAILED", "502 (Bad Gateway)"))
     expect(page.locator(".message.ai").first).to_be_visible()
-    # A browser without a network says so on its console, which is not an error of the page.
+    page.route("**/parts*", lambda route: route.abort(), times=1)
+    page.route("**/events*", lambda route: route.fulfill(status=502), times=2)
     page.evaluate("window.stop()")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     (tmp_path / "go").touch()

@@ -7,10 +7,18 @@
   // Streams end while nobody looks: a browser has six connections for all windows of a site. The
   // first one has a query, which says what the page shows: later, it may be out of date.
   function follow(address, listeners, query = "") {
-    let source;
+    let source, again, pause = 1000;
     const open = () => {
       source = new EventSource(address + query);
       query = "";
+      source.addEventListener("open", () => { pause = 1000; });
+      // After an answer that is no stream, such as that of a proxy whose server starts again, a
+      // browser does not try again by itself.
+      source.addEventListener("error", ({ target }) => {
+        if (target.readyState !== EventSource.CLOSED || target !== source) return;
+        again = setTimeout(open, pause);
+        pause = Math.min(2 * pause, 60000);
+      });
       for (const [name, listener] of Object.entries(listeners)) {
         source.addEventListener(name, (event) => {
           const detail = JSON.parse(event.data);
@@ -19,10 +27,12 @@
         });
       }
     };
+    const close = () => { clearTimeout(again); source.close(); };
     document.addEventListener("visibilitychange", () => {
-      if (document.hidden) source.close(); else { open(); tell("changed"); }
+      close();
+      if (!document.hidden) { open(); tell("changed"); }
     });
-    window.addEventListener("pagehide", () => source.close());
+    window.addEventListener("pagehide", close);
     open();
   }
 
@@ -181,10 +191,19 @@
     show(card);
   }
 
-  // One after the other: an earlier answer must not replace a later one.
+  // One after the other: an earlier answer must not replace a later one. A request that a cut
+  // connection takes with it is sent again: no other event brings its parts.
   let last = Promise.resolve();
+  async function ask(query, pause = 500) {
+    try {
+      await htmx.ajax("GET", `${place}/parts${query}`, { swap: "none" });
+    } catch {
+      await new Promise((go) => { setTimeout(go, pause); });
+      await ask(query, Math.min(2 * pause, 30000));
+    }
+  }
   function refresh(query) {
-    last = last.then(() => htmx.ajax("GET", `${place}/parts${query}`, { swap: "none" }));
+    last = last.then(() => ask(query));
     return last;
   }
 
