@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import is_dataclass, replace
@@ -25,6 +26,7 @@ from langchain_core.runnables.config import (
 )
 from langchain_core.tracers import context as tracer_context
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
@@ -536,6 +538,21 @@ def place_of_run(
     where |= {"checkpoint_id": checkpoint_id} if checkpoint_id else {}
     again = replace(scratchpad, subgraph_counter=lambda: number)
     return {"configurable": where}, {"__pregel_scratchpad": again}
+
+
+def number_after(checkpoint: str) -> None:
+    """Give each checkpoint that this process makes from now on an id after one that it has read.
+
+    langgraph/checkpoint/base/id.py, 4.3: an id begins with the time of its process, but comes after
+    the last one. Savers take the highest id for the newest checkpoint, and nothing compares it with
+    that of its parent: what a process wrote whose clock is behind would be read by nobody.
+    """
+    with suppress(ValueError):  # an id of another form has no time
+        id = UUID(checkpoint)
+        if id.version == 6:
+            time = (id.int >> 80) << 12 | (id.int >> 64) & 0xFFF
+            numbers: Any = checkpoint_ids
+            numbers._last_v6_timestamp = max(numbers._last_v6_timestamp or 0, time)
 
 
 def is_nested(configurable: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ import weakref
 from typing import Any
 
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -193,6 +194,20 @@ class Same(BaseChatModel):
 
     def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self.message)])
+
+
+def test_an_answer_of_a_cache_is_a_message_of_its_own(call: Any) -> None:
+    """It has the id of the first answer, in whose place it would be."""
+
+    @wrap_model_call
+    def the_last(request: Any) -> Any:
+        return (yield request.override(messages=request.messages[-1:]))
+
+    model = FakeListChatModel(responses=["5."], cache=InMemoryCache())
+    agent = create_agent(model, middleware=[the_last])
+    first = call(agent, ASK)["messages"]
+    result = call(agent, {"messages": [*first, *ASK["messages"]]})
+    assert [message.text for message in result["messages"]] == ["2 + 3?", "5."] * 2
 
 
 def test_the_name_is_not_written_on_the_models_own_object(call: Any) -> None:

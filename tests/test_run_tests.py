@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -343,3 +344,9 @@ def test_an_interpreter_is_found_by_its_version(
     assert versions.interpreter_of(THIS)
     assert versions.interpreter_of("3.99") is None
     assert versions.interpreter_of("3.98") is None
+
+
+def test_the_limit_of_a_test_comes_again() -> None:
+    """An example that hangs is run once more by hypothesis, and its law still ends."""
+    _, pause = signal.getitimer(signal.ITIMER_REAL)
+    assert pause > 0

@@ -6,7 +6,8 @@ import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import add
-from types import ModuleType
+from time import time_ns
+from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any, TypedDict
 from unittest.mock import patch
 from uuid import UUID
@@ -21,6 +22,7 @@ from langchain_core.tracers.run_collector import RunCollectorCallbackHandler as 
 from langgraph.callbacks import GraphCallbackHandler
 from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_stream_writer
@@ -877,3 +879,16 @@ def test_a_graph_begins_with_the_attributes_of_an_empty_one_like_it() -> None:
     assert [list(graph.nodes) for graph in (first, second)] == [["node 0"], ["node 1"]]
     results = [graph.compile().invoke({"seen": []}) for graph in (first, second, first)]
     assert [result["seen"] for result in results] == [["node 0"], ["node 1"], ["node 0"]]
+
+
+def test_a_process_whose_clock_is_behind_goes_on_after_what_it_has_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = str(checkpoint_ids.uuid6())
+    an_hour_ago = SimpleNamespace(time_ns=lambda: time_ns() - 3_600 * 10**9)
+    monkeypatch.setattr(checkpoint_ids, "time", an_hour_ago)
+    monkeypatch.setattr(checkpoint_ids, "_last_v6_timestamp", None)
+    assert str(checkpoint_ids.uuid6()) < read  # what LangGraph does by itself
+    for id in (read, "1", str(UUID(int=0))):
+        upstream.number_after(id)
+    assert str(checkpoint_ids.uuid6()) > read

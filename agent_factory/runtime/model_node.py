@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -79,11 +80,11 @@ from agent_factory.upstream import SCRATCHPAD, construct_prompt, run_identity, s
 Turn = tuple[State, Runtime[Any], list[Any]]
 """The state with a valid history, the runtime, and the messages that made the history valid."""
 
-
 _attempts: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
 """Those of the model call with layers that is under way, if somebody reads its tokens."""
 
 _CHAT_MODEL_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
+_id_of = attrgetter("id")
 
 
 class ModelNode(Runnable[Any, Any]):
@@ -260,6 +261,10 @@ class ModelNode(Runnable[Any, Any]):
     ) -> ModelOutcome:
         if sent_request is not None:
             self._recorder.answered(sent_request, answer)
+        # From the cache of a model, it has the id of an answer before, which it would replace.
+        known = map(_id_of, request.state.get("messages") or ())
+        if isinstance(answer, AIMessage) and answer.id in known:
+            answer = answer.model_copy(update={"id": None})
         response = self._reader.read(strategy, answer, retry_count(request.state))
         # Without layers, each request offers all tools.
         if not self._layers or not (refusals := self._refusals(request, response)):
@@ -534,9 +539,7 @@ class ResponseReader:
                 response = replace(response, result=[*response.result, refusal])
         # Without one, no layer called the model, or it was asked for no structured answer.
         strategy = outcome.strategy or strategy_for(
-            self._format,
-            configured(self._spec.model),
-            with_tools=bool(self._spec.toolbox.offered),
+            self._format, configured(self._spec.model), with_tools=bool(self._spec.toolbox.offered)
         )
         if strategy is None and self._has_tools:
             return response  # the tools node answers every call
@@ -567,17 +570,14 @@ class ResponseReader:
     def _replies(
         self, strategy: Strategy, message: AIMessage, retries: int
     ) -> tuple[list[BaseMessage], Any]:
-        replies: list[BaseMessage] = []
-        value = None
-        if strategy is not None:
-            replies, value = strategy.read(message, retries)
-            if value is None and replies and self._format is None and not self._has_tools:
-                raise OutputError(
-                    "a wrap_model_call layer",
-                    f"requested a structured answer and got none: {replies[0].text}",
-                    "Pass `response_format` to create_agent, so that the model is asked again.",
-                    ai_message=message,
-                )
+        replies, value = strategy.read(message, retries) if strategy else ([], None)
+        if value is None and replies and self._format is None and not self._has_tools:
+            raise OutputError(
+                "a wrap_model_call layer",
+                f"requested a structured answer and got none: {replies[0].text}",
+                "Pass `response_format` to create_agent, so that the model is asked again.",
+                ai_message=message,
+            )
         if self._has_tools:
             return replies, value
         # No node answers calls of unknown tools, so they are answered here.

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -31,7 +31,7 @@ from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.message_serializer import MessageSerializer
 from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.tables import questions
-from agent_factory.upstream import INTERRUPT, waiting_nodes
+from agent_factory.upstream import INTERRUPT, number_after, waiting_nodes
 
 T = TypeVar("T")
 
@@ -90,6 +90,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
                 return self._on(connection).get_tuple(config)
 
         found: CheckpointTuple | None = self._read(config, (), read)
+        if found is not None:  # the clock of another process may be ahead
+            number_after(found.checkpoint["id"])
         return None if found is None else _copied(found)
 
     def list(
@@ -367,15 +369,12 @@ class FencedSaver(BaseCheckpointSaver[str]):
 def _copied(found: CheckpointTuple) -> CheckpointTuple:
     """A checkpoint that LangGraph may change: it counts up the versions in it."""
     checkpoint = found.checkpoint
-    own = cast(
-        "Checkpoint",
-        {
-            **checkpoint,
-            "channel_values": dict(checkpoint["channel_values"]),
-            "channel_versions": dict(checkpoint["channel_versions"]),
-            "versions_seen": {node: {**seen} for node, seen in checkpoint["versions_seen"].items()},
-        },
-    )
+    own: Any = {
+        **checkpoint,
+        "channel_values": dict(checkpoint["channel_values"]),
+        "channel_versions": dict(checkpoint["channel_versions"]),
+        "versions_seen": {node: {**seen} for node, seen in checkpoint["versions_seen"].items()},
+    }
     return found._replace(checkpoint=own)
 
 

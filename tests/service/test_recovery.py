@@ -7,11 +7,14 @@ from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 from threading import current_thread
+from time import time_ns
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import Connection
 
@@ -114,6 +117,21 @@ def test_a_worker_that_dies_during_a_message(
     # An effect runs twice only if its process died between it and the storing of its result.
     assert max(journal.times("pay").values()) <= 2
     assert min(journal.times("pay").values()) == 1
+
+
+def test_the_clock_of_the_next_worker_may_be_behind(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checkpoints are the newest of the thread all the same."""
+    service.add("desk", make_desk(Journal(tmp_path / "journal"), calls=1, review=True))
+    service.submit("desk", thread="t", message="Pay.", message_id="m-1")
+    assert work(service, "t")
+    a_minute_ago = SimpleNamespace(time_ns=lambda: time_ns() - 60 * 10**9)
+    monkeypatch.setattr(checkpoint_ids, "time", a_minute_ago)
+    monkeypatch.setattr(checkpoint_ids, "_last_v6_timestamp", None)
+    service.decide(service.inbox().waits()[0].id, "approve", by="ann")
+    assert work(service, "t")
+    check_history(service.threads.state("t").values["messages"], ["m-1"])
 
 
 @pytest.mark.parametrize("options", SETTINGS, ids=str)
