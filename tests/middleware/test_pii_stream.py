@@ -20,7 +20,7 @@ from agent_factory import create_agent, wrap_model_call
 from agent_factory.middleware import PIIDetectionError, PIIMiddleware, RedactionRule
 from agent_factory.middleware.pii.messages import TextStream
 from agent_factory.testing import ScriptedChatModel
-from samples import Contact
+from samples import Contact, call_of
 from tables import each
 
 HELLO: Any = {"messages": [("user", "Hello")]}
@@ -362,6 +362,20 @@ def test_a_call_that_was_cut_off_does_not_run_because_somebody_listens(
     assert not ran
     assert [call["args"] for call in answer.invalid_tool_calls] == [CUT]
     assert result.status == "error"
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_the_pieces_of_a_text_in_events_add_up_to_it() -> None:
+    def think() -> str:
+        """Think."""
+        return ScriptedChatModel(["Write to ada@x.org today"]).invoke("hi").text
+
+    model = ScriptedChatModel([[call_of("think")], "So."])
+    both = PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
+    events = create_agent(model, [think], middleware=[both]).stream_events(HELLO, version="v3")
+    parts = [event["params"]["data"][0] for event in events if event["method"] == "messages"]
+    pieces = [part["delta"].get("text", "") for part in parts if "delta" in part]
+    assert "".join(pieces) == "Write to [REDACTED_EMAIL] todaySo."
 
 
 async def last_event(agent: Any) -> Any:
