@@ -552,7 +552,8 @@ def number_after(checkpoint: str) -> None:
         if id.version == 6:
             time = (id.int >> 80) << 12 | (id.int >> 64) & 0xFFF
             numbers: Any = checkpoint_ids
-            numbers._last_v6_timestamp = max(numbers._last_v6_timestamp or 0, time)
+            if time > (numbers._last_v6_timestamp or 0):  # mostly it is not
+                numbers._last_v6_timestamp = time
 
 
 def is_nested(configurable: Mapping[str, Any]) -> bool:

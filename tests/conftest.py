@@ -91,7 +91,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, Any, Any]:
     """Let the limit come again: after the first time, hypothesis runs the example once more."""
     result = yield
-    if settings.method == "signal":
+    if signal.getitimer(signal.ITIMER_REAL)[0]:  # in the main thread it is a signal
         signal.setitimer(signal.ITIMER_REAL, settings.timeout, settings.timeout)
     return result
 

@@ -261,7 +261,7 @@ class ModelNode(Runnable[Any, Any]):
     ) -> ModelOutcome:
         if sent_request is not None:
             self._recorder.answered(sent_request, answer)
-        # From the cache of a model, it has the id of an answer before, which it would replace.
+        # The cache of a model keeps ids: the answer would take the place of an earlier message.
         known = map(_id_of, request.state.get("messages") or ())
         if isinstance(answer, AIMessage) and answer.id in known:
             answer = answer.model_copy(update={"id": None})

@@ -71,7 +71,7 @@ def address(service: Service) -> Iterator[str]:
 def owner(service: Service, thread: str) -> int:
     """The process that works on a thread, once a worker has taken it."""
     query = select(threads.c.owner).where(threads.c.thread_id == thread)
-    return int(until(lambda: (*tables_of(service).values(query), None)[0]).split("-")[-2])
+    return int(until(lambda: next(iter(tables_of(service).values(query)), "")).split("-")[-2])
 
 
 def test_a_worker_dies_while_a_page_watches(
