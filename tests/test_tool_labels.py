@@ -250,6 +250,10 @@ def judge() -> Any:
         FlowGuardMiddleware(seen=["untrusted"]),
         FlowGuardMiddleware(seen=["private"]),
         FlowGuardMiddleware(ToolPolicy(Rule("pay", "allow", when={"euros": {"<": 5}}))),
+        # A rule that lets calls run is a decision of the team.
+        FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow"))),
+        FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow", when={"to": "ada"}))),
+        FlowGuardMiddleware(ToolPolicy(Rule("send_*", "allow"), Rule("send_mail", "deny"))),
         HumanInTheLoopMiddleware({"send_mail": True}),
         HumanInTheLoopMiddleware({"send_mail": True}, interrupt_mode="per_call"),
         HumanInTheLoopMiddleware(ToolPolicy(Rule("send_*", "deny"), Rule("*", "allow"))),
@@ -267,9 +271,8 @@ def test_a_decision_about_each_call_closes_the_way(middleware: Any) -> None:
 @each(
     "middleware",
     [
-        FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow"))),
-        FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow", when={"to": "ada"}))),
-        FlowGuardMiddleware(ToolPolicy(Rule("send_*", "allow"), Rule("send_mail", "deny"))),
+        FlowGuardMiddleware(ToolPolicy(Rule("*", "allow"))),
+        HumanInTheLoopMiddleware(ToolPolicy(Rule("send_mail", "allow"), Rule("*", "ask"))),
         HumanInTheLoopMiddleware({"read_page": True, "read_file": True}),
         HumanInTheLoopMiddleware(
             ToolPolicy(Rule("send_mail", "ask", when={"to": "x"}), Rule("*", "allow"))

@@ -22,6 +22,7 @@ from agent_factory.compat.conversion import (
 )
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.flows import then
+from agent_factory.hooks.ordering import Ordering
 from agent_factory.topology.declarations import GuardPlace, ToolGuard
 from agent_factory.topology.model import Phase
 from agent_factory.types import ModelRequest
@@ -126,6 +127,14 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         if "HumanInTheLoopMiddleware" in names:
             self.guards = _review_guards(inner)
             self.expected_tools = tuple(guard.tool for guard in self.guards)
+            edits = any(not g.decisions or "edit" in g.decisions for g in self.guards)
+            writes = ("tool_calls",) if edits else ()
+            self.ordering = Ordering(reads=("tool_calls",), writes=writes)
+        if "PIIMiddleware" in names:
+            aspects = ("user_messages", "answers", "tool_results")
+            places = ("apply_to_input", "apply_to_output", "apply_to_tool_results")
+            applies = zip(aspects, (getattr(inner, place, False) for place in places), strict=True)
+            self.ordering = Ordering(sanitizes=tuple(aspect for aspect, does in applies if does))
         if "ToolCallLimitMiddleware" in names and getattr(inner, "tool_name", None) is not None:
             self.expected_tools = (inner.tool_name,)
 

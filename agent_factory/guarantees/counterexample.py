@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent_factory.errors import SpecError, sentence
 from agent_factory.topology.model import TopologyData, printable
@@ -25,6 +26,9 @@ class Counterexample:
         reason: What is wrong, in a sentence.
         hint: What to write instead.
         tool: The tool it is about, if it is about one.
+        arguments: Arguments of a call of the tool that nobody decides about, as far as they matter.
+        origin: The node from which the call or the answer comes: "__start__" for the input, the
+            model, a hook, or "tools" for a layer around them. Empty if it does not matter.
     """
 
     guarantee: str
@@ -33,6 +37,8 @@ class Counterexample:
     reason: str
     hint: str
     tool: str = ""
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    origin: str = ""
 
     @property
     def opened_by(self) -> tuple[str, ...]:

@@ -52,6 +52,8 @@ def _bypassed_guards(plan: TopologyData) -> Iterator[SpecError]:
         for text, (owner, tools) in guarded.items()
     ]
     for counterexample in counterexamples(plan, guarantees):
+        if not counterexample.opened_by:
+            continue  # a member that changes calls later: the order of the stack warns of it
         owner, tools = guarded[counterexample.guarantee]
         yield SpecError(
             owner,

@@ -7,15 +7,20 @@ make the model send private data to them: the lethal trifecta.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent_factory.errors import BuildWarning
+from agent_factory.topology.conditions import Condition, counterexample_case, parse_condition
+from agent_factory.topology.declarations import ToolGuard
 from agent_factory.topology.model import Tool, ToolKind, TopologyData
 
 _RUN_HERE = (ToolKind.CLIENT, ToolKind.INNER)
 
-_WORDS_OF_FLOWS = {"labeled outside", "seen untrusted", "seen private"}
-"""Conditions of guards that hold in each flow from both sources to a sink."""
+_OUTSIDE = "labeled outside"
+"""Fact of guards of flows, which holds for each sink."""
+
+_IN_FLOW = parse_condition("seen untrusted and seen private")
+"""Facts that hold in each flow from both sources to a sink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +95,27 @@ def is_guarded(plan: TopologyData, sink: Tool) -> bool:
     parts = sink.name.split("/")
     names = ["/".join(parts[: size + 1]) for size in range(len(parts))]
     # A hook that a jump bypasses is reported as such (AF129).
-    deciding = [
+    guards = [
         guard
         for guard in plan.guards
-        if not guard.after and set(filter(None, guard.when.split(" and "))) <= _WORDS_OF_FLOWS
+        if not guard.after and any(_is_about(guard, name) for name in names)
     ]
-    return any(guard.covers(name) for guard in deciding for name in names)
+    conditions = [_in_flow(guard) for guard in guards]
+    return counterexample_case(_IN_FLOW, conditions, lambda _: None) is None
+
+
+def _is_about(guard: ToolGuard, tool: str) -> bool:
+    """Return True if a guard is about a tool; its rule to let the tool run is a decision, too."""
+    is_of_flows = _OUTSIDE in guard.when
+    return guard.covers(tool) or (is_of_flows and replace(guard, exclude=()).covers(tool))
+
+
+def _in_flow(guard: ToolGuard) -> Condition:
+    """The calls that a guard decides about, with those that an earlier rule of its team allows."""
+    parts = parse_condition(guard.when).decidable.parts
+    if _OUTSIDE in guard.when:
+        parts = tuple(p for p in parts if not (isinstance(p, Condition) and p.negated))
+    return Condition(tuple(part for part in parts if str(part) != _OUTSIDE))
 
 
 def trifecta_findings(plan: TopologyData) -> Iterator[BuildWarning]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agent_factory.errors import SpecError
+from agent_factory.topology.conditions import Condition, Fact, parse_condition
 from agent_factory.topology.declarations import UsageLimit
 
 A_GUARD, A_PERSON, A_LIMIT = "a guard", "a person", "a limit"
@@ -39,10 +40,19 @@ class GuaranteeSyntaxError(SpecError):
 
 @dataclass(frozen=True, slots=True)
 class ToolPasses:
-    """Each call of a tool passes a member after the calls before it; `members` are alternatives."""
+    """Each call of a tool passes a member before it runs.
+
+    Args:
+        tool: The tool, or a pattern.
+        members: The members; one of them is enough.
+        wanted: The calls that it is about; None for all calls.
+        if_any: There may be no such tool.
+    """
 
     tool: str
     members: tuple[str, ...]
+    wanted: Condition | None = None
+    if_any: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,25 +169,61 @@ def parse(text: str) -> Guarantee:
     if not isinstance(text, str):
         raise _syntax_error(repr(text), "is not a string")
     words = " ".join(text.split()).removesuffix(".").rstrip()
-    return Guarantee(words, tuple(_clause(words, part) for part in words.split(" and ")))
+    parts: list[str] = []
+    for part in words.split(" and "):
+        # A condition has an "and" of its own: euros > 50 and to == "Ann".
+        if parts and (_quotes_are_open(parts[-1]) or _condition(part) is not None):
+            parts[-1] += f" and {part}"
+        else:
+            parts.append(part)
+    return Guarantee(words, tuple(_clause(words, part) for part in parts))
+
+
+def _quotes_are_open(text: str) -> bool:
+    return len(re.findall(r'(?<!\\)"', text)) % 2 == 1
+
+
+def _condition(text: str) -> Condition | None:
+    """The condition that a text is; None if it is not one of arguments and of labels seen."""
+    condition = parse_condition(text)
+    is_fact = any(isinstance(x, Fact) and not x.text.startswith("seen ") for x in condition.leaves)
+    return None if is_fact else condition
+
+
+_ENDS = re.compile(r" (?P<word>when|unless) ")
 
 
 def _clause(text: str, part: str) -> Clause:
-    # Names of middleware have no spaces, so the words between them cannot be a part of one.
-    sentence, *excuses = part.split(" unless ")
+    sentence, *rest = _ENDS.split(part)
+    is_any, sentence = sentence.endswith(" if any"), sentence.removesuffix(" if any")
+    if rest and rest[-1].endswith(" if any"):
+        is_any, rest[-1] = True, rest[-1].removesuffix(" if any")
     matches = ((kind, re.fullmatch(pattern, sentence)) for kind, pattern in _PATTERNS)
     kind, match = next((pair for pair in matches if pair[1]), (None, None))
     if kind is None or match is None:
         raise _syntax_error(text, f"has a part that is not a sentence: {part!r}")
     fields: dict[str, Any] = {name: word for name, word in match.groupdict().items() if word}
-    if excuses and "members" not in fields:
-        raise _syntax_error(text, f"has `unless` in a sentence that is not about paths: {part!r}")
-    members = [member for excuse in excuses for member in excuse.split(" or ")]
-    for member in members:
-        if not re.fullmatch(_MEMBER, member):
-            raise _syntax_error(text, f"does not name a member after `unless`: {member!r}")
+    if rest and "members" not in fields:
+        raise _syntax_error(
+            text, f"has `{rest[0]}` in a sentence that is not about paths: {part!r}"
+        )
+    members: list[str] = []
+    wanted: list[Condition] = []
+    for word, words in zip(rest[::2], rest[1::2], strict=True):
+        condition = _condition(words)
+        if condition is not None:
+            wanted.append(Condition(condition.parts, negated=word == "unless"))
+            continue
+        members += words.split(" or ")
+        if word == "when" or not all(re.fullmatch(_MEMBER, member) for member in members):
+            expected = "a condition" if word == "when" else "a member or a condition"
+            raise _syntax_error(text, f"must have {expected} after `{word}`: {words!r}")
+    if (wanted or is_any) and kind is not ToolPasses:
+        raise _syntax_error(text, f"has a condition, and is not about a tool: {part!r}")
     if "members" in fields:
         fields["members"] = (fields["members"], *members)
+    if kind is ToolPasses:
+        fields.update(wanted=Condition(tuple(wanted)) if wanted else None, if_any=is_any)
     if "most" in fields:
         # "calls of NAME" has no unit.
         fields = {"unit": "tool calls", **fields, "most": float(fields["most"])}

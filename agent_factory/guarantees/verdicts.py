@@ -14,19 +14,19 @@ layer around it, may answer calls. A tool may end the run.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property, singledispatch
 from importlib import import_module
-from itertools import dropwhile, islice, pairwise, product
+from itertools import islice, pairwise
+from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from agent_factory.errors import SpecError, did_you_mean
 from agent_factory.guarantees.counterexample import Counterexample
-from agent_factory.guarantees.paths import Path, PlanGraph, joined
 from agent_factory.guarantees.sentences import (
     A_GUARD,
     A_LIMIT,
@@ -42,11 +42,20 @@ from agent_factory.guarantees.sentences import (
     ToolPasses,
     parse,
 )
+from agent_factory.topology.bounds import rows_of
+from agent_factory.topology.conditions import (
+    Case,
+    Condition,
+    UndecidableError,
+    counterexample_case,
+    parse_condition,
+)
 from agent_factory.topology.declarations import JOBS, AccessKind, ToolGuard, UsageLimit
-from agent_factory.topology.model import END, START, TOOLS, Tool, ToolKind, TopologyData
+from agent_factory.topology.model import END, START, TOOLS, Call, Tool, ToolKind, TopologyData
+from agent_factory.topology.paths import RUN, Origin, Path, PlanGraph, Position, Ways, joined
 
-_OF_TOOLS = ("tool calls", JOBS)
-"""Units that only tools use. A refused tool call uses no tool call, so the loop goes on."""
+_ENDLESS = ("tool calls", "USD", JOBS)
+"""Units of limits that end no loop: a refused tool call uses none, and a call may cost nothing."""
 
 
 def counterexamples(
@@ -73,7 +82,7 @@ def counterexamples(
     """
     graph = PlanGraph(plan)
     return tuple(
-        Counterexample(guarantee.text, plan, graph.steps(no.path), no.reason, no.hint, no.tool)
+        Counterexample(guarantee.text, plan, graph.steps(no.path), no.reason, no.hint, *no[3:])
         for text in guarantees
         for guarantee in [text if isinstance(text, Guarantee) else parse(text)]
         for clause in guarantee.clauses
@@ -82,12 +91,14 @@ def counterexamples(
 
 
 class _No(NamedTuple):
-    """A reason why a clause does not hold, and what to write instead."""
+    """A reason why a clause does not hold; its fields are those of a counterexample."""
 
     reason: str
     hint: str
     path: Path = ()
     tool: str = ""
+    case: Case = MappingProxyType({})
+    origin: str = ""
 
 
 @singledispatch
@@ -96,22 +107,147 @@ def _noes(clause: Clause, graph: PlanGraph) -> Iterator[_No]:
     raise TypeError(clause)
 
 
-# Paths around members
+# Calls and the members that they pass
 
 
 @_noes.register
 def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
-    for tool in _tools(graph.plan, clause.tool):
-        members = _Members(graph, clause.members, tool.name)
+    for tool in _tools(graph.plan, clause.tool, if_any=clause.if_any):
+        members = _Members(graph, clause.members, tool, clause.wanted)
         if tool.kind is ToolKind.PROVIDER:
             yield _run_by_provider(tool)
         elif tool.kind is ToolKind.INNER:
             yield from _inside(members)
         else:
-            # A call that a layer refuses until another tool has run is not the first of its run.
-            waits = any(guard.place == "around_tool" for guard in _order_guards(graph, tool))
-            path = graph.bypass(members.places, TOOLS, first=not waits)
-            yield from _bypassed(members, path, f"the tool {tool.name!r}")
+            yield from _unpassed(members, RUN)
+
+
+def _unpassed(members: _Members, target: Position) -> Iterator[_No]:
+    """A call or an answer that does not pass the members between its origin and its target."""
+    graph, passed = members.graph, members.passed
+    reached = graph.reached(passed.before) if passed.before else None
+    without = passed.before | passed.always
+    ways = graph.ways_to(target, without)
+    for origin in graph.origins(answers=members.answers):
+        position = origin.position
+        # A call that a member has made has passed it: a person who edits it has decided.
+        is_passed = position in passed.always or origin.owner in passed.deciders
+        if is_passed or position not in ways or (reached is not None and position not in reached):
+            continue
+        if slip := _slip(members, position, target, ways, without):
+            yield _escape(members, origin, slip)
+
+
+class _Slip(NamedTuple):
+    """A way past the members, and arguments about which no guard on it decides."""
+
+    ways: Ways
+    case: Case
+    guards: list[ToolGuard]
+
+
+def _slip(
+    members: _Members, source: Position, target: Position, ways: Ways, without: Set[Position]
+) -> _Slip | None:
+    on_way, position = set[Position](), ways[source]
+    while position is not None:
+        on_way.add(position)
+        position = ways[position]
+    partial = [each for each in members.passed.some if not each.positions.isdisjoint(on_way)]
+    case = members.case_of([each.condition for each in partial])
+    if case is not None:
+        return _Slip(ways, case, [each.guard for each in partial])
+    # All arguments are decided about on this way, so another one has to avoid a guard of it.
+    for each in partial:
+        without_guard = without | each.positions
+        other_ways = members.graph.ways_to(target, without_guard)
+        if source in other_ways and (
+            slip := _slip(members, source, target, other_ways, without_guard)
+        ):
+            return slip
+    return None
+
+
+def _escape(members: _Members, origin: Origin, slip: _Slip) -> _No:
+    """The no about a call that escapes members, with the jump or the order that has to go."""
+    graph, words, tool = members.graph, members.words, members.name
+    before = {position.node for position in members.passed.before}
+    path = graph.path_of(origin.position, slip.ways, before)
+    details = path, tool, slip.case, origin.position.node
+    if absence := members.absence():
+        return _No(*absence, *details)
+    if slip.guards:
+        return _No(*members.partly(slip.guards, slip.case), *details)
+    if members.answers:
+        where, what, jump = "the end", "answers", "end the run with an answer"
+    else:
+        where = f"the tool {tool!r}" if tool else "the tools"
+        what, jump = "tool calls", "jump to the tools with a call"
+    reason = f"A run can reach {where} without {words}."
+    hint = _hint(graph, path, words)
+    if origin.owner and origin.position.node not in (START, *members.places):
+        reason = f"{origin.owner} may change {what} after {words} has seen them."
+        if origin.jumps:
+            reason = f"{origin.position.node} may {jump} that {words} has not seen."
+        else:
+            hint = (
+                f"Let {words} see them later: hooks after the model run from the end of the list "
+                "to its beginning, then the layers around tools."
+            )
+    return _No(reason, hint, *details)
+
+
+def _hint(graph: PlanGraph, path: Path, words: str) -> str:
+    """Advice against a path around members: remove the jump that opens it, or use a layer."""
+    for node, following in pairwise(path):
+        for jump, target in graph.jumps_from(node).items():
+            # The first target of an edge is its default: a run goes there without a jump, too.
+            if target == following != graph.edges[node][0]:
+                layer = f"let {words} wrap the call in a layer, which no jump bypasses"
+                return f"Remove {jump!r} from can_jump_to of {node}, or {layer}."
+    return f"Let {words} wrap the call in a layer, which no path bypasses."
+
+
+def _run_by_provider(tool: Tool) -> _No:
+    reason = f"The provider of the model runs {tool.name!r}, and no middleware sees the call."
+    return _No(reason, "Give the agent a tool that runs here instead.", (), tool.name)
+
+
+def _inside(members: _Members) -> Iterator[_No]:
+    """The call of a tool by an agent inside, unless one of its guards is meant and decides."""
+    graph, words = members.graph, members.words
+    prefix, _, name = members.name.rpartition("/")
+    changing = {
+        access.owner
+        for access in graph.plan.accesses
+        if access.kind is AccessKind.WRITES
+        and "tool_calls" in access.aspects
+        and access.owner.rpartition("/")[0] == prefix
+    }
+    # The plan has the guards of an agent inside, and not its nodes: a layer is certain, and one
+    # that decides again is if a member in there changes calls.
+    guards = [
+        guard
+        for guard in members.guards
+        if guard.place == "around_tool" and (guard.decides_again or not changing - {guard.owner})
+    ]
+    conditions = [members.condition_of(guard) for guard in guards]
+    case = members.case_of([condition for condition in conditions if condition is not None])
+    if None in conditions or case is None:
+        return
+    path = graph.shortest_path(START, graph.model, TOOLS)
+    if guards:
+        yield _No(*members.partly(guards, case), path, members.name, case)
+    else:
+        reason = f"The agent inside of the tool {prefix!r} calls {name!r} without {words}."
+        hint = f"Add {words} to the agent inside, or take {name!r} from it."
+        if doubtful := [guard.owner for guard in members.guards]:
+            others = ", ".join(sorted(changing - {*doubtful})) or "a jump"
+            reason = f"In the agent inside, {others} may bypass {', '.join(doubtful)}."
+        yield _No(reason, hint, path, members.name, case)
+
+
+# Paths around members
 
 
 @_noes.register
@@ -125,53 +261,26 @@ def _path_passes(clause: PathPasses, graph: PlanGraph) -> Iterator[_No]:
     source, target = (_node(graph, name) for name in (clause.source, clause.target))
     members = _Members(graph, clause.members)
     # A member may be a node: "model", "tools".
-    nodes = filter(None, map(graph.node_named, clause.members))
-    members.nodes.update({node: {node} for node in nodes})
-    yield from _bypassed(members, graph.way_past(members.places, source, target), target)
+    nodes = {*filter(None, map(graph.node_named, clause.members))}
+    places = members.places | nodes
+    around_run = [layer.owner for layer in graph.plan.layers_around(Call.AGENT)]
+    if (source, target) == (START, END) and around_run and not places & {START, END}:
+        reason = f"A layer around the run may end it without {members.words}."
+        hint = f"Remove the layer {around_run[0]}.around_agent, or name it after `unless`."
+        yield _No(reason, hint)
+    path = graph.way_past(places, source, target)
+    yield from _bypassed(members, path, target, is_node=bool(nodes))
 
 
-def _bypassed(members: _Members, path: Path, what: str) -> Iterator[_No]:
+def _bypassed(members: _Members, path: Path, what: str, *, is_node: bool = False) -> Iterator[_No]:
     """A path around members, with the jump that has to go; nothing without a path."""
-    graph, words, tool = members.graph, members.words, members.tool
+    graph, words = members.graph, members.words
     if not path:
         return
-    guarding = {guard.owner for guard in graph.guards} & members.nodes.keys()
-    if not members.nodes:
-        reason, hint = _missing(members)
-    elif tool and guarding and not members.places:
-        names = " or ".join(name for name in members.nodes if name in guarding)
-        reason = f"{names} does not decide about {tool!r}."
-        hint = f"Add {tool!r} to the tools that it guards."
-    else:
-        reason = f"A run can reach {what} without {words}."
-        hint = f"Let {words} wrap the call in a layer, which no path bypasses."
-        for node, following in pairwise(path):
-            for jump, target in graph.jumps_from(node).items():
-                # The first target of an edge is its default: a run goes there without a jump, too.
-                if target == following != graph.edges[node][0]:
-                    layer = f"let {words} wrap the call in a layer, which no jump bypasses"
-                    hint = f"Remove {jump!r} from can_jump_to of {node}, or {layer}."
-    yield _No(reason, hint, path, tool)
-
-
-def _run_by_provider(tool: Tool) -> _No:
-    reason = f"The provider of the model runs {tool.name!r}, and no middleware sees the call."
-    return _No(reason, "Give the agent a tool that runs here instead.", (), tool.name)
-
-
-def _inside(members: _Members) -> Iterator[_No]:
-    """The call of a tool by an agent inside, unless one of its guards is meant and decides."""
-    graph, words = members.graph, members.words
-    prefix, _, name = members.tool.rpartition("/")
-    # The plan has the guards of an agent inside, and not its nodes: a layer is certain.
-    guards = [g for g in graph.plan.guards if g.place == "around_tool" and g.covers(members.tool)]
-    for guard, term in product(guards, members.terms):
-        if _decides(guard, term) or fnmatchcase(guard.owner, f"{prefix}/{term}"):
-            return
-    reason = f"The agent inside of the tool {prefix!r} calls {name!r} without {words}."
-    hint = f"Add {words} to the agent inside, or take {name!r} from it."
-    reason, hint = _partial_guard(members) or (reason, hint)
-    yield _No(reason, hint, graph.shortest_path(START, graph.model, TOOLS), members.tool)
+    if not members.owners and not is_node:
+        yield _No(*members.missing(), path)
+        return
+    yield _No(f"A run can reach {what} without {words}.", _hint(graph, path, words), path)
 
 
 # Loops and limits
@@ -181,7 +290,7 @@ def _inside(members: _Members) -> Iterator[_No]:
 def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
     is_limited, words = A_LIMIT in clause.members, " or ".join(clause.members)
     places = _Members(graph, [term for term in clause.members if term != A_LIMIT]).places
-    limits = [limit for limit in graph.limits if is_limited and limit.unit not in _OF_TOOLS]
+    limits = [limit for limit in graph.limits if is_limited and limit.unit not in _ENDLESS]
     owners = dict.fromkeys(limit.owner for limit in limits)
     # A loop without the model uses nothing. One that is left when all is used up never ends.
     unused = graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else ()
@@ -202,18 +311,60 @@ def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
 @_noes.register
 def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
     tools = _tools(graph.plan, clause.tool) if clause.tool else []
-    tool = tools[0].name if tools else ""
-    at = TOOLS if clause.unit in _OF_TOOLS else graph.model
-    # What is never called needs no limit, and without a loop the model is called once.
-    allows_one = clause.unit == "model calls" and clause.most >= 1
-    if not graph.shortest_path(START, at) or (allows_one and not graph.shortest_path(at, at)):
+    names = [tool.name for tool in tools if not _is_denied(graph, tool)]
+    if clause.unit == JOBS:
+        limits = sorted(limit.most for limit in graph.limits if limit.unit == JOBS)
+        # Without the middleware that limits them, no tool works in the background.
+        if limits and limits[0] > clause.most:
+            yield _No(f"The limit is {limits[0]:g}.", f"Lower it to {clause.most:g}.")
         return
+    if tools and not names:
+        return
+    tool = names[0] if names else ""
+    rows = _rows_of(clause, graph, names)
+    if sum(inf if row.value is None else row.value for row in rows) <= clause.most:
+        return
+    for row in rows:
+        if not row.agent and (row.value is None or row.value > clause.most):
+            yield from _over_limit(clause, graph, tool, row)
+        elif row.agent:
+            number = "any number" if row.value is None else f"up to {row.value:g}"
+            reason = f"The agent inside of {row.agent!r} uses {number} of {row.what}."
+            hint = f"Limit them in the agent {row.agent!r}, and its calls."
+            yield _No(reason, hint, (), tool)
+
+
+class _Row(NamedTuple):
+    """The most that an agent, or one inside, uses of something; None if nothing limits it."""
+
+    agent: str
+    what: str
+    value: float | None
+    notes: tuple[str, ...]
+
+
+def _rows_of(clause: AtMost, graph: PlanGraph, names: Sequence[str]) -> list[_Row]:
+    """The bounds that add up to what a sentence of number is about."""
+    rows = []
+    for row in rows_of(graph, {}, clause.scope, is_certain=True):
+        # The time of an agent inside is a part of that of its tool, and a ledger counts for itself.
+        if row.agent and (clause.unit == "seconds" or clause.scope == "ledger"):
+            continue
+        tool = f"{row.agent}/".lstrip("/") + row.what.removeprefix("calls of ")
+        if tool in names if names else row.what == clause.unit:
+            is_calls = clause.unit in ("model calls", "tool calls")
+            number = row.attempts if is_calls else row.most
+            rows.append(_Row(row.agent, row.what, number, row.notes))
+    return rows
+
+
+def _over_limit(clause: AtMost, graph: PlanGraph, tool: str, row: _Row) -> Iterator[_No]:
+    """The reason why an agent itself may use more than a sentence allows."""
+    at = TOOLS if clause.unit == "tool calls" else graph.model
     limits = [limit for limit in graph.limits if _is_about(limit, clause)]
     limits.sort(key=lambda limit: (limit.raisable, limit.most))
     if not limits:
-        # Without the middleware that limits them, no tool works in the background.
-        if clause.unit != JOBS:
-            yield _No(f"No middleware limits {clause.what}.", _limit_hint(clause), (), tool)
+        yield _No(f"No middleware limits {clause.what}.", _limit_hint(clause), (), tool)
         return
     least = limits[0]
     low = [limit for limit in limits if not limit.raisable and limit.most <= clause.most]
@@ -230,6 +381,9 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
         where = "a layer around the tools" if at == TOOLS else "a layer around the model"
         hint = f"Let {least.owner} count and stop the calls in {where}."
         yield _No(reason, hint, paths[0], tool)
+    else:
+        reason = f"The limit of {least.owner} is not one of attempts. {' '.join(row.notes)}"
+        yield _No(reason, f"Put {least.owner} further in: later in the list.", (), tool)
 
 
 def _is_about(limit: UsageLimit, clause: AtMost) -> bool:
@@ -260,102 +414,65 @@ def _limit_hint(clause: AtMost) -> str:
 
 @_noes.register
 def _only_after(clause: OnlyAfter, graph: PlanGraph) -> Iterator[_No]:
-    _tools(graph.plan, clause.other)  # it exists
-    for tool in _tools(graph.plan, clause.tool):
-        if _is_named(tool.name, clause.other) and tool.name != clause.tool:
-            continue  # a pattern of many tools, among them the one that has to be first
+    tools = _tools(graph.plan, clause.tool)
+    others = {tool.name for tool in _tools(graph.plan, clause.other)}
+    # Of a pattern of many tools, those that have to be first come after nothing.
+    later = [tool for tool in tools if tool.name not in others or tool.name == clause.tool]
+    if tools and not later:
+        reason = f"would hold for nothing: each tool of {clause.tool!r} is one of {clause.other!r}."
+        raise SpecError(f"tool {clause.tool}", reason, "Name the tools one by one.", code="AF128")
+    for tool in later:
+        members = _Members(graph, (), tool, after=clause.other)
         if tool.kind is ToolKind.PROVIDER:
             yield _run_by_provider(tool)
-        guards = [
-            guard for guard in _order_guards(graph, tool) if _is_named(guard.after, clause.other)
-        ]
-        if tool.kind is ToolKind.INNER:
-            guards = [guard for guard in guards if guard.place == "around_tool"]
-        reason = f"The model may call {tool.name!r} first, and nothing stops the call."
-        ways = [_unseen_call(graph, guard, tool) for guard in guards]
-        ways = ways or [(reason, graph.shortest_path(START, graph.model, TOOLS))]
-        # One guard that sees each call is enough.
-        if all(reason for reason, _ in ways):
-            reason, path = ways[0]
-            hint = (
-                f"Refuse it in a layer, and declare ToolGuard({tool.name!r}, 'check', "
-                f"after={clause.other!r}) in its `guards`."
-            )
-            yield _No(reason, hint, path, tool.name)
-
-
-def _order_guards(graph: PlanGraph, tool: Tool) -> list[ToolGuard]:
-    """The guards that let no call of a tool run before another tool has run."""
-    guards = graph.plan.guards
-    return [g for g in guards if g.after and not g.when and g.covers(tool.name)]
-
-
-def _unseen_call(graph: PlanGraph, guard: ToolGuard, tool: Tool) -> tuple[str, Path]:
-    """A call that comes to the tools past a guard, in words and as a path; empty without one."""
-    place = graph.place_of(guard)
-    if path := graph.bypass(place, TOOLS):
-        return f"A run can reach the tool {tool.name!r} without {guard.owner}.", path
-    for node, hook in graph.hooks.items():
-        # A guard in a hook sees the calls of an answer, and not those that another hook writes.
-        if "tools" in hook.can_jump_to and not place & {node, TOOLS}:
-            reason = f"{node} may jump to the tools with a call that {guard.owner} has not seen."
-            return reason, graph.shortest_path(START, node, TOOLS)
-    return "", ()
+        elif tool.kind is ToolKind.INNER:
+            yield from _inside(members)
+        else:
+            yield from _unpassed(members, RUN)
 
 
 @_noes.register
 def _sees_last(clause: SeesLast, graph: PlanGraph) -> Iterator[_No]:
-    members, what = _Members(graph, [clause.member]), clause.aspect.replace("_", " ")
-    names, of_calls = members.nodes.keys(), clause.aspect == "tool_calls"
-    # What the first of them sees, and all that see it later.
-    views = [*dropwhile(lambda view: view[1] not in names, graph.views(of_calls=of_calls))]
-    if not names:
-        yield _No(*_missing(members))
-    elif not views:
+    answers, what = clause.aspect == "answers", clause.aspect.replace("_", " ")
+    members = _Members(graph, [clause.member], answers=answers)
+    if not members.owners:
+        yield _No(*members.missing())
+    elif not members.passed.always:
         reason = f"{clause.member} sees no {what}."
         yield _No(reason, "Give it a hook after the model, or a layer around the call.")
-    writers = {
-        access.owner
-        for access in graph.plan.accesses
-        if access.kind is AccessKind.WRITES and clause.aspect in access.aspects
-    }
-    # Calls are over when tools run, and answers when the run ends.
-    target = TOOLS if of_calls else END
-    later = set[str]()
-    # The last writer first: the path to it is the one that people look for.
-    for node, owner in reversed(views):
-        if owner in names:
-            later.add(node)
-        # A look at the same node comes later, and one at another node if no path goes around it.
-        elif owner in writers and not later & {node, target}:
-            first, without = views[0][0], {*later, graph.model}
-            turn = graph.shortest_path(*dict.fromkeys((first, node, target)), without=without)
-            if path := joined(graph.shortest_path(START, first), turn):
-                reason = f"{owner} may change {what} after {clause.member} has seen them."
-                hint = (
-                    f"Let {clause.member} see them later: hooks after the model run from the end "
-                    "of the list to its beginning, then the layers around tools."
-                )
-                yield _No(reason, hint, path)
+    else:
+        yield from _unpassed(members, graph.end if answers else RUN)
 
 
 # Names
 
 
-def _tools(plan: TopologyData, pattern: str) -> list[Tool]:
-    """The tools of a plan that a pattern means, with those of agents inside of tools."""
+def _tools(plan: TopologyData, pattern: str, *, if_any: bool = False) -> list[Tool]:
+    """The tools of a plan that a pattern means, with those of agents inside of tools.
+
+    "/refund" is the tool of the agent itself alone.
+    """
     # A call of an output tool is the structured answer, and nothing runs.
     runnable = [tool for tool in plan.tools if tool.kind is not ToolKind.OUTPUT]
-    names = [tool.name for tool in runnable]
     tools = [tool for tool in runnable if _is_named(tool.name, pattern)]
-    if not tools and not set(pattern) & set("*?["):
+    if not tools and not if_any:
+        names = [tool.name for tool in runnable]
         hint = did_you_mean(pattern, names, f"Its tools: {', '.join(names) or 'none'}.", repr)
-        raise SpecError(f"tool {pattern}", "is not a tool of this agent.", hint, code="AF128")
+        if _is_pattern(pattern):
+            hint += " Write 'if any' at the end of the sentence if there may be none."
+        reason = "matches no tool" if _is_pattern(pattern) else "is not a tool"
+        raise SpecError(f"tool {pattern}", f"{reason} of this agent.", hint, code="AF128")
     return tools
+
+
+def _is_pattern(text: str) -> bool:
+    return not {*"*?["}.isdisjoint(text)
 
 
 def _is_named(tool: str, pattern: str) -> bool:
     """Return True if a pattern means a tool, by its whole name or by that in the agent inside."""
+    if pattern.startswith("/"):
+        return "/" not in tool and fnmatchcase(tool, pattern[1:])
     return fnmatchcase(tool, pattern) or fnmatchcase(tool.rpartition("/")[2], pattern)
 
 
@@ -371,6 +488,31 @@ def _node(graph: PlanGraph, name: str) -> str:
 # Members
 
 
+class _Partial(NamedTuple):
+    """A guard that decides about some calls, and the positions at which it does."""
+
+    guard: ToolGuard
+    condition: Condition
+    positions: frozenset[Position]
+
+
+@dataclass(slots=True)
+class _Passed:
+    """Positions at which a run passes the members of a sentence.
+
+    Attributes:
+        before: Positions that come before a call is made. They count for the calls of their turn.
+        always: Positions that a call passes after it was made.
+        some: Guards that decide about some calls.
+        deciders: The middleware of guards.
+    """
+
+    before: set[Position] = field(default_factory=set)
+    always: set[Position] = field(default_factory=set)
+    some: list[_Partial] = field(default_factory=list)
+    deciders: set[str] = field(default_factory=set)
+
+
 @dataclass(frozen=True)
 class _Members:
     """The middleware that a sentence means. A run has to pass one of them.
@@ -379,80 +521,170 @@ class _Members:
         graph: The plan.
         terms: Names, patterns, "a guard", "a person" or "a limit".
         tool: The tool before which it has to pass them, if the sentence is about one.
+        wanted: The calls of the tool that the sentence is about; None for all of them.
+        after: In place of terms, the tool that has to be first.
+        answers: They are passed by answers, and not by calls.
     """
 
     graph: PlanGraph
     terms: Collection[str]
-    tool: str = ""
+    tool: Tool | None = None
+    wanted: Condition | None = None
+    after: str = ""
+    answers: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the tool."""
+        return self.tool.name if self.tool else ""
 
     @property
     def words(self) -> str:
         """What the sentence calls them."""
+        if self.after:
+            return " or ".join(dict.fromkeys(guard.owner for guard in self.guards))
         return " or ".join(self.terms)
+
+    @cached_property
+    def owners(self) -> list[str]:
+        """The middleware of the agent itself that the terms name."""
+        graph, names = self.graph, list[str]()
+        for term in self.terms:
+            if term == A_LIMIT:
+                names += [limit.owner for limit in graph.limits if limit.unit != JOBS]
+            elif term in (A_GUARD, A_PERSON):
+                names += [guard.owner for guard in graph.guards if _is_meant(guard, term)]
+            else:
+                names += graph.members(term)
+        return list(dict.fromkeys(names))
 
     @property
     def places(self) -> set[str]:
         """The nodes at which a run passes one of them."""
-        return set().union(*self.nodes.values())
+        return set().union(*(self.graph.owners[owner] for owner in self.owners))
 
     @cached_property
-    def nodes(self) -> dict[str, set[str]]:
-        """Their names, with the nodes at which a run passes each of them."""
-        graph, tool = self.graph, self.tool
-        nodes = defaultdict[str, set[str]](set)
-        for term in self.terms:
-            names = graph.members(term)
-            if term == A_LIMIT:
-                names = [limit.owner for limit in graph.limits if limit.unit != JOBS]
-            for name in names:
-                # One that guards tools is passed where it decides about this one.
-                guards = [guard for guard in graph.guards if tool and guard.owner == name]
-                places = [graph.place_of(guard) for guard in guards if guard.covers(tool)]
-                nodes[name].update(*(places if guards else [graph.owners[name]]))
-            for guard in graph.guards:
-                if _decides(guard, term) and (not tool or guard.covers(tool)):
-                    nodes[guard.owner] |= graph.place_of(guard)
-        return nodes
+    def guards(self) -> list[ToolGuard]:
+        """The guards of the tool that the sentence means, and those that never let it run."""
+        guards = [guard for guard in self.graph.plan.guards if guard.covers(self.name)]
+        if self.after:
+            return [g for g in guards if g.after and not g.when and _is_named(g.after, self.after)]
+        return [
+            g for g in guards if g.action == "deny" or any(self._names(g, t) for t in self.terms)
+        ]
 
+    def _names(self, guard: ToolGuard, term: str) -> bool:
+        if term in (A_GUARD, A_PERSON, A_LIMIT):
+            return _is_meant(guard, term)
+        agent, _, name = guard.owner.rpartition("/")
+        # "clerk/Review": in a sentence about "clerk/refund", a name is one of the agent inside.
+        return fnmatchcase(name, term) if agent else guard.owner in self.graph.members(term)
 
-def _decides(guard: ToolGuard, term: str) -> bool:
-    """Return True if a guard decides about all calls of its tools, and a sentence means such."""
-    return not guard.when and _is_meant(guard, term)
+    def condition_of(self, guard: ToolGuard) -> Condition | None:
+        """The calls that a guard decides about; None for all that the sentence may mean."""
+        is_named = not any(_is_meant(guard, term) for term in self.terms) and guard.action != "deny"
+        # "passes Review": a review of some calls is one, unless the sentence says which calls.
+        if not guard.when or (is_named and self.wanted is None):
+            return None
+        return parse_condition(guard.when).decidable
+
+    @cached_property
+    def passed(self) -> _Passed:
+        """The positions at which a run passes them."""
+        passed, graph = _Passed(), self.graph
+        guards = {guard.owner for guard in graph.guards} | {*graph.plan.idle_guards}
+        for owner in self.owners:
+            if self.tool and (owner in guards or owner not in graph.positions):
+                continue  # it is passed where it decides
+            for position in graph.positions[owner]:
+                sees = graph.sees(position, answers=self.answers)
+                (passed.always if sees else passed.before).add(position)
+        for guard in self.guards if self.tool else ():
+            positions = frozenset(graph.positions_of(guard))
+            condition = self.condition_of(guard)
+            passed.deciders.add(guard.owner)
+            if condition is None:
+                passed.always |= positions
+            else:
+                passed.some.append(_Partial(guard, condition, positions))
+        if not self.tool:
+            passed.before.clear()
+        return passed
+
+    def case_of(self, conditions: Sequence[Condition]) -> Case | None:
+        """Arguments of a call about which none of some conditions decides."""
+        assert self.tool is not None or not conditions
+        try:
+            return counterexample_case(self.wanted or Condition(()), conditions, self._fact)
+        except UndecidableError as error:
+            hint = "Compare with other values, or ask about all calls."
+            raise SpecError(
+                f"tool {self.name}", f"cannot be decided: {error}.", hint, code="AF128"
+            ) from None
+
+    def _fact(self, text: str) -> bool | None:
+        """Return True if a fact of a condition holds for the tool; None if it may or may not."""
+        assert self.tool is not None
+        if text == "labeled outside":
+            return "outside" in self.tool.labels
+        # A policy names the tools of an earlier rule by their pattern.
+        return fnmatchcase(self.name.rpartition("/")[2], text) if _is_pattern(text) else None
+
+    def absence(self) -> tuple[str, str] | None:
+        """The reason and the hint if no middleware that a sentence means decides or is passed."""
+        passed = self.passed
+        if self.after and not passed.always:
+            reason = f"The model may call {self.name!r} first, and nothing stops the call."
+            declared = f"ToolGuard({self.name!r}, 'check', after={self.after!r})"
+            return reason, f"Refuse it in a layer, and declare {declared} in its `guards`."
+        if passed.before or passed.always or passed.some:
+            return None
+        if self.owners and self.words not in (A_GUARD, A_PERSON):
+            reason = f"{' or '.join(self.owners)} does not decide about {self.name!r}."
+            return reason, f"Add {self.name!r} to the tools that it guards."
+        return self.missing()
+
+    def missing(self) -> tuple[str, str]:
+        """The reason and the hint if a plan has no such middleware."""
+        words, owners = self.words, self.graph.owners
+        if words in (A_GUARD, A_PERSON):
+            reason = f"No middleware declares that {words} decides about it."
+            return reason, "Add HumanInTheLoopMiddleware, or declare `guards` in your middleware."
+        reason = f"{words} is not in the stack."
+        if instances := [owner for owner in owners if owner.startswith(f"{words}[")]:
+            return reason, f"Did you mean {instances[0]}?"
+        # Dynamic: the middleware are built on the package that this module is a part of.
+        if words in dir(import_module("agent_factory.middleware")):
+            return reason, f"Add {words}(...) to `middleware`."
+        # Nearly all names end with this word, which would make any two of them alike.
+        stems = {owner.removesuffix("Middleware"): owner for owner in owners}
+        close = get_close_matches(words.removesuffix("Middleware"), stems, n=1, cutoff=0.8)
+        return (
+            reason,
+            f"Did you mean {stems[close[0]]}?" if close else f"Add {words} to `middleware`.",
+        )
+
+    def partly(self, guards: Sequence[ToolGuard], case: Case) -> tuple[str, str]:
+        """The reason and the hint if guards decide about some calls of a tool."""
+        guard, tool = guards[0], self.name.rpartition("/")[2]
+        name = guard.owner.rpartition("/")[2]
+        reason = f"{name} decides about some calls only: {guard}."
+        if case:
+            arguments = ", ".join(f"{argument}={value!r}" for argument, value in case.items())
+            reason = f"{tool}({arguments}) runs without {self.words}. {reason}"
+        return reason, (
+            f"Write 'tool {self.name} passes {self.words} when {guard.when}' if such calls are "
+            "what you mean, or let it decide about all calls."
+        )
 
 
 def _is_meant(guard: ToolGuard, term: str) -> bool:
+    """Return True if a sentence means a guard by what it does."""
     return term == A_GUARD or (term == A_PERSON and guard.action == "ask")
 
 
-def _missing(members: _Members) -> tuple[str, str]:
-    """The reason and the hint if a plan has no such middleware."""
-    graph, words = members.graph, members.words
-    if partial := _partial_guard(members):
-        return partial
-    if words in (A_GUARD, A_PERSON):
-        reason = f"No middleware declares that {words} decides about it."
-        return reason, "Add HumanInTheLoopMiddleware, or declare `guards` in your middleware."
-    reason = f"{words} is not in the stack."
-    if instances := [owner for owner in graph.owners if owner.startswith(f"{words}[")]:
-        return reason, f"Did you mean {instances[0]}?"
-    # Dynamic: the middleware are built on the package that this module is a part of.
-    if words in dir(import_module("agent_factory.middleware")):
-        return reason, f"Add {words}(...) to `middleware`."
-    # Nearly all names end with this word, which would make any two of them alike.
-    stems = {owner.removesuffix("Middleware"): owner for owner in graph.owners}
-    close = get_close_matches(words.removesuffix("Middleware"), stems, n=1, cutoff=0.8)
-    return reason, f"Did you mean {stems[close[0]]}?" if close else f"Add {words} to `middleware`."
-
-
-def _partial_guard(members: _Members) -> tuple[str, str] | None:
-    """The reason and the hint if a guard or a person decides about some calls of a tool."""
-    tool = members.tool
-    for guard in members.graph.plan.guards if tool else ():
-        if guard.when and guard.covers(tool) and _is_meant(guard, members.words):
-            name = guard.owner.rpartition("/")[2]
-            hint = (
-                f"Write 'tool {tool} passes {name}' if such calls are what you mean, or let it "
-                "decide about all calls."
-            )
-            return f"{name} decides about some calls only: {guard}.", hint
-    return None
+def _is_denied(graph: PlanGraph, tool: Tool) -> bool:
+    """Return True if no call of a tool runs."""
+    if tool.kind is not ToolKind.CLIENT:
+        return False
+    return not any(_unpassed(_Members(graph, (), tool), RUN))

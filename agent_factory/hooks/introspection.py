@@ -295,8 +295,12 @@ def inject(method: Callable[..., object]) -> Callable[..., object]:
 
 def declarations_of(members: Iterable[Middleware]) -> dict[str, list[Any]]:
     """What middleware guard, limit and access, as the fields of a shape."""
-    declared: dict[str, list[Any]] = {"guards": [], "limits": [], "accesses": [], "ledgers": []}
+    kinds = ("guards", "limits", "accesses", "ledgers", "idle_guards")
+    declared: dict[str, list[Any]] = {kind: [] for kind in kinds}
     for member in members:
+        defines_guards = type(member).guards is not AgentMiddleware.guards
+        if not member.guards and (defines_guards or "guards" in vars(member)):
+            declared["idle_guards"].append(member.name)
         if (ledger := getattr(member, "ledger", None)) is not None:
             declared["ledgers"].append((member.name, id(ledger)))
         for name, kind in (("guards", ToolGuard), ("limits", UsageLimit)):

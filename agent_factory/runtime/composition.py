@@ -45,7 +45,7 @@ from agent_factory.hooks.flows import (
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.hooks.trace_policy import recorded
 from agent_factory.structured_output.strategies import Strategy
-from agent_factory.tools.results import LAYER_HINT, bad_request, check_results
+from agent_factory.tools.results import LAYER_HINT, bad_request, check_results, named_by_tool
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from agent_factory.upstream import current_config, streams_events
@@ -247,12 +247,16 @@ class _Flows(ABC):
                     with setting(calling_layer, self._names[at]):
                         value = yield output
                 elif at < innermost:
+                    if output is not requests[at]:
+                        output = self.passed_on(output)
                     # A new generator for each call inward: a flow may call several times.
                     running.append(flows[at + 1](output))
                     at += 1
                     requests[at] = output
                     last_outcomes[at] = value = None
                 else:
+                    if output is not requests[at]:
+                        output = self.passed_on(output)
                     last_outcomes[at] = outcome = yield output
                     value = visible(outcome) if visible else outcome
                 advance = running[at].send
@@ -275,13 +279,19 @@ class _Flows(ABC):
                 parts[place] = own(part)
             elif not isinstance(part, self.kind):
                 raise bad_request(name, part, self.kind)
-            elif at + 1 < len(self._flows):
+            else:
+                part = self.passed_on(part)
+            if place == together.request and at + 1 < len(self._flows):
                 # The same loop, with fewer flows: this part runs in a thread or a task that has no
                 # place in the loop of the flows around it.
                 inside = copy(self)
                 inside._names, inside._flows = self._names[at + 1 :], self._flows[at + 1 :]
                 parts[place] = Inward(inside.steps(part))
         return Together(*parts)
+
+    def passed_on(self, request: Any) -> Any:
+        """Return the request that the next call gets for one that a flow has changed."""
+        return request
 
     @abstractmethod
     def outcome(self, name: str, request: object, result: object, last: Any) -> Any:
@@ -463,6 +473,8 @@ class _ToolLayer:
         if not isinstance(request, ToolCallRequest):
             raise bad_request(self.caller, request, ToolCallRequest)
         name, layer = self.named_layer
+        if request.tool is not None and request.tool.name != request.tool_call["name"]:
+            request = named_by_tool(request)
         result = layer(request, self.inner)
         if type(result) is ToolMessage and result.tool_call_id == request.tool_call["id"]:
             return result  # nearly always, in a sync run
@@ -471,6 +483,9 @@ class _ToolLayer:
 
 class _ToolFlows(_Flows):
     kind = ToolCallRequest
+
+    def passed_on(self, request: Any) -> Any:
+        return named_by_tool(request)
 
     def outcome(self, name: str, request: Any, result: Any, last: object) -> object:
         if type(result) is ToolMessage and result.tool_call_id == request.tool_call["id"]:

@@ -492,12 +492,13 @@ def translate_command(command: Command[Any]) -> Command[Any]:
     # Three spellings of one target; Command takes a name or several.
     if command.goto in (END, [END], (END,)):
         signals["jump_to"] = "end"
-    elif nodes := [target for target in targets_of(command) if not isinstance(target, Send)]:
+    elif nodes := [*targets_of(command)]:
         raise CommandNotSupported(
             "a tool",
-            f"returned a Command with goto={nodes!r}, and the edge of the tools would be taken "
-            "too.",
-            "Use goto=END to stop the run, and graph=Command.PARENT to go to a node of the parent.",
+            f"returned a Command with goto={nodes!r}, which would run a node past the hooks and "
+            "layers that decide about it, besides the edge of the tools.",
+            "Use goto=END to stop the run, and graph=Command.PARENT to go to a node of the parent; "
+            "let the model call a tool that is to run.",
         )
     if update.get("structured_response") is not None:
         signals[TOOL_SIGNALS] = WRITTEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Any
@@ -18,7 +18,6 @@ from agent_factory import agent_tool
 from agent_factory.errors import AgentFactoryWarning, ArgumentError
 from agent_factory.factory.agent import create_agent
 from agent_factory.guarantees import Counterexample, Guarantee, counterexamples, parse
-from agent_factory.guarantees.paths import PlanGraph
 from agent_factory.guarantees.sentences import AtMost
 from agent_factory.hooks.base import AgentMiddleware, hook_config
 from agent_factory.hooks.flows import Flow
@@ -33,6 +32,7 @@ from agent_factory.topology.model import (
     ToolKind,
     TopologyData,
 )
+from agent_factory.topology.paths import PlanGraph
 from agent_factory.topology.transitions import Transition, TransitionReason
 from agent_factory.types import ModelResponse
 from agent_factory.upstream import super_step
@@ -74,7 +74,7 @@ class CounterexampleReplay:
     path: tuple[Transition, ...]
     model: ScriptedChatModel
     agent: Any
-    messages: tuple[HumanMessage, ...]
+    messages: tuple[AnyMessage, ...]
     _script: _Script = field(repr=False)
 
     def run(self) -> CounterexampleRun:
@@ -130,7 +130,8 @@ def replay_counterexample(counterexample: Counterexample) -> CounterexampleRepla
     # The layers around tools see calls of any name.
     tool = counterexample.tool or next(iter(names), "any")
     # "clerk/refund": the stand-in of "clerk" is an agent with that tool.
-    script = _Script(graph, path, tool.partition("/")[0])
+    arguments = dict(counterexample.arguments)
+    script = _Script(graph, path, tool.partition("/")[0], counterexample.origin, arguments)
     model = ScriptedChatModel(script.answers)
     tools = [_tool(tool if tool.startswith(f"{name}/") else name, script) for name in names]
     middleware = [_stand_in(owner, script) for owner in _owners(plan)]
@@ -139,7 +140,8 @@ def replay_counterexample(counterexample: Counterexample) -> CounterexampleRepla
         warnings.simplefilter("ignore", AgentFactoryWarning)
         # The stand-ins find their part by the step that a run is in, so each node takes one.
         agent = create_agent(model, tools, middleware=middleware, fused=False, ignore=["AF125"])
-    return CounterexampleReplay(counterexample, path, model, agent, (HumanMessage("Go"),), script)
+    messages = (HumanMessage("Go"), *script.calls_of_input)
+    return CounterexampleReplay(counterexample, path, model, agent, messages, script)
 
 
 def _refusal(reason: str) -> ArgumentError:
@@ -190,8 +192,11 @@ class _Script:
         graph: The plan.
         path: The path.
         tool: The tool that is called.
+        origin: The node from which the call comes.
+        arguments: Arguments of the call.
 
     Attributes:
+        calls_of_input: A call that comes with the input; empty without one.
         answers: The answers of the model.
         updates: What a stand-in writes to the state, for each step of the path; None if a run takes
             the step anyway.
@@ -199,13 +204,24 @@ class _Script:
         tools: The tools that ran.
     """
 
-    def __init__(self, graph: PlanGraph, path: tuple[Transition, ...], tool: str) -> None:
+    def __init__(
+        self,
+        graph: PlanGraph,
+        path: tuple[Transition, ...],
+        tool: str,
+        origin: str,
+        arguments: dict[str, object],
+    ) -> None:
         self.plan = graph.plan
+        self.calls_of_input: list[AnyMessage] = []
         self.answers: list[Any] = []
         self.updates: list[dict[str, Any] | None] = []
         self.layers = defaultdict[int, list[str]](list)
         self.tools: list[str] = []
-        call, may_call = _call(tool), False
+        call, may_call = _call(tool, arguments), False
+        if origin == START and MODEL not in [step.target for step in path]:
+            self.calls_of_input.append(AIMessage("", tool_calls=[call]))
+        is_of_input = bool(self.calls_of_input)
         for place, step in enumerate(path):
             reasons = {reason.why for reason in step.reasons}
             act, news = _act(graph, step, reasons), list[AnyMessage]()
@@ -214,12 +230,14 @@ class _Script:
                 may_call = True
             may_call &= TransitionReason.NO_CALLS not in reasons
             if act == _ANSWER or step.target == TOOLS:
-                call = _call(tool)
                 # The model calls if it can. Otherwise the hook that jumps writes the call.
-                if may_call:
+                is_written = step.source == origin and act == "tools"
+                call = call if is_of_input else _call(tool, arguments)
+                if may_call and not is_written:
                     self.answers[-1] = [call]
-                else:
+                elif not is_of_input:
                     news = [AIMessage("", tool_calls=[call])]
+                is_of_input = False
                 may_call = False
             elif act == "model":
                 # An agent gives up after a hundred jumps to the model with nothing new for it.
@@ -262,9 +280,9 @@ def _act(graph: PlanGraph, step: Transition, reasons: set[TransitionReason]) -> 
     raise _refusal(f"goes the way {step.name}, for which a stand-in has no answer.")
 
 
-def _call(tool: str) -> ToolCall:
-    # A tool of an agent takes a request, and the other stand-ins ignore it.
-    return tool_call({"name": tool, "args": {"request": "Go"}})
+def _call(tool: str, arguments: Mapping[str, object]) -> ToolCall:
+    # A tool of an agent takes a request, and the other stand-ins take anything.
+    return tool_call({"name": tool, "args": {"request": "Go", **arguments}})
 
 
 # Stand-ins
@@ -327,7 +345,7 @@ def _tool(full_name: str, script: _Script) -> BaseTool:
     """A tool that records its call; "clerk/refund" is a tool of an agent inside of "clerk"."""
     *agents, name = full_name.split("/")
 
-    def record(request: str = "") -> Any:
+    def record(**arguments: Any) -> Any:
         script.tools.append(full_name)
         # The script is that of the outermost agent.
         update = None if agents else script.update()
@@ -335,7 +353,7 @@ def _tool(full_name: str, script: _Script) -> BaseTool:
 
     tool: BaseTool = StructuredTool.from_function(record, name=name, description="Record the call.")
     for agent in reversed(agents):
-        model = ScriptedChatModel([[_call(tool.name)], "Done."] * MOST_CALLS)
+        model = ScriptedChatModel([[_call(tool.name, {})], "Done."] * MOST_CALLS)
         inner = create_agent(model, [tool], ignore=["AF125"])
         tool = agent_tool(inner, name=agent, description="Asks an agent.")
     return tool

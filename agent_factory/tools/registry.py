@@ -99,14 +99,14 @@ class Toolbox:
             tools += (
                 Tool(
                     f"{name}/{inner.name}",
-                    ToolKind.INNER,
+                    ToolKind.INNER if inner.kind is ToolKind.CLIENT else inner.kind,
                     labels=inner.labels,
                     max_requests=inner.max_requests,
                     background=inner.background,
                     on_loss=inner.on_loss,
                 )
                 for inner in plan.tools
-                if inner.kind in (ToolKind.CLIENT, ToolKind.INNER)
+                if inner.kind is not ToolKind.OUTPUT
             )
         return tuple(tools)
 
@@ -133,8 +133,13 @@ class Toolbox:
                 inside["guards"].append(new)
             for limit in plan.limits:
                 inside["limits"].append(replace(limit, owner=f"{name}/{limit.owner}"))
+            # A guard that decides again finds each change of a call.
+            certain = {guard.owner for guard in plan.guards if guard.decides_again}
             for access in plan.accesses:
-                if access.kind is AccessKind.SANITIZES:
+                is_writer = access.kind is AccessKind.WRITES and "tool_calls" in access.aspects
+                if access.kind is AccessKind.SANITIZES or (
+                    is_writer and access.owner not in certain
+                ):
                     inside["accesses"].append(replace(access, owner=f"{name}/{access.owner}"))
             inside["ledgers"] += ((f"{name}/{owner}", id) for owner, id in plan.ledgers)
         return inside

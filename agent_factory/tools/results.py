@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from langchain_core.messages import ToolCall, ToolMessage
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from agent_factory.errors import BadReturn, WrongToolCallId, describe
@@ -24,6 +25,18 @@ def bad_request(name: str, request: object, expected: type[object]) -> BadReturn
         f"must call its handler with a {expected.__name__}, got {describe(request)}.",
         "Pass the request on, or `request.override(...)`.",
     )
+
+
+def named_by_tool(request: ToolCallRequest) -> ToolCallRequest:
+    """Return a request whose call has the name of the tool that will run.
+
+    A layer may put another tool into a request. Reviews, policies and limits further in, and the
+    guards that decide again, go by the name of the call.
+    """
+    tool, call = request.tool, request.tool_call
+    if tool is None or tool.name == call["name"]:
+        return request
+    return request.override(tool_call={**call, "name": tool.name})
 
 
 def check_results(

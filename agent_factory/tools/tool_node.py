@@ -52,7 +52,7 @@ from agent_factory.state.schema import LAST_NODE
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invocation_error
 from agent_factory.tools.injection import CONTAINERS, injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
-from agent_factory.tools.results import bad_request, check_results
+from agent_factory.tools.results import bad_request, check_results, named_by_tool
 from agent_factory.upstream import read_channels, run_without_graph
 
 Execute = Callable[[Any], Any]
@@ -519,6 +519,9 @@ class _Execution:
             )
             self.result = _error_message(call, text)
             return None
+        if tool.name != call["name"] and node._is_in_agent:
+            self._request = request = named_by_tool(request)
+            call = request.tool_call
         if (recorder := _recorder.get()) is not None:
             recorder.record(request)
         is_registered = tool is node.tools_by_name.get(call["name"])

@@ -1,6 +1,6 @@
 """Bounds: the most that a run can use by its limits, and which limits give it.
 
-They are bounds, never prophecy: what no limit bounds has none.
+They are upper bounds, not estimates: use that nothing limits has none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from math import inf, prod
 from typing import Protocol
 
 from agent_factory.topology.declarations import AccessKind, LimitScope, LimitUnit, UsageLimit
-from agent_factory.topology.model import Call, Layer, ToolKind, TopologyData
+from agent_factory.topology.model import TOOLS, Call, Layer, ToolKind, TopologyData
+from agent_factory.topology.paths import START, PlanGraph
 
 _TOKENS: tuple[LimitUnit, ...] = ("tokens", "input tokens", "output tokens")
 
@@ -116,6 +117,39 @@ class Bounds:
 
 def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -> Bounds:
     """The most that a run of an agent can use; see `Topology.bounds`."""
+    rows = rows_of(PlanGraph(plan), prices or {})
+    # Of agents inside, only calls are worth a line that says that nothing limits them.
+    shown = [row for row in rows if row.by or not row.agent or "calls" in row.what]
+    if any(row.agent for row in rows):
+        shown += [_of_all(what, rows, plan.limits) for what in _ADVICE if what != "seconds"]
+    return Bounds(tuple(shown))
+
+
+_SCOPES: dict[LimitScope, tuple[LimitScope, ...]] = {
+    "run": ("run", "thread", "ledger"),
+    "thread": ("thread",),
+    "ledger": ("ledger",),
+}
+"""Limits that bound a run, a thread or a ledger: a run is a part of both others."""
+
+
+def rows_of(
+    graph: PlanGraph,
+    prices: Mapping[str, TokenPrice],
+    scope: LimitScope = "run",
+    *,
+    is_certain: bool = False,
+) -> list[Bound]:
+    """The bounds of an agent, and of agents inside of its tools.
+
+    Args:
+        graph: The plan of the agent.
+        prices: Prices of models by name.
+        scope: What the bounds are those of. A thread has any number of runs.
+        is_certain: Leave out limits that people may raise, and sums of the tools that are known.
+    """
+    plan = graph.plan
+    all_limits = [limit for limit in plan.limits if not (is_certain and limit.raisable)]
     tools: dict[str, list[str]] = {"": []}
     for tool in plan.tools:
         if tool.kind in (ToolKind.CLIENT, ToolKind.INNER):
@@ -125,22 +159,18 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
         tools.setdefault(_agent_of(limit.owner), [])
 
     def one_run(agent: str, *scopes: LimitScope) -> list[Bound]:
-        limits = [x for x in plan.limits if _agent_of(x.owner) == agent and x.scope in scopes]
-        return list(_Run(plan, agent, tools[agent], limits).bounds(prices or {}))
+        limits = [x for x in all_limits if _agent_of(x.owner) == agent and x.scope in scopes]
+        run = _Run(plan, agent, tools[agent], limits, None if agent else graph, scope)
+        return list(run.bounds(prices, is_certain=is_certain))
 
-    rows = one_run("", "run", "thread", "ledger")
+    rows = one_run("", *_SCOPES[scope])
     # The runs of an agent further in follow from those of the agent around it.
-    inside = sorted(filter(None, tools), key=lambda agent: agent.count("/"))
-    for agent in inside:
+    for agent in sorted(filter(None, tools), key=lambda agent: agent.count("/")):
         runs = _runs_of(agent, plan, rows)
         # A ledger counts all runs of the agent inside together, other limits one run each.
         parts = zip(one_run(agent, "run", "thread"), one_run(agent, "ledger"), strict=True)
         rows += [_lowest(_in_runs(each, runs), together) for each, together in parts]
-    # Of agents inside, only calls are worth a line that says that nothing limits them.
-    shown = [row for row in rows if row.by or not row.agent or "calls" in row.what]
-    if inside:
-        shown += [_of_all(what, rows, plan.limits) for what in _ADVICE if what != "seconds"]
-    return Bounds(tuple(shown))
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +181,16 @@ class _Run:
     agent: str
     tools: Sequence[str]
     limits: Sequence[UsageLimit]
+    graph: PlanGraph | None = None
+    """The paths of the agent; None for an agent inside, whose nodes are not in the plan."""
+    scope: LimitScope = "run"
 
-    def bounds(self, prices: Mapping[str, TokenPrice]) -> Iterator[Bound]:
+    def bounds(self, prices: Mapping[str, TokenPrice], *, is_certain: bool) -> Iterator[Bound]:
         """The bounds of all that it uses."""
         yield self.calls("model calls")
         all_tools = self.calls("tool calls")
         each_tool = [self.calls("tool calls", tool) for tool in self.tools]
-        if each_tool:
+        if each_tool and not is_certain:
             # The limits of all tools one by one bound them together, too.
             total = _together("tool calls", each_tool)
             more = "A tool that a middleware adds while a run works comes on top."
@@ -173,18 +206,33 @@ class _Run:
         yield self.bound("seconds")
 
     def limits_of(self, unit: LimitUnit, tool: str = "") -> list[UsageLimit]:
-        """The limits of a unit. A limit of all tools bounds each of them."""
-        return [x for x in self.limits if x.unit == unit and x.tool in ("", tool)]
+        """The limits of a unit that no path bypasses. A limit of all tools bounds each of them."""
+        graph, at = self.graph, TOOLS if unit == "tool calls" else self.plan.style.model
+        limits = [x for x in self.limits if x.unit == unit and x.tool in ("", tool)]
+        return [x for x in limits if graph is None or not graph.path_beyond(x, at)]
+
+    def most_without_limit(self, unit: LimitUnit) -> float | None:
+        """The most that a run uses because of its paths alone; None if these do not bound it."""
+        if self.graph is None:
+            return None
+        at = TOOLS if unit == "tool calls" else self.plan.style.model
+        if not self.graph.shortest_path(START, at):
+            return 0
+        is_once = unit == "model calls" and not self.graph.shortest_path(at, at)
+        return 1 if is_once and self.scope == "run" else None
 
     def calls(self, unit: LimitUnit, tool: str = "") -> Bound:
         """The bound of calls of the model, of all tools or of one, and of their attempts."""
         bound = self.bound(unit, tool)
         if bound.most is None or self.agent:  # the layers of an agent inside are not in the plan
-            return bound
+            return replace(bound, attempts=bound.most)
         layers, notes = self.plan.layers_around(_CALLS[unit]), [*bound.notes]
         factor = prod(layer.attempts for layer in layers)
         uncounted = {x: self.uncounted(x, layers) for x in self.limits_of(unit, tool)}
-        attempts = min((x.most * factor for x in uncounted if not uncounted[x]), default=None)
+        most = self.most_without_limit(unit)
+        of_paths = [] if most is None else [most * factor]
+        of_limits = [x.most * factor for x in uncounted if not uncounted[x]]
+        attempts = min((*of_paths, *of_limits), default=None)
         if repeats := [f"{x.owner}, up to {x.attempts}" for x in layers if x.attempts > 1]:
             in_all = "" if attempts is None else f": at most {attempts:g} in all"
             notes.append(f"Attempts may be more ({'; '.join(repeats)} of each call){in_all}.")
@@ -209,7 +257,9 @@ class _Run:
     def bound(self, unit: LimitUnit, tool: str = "") -> Bound:
         """The bound by the lowest limits of a unit."""
         what = f"calls of {tool}" if tool else str(unit)
-        limits = self.limits_of(unit, tool)
+        limits, by_paths = self.limits_of(unit, tool), self.most_without_limit(unit)
+        if by_paths is not None and by_paths <= min((x.most for x in limits), default=inf):
+            return Bound(what, by_paths, ("the paths of a run",), agent=self.agent)
         if not limits:
             of_tool = f"ToolCallLimitMiddleware(tool_name={tool!r}, run_limit=...)"
             advice = of_tool if tool else _ADVICE[unit]

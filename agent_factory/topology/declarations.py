@@ -49,6 +49,8 @@ class ToolGuard:
             if each call is asked about.
         otherwise: For "judge": what happens to a call that the model does not find harmless, "ask"
             or "deny".
+        decides_again: It also decides about the call that layers further in have made of its own,
+            before that runs.
 
     Raises:
         ValueError: An argument has another value.
@@ -70,6 +72,7 @@ class ToolGuard:
     decisions: tuple[str, ...] = ()
     remember: float | None = None
     otherwise: GuardFallback = "ask"
+    decides_again: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tool, str) or not self.tool:
@@ -99,7 +102,7 @@ class ToolGuard:
     def __str__(self) -> str:
         without = f" without {', '.join(self.exclude)}" if self.exclude else ""
         when = f" when {self.when}" if self.when else ""
-        when += f" unless {self.after} has run" if self.after else ""
+        when += f", which runs only after {self.after}" if self.after else ""
         where = "" if self.place == "around_tool" else f", in {self.place}"
         people = " or ".join(self.reviewers)
         phrase = _ACTION_PHRASES[self.action].format(people or "a person")

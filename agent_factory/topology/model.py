@@ -256,6 +256,7 @@ class Shape:
         limits: What may be used at most.
         accesses: What middleware read, write, send to a model and sanitize.
         sequential_calls: Each tool call of a turn waits for those before it.
+        idle_guards: Middleware that can decide about tool calls, and decide about none.
         ledgers: The ledgers of middleware, by which an agent around this one knows them.
     """
 
@@ -271,6 +272,7 @@ class Shape:
     limits: tuple[UsageLimit, ...] = ()
     accesses: tuple[Access, ...] = ()
     sequential_calls: bool = False
+    idle_guards: tuple[str, ...] = ()
     ledgers: Ledgers = ()
 
 
@@ -310,6 +312,7 @@ class TopologyData:
     limits: tuple[UsageLimit, ...] = ()
     accesses: tuple[Access, ...] = ()
     sequential_calls: bool = False
+    idle_guards: tuple[str, ...] = ()
     # Plans are compared by what an agent does, so agents that differ only in their name are equal.
     name: str = field(default="", compare=False)
     # For the plan of an agent around this one, in the same process.

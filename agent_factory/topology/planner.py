@@ -63,6 +63,7 @@ def decide(shape: Shape) -> TopologyData:
         guards=shape.guards,
         limits=shape.limits,
         accesses=shape.accesses,
+        idle_guards=shape.idle_guards,
         ledgers=shape.ledgers,
         # Without tools there are no calls: then the plan is that of an agent without the flag.
         sequential_calls=shape.sequential_calls and shape.has_tools,

@@ -42,6 +42,7 @@ class Topology(TopologyData):
         limits: What may be used at most.
         accesses: What middleware read, write, send to a model and sanitize.
         sequential_calls: Each tool call of a turn waits for those before it.
+        idle_guards: Middleware that can decide about tool calls, and decide about none.
         name: The agent's name, for headings. It is not compared and not stored.
         ledgers: The ledgers of middleware, for the plan of an agent around this one; as `name`.
     """

@@ -26,46 +26,41 @@ def policy_guards(
 ) -> tuple[ToolGuard, ...]:
     """Guards of the rules of a policy that do not allow calls.
 
-    What an earlier rule allows is not guarded by a later one. Calls that no rule is about are asked
-    about.
+    An earlier rule takes its calls from later ones: calls that it allows from all of them, and
+    calls that a judge decides about from those by which a person would. Calls that no rule is about
+    are asked about.
     """
     guards: list[ToolGuard] = []
-    exclude: list[str] = []
-    exceptions: list[tuple[str, str]] = []
+    taken: list[Rule] = []
     earlier: list[str] = []
     for rule in (*policy.rules, UNCOVERED):
-        if rule is UNCOVERED:
-            exclude = list(policy.covered)
+        taking = [r for r in taken if r.action == "allow" or rule.action == "ask"]
+        exclude = [other.tool for other in taking if other.when is None]
+        exclude = [*policy.covered] if rule is UNCOVERED else exclude
+        exceptions = [(other.tool, other.calls) for other in taking if other.when is not None]
+        taken += [rule] if rule.action in ("allow", "judge") else []
         if rule.action == "allow":
-            if rule.when is None:
-                exclude.append(rule.tool)
-            else:
-                exceptions.append((rule.tool, rule.calls))
             continue
-        words = [rule.calls] if rule.calls else []
-        # Tools about which the rule decides except for the calls that an earlier rule allows.
-        narrower: dict[str, list[str]] = {}
-        for tool, calls in exceptions:
-            if _includes(tool, rule.tool):
-                words.append(f"not ({calls})")
-            elif _includes(rule.tool, tool):
-                narrower.setdefault(tool, []).append(f"not ({calls})")
-            elif _may_overlap(tool, rule.tool):
-                # No pattern is about what both are about, and this one alone would say too much.
-                words.append(f"not ({tool} and {calls})")
-        # Each with the patterns that are about all of its calls, and those to leave out of it.
-        parts = [(rule.tool, words, exclude, [*exclude, *narrower])]
-        for tool, more in narrower.items():
-            parts.append((tool, [*words, *more], [*exclude, *earlier], exclude))
-        options = _options(rule)
-        for tool, words, decided, excluded in parts:
+        # Tools about some of whose calls an earlier rule decides, each with a guard of its own.
+        narrower = [t for t, _ in exceptions if t != rule.tool and _includes(rule.tool, t)]
+        for tool in dict.fromkeys((rule.tool, *narrower)):
+            decided = exclude if tool == rule.tool else [*exclude, *earlier]
             if any(_includes(other, tool) for other in decided):
                 continue
-            without = dict.fromkeys(other for other in excluded if _may_overlap(other, tool))
-            when = " and ".join(words)
-            guards.append(
-                ToolGuard(tool, rule.action, when, tuple(without), place=place, **options)
-            )
+            words = [rule.calls] if rule.calls else []
+            without = [other for other in exclude if _may_overlap(other, tool)]
+            for other, calls in exceptions:
+                if _includes(other, tool):
+                    words.append(f"not ({calls})")
+                elif _includes(tool, other):
+                    without.append(other)
+                elif _may_overlap(other, tool):
+                    # No pattern is about what both are about, and this one alone would say too
+                    # much.
+                    words.append(f"not ({other} and {calls})")
+            when, names = " and ".join(words), tuple(dict.fromkeys(without))
+            options = _options(rule) | {"decides_again": place == "around_tool"}
+            guards.append(ToolGuard(tool, rule.action, when, names, place=place, **options))
         earlier += [] if rule.when is not None else [rule.tool]
     return tuple(dict.fromkeys(guards))
 

@@ -96,7 +96,7 @@ class Exploration(Evidence):
         stage.run = run
         self.runs += 1
         with suppress(_Stop):
-            agent.invoke({"messages": [("user", "Go")]})
+            agent.invoke({"messages": stage.input()})
             run.report("enter", "end")
             run.close(None)
 
@@ -134,7 +134,7 @@ class _ExploringRun:
     def report(self, *event: str) -> None:
         self.events.append(event)
         self.calls += event == ("asked",)
-        if event[0] == "ran":
+        if event[0] in ("ran", "ran before"):
             self.ran.add(event[1])
 
     def choose(self, point: str, pending: str, options: int) -> int:
@@ -195,10 +195,13 @@ def is_shown(evidence: Evidence, initial: State, monitor: Monitor) -> bool:
 
 
 class Points(NamedTuple):
-    """Events by which a run passes members: before the loop, and in it."""
+    """Events by which a run passes members: before the loop, in each turn, and with a call."""
 
     once: frozenset[Event]
     each_turn: frozenset[Event]
+    names: frozenset[str] = frozenset()
+    """Whose own changes of a call are no others."""
+    seen: frozenset[Event] = frozenset()
 
 
 NODES = {"model": "model", "tool": "tools"}
@@ -208,31 +211,54 @@ NODES = {"model": "model", "tool": "tools"}
 def points_of(members: Sequence[MemberSpec], tool: str = "", call: str = "") -> Points:
     """Where a run passes members.
 
-    With a tool, those that guard tools are passed where they guard this one. A layer is passed at
-    its node, where another one may answer before it; around the call in question, it has to run.
+    A call of a tool passes those that guard tools where they guard this one, and others where they
+    see it. A layer is passed at its node, where another one may answer before it; around the call
+    in question, it has to run.
     """
-    once, each_turn = set[Event](), set[Event]()
+    once, each_turn, seen = set[Event](), set[Event](), set[Event]()
+    members = [m for m in members if not (tool and m.guard) or m.guard.tool in ("*", tool)]
     for member in members:
         guard = member.guard
         if tool and guard:
-            if guard.tool in ("*", tool):
-                hook = ("enter", f"{member.name}.after_model")
-                layer = ("layer", member.name, "tool")
-                each_turn.add(layer if guard.place == "around_tool" else hook)
+            hook = ("enter", f"{member.name}.after_model")
+            layer = ("layer", member.name, "tool")
+            seen.add(layer if guard.place == "around_tool" else hook)
             continue
         for phase in member.hooks:
-            place = once if phase == "before_agent" else each_turn
-            place.add(("enter", f"{member.name}.{phase}"))
+            if not (tool and phase == "after_model"):
+                place = once if phase == "before_agent" else each_turn
+                place.add(("enter", f"{member.name}.{phase}"))
+        if tool:
+            seen.add(("see", member.name))
+            continue
         each_turn |= {
             ("layer", member.name, layer) if layer == call else ("enter", NODES[layer])
             for layer in member.layers
         }
-    return Points(frozenset(once), frozenset(each_turn))
+    names = frozenset(member.name for member in members)
+    return Points(frozenset(once), frozenset(each_turn), names, frozenset(seen))
 
 
 def tool_runs_without(evidence: Evidence, tool: str, points: Points) -> bool:
-    """Whether the tool runs, and nothing was passed since the tools ran before."""
-    return is_shown(evidence, (False, False, False), _around(("ran", tool), "tools", points))
+    """Whether the tool runs though its call, as it is, has passed nothing."""
+
+    def monitor(state: tuple[bool, bool, bool, bool], event: Event) -> State:
+        once, passed, at_tools, seen = state
+        if event[0] == "enter":
+            # What was passed in a turn counts until the run leaves the tools.
+            passed = passed and not at_tools
+            at_tools = event[1] == "tools"
+        if event[0] == "asked" or (event[0] in ("call", "change") and event[1] not in points.names):
+            seen = False
+        elif event[0] == "call":  # its author knows it
+            seen = True
+        once, passed = once or event in points.once, passed or event in points.each_turn
+        seen = seen or event in points.seen
+        if event[0] == "ran" and tool in ("", event[1]) and not (once or passed or seen):
+            return VIOLATED
+        return once, passed, at_tools, seen
+
+    return is_shown(evidence, (False, False, False, False), monitor)
 
 
 def model_runs_without(evidence: Evidence, points: Points) -> bool:
@@ -313,35 +339,24 @@ def calls_more_often(evidence: Evidence, most: int) -> bool:
     return is_shown(evidence, 0, monitor)
 
 
-def changes_after(evidence: Evidence, member: str) -> bool:
-    """Whether a call runs that another member has changed after this one has seen it last.
-
-    Also if this one sees no call at all.
-    """
-
-    def monitor(state: tuple[bool, bool], event: Event) -> State:
-        saw, changed = state
-        if event[0] in ("asked", "call"):
-            return False, False
-        if event[0] == "ran" and changed:
-            return VIOLATED
-        if event == ("see", member):
-            return True, False
-        return saw, changed or (saw and event[0] == "change" and event[1] != member)
-
+def runs_unseen(evidence: Evidence, member: str) -> bool:
+    """Whether a call runs that a member has not seen as it is, or whether it sees none at all."""
+    see = frozenset([("see", member)])
+    points = Points(frozenset(), frozenset(), frozenset([member]), see)
     sees = any(("see", member) in step.events for _, step in evidence.all_steps())
-    return not sees or is_shown(evidence, (False, False), monitor)
+    return not sees or tool_runs_without(evidence, "", points)
 
 
-def runs_first(evidence: Evidence, tool: str, other: str) -> bool:
-    """Whether a tool runs before another one has."""
+def runs_first(evidence: Evidence, points: Points) -> bool:
+    """Whether "pay" may run before "look": a guard of the order has not seen its call as it is."""
 
     def monitor(may_run: bool, event: Event) -> State:
-        if event == ("ran", tool) and not may_run:
+        if event == ("ran", "pay") and not may_run:
             return VIOLATED
-        return may_run or event == ("ran", other)
+        return may_run or event in (("ran", "look"), ("ran before", "look"))
 
-    return is_shown(evidence, False, monitor)
+    unseen = bool(points.seen) and tool_runs_without(evidence, "pay", points)
+    return unseen or is_shown(evidence, False, monitor)
 
 
 # Sentences about a stack, with what runs show about them
@@ -370,7 +385,7 @@ def claims_of(spec: StackSpec) -> Iterator[Claim]:
         yield Claim(f"every loop passes {name}", partial(loops_without, points=points))
         if tools:
             sentence = f"{name} sees tool_calls last"
-            yield Claim(sentence, partial(changes_after, member=name))
+            yield Claim(sentence, partial(runs_unseen, member=name))
     if tools and not spec.inner:
         yield _tool_claim("tool * passes A", tools, [members["A"]])
     for tool in tools:
@@ -383,15 +398,18 @@ def claims_of(spec: StackSpec) -> Iterator[Claim]:
         for tool in tools[:1]:
             yield _tool_claim(f"tool {tool} passes A unless B", [tool], several)
     if spec.inner:
-        inside = Points(frozenset(), frozenset([("layer", INNER_GUARD, "tool")]))
+        layer = frozenset([("layer", INNER_GUARD, "tool")])
+        inside = Points(frozenset(), frozenset(), seen=layer)
         refunds = partial(tool_runs_without, tool=INNER_TOOL, points=inside)
         for words in ("Inner", "a guard"):
             yield Claim(f"tool {INNER_TOOL} passes {words}", refunds)
     nothing = Points(frozenset(), frozenset())
     yield Claim("every loop passes a limit", never_ends, partial(loops_without, points=nothing))
     if len(spec.tools) > 1:
-        yield Claim("tool pay only after tool look", partial(runs_first, tool="pay", other="look"))
-    for most in range(5):
+        orders = [m for m in members.values() if m.guard and m.guard.after]
+        points = points_of(orders, "pay")
+        yield Claim("tool pay only after tool look", partial(runs_first, points=points))
+    for most in () if spec.inner else range(5):  # that of the agent inside has no limit
         yield Claim(f"at most {most} model calls", partial(calls_more_often, most=most))
     yield from _path_claims(spec)
 
@@ -425,8 +443,13 @@ def _path_claims(spec: StackSpec) -> Iterator[Claim]:
 # A single run
 
 
-def evidence_of(spec: StackSpec, visits: Sequence[str], tools: Sequence[str]) -> Evidence:
-    """What one run has shown, by the nodes and layers that it visited and the tools that ran."""
+def evidence_of(
+    spec: StackSpec, visits: Sequence[str], tools: Sequence[str], origin: str = ""
+) -> Evidence:
+    """What one run has shown, by the nodes and layers that it visited and the tools that ran.
+
+    At its origin, a hook writes the call.
+    """
     owners = {f"{m.name}.{phase}": m.name for m in spec.members for phase in m.hooks}
     turns: list[tuple[str, list[str]]] = []
     for visit in visits:
@@ -442,7 +465,7 @@ def evidence_of(spec: StackSpec, visits: Sequence[str], tools: Sequence[str]) ->
         seers = list(layers)
         if node == "model":
             events += [("layer", name, "model") for name in layers]
-            events += [("asked",), ("call",)]
+            events += [("asked",), ("call", "")]
             seers.reverse()
         elif node == "tools":
             events += [("layer", name, "tool") for name in layers]
@@ -451,6 +474,7 @@ def evidence_of(spec: StackSpec, visits: Sequence[str], tools: Sequence[str]) ->
         for name in seers:
             events.append(("see", name))
             events += [("change", name)] if name in writers else []
+        events += [("call", owners[node])] if node == origin and node in owners else []
         if node == "tools" and left:
             name = left.pop(0)
             events += [("ran", INNER)] if name == INNER_TOOL else []

@@ -12,7 +12,7 @@ from random import Random
 from typing import Annotated, Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.types import Command
@@ -145,12 +145,29 @@ class Stage:
     """The run under way, which the members of an agent share."""
 
     run: Run = field(init=False)
+    tools: tuple[str, ...] = ()
+    awaited: str = ""
+    """A tool for which a guard waits."""
+
+    def input(self) -> list[BaseMessage]:
+        """What comes with the input, or is left by an earlier run: a result, and a call."""
+        messages: list[BaseMessage] = [HumanMessage("Go")]
+        if self.awaited and self.run.choose("earlier run", "", 2):
+            self.run.report("ran before", self.awaited)
+            call: Any = {"name": self.awaited, "args": {}, "id": "earlier"}
+            result = ToolMessage(RAN, tool_call_id="earlier", name=self.awaited)
+            messages += [AIMessage("", tool_calls=[call]), result]
+        if choice := self.run.choose("input", "", 1 + len(self.tools)):
+            messages.append(_call(self.tools[choice - 1], self.run))
+        return messages
 
 
 def agent_of(spec: StackSpec, stage: Stage) -> Any:
     """The agent of a stack. Its members ask the run of the stage what to do."""
     actors = [_actor(member, spec, stage) for member in spec.members]
     tools = [_tool(name, name, spec, stage) for name in spec.tools]
+    awaited = [member.guard.after for member in spec.members if member.guard]
+    stage.tools, stage.awaited = plan_tools(spec), max(awaited, default="")
     if spec.inner:
         members = (MemberSpec("Inner", {}, ("tool",), guard=Guard("refund", "around_tool")),)
         inside = StackSpec(members if spec.inner == "guarded" else (), ("refund",))
@@ -220,8 +237,8 @@ class Clerk(Model):
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
-def _call(name: str, run: Run) -> AIMessage:
-    run.report("call")
+def _call(name: str, run: Run, author: str = "") -> AIMessage:
+    run.report("call", author)
     args: dict[str, Any] = {"request": "Go"} if name == INNER else {}
     # LangGraph replaces messages with the same id; a call needs one that no other has.
     call: Any = {"name": name, "args": args, "id": f"call {next(_NUMBERS)}"}
@@ -309,7 +326,7 @@ class _Actor:
                 targets += [f"{jump} {name}".strip() for name in names]
             choice = targets[run.choose(point, _status([*messages, *update], call), len(targets))]
             jump, _, name = choice.partition(" ")
-            update += [_call(name, run)] if name else []
+            update += [_call(name, run, self.name)] if name else []
             return {"messages": update, **({"jump_to": jump} if jump else {})}
 
         act.__name__ = phase

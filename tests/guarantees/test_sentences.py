@@ -101,7 +101,7 @@ def test_what_is_not_a_sentence_is_refused_with_the_forms(text: str) -> None:
         ("at most 5 model calls unless A", "not about paths"),
         ("tool a only after tool b unless C", "not about paths"),
         ("A sees answers last unless B", "not about paths"),
-        ("tool a passes B unless it rains", "a member after `unless`: 'it rains'"),
+        ("tool a passes B unless it rains", "a member or a condition after `unless`: 'it rains'"),
         (5, "is not a string"),
     ],
 )

@@ -144,11 +144,11 @@ def test_a_sentence_holds_where_no_jump_goes_around(checked: TopologyData, sente
             "tool refund passes Login",
             "Cache.before_agent model tools",
         ),
-        # Each turn has to pass it again: the first does, and then a jump leads to the tools.
+        # A hook that jumps to the tools may write a call, which nobody has seen.
         (
             plan(hook("Review", "after_model"), hook("Again", "after_agent", "tools")),
             "tool refund passes Review",
-            "model Review.after_model tools Again.after_agent tools",
+            "model Review.after_model Again.after_agent tools",
         ),
     ],
 )
@@ -194,13 +194,16 @@ def test_a_guard_of_some_calls_is_named_with_its_condition() -> None:
     assert holds(checked, "tool refund passes Review")
     for member in ("a guard", "a person"):
         counterexample = no(checked, f"tool refund passes {member}")
+        assert counterexample.arguments == {"euros": 49}
         assert counterexample.reason == (
-            "Review decides about some calls only: finance decides about refund when euros > 50."
+            f"refund(euros=49) runs without {member}. Review decides about some calls only: "
+            "finance decides about refund when euros > 50."
         )
         assert counterexample.hint == (
-            "Write 'tool refund passes Review' if such calls are what you mean, or let it decide "
-            "about all calls."
+            f"Write 'tool refund passes {member} when euros > 50' if such calls are what you mean, "
+            "or let it decide about all calls."
         )
+        assert holds(checked, f"tool refund passes {member} when euros > 50")
     inside = guard("clerk/Review", "clerk/refund", "ask", when="euros > 50")
     tools = [Tool("clerk"), Tool("clerk/refund", ToolKind.INNER)]
     counterexample = no(plan(inside, tools=tools), "tool clerk/refund passes a person")
@@ -220,7 +223,7 @@ def test_patterns_mean_several_tools_and_members() -> None:
     checked = plan(SHORTCUT, layer("Review1", "tool"), tools=["send_mail", "send_fax", "read"])
     assert holds(checked, "tool send_* passes Review?")
     assert no(checked, "tool send_* passes Audit*").tool == "send_mail"
-    assert holds(checked, "tool delete_* passes Audit")  # there are none
+    assert holds(checked, "tool delete_* passes Audit if any")
 
 
 def test_the_provider_runs_its_tools_past_all_middleware() -> None:
@@ -397,12 +400,12 @@ def test_a_hook_keeps_the_order_if_no_other_one_jumps_to_the_tools() -> None:
     )
 
 
-def test_a_call_that_has_to_wait_is_not_the_first_one() -> None:
-    """The jump at the start is to another tool, and later none bypasses the review."""
+def test_a_call_that_has_to_wait_may_be_the_first_one_of_a_later_run() -> None:
+    """The other tool has run in an earlier run of the thread."""
     parts = [hook("Fast", "before_agent", "tools"), hook("Log", "after_model")]
-    assert no(plan(*parts), "tool refund passes Log").path
     waits = [layer("Order", "tool"), guard("Order", "refund", after="search")]
-    assert holds(plan(*parts, *waits), "tool refund passes Log")
+    counterexample = no(plan(*parts, *waits), "tool refund passes Log")
+    assert nodes(counterexample) == "Fast.before_agent tools"
 
 
 # at most N
@@ -514,6 +517,13 @@ def test_a_limit_bounds_what_it_stops(
         ("tool refund only after tool serch", "tool serch", "Did you mean 'search'?"),
         ("at most 3 calls of refnd", "tool refnd", "Did you mean 'refund'?"),
         ("tool x passes A", "tool x", "Its tools: refund, search."),
+        (
+            "tool refnd* passes a person",
+            "tool refnd*",
+            "Did you mean 'refund'? Write 'if any' at the end of the sentence if there may be "
+            "none.",
+        ),
+        ("tool re* only after tool *", "tool re*", "Name the tools one by one."),
         ("no path from strt to end skips A", "strt", "Did you mean 'start'?"),
         ("no path from start to here skips A", "here", "Its nodes: start, model, tools, end."),
     ],

@@ -547,24 +547,25 @@ def test_tools_that_a_layer_further_in_brings_are_guarded(call: Any, thread: str
 
 
 class Aliases(AgentMiddleware):
-    """A layer further in that calls the same tool by the name that a rule is about."""
+    """A layer further in that calls the same tool by the name of another one."""
 
     def around_tool(self, request: Any) -> Any:
         return (yield replace(request, tool_call={**request.tool_call, "name": "archive"}))
 
 
-def test_a_rule_decides_about_the_name_that_a_layer_further_in_gives(
+def test_a_rule_decides_about_the_tool_that_runs_and_not_about_its_name(
     call: Any, thread: str
 ) -> None:
     ran: list[str] = []
-    guard = FlowGuardMiddleware(ToolPolicy(Rule("archive", "deny")))
-    model = ScriptedChatModel([[{"name": "move", "args": {}}], "Done."])
-    tools = [late_tool("move", ran), late_tool("archive", ran)]
-    agent = create_agent(model, tools, middleware=[guard, Aliases()])
-    result = call(agent, PUT_IN, config_of(thread))
-    (message,) = (m for m in result["messages"] if m.type == "tool")
-    assert (ran, message.status) == ([], "error")
-    assert "does not allow this call of archive" in message.text
+    for denied, runs in (("archive", ["move"]), ("move", [])):
+        ran.clear()
+        guard = FlowGuardMiddleware(ToolPolicy(Rule(denied, "deny")))
+        model = ScriptedChatModel([[{"name": "move", "args": {}}], "Done."])
+        tools = [late_tool("move", ran), late_tool("archive", ran)]
+        agent = create_agent(model, tools, middleware=[guard, Aliases()])
+        result = call(agent, PUT_IN, config_of(f"{thread} {denied}"))
+        (message,) = (m for m in result["messages"] if m.type == "tool")
+        assert (ran, message.name) == (runs, "move")
 
 
 def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Any, thread: str) -> None:

@@ -87,13 +87,14 @@ class PlanRecord:
     limits: tuple[UsageLimit, ...] = ()
     accesses: tuple[Access, ...] = ()
     sequential_calls: bool = False
+    idle_guards: tuple[str, ...] = ()
 
 
 LATER: dict[type, tuple[str, ...]] = {
-    PlanRecord: ("moved", "guards", "limits", "accesses", "sequential_calls"),
+    PlanRecord: ("moved", "guards", "limits", "accesses", "sequential_calls", "idle_guards"),
     Layer: ("attempts",),
     Tool: ("labels", "reads", "writes", "max_requests", "background", "on_loss"),
-    ToolGuard: ("reviewers", "decisions", "remember", "otherwise"),
+    ToolGuard: ("reviewers", "decisions", "remember", "otherwise", "decides_again"),
     Setting: ("guards",),
     UsageLimit: ("raisable", "ledger"),
 }

@@ -1,0 +1,362 @@
+"""Conditions on the arguments of tool calls: comparisons, the grammar of their texts, and cases.
+
+```
+condition = part { " and " part }
+part      = NAME SIGN JSON | "not (" condition ")" | fact
+```
+
+`NAME` is an argument, `SIGN` a comparison of `COMPARISONS`. A *fact* is anything else: "seen
+private", "labeled outside", the name of a function, words. A comparison with an argument that is
+missing, or of another type, is neither true nor false, as in SQL.
+
+`counterexample_case` decides exactly whether some call meets one condition and none of several
+others. It tries one value of each class of values that the comparisons can tell apart: numbers
+between and around the compared ones, and for texts one for each combination of patterns. A pattern
+may have `*` and `?`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import chain, pairwise, product
+from math import ceil, floor
+from typing import Any
+
+
+def _same_kind(value: object, other: object) -> bool:
+    """Return True if two values compare: JSON has one kind of numbers, and True is none."""
+    return _kind(value) is _kind(other) and not any(item != item for item in (value, other))  # NaN
+
+
+def _kind(value: object) -> type[object]:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float if is_number else type(value)
+
+
+def _is_in(value: object, options: Any) -> bool | None:
+    """Return True if a value is one of several; None if none of them has its kind."""
+    alike = [option for option in options if _same_kind(value, option)]
+    return value in alike if alike else None
+
+
+def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool | None]:
+    """A comparison that is None if the two values are of different kinds."""
+    return lambda value, other: compare(value, other) if _same_kind(value, other) else None
+
+
+def _opposite(
+    compare: Callable[[object, object], bool | None],
+) -> Callable[[object, object], bool | None]:
+    def opposite(value: object, other: object) -> bool | None:
+        result = compare(value, other)
+        return None if result is None else not result
+
+    return opposite
+
+
+COMPARISONS: dict[str, Callable[[object, object], bool | None]] = {
+    "==": _compared(lambda value, other: bool(value == other)),
+    "!=": _compared(lambda value, other: bool(value != other)),
+    "<": _compared(lambda value, other: bool(value < other)),
+    "<=": _compared(lambda value, other: bool(value <= other)),
+    ">": _compared(lambda value, other: bool(value > other)),
+    ">=": _compared(lambda value, other: bool(value >= other)),
+    "in": _is_in,
+    "not in": _opposite(_is_in),
+    "like": _compared(fnmatchcase),
+    "not like": _compared(lambda value, other: not fnmatchcase(value, other)),
+}
+"""Comparisons of an argument with a value. None: they cannot be compared."""
+
+
+class UndecidableError(ValueError):
+    """A condition is outside of the fragment that is decided exactly; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison of an argument with a value; `value` is JSON."""
+
+    name: str
+    sign: str
+    json: str
+
+    @property
+    def value(self) -> Any:
+        """The value that the argument is compared with."""
+        return json.loads(self.json)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.sign} {self.json}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A part that is not about arguments."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Parts all of which must hold; `negated` for the opposite."""
+
+    parts: tuple[Comparison | Fact | Condition, ...]
+    negated: bool = False
+
+    def __str__(self) -> str:
+        text = " and ".join(map(str, self.parts))
+        return f"not ({text})" if self.negated else text
+
+    @property
+    def decidable(self) -> Condition:
+        """The condition, with facts in place of comparisons that are not decided exactly."""
+        parts: list[Comparison | Fact | Condition] = []
+        for part in self.parts:
+            if isinstance(part, Condition):
+                parts.append(part.decidable)
+            else:
+                parts.append(Fact(str(part)) if _problem(part) else part)
+        return Condition(tuple(parts), self.negated)
+
+    @property
+    def leaves(self) -> Iterator[Comparison | Fact]:
+        """All comparisons and facts in it."""
+        for part in self.parts:
+            yield from part.leaves if isinstance(part, Condition) else (part,)
+
+    def holds(self, value_of: Callable[[Comparison | Fact], bool | None]) -> bool | None:
+        """Return True if it holds, by the values of its leaves; None if this cannot be said."""
+        results = [
+            part.holds(value_of) if isinstance(part, Condition) else value_of(part)
+            for part in self.parts
+        ]
+        # As in SQL: one False decides, and an unknown result leaves all else undecided.
+        result = False if False in results else None if None in results else True
+        return result if result is None or not self.negated else not result
+
+
+def _problem(part: Comparison | Fact) -> str:
+    """The reason why a comparison is not decided exactly; empty if it is."""
+    if isinstance(part, Fact):
+        return ""
+    is_text, is_pattern = isinstance(part.value, str), part.sign.endswith("like")
+    if is_text and (part.sign[0] in "<>" or (is_pattern and "[" in part.value)):
+        return f"{part}: texts are compared by ==, !=, in, and patterns with * and ?"
+    return ""
+
+
+_SIGNS = "|".join(sorted(map(re.escape, COMPARISONS), key=len, reverse=True))
+_COMPARISON = re.compile(rf"(?P<name>[^\s()]+) (?P<sign>{_SIGNS}) ")
+_ALWAYS = "any arguments"
+"""Text of a condition that each call meets."""
+
+
+def parse_condition(text: str) -> Condition:
+    """Read the text of a condition. A text that is not one is a fact.
+
+    >>> parse_condition('euros > 50 and not (to like "*@shop.example")').parts[0]
+    Comparison(name='euros', sign='>', json='50')
+    """
+    if not text:
+        return Condition(())
+    try:
+        condition, end = _read(text, 0)
+    except ValueError:
+        end = -1
+    # Words of a person may have brackets of any kind.
+    return condition if end == len(text) else Condition((Fact(text),))
+
+
+def _read(text: str, start: int) -> tuple[Condition, int]:
+    """Read parts up to the end or a closing bracket."""
+    parts: list[Comparison | Fact | Condition] = []
+    while True:
+        if text.startswith("not (", start):
+            inner, start = _read(text, start + len("not ("))
+            if not text.startswith(")", start):
+                raise ValueError(text)
+            parts.append(Condition(inner.parts, negated=True))
+            start += 1
+        elif match := _COMPARISON.match(text, start):
+            _, end = json.JSONDecoder().raw_decode(text, match.end())
+            parts.append(Comparison(match["name"], match["sign"], text[match.end() : end]))
+            start = end
+        else:
+            # The name of a function has brackets: "is_large()".
+            match = re.compile(r"(?:\(\)|[^()])+?(?= and |\)|$)").match(text, start)
+            if match is None:
+                raise ValueError(text)
+            parts += [] if match[0] == _ALWAYS else [Fact(match[0])]
+            start = match.end()
+        if not text.startswith(" and ", start):
+            return Condition(tuple(parts)), start
+        start += len(" and ")
+
+
+Case = Mapping[str, object]
+"""Arguments of a call, as far as conditions are about them."""
+
+
+def counterexample_case(
+    wanted: Condition,
+    deciding: Sequence[Condition],
+    facts: Callable[[str], bool | None],
+    values: Mapping[str, Sequence[object]] | None = None,
+) -> Case | None:
+    """Arguments that meet one condition and none of several others; None if there are none.
+
+    A call whose arguments leave a deciding condition undecided meets it, as it meets a rule that
+    asks or denies.
+
+    Args:
+        wanted: The condition that the arguments meet.
+        deciding: Conditions that they do not meet.
+        facts: Whether a fact holds; None if it may or may not.
+        values: For arguments with few values, all of them; for "integer" arguments, `int`.
+
+    Raises:
+        UndecidableError: A comparison is outside of the fragment that is decided.
+
+    >>> large, small = parse_condition("euros > 50"), parse_condition("euros <= 50")
+    >>> counterexample_case(large, [small], lambda fact: None)
+    {'euros': 51}
+    >>> counterexample_case(Condition(()), [large, small], lambda fact: None) is None
+    True
+    """
+    compared: dict[str, list[Comparison]] = {}
+    free: dict[object, None] = {}
+    for number, condition in enumerate((wanted, *deciding)):
+        for leaf in condition.leaves:
+            if isinstance(leaf, Comparison):
+                compared.setdefault(leaf.name, []).append(leaf)
+            elif facts(leaf.text) is None:
+                free[_free_fact(leaf, number)] = None
+    names = list(compared)
+    cases = [_representatives(compared[name], (values or {}).get(name)) for name in names]
+    for choice in product(*cases, *[(False, True)] * len(free)):
+        arguments = dict(zip(names, choice, strict=False))
+        chosen = dict(zip(free, choice[len(names) :], strict=True))
+
+        def value_of(leaf: Comparison | Fact, number: int = 0) -> bool | None:
+            if isinstance(leaf, Comparison):
+                return COMPARISONS[leaf.sign](arguments[leaf.name], leaf.value)  # noqa: B023
+            known = facts(leaf.text)
+            return chosen[_free_fact(leaf, number)] if known is None else known  # noqa: B023
+
+        if wanted.holds(value_of) and all(
+            condition.holds(lambda leaf, n=number: value_of(leaf, n)) is False  # type: ignore[misc]
+            for number, condition in enumerate(deciding, 1)
+        ):
+            return arguments
+    return None
+
+
+def _free_fact(fact: Fact, number: int) -> object:
+    # What a thread has seen is one fact for all. Two functions may share a name.
+    return fact.text if fact.text.startswith("seen ") else (fact.text, number)
+
+
+_MOST_CASES = 4_096
+"""The most combinations of patterns that are tried; more are refused by name."""
+
+
+def _representatives(comparisons: Sequence[Comparison], values: Any) -> list[Any]:
+    """One value of each class that some comparisons of an argument tell apart."""
+    if isinstance(values, Sequence):
+        return list(values)
+    constants = list(
+        chain.from_iterable(
+            item.value if item.sign in ("in", "not in") else [item.value] for item in comparisons
+        )
+    )
+    kinds = {_kind(value): None for value in constants}
+    found: list[Any] = []
+    for kind in kinds:
+        alike = [value for value in constants if _kind(value) is kind]
+        if kind is float:
+            found += _numbers(sorted(set(alike)), whole=values is int)
+        elif kind is bool:
+            found += [True, False]
+        elif kind is str:
+            found += _texts(comparisons)
+        else:
+            # Of lists, dicts and null only equality is decided: the compared ones, and another.
+            found += [*alike, *([] if kind is type(None) else [["another"]])]
+    return found
+
+
+def _numbers(constants: Sequence[float], *, whole: bool) -> list[float]:
+    """The compared numbers, one between each two, and one beyond both ends."""
+    ends = [floor(constants[0]) - 1, ceil(constants[-1]) + 1]
+    if whole:
+        near = (n for c in constants for n in (floor(c) - 1, floor(c), ceil(c), ceil(c) + 1))
+        return sorted({*near, *ends})
+    between = [(low + high) / 2 for low, high in pairwise(constants)]
+    return sorted({*constants, *between, *ends})
+
+
+def _texts(comparisons: Sequence[Comparison]) -> list[str]:
+    """One text for each combination in which some comparisons may hold."""
+    patterns: dict[tuple[str, bool], None] = {}  # and whether it is a pattern
+    for item in comparisons:
+        for value in item.value if item.sign in ("in", "not in") else [item.value]:
+            if not isinstance(value, str):
+                continue
+            if problem := _problem(item):
+                raise UndecidableError(problem)
+            patterns[value, item.sign.endswith("like")] = None
+    # All patterns read a text together, letter by letter; a letter that none of them has stands
+    # for all such letters.
+    letters = sorted(
+        {c for text, is_pattern in patterns for c in text if not is_pattern or c not in "*?"}
+    )
+    other = next(letter for letter in map(chr, range(ord("a"), 0x10FFFF)) if letter not in letters)
+    start = tuple(_closed({0}, *pattern) for pattern in patterns)
+    texts, seen, waiting = dict[tuple[bool, ...], str](), {start}, [(start, "")]
+    for states, text in waiting:
+        # The empty text is the first of its class, and says little to people.
+        ends = zip(states, patterns, strict=True)
+        matches = tuple(len(pattern) in state for state, (pattern, _) in ends)
+        texts[matches] = texts.get(matches) or text
+        for letter in (other, *letters):
+            following = tuple(
+                _step(state, letter, *pattern)
+                for state, pattern in zip(states, patterns, strict=True)
+            )
+            if following not in seen:
+                seen.add(following)
+                waiting.append((following, text + letter))
+            elif not text and letter == other:
+                waiting.append((following, letter))
+        if len(seen) > _MOST_CASES:
+            raise UndecidableError(f"{comparisons[0].name}: its patterns are too many")
+    return list(texts.values())
+
+
+def _closed(places: set[int], pattern: str, is_pattern: bool) -> frozenset[int]:
+    """Places in a pattern, with those that a `*` there may skip to."""
+    places = set(places)
+    for index, sign in enumerate(pattern):
+        if index in places and is_pattern and sign == "*":
+            places.add(index + 1)
+    return frozenset(places)
+
+
+def _step(places: frozenset[int], letter: str, pattern: str, is_pattern: bool) -> frozenset[int]:
+    """Places in a pattern after one more letter."""
+    after = set[int]()
+    for index in places:
+        sign = pattern[index : index + 1]
+        if is_pattern and sign == "*":
+            after.add(index)
+        elif sign and (sign == letter or (is_pattern and sign == "?")):
+            after.add(index + 1)
+    return _closed(after, pattern, is_pattern)

@@ -1,0 +1,392 @@
+"""Paths through a plan: the shortest ones, around nodes that are left out."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+from agent_factory.topology.declarations import Access, AccessKind, ToolGuard, UsageLimit
+from agent_factory.topology.model import END, MODEL, START, TOOLS, Call, Phase, Route, TopologyData
+from agent_factory.topology.planner import jumps_of
+from agent_factory.topology.transitions import Transition, transition
+
+Path = tuple[str, ...]
+"""Nodes, from the first to the last."""
+
+Edges = Mapping[str, Sequence[str]]
+"""The nodes that may follow each node."""
+
+_Declared = ToolGuard | UsageLimit | Access
+
+
+class Position(NamedTuple):
+    """Position in a run: a node, or in it a layer.
+
+    Args:
+        node: The node.
+        step: At the model, 0 is the model and its layers follow, the innermost first. At the tools,
+            their layers come first, the outermost at 0, then `AGAIN` and `RUN`.
+    """
+
+    node: str
+    step: int = 0
+
+
+Ways = Mapping[Position, "Position | None"]
+"""Positions from which a run can reach a target, each with the position that comes next."""
+
+AGAIN, RUN = Position(TOOLS, 1_000_000), Position(TOOLS, 1_000_001)
+"""Where guards that decide again about changed calls do so, and where the tool runs."""
+
+
+class Origin(NamedTuple):
+    """Position from which a call, or an answer, may come as it is there.
+
+    Args:
+        position: The position.
+        owner: The middleware that writes it; empty for the model and the input.
+        jumps: A hook writes it before it jumps.
+    """
+
+    position: Position
+    owner: str = ""
+    jumps: bool = False
+
+
+def shortest_path(edges: Edges, source: str, target: str, without: Collection[str] = ()) -> Path:
+    """The shortest path of at least one step that enters none of some nodes; empty without one.
+
+    >>> shortest_path({"a": ("b", "c"), "b": ("c",)}, "a", "c", without=["b"])
+    ('a', 'c')
+    """
+    previous: dict[str, str] = {}
+    waiting = deque([source])
+    while waiting and target not in previous:
+        node = waiting.popleft()
+        for following in edges.get(node, ()):
+            if following not in previous and following not in without:
+                previous[following] = node
+                waiting.append(following)
+    if target not in previous:
+        return ()
+    path = [target]
+    while (step := previous[path[-1]]) != source:
+        path.append(step)
+    return (source, *reversed(path))
+
+
+def joined(first: Path, *others: Path) -> Path:
+    """Paths one after the other; empty if one of them is missing.
+
+    >>> joined(("a", "b"), ("b", "c", "d"))
+    ('a', 'b', 'c', 'd')
+    """
+    # Each path begins with the node at which the one before it ends.
+    steps = chain(first, *(path[1:] for path in others))
+    return tuple(steps) if all((first, *others)) else ()
+
+
+class PlanGraph:
+    """The edges of a plan, and the nodes of its middleware: read once for all sentences.
+
+    Args:
+        plan: The plan.
+    """
+
+    def __init__(self, plan: TopologyData) -> None:
+        self.plan = plan
+        self.model = plan.style.model
+        self.edges: Edges = {edge.source: edge.targets for edge in plan.edges}
+        self.hooks = {hook.node: hook for hook in plan.hooks}
+        # Those of agents inside of tools ("clerk/Review") are the matter of these agents.
+        self.guards = [guard for guard in plan.guards if "/" not in guard.owner]
+        self.limits = [limit for limit in plan.limits if "/" not in limit.owner]
+        # What a run enters before its loop, and never again.
+        self.once = {START, *plan.nodes[: plan.nodes.index(plan.loop_entry)]}
+        self._beyond: dict[tuple[UsageLimit, str], Path] = {}
+
+    @cached_property
+    def owners(self) -> dict[str, set[str]]:
+        """The middleware of the plan, each with the nodes at which a run passes it."""
+        plan, around = self.plan, {Call.AGENT: START, Call.MODEL: self.model, Call.TOOL: TOOLS}
+        passed = [(hook.owner, {node}) for node, hook in self.hooks.items()]
+        passed += [(layer.owner, {around[layer.call]}) for layer in plan.layers]
+        # One that only declares something is passed nowhere.
+        declared: list[_Declared] = [*plan.guards, *plan.limits, *plan.accesses]
+        passed += [(each.owner, set()) for each in declared if "/" not in each.owner]
+        owners: dict[str, set[str]] = {}
+        for owner, nodes in passed:
+            owners.setdefault(owner, set()).update(nodes)
+        return owners
+
+    def members(self, pattern: str) -> list[str]:
+        """The middleware with a name, or whose names match a pattern."""
+        # A name may hold the characters of patterns: "ToolCallLimitMiddleware[search]".
+        if pattern in self.owners:
+            return [pattern]
+        return [owner for owner in self.owners if fnmatchcase(owner, pattern)]
+
+    def nodes_of(self, owner: str, phase: str) -> set[str]:
+        """The node of the hook of a middleware in a phase; empty without such a hook."""
+        hooks = self.hooks.items()
+        return {node for node, hook in hooks if (hook.owner, hook.phase) == (owner, phase)}
+
+    def positions_of(self, guard: ToolGuard) -> set[Position]:
+        """The positions at which a guard decides; empty if its middleware has no such place."""
+        if guard.decides_again:
+            return {AGAIN}
+        node = TOOLS if guard.place == "around_tool" else f"{guard.owner}.{guard.place}"
+        return {p for p in self.positions.get(guard.owner, ()) if p.node == node}
+
+    @property
+    def end(self) -> Position:
+        """The position at which a run has ended, outside of all layers around it."""
+        return Position(END, len(self.plan.layers_around(Call.AGENT)))
+
+    def node_named(self, name: str) -> str | None:
+        """The node that a sentence means: by its name, or "start", "end", "model"."""
+        node = {"start": START, "end": END, MODEL: self.model}.get(name, name)
+        return node if node in (START, END) or node in self.plan.nodes else None
+
+    def shortest_path(self, *nodes: str, without: Collection[str] = ()) -> Path:
+        """The shortest path from each of some nodes to the next, along the edges of the plan."""
+        parts = (shortest_path(self.edges, *pair, without) for pair in pairwise(nodes))
+        return joined(nodes[:1], *parts)
+
+    def way_past(
+        self, places: set[str], source: str, target: str, before: Collection[str] = ()
+    ) -> Path:
+        """A path from one node to another past some places, and before that past others."""
+        start = (START,) if source == START else self.shortest_path(START, source, without=before)
+        # A run that is at one of the places has passed it.
+        way = () if source in places else self.shortest_path(source, target, without=places)
+        return joined(start, way)
+
+    def bypass(self, places: set[str], target: str, *, first: bool = True) -> Path:
+        """A path past some places before the first visit of a node, or before a later one.
+
+        Without `first`, what happens before the first visit does not count.
+        """
+        once = places & self.once
+        # A layer around the run is passed before all else, and covers each path.
+        if START in once:
+            return ()
+        start = self.way_past(places, START, target) if first else ()
+        # Up to the first visit, only what is passed once counts; then, what each turn passes.
+        return start or self.way_past(places, target, target, before=once)
+
+    def shortest_cycle(self, edges: Edges, without: Collection[str] = ()) -> Path:
+        """A shortest way around a loop.
+
+        Args:
+            edges: The edges of the loop, some of those of the plan.
+            without: Nodes that it does not enter.
+        """
+        # A run comes to a loop from outside, so a node of it has two edges that lead there.
+        targets = Counter(chain.from_iterable(self.edges.values()))
+        doors = [node for node, number in targets.items() if number > 1 and node not in without]
+        cycles = [shortest_path(edges, node, node, without) for node in sorted(doors)]
+        return min(filter(None, cycles), key=len, default=())
+
+    def used_up(self, owners: Iterable[str]) -> Edges:
+        """The edges that are left when the limits of some middleware are used up."""
+        edges, last = {**self.edges}, self.plan.loop_exit
+        for owner in owners:
+            before = self.nodes_of(owner, Phase.BEFORE_MODEL)
+            hooks = [*before, *self.nodes_of(owner, Phase.AFTER_MODEL)]
+            jumping = [node for node in hooks if "end" in self.hooks[node].can_jump_to]
+            if self.model in self.owners[owner] and not before & {*jumping}:
+                # Without calls, the end of a turn leads out of the loop, or where a hook jumps.
+                if self.plan.edge_from(last).route is Route.AFTER_MODEL:
+                    targets = {self.plan.exit, *self.jumps_from(last).values()}
+                    edges[last] = [node for node in edges[last] if node in targets]
+            elif hooks:
+                # Without a jump, all that its hook can do is to raise.
+                edges[(jumping or hooks)[0]] = [self.plan.exit] if jumping else []
+        return edges
+
+    def path_beyond(self, limit: UsageLimit, at: str) -> Path:
+        """A path to a call at a node that a limit does not allow; empty if there is none.
+
+        Args:
+            limit: The limit.
+            at: The node of the calls.
+        """
+        if (limit, at) not in self._beyond:
+            self._beyond[limit, at] = self._path_beyond(limit, at)
+        return self._beyond[limit, at]
+
+    def _path_beyond(self, limit: UsageLimit, at: str) -> Path:
+        nodes = self.owners[limit.owner]
+        if at == TOOLS:
+            return self._uncounted(limit)
+        # No run reaches the model around a hook before it: the last of them leads there.
+        if nodes & {at, *self.nodes_of(limit.owner, Phase.BEFORE_MODEL)}:
+            return ()
+        start = self.shortest_path(START, at)
+        # With a limit of 0 the first call is one too many already, and so is that of the next run
+        # of a thread which has used all up.
+        if limit.most < 1 or limit.scope != "run":
+            return start
+        return joined(start, shortest_path(self.used_up([limit.owner]), at, at))
+
+    def _uncounted(self, limit: UsageLimit) -> Path:
+        """A path on which a tool call runs that a limit has not counted."""
+        counted = {p for p in self.positions.get(limit.owner, ()) if self.sees(p)}
+        ways = self.ways_to(RUN, counted)
+        for origin in self.origins():
+            # A layer around tools makes no calls more, and at most those of another tool.
+            is_other = limit.tool or not origin.owner or origin.position.node != TOOLS
+            if origin.position in ways and origin.position not in counted and is_other:
+                return self.path_of(origin.position, ways)
+        return ()
+
+    def path_of(
+        self,
+        source: Position,
+        ways: Ways,
+        before: Collection[str] = (),
+    ) -> Path:
+        """The nodes of a run that comes to a position past some nodes, and goes on from there."""
+        node = source.node
+        first: Path = (START,) if node == START else self.shortest_path(START, node, without=before)
+        if not first:
+            once = {*before} & self.once
+            later = self.shortest_path(TOOLS, node, without=before)
+            first = joined(self.shortest_path(START, TOOLS, without=once), later)
+        positions, position = [source], ways[source]
+        while position is not None:
+            positions.append(position)
+            position = ways[position]
+        # Layers are within their node; a step back in it is the same node once more.
+        steps = [b.node for a, b in pairwise(positions) if a.node != b.node or a.step >= b.step]
+        return (*first, *steps)
+
+    @cached_property
+    def positions(self) -> dict[str, set[Position]]:
+        """The middleware, each with the positions at which a run passes it."""
+        positions = defaultdict[str, set[Position]](set)
+        for node, hook in self.hooks.items():
+            positions[hook.owner].add(Position(node))
+        # A layer sees a response after those inside of it, and a tool call before them.
+        for step, layer in enumerate(reversed(self.plan.layers_around(Call.MODEL)), 1):
+            positions[layer.owner].add(Position(self.model, step))
+        for step, layer in enumerate(self.plan.layers_around(Call.TOOL)):
+            positions[layer.owner].add(Position(TOOLS, step))
+        # A layer around the run sees its input first, and its answer last.
+        for step, layer in enumerate(reversed(self.plan.layers_around(Call.AGENT))):
+            positions[layer.owner] |= {Position(START), Position(END, step)}
+        return positions
+
+    def sees(self, position: Position, *, answers: bool = False) -> bool:
+        """Return True if an answer of the model, or its calls, passes a position."""
+        node, hook = position.node, self.hooks.get(position.node)
+        phases = (Phase.AFTER_MODEL, Phase.AFTER_AGENT) if answers else (Phase.AFTER_MODEL,)
+        around = (self.model, END) if answers else (self.model, TOOLS)
+        return hook.phase in phases if hook else node in around
+
+    @cached_property
+    def _following(self) -> dict[Position, list[Position]]:
+        """The positions that may follow each position."""
+        model, tools = (len(self.plan.layers_around(call)) for call in (Call.MODEL, Call.TOOL))
+        around_run = len(self.plan.layers_around(Call.AGENT))
+        inside = {
+            self.model: [Position(self.model, step) for step in range(model + 1)],
+            TOOLS: [*(Position(TOOLS, step) for step in range(tools)), AGAIN, RUN],
+            END: [Position(END, step) for step in range(around_run + 1)],
+        }
+        following = defaultdict[Position, list[Position]](list)
+        for positions in inside.values():
+            for position, next_position in pairwise(positions):
+                following[position].append(next_position)
+        for source, targets in self.edges.items():
+            last = inside.get(source, [Position(source)])[-1]
+            following[last] += [inside.get(target, [Position(target)])[0] for target in targets]
+        if around_run:  # a layer around the run may answer without it
+            following[Position(START)].append(Position(END))
+        return following
+
+    @cached_property
+    def _previous(self) -> dict[Position, list[Position]]:
+        previous = defaultdict[Position, list[Position]](list)
+        for position, following in self._following.items():
+            for next_position in following:
+                previous[next_position].append(position)
+        return previous
+
+    def origins(self, *, answers: bool = False) -> list[Origin]:
+        """The positions from which calls or answers come: input, model, writers, jumping hooks.
+
+        Calls may come with the input, or be left by an earlier run. A hook may write a call before
+        it jumps to the tools, and an answer before it jumps to the end.
+        """
+        return self._origins_of_answers if answers else self._origins_of_calls
+
+    @cached_property
+    def _origins_of_calls(self) -> list[Origin]:
+        return [Origin(Position(START)), *self._origins("tools", "tool_calls")]
+
+    @cached_property
+    def _origins_of_answers(self) -> list[Origin]:
+        return [*self._origins("end", "answers")]
+
+    def _origins(self, jump: str, aspect: str) -> Iterator[Origin]:
+        yield Origin(Position(self.model))
+        for node, hook in self.hooks.items():
+            if jump in hook.can_jump_to:
+                yield Origin(Position(node), hook.owner, jumps=True)
+        for access in self.plan.accesses:
+            # Text that is cleaned is changed, too.
+            changes = access.kind in (AccessKind.WRITES, AccessKind.SANITIZES)
+            if changes and aspect in access.aspects:
+                for position in sorted(self.positions.get(access.owner, ())):
+                    if position.node != START:
+                        yield Origin(position, access.owner)
+
+    def ways_to(self, target: Position, without: Collection[Position]) -> Ways:
+        """The positions from which a run can reach a target past others."""
+        ways: dict[Position, Position | None] = {target: None}
+        waiting = deque([target])
+        while waiting:
+            position = waiting.popleft()
+            for before in self._previous.get(position, ()):
+                if before not in ways and before not in without:
+                    ways[before] = position
+                    waiting.append(before)
+        return ways
+
+    def reached(self, without: Collection[Position] = ()) -> set[Position]:
+        """The positions that a run can reach in a turn past others.
+
+        What a run passes before its loop, it passes for all its turns.
+        """
+        first = self._reached(Position(START), without)
+        if Position(START) in without:
+            return set()
+        once = {position for position in without if position.node in self.once}
+        later = RUN in self._reached(Position(START), once)
+        return first | (self._reached(RUN, without) if later else set())
+
+    def _reached(self, start: Position, without: Collection[Position] = ()) -> set[Position]:
+        reached, waiting = {start}, [start]
+        for position in waiting:
+            for following in self._following.get(position, ()):
+                if following not in reached and following not in without:
+                    reached.add(following)
+                    waiting.append(following)
+        return reached
+
+    def jumps_from(self, node: str) -> dict[str, str]:
+        """The jumps of the hook at a node, each with the node that it leads to."""
+        return jumps_of(self.plan, self.hooks[node]) if node in self.hooks else {}
+
+    def steps(self, path: Path) -> tuple[Transition, ...]:
+        """The edges along a path, with their reasons."""
+        return tuple(
+            transition(self.plan, self.plan.edge_from(node), following, self.hooks.get(node))
+            for node, following in pairwise(path)
+        )
