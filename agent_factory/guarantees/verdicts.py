@@ -130,8 +130,9 @@ def _unpassed(members: _Members, target: Position) -> Iterator[_No]:
     ways = graph.ways_to(target, without)
     for origin in graph.origins(answers=members.answers):
         position = origin.position
-        # A call that a member has made has passed it: a person who edits it has decided.
-        is_passed = position in passed.always or origin.owner in passed.deciders
+        # A call that a member has changed has passed it: a person who edits it has decided.
+        is_edit = origin.owner in passed.deciders and not origin.jumps
+        is_passed = position in passed.always or is_edit
         if is_passed or position not in ways or (reached is not None and position not in reached):
             continue
         if slip := _slip(members, position, target, ways, without):

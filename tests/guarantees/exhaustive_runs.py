@@ -202,6 +202,8 @@ class Points(NamedTuple):
     names: frozenset[str] = frozenset()
     """Whose own changes of a call are no others."""
     seen: frozenset[Event] = frozenset()
+    places: frozenset[str] = frozenset(["after_model"])
+    """Hooks whose own calls count as seen."""
 
 
 NODES = {"model": "model", "tool": "tools"}
@@ -236,7 +238,9 @@ def points_of(members: Sequence[MemberSpec], tool: str = "", call: str = "") -> 
             for layer in member.layers
         }
     names = frozenset(member.name for member in members)
-    return Points(frozenset(once), frozenset(each_turn), names, frozenset(seen))
+    in_layers = tool and any(m.guard and m.guard.place == "around_tool" for m in members)
+    places = frozenset([] if in_layers else ["after_model"])
+    return Points(frozenset(once), frozenset(each_turn), names, frozenset(seen), places)
 
 
 def tool_runs_without(evidence: Evidence, tool: str, points: Points) -> bool:
@@ -250,8 +254,8 @@ def tool_runs_without(evidence: Evidence, tool: str, points: Points) -> bool:
             at_tools = event[1] == "tools"
         if event[0] == "asked" or (event[0] in ("call", "change") and event[1] not in points.names):
             seen = False
-        elif event[0] == "call":  # its author knows it
-            seen = True
+        elif event[0] == "call":  # its author knows it, and a guard decides at its place
+            seen = event[2] in points.places
         once, passed = once or event in points.once, passed or event in points.each_turn
         seen = seen or event in points.seen
         if event[0] == "ran" and tool in ("", event[1]) and not (once or passed or seen):
@@ -465,7 +469,7 @@ def evidence_of(
         seers = list(layers)
         if node == "model":
             events += [("layer", name, "model") for name in layers]
-            events += [("asked",), ("call", "")]
+            events += [("asked",), ("call", "", "")]
             seers.reverse()
         elif node == "tools":
             events += [("layer", name, "tool") for name in layers]
@@ -474,7 +478,8 @@ def evidence_of(
         for name in seers:
             events.append(("see", name))
             events += [("change", name)] if name in writers else []
-        events += [("call", owners[node])] if node == origin and node in owners else []
+        if node == origin and node in owners:
+            events.append(("call", owners[node], node.rpartition(".")[2]))
         if node == "tools" and left:
             name = left.pop(0)
             events += [("ran", INNER)] if name == INNER_TOOL else []

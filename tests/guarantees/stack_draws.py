@@ -237,8 +237,8 @@ class Clerk(Model):
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
-def _call(name: str, run: Run, author: str = "") -> AIMessage:
-    run.report("call", author)
+def _call(name: str, run: Run, author: str = "", place: str = "") -> AIMessage:
+    run.report("call", author, place)
     args: dict[str, Any] = {"request": "Go"} if name == INNER else {}
     # LangGraph replaces messages with the same id; a call needs one that no other has.
     call: Any = {"name": name, "args": args, "id": f"call {next(_NUMBERS)}"}
@@ -326,7 +326,7 @@ class _Actor:
                 targets += [f"{jump} {name}".strip() for name in names]
             choice = targets[run.choose(point, _status([*messages, *update], call), len(targets))]
             jump, _, name = choice.partition(" ")
-            update += [_call(name, run, self.name)] if name else []
+            update += [_call(name, run, self.name, phase)] if name else []
             return {"messages": update, **({"jump_to": jump} if jump else {})}
 
         act.__name__ = phase
