@@ -160,7 +160,7 @@ class BuildCode:
     def ignorable(self) -> bool:
         """Whether `create_agent(..., ignore=[code])` suppresses it."""
         return self.severity == "warning" or self.code in (
-            *("AF105", "AF118", "AF119", "AF120", "AF124", "AF125", "AF129"),
+            *("AF105", "AF118", "AF119", "AF120", "AF124", "AF125", "AF129", "AF131"),
         )
 
 
@@ -207,6 +207,10 @@ _BUILD_CODES = {
     "AF127": ("GuaranteeNotKept", "A guarantee does not hold on every path."),
     "AF128": ("GuaranteeSyntax", "A guarantee is not a sentence about this agent."),
     "AF129": ("GuardBypassed", "A jump leads to a tool past the middleware that decides about it."),
+    "AF131": (
+        "ConditionUnfit",
+        "A rule compares an argument that its tool lacks, or by a value of another type.",
+    ),
     "AF201": ("JumpWithoutEffect", "A hook declares a jump to where the run continues anyway."),
     "AF202": ("JumpBack", "A before_model hook may jump to the model, and run again unchanged."),
     "AF203": ("ToolShadowed", "A provider tool has the name of another tool."),

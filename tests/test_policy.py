@@ -17,8 +17,9 @@ from agent_factory import SpecError, create_agent, warnings_of
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.review import StandingApproval, StoredApprovals, approvals, policy_table, revoke
-from agent_factory.review.policy import COMPARISONS, condition_text, holds
+from agent_factory.review.policy import condition_text, holds
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology.conditions import COMPARISONS
 from samples import find, pay
 from tables import each
 

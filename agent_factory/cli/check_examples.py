@@ -318,6 +318,17 @@ class Shortcut(AgentMiddleware):
 check(tools=[find], middleware=[Shortcut(), Review()])""",
         "Decide in a layer, `around_tool`, which no jump bypasses; or remove the jump.",
     ),
+    "AF131": Example(
+        """class Rules(AgentMiddleware):
+    guards = [ToolGuard("find", "check", when="euros > 50")]
+
+    def around_tool(self, request):
+        return (yield request)
+
+
+check(tools=[find], middleware=[Rules()])""",
+        "Compare arguments that the tool has, by values of their types.",
+    ),
     "AF201": Example(
         """class Back(AgentMiddleware):
     @hook_config(can_jump_to=["model"])

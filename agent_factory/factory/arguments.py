@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 from unicodedata import normalize
 
@@ -62,8 +63,15 @@ from agent_factory.tools.error_handling import (
     ErrorHandler,
     handler_for,
 )
-from agent_factory.tools.registry import Toolbox, sort_tools
-from agent_factory.topology.declarations import JOBS, with_shared_ledgers
+from agent_factory.tools.registry import Toolbox, ToolSchemas, sort_tools
+from agent_factory.topology.conditions import (
+    COMPARISONS,
+    Comparison,
+    Condition,
+    misfit,
+    parse_condition,
+)
+from agent_factory.topology.declarations import JOBS, ToolGuard, with_shared_ledgers
 from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
 from agent_factory.topology.topology import Topology, plan
 from agent_factory.types import AgentState, NodePolicy
@@ -136,7 +144,7 @@ def make_spec(
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
     if JOBS in {limit.unit for limit in shape.limits} or any(t.background for t in shape.tools):
         mistakes += one_without_the_other(toolbox.client.values(), members, toolbox.owners)
-    mistakes += plan_mistakes(shape, topology, nodes, name, guarantees)
+    mistakes += plan_mistakes(shape, topology, nodes, name, guarantees, ToolSchemas(toolbox.client))
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         mistakes += collect_warnings(members, topology, checkpointer, handler)
     prompt = SystemMessage(system_prompt) if isinstance(system_prompt, str) else system_prompt
@@ -458,14 +466,20 @@ def no_common_path(
 
 
 def plan_mistakes(
-    shape: Shape, topology: Topology, nodes: Mapping[str, Any], name: str | None, guarantees: object
+    shape: Shape,
+    topology: Topology,
+    nodes: Mapping[str, Any],
+    name: str | None,
+    guarantees: object,
+    schemas: ToolSchemas,
 ) -> Iterator[SpecError]:
     """Find what cannot be built, or does not hold, in a plan."""
     yield from jumps_to_nowhere(shape)
     yield from unknown_nodes(nodes, topology)
     yield from guards_without_place(shape)
+    yield from unfit_conditions(shape.guards, schemas)
     yield from refused_names(topology.tools, name)
-    yield from broken_guarantees(topology, guarantees)
+    yield from broken_guarantees(topology, guarantees, schemas)
 
 
 def jumps_to_nowhere(shape: Shape) -> Iterator[SpecError]:
@@ -530,7 +544,30 @@ def guards_without_place(shape: Shape) -> Iterator[SpecError]:
             )
 
 
-def broken_guarantees(topology: Topology, guarantees: Any) -> Iterator[SpecError]:
+def unfit_conditions(guards: Iterable[ToolGuard], schemas: ToolSchemas) -> Iterator[SpecError]:
+    """Find conditions of guards that no call of a tool can meet or fail, by its arguments."""
+    problems: dict[tuple[str, str], str] = {}
+    for guard in guards:
+        condition = parse_condition(guard.when) if guard.when else Condition(())
+        if "/" in guard.owner or not any(isinstance(x, Comparison) for x in condition.leaves):
+            continue
+        misfits = [misfit(condition, schemas[tool]) for tool in schemas if guard.covers(tool)]
+        # A rule about several tools may compare an argument that only some of them have.
+        if misfits and all(misfits):
+            problems.setdefault((guard.owner, misfits[0]), guard.tool)
+    for (owner, problem), tool in problems.items():
+        yield SpecError(
+            owner,
+            f"has a rule about {tool!r} with a condition that cannot be decided: {problem}.",
+            f"Compare arguments of the tool by {', '.join(COMPARISONS)}, with values of their "
+            "types. Until then, each such call is asked about or denied.",
+            code="AF131",
+        )
+
+
+def broken_guarantees(
+    topology: Topology, guarantees: Any, schemas: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[SpecError]:
     """Find guarantees that do not hold, and texts that are not guarantees."""
     if not is_list(guarantees):
         hint = 'Pass guarantees=["tool refund passes HumanInTheLoopMiddleware"].'
@@ -538,7 +575,7 @@ def broken_guarantees(topology: Topology, guarantees: Any) -> Iterator[SpecError
         return
     for text in guarantees:
         try:
-            yield from map(GuaranteeError, counterexamples(topology, [text]))
+            yield from map(GuaranteeError, counterexamples(topology, [text], schemas))
         except SpecError as error:
             yield error
 

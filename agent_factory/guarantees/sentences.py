@@ -2,6 +2,7 @@
 
 ```
 tool NAME passes MEMBER                 NAME and MEMBER may be patterns
+tool NAME passes MEMBER when CONDITION  or unless CONDITION
 model passes MEMBER
 every loop passes a limit
 no path from NODE to NODE skips MEMBER
@@ -19,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from agent_factory.errors import SpecError
 from agent_factory.topology.conditions import Condition, Fact, parse_condition
@@ -138,20 +139,74 @@ _PATTERNS: tuple[tuple[Callable[..., Clause], str], ...] = (
 )
 """What a sentence is read into, with the fields as groups."""
 
+
+class Form(NamedTuple):
+    """Form of a sentence, and its meaning for runs.
+
+    Args:
+        text: The form.
+        says: What holds for each run of the agent.
+        leaves_open: What the sentence does not say.
+    """
+
+    text: str
+    says: str
+    leaves_open: str
+
+
 FORMS = (
-    "tool NAME passes MEMBER",
-    "model passes MEMBER",
-    "every loop passes a limit",
-    "no path from NODE to NODE skips MEMBER",
-    f"MEMBER sees {' or '.join(SEEN_LAST)} last",
-    "tool NAME only after tool OTHER",
-    "at most N UNIT a run",
+    Form(
+        "tool NAME passes MEMBER",
+        "Before the tool runs, each call of it has passed a member after the last change of the "
+        "call: the input, the model, a hook before a jump, a member that writes calls. A guard is "
+        "passed where it decides about the tool that runs. A call that never runs passes all.",
+        "How the person, the judge or the code decides. An approval that is remembered is a "
+        "decision.",
+    ),
+    Form(
+        "tool NAME passes MEMBER when CONDITION",
+        "The same for calls whose arguments meet the condition; `unless CONDITION` for all others.",
+        "What the tool does with its arguments.",
+    ),
+    Form(
+        "model passes MEMBER",
+        "Between two model calls of the agent, and before the first, a run passes the member.",
+        "Calls of models by middleware and tools themselves.",
+    ),
+    Form(
+        "every loop passes a limit",
+        "A run does not go on for ever: a number of model calls, tokens or seconds ends it.",
+        "How long it takes until then. A limit of money ends no loop whose calls cost nothing.",
+    ),
+    Form(
+        "no path from NODE to NODE skips MEMBER",
+        "A run that comes from the first node to the second passes the member in between.",
+        "What happens inside of a node.",
+    ),
+    Form(
+        f"MEMBER sees {' or '.join(SEEN_LAST)} last",
+        "Each call that runs, or the last answer of each run, was seen by the member as it is.",
+        "What the member does about it.",
+    ),
+    Form(
+        "tool NAME only after tool OTHER",
+        "The tool does not run in a thread before the other one has run in it.",
+        "Whether the other one succeeded for the same order, person or file.",
+    ),
+    Form(
+        "at most N UNIT a run",
+        "No run uses more, with all attempts of its calls and the agents inside of its tools. Of "
+        "`a thread`, no branch of it does; of `a ledger`, the agents that share it do not.",
+        "Calls of models by middleware and tools themselves. Tokens, USD and seconds are known "
+        "after a call, so the last one may go over the number.",
+    ),
 )
-"""The forms of a sentence, for people."""
+"""The forms of a sentence, with their meaning."""
 
 _WORDS = (
     "MEMBER is a middleware, 'a guard', 'a person' or 'a limit'. 'unless MEMBER' after a sentence "
-    "with passes or skips excuses paths, and 'and' joins sentences. UNIT is "
+    "with passes or skips excuses paths, 'if any' allows that no tool has the name, and 'and' "
+    'joins sentences. CONDITION is one of a policy, such as euros > 50 or to == "Ann". UNIT is '
     f"{', '.join(_UNITS.split('|'))} or calls of NAME; 'a run' may be 'a thread' or 'a ledger'."
 )
 """What stands for the words in capitals."""
@@ -163,8 +218,8 @@ def parse(text: str) -> Guarantee:
     Raises:
         GuaranteeSyntaxError: It is not one.
 
-    >>> parse("tool refund passes Review and at most 5 model calls").clauses[0]
-    ToolPasses(tool='refund', members=('Review',))
+    >>> parse("model passes Review and tool refund passes a person").clauses[0]
+    ModelPasses(members=('Review',))
     """
     if not isinstance(text, str):
         raise _syntax_error(repr(text), "is not a string")
@@ -231,7 +286,7 @@ def _clause(text: str, part: str) -> Clause:
 
 
 def _syntax_error(text: str, reason: str) -> GuaranteeSyntaxError:
-    forms = "; ".join(FORMS)
+    forms = "; ".join(form.text for form in FORMS)
     return GuaranteeSyntaxError(
         f"guarantee {text!r}", f"{reason}.", f"Write one of: {forms}. {_WORDS}"
     )

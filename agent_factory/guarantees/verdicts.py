@@ -14,16 +14,16 @@ layer around it, may answer calls. A tool may end the run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from functools import cached_property, singledispatch
+from functools import cached_property, partial, singledispatch
 from importlib import import_module
 from itertools import islice, pairwise
 from math import inf
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent_factory.errors import SpecError, did_you_mean
 from agent_factory.guarantees.counterexample import Counterexample
@@ -48,7 +48,9 @@ from agent_factory.topology.conditions import (
     Condition,
     UndecidableError,
     counterexample_case,
+    misfit,
     parse_condition,
+    values_of,
 )
 from agent_factory.topology.declarations import JOBS, AccessKind, ToolGuard, UsageLimit
 from agent_factory.topology.model import END, START, TOOLS, Call, Tool, ToolKind, TopologyData
@@ -59,17 +61,22 @@ _ENDLESS = ("tool calls", "USD", JOBS)
 
 
 def counterexamples(
-    plan: TopologyData, guarantees: Iterable[str | Guarantee]
+    plan: TopologyData,
+    guarantees: Iterable[str | Guarantee],
+    schemas: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> tuple[Counterexample, ...]:
     """Return a counterexample for each guarantee that does not hold for a plan.
 
     Args:
         plan: The plan, of `plan_agent`, `topology_of` or `load_topology`.
         guarantees: Sentences; `agent_factory.guarantees.sentences` lists their forms.
+        schemas: JSON schemas of the arguments of tools, which a plan does not have, by name:
+            conditions are checked against them.
 
     Raises:
         GuaranteeSyntaxError: A text is not a sentence.
-        SpecError: A sentence names a tool or a node that the plan does not have.
+        SpecError: A sentence names a tool or a node that the plan does not have, or a condition is
+            not one of its tool, or cannot be decided.
 
     >>> from agent_factory import plan_agent
     >>> def search(query: str) -> str:
@@ -80,7 +87,7 @@ def counterexamples(
     at most 5 model calls: no. No middleware limits model calls a run.
     Add ModelCallLimitMiddleware(run_limit=5).
     """
-    graph = PlanGraph(plan)
+    graph = PlanGraph(plan, schemas)
     return tuple(
         Counterexample(guarantee.text, plan, graph.steps(no.path), no.reason, no.hint, *no[3:])
         for text in guarantees
@@ -113,6 +120,8 @@ def _noes(clause: Clause, graph: PlanGraph) -> Iterator[_No]:
 @_noes.register
 def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
     for tool in _tools(graph.plan, clause.tool, if_any=clause.if_any):
+        if clause.wanted:
+            _check_condition(clause.wanted, tool, graph.schemas.get(tool.name))
         members = _Members(graph, clause.members, tool, clause.wanted)
         if tool.kind is ToolKind.PROVIDER:
             yield _run_by_provider(tool)
@@ -120,6 +129,17 @@ def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
             yield from _inside(members)
         else:
             yield from _unpassed(members, RUN)
+
+
+def _check_condition(wanted: Condition, tool: Tool, schema: Mapping[str, Any] | None) -> None:
+    """Raise a SpecError for a condition that is not about a tool, or is not decided."""
+    subject = f"tool {tool.name}"
+    if schema and (problem := misfit(wanted, schema)):
+        hint = "Write a condition on its arguments, of their types."
+        raise SpecError(subject, f"{problem}.", hint, code="AF128")
+    if undecided := wanted.undecided:
+        hint = "Compare texts by ==, !=, in, or like with a pattern of * and ?."
+        raise SpecError(subject, f"cannot be decided for {undecided}.", hint, code="AF128")
 
 
 def _unpassed(members: _Members, target: Position) -> Iterator[_No]:
@@ -174,11 +194,11 @@ def _escape(members: _Members, origin: Origin, slip: _Slip) -> _No:
     graph, words, tool = members.graph, members.words, members.name
     before = {position.node for position in members.passed.before}
     path = graph.path_of(origin.position, slip.ways, before)
-    details = path, tool, slip.case, origin.position.node
+    no = partial(_No, path=path, tool=tool, case=slip.case, origin=origin.position.node)
     if absence := members.absence():
-        return _No(*absence, *details)
+        return no(*absence)
     if slip.guards:
-        return _No(*members.partly(slip.guards, slip.case), *details)
+        return no(*members.partly(slip.guards, slip.case))
     if members.answers:
         where, what, jump = "the end", "answers", "end the run with an answer"
     else:
@@ -186,16 +206,15 @@ def _escape(members: _Members, origin: Origin, slip: _Slip) -> _No:
         what, jump = "tool calls", "jump to the tools with a call"
     reason = f"A run can reach {where} without {words}."
     hint = _hint(graph, path, words)
-    if origin.owner and origin.position.node not in (START, *members.places):
+    if origin.jumps and origin.position.node not in members.places:
+        reason = f"{origin.position.node} may {jump} that {words} has not seen."
+    elif origin.owner and not origin.jumps:
         reason = f"{origin.owner} may change {what} after {words} has seen them."
-        if origin.jumps:
-            reason = f"{origin.position.node} may {jump} that {words} has not seen."
-        else:
-            hint = (
-                f"Let {words} see them later: hooks after the model run from the end of the list "
-                "to its beginning, then the layers around tools."
-            )
-    return _No(reason, hint, *details)
+        hint = (
+            f"Let {words} see them later: hooks after the model run from the end of the list to "
+            "its beginning, then the layers around tools."
+        )
+    return no(reason, hint)
 
 
 def _hint(graph: PlanGraph, path: Path, words: str) -> str:
@@ -614,9 +633,9 @@ class _Members:
 
     def case_of(self, conditions: Sequence[Condition]) -> Case | None:
         """Arguments of a call about which none of some conditions decides."""
-        assert self.tool is not None or not conditions
+        wanted, schema = self.wanted or Condition(()), self.graph.schemas.get(self.name, {})
         try:
-            return counterexample_case(self.wanted or Condition(()), conditions, self._fact)
+            return counterexample_case(wanted, conditions, self._fact, values_of(schema))
         except UndecidableError as error:
             hint = "Compare with other values, or ask about all calls."
             raise SpecError(

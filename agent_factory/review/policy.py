@@ -18,6 +18,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from agent_factory.errors import describe
 from agent_factory.factory.agent import middleware_of, tools_of, topology_of
 from agent_factory.review.seen import SEEN, SOURCES, SourceLabel, labels_seen
+from agent_factory.topology.conditions import COMPARISONS
 from agent_factory.topology.model import ToolKind
 
 Action = Literal["allow", "ask", "deny", "judge"]
@@ -34,51 +35,6 @@ list of labels, all of which it must have seen."""
 
 When = Condition | Callable[[ToolCallRequest], bool]
 """Which calls a rule is about: a condition, or a function of the ToolCallRequest."""
-
-
-def _same_kind(value: object, other: object) -> bool:
-    """Return True if two values compare: JSON has one kind of numbers, and True is none."""
-    kinds = [
-        float if isinstance(item, int | float) and not isinstance(item, bool) else type(item)
-        for item in (value, other)
-    ]
-    return kinds[0] is kinds[1] and not any(item != item for item in (value, other))  # NaN
-
-
-def _is_in(value: object, options: Any) -> bool | None:
-    """Return True if a value is one of several; None if none of them has its kind."""
-    alike = [option for option in options if _same_kind(value, option)]
-    return value in alike if alike else None
-
-
-def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool | None]:
-    """A comparison that is None if the two values are of different kinds."""
-    return lambda value, other: compare(value, other) if _same_kind(value, other) else None
-
-
-def _opposite(
-    compare: Callable[[object, object], bool | None],
-) -> Callable[[object, object], bool | None]:
-    def opposite(value: object, other: object) -> bool | None:
-        result = compare(value, other)
-        return None if result is None else not result
-
-    return opposite
-
-
-COMPARISONS: dict[str, Callable[[object, object], bool | None]] = {
-    "==": _compared(lambda value, other: bool(value == other)),
-    "!=": _compared(lambda value, other: bool(value != other)),
-    "<": _compared(lambda value, other: bool(value < other)),
-    "<=": _compared(lambda value, other: bool(value <= other)),
-    ">": _compared(lambda value, other: bool(value > other)),
-    ">=": _compared(lambda value, other: bool(value >= other)),
-    "in": _is_in,
-    "not in": _opposite(_is_in),
-    "like": _compared(fnmatchcase),
-    "not like": _compared(lambda value, other: not fnmatchcase(value, other)),
-}
-"""Comparisons of an argument with a value. None: they cannot be compared."""
 
 
 def holds(condition: Condition, args: Mapping[str, object]) -> bool | None:

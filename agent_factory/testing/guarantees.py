@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent_factory.factory.agent import topology_of
+from agent_factory.factory.agent import tools_of, topology_of
 from agent_factory.guarantees import Counterexample, counterexamples
+from agent_factory.tools.registry import ToolSchemas
 from agent_factory.topology.topology import Topology
 
 
@@ -42,7 +43,10 @@ def assert_plan(agent: Any | Topology, *guarantees: str) -> None:
     __tracebackhide__ = True
     if not guarantees:
         raise TypeError('assert_plan needs a sentence, such as "at most 5 model calls".')
-    # Not `plan_of` of the snapshots, which needs syrupy.
-    plan = agent if isinstance(agent, Topology) else topology_of(agent)
-    if broken := counterexamples(plan, guarantees):
+    if isinstance(agent, Topology):
+        broken = counterexamples(agent, guarantees)
+    else:
+        schemas = ToolSchemas(tools_of(agent))
+        broken = counterexamples(topology_of(agent), guarantees, schemas)
+    if broken:
         raise PlanViolation(broken)

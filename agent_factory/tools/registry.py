@@ -271,3 +271,28 @@ def _takes_context(function: Callable[..., object]) -> bool:
         )
     except Exception:  # annotations that cannot be evaluated
         return True
+
+
+class ToolSchemas(Mapping[str, Mapping[str, Any]]):
+    """JSON schemas of the arguments of tools, by name, each made when it is read.
+
+    Args:
+        tools: The tools by name.
+    """
+
+    def __init__(self, tools: Mapping[str, BaseTool]) -> None:
+        self._tools, self._schemas = tools, dict[str, Mapping[str, Any]]()
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        if name not in self._schemas:
+            schema: Any = self._tools[name].tool_call_schema
+            if not isinstance(schema, dict):  # a class of pydantic 2, or of pydantic 1
+                schema = (getattr(schema, "model_json_schema", None) or schema.schema)()
+            self._schemas[name] = schema
+        return self._schemas[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)

@@ -12,8 +12,8 @@ from math import inf, prod
 from typing import Protocol
 
 from agent_factory.topology.declarations import AccessKind, LimitScope, LimitUnit, UsageLimit
-from agent_factory.topology.model import TOOLS, Call, Layer, ToolKind, TopologyData
-from agent_factory.topology.paths import START, PlanGraph
+from agent_factory.topology.model import START, TOOLS, Call, Layer, ToolKind, TopologyData
+from agent_factory.topology.paths import PlanGraph
 
 _TOKENS: tuple[LimitUnit, ...] = ("tokens", "input tokens", "output tokens")
 

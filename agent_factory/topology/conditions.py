@@ -28,11 +28,12 @@ from typing import Any
 
 
 def _same_kind(value: object, other: object) -> bool:
-    """Return True if two values compare: JSON has one kind of numbers, and True is none."""
+    """Return True if two values compare."""
     return _kind(value) is _kind(other) and not any(item != item for item in (value, other))  # NaN
 
 
 def _kind(value: object) -> type[object]:
+    """The type of a value. JSON has one kind of numbers, and True is none."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float if is_number else type(value)
 
@@ -74,7 +75,7 @@ COMPARISONS: dict[str, Callable[[object, object], bool | None]] = {
 
 
 class UndecidableError(ValueError):
-    """A condition is outside of the fragment that is decided exactly; the message names it."""
+    """A condition cannot be decided exactly; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,11 @@ class Condition:
         return f"not ({text})" if self.negated else text
 
     @property
+    def undecided(self) -> str:
+        """The comparisons that are not decided exactly: an order of texts, a pattern with `[`."""
+        return ", ".join(str(leaf) for leaf in self.leaves if not _is_decided(leaf))
+
+    @property
     def decidable(self) -> Condition:
         """The condition, with facts in place of comparisons that are not decided exactly."""
         parts: list[Comparison | Fact | Condition] = []
@@ -123,7 +129,7 @@ class Condition:
             if isinstance(part, Condition):
                 parts.append(part.decidable)
             else:
-                parts.append(Fact(str(part)) if _problem(part) else part)
+                parts.append(part if _is_decided(part) else Fact(str(part)))
         return Condition(tuple(parts), self.negated)
 
     @property
@@ -143,14 +149,11 @@ class Condition:
         return result if result is None or not self.negated else not result
 
 
-def _problem(part: Comparison | Fact) -> str:
-    """The reason why a comparison is not decided exactly; empty if it is."""
-    if isinstance(part, Fact):
-        return ""
-    is_text, is_pattern = isinstance(part.value, str), part.sign.endswith("like")
-    if is_text and (part.sign[0] in "<>" or (is_pattern and "[" in part.value)):
-        return f"{part}: texts are compared by ==, !=, in, and patterns with * and ?"
-    return ""
+def _is_decided(part: Comparison | Fact) -> bool:
+    """Return True unless a comparison is outside of the fragment that is decided exactly."""
+    if isinstance(part, Fact) or not isinstance(part.value, str):
+        return True
+    return part.sign[0] not in "<>" and not (part.sign.endswith("like") and "[" in part.value)
 
 
 _SIGNS = "|".join(sorted(map(re.escape, COMPARISONS), key=len, reverse=True))
@@ -201,6 +204,89 @@ def _read(text: str, start: int) -> tuple[Condition, int]:
         start += len(" and ")
 
 
+_KINDS: dict[str, type[object]] = {
+    "integer": float,
+    "number": float,
+    "string": str,
+    "boolean": bool,
+    "null": type(None),
+    "array": list,
+    "object": dict,
+}
+"""Kinds of values, by the names that JSON schemas have for their types."""
+
+
+def misfit(condition: Condition, schema: Mapping[str, Any]) -> str:
+    """The reason why a comparison cannot be decided for any call of a tool; empty without one.
+
+    Args:
+        condition: The condition.
+        schema: The JSON schema of the arguments of the tool.
+
+    >>> schema = {"properties": {"euros": {"type": "number"}}}
+    >>> misfit(parse_condition("euros > 50"), schema)
+    ''
+    >>> misfit(parse_condition("euros > true"), schema)
+    "euros is a number, and 'euros > true' compares it with a boolean"
+    """
+    arguments = schema.get("properties", {})
+    for leaf in condition.leaves:
+        if isinstance(leaf, Fact):
+            continue
+        if leaf.name not in arguments:
+            if schema.get("additionalProperties"):
+                continue
+            names = ", ".join(arguments) or "none"
+            return f"{leaf.name!r} is not one of its arguments, which are {names}"
+        types = types_of(arguments[leaf.name], schema)
+        values = leaf.value if leaf.sign in ("in", "not in") else [leaf.value]
+        kinds = {_kind(value) for value in values}
+        if types and kinds.isdisjoint(_KINDS[name] for name in types):
+            name = next(name for name, kind in reversed(_KINDS.items()) if kind in kinds)
+            expected = " or ".join(map(_with_article, sorted(types)))
+            other = _with_article(name)
+            return f"{leaf.name} is {expected}, and {str(leaf)!r} compares it with {other}"
+    return ""
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeio' else 'a'} {noun}"
+
+
+def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
+    """The names of the types that the schema of a value allows; empty if it may have any."""
+    if not isinstance(schema, Mapping):
+        return set()
+    if isinstance(ref := schema.get("$ref"), str):
+        return types_of(root.get("$defs", {}).get(ref.rpartition("/")[2]), root)
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            options = [types_of(option, root) for option in schema[key]]
+            return set().union(*options) if all(options) else set()
+    names = schema.get("type", ())
+    known = {names} if isinstance(names, str) else set(names)
+    return known if known <= _KINDS.keys() else set()
+
+
+Values = Mapping[str, "Sequence[object] | type[int]"]
+"""For some arguments all their values, or `int` for a whole number."""
+
+
+def values_of(schema: Mapping[str, Any]) -> Values:
+    """The arguments that have few values, or whole numbers alone, by the schema of a tool.
+
+    >>> values_of({"properties": {"n": {"type": "integer"}, "to": {"enum": ["ann", "bob"]}}})
+    {'n': <class 'int'>, 'to': ['ann', 'bob']}
+    """
+    values: dict[str, Sequence[object] | type[int]] = {}
+    for name, argument in schema.get("properties", {}).items():
+        if isinstance(argument, Mapping) and isinstance(options := argument.get("enum"), list):
+            values[name] = options
+        elif types_of(argument, schema) == {"integer"}:
+            values[name] = int
+    return values
+
+
 Case = Mapping[str, object]
 """Arguments of a call, as far as conditions are about them."""
 
@@ -209,7 +295,7 @@ def counterexample_case(
     wanted: Condition,
     deciding: Sequence[Condition],
     facts: Callable[[str], bool | None],
-    values: Mapping[str, Sequence[object]] | None = None,
+    values: Values | None = None,
 ) -> Case | None:
     """Arguments that meet one condition and none of several others; None if there are none.
 
@@ -220,10 +306,10 @@ def counterexample_case(
         wanted: The condition that the arguments meet.
         deciding: Conditions that they do not meet.
         facts: Whether a fact holds; None if it may or may not.
-        values: For arguments with few values, all of them; for "integer" arguments, `int`.
+        values: What is known of the values of some arguments.
 
     Raises:
-        UndecidableError: A comparison is outside of the fragment that is decided.
+        UndecidableError: The patterns of an argument are too many to compare.
 
     >>> large, small = parse_condition("euros > 50"), parse_condition("euros <= 50")
     >>> counterexample_case(large, [small], lambda fact: None)
@@ -310,8 +396,6 @@ def _texts(comparisons: Sequence[Comparison]) -> list[str]:
         for value in item.value if item.sign in ("in", "not in") else [item.value]:
             if not isinstance(value, str):
                 continue
-            if problem := _problem(item):
-                raise UndecidableError(problem)
             patterns[value, item.sign.endswith("like")] = None
     # All patterns read a text together, letter by letter; a letter that none of them has stands
     # for all such letters.

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from agent_factory.topology.declarations import Access, AccessKind, ToolGuard, UsageLimit
 from agent_factory.topology.model import END, MODEL, START, TOOLS, Call, Phase, Route, TopologyData
@@ -95,10 +96,13 @@ class PlanGraph:
 
     Args:
         plan: The plan.
+        schemas: JSON schemas of the arguments of tools, as far as they are known, by name.
     """
 
-    def __init__(self, plan: TopologyData) -> None:
-        self.plan = plan
+    def __init__(
+        self, plan: TopologyData, schemas: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    ) -> None:
+        self.plan, self.schemas = plan, schemas
         self.model = plan.style.model
         self.edges: Edges = {edge.source: edge.targets for edge in plan.edges}
         self.hooks = {hook.node: hook for hook in plan.hooks}

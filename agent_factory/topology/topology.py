@@ -224,10 +224,10 @@ class Topology(TopologyData):
             ArgumentError: A price has no `input` and `output`.
 
         >>> from agent_factory.topology import UsageLimit
-        >>> limit = UsageLimit(5, "model calls", owner="Limit")
+        >>> limit = UsageLimit(5, "tokens", owner="Limit")
         >>> planned = plan(Shape(limits=(limit,)))
-        >>> print(planned.bounds().of("model calls"))
-        model calls: at most 5, by Limit: at most 5 model calls a run
+        >>> planned.bounds().of("tokens").by
+        ('Limit: at most 5 tokens a run',)
         """
         for name, price in (prices or {}).items():
             if not hasattr(price, "input") or not hasattr(price, "output"):
@@ -263,8 +263,10 @@ class Topology(TopologyData):
 def _digested(declared: ToolGuard | UsageLimit | Access) -> tuple[object, ...]:
     """The values of a declaration; of later fields, those that are not the usual ones, by name."""
     values = asdict(declared)
+    # Whether a call is decided about once more does not matter to a stored thread.
+    values.pop("decides_again", None)
     # Without these, it has the digest that it had before there were such fields.
-    later = (*LATER[ToolGuard], "ledger")
+    later = {*LATER[ToolGuard], "ledger"} - {"decides_again"}
     usual = {field.name: field.default for field in fields(declared) if field.name in later}
     late = [(name, values.pop(name)) for name in usual]
     return *values.values(), *(pair for pair in late if pair[1] != usual[pair[0]])

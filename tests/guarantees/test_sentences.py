@@ -18,6 +18,7 @@ from agent_factory.guarantees.sentences import (
     SeesLast,
     ToolPasses,
 )
+from environments import ROOT
 from tables import each
 
 
@@ -61,6 +62,12 @@ def test_unless_names_more_members_and_joins_sentences_and_spaces_do_not_matter(
     assert str(guarantee) == "tool refund passes a person"
 
 
+def test_the_page_has_the_forms_with_their_meaning() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    rows = [f"| `{form.text}` | {form.says} | {form.leaves_open} |" for form in FORMS]
+    assert "\n".join(rows) in page
+
+
 @each(
     "text",
     [
@@ -84,7 +91,7 @@ def test_unless_names_more_members_and_joins_sentences_and_spaces_do_not_matter(
 def test_what_is_not_a_sentence_is_refused_with_the_forms(text: str) -> None:
     with pytest.raises(GuaranteeSyntaxError) as caught:
         parse(text)
-    assert all(form in caught.value.hint for form in FORMS)
+    assert all(form.text in caught.value.hint for form in FORMS)
     words = ("a person", "a guard", "unless MEMBER", "and", "a thread", "a ledger")
     assert all(f"'{word}'" in caught.value.hint for word in words)
     assert "USD" in caught.value.hint

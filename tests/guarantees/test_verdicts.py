@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from agent_factory import agent_tool, create_agent, plan_agent, topology_of
-from agent_factory.errors import SpecError
+from agent_factory import (
+    AgentMiddleware,
+    Ordering,
+    agent_tool,
+    create_agent,
+    plan_agent,
+    topology_of,
+)
+from agent_factory.errors import BUILD_CODES, SpecError
 from agent_factory.guarantees import (
     Counterexample,
     GuaranteeError,
@@ -18,10 +25,13 @@ from agent_factory.guarantees import (
 )
 from agent_factory.middleware import (
     BudgetMiddleware,
+    FlowGuardMiddleware,
     HumanInTheLoopMiddleware,
     Limits,
     ModelCallLimitMiddleware,
+    Rule,
     ToolCallLimitMiddleware,
+    ToolPolicy,
 )
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
@@ -635,3 +645,189 @@ def test_ten_sentences_about_a_large_plan_take_few_calls() -> None:
         sys.setprofile(before)
     assert len(noes) == 7
     assert calls < 8_000
+
+
+# What members do decides, and not how they are named
+
+
+def policy(*rules: Rule, **options: Any) -> TopologyData:
+    """The plan of a desk with the review of a policy."""
+    review = HumanInTheLoopMiddleware(ToolPolicy(*rules, **options))
+    return plan_agent(tools=[refund], middleware=[review], ignore=["AF211", "AF213"])
+
+
+class Named(AgentMiddleware):
+    """A member that is named as the words of sentences are."""
+
+    name = "a person"
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+@each(
+    "middleware",
+    [
+        HumanInTheLoopMiddleware({"refund": False}),
+        HumanInTheLoopMiddleware({}),
+        HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "allow"))),
+        HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "allow"), Rule("refund", "ask"))),
+        HumanInTheLoopMiddleware({"search": True}),
+        FlowGuardMiddleware(ToolPolicy(Rule("*", "allow"))),
+        Named(),
+    ],
+    ids=str,
+)
+def test_a_member_that_decides_about_nothing_is_not_passed(middleware: Any) -> None:
+    """Neither by what it does, nor by its name."""
+    warnings = [code for code in BUILD_CODES if code.startswith("AF2")]
+    checked = plan_agent(tools=[refund], middleware=[middleware], ignore=warnings)
+    assert not holds(checked, "tool refund passes a person")
+    if middleware.name != "a person":
+        reason = no(checked, f"tool refund passes {middleware.name}").reason
+        assert reason == f"{middleware.name} does not decide about 'refund'."
+
+
+def test_a_judge_is_no_person() -> None:
+    judge = ScriptedChatModel([])
+    harmless = Rule("refund", "judge", when={"euros": {"<=": 50}})
+    checked = policy(harmless, Rule("refund", "ask"), judge=judge)
+    counterexample = no(checked, "tool refund passes a person")
+    assert counterexample.arguments == {"euros": 49}
+    assert holds(checked, "tool refund passes a guard")
+    assert holds(checked, "tool refund passes a person when euros > 50")
+    for rules in ([Rule("*", "judge"), Rule("refund", "ask")], [Rule("refund", "judge")]):
+        assert no(policy(*rules, judge=judge), "tool refund passes a person")
+
+
+def test_a_tool_that_is_denied_passes_everything_and_is_never_called() -> None:
+    checked = policy(Rule("refund", "deny"), Rule("*", "allow"))
+    assert holds(checked, "tool refund passes a person and at most 0 calls of refund")
+    some = policy(Rule("refund", "deny", when={"euros": {">": 50}}), Rule("refund", "ask"))
+    assert holds(some, "tool refund passes a person")
+    assert no(some, "at most 0 calls of refund")
+
+
+REWRITE = (layer("Rewrite", "tool"), writes("Rewrite"))
+EDIT = (hook("Edit", "after_model"), writes("Edit"))
+CHECK = hook("Check", "after_model")
+
+
+@each(
+    "checked, path",
+    [
+        # A layer further in turns another call into this one.
+        (plan(layer("R", "tool"), guard("R", "refund", "ask"), *REWRITE), "model tools"),
+        # So does a hook that runs after that of the review, and a hook that jumps.
+        (plan(*EDIT, *REVIEW), "model Review.after_model Edit.after_model tools"),
+        (
+            plan(hook("Late", "after_model", "tools"), *REVIEW),
+            "model Review.after_model Late.after_model tools",
+        ),
+        # A call may come with the input, or be left by an earlier run.
+        (plan(hook("Fast", "before_agent", "tools"), *REVIEW), "Fast.before_agent tools"),
+        (
+            plan(hook("Edit", "before_model", "tools"), writes("Edit"), *REVIEW),
+            "Edit.before_model tools",
+        ),
+    ],
+)
+def test_a_call_that_changes_after_its_guard_has_not_passed_it(
+    checked: TopologyData, path: str
+) -> None:
+    (review,) = {guard.owner for guard in checked.guards}
+    for member in ("a person", "a guard", review):
+        assert nodes(no(checked, f"tool refund passes {member}")) == path
+    assert nodes(no(checked, f"{review} sees tool_calls last")) == path
+
+
+def test_a_guard_that_decides_again_is_passed_by_changed_calls() -> None:
+    again = guard("R", "refund", "ask", decides_again=True)
+    assert holds(plan(layer("R", "tool"), again, *REWRITE), "tool refund passes a person")
+    stack = [HumanInTheLoopMiddleware({"refund": True}), Rewrites()]
+    built_in = plan_agent(tools=[refund], middleware=stack, ignore=["AF206", "AF211"])
+    assert holds(built_in, "tool refund passes a person")
+    outside = [layer("R", "tool"), guard("R", "refund", "ask")]
+    assert holds(plan(*REWRITE, *outside), "tool refund passes a person")
+
+
+class Rewrites(AgentMiddleware):
+    """A layer that says that it changes calls."""
+
+    ordering = Ordering(writes=("tool_calls",))
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+@each(
+    "checked, sentence",
+    [
+        # A writer makes calls that the limit, or the guard of the order, has not seen.
+        (
+            plan(layer("L", "tool"), limit("L", 0, "tool calls", tool="refund"), *REWRITE),
+            "at most 0 calls of refund",
+        ),
+        (
+            plan(layer("Order", "tool"), guard("Order", "refund", after="search"), *REWRITE),
+            "tool refund only after tool search",
+        ),
+        # What is seen before a hook at the end, or a layer around the run, is not the last answer.
+        (
+            plan(
+                hook("Check", "after_model"), hook("End", "after_agent"), writes("End", "answers")
+            ),
+            "Check sees answers last",
+        ),
+        (
+            plan(CHECK, layer("Run", "agent"), writes("Run", "answers")),
+            "Check sees answers last",
+        ),
+        (
+            plan(hook("Check", "after_model"), hook("Stop", "before_model", "end")),
+            "Check sees answers last",
+        ),
+        # A layer around the run may answer without it.
+        (plan(layer("Run", "agent")), "no path from start to end skips model"),
+        # A thread has many runs.
+        (plan(tools=[]), "at most 1 model calls a thread"),
+        (
+            plan(hook("L", "after_model", "end"), limit("L", 1, scope="thread")),
+            "at most 1 model calls a thread",
+        ),
+        # A layer asks more than once, or a call costs nothing.
+        (plan(Layer("Retry", Call.MODEL, "around_model", 3), tools=[]), "at most 1 model calls"),
+        (plan(hook("B", "before_model", "end"), limit("B", 1, "USD")), "every loop passes a limit"),
+    ],
+)
+def test_a_sentence_that_a_run_may_break_does_not_hold(
+    checked: TopologyData, sentence: str
+) -> None:
+    assert no(checked, sentence)
+
+
+def test_agents_inside_spend_the_limits_around_them() -> None:
+    limits = [ModelCallLimitMiddleware(run_limit=2), ToolCallLimitMiddleware(run_limit=1)]
+    desk = plan_agent(tools=[clerk()], middleware=limits)
+    for sentence in ("at most 2 model calls", "at most 1 tool calls"):
+        assert "The agent inside of 'clerk'" in no(desk, sentence).reason
+    inside = clerk(ModelCallLimitMiddleware(run_limit=3), ToolCallLimitMiddleware(run_limit=4))
+    desk = plan_agent(tools=[inside], middleware=limits)
+    assert holds(
+        desk, "at most 5 model calls and at most 5 tool calls and at most 4 calls of refund"
+    )
+    assert not holds(desk, "at most 4 model calls")
+    assert desk.bounds().of("model calls", "all").most == 5
+
+
+def test_a_name_with_a_slash_before_it_is_a_tool_of_the_agent_itself() -> None:
+    review = HumanInTheLoopMiddleware({"refund": True})
+    desk = plan_agent(tools=[refund, clerk()], middleware=[review], ignore=["AF211"])
+    assert no(desk, "tool refund passes a person").tool == "clerk/refund"
+    assert holds(desk, "tool /refund passes a person")
+
+
+def test_a_provider_runs_its_tools_also_for_an_agent_inside() -> None:
+    agent = create_agent(ScriptedChatModel([]), [{"type": "web_search"}, refund], name="clerk")
+    desk = plan_agent(tools=[agent_tool(agent, description="Refunds.")])
+    assert no(desk, "tool clerk/web_search passes a person").reason.startswith("The provider")
