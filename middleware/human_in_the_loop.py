@@ -202,6 +202,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
     ordering = Ordering(before=("ToolRetryMiddleware",), reads=("tool_calls",))
     needs_checkpointer = True
     unused: Collection[str] = ()
+    _guards: tuple[ToolPolicy, Sequence[ToolGuard]] | None = None
 
     def __init__(
         self,
@@ -278,7 +279,13 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
     @property
     def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
         """The rules of its policy, as the plan shows them: "allow" restricts those that follow."""
-        return policy_guards(self.policy, "after_model" if self._chooses_calls else "around_tool")
+        # A build reads them several times, and a policy may have many rules.
+        if self._guards is None or self._guards[0] is not self.policy:
+            place: Literal["after_model", "around_tool"] = (
+                "after_model" if self._chooses_calls else "around_tool"
+            )
+            self._guards = self.policy, policy_guards(self.policy, place)
+        return self._guards[1]
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""

@@ -67,7 +67,6 @@ from agent_factory.tools.registry import Toolbox, ToolSchemas, sort_tools
 from agent_factory.topology.conditions import (
     COMPARISONS,
     Comparison,
-    Condition,
     misfit,
     parse_condition,
 )
@@ -548,10 +547,11 @@ def unfit_conditions(guards: Iterable[ToolGuard], schemas: ToolSchemas) -> Itera
     """Find conditions of guards that no call of a tool can meet or fail, by its arguments."""
     problems: dict[tuple[str, str], str] = {}
     for guard in guards:
-        condition = parse_condition(guard.when) if guard.when else Condition(())
+        condition = parse_condition(guard.when)
         if "/" in guard.owner or not any(isinstance(x, Comparison) for x in condition.leaves):
             continue
-        misfits = [misfit(condition, schemas[tool]) for tool in schemas if guard.covers(tool)]
+        tools = [guard.tool] if guard.tool in schemas else filter(guard.covers, schemas)
+        misfits = [misfit(condition, schemas[tool]) for tool in tools]
         # A rule about several tools may compare an argument that only some of them have.
         if misfits and all(misfits):
             problems.setdefault((guard.owner, misfits[0]), guard.tool)

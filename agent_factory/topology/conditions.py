@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain, pairwise, product
@@ -425,13 +425,14 @@ def _texts(comparisons: Sequence[Comparison]) -> list[str]:
     return list(texts.values())
 
 
-def _closed(places: set[int], pattern: str, is_pattern: bool) -> frozenset[int]:
+def _closed(places: Iterable[int], pattern: str, is_pattern: bool) -> frozenset[int]:
     """Places in a pattern, with those that a `*` there may skip to."""
-    places = set(places)
-    for index, sign in enumerate(pattern):
-        if index in places and is_pattern and sign == "*":
-            places.add(index + 1)
-    return frozenset(places)
+    closed = set(places)
+    for place in [*closed] if is_pattern else ():
+        while pattern[place : place + 1] == "*":
+            place += 1
+            closed.add(place)
+    return frozenset(closed)
 
 
 def _step(places: frozenset[int], letter: str, pattern: str, is_pattern: bool) -> frozenset[int]:

@@ -744,7 +744,7 @@ def test_a_call_that_changes_after_its_guard_has_not_passed_it(
 def test_a_guard_that_decides_again_is_passed_by_changed_calls() -> None:
     again = guard("R", "refund", "ask", decides_again=True)
     assert holds(plan(layer("R", "tool"), again, *REWRITE), "tool refund passes a person")
-    stack = [HumanInTheLoopMiddleware({"refund": True}), Rewrites()]
+    stack: list[Any] = [HumanInTheLoopMiddleware({"refund": True}), Rewrites()]
     built_in = plan_agent(tools=[refund], middleware=stack, ignore=["AF206", "AF211"])
     assert holds(built_in, "tool refund passes a person")
     outside = [layer("R", "tool"), guard("R", "refund", "ask")]
@@ -807,7 +807,8 @@ def test_a_sentence_that_a_run_may_break_does_not_hold(
 
 
 def test_agents_inside_spend_the_limits_around_them() -> None:
-    limits = [ModelCallLimitMiddleware(run_limit=2), ToolCallLimitMiddleware(run_limit=1)]
+    limits: list[Any] = [ModelCallLimitMiddleware(run_limit=2)]
+    limits.append(ToolCallLimitMiddleware(run_limit=1))
     desk = plan_agent(tools=[clerk()], middleware=limits)
     for sentence in ("at most 2 model calls", "at most 1 tool calls"):
         assert "The agent inside of 'clerk'" in no(desk, sentence).reason
