@@ -46,6 +46,7 @@ from agent_factory.topology.bounds import rows_of
 from agent_factory.topology.conditions import (
     Case,
     Condition,
+    Fact,
     UndecidableError,
     counterexample_case,
     misfit,
@@ -692,9 +693,14 @@ class _Members:
         if case:
             arguments = ", ".join(f"{argument}={value!r}" for argument, value in case.items())
             reason = f"{tool}({arguments}) runs without {self.words}. {reason}"
+        # A sentence may be about arguments and labels seen, and not about functions or words.
+        parts = [p for p in parse_condition(guard.when).parts if str(p) != "labeled outside"]
+        facts = {str(leaf) for leaf in Condition((*parts,)).leaves if isinstance(leaf, Fact)}
+        if any(not fact.startswith("seen ") for fact in facts):
+            return reason, "Let it decide about all calls."
         return reason, (
-            f"Write 'tool {self.name} passes {self.words} when {guard.when}' if such calls are "
-            "what you mean, or let it decide about all calls."
+            f"Write 'tool {self.name} passes {self.words} when {Condition((*parts,))}' if such "
+            "calls are what you mean, or let it decide about all calls."
         )
 
 
