@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired
 
 from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage
-from langchain_core.tools import StructuredTool, ToolException
+from langchain_core.tools import ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
 
@@ -37,13 +37,11 @@ from agent_factory import (
     Ordering,
     PrivateStateAttr,
     TracePolicy,
-    arun,
     omit_payload,
-    run,
     set_reason,
 )
 
-from ._shared.invocable import Called
+from ._shared.invocable import Called, tool_of
 from ._shared.messages import is_cleared
 from ._shared.models import with_update
 from ._shared.overflow import Reduction, call_recovering, plural
@@ -211,9 +209,8 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         self.namespace = tuple(parts)
         self.tool_name = tool_name
         self.tools = [
-            StructuredTool.from_function(
-                func=self._recall,
-                coroutine=self._arecall,
+            tool_of(
+                self._recall,
                 name=tool_name,
                 description=_DESCRIPTION,
                 args_schema=RecallArguments,
@@ -340,46 +337,31 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         start: int = 0,
         length: int = 10_000,
         block: int | None = None,
-    ) -> object:
-        return run(self._page(runtime, id, start, length, block))
-
-    async def _arecall(
-        self,
-        runtime: ToolRuntime[Any, Any],
-        id: str,
-        start: int = 0,
-        length: int = 10_000,
-        block: int | None = None,
-    ) -> object:
-        return await arun(self._page(runtime, id, start, length, block))
-
-    def _page(
-        self, runtime: ToolRuntime[Any, Any], id_: str, start: int, length: int, block: int | None
     ) -> Flow[tuple[object, dict[str, object]]]:
         """A part of a message's text, and where it begins and ends."""
         messages = runtime.state.get("messages", ())
-        message = find_message(messages, id_)
+        message = find_message(messages, id)
         content: object = None
         if message is not None:
             content = message.content
             if where := message.response_metadata.get(_MARK):
                 content = yield from self._read(runtime, message, where)
             text = whole_text(message, content)
-        elif id_ == LIST:
+        elif id == LIST:
             text = list_messages(messages)
         else:
             raise ToolException(
-                f"Error: there is no message {id_!r} in this conversation. Pass the id from a "
+                f"Error: there is no message {id!r} in this conversation. Pass the id from a "
                 f'notice, "#1" to "#{len(messages)}", or "{LIST}" for a list of the messages.'
             )
         if block is not None:
             if not isinstance(content, list) or block >= len(content):
                 count = len(content) if isinstance(content, list) else 0
                 raise ToolException(
-                    f"Error: message {id_!r} has no block {block}: it has {count} blocks, numbered "
+                    f"Error: message {id!r} has no block {block}: it has {count} blocks, numbered "
                     "from 0. Leave `block` out to read its text."
                 )
-            return [content[block]], {"id": id_, "block": block}
+            return [content[block]], {"id": id, "block": block}
         # An empty text has one page, which is empty.
         if start >= len(text) and text:
             raise ToolException(
@@ -388,7 +370,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             )
         page = text[start : start + min(length, MAX_PAGE)]
         end = start + len(page)
-        artifact = {"id": id_, "start": start, "end": end, "length": len(text)}
+        artifact = {"id": id, "start": start, "end": end, "length": len(text)}
         if end == len(text):
             return page, artifact
         rest = f"[Characters {start:,} to {end:,} of {len(text):,}. Go on with start={end}.]"

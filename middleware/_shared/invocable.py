@@ -1,13 +1,15 @@
-"""Functions and flows in the form that `Invoke` takes."""
+"""Functions and flows in the form that `Invoke` takes, and flows as tools."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import StructuredTool
 from langgraph.func import entrypoint
 
 from agent_factory import Flow, Invoke, arun, run
@@ -75,3 +77,17 @@ def once_per_task(key: list[str], flow: Callable[[], Flow[T]]) -> Flow[T]:
         if entry.get("key") == key:
             value: T = entry["value"]
             return value
+
+
+def tool_of(flow: Callable[..., Flow[Any]], **settings: Any) -> StructuredTool:
+    """A tool whose work is a flow; its settings are those of `StructuredTool.from_function`."""
+
+    @wraps(flow)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return run(flow(*args, **kwargs))
+
+    @wraps(flow)
+    async def acall(*args: Any, **kwargs: Any) -> Any:
+        return await arun(flow(*args, **kwargs))
+
+    return StructuredTool.from_function(call, acall, **settings)

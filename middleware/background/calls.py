@@ -32,7 +32,7 @@ from agent_factory.types import graph_namespace, saver_of
 from .jobs import BackgroundJob, message_of, this_process
 from .repetition import stored_call
 from .store import JobStore, store_of
-from .work import Work, attempt_of, begin, discard, under_way
+from .work import Work, attempt_of, begin, under_way
 
 JOBS_KEY: Final = "background_jobs"
 
@@ -130,11 +130,7 @@ class _Start:
             if store is not None:
                 yield Invoke(Called(store.drop), (id,))
             return refusal
-        try:
-            work.start(attempt, asynchronous=asynchronous)
-        except BaseException:
-            discard(work)
-            raise
+        work.start(attempt, asynchronous=asynchronous)
         return handle
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, NotRequired
 
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_config
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
@@ -32,7 +31,7 @@ from agent_factory import (
     run,
     set_reason,
 )
-from agent_factory.middleware._shared.invocable import Called
+from agent_factory.middleware._shared.invocable import Called, tool_of
 from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry, unseen
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
@@ -271,48 +270,15 @@ def _end(state: BackgroundState, runtime: Runtime[Any]) -> Flow[Update]:
 # Tools
 
 
-def check_background(id: str, runtime: ToolRuntime[Any, Any]) -> str:
+def check_background(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[str]:
     """Say how far a background job is. Its result arrives as a message; this does not wait for it.
 
     Args:
         id: The id of the job, as its call has returned it.
     """
-    return run(_check(id, runtime))
-
-
-async def _acheck_background(id: str, runtime: ToolRuntime[Any, Any]) -> str:
-    return await arun(_check(id, runtime))
-
-
-def cancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Any:
-    """Cancel a background job, whose result is not needed any more.
-
-    Args:
-        id: The id of the job, as its call has returned it.
-    """
-    return run(_cancel(id, runtime))
-
-
-async def _acancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Any:
-    return await arun(_cancel(id, runtime))
-
-
-# Made once: reading signatures is slow.
-_TOOLS: Final[Sequence[BaseTool]] = [
-    StructuredTool.from_function(function, coroutine, parse_docstring=True)
-    for function, coroutine in (
-        (check_background, _acheck_background),
-        (cancel_background, _acancel_background),
-    )
-]
-
-
-def _check(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[str]:
-    jobs: Jobs = runtime.state.get(JOBS_KEY) or {}
-    if (job := jobs.get(id)) is None:
-        return _unknown(id, jobs)
-    if id in (yield from _ended(runtime.state, runtime.config)):
-        return _late(id, job)
+    job, problem = yield from _job(id, runtime)
+    if job is None:
+        return problem
     store = store_of(runtime.config)
     if store is not None and not (yield Invoke(Called(store.keeps), (id,))):
         return f"{job['tool']} ({id}) is not under way. If it has ended, a message says how."
@@ -324,12 +290,15 @@ def _check(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[str]:
     return text
 
 
-def _cancel(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
-    jobs: Jobs = runtime.state.get(JOBS_KEY) or {}
-    if (job := jobs.get(id)) is None:
-        return _unknown(id, jobs)
-    if id in (yield from _ended(runtime.state, runtime.config)):
-        return _late(id, job)
+def cancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
+    """Cancel a background job, whose result is not needed any more.
+
+    Args:
+        id: The id of the job, as its call has returned it.
+    """
+    job, problem = yield from _job(id, runtime)
+    if job is None:
+        return problem
     store = store_of(runtime.config)
     work = under_way(id) if is_own(job) or store is not None else None
     if store is not None:
@@ -348,10 +317,23 @@ def _cancel(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
     return Command(update={"messages": [message], JOBS_KEY: {id: None}})
 
 
+# Made once: reading signatures is slow.
+_TOOLS: Final = [
+    tool_of(flow, parse_docstring=True) for flow in (check_background, cancel_background)
+]
+
+
+def _job(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[tuple[BackgroundJob | None, str]]:
+    """Return a job whose end is not known here, or a text about it."""
+    jobs: Jobs = runtime.state.get(JOBS_KEY) or {}
+    if (job := jobs.get(id)) is None:
+        names = ", ".join(f"{job['tool']} ({id})" for id, job in jobs.items())
+        text = f"No job {id} is under way, or its result was read. Under way: {names or 'none'}."
+        return None, text
+    if id in (yield from _ended(runtime.state, runtime.config)):
+        return None, _late(id, job)
+    return job, ""
+
+
 def _late(id: str, job: BackgroundJob) -> str:
     return f"{job['tool']} ({id}) has ended. How it has ended arrives as a message."
-
-
-def _unknown(id: str, jobs: Jobs) -> str:
-    names = ", ".join(f"{job['tool']} ({id})" for id, job in jobs.items())
-    return f"No job {id} is under way, or its result was read. Under way: {names or 'none'}."

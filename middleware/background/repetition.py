@@ -24,7 +24,7 @@ from agent_factory.types import Graph
 
 from .jobs import BackgroundCall, message_of
 from .store import JobStore
-from .work import Work, attempt_of, begin, discard, under_way
+from .work import Work, attempt_of, begin, under_way
 
 
 def stored_call(work: Work, call: Mapping[str, Any]) -> BackgroundCall:
@@ -111,12 +111,7 @@ def repeat_job(
                 **vars(new_runtime), idempotency_key=key, on_unknown=on_unknown
             )
     work = Work(id, call["job"], (jobs.thread, ""), jobs, attempt, is_repeated=True)
+    new_call = {**tool_call, "args": args}
+    new_attempt = attempt_of(work, tool, new_call, config, runtime, timeout)
     begin(work, sys.maxsize)
-    try:
-        new_call = {**tool_call, "args": args}
-        work.start(
-            attempt_of(work, tool, new_call, config, runtime, timeout), asynchronous=asynchronous
-        )
-    except BaseException:
-        discard(work)
-        raise
+    work.start(new_attempt, asynchronous=asynchronous)

@@ -122,11 +122,15 @@ class Work:
     def start(self, attempt: Attempt, *, asynchronous: bool) -> None:
         """Begin the work, in a task of the event loop or in a thread."""
         flow = self._do(attempt)
-        if asynchronous:
-            self._loop = asyncio.get_running_loop()
-            self._task = self._loop.create_task(arun(flow), name=f"{SOURCE} {self.id}")
-        else:
-            in_thread(lambda: run(flow))
+        try:
+            if asynchronous:
+                self._loop = asyncio.get_running_loop()
+                self._task = self._loop.create_task(arun(flow), name=f"{SOURCE} {self.id}")
+            else:
+                in_thread(lambda: run(flow))
+        except BaseException:
+            discard(self)
+            raise
 
     def _do(self, attempt: Attempt) -> Flow[None]:
         try:
