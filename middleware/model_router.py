@@ -7,20 +7,16 @@ middle of a run.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from inspect import isawaitable, iscoroutine
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.constants import TAG_NOSTREAM
+from langchain_core.runnables import Runnable
 from langgraph.types import Command
 from pydantic import JsonValue
 from typing_extensions import TypedDict
@@ -43,7 +39,7 @@ from agent_factory import (
     set_reason,
 )
 
-from ._shared.errors import is_async
+from ._shared.invocable import Called
 from ._shared.messages import last_user_message
 from ._shared.models import (
     AlternateModel,
@@ -52,6 +48,7 @@ from ._shared.models import (
     is_decision_model,
     is_model,
     mark_writer,
+    quiet,
     request_to,
     text_of,
 )
@@ -91,8 +88,7 @@ and a classifier must be fast."""
 _MAX_CHARACTERS = 2000
 """Characters of each message: the kind of a request shows without the whole of an attachment."""
 
-# LangGraph streams the answers of all models in a node, except of those with this tag.
-_CLASSIFIER_CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "model_router"}}
+_CONFIG: Final = quiet("model_router")
 
 Classifier = (
     str
@@ -291,12 +287,6 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         """The models by the names of the choices; a name is made into a model here."""
         return {key: alternate.model for key, alternate in self._models.items()}
 
-    @cached_property
-    def _classifier(self) -> Any:
-        if isinstance(self.classifier, Runnable):
-            return self.classifier
-        return _FunctionClassifier(self.classifier)
-
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Ask the model that the turn was sent to."""
         messages = request.state["messages"]
@@ -325,7 +315,10 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
 
     def _ask_function(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
         """Let a function, or another runnable, decide."""
-        choice = yield Invoke(self._classifier, request, _CLASSIFIER_CONFIG)
+        if isinstance(self.classifier, Runnable):
+            choice = yield Invoke(self.classifier, request, _CONFIG)
+        else:
+            choice = yield Invoke(Called(self.classifier, "classifier"), (request,))
         return {"choice": self._checked(choice)}
 
     def _ask_decision_model(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
@@ -334,7 +327,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         # A summary may have replaced the message.
         state = request.messages if index is None else request.messages[index]
         task = {"state": state, "questions": {_QUESTION: self._question}}
-        response: ClassifierResponse = yield Invoke(self._classifier, task, _CLASSIFIER_CONFIG)
+        response: ClassifierResponse = yield Invoke(self.classifier, task, _CONFIG)
         answer = response.choices.get(_QUESTION)
         choice = self._checked(answer and answer.choice)
         assert answer is not None
@@ -358,7 +351,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             SystemMessage(instructions.replace("{choices}", choices_text)),
             HumanMessage(f"<conversation>\n{conversation}\n</conversation>"),
         ]
-        answer = yield Invoke(self._classifier, prompt, _CLASSIFIER_CONFIG)
+        answer = yield Invoke(self.classifier, prompt, _CONFIG)
         return {"choice": named_choice(text_of(answer), self._models) or self.default}
 
     def _checked(self, choice: object) -> str:
@@ -402,31 +395,3 @@ def named_choice(text: str, names: Collection[str]) -> str | None:
     # "large" is also found in "large-math", which then is the name that was meant.
     longest = [n for n in matches if not any(n != m and n.lower() in m.lower() for m in matches)]
     return longest[0] if len(longest) == 1 else None
-
-
-@dataclass(frozen=True, slots=True)
-class _FunctionClassifier:
-    """A sync or async function of the request in the form that `Invoke` takes."""
-
-    function: Callable[[Any], Any]
-
-    def invoke(self, input: object, config: RunnableConfig | None = None) -> object:
-        if not is_async(self.function):
-            result = self.function(input)
-            # A plain function may return an awaitable, as a lambda around a coroutine function
-            # does.
-            if not isawaitable(result):
-                return result
-            # Python warns of a coroutine that nobody awaits.
-            if iscoroutine(result):
-                result.close()
-        raise TypeError(
-            "The classifier is a coroutine function, and this run is synchronous. Use ainvoke or "
-            "astream, or pass a plain function."
-        )
-
-    async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:
-        if is_async(self.function):
-            return await self.function(input)
-        result = await asyncio.to_thread(self.function, input)
-        return await result if isawaitable(result) else result

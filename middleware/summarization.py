@@ -35,7 +35,6 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableLambda
-from langgraph.constants import TAG_NOSTREAM
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from typing_extensions import TypedDict
 
@@ -55,7 +54,7 @@ from agent_factory import (
 )
 
 from ._shared.errors import is_async
-from ._shared.models import given_model, is_model, text_of, with_update
+from ._shared.models import given_model, is_model, quiet, text_of, with_update
 from ._shared.overflow import Reduction, call_recovering, plural
 from ._shared.recall import LIST, recall_tool
 from ._shared.summaries import (
@@ -106,8 +105,7 @@ not there. Reply with the summary alone.
 {messages}
 </conversation>"""
 
-# LangGraph streams the answers of all models in a node, except of those with this tag.
-_CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": SOURCE}}
+_CONFIG: Final = quiet(SOURCE)
 
 ContextSize = (
     tuple[Literal["fraction"], float]

@@ -14,9 +14,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from langgraph.constants import TAG_NOSTREAM
 
 from agent_factory import (
     AgentMiddleware,
@@ -33,7 +31,7 @@ from agent_factory import (
 )
 
 from ._shared.messages import last_user_message, tool_names
-from ._shared.models import forced_tool, given_model, with_update
+from ._shared.models import forced_tool, given_model, quiet, with_update
 from ._shared.structured import structured_answer, structured_model
 from ._shared.transcript import render
 from ._shared.validation import check_choice, check_count, check_string, copied
@@ -56,9 +54,7 @@ _TEXT_FORMAT = '\n\nAnswer with a JSON list of names and nothing else, such as [
 _MAX_EARLIER_MESSAGES = 6  # enough for "yes, do that" to mean something
 _MAX_CHARACTERS = 1_000  # of a message, and of a tool's description
 
-_SOURCE = "tool_selection"
-# LangGraph streams the answers of all models in a node, except of those with this tag.
-_MODEL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": _SOURCE}}
+_CONFIG: Final = quiet("tool_selection")
 
 OnParsingFailure = Literal["error", "all", "none"] | Sequence[str] | Callable[[Any], Sequence[str]]
 
@@ -243,7 +239,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         text, problem = task, ""
         answer: object = None
         for _ in range(self.max_retries + 1):
-            answer = yield Invoke(chooser, [system, HumanMessage(text)], _MODEL_CONFIG)
+            answer = yield Invoke(chooser, [system, HumanMessage(text)], _CONFIG)
             selected_names, problem = choice_among(
                 parsed_names(answer), names, all_names, self.max_tools
             )

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from inspect import isawaitable, iscoroutine
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -24,9 +25,21 @@ class Called:
     """A function in the form that `Invoke` takes; async runs call a plain one in a thread."""
 
     function: Callable[..., Any]
+    name: str = "function"  # in the error of a sync run for a coroutine function
 
     def invoke(self, input: tuple[object, ...], config: RunnableConfig | None = None) -> object:
-        return self.function(*input)
+        if not is_async(self.function):
+            result = self.function(*input)
+            # A plain function may return an awaitable, as a lambda around a coroutine function.
+            if not isawaitable(result):
+                return result
+            # Python warns of a coroutine that nobody awaits.
+            if iscoroutine(result):
+                result.close()
+        raise TypeError(
+            f"The {self.name} is a coroutine function, and this run is synchronous. Use ainvoke or "
+            "astream, or pass a plain function."
+        )
 
     async def ainvoke(
         self, input: tuple[object, ...], config: RunnableConfig | None = None
@@ -34,7 +47,8 @@ class Called:
         if is_async(self.function):
             return await self.function(*input)
         # A plain function may wait, for a database for example, and would hold up all other tasks.
-        return await asyncio.to_thread(self.function, *input)
+        result = await asyncio.to_thread(self.function, *input)
+        return await result if isawaitable(result) else result
 
 
 @dataclass(frozen=True, slots=True)

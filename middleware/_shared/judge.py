@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig
-from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
 from agent_factory import Flow, Invoke, ToolCallRequest
 from agent_factory.errors import sentence
 
 from .errors import format_error
-from .models import given_model, is_decision_model
+from .models import given_model, is_decision_model, quiet
 from .structured import structured_answer, structured_model
 from .transcript import render
 from .validation import check_number, check_string, copied
@@ -85,8 +83,7 @@ first of many messages is rarely meant for the present call."""
 _MAX_CHARACTERS: Final = 2000
 """Characters of a message that the user did not write, and of a reason."""
 
-# LangGraph streams the answers of all models in a node, except of those with this tag.
-_MODEL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "auto_mode"}}
+_CONFIG: Final = quiet("auto_mode")
 _AUTHORS = {"human": "user", "ai": "assistant"}
 
 
@@ -152,11 +149,11 @@ class RiskJudge:
                 parts = self._parts if has_structure else [*self._parts, _ANSWER_FORMAT]
                 prompt = SystemMessage("\n\n".join(filter(None, parts)))
                 document = HumanMessage(document_of(request))
-                answer = yield Invoke(judge, [prompt, document], _MODEL_CONFIG)
+                answer = yield Invoke(judge, [prompt, document], _CONFIG)
                 probability, reason = judgement(answer)
             else:
                 task = {"state": state_of(request), "questions": {_QUESTION: self._question}}
-                response: ClassifierResponse = yield Invoke(self.classifier, task, _MODEL_CONFIG)
+                response: ClassifierResponse = yield Invoke(self.classifier, task, _CONFIG)
                 noul = response.nouls.get(_QUESTION)
                 probability = checked_probability(noul and noul.noul)
                 reason = f"its risk was judged as {probability:g}."

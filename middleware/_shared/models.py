@@ -18,9 +18,10 @@ from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import Command
 
 from agent_factory import (
@@ -105,6 +106,12 @@ def given_model(
     except Exception as error:
         error.add_note(f"Raised while making {argument}, {model!r}.")
         raise
+
+
+def quiet(source: str) -> RunnableConfig:
+    """The config of a model that a layer asks: with the layer's mark, and without streaming."""
+    # LangGraph streams the answers of all models in a node, except of those with this tag.
+    return {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": source}}
 
 
 def is_model(runnable: object) -> bool:
