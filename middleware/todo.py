@@ -13,9 +13,9 @@ jump bypasses the check.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, NotRequired, TypeVar
+from typing import Annotated, Any, Final, Literal, NotRequired
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
@@ -31,7 +31,7 @@ from agent_factory import (
     Ordering,
 )
 
-from ._shared.messages import last_turn, unanswered
+from ._shared.messages import last_turn, unanswered, with_text
 from ._shared.validation import check_string
 
 __all__ = [
@@ -61,8 +61,6 @@ Each item has a content, what is to be done in one sentence, and a status:
 Call it at most once in a message."""
 
 _TOOL_NAME: Final = "write_todos"
-
-MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 _REMINDER = """\
 <todo_list>
@@ -162,7 +160,7 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         if cached is None or cached[0] is not system or cached[1] != prompt:
             message = system
             if prompt:
-                message = _append(system, prompt) if system else SystemMessage(prompt)
+                message = with_text(system, prompt) if system else SystemMessage(prompt)
             cached = self._cached = system, prompt, message
         messages = request.messages
         state: Any = request.state
@@ -174,7 +172,7 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
             if not messages or isinstance(messages[-1], AIMessage):
                 messages = [*messages, HumanMessage(reminder)]
             else:
-                messages = [*messages[:-1], _append(messages[-1], reminder)]
+                messages = [*messages[:-1], with_text(messages[-1], reminder)]
         return (yield request.override(system_message=cached[2], messages=messages))
 
 
@@ -224,13 +222,3 @@ write_todos = StructuredTool.from_function(
     handle_validation_error=_report_malformed,
 )
 """The tool for use without an agent: `write_todos.invoke(call)`. It sees no other calls."""
-
-
-def _append(message: MessageT, text: str) -> MessageT:
-    """A copy of the message with a text at its end."""
-    content = message.content
-    if isinstance(content, str):
-        content_after: object = f"{content}\n\n{text}" if content else text
-    else:
-        content_after = [*content, {"type": "text", "text": text}]
-    return message.model_copy(update={"content": content_after})

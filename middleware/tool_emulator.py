@@ -30,7 +30,7 @@ from agent_factory import (
     TurnError,
 )
 
-from ._shared.messages import tool_names
+from ._shared.messages import caller_of, tool_names
 from ._shared.models import given_model, quiet
 from ._shared.validation import check_call
 
@@ -161,15 +161,10 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
         if self.model is not None:
             return self.model
         call = request.tool_call
-        # Ids of calls may recur in a thread, so the newest message is meant.
-        for message in reversed(request.state.get("messages", ())):
-            if isinstance(message, AIMessage) and any(
-                c["id"] == call["id"] for c in message.tool_calls
-            ):
-                model = self._models_by_message.get(message.id or "")
-                if model is not None:
-                    return model
-                break
+        caller = caller_of(request.state.get("messages", ()), call["id"])
+        model = self._models_by_message.get((caller and caller.id) or "")
+        if model is not None:
+            return model
         raise TurnError(
             self.name,
             f"cannot emulate {call['name']}, because it does not know which model made the call: "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
+    BaseMessage,
     HumanMessage,
     InvalidToolCall,
     ToolMessage,
@@ -32,6 +33,16 @@ INPUT_KEYS = frozenset({"args", "arguments", "input", "partial_json"})
 """Keys of a call, in any form, that hold its arguments."""
 
 _CLEARED_BY = "context_editing"
+
+MessageT = TypeVar("MessageT", bound=BaseMessage)
+
+
+def caller_of(messages: Sequence[Any], call_id: str | None) -> AIMessage | None:
+    """The message that made a call: the newest one with its id, because models give ids again."""
+    for message in reversed(messages):
+        if isinstance(message, AIMessage) and any(c["id"] == call_id for c in message.tool_calls):
+            return message
+    return None
 
 
 def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, ToolCall]]:
@@ -135,12 +146,17 @@ def with_remark(messages: Sequence[AnyMessage], remark: str, source: str) -> lis
     if not isinstance(last, ToolMessage):
         kwargs = {"lc_source": source}
         return [*messages, HumanMessage(remark, additional_kwargs=kwargs)]
-    content: object = last.content
+    return [*messages[:-1], with_text(last, remark)]
+
+
+def with_text(message: MessageT, text: str) -> MessageT:
+    """A copy of a message with a text at its end."""
+    content: object = message.content
     if isinstance(content, list):
-        content = [*content, {"type": "text", "text": remark}]
+        content = [*content, {"type": "text", "text": text}]
     else:
-        content = f"{content}\n\n{remark}"
-    return [*messages[:-1], last.model_copy(update={"content": content})]
+        content = f"{content}\n\n{text}" if content else text
+    return message.model_copy(update={"content": content})
 
 
 def last_user_message(messages: Sequence[AnyMessage]) -> int | None:

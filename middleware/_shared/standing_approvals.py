@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage
-
 from agent_factory import Flow, Invoke, ToolCallRequest
 from agent_factory.review.approvals import ApprovalStore, StandingApproval
 from agent_factory.review.policy import Rule
@@ -14,6 +12,7 @@ from agent_factory.review.records import call_digest, digest, tool_digest
 from agent_factory.review.requests import Remember
 
 from .invocable import Called, once_per_task
+from .messages import caller_of
 
 
 def covered_calls(
@@ -44,14 +43,12 @@ def remember_approval(
     if remember is None or store is None:
         return
     call, thread = request.tool_call, thread_of(request)
-    sources = [
-        message.id
-        for message in request.state["messages"]
-        if isinstance(message, AIMessage) and any(c["id"] == call["id"] for c in message.tool_calls)
-    ]
+    caller = caller_of(request.state["messages"], call["id"])
     # The id is the same if the node runs again after a pause, so that the approval is kept once.
     approval = StandingApproval(
-        id=digest(thread, sources[-1:], call["id"], call_digest(call, request.tool))[:16],
+        id=digest(
+            thread, [caller.id] if caller else [], call["id"], call_digest(call, request.tool)
+        )[:16],
         tool=call["name"],
         schema=tool_digest(request.tool),
         args=call["args"],

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
@@ -26,7 +26,7 @@ from agent_factory import (
 )
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import Mailbox
-from agent_factory.middleware._shared.messages import error_result
+from agent_factory.middleware._shared.messages import caller_of, error_result
 from agent_factory.types import graph_namespace, saver_of
 
 from .jobs import BackgroundJob, message_of, this_process
@@ -137,12 +137,7 @@ class _Start:
 def _id_of_call(request: ToolCallRequest, store: JobStore) -> str:
     """Return the id of a job that a store keeps: the same if its run makes the call again."""
     call = request.tool_call
-    # Models give ids of calls again. The nearest message with the call is the one that made it.
-    sources = (
-        message.id
-        for message in reversed(request.state["messages"])
-        if isinstance(message, AIMessage)
-        and any(earlier_call["id"] == call["id"] for earlier_call in message.tool_calls)
-    )
-    parts = [store.run, next(sources, None) or uuid4().hex, call["id"], call["name"], call["args"]]
+    caller = caller_of(request.state["messages"], call["id"])
+    source = (caller and caller.id) or uuid4().hex
+    parts = [store.run, source, call["id"], call["name"], call["args"]]
     return sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()

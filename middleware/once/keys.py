@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from langchain_core.messages import AIMessage
 from langgraph.prebuilt import ToolRuntime
 
 from agent_factory import ToolCallRequest
 from agent_factory.middleware._shared.effects import EffectRuntime
+from agent_factory.middleware._shared.messages import caller_of
 
 from .effects import EffectError
 
@@ -63,17 +63,8 @@ def key_of(request: ToolCallRequest) -> str:
             "again.",
             'Pass {"configurable": {"thread_id": "1"}}, and build the agent with a checkpointer.',
         )
-    # Models give ids of calls again. The nearest message with the call is the one that made it.
-    source = next(
-        (
-            message.id
-            for message in reversed(request.state["messages"])
-            if isinstance(message, AIMessage)
-            and any(earlier_call["id"] == call["id"] for earlier_call in message.tool_calls)
-        ),
-        None,
-    )
-    if source is None:
+    caller = caller_of(request.state["messages"], call["id"])
+    if caller is None or caller.id is None:
         raise EffectError(
             call["name"],
             "has no key: no message with an id in the state made this call.",
@@ -81,7 +72,7 @@ def key_of(request: ToolCallRequest) -> str:
         )
     # That of the graph: the last part is the task of the call, the part before it of a subagent.
     namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
-    parts = [configurable["thread_id"], namespace, source, call["id"], call["name"]]
+    parts = [configurable["thread_id"], namespace, caller.id, call["id"], call["name"]]
     # The text is only compared: what JSON lacks may be written as a string.
     text = json.dumps([*parts, call["args"]], default=str, sort_keys=True)
     return sha256(text.encode()).hexdigest()[:32]

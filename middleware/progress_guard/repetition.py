@@ -307,7 +307,7 @@ class Comparison:
             content: Any = result.content
             if remark := mark.get("remark"):  # what counts is the result as the tool gave it
                 is_list = isinstance(content, list)
-                content = content[:-1] if is_list else content.removesuffix(f"\n\n{remark}")
+                content = content[:-1] if is_list else content.removesuffix(remark)[:-2]
             if self.result_key is not None:
                 content = self.result_key(result.model_copy(update={"content": content}))
             keys.append(content)
