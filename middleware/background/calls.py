@@ -63,10 +63,7 @@ def namespace_of(config: RunnableConfig) -> str:
 def starting(request: ToolCallRequest, most: int, owner: object) -> BaseTool:
     """Return a copy of the tool of a call that starts its work and returns the handle.
 
-    Args:
-        request: The call.
-        most: How many jobs may be under way in a thread.
-        owner: What counts as the thread in a run that has none.
+    At most so many jobs may be under way in a thread; a run without one counts those of the owner.
     """
     tool = request.tool
     assert tool is not None

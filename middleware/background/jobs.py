@@ -132,14 +132,7 @@ _PHRASES: Final[Mapping[Ending, str]] = {
 def message_of(
     id: str, job: BackgroundJob, ending: Ending, content: Any = "", attempts: int = 1
 ) -> HumanMessage:
-    """Return the message by which the model learns how a job has ended.
-
-    Args:
-        id: The id of the job, and of the message.
-        job: The job.
-        ending: How it has ended.
-        content: Its result or its error: a text, or content blocks.
-        attempts: How often it was begun.
+    """Return the message by which the model learns how a job has ended, with its result or error.
 
     >>> job = BackgroundJob(tool="render", arguments="{}", owner=("", 1, ""), started=0, deadline=9)
     >>> print(message_of("4f2a", job, "done", "Page 1.").text)

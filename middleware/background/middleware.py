@@ -188,10 +188,12 @@ def _ended(state: Any, config: RunnableConfig) -> Flow[dict[str, HumanMessage]]:
     messages = {entry.id: entry.message for entry in entries or () if entry.kind == SOURCE}
     ended: dict[str, HumanMessage] = {}
     for id, job in jobs.items():
-        work = works.get(id)
         message = letter(id) or messages.get(id)
-        if message is None and work is None:
-            message = _verdict(id, job)
+        if message is None and works.get(id) is None:
+            # Nobody here works on it, and it has no result. Elsewhere, one may still arrive.
+            alive = False if is_own(job) else is_alive(job)
+            if alive is False or is_over(job):
+                message = message_of(id, job, "timed out" if alive else "lost")
         if message is not None:
             ended[id] = message
     return ended
@@ -202,19 +204,6 @@ def _sent(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Flow[Seq
     read_ids = state.get(STEERING_READ) or ()
     kinds = ("steer", "follow_up", "cancel")
     return (yield from unseen(config, runtime.execution_info, read_ids, kinds)).here
-
-
-def _verdict(id: str, job: BackgroundJob) -> HumanMessage | None:
-    """Return the message of a job that nobody here works on and that has no result.
-
-    None if a result may still arrive.
-    """
-    alive = False if is_own(job) else is_alive(job)
-    if alive is False:
-        return message_of(id, job, "lost")
-    if is_over(job):
-        return message_of(id, job, "timed out" if alive else "lost")
-    return None
 
 
 def _read(state: BackgroundState) -> Flow[Update]:

@@ -46,47 +46,26 @@ _letters: Final[OrderedDict[str, HumanMessage]] = OrderedDict()
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """A job that this process does.
-
-    Args:
-        id: The id of the job.
-        job: The job.
-        place: The agent and the thread whose jobs are counted together.
-        target: Where the result goes; None without a saver, which leaves it in memory.
-        attempt: How often the job was begun, this time included.
-        is_repeated: Whether the job begins again elsewhere if its event loop ends.
-
-    Attributes:
-        progress: What the tool has written last.
-        is_settled: Whether it is known how the job has ended. What comes later does not count.
-    """
+    """A job that this process does."""
 
     id: str
     job: BackgroundJob
-    place: object
-    target: Mailbox | JobStore | None
-    attempt: int = 1
-    is_repeated: bool = False
-    progress: Any = None
-    is_settled: bool = False
+    place: object  # the agent and the thread whose jobs are counted together
+    target: Mailbox | JobStore | None  # of the result; without a saver, it stays in memory
+    attempt: int = 1  # how often the job was begun, this time included
+    is_repeated: bool = False  # the job begins again elsewhere if its event loop ends
+    progress: Any = None  # what the tool has written last
+    is_settled: bool = False  # it is known how the job has ended; what comes later does not count
     _task: asyncio.Task[None] | None = None
     _loop: asyncio.AbstractEventLoop | None = None
 
     def write(self, progress: Any) -> None:
-        """Note the progress of the tool: its stream writer.
-
-        Raises:
-            CancelledError: As `check`.
-        """
+        """Note the progress of the tool: its stream writer. Raises as `check` does."""
         self.check()
         self.progress = progress
 
     def check(self) -> None:
-        """End a tool whose result does not count any more; Python cannot end its thread.
-
-        Raises:
-            CancelledError: The job is cancelled, or its time is up.
-        """
+        """Raise CancelledError if the result does not count: Python cannot end a tool's thread."""
         # A store is asked each time: another process may have dropped the job, or begun it again.
         store = self._store
         if self.is_settled or (store is not None and not store.keeps(self.id, self.attempt)):
@@ -169,11 +148,7 @@ class Work:
 
 
 class Stop(BaseCallbackHandler):
-    """Ends a job that does not count any more when it would call a model or a tool, in any thread.
-
-    Args:
-        work: The job.
-    """
+    """Ends a job that does not count any more when it would call a model or tool, in any thread."""
 
     raise_error = run_inline = True
     ignore_chain = True  # a property of the base class
@@ -192,20 +167,12 @@ class Stop(BaseCallbackHandler):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A call of a tool, in the form that `Invoke` takes; its result is how the job ends.
-
-    Args:
-        tool: The tool.
-        call: The call, with what the tool takes from its graph.
-        config: The config of the call.
-        timeout: The longest time, in seconds. A thread cannot be stopped, so nobody waits for it
-            any longer then.
-    """
+    """A call of a tool, in the form that `Invoke` takes; its result is how the job ends."""
 
     tool: BaseTool
-    call: dict[str, Any]
+    call: dict[str, Any]  # with what the tool takes from its graph
     config: RunnableConfig
-    timeout: float
+    timeout: float  # seconds; nobody waits longer for a thread, which cannot be stopped
     _threads: list[Future[Any]] = field(default_factory=list)
 
     def when_over(self, function: Callable[[], object]) -> None:
@@ -227,7 +194,9 @@ class Attempt:
         limit = asyncio.timeout(self.timeout)
         try:
             async with limit:
-                if _has_coroutine(self.tool):
+                # A tool without a form for event loops would block a thread of them.
+                has_coroutine: object = type(self.tool)._arun is not BaseTool._arun
+                if getattr(self.tool, "coroutine", has_coroutine):
                     return _read(await self.tool.ainvoke(self.call, self.config))
                 # Not in the executor of the loop, which waits for its threads when it is closed.
                 return _read(await asyncio.wrap_future(self._in_thread()))
@@ -248,16 +217,7 @@ def attempt_of(
     runtime: ToolRuntime[Any, Any] | Runtime[Any],
     timeout: float,
 ) -> Attempt:
-    """Return the call of a job as a run by itself.
-
-    Args:
-        work: The job. What the tool writes is its progress.
-        tool: The tool.
-        call: The call, with what the tool takes from its graph.
-        config: The config of the run.
-        runtime: The context and the store of the run.
-        timeout: The longest time, in seconds.
-    """
+    """Return the call of a job as a run by itself, which takes so many seconds at most."""
     # The streams of the run end with it, so what the tool writes is kept as progress.
     inner = Runtime(context=runtime.context, store=runtime.store, stream_writer=work.write)
     thread = config.get("configurable", {}).get("thread_id") or SOURCE
@@ -273,13 +233,6 @@ def attempt_of(
         for name, value in call["args"].items()
     }
     return Attempt(tool, {**call, "args": args}, own_config, timeout)
-
-
-def _has_coroutine(tool: BaseTool) -> bool:
-    """Return True if a tool has a form for event loops; others would block a thread of them."""
-    if hasattr(tool, "coroutine"):
-        return tool.coroutine is not None
-    return type(tool)._arun is not BaseTool._arun
 
 
 def in_thread(function: Callable[[], T]) -> Future[T]:

@@ -306,8 +306,10 @@ class Comparison:
         for result, mark in zip((last, other), marks, strict=True):
             content: Any = result.content
             if remark := mark.get("remark"):  # what counts is the result as the tool gave it
-                is_list = isinstance(content, list)
-                content = content[:-1] if is_list else content.removesuffix(remark)[:-2]
+                if isinstance(content, list):
+                    content = content[:-1]
+                else:
+                    content = content.removesuffix(remark).removesuffix("\n\n")
             if self.result_key is not None:
                 content = self.result_key(result.model_copy(update={"content": content}))
             keys.append(content)
