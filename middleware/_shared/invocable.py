@@ -52,7 +52,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class _InOwnGraph:
+class InOwnGraph:
     """A flow in a graph, whose checkpoint holds what the flow returned and for which key."""
 
     flow: Callable[[], Flow[object]]
@@ -87,7 +87,7 @@ def once_per_task(key: list[str], flow: Callable[[], Flow[T]]) -> Flow[T]:
     while True:
         # In a task that is resumed, a graph that has ended returns its old state, or that of
         # another graph which was called before. The next one has another namespace.
-        entry = yield Invoke(_InOwnGraph(flow), key)
+        entry = yield Invoke(InOwnGraph(flow), key)
         if entry.get("key") == key:
             value: T = entry["value"]
             return value
