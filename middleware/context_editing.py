@@ -9,27 +9,17 @@ results are not cleared again in each turn.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_, or_
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    NotRequired,
-    Protocol,
-    cast,
-    runtime_checkable,
-)
+from typing import Annotated, Any, Literal, NotRequired, Protocol, cast, runtime_checkable
 
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
     BaseMessage,
     RemoveMessage,
-    ToolCall,
     ToolMessage,
 )
 from langchain_core.messages.utils import count_tokens_approximately
@@ -164,95 +154,55 @@ class ClearToolUsesEdit:
         if len(results) <= self.keep or count_tokens(messages) <= self.trigger:
             return messages
         calls = calls_of_results(messages)
+        answers = [i for i, message in enumerate(messages) if isinstance(message, AIMessage)]
+        cleared = [i for i in results if is_cleared(cast(ToolMessage, messages[i]))]
+        left = [
+            i
+            for i in results
+            if i not in cleared
+            and messages[i].name not in self.exclude_tools
+            and not (i in calls and calls[i][1]["name"] in self.exclude_tools)
+        ]
         later = max(self.clear_at_least, self.trigger // 4)
-        cleared_indexes = {i for i in results if is_cleared(cast(ToolMessage, messages[i]))}
-        history = _History(
-            messages=messages,
-            results=results,
-            calls=calls,
-            answers=[i for i, message in enumerate(messages) if isinstance(message, AIMessage)],
-            left=[
-                i
-                for i in results
-                if i not in cleared_indexes
-                and messages[i].name not in self.exclude_tools
-                and not (i in calls and calls[i][1]["name"] in self.exclude_tools)
-            ],
-            least=later if cleared_indexes else self.clear_at_least,
-        )
+        least = later if cleared else self.clear_at_least
+
+        def clearable(end: int) -> list[int]:
+            """Return the results that may be cleared before a call with the messages before it."""
+            older = bisect_left(results, end) - self.keep
+            # A result that no answer follows was not read yet.
+            read = bisect_left(answers, end)
+            if older <= 0 or not read:
+                return []
+            return left[: bisect_left(left, min(results[older - 1] + 1, answers[read - 1]))]
+
         # Each call so far is decided once more, in order: a history that is sent again, without the
         # marks of cleared results, is cleared at the same places. What is before a mark is settled.
-        last_cleared = max(cleared_indexes, default=-1)
-        ends = (*history.answers, len(messages))
-        history.ends = [i for i in ends if i > last_cleared and history.clearable(i, self.keep)]
-        while (edit := self._next_edit(history, count_tokens)) is not None:
-            history.make(edit)
-            history.least = later
+        ends = [i for i in (*answers, len(messages)) if i > max(cleared, default=-1)]
+        ends = list(filter(clearable, ends))
+        while ends:
+            # Between two edits a conversation only grows.
+            first = bisect_right(ends, self.trigger, key=lambda end: count_tokens(messages[:end]))
+            ends = ends[first:]
+            for position, end in enumerate(ends, 1):
+                if not (old := clearable(end)):
+                    continue
+                start = min([old[0], *(calls[i][0] for i in old if i in calls)])
+                # What is before the first message that changes counts the same on both sides.
+                shorter = messages[start:end]
+                for index in old:
+                    result = cast(ToolMessage, messages[index])
+                    shorter[index - start] = without_result(result, self.placeholder)
+                    if self.clear_tool_inputs and index in calls:
+                        caller, call = calls[index]
+                        calling = cast(AIMessage, shorter[caller - start])
+                        shorter[caller - start] = without_inputs(calling, {call["id"]})
+                if count_tokens(messages[start:end]) - count_tokens(shorter) >= least:
+                    messages[start:end] = shorter
+                    left, ends, least = left[len(old) :], ends[position:], later
+                    break
+            else:
+                break
         return messages
-
-    def _next_edit(
-        self, history: _History, count_tokens: Callable[[Sequence[AnyMessage]], int]
-    ) -> _Edit | None:
-        """Return the edit of the next request that is too large, in the order of the calls."""
-        messages, ends = history.messages, history.ends
-        # Between two edits a conversation only grows.
-        first = bisect_right(ends, self.trigger, key=lambda end: count_tokens(messages[:end]))
-        for position in range(first, len(ends)):
-            end = ends[position]
-            if not (old := history.clearable(end, self.keep)):
-                continue
-            start = min([*old[:1], *(history.calls[i][0] for i in old if i in history.calls)])
-            # From the first message that changes: what is before it counts the same on both sides.
-            shorter = messages[start:end]
-            for index in old:
-                result = cast(ToolMessage, messages[index])
-                shorter[index - start] = without_result(result, self.placeholder)
-                if self.clear_tool_inputs and index in history.calls:
-                    caller, call = history.calls[index]
-                    calling = cast(AIMessage, shorter[caller - start])
-                    shorter[caller - start] = without_inputs(calling, {call["id"]})
-            if count_tokens(messages[start:end]) - count_tokens(shorter) >= history.least:
-                return _Edit(position, start, shorter, len(old))
-        return None
-
-
-class _Edit(NamedTuple):
-    """Old results that are cleared before one of the calls of a history."""
-
-    position: int  # of the call in `ends`
-    start: int
-    messages: list[AnyMessage]  # in the place of those from `start` to the call
-    cleared: int  # how many results
-
-
-@dataclass(slots=True, kw_only=True)
-class _History:
-    """Messages, with the indexes of what may be cleared in them, and of the calls so far."""
-
-    messages: list[AnyMessage]
-    results: list[int]
-    # By the index of a result: the index of the answer that made its call, and the call.
-    calls: Mapping[int, tuple[int, ToolCall]]
-    answers: list[int]
-    left: list[int]  # the results that may still be cleared
-    least: int  # tokens that the next edit frees at least
-    ends: list[int] = field(default_factory=list)  # where the messages of each call end
-
-    def clearable(self, end: int, keep: int) -> list[int]:
-        """Return the results that may be cleared before a call with the messages before `end`."""
-        older = bisect_left(self.results, end) - keep
-        # A result that no answer follows was not read yet.
-        read = bisect_left(self.answers, end)
-        if older <= 0 or not read:
-            return []
-        last = min(self.results[older - 1] + 1, self.answers[read - 1])
-        return self.left[: bisect_left(self.left, last)]
-
-    def make(self, edit: _Edit) -> None:
-        """Make an edit. The calls up to that one are decided."""
-        self.messages[edit.start : self.ends[edit.position]] = edit.messages
-        self.left = self.left[edit.cleared :]
-        self.ends = self.ends[edit.position + 1 :]
 
 
 class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):

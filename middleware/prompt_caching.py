@@ -35,7 +35,7 @@ from agent_factory import (
 from ._shared.models import Provider, known_provider
 from ._shared.provider_marks import MarkedTools, mark_of
 from ._shared.token_counter import tokens_sent
-from ._shared.validation import check_choice, check_count
+from ._shared.validation import check_bool, check_choice, check_count
 
 __all__ = ["PromptCachingMiddleware"]
 
@@ -101,8 +101,7 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
         super().__init__(name=name)
         check_choice("ttl", ttl, ("5m", "1h"))
         check_count("min_tokens", min_tokens, required=True)
-        if not isinstance(openai_cache_key, bool):
-            raise TypeError(f"openai_cache_key must be True or False, got {openai_cache_key!r}.")
+        check_bool("openai_cache_key", openai_cache_key)
         if provider is not None:
             check_choice("provider", provider, ("anthropic", "openai"))
         self.ttl = ttl

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 
+from agent_factory.decisions.recorder import setting
 from agent_factory.types import graph_namespace
 
 from .jobs import BackgroundCall
@@ -115,11 +116,8 @@ def jobs_of_run(store: JobStore) -> Iterator[None]:
     ...     _ = ended.wait(10)
     Page 1 is rendered.
     """
-    token = _store.set(store)
-    try:
+    with setting(_store, store):
         yield
-    finally:
-        _store.reset(token)
 
 
 def store_of(config: RunnableConfig) -> JobStore | None:

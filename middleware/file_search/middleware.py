@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from agent_factory import AgentMiddleware, AgentState
 from agent_factory.middleware._shared.event_loop import in_event_loop
-from agent_factory.middleware._shared.validation import check_number
+from agent_factory.middleware._shared.validation import check_bool, check_number
 
 from .grep import Grep, Mode
 from .tree import Deadline, OutOfTime, Parts, Scope, Tree, format_path, parse_path
@@ -127,8 +127,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
                 "tool_prefix must be at most 40 letters, digits, '_' and '-', which providers "
                 f"allow in the names of tools, got {tool_prefix!r}."
             )
-        if not isinstance(use_ripgrep, bool):
-            raise TypeError(f"use_ripgrep must be True or False, got {use_ripgrep!r}.")
+        check_bool("use_ripgrep", use_ripgrep)
         numbers = (
             ("max_file_size_mb", max_file_size_mb, "megabytes"),
             ("timeout", timeout, "seconds"),

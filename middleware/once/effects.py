@@ -14,6 +14,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from agent_factory import AgentFactoryError, Flow, Invoke, TurnError
+from agent_factory.decisions.recorder import setting
 from agent_factory.middleware._shared.errors import format_error
 from agent_factory.middleware._shared.invocable import Called
 
@@ -162,20 +163,12 @@ def effects_of_run(store: EffectStore, run: str | None = None) -> Iterator[None]
     >>> with effects_of_run(InMemoryEffects(), run="order-17"):
     ...     pass  # agent.invoke(...)
     """
-    token = _recording.set(Recording(store, run))
-    try:
+    with setting(_recording, Recording(store, run)):
         yield
-    finally:
-        _recording.reset(token)
 
 
 def check_released(earlier: Effect, attempt: str) -> None:
-    """Raise an EffectError if a store has kept a record that was released: it would be so again.
-
-    Args:
-        earlier: The record that the store returned.
-        released: The attempt whose record was released last; empty for none.
-    """
+    """Raise an EffectError if a store has kept the record of the attempt that was released last."""
     if earlier.attempt == attempt and not earlier.is_done:
         raise EffectError(
             "the store of effects",

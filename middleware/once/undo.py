@@ -102,14 +102,14 @@ def _undo(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Flow[Undon
             continue
         undo_effect = Effect.start(effect.undo_key, effect.run, effect.tool, effect.args_data)
         repeats = once.effects.get(effect.tool, once.default) == "rerun"
-        earlier: Effect | None = yield from stored(store.begin, undo_effect)
         attempt = ""
-        # The process ended during an earlier compensation. This one may be repeated, so it is.
-        while earlier is not None and not earlier.is_done and repeats:
+        while (earlier := (yield from stored(store.begin, undo_effect))) is not None:
+            if earlier.is_done or not repeats:
+                break
+            # The process ended during an earlier compensation. This one may be repeated, so it is.
             check_released(earlier, attempt)
             yield from stored(store.release, earlier)
             attempt = earlier.attempt
-            earlier = yield from stored(store.begin, undo_effect)
         if earlier is None:
             try:
                 yield Invoke(Called(once.undo[effect.tool]), (effect,))
