@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import Generation, LLMResult
 from langgraph.errors import GraphBubbleUp
-from langgraph.types import Command, Overwrite, Send
+from langgraph.types import Send
 
 from agent_factory.middleware._shared.redaction import (
     PIIDetectionError,
@@ -86,27 +86,13 @@ class RuleWithMemory:
 
 
 class ThreadGuard:
-    """The `message_guard` of a `PIIMiddleware`.
-
-    Args:
-        rule: The rule.
-        answers: What is redacted of the model's answers.
-        users: Whether messages of users are redacted.
-        guards_answers: Whether anything of answers is redacted.
-        results: Whether results of tools are redacted.
-    """
+    """The `message_guard` of a `PIIMiddleware`: of messages of users, answers, results of tools."""
 
     def __init__(
-        self,
-        rule: RuleWithMemory,
-        answers: Guard,
-        *,
-        users: bool,
-        guards_answers: bool,
-        results: bool,
+        self, rule: RuleWithMemory, answers: Guard | None, *, users: bool, results: bool
     ) -> None:
         self._rule = rule
-        self._answers = answers if guards_answers else None
+        self._answers = answers
         self._users, self._results = users, results
         # An error in place of an event would end the run, so views are redacted in any case.
         self._shown_rule: Any = rule
@@ -114,7 +100,7 @@ class ThreadGuard:
             self._shown_rule = RuleWithMemory(replace(rule.rule, strategy="redact"))
         self.shown_answers = Guard(self._shown_rule, text=True, all_calls=True)
         # What a tool shows is a result in the making, or what the model of a subagent writes.
-        self._shows_all = answers.text or results
+        self._shows_all = (answers is not None and answers.text) or results
 
     # Messages of the thread
 
@@ -140,9 +126,8 @@ class ThreadGuard:
         rule: Any = _CollectingRule(self._rule, self._shown_rule, matches)
         guard = ThreadGuard(
             rule,
-            replace(self._answers or Guard(rule, text=False), rule=rule),
+            self._answers and replace(self._answers, rule=rule),
             users=self._users,
-            guards_answers=self._answers is not None,
             results=self._results,
         )
         admitted = [guard.redacted(message) for message in messages]
@@ -201,10 +186,6 @@ class ThreadGuard:
             return self._with_fields(value, ("message", "text"))
         if isinstance(value, LLMResult):
             return self._with_fields(value, ("generations",))
-        if isinstance(value, Command):
-            return self._with_fields(value, ("update", "goto", "resume"))
-        if isinstance(value, Overwrite):
-            return self._with_fields(value, ("value",))
         if isinstance(value, Send):
             return self._with_fields(value, ("arg",))
         if is_dataclass(value) and not isinstance(value, type):

@@ -27,12 +27,7 @@ from agent_factory import (
     omit_payload,
     stream_through,
 )
-from agent_factory.middleware._shared.redaction import (
-    DetectorLike,
-    PIIMatch,
-    RedactionRule,
-    Strategy,
-)
+from agent_factory.middleware._shared.redaction import DetectorLike, PIIMatch, RedactionRule
 
 from .events import event_redaction
 from .guard import RuleWithMemory, ThreadGuard
@@ -106,6 +101,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         name: str | None = None,
     ) -> None:
         self.rule = RedactionRule(pii_type, strategy, detector, hash_key)
+        self.pii_type, self.strategy, self.hash_key = pii_type, self.rule.strategy, hash_key
         super().__init__(name=name)
         places = (apply_to_input, apply_to_output, apply_to_tool_results, apply_to_tool_calls)
         if not any(places):
@@ -134,9 +130,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         self._results = Guard(rule, text=True)
         self.message_guard = ThreadGuard(
             rule,
-            self._answers,
+            self._answers if self._guards_answers else None,
             users=apply_to_input,
-            guards_answers=self._guards_answers,
             results=apply_to_tool_results,
         )
         if apply_to_output:
@@ -146,21 +141,6 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     def name(self) -> str:
         """The class, with the kind of data."""
         return f"{type(self).__name__}[{self.pii_type}]"
-
-    @property
-    def pii_type(self) -> str:
-        """The kind of data it looks for."""
-        return self.rule.pii_type
-
-    @property
-    def strategy(self) -> Strategy:
-        """Strategy for the data that it finds."""
-        return self.rule.strategy
-
-    @property
-    def hash_key(self) -> bytes | str | None:
-        """The secret key for "hash", if there is one."""
-        return self.rule.hash_key
 
     def detector(self, content: str) -> list[PIIMatch]:
         """Return the matches in a text, in order and without overlap."""
@@ -175,9 +155,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         messages, count = self._covered(state)
         redacted, error = self.message_guard.admit(messages[count:])
         pairs = zip(messages[count:], redacted, strict=True)
-        update: dict[str, Any] = {}
-        if changed := [new for old, new in pairs if new is not old]:
-            update["messages"] = changed
+        changed = [new for old, new in pairs if new is not old]
+        update: dict[str, Any] = {"messages": changed} if changed else {}
         if error is not None:
             # The data leaves the thread all the same, so that the next run is not blocked by it.
             # Then the error is raised at the next node.
