@@ -56,7 +56,7 @@ from ._shared.transcript import render
 from ._shared.validation import copied
 
 if TYPE_CHECKING:
-    from langchain_core.decisions import Choice, ClassifierResponse, Content
+    from langchain_core.decisions import ClassifierResponse, Content
 
 __all__ = [
     "DEFAULT_INSTRUCTIONS",
@@ -279,7 +279,11 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         if asks_model:
             self._ask = self._ask_chat_model
         elif asks_decision_model:
-            self._question = choice_question(instructions, choices)
+            from langchain_core.decisions import Choice  # only where one may be asked
+
+            task = _INSTRUCTIONS if instructions == DEFAULT_INSTRUCTIONS else instructions
+            criteria = {name: choice.criteria for name, choice in choices.items()}
+            self._question = Choice(instructions=task, criteria=criteria)
             self._ask = self._ask_decision_model
 
     @property
@@ -359,16 +363,6 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         if not isinstance(choice, str) or choice not in self._models:
             raise RoutingError(self.name, choice, tuple(self._models))
         return choice
-
-
-def choice_question(instructions: Content, choices: Mapping[str, ModelChoice]) -> Choice:
-    """The question for a decision model."""
-    from langchain_core.decisions import Choice
-
-    if instructions == DEFAULT_INSTRUCTIONS:
-        instructions = _INSTRUCTIONS
-    criteria = {name: choice.criteria for name, choice in choices.items()}
-    return Choice(instructions=instructions, criteria=criteria)
 
 
 def criteria_text(choice: ModelChoice) -> str:

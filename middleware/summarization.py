@@ -263,15 +263,15 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         summary_prefix: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        deprecated = {
-            "max_tokens_before_summary": (
+        for argument, value, hint in (
+            (
+                "max_tokens_before_summary",
                 max_tokens_before_summary,
                 "Write trigger=('tokens', {}).",
             ),
-            "messages_to_keep": (messages_to_keep, "Write keep=('messages', {})."),
-            "summary_prefix": (summary_prefix, "It has no effect: leave it out."),
-        }
-        for argument, (value, hint) in deprecated.items():
+            ("messages_to_keep", messages_to_keep, "Write keep=('messages', {})."),
+            ("summary_prefix", summary_prefix, "It has no effect: leave it out."),
+        ):
             if value is not None:
                 message = f"`{argument}` is deprecated. {hint.format(value)}"
                 warnings.warn(message, DeprecationWarning, stacklevel=2)
@@ -461,14 +461,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
 
 
 class _Call:
-    """A model call: its request with the stored summaries in place, and what is to be stored.
-
-    Attributes:
-        request: The request.
-        left_out: The numbers of messages that no summary includes.
-        update: The update of the state.
-        done: What was done, for the decision log.
-    """
+    """A model call: its request with the stored summaries in place, and what is to be stored."""
 
     def __init__(
         self, owner: SummarizationMiddleware, request: ModelRequest[Any], keep_thread: bool
@@ -479,9 +472,9 @@ class _Call:
         self.request = (
             request if messages is request.messages else request.override(messages=messages)
         )
-        self.left_out: list[list[int]] = []
+        self.left_out: list[list[int]] = []  # the numbers of messages that no summary includes
         self.update: dict[str, object] = {}
-        self.done = ""
+        self.done = ""  # for the decision log
         self._original = request
         self._removed_ids: list[str] = []  # ids of messages of the thread
 

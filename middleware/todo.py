@@ -31,6 +31,7 @@ from agent_factory import (
     Ordering,
 )
 
+from ._shared.invocable import tool_of
 from ._shared.messages import last_turn, unanswered, with_text
 from ._shared.validation import check_string
 
@@ -143,9 +144,8 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         self.system_prompt = system_prompt
         self.tool_description = tool_description
         self.tools = [
-            StructuredTool.from_function(
-                func=write_in_turn,
-                coroutine=awrite_in_turn,  # without it, an async run would use a thread
+            tool_of(
+                write_in_turn,
                 name=_TOOL_NAME,
                 description=tool_description,
                 handle_validation_error=_report_malformed,
@@ -176,19 +176,15 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         return (yield request.override(system_message=cached[2], messages=messages))
 
 
-def write_in_turn(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
+def write_in_turn(todos: list[Todo], runtime: ToolRuntime) -> Flow[Command[Any] | ToolMessage]:
     """Write the list, unless an earlier call of the same message does so."""
+    yield from ()  # a flow, because an async run would call a function in a thread
     calls = unanswered(*last_turn(runtime.state.get("messages", ())))
     ids = [call["id"] for call in calls if call["name"] == _TOOL_NAME]
     # The calls run in parallel, so their order in the message decides.
     if ids and runtime.tool_call_id != ids[0]:
         return _result(runtime.tool_call_id, _SECOND_CALL, "error")
     return write_list(todos, str(runtime.tool_call_id))
-
-
-async def awrite_in_turn(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
-    """Write the list in an asynchronous run; `write_in_turn` waits for nothing."""
-    return write_in_turn(todos, runtime)
 
 
 def write_list(

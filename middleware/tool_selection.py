@@ -240,9 +240,9 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         answer: object = None
         for _ in range(self.max_retries + 1):
             answer = yield Invoke(chooser, [system, HumanMessage(text)], _CONFIG)
-            selected_names, problem = choice_among(
-                parsed_names(answer), names, all_names, self.max_tools
-            )
+            parsed = structured_answer(answer, "[]")
+            selected = parsed.get("tools") if isinstance(parsed, Mapping) else parsed
+            selected_names, problem = choice_among(selected, names, all_names, self.max_tools)
             if not problem:
                 return selected_names
             reply = answer_text(answer)
@@ -298,12 +298,6 @@ def answer_text(answer: object) -> str:
     """An answer of the choosing model as text, for errors and for the model itself."""
     answer = read_answer(answer)
     return _shortened(render(answer) if isinstance(answer, BaseMessage) else repr(answer))
-
-
-def parsed_names(answer: object) -> object:
-    """The names in an answer, not validated; None if there are none."""
-    parsed = structured_answer(answer, "[]")
-    return parsed.get("tools") if isinstance(parsed, Mapping) else parsed
 
 
 def choice_among(
