@@ -49,15 +49,9 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
     the tool does not run, and the agent's model reads an error with the reason. Nobody is asked:
     for reviews by people, use `HumanInTheLoopMiddleware`.
 
-    The judge reads the call, the description of the tool, and up to 30 of the newest messages of
-    the thread: those of the user in full, the others cut to 2000 characters. It answers with
-    structured output; a model without structured output is asked for JSON in its text. Its tokens
-    are not streamed. A decision model (`langchain_core.decisions`) gets the messages as they are,
-    and is asked for the probability alone.
-
-    It fails closed: if the judge raises, or its answer has no probability from 0 to 1, the call is
-    blocked, and the error says why. A judge can be wrong and can be deceived. What must never
-    happen has to be impossible for the tool itself.
+    The judge is a `RiskJudge`, which says what it reads. It fails closed: if it raises, or its
+    answer has no probability from 0 to 1, the call is blocked, and the error says why. A judge can
+    be wrong and can be deceived. What must never happen has to be impossible for the tool itself.
 
     Put it after (inside) reviews and layers that change calls, so that it judges what will run;
     and before (outside) retries and the emulator, so that a call is judged once and an emulated

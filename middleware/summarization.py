@@ -25,13 +25,11 @@ from uuid import uuid4
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
-    AIMessage,
     AnyMessage,
     BaseMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
-    ToolMessage,
 )
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -54,6 +52,7 @@ from agent_factory import (
 )
 
 from ._shared.errors import is_async
+from ._shared.messages import calls_of_results
 from ._shared.models import given_model, is_model, quiet, text_of, with_update
 from ._shared.overflow import Reduction, call_recovering, plural
 from ._shared.recall import LIST, recall_tool
@@ -662,15 +661,8 @@ def safe_cuts(messages: Sequence[AnyMessage]) -> list[int]:
     >>> safe_cuts([HumanMessage("1 + 1?"), call, ToolMessage("2", tool_call_id="1")])
     [0, 1]
     """
-    # Ids may recur in a thread: the nearest call before a result counts.
-    called_at: dict[str | None, int] = {}
-    last_result_at: dict[int, int] = {}  # by the index of the message that calls
-    for index, message in enumerate(messages):
-        if isinstance(message, AIMessage):
-            calls = [*message.tool_calls, *message.invalid_tool_calls]
-            called_at.update((call["id"], index) for call in calls)
-        elif isinstance(message, ToolMessage) and message.tool_call_id in called_at:
-            last_result_at[called_at[message.tool_call_id]] = index
+    # By the index of the message that calls.
+    last_result_at = {call_at: at for at, (call_at, _) in calls_of_results(messages).items()}
     cuts = []
     furthest_result = -1
     for index in range(len(messages)):

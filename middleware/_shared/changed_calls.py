@@ -37,15 +37,10 @@ class CallChanged(TurnError):
 
 @dataclass(slots=True)
 class Decisions:
-    """Decisions of a reviewer in one task about a call, also if a layer begins it again.
+    """Decisions of a reviewer in one task about a call, also if a layer begins it again."""
 
-    Attributes:
-        approved: The digests of the calls that may run.
-        settled: By the digests of calls that do not run as they are: the call that runs instead,
-            or the result.
-    """
-
-    approved: set[str | None] = field(default_factory=set)
+    approved: set[str | None] = field(default_factory=set)  # digests of the calls that may run
+    # By the digests of other calls: the call that runs instead, or the result.
     settled: dict[str, ToolCall | ToolMessage] = field(default_factory=dict)
 
 

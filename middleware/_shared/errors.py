@@ -88,12 +88,9 @@ class FailureRecorder:
     """Collects the failures that layers further in report to the model, within a `with` block.
 
     A layer further out could not know of them otherwise: it receives a message, no exception.
-
-    Attributes:
-        errors: The exceptions, by the id of the tool call that failed.
     """
 
-    errors: dict[str | None, Exception]
+    errors: dict[str | None, Exception]  # by the id of the tool call that failed
 
     def __enter__(self) -> FailureRecorder:
         self.errors = {}

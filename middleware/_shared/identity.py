@@ -14,11 +14,7 @@ class IdentityMap(Generic[V]):
     """Values for objects, each of which ends with its object.
 
     A tool that is made for a request may close over what belongs to that. A value that refers to
-    its object would keep it.
-
-    Args:
-        size: How many values are kept; the oldest is dropped. A dict is kept with its value, since
-            it cannot be referred to weakly.
+    its object would keep it. Of more values than `size`, the oldest is dropped.
     """
 
     def __init__(self, size: int) -> None:

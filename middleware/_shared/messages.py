@@ -45,14 +45,18 @@ def caller_of(messages: Sequence[Any], call_id: str | None) -> AIMessage | None:
     return None
 
 
-def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, ToolCall]]:
+Call = ToolCall | InvalidToolCall
+
+
+def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, Call]]:
     """For the index of each result: the index of the message that made the call, and the call."""
     # Ids may recur in a thread: the nearest call before the result counts.
-    calls: dict[str | None, tuple[int, ToolCall]] = {}
-    results: dict[int, tuple[int, ToolCall]] = {}
+    calls: dict[str | None, tuple[int, Call]] = {}
+    results: dict[int, tuple[int, Call]] = {}
     for index, message in enumerate(messages):
         if isinstance(message, AIMessage):
-            calls.update((call["id"], (index, call)) for call in message.tool_calls)
+            all_calls: list[Call] = [*message.tool_calls, *message.invalid_tool_calls]
+            calls.update((call["id"], (index, call)) for call in all_calls)
         elif isinstance(message, ToolMessage) and message.tool_call_id in calls:
             results[index] = calls[message.tool_call_id]
     return results
@@ -127,9 +131,7 @@ def tool_names(
     return frozenset(names)
 
 
-def error_result(
-    call: ToolCall | InvalidToolCall, content: str | list[Any], **fields: Any
-) -> ToolMessage:
+def error_result(call: Call, content: str | list[Any], **fields: Any) -> ToolMessage:
     """The result of a call that failed or did not run, for the model to read."""
     return ToolMessage(
         content, tool_call_id=call["id"], name=call["name"], status="error", **fields
@@ -202,7 +204,7 @@ def results_of_pending_calls(messages: Sequence[AnyMessage]) -> list[ToolMessage
     """Results for the calls of the last turn that have none because the run ends."""
     message, tail = last_turn(messages)
     answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
-    calls: list[ToolCall | InvalidToolCall] = []
+    calls: list[Call] = []
     if message:
         calls = [*message.tool_calls, *message.invalid_tool_calls]
     return [

@@ -113,12 +113,8 @@ def recovers_later(request: ModelRequest[ContextT]) -> bool:
 def call_recovering(request: ModelRequest[ContextT], **last_steps: Free) -> Flow[ModelResponse]:
     """Call the inner layer; if the conversation is too long, make it smaller and call once more.
 
-    Args:
-        request: The request.
-        **last_steps: The steps of this layer, by their names in `LADDER`.
-
-    Raises:
-        ContextOverflowError: Nothing is left to free; a note says what was tried.
+    The steps are those of this layer, by their names in `LADDER`. If nothing is left to free, the
+    error is raised with a note that says what was tried.
     """
     ladder = before = _ladder.get()
     if ladder is None or ladder.state is not request.state:

@@ -135,15 +135,12 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
         request: RequestT,
         subject: str,
         advice: str,
-        report: Callable[[Exception, int, str], ResultT],
+        report: Callable[[Exception, int, str], ResultT],  # of the error, the attempts and a text
         *,
         idempotent: bool,
         is_once: bool = False,
     ) -> Flow[ResultT]:
-        """Call inward until an attempt succeeds.
-
-        `report` makes a result of the last failure: of its exception, the number of attempts and
-        the text that stands in for a result.
+        """Call inward until an attempt succeeds, or make the last failure's `report`.
 
         A call that may have run is repeated if it is idempotent, or if `retry_on` names the error
         and no OnceMiddleware decides about it.

@@ -50,13 +50,7 @@ def content_of(summary: Summary) -> str:
 
 
 def with_links(text: str, earlier: str, messages: Iterable[BaseMessage]) -> str:
-    """The text of a summary, with the links to files that it lacks.
-
-    Args:
-        text: What the summarizer wrote.
-        earlier: The text of an earlier summary that this one includes, perhaps with links.
-        messages: The messages that it stands for.
-    """
+    """The text of a summary, with the links of its messages and of an earlier one that it lacks."""
     last_line = earlier.rpartition("\n")[2]
     links = last_line.removeprefix(_LINKS).split() if last_line.startswith(_LINKS) else []
     links += [link for message in messages for link in links_of(message)]

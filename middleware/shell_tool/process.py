@@ -100,17 +100,11 @@ def split_at_marker(data: bytes, token: str) -> tuple[bytes, bytes, int | None]:
 
 
 class ProcessTree:
-    """Processes of a shell, which leads a process group.
-
-    Args:
-        group: The shell.
-        root: The process whose descendants belong to the shell; the shell itself if there is no
-            subreaper.
-    """
+    """Processes of a shell, which leads a process group."""
 
     def __init__(self, group: int, root: int) -> None:
-        self._group = group
-        self._root = root
+        self._group = group  # the shell
+        self._root = root  # the subreaper, or the shell: its descendants belong to the shell
         self._has_proc = os.path.exists(f"{_PROC}/self/stat")
         self._lists_children = os.path.exists(f"{_PROC}/thread-self/children")
 
