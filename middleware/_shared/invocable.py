@@ -1,13 +1,13 @@
-"""Functions and flows in the form that `Invoke` takes, and flows as tools."""
+"""Functions and flows in the form that `Invoke` takes, and flows as tools and as hooks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import wraps
 from inspect import isawaitable, iscoroutine
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import StructuredTool
@@ -17,6 +17,7 @@ from agent_factory import Flow, Invoke, arun, run
 
 from .errors import is_async
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -89,15 +90,36 @@ def once_per_task(key: list[str], flow: Callable[[], Flow[T]]) -> Flow[T]:
             return value
 
 
-def tool_of(flow: Callable[..., Flow[Any]], **settings: Any) -> StructuredTool:
-    """A tool whose work is a flow; its settings are those of `StructuredTool.from_function`."""
+def _functions_of(flow: Callable[P, Flow[T]]) -> tuple[Callable[P, T], Callable[P, Awaitable[T]]]:
+    """A sync and an async function that run a flow."""
 
     @wraps(flow)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
         return run(flow(*args, **kwargs))
 
     @wraps(flow)
-    async def acall(*args: Any, **kwargs: Any) -> Any:
+    async def acall(*args: P.args, **kwargs: P.kwargs) -> T:
         return await arun(flow(*args, **kwargs))
 
-    return StructuredTool.from_function(call, acall, **settings)
+    return call, acall
+
+
+def tool_of(flow: Callable[..., Flow[Any]], **settings: Any) -> StructuredTool:
+    """A tool whose work is a flow; its settings are those of `StructuredTool.from_function`."""
+    return StructuredTool.from_function(*_functions_of(flow), **settings)
+
+
+class _FlowHook:
+    """A flow in the body of a middleware, which becomes two methods when the class is made."""
+
+    def __init__(self, flow: Callable[..., Flow[Any]]) -> None:
+        self._methods = _functions_of(flow)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        for method, prefix in zip(self._methods, ("", "a"), strict=True):
+            setattr(owner, prefix + name, method)
+
+
+def flow_hook(flow: Callable[P, Flow[T]]) -> Callable[P, T]:
+    """A hook that is written once: `before_model` defines `abefore_model` too."""
+    return cast("Callable[P, T]", _FlowHook(flow))

@@ -24,14 +24,12 @@ from agent_factory import (
     ToolCallRequest,
     TracePolicy,
     UsageLimit,
-    arun,
     background_timeout,
     hook_config,
     omit_payload,
-    run,
     set_reason,
 )
-from agent_factory.middleware._shared.invocable import Called, tool_of
+from agent_factory.middleware._shared.invocable import Called, flow_hook, tool_of
 from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry, unseen
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
@@ -137,31 +135,56 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
         """The most jobs at a time, as the plan shows it."""
         return [UsageLimit(self.max_running, "jobs under way", "thread")]
 
-    def before_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
+    @flow_hook
+    def before_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Flow[Update]:
         """Add the results that have arrived."""
-        return run(_read(state))
+        # After a jump over the tools, calls may have no results, and these must follow the calls.
+        if not state.get(JOBS_KEY) or unanswered(*last_turn(state["messages"])):
+            return None
+        ended = yield from _ended(state, get_config())
+        # What a service has sent is in the thread already.
+        arrived = state[JOBS_KEY].keys() & {message.id for message in state["messages"]}
+        new = [message for id, message in ended.items() if id not in arrived]
+        if not new and not arrived:
+            return None
+        return {"messages": new, JOBS_KEY: dict.fromkeys([*ended, *arrived])}
 
-    async def abefore_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
-        """Async variant of `before_model`."""
-        return await arun(_read(state))
-
+    @flow_hook
     @hook_config(can_jump_to=["model"])
-    def after_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
-        """Wait for a result at the end of a run, and call the model again."""
-        return run(_go_on(state, runtime, wait=self.wait))
+    def after_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Flow[Update]:
+        """Wait at the end of a run until a result is there, or something else for the agent."""
+        if not self.wait or not state.get(JOBS_KEY) or not ends_run(state):
+            return None
+        config, pause = get_config(), 0.001
+        if store_of(config) is not None:  # it sends the results, and begins a run with them
+            return None
+        while True:
+            # Messages of people come first: SteeringMiddleware goes on with them, or ends the run.
+            if (yield from _sent(state, config, runtime)):
+                return None
+            if (yield from _ended(state, config)):
+                set_reason("background work has ended")
+                return {"jump_to": "model"}
+            yield Sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
-    @hook_config(can_jump_to=["model"])
-    async def aafter_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
-        """Async variant of `after_model`."""
-        return await arun(_go_on(state, runtime, wait=self.wait))
-
-    def after_agent(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
-        """Cancel the jobs of a run that was cancelled."""
-        return run(_end(state, runtime))
-
-    async def aafter_agent(self, state: BackgroundState, runtime: Runtime[Any]) -> Update:
-        """Async variant of `after_agent`."""
-        return await arun(_end(state, runtime))
+    @flow_hook
+    def after_agent(self, state: BackgroundState, runtime: Runtime[Any]) -> Flow[Update]:
+        """Cancel the jobs of a run that people have cancelled."""
+        jobs: Jobs = state.get(JOBS_KEY) or {}
+        if not jobs:
+            return None
+        # SteeringMiddleware ends a run with this message, unless it has just got its answer.
+        marks = [message.additional_kwargs.get("lc_source") for message in state["messages"][-1:]]
+        cancelled = marks == ["steering"]
+        if not cancelled:
+            sent = yield from _sent(state, get_config(), runtime)
+            cancelled = any(entry.kind == "cancel" for entry in sent)
+        for id, job in jobs.items() if cancelled else ():
+            work = under_way(id) if is_own(job) else None
+            if work is not None and work.cancel():
+                yield from work.deliver(message_of(id, job, "cancelled"))
+        return None
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Let a background tool start its work and return the handle."""
@@ -204,56 +227,6 @@ def _sent(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Flow[Seq
     read_ids = state.get(STEERING_READ) or ()
     kinds = ("steer", "follow_up", "cancel")
     return (yield from unseen(config, runtime.execution_info, read_ids, kinds)).here
-
-
-def _read(state: BackgroundState) -> Flow[Update]:
-    """Read the results that have arrived."""
-    # After a jump over the tools, calls may have no results, and these must follow the calls.
-    if not state.get(JOBS_KEY) or unanswered(*last_turn(state["messages"])):
-        return None
-    ended = yield from _ended(state, get_config())
-    # What a service has sent is in the thread already.
-    arrived = state[JOBS_KEY].keys() & {message.id for message in state["messages"]}
-    new = [message for id, message in ended.items() if id not in arrived]
-    if not new and not arrived:
-        return None
-    return {"messages": new, JOBS_KEY: dict.fromkeys([*ended, *arrived])}
-
-
-def _go_on(state: BackgroundState, runtime: Runtime[Any], *, wait: bool) -> Flow[Update]:
-    """Wait at the end of a run until a result is there, or something else for the agent."""
-    if not wait or not state.get(JOBS_KEY) or not ends_run(state):
-        return None
-    config, pause = get_config(), 0.001
-    if store_of(config) is not None:  # it sends the results, and begins a run with them
-        return None
-    while True:
-        # Messages of people come first: SteeringMiddleware goes on with them, or ends the run.
-        if (yield from _sent(state, config, runtime)):
-            return None
-        if (yield from _ended(state, config)):
-            set_reason("background work has ended")
-            return {"jump_to": "model"}
-        yield Sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _end(state: BackgroundState, runtime: Runtime[Any]) -> Flow[Update]:
-    """Cancel the jobs of a run that people have cancelled."""
-    jobs: Jobs = state.get(JOBS_KEY) or {}
-    if not jobs:
-        return None
-    # SteeringMiddleware ends a run with this message, unless it has just got its answer.
-    marks = [message.additional_kwargs.get("lc_source") for message in state["messages"][-1:]]
-    cancelled = marks == ["steering"]
-    if not cancelled:
-        sent = yield from _sent(state, get_config(), runtime)
-        cancelled = any(entry.kind == "cancel" for entry in sent)
-    for id, job in jobs.items() if cancelled else ():
-        work = under_way(id) if is_own(job) else None
-        if work is not None and work.cancel():
-            yield from work.deliver(message_of(id, job, "cancelled"))
-    return None
 
 
 # Tools

@@ -27,6 +27,7 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.middleware._shared.final_answer import final_message
+from agent_factory.middleware._shared.invocable import flow_hook
 from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry, Unseen, unseen
 from agent_factory.middleware._shared.messages import (
     ends_run,
@@ -128,33 +129,56 @@ class SteeringMiddleware(AgentMiddleware[SteeringState, Any]):
         ),
     )
 
-    def before_agent(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
-        """Put away the cancellations of earlier runs."""
-        return run(_begin(state, runtime))
+    @flow_hook
+    def before_agent(self, state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
+        """Note what is not for this run as read: earlier cancellations, entries of other branches.
 
-    async def abefore_agent(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
-        """Async variant of `before_agent`."""
-        return await arun(_begin(state, runtime))
+        A message that a fork would not read must not wait in it.
+        """
+        entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
+        info = runtime.execution_info
+        # The first checkpoint of a run holds its input.
+        begin = info.checkpoint_id if info else ""
+        old = [entry for entry in entries.of("cancel") if entry.after != begin]
+        return _noted(state, old, entries)
 
+    @flow_hook
     @hook_config(can_jump_to=["end"])
-    def before_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
+    def before_model(self, state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
         """Add the messages that wait, or end a run that was cancelled."""
-        return run(_read(state, runtime))
+        entries = yield from _waiting(state, runtime, "steer", "cancel")
+        if cancellations := entries.of("cancel"):
+            set_reason("the run was cancelled")
+            end = final_message("the run was cancelled", source="steering")
+            messages = [*results_of_pending_calls(state["messages"]), end]
+            update = {"messages": messages, "jump_to": "end"}
+            return {**update, **(_noted(state, cancellations, entries) or {})}
+        steers = entries.of("steer")
+        # After a jump over the tools, calls may have no results, and these must follow the calls.
+        if unanswered(*last_turn(state["messages"])):
+            return None
+        noted = _noted(state, steers, entries)
+        return {**noted, "messages": _messages(steers)} if noted and steers else noted
 
-    @hook_config(can_jump_to=["end"])
-    async def abefore_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
-        """Async variant of `before_model`."""
-        return await arun(_read(state, runtime))
-
+    @flow_hook
     @hook_config(can_jump_to=["model"])
-    def after_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
-        """Call the model again at the end of a run, if a message waits."""
-        return run(_go_on(state, runtime))
-
-    @hook_config(can_jump_to=["model"])
-    async def aafter_model(self, state: SteeringState, runtime: Runtime[Any]) -> Update:
-        """Async variant of `after_model`."""
-        return await arun(_go_on(state, runtime))
+    def after_model(self, state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
+        """Call the model again at the end of a run: for a message, or for a follow-up."""
+        if not ends_run(state):
+            return None
+        entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
+        if entries.of("cancel"):
+            return None
+        # It came while the model gave its last answer. The hook before the model reads it.
+        if entries.of("steer"):
+            set_reason("a message waits")
+            return {"jump_to": "model"}
+        # One by one: a person who sends two expects two answers.
+        follow_ups = entries.of("follow_up")[:1]
+        if not (noted := _noted(state, follow_ups, entries)) or not follow_ups:
+            return noted
+        set_reason("a follow-up waits")
+        return {**noted, "messages": _messages(follow_ups), "jump_to": "model"}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Answer the call of a run that was cancelled; its tool does not run."""
@@ -204,55 +228,6 @@ def _look(runtime: ToolRuntime[Any, Any]) -> Flow[Unread]:
         follow_ups=tuple(_messages(entries.of("follow_up"))),
         cancelled=bool(entries.of("cancel")),
     )
-
-
-def _begin(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
-    """Note what is not for this run as read: earlier cancellations, and what is of other branches.
-
-    A message that a fork would not read must not wait in it.
-    """
-    entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
-    info = runtime.execution_info
-    # The first checkpoint of a run holds its input.
-    begin = info.checkpoint_id if info else ""
-    old = [entry for entry in entries.of("cancel") if entry.after != begin]
-    return _noted(state, old, entries)
-
-
-def _read(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
-    """Read the messages that wait, or the cancellation."""
-    entries = yield from _waiting(state, runtime, "steer", "cancel")
-    if cancellations := entries.of("cancel"):
-        set_reason("the run was cancelled")
-        end = final_message("the run was cancelled", source="steering")
-        messages = [*results_of_pending_calls(state["messages"]), end]
-        update = {"messages": messages, "jump_to": "end"}
-        return {**update, **(_noted(state, cancellations, entries) or {})}
-    steers = entries.of("steer")
-    # After a jump over the tools, calls may have no results, and these must follow the calls.
-    if unanswered(*last_turn(state["messages"])):
-        return None
-    noted = _noted(state, steers, entries)
-    return {**noted, "messages": _messages(steers)} if noted and steers else noted
-
-
-def _go_on(state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
-    """Go on at the end of a run: with messages that arrived too late, or with a follow-up."""
-    if not ends_run(state):
-        return None
-    entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
-    if entries.of("cancel"):
-        return None
-    # It came while the model gave its last answer. The hook before the model reads it.
-    if entries.of("steer"):
-        set_reason("a message waits")
-        return {"jump_to": "model"}
-    # One by one: a person who sends two expects two answers.
-    follow_ups = entries.of("follow_up")[:1]
-    if not (noted := _noted(state, follow_ups, entries)) or not follow_ups:
-        return noted
-    set_reason("a follow-up waits")
-    return {**noted, "messages": _messages(follow_ups), "jump_to": "model"}
 
 
 def _read_ids(state: Any) -> Sequence[str]:
