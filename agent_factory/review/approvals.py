@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from langchain_core.messages.tool import ToolCall
 from langgraph.store.base import BaseStore
 
+from agent_factory.decisions.recorder import setting
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review.policy import Condition, check_condition, condition_text, holds
 from agent_factory.review.records import digest
@@ -204,13 +205,7 @@ class StoredApprovals:
 
 
 def remember_error(remember: object, args: Mapping[str, object], longest: float) -> str | None:
-    """Return what is wrong with the `remember` of a decision; None if nothing is.
-
-    Args:
-        remember: `seconds`, and optionally `when`, `by` and `thread`.
-        args: The arguments of the call that is approved.
-        longest: The most seconds that the policy allows.
-    """
+    """Return what is wrong with the `remember` of a decision about a call; None if nothing is."""
     if not isinstance(remember, Mapping):
         return f"'remember' must be a dict, got {describe(remember)}."
     seconds, when = remember.get("seconds"), remember.get("when")
@@ -247,11 +242,8 @@ def approvals_of_run(store: ApprovalStore) -> Iterator[None]:
     ...     pass  # agent.invoke(...)
     """
     # A context variable, because LangGraph copies the context into the threads and tasks it starts.
-    token = _store_of_run.set(store)
-    try:
+    with setting(_store_of_run, store):
         yield
-    finally:
-        _store_of_run.reset(token)
 
 
 def approval_store(store: BaseStore | None) -> ApprovalStore | None:

@@ -77,12 +77,7 @@ def judge(
 ) -> Judgement:
     """Judge a decision about a call that waits.
 
-    Args:
-        call: The call.
-        decision: A `Decision`, as it came in.
-        tools: The tools of the agent, as far as they are known. An edit has to fit the tool that
-            will run.
-        rules: The rules about a call. An edit into a call that is denied is refused.
+    An edit has to fit the tool that will run, if it is known, and no rule may deny the new call.
 
     Raises:
         InvalidDecision: The decision has a part that is unknown, missing or of another type, or
@@ -127,17 +122,9 @@ def judge(
 def judge_answer(calls: Sequence[PendingCall], answer: object, judge: Judge) -> list[Judgement]:
     """Judge the answer to an interrupt that asks about calls.
 
-    Args:
-        calls: The calls of the interrupt, in its order.
-        answer: `{"decisions": [...]}`, with a decision about each call in this order. The answer
-            about one call that is asked about alone may be its decision, and that to a question of
-            a tool or a hook is the value itself.
-        judge: Judges a decision about a call.
-
-    Raises:
-        InvalidAnswer: The answer has another form.
-        InvalidDecision: As `judge`.
-        DecisionNotAllowed: As `judge`.
+    It is `{"decisions": [...]}`, with a decision about each call in the order of the interrupt, and
+    InvalidAnswer is raised for another form. The answer about a call that is asked about alone may
+    be its decision, and that to a question of a tool or a hook is the value itself.
     """
     if calls[0].kind in VALUE_KINDS:
         return [judge(call, {"type": "respond", "message": answer}) for call in calls]
@@ -210,26 +197,20 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, object]) -> d
 def _decisions_in(calls: Sequence[PendingCall], answer: object) -> list[object]:
     names = ", ".join(call.name for call in calls)
     example = _json({"decisions": [{"type": call.allowed[0]} for call in calls]})
+    decisions: Any = answer.get("decisions") if isinstance(answer, Mapping) else None
+    several = isinstance(decisions, list | tuple)
     if not isinstance(answer, Mapping) or "decisions" not in answer:
-        raise InvalidAnswer(
-            "resume",
-            f'expected {{"decisions": [...]}}, with a decision about each of {names}, got '
-            f"{describe(answer)}.",
-            f"Pass {example}.",
-        )
-    if others := sorted(map(repr, answer.keys() - {"decisions"})):
+        expected = f'expected {{"decisions": [...]}}, with a decision about each of {names}'
+        reason = f"{expected}, got {describe(answer)}."
+    elif others := sorted(map(repr, answer.keys() - {"decisions"})):
         reason = f"{', '.join(others)} is not a part of the answer to a review."
-        raise InvalidAnswer("resume", reason, f"Pass {example}.")
-    decisions = answer["decisions"]
-    if not isinstance(decisions, list | tuple) or len(decisions) != len(calls):
-        several = isinstance(decisions, list | tuple)
-        raise InvalidAnswer(
-            "resume",
-            f"expected {len(calls)} decisions, one about each of {names} in this order, got "
-            f"{len(decisions) if several else describe(decisions)}.",
-            f"Pass {example}.",
-        )
-    return list(decisions)
+    elif several and len(decisions) == len(calls):
+        return list(decisions)
+    else:
+        got = len(decisions) if several else describe(decisions)
+        expected = f"expected {len(calls)} decisions, one about each of {names} in this order"
+        reason = f"{expected}, got {got}."
+    raise InvalidAnswer("resume", reason, f"Pass {example}.")
 
 
 # What a decision says

@@ -132,13 +132,7 @@ def read_pending(
     topology: Topology | None,
     tools: Mapping[str, BaseTool] = MappingProxyType({}),
 ) -> Pending:
-    """Return what a thread waits for.
-
-    Args:
-        snapshot: The state of the thread.
-        topology: The plan of the agent; None for a graph that is not an agent.
-        tools: The tools of the agent, by name.
-    """
+    """Return what a thread waits for, by the plan and the tools of its agent, if it is of one."""
     if not (snapshot.next or snapshot.tasks):
         return Pending()
     # A thread that stopped before an upgrade names its nodes as they were called then.
@@ -177,16 +171,8 @@ def _digest(call: PendingCall, turn: Pending) -> str:
     # message that made the call does not.
     message = turn.message
     source = {c["id"]: message.id for c in message.tool_calls} if message is not None else {}
-    parts = [
-        source.get(call.id, call.interrupt_id),
-        call.id,
-        call.name,
-        call.args,
-        call.kind,
-        call.question,
-        call.call_digest,
-    ]
-    return digest_of(*parts)
+    about = (call.id, call.name, call.args, call.kind, call.question, call.call_digest)
+    return digest_of(source.get(call.id, call.interrupt_id), *about)
 
 
 def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str, Mapping[str, Any]]:
@@ -262,9 +248,8 @@ def _interrupted_calls(
                     yield reviewed_call(id_, action, config, interrupt.id, batched=True)
             elif request is not None:
                 ((action, config),) = request.parts
-                yield reviewed_call(
-                    action["tool_call_id"] or interrupt.id, action, config, interrupt.id
-                )
+                call_id = action["tool_call_id"] or interrupt.id
+                yield reviewed_call(call_id, action, config, interrupt.id)
             elif isinstance(value, Mapping) and value.get("type") == CLIENT_CALL:
                 id_, name, args = value["id"], value["name"], value["args"]
                 yield PendingCall(
@@ -289,12 +274,8 @@ def read_request(value: Any, response_schema: object = None) -> Request | None:
     """Read the value of an interrupt; None if it is not a request of a review.
 
     Requests of langchain's middleware are read as well, and those that a thread has from an earlier
-    version.
-
-    Args:
-        value: The value.
-        response_schema: The JSON schema of its answer. Langchain's request about one call has the
-            decisions that may be made nowhere else.
+    version. Langchain's request about one call has the decisions that may be made in the JSON
+    schema of its answer alone.
     """
     if not isinstance(value, Mapping):
         return None
@@ -311,9 +292,8 @@ def read_request(value: Any, response_schema: object = None) -> Request | None:
         schema = json.dumps(response_schema, default=str)
         named = [kind for kind in ALL if f'"const": "{kind}"' in schema]
         config = ReviewConfig(action_name=value["name"], allowed_decisions=named or list(ALL))
-    return Request(
-        [(cast("ActionRequest", {key: value[key] for key in keys}), config)], batched=False
-    )
+    action_request = cast("ActionRequest", {key: value[key] for key in keys})
+    return Request([(action_request, config)], batched=False)
 
 
 def reviewed_call(

@@ -78,14 +78,8 @@ def ask_about(
 ) -> Any:
     """Interrupt with a question about calls, and return the answer with complete decisions.
 
-    Args:
-        question: What is asked.
-        judge: Judges each decision. What it refuses can be answered again.
-        tool: The tool of a call that is asked about alone. Its arguments are in the schema of the
-            answer, for a form to edit them in.
-
-    Raises:
-        ReviewError: The answer is refused.
+    An answer that the judge refuses raises ReviewError, and can be given again. The schema of the
+    answer has the arguments of the tool of a single call, for a form to edit them in.
     """
     calls = calls_of(question)
     is_batch = calls[0].batched
@@ -142,16 +136,10 @@ def ask(
     title: str,
     check: Callable[[object], object] | None = None,
 ) -> Any:
-    """Interrupt with a question, and return the answer.
+    """Interrupt with a question, and return the answer; a refused one raises ReviewError.
 
-    Args:
-        question: What is asked.
-        form: The type of a valid answer, whose JSON schema goes with the question.
-        title: The name of the form.
-        check: Returns an answer in its complete form, in place of the form's own validation.
-
-    Raises:
-        ReviewError: The answer is refused. The interrupt can be answered again.
+    The JSON schema of the form goes with the question. A check returns an answer in its complete
+    form, in place of the form's own validation.
     """
     if check is not None:
         form = Annotated[form, _Check(check)]

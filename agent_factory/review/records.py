@@ -129,11 +129,7 @@ def with_review(
 ) -> AIMessage:
     """The message with a record of its review, and with the edited calls in place.
 
-    Args:
-        message: The message that made the calls.
-        reviewer: The name of the reviewer.
-        digests: By the ids of the calls that were decided about, the digests of what may run.
-        edits: The calls that replace others, by id.
+    The digests are those of what may run, by the ids of the calls that were decided about.
     """
     originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
     metadata = message.response_metadata
@@ -251,14 +247,7 @@ def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:
 
 
 def with_edit(result: object, call: ToolCall, ran: ToolCall, notice: str) -> Any:
-    """The result of a call that was edited: a message, a command, or a list of them.
-
-    Args:
-        result: The result.
-        call: The call in the message of the model.
-        ran: The call that ran.
-        notice: A text that is appended; empty for none.
-    """
+    """The result of an edited call with a notice: a message, a command, or a list of them."""
     if isinstance(result, list):
         return [with_edit(item, call, ran, notice) for item in result]
     if isinstance(result, ToolMessage) and result.tool_call_id == call["id"]:

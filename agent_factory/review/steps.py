@@ -80,15 +80,12 @@ def plan_decision(kind: str, call_id: str | None, **details: object) -> StepPlan
             return Step()
         calls = pending.open if call_id is None else (_find(pending, call_id),)
         if not calls:
-            raise NothingPending(
-                "the thread",
-                f"no call is pending; next is {', '.join(pending.next)}.",
-                "Use approve() to continue, or add_input() to send a new message.",
-            )
+            reason = f"no call is pending; next is {', '.join(pending.next)}."
+            hint = "Use approve() to continue, or add_input() to send a new message."
+            raise NothingPending("the thread", reason, hint)
         if len(calls) > 1 and kind in ("edit", "respond"):
-            raise UnknownCall(
-                "call_id", f"is needed: {len(calls)} calls are pending.", _list_pending(pending)
-            )
+            reason = f"is needed: {len(calls)} calls are pending."
+            raise UnknownCall("call_id", reason, _list_pending(pending))
         return plan_decisions(pending, topology, judge, {call.id: decision for call in calls})
 
     return plan_step
@@ -283,16 +280,10 @@ async def aapply(
 def read_thread(
     agent: Any, prefix: str, config: RunnableConfig, *, stranded: bool = False
 ) -> Flow[tuple[StateSnapshot, Pending]]:
-    """Read a thread, and what it waits for.
+    """Read a thread, and what it waits for; methods with the prefix "a" are awaited.
 
-    Args:
-        agent: An agent, or a graph around agents.
-        prefix: "a" if what the agent's methods return is awaited.
-        config: A config with the `thread_id`.
-        stranded: Read what waits at a node that the agent does not have.
-
-    Raises:
-        MissingNode: Something does, and `stranded` is False.
+    What waits at a node that the agent does not have is read with `stranded`, and raises
+    MissingNode without.
     """
     topology = topology_or_none(agent)
     tools = {} if topology is None else tools_of(agent)
@@ -371,9 +362,7 @@ def _apply(
 def judge_of(agent: Any, state: Callable[[], object]) -> Judge:
     """Return the judge of decisions about an agent's calls, by its tools and its policies.
 
-    Args:
-        agent: The agent, or a graph around agents, whose tools are not known here.
-        state: Returns the state of the thread. An edit alone needs it.
+    The tools of a graph around agents are not known here. An edit alone needs the thread's state.
     """
     if topology_or_none(agent) is None:
         return judge
@@ -393,12 +382,8 @@ def repeat_review(
 ) -> list[tuple[Any, RunnableConfig, str | None]]:
     """Take back what was decided about the calls of a thread that have no result.
 
-    Their turn goes on after the answer of the model, so that they are reviewed again.
-
-    Args:
-        agent: An agent, or a graph around agents, with a checkpointer.
-        config: A config with the `thread_id`.
-        earlier: Whether the config names an earlier checkpoint: all tasks run again there.
+    Their turn goes on after the answer of the model, so that they are reviewed again. At an
+    `earlier` checkpoint, all tasks run again.
 
     Returns:
         The agent, and those that are nodes of it and go on with it. For each, the place of its

@@ -99,21 +99,20 @@ def tool_points(old: TopologyData, new: TopologyData) -> Iterator[StoppingPoint]
     for tool in old.tools:
         if tool.kind is not ToolKind.CLIENT or TOOLS not in old.nodes:
             continue
+        verdict = Verdict.BREAKS
         if tool.name in names and old.orders_calls and not new.orders_calls:
             effect = (
                 "a call that waits alone runs; one that is to run after another of its turn gets "
                 "an error that the model reads: no tool touches anything any more"
             )
-            yield StoppingPoint("tool", tool.name, Verdict.BREAKS, effect)
         elif tool.name in names:
-            yield StoppingPoint("tool", tool.name, Verdict.STANDS, "a waiting call runs")
+            verdict, effect = Verdict.STANDS, "a waiting call runs"
         elif TOOLS not in new.nodes:
             effect = "a waiting call does not run: the agent has no tools"
-            yield StoppingPoint("tool", tool.name, Verdict.BREAKS, effect)
         else:
             layers = ", ".join(layer.name for layer in new.layers_around(Call.TOOL))
             effect = (
                 "a waiting call gets an error that the model reads, if it is approved: the tool is "
                 f"gone{layers and f', unless {layers} runs it'}"
             )
-            yield StoppingPoint("tool", tool.name, Verdict.BREAKS, effect)
+        yield StoppingPoint("tool", tool.name, verdict, effect)

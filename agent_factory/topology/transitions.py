@@ -106,14 +106,7 @@ def transitions_of(plan: TopologyData) -> tuple[Transition, ...]:
 
 
 def transition(plan: TopologyData, edge: Edge, target: str, hook: Hook | None) -> Transition:
-    """An edge of a plan to one of its targets, with its reasons.
-
-    Args:
-        plan: The plan.
-        edge: The edge.
-        target: The target.
-        hook: The hook that runs in the node which the edge leaves, if there is one.
-    """
+    """An edge of a plan to one of its targets, with its reasons, one of which may be a hook."""
     return Transition(edge.source, target, tuple(_reasons(plan, edge, target, hook)))
 
 

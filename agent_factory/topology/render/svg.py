@@ -147,15 +147,10 @@ def draw(
     styled: bool = True,
     path: Sequence[Transition] = (),
 ) -> str:
-    """The SVG of a figure.
+    """The SVG of a figure, with the arrows and boxes of a path in another color.
 
-    Args:
-        figure: What it shows.
-        layout: Where.
-        details: The details of its parts.
-        linked: Whether each part links to its details, `#about-<key>`, on a page.
-        styled: Whether it has its style in it, and not in a file of a page.
-        path: Steps of a run, whose arrows and boxes are drawn in another color.
+    Linked, each part links to its details, `#about-<key>`, on a page. Styled, the style is in the
+    picture, and not in a file of a page.
     """
     steps = {(step.source, step.target) for step in path}
     ends = {name for step in steps for name in step}
