@@ -126,32 +126,6 @@ def test_agents_plans_stacks_and_functions_that_build_them_are_targets(
     assert shown(f"things.py:{attribute}") == PLAN
 
 
-@each(
-    "attribute, words",
-    [
-        ("agnet", "things does not have 'agnet'. Did you mean agent?"),
-        ("zzz", "Agents in it: agent, plan."),
-        ("Shop.dsek", "things:Shop does not have 'dsek'. Did you mean desk?"),
-        ("number", "things:number must be an agent, got int (3)"),
-        ("one", "is one middleware. Put it into a list."),
-        ("Look", "is a class"),
-        ("graph", "create_agent did not build"),
-        ("foreign", "create_agent did not build"),
-        ("nothing", "was called, and its result must be an agent, got NoneType"),
-        ("wants", "must be callable without arguments, but needs model, size"),
-        ("later", "is asynchronous"),
-        ("gives", "its result is awaitable"),
-        ("broken", "raised RuntimeError: no key, at things.py:44"),
-        ("leaves", "raised SystemExit: enough"),
-    ],
-)
-def test_a_value_that_is_not_an_agent_is_reported_with_a_hint(
-    write: Write, attribute: str, words: str
-) -> None:
-    write("things.py", THINGS)
-    assert words in refused("show", f"things:{attribute}")
-
-
 def test_a_module_stands_for_its_only_agent(write: Write) -> None:
     write("one.py", AGENT)
     write("things.py", THINGS)
@@ -207,9 +181,23 @@ def test_the_traceback_option_shows_frames_from_the_users_code_on(write: Write) 
         ("C:\\x.py:agent", "The file C:\\x.py does not exist."),
         ("C:\\x.py", "The file C:\\x.py does not exist."),
         ("C:/x.py:agent", "The file C:/x.py does not exist."),
+        ("things:agnet", "things does not have 'agnet'. Did you mean agent?"),
+        ("things:zzz", "Agents in it: agent, plan."),
+        ("things:Shop.dsek", "things:Shop does not have 'dsek'. Did you mean desk?"),
+        ("things:number", "things:number must be an agent, got int (3)"),
+        ("things:one", "is one middleware. Put it into a list."),
+        ("things:Look", "is a class"),
+        ("things:graph", "create_agent did not build"),
+        ("things:foreign", "create_agent did not build"),
+        ("things:nothing", "was called, and its result must be an agent, got NoneType"),
+        ("things:wants", "must be callable without arguments, but needs model, size"),
+        ("things:later", "is asynchronous"),
+        ("things:gives", "its result is awaitable"),
+        ("things:broken", "raised RuntimeError: no key, at things.py:44"),
+        ("things:leaves", "raised SystemExit: enough"),
     ],
 )
-def test_a_failed_import_is_reported_with_similar_names(
+def test_a_target_that_is_not_an_agent_is_reported_with_a_hint(
     write: Write, target: str, words: str
 ) -> None:
     write("things.py", THINGS)
@@ -280,27 +268,6 @@ def test_a_langgraph_configuration_names_its_graphs(write: Write) -> None:
     assert failed == ["things:agent"]  # and both graphs were looked at
 
 
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        ("{", "is not valid JSON"),
-        ("{}", 'must have "graphs"'),
-        ('{"graphs": []}', 'must have "graphs"'),
-        ('{"graphs": {"desk": 3}}', "the graph 'desk' must be file.py:attribute, got 3"),
-        ('{"graphs": {"desk": "desk.py"}}', "must be file.py:attribute, got 'desk.py'"),
-        ('{"graphs": {"desk": "nope.py:agent"}}', "nope.py does not exist"),
-    ],
-)
-def test_an_invalid_configuration_is_reported(write: Write, config: str, words: str) -> None:
-    write("langgraph.json", config)
-    assert words in refused("show", "langgraph.json")
-
-
-def test_a_graph_missing_in_the_configuration_is_reported(write: Write) -> None:
-    write("langgraph.json", '{"graphs": {"desk": "desk.py:agent"}}')
-    assert "Did you mean desk?" in refused("show", "langgraph.json:dsek")
-
-
 def test_a_saved_plan_is_a_target(write: Write) -> None:
     plan = plan_agent()
     write("plan.json", plan.to_json())
@@ -316,10 +283,27 @@ def test_a_saved_plan_is_a_target(write: Write) -> None:
         ("plan.json", '{"format": "agent_factory.topology", "version": 99}', "version 99"),
         ("plan.json", "{", "is not valid JSON"),
         ("plan.topology", "hello", "AF130"),
+        ("langgraph.json", "{", "is not valid JSON"),
+        ("langgraph.json", "{}", 'must have "graphs"'),
+        ("langgraph.json", '{"graphs": []}', 'must have "graphs"'),
+        (
+            "langgraph.json",
+            '{"graphs": {"desk": 3}}',
+            "the graph 'desk' must be file.py:attribute, got 3",
+        ),
+        (
+            "langgraph.json",
+            '{"graphs": {"desk": "desk.py"}}',
+            "must be file.py:attribute, got 'desk.py'",
+        ),
+        ("langgraph.json", '{"graphs": {"desk": "nope.py:agent"}}', "nope.py does not exist"),
+        ("langgraph.json:dsek", '{"graphs": {"desk": "desk.py:agent"}}', "Did you mean desk?"),
     ],
 )
-def test_a_file_without_a_plan_is_reported(write: Write, name: str, text: str, words: str) -> None:
-    write(name, text)
+def test_a_file_without_a_plan_or_a_graph_is_reported(
+    write: Write, name: str, text: str, words: str
+) -> None:
+    write(name.partition(":")[0], text)
     assert words in refused("show", name)
 
 
