@@ -14,18 +14,18 @@ from uuid import uuid4
 from weakref import finalize
 
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import InjectedToolArg, StructuredTool
+from langchain_core.tools import InjectedToolArg
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, model_validator
 
-from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
+from agent_factory import AgentMiddleware, AgentState, Flow, Invoke, PrivateStateAttr, ToolRuntime
 from agent_factory.middleware._shared.event_loop import in_event_loop
+from agent_factory.middleware._shared.invocable import flow_hook, tool_of
 from agent_factory.middleware._shared.redaction import RedactionRule
 from agent_factory.middleware._shared.validation import copied
-from agent_factory.middleware.shell_tool.process import ShellProcess
 
 from .policies import ExecutionPolicy, HostExecutionPolicy, check_text
-from .session import Job, Sessions
+from .session import Sessions
 from .supervisor import DESCRIPTION, ShellSettings, ShellSupervisor, folder_at
 
 # Not a parameter of the model. None: the tool is called outside of a run.
@@ -161,56 +161,37 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         self._starts_with_run = bool(settings.startup)
         self._sessions = Sessions(settings)
         self.tools = [
-            StructuredTool.from_function(
+            tool_of(
                 self._run_command,
-                coroutine=self._arun_command,
                 name=tool_name,
                 description=tool_description,
                 args_schema=ShellInput,
             )
         ]
 
-    def before_agent(self, state: ShellState, runtime: Runtime[Any]) -> dict[str, Any]:
+    @flow_hook
+    def before_agent(self, state: ShellState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
         """Create the run's session, and start its shell if there are start-up commands."""
-        update, start = self._begin(state, runtime)
-        if start:
-            start.result()
-        return update
-
-    async def abefore_agent(self, state: ShellState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Like `before_agent`, for async runs."""
-        update, start = self._begin(state, runtime)
-        if start:
-            await start.aresult()
-        return update
-
-    def after_agent(self, state: ShellState, runtime: Runtime[Any]) -> None:
-        """Run the shutdown commands and end the session."""
-        if end := self._sessions.finish(self._session_key(state, runtime)):
-            end.result()
-
-    async def aafter_agent(self, state: ShellState, runtime: Runtime[Any]) -> None:
-        """Like `after_agent`, for async runs."""
-        if end := self._sessions.finish(self._session_key(state, runtime)):
-            await end.aresult()
-
-    def _begin(
-        self, state: ShellState, runtime: Runtime[Any]
-    ) -> tuple[dict[str, object], Job[ShellProcess] | None]:
-        """The state update with the session's key, and the start of its shell if it is due."""
         if left := state.get("shell_sessions", {}).get(self.name):
             self._sessions.discard(left)  # of an earlier run of this thread that failed
         key = uuid4().hex
-        start = (
-            self._sessions.submit(key, ShellSupervisor.ensure) if self._starts_with_run else None
-        )
+        starts = self._starts_with_run
+        start = self._sessions.submit(key, ShellSupervisor.ensure) if starts else None
         if _thread_id(runtime) is None:
             # Without a thread nothing resumes the run: its session ends when its state is gone.
             lease = _Lease(key)
             # Not at exit: `session` ends all sessions with the process.
             finalize(lease, self._sessions.discard, key).atexit = False
             key = lease
-        return {"shell_sessions": {self.name: key}}, start
+        if start is not None:
+            yield Invoke(start, None)
+        return {"shell_sessions": {self.name: key}}
+
+    @flow_hook
+    def after_agent(self, state: ShellState, runtime: Runtime[Any]) -> Flow[None]:
+        """Run the shutdown commands and end the session."""
+        if end := self._sessions.finish(self._session_key(state, runtime)):
+            yield Invoke(end, None)
 
     def _session_key(self, state: object, runtime: object) -> str:
         """The key of the run's session; the thread's id in a graph without these hooks."""
@@ -219,17 +200,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
 
     def _run_command(
         self, command: str | None = None, restart: bool = False, runtime: CallRuntime = None
-    ) -> ToolMessage | str:
-        return self._submit(command, restart, runtime).result()
-
-    async def _arun_command(
-        self, command: str | None = None, restart: bool = False, runtime: CallRuntime = None
-    ) -> ToolMessage | str:
-        return await self._submit(command, restart, runtime).aresult()
-
-    def _submit(
-        self, command: str | None, restart: bool, runtime: CallRuntime
-    ) -> Job[ToolMessage | str]:
+    ) -> Flow[ToolMessage | str]:
         state = getattr(runtime, "state", None)
         messages = state.get("messages", ()) if isinstance(state, Mapping) else ()
         results = (m for m in messages if isinstance(m, ToolMessage) and m.name == self.tool_name)
@@ -244,7 +215,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
             if call_id is not None
             else lambda content, **_: content,
         )
-        return self._sessions.submit(self._session_key(state, runtime), work)
+        return (yield Invoke(self._sessions.submit(self._session_key(state, runtime), work), None))
 
 
 def _thread_id(runtime: object) -> str | None:

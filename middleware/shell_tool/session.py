@@ -30,7 +30,7 @@ _EXIT_TIMEOUT = 2.0  # seconds that the end of the process waits for each sessio
 
 
 class Job(Future[T]):
-    """Work for the thread of a session, whose result can be waited for or awaited."""
+    """Work for the thread of a session, in the form that `Invoke` takes."""
 
     def __init__(self, work: Work[T]) -> None:
         super().__init__()
@@ -67,7 +67,10 @@ class Job(Future[T]):
             self.cancel()
             raise
 
-    async def aresult(self) -> T:
+    def invoke(self, input: None, config: object = None) -> T:
+        return self.result()
+
+    async def ainvoke(self, input: None, config: object = None) -> T:
         """Await the result; a cancelled task returns only when its command is dead."""
         waiting = asyncio.wrap_future(self)
         try:
