@@ -66,11 +66,12 @@ def stranded(agent: object, thread_ids: Iterable[str] | None = None) -> Iterator
     """
     saver = _saver_of(agent, thread_ids)
     if thread_ids is None:
-        newest = _Newest(agent)
-        # None lists the checkpoints of all threads.
+        newest: dict[str, tuple[str, bool]] = {}
+        # None lists the checkpoints of all threads. No thread is read meanwhile: savers hold a lock
+        # while they list.
         for checkpoint in saver.list(None):
-            newest.add(checkpoint)
-        thread_ids = newest.stranded
+            _note(agent, checkpoint, newest)
+        thread_ids = [thread_id for thread_id, (_, missing) in newest.items() if missing]
     for thread_id in thread_ids:
         if thread := run(_read(agent, "", saver, thread_id), identity):
             yield thread
@@ -82,11 +83,11 @@ async def astranded(
     """Async variant of `stranded`."""
     saver = _saver_of(agent, thread_ids)
     if thread_ids is None:
-        newest = _Newest(agent)
+        newest: dict[str, tuple[str, bool]] = {}
         every: AsyncIterable[CheckpointTuple] = saver.alist(None)
         async for checkpoint in every:
-            newest.add(checkpoint)
-        thread_ids = newest.stranded
+            _note(agent, checkpoint, newest)
+        thread_ids = [thread_id for thread_id, (_, missing) in newest.items() if missing]
     for thread_id in thread_ids:
         if thread := await arun(_read(agent, "a", saver, thread_id), identity):
             yield thread
@@ -106,31 +107,14 @@ def _saver_of(agent: Any, thread_ids: object) -> BaseCheckpointSaver[Any]:
     return saver  # type: ignore[no-any-return]
 
 
-class _Newest:
-    """The newest checkpoint of each thread. Savers may list them in any order.
-
-    They are collected before any thread is read, because savers hold a lock while they list.
-    """
-
-    def __init__(self, agent: Any) -> None:
-        self._agent = agent
-        # For each thread: its newest checkpoint, and whether the thread is stranded there.
-        self._checkpoints: dict[str, tuple[str, bool]] = {}
-
-    def add(self, checkpoint: CheckpointTuple) -> None:
-        """Note a checkpoint, unless it belongs to a subgraph or a newer one is known."""
-        where = checkpoint.config["configurable"]
-        thread_id, checkpoint_id = where["thread_id"], where["checkpoint_id"]
-        previous = self._checkpoints.get(thread_id, ("", False))[0]
-        # The ids of LangGraph's checkpoints are UUIDs of version 6, which sort by time.
-        if not where.get("checkpoint_ns") and checkpoint_id > previous:
-            is_stranded = bool(self._agent.missing_nodes(checkpoint))
-            self._checkpoints[thread_id] = checkpoint_id, is_stranded
-
-    @property
-    def stranded(self) -> list[str]:
-        """The threads that wait at a node which the agent does not have."""
-        return [thread_id for thread_id, (_, missing) in self._checkpoints.items() if missing]
+def _note(agent: Any, checkpoint: CheckpointTuple, newest: dict[str, tuple[str, bool]]) -> None:
+    """Note for the newest checkpoint of a thread, in any order, whether the thread is stranded."""
+    where = checkpoint.config["configurable"]
+    thread_id, checkpoint_id = where["thread_id"], where["checkpoint_id"]
+    # The ids of LangGraph's checkpoints are UUIDs of version 6, which sort by time. Those of
+    # subgraphs do not count.
+    if not where.get("checkpoint_ns") and checkpoint_id > newest.get(thread_id, ("", False))[0]:
+        newest[thread_id] = checkpoint_id, bool(agent.missing_nodes(checkpoint))
 
 
 def _read(

@@ -6,58 +6,13 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
 from threading import Lock
 
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_random
 
 from .effects import Effect
-
-
-class InMemoryEffects:
-    """Effects in the memory of this process: for tests. They are lost when the process ends.
-
-    >>> store = InMemoryEffects()
-    >>> effect = Effect.start("key-1", "run-1", "refund", b"")
-    >>> store.begin(effect)
-    >>> store.begin(effect) == effect
-    True
-    """
-
-    def __init__(self) -> None:
-        self._effects: dict[str, Effect] = {}
-        self._lock = Lock()
-
-    def begin(self, effect: Effect) -> Effect | None:
-        """Insert a record if its key is new, or return the existing one."""
-        with self._lock:
-            earlier = self._effects.get(effect.key)
-            if earlier is None:
-                self._effects[effect.key] = effect
-        return earlier
-
-    def finish(self, effect: Effect, result: bytes) -> None:
-        """Store the result, if the record is still that of the same attempt."""
-        with self._lock:
-            if self._is_current(effect):
-                self._effects[effect.key] = replace(effect, result_data=result)
-
-    def release(self, effect: Effect) -> None:
-        """Delete the record, if it is still that of the same attempt and has no result."""
-        with self._lock:
-            if self._is_current(effect) and not self._effects[effect.key].is_done:
-                del self._effects[effect.key]
-
-    def of_run(self, run: str) -> Sequence[Effect]:
-        """The records of a run, in the order in which they were inserted."""
-        with self._lock:
-            return [effect for effect in self._effects.values() if effect.run == run]
-
-    def _is_current(self, effect: Effect) -> bool:
-        latest = self._effects.get(effect.key)
-        return latest is not None and latest.attempt == effect.attempt
-
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS effects (
@@ -169,3 +124,17 @@ class SqliteEffects:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.executescript(_TABLE)
         return self._connection.execute(statement, values)
+
+
+class InMemoryEffects(SqliteEffects):
+    """Effects in the memory of this process: for tests. They are lost when the process ends.
+
+    >>> store = InMemoryEffects()
+    >>> effect = Effect.start("key-1", "run-1", "refund", b"")
+    >>> store.begin(effect)
+    >>> store.begin(effect) == effect
+    True
+    """
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")

@@ -49,24 +49,15 @@ _SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Launch:
-    """Process to start.
-
-    Args:
-        argv: The program and its arguments.
-        env: All of its environment variables.
-        folder: Its working directory.
-        limits: Shell commands that set limits; they run first. Empty: none.
-        max_processes: The number of processes to allow, enforced by watching from outside. None:
-            unlimited, or the sandbox enforces the limit itself.
-        cleanup: A program and its arguments to run after the process has ended. Empty: none.
-    """
+    """Process to start: the program with its arguments, all of its variables, and its folder."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     folder: Path
-    limits: str = ""
+    limits: str = ""  # shell commands that set limits; they run first
+    # Enforced by watching from outside. None: unlimited, or the sandbox enforces the limit itself.
     max_processes: int | None = None
-    cleanup: tuple[str, ...] = ()
+    cleanup: tuple[str, ...] = ()  # a program and its arguments to run after the process has ended
 
 
 @dataclass(frozen=True)
