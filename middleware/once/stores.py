@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import astuple
 from pathlib import Path
 from threading import Lock
+from weakref import finalize
 
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_random
 
@@ -111,6 +112,9 @@ class SqliteEffects:
                 isolation_level=None,
                 check_same_thread=False,
             )
+            # Python 3.13 warns of a connection that is collected open. Not at exit, which may be
+            # that of a fork.
+            finalize(self, self._connection.close).atexit = False
             # In this mode, readers in other processes do not block the one that writes. SQLite does
             # not wait where two processes change to it at once: one gets "database is locked".
             patiently = Retrying(
