@@ -52,6 +52,7 @@ from agent_factory import (
 )
 
 from ._shared.errors import is_async
+from ._shared.invocable import Called
 from ._shared.messages import calls_of_results
 from ._shared.models import given_model, is_model, quiet, text_of, with_update
 from ._shared.overflow import Reduction, call_recovering, plural
@@ -601,13 +602,8 @@ def as_runnable(summarizer: object) -> Runnable[Any, Any]:
         return RunnableLambda(summarizer)
 
     # RunnableLambda's own error does not say whose function it is.
-    def raise_in_sync_run(messages: object) -> str:
-        raise TypeError(
-            "The summarizer is a coroutine function, and this run is synchronous. Use ainvoke or "
-            "astream, or pass a plain function."
-        )
-
-    return RunnableLambda(raise_in_sync_run, afunc=summarizer)
+    called = Called(summarizer, "summarizer")
+    return RunnableLambda(lambda messages: called.invoke((messages,)), afunc=summarizer)
 
 
 def trigger_clauses(trigger: object) -> list[dict[str, float]]:

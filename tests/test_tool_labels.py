@@ -242,50 +242,43 @@ def judge() -> Any:
     return ScriptedChatModel(['{"reason": "So.", "probability": 0.9}'])
 
 
-@each(
-    "middleware",
-    [
-        FlowGuardMiddleware(),
-        FlowGuardMiddleware(action="deny"),
-        FlowGuardMiddleware(seen=["untrusted"]),
-        FlowGuardMiddleware(seen=["private"]),
-        FlowGuardMiddleware(ToolPolicy(Rule("pay", "allow", when={"euros": {"<": 5}}))),
-        # A rule that lets calls run is a decision of the team.
-        FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow"))),
-        FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow", when={"to": "ada"}))),
-        FlowGuardMiddleware(ToolPolicy(Rule("send_*", "allow"), Rule("send_mail", "deny"))),
-        HumanInTheLoopMiddleware({"send_mail": True}),
-        HumanInTheLoopMiddleware({"send_mail": True}, interrupt_mode="per_call"),
-        HumanInTheLoopMiddleware(ToolPolicy(Rule("send_*", "deny"), Rule("*", "allow"))),
-        AutoModeMiddleware(tools=["send_mail"], classifier=judge()),
-        Declares(ToolGuard("send_mail", "check")),
-        Declares(ToolGuard("*", "deny", exclude=("read_*",))),
-        Declares(ToolGuard("send_mail", "ask", when="seen untrusted")),
-    ],
-    ids=lambda member: member.name,
-)
-def test_a_decision_about_each_call_closes_the_way(middleware: Any) -> None:
-    assert sinks(middleware) == []
+CLOSED = [
+    FlowGuardMiddleware(),
+    FlowGuardMiddleware(action="deny"),
+    FlowGuardMiddleware(seen=["untrusted"]),
+    FlowGuardMiddleware(seen=["private"]),
+    FlowGuardMiddleware(ToolPolicy(Rule("pay", "allow", when={"euros": {"<": 5}}))),
+    # A rule that lets calls run is a decision of the team.
+    FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow"))),
+    FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow", when={"to": "ada"}))),
+    FlowGuardMiddleware(ToolPolicy(Rule("send_*", "allow"), Rule("send_mail", "deny"))),
+    HumanInTheLoopMiddleware({"send_mail": True}),
+    HumanInTheLoopMiddleware({"send_mail": True}, interrupt_mode="per_call"),
+    HumanInTheLoopMiddleware(ToolPolicy(Rule("send_*", "deny"), Rule("*", "allow"))),
+    AutoModeMiddleware(tools=["send_mail"], classifier=judge()),
+    Declares(ToolGuard("send_mail", "check")),
+    Declares(ToolGuard("*", "deny", exclude=("read_*",))),
+    Declares(ToolGuard("send_mail", "ask", when="seen untrusted")),
+]
+OPEN = [
+    FlowGuardMiddleware(ToolPolicy(Rule("*", "allow"))),
+    HumanInTheLoopMiddleware(ToolPolicy(Rule("send_mail", "allow"), Rule("*", "ask"))),
+    HumanInTheLoopMiddleware({"read_page": True, "read_file": True}),
+    HumanInTheLoopMiddleware(
+        ToolPolicy(Rule("send_mail", "ask", when={"to": "x"}), Rule("*", "allow"))
+    ),
+    Declares(ToolGuard("send_mail", "ask", when="to == 'x and seen untrusted'")),
+    Declares(ToolGuard("send_mail", "check", after="read_file")),
+    Declares(ToolGuard("*", "ask", exclude=("send_*",))),
+    Declares(ToolGuard("send_mail", "ask", when="seen untrusted and not (seen private)")),
+]
 
 
-@each(
-    "middleware",
-    [
-        FlowGuardMiddleware(ToolPolicy(Rule("*", "allow"))),
-        HumanInTheLoopMiddleware(ToolPolicy(Rule("send_mail", "allow"), Rule("*", "ask"))),
-        HumanInTheLoopMiddleware({"read_page": True, "read_file": True}),
-        HumanInTheLoopMiddleware(
-            ToolPolicy(Rule("send_mail", "ask", when={"to": "x"}), Rule("*", "allow"))
-        ),
-        Declares(ToolGuard("send_mail", "ask", when="to == 'x and seen untrusted'")),
-        Declares(ToolGuard("send_mail", "check", after="read_file")),
-        Declares(ToolGuard("*", "ask", exclude=("send_*",))),
-        Declares(ToolGuard("send_mail", "ask", when="seen untrusted and not (seen private)")),
-    ],
-    ids=lambda member: member.name,
-)
-def test_a_decision_about_some_calls_leaves_the_way_open(middleware: Any) -> None:
-    assert sinks(middleware) == ["send_mail"]
+@each("middleware", [*CLOSED, *OPEN], ids=lambda member: member.name)
+def test_a_decision_about_each_call_closes_the_way_and_one_about_some_does_not(
+    middleware: Any,
+) -> None:
+    assert sinks(middleware) == ["send_mail"] * (middleware in OPEN)
 
 
 def test_a_review_with_a_rule_about_what_was_seen_closes_the_way() -> None:

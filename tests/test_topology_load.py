@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -78,28 +79,6 @@ def test_a_snapshot_whose_lines_changed_places_or_that_lacks_one_is_refused() ->
                 load_topology(text)
 
 
-@each(
-    "text, words",
-    [
-        ("", "does not hold the plan"),
-        ('{"format": 1}', "does not hold the plan"),
-        (
-            EDITED.replace("tool: find", "tool: find\ntool find"),
-            "line 12: the text has 'tool find'",
-        ),
-        (EDITED.replace("[pending calls]", "[why not]"), "the JSON below it means"),
-        (EDITED.replace("A.before_model", "A.before_lunch", 1), "in line 1"),
-        ("<<<<<<< ours\n" + EDITED, "contradicts itself in line 1"),
-        (EDITED.replace('  "format"', '<<<<<<< ours\n  "format"'), "is not valid JSON"),
-    ],
-)
-def test_a_snapshot_that_was_edited_by_hand_is_refused(text: str, words: str) -> None:
-    with pytest.raises(TopologyFileError, match=words) as caught:
-        load_topology(text, "plan.topology")
-    assert caught.value.subject == "plan.topology"
-    assert "snapshot-update" in caught.value.hint
-
-
 def test_the_schema_is_published() -> None:
     published = json.loads((ROOT / "docs" / "topology.schema.json").read_text())
     schema = json_schema()
@@ -135,6 +114,16 @@ def changed(**changes: Any) -> str:
 @each(
     "text, reason",
     [
+        ("", "does not hold the plan"),
+        ('{"format": 1}', "does not hold the plan"),
+        (
+            EDITED.replace("tool: find", "tool: find\ntool find"),
+            "line 12: the text has 'tool find'",
+        ),
+        (EDITED.replace("[pending calls]", "[why not]"), "the JSON below it means"),
+        (EDITED.replace("A.before_model", "A.before_lunch", 1), "in line 1"),
+        ("<<<<<<< ours\n" + EDITED, "contradicts itself in line 1"),
+        (EDITED.replace('  "format"', '<<<<<<< ours\n  "format"'), "is not valid JSON"),
         ("{", "is not valid JSON"),
         ("[]", "does not hold the plan"),
         (changed(version=2), "has version 2 of the format"),
@@ -149,12 +138,12 @@ def changed(**changes: Any) -> str:
         ),
     ],
 )
-def test_a_file_that_is_not_a_plan_is_refused_by_name(text: str, reason: str) -> None:
+def test_a_file_that_is_not_a_plan_or_was_edited_is_refused_by_name(text: str, reason: str) -> None:
     with pytest.raises(TopologyFileError) as caught:
-        load_topology(text, "agent.json")
-    assert caught.value.subject == "agent.json"
+        load_topology(text, "plan.topology")
+    assert caught.value.subject == "plan.topology"
     assert reason in str(caught.value)
-    assert caught.value.hint
+    assert re.search("snapshot-update|Upgrade", caught.value.hint)
 
 
 NASTY = ["\x1b[31mred", "two\nlines", "a\rb", "a\x85b", "a\u2028b", "a\u2029b", "a\x9bb", "\x0cb"]
