@@ -54,15 +54,10 @@ Rules = Callable[[ToolCall], Iterable[Rule]]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A decision that may be made about a call, and what it leads to.
+    """A decision that may be made about a call, and what it leads to."""
 
-    Args:
-        decision: The complete decision. It names the call by its digest, if that is known.
-        runs: The call that runs; None if none does.
-    """
-
-    decision: dict[str, Any]
-    runs: Action | None
+    decision: dict[str, Any]  # complete; it names the call by its digest, if that is known
+    runs: Action | None  # the call that runs, if one does
 
 
 Judge = Callable[[PendingCall, object], Judgement]

@@ -168,11 +168,9 @@ def risk_question(instructions: str, criteria: object) -> Noul:
 
     if instructions == DEFAULT_INSTRUCTIONS:
         instructions = f"{instructions}\n\n{_STATE}"
-    outcomes = outcomes_of({"true": criteria} if isinstance(criteria, str) else criteria)
-    return Noul(
-        instructions=instructions,
-        criteria=NoulCriteria.model_validate(outcomes) if outcomes else None,
-    )
+    outcomes = outcomes_of(criteria)
+    checked = NoulCriteria.model_validate(outcomes) if outcomes else None
+    return Noul(instructions=instructions, criteria=checked)
 
 
 def criteria_text(criteria: object) -> str:
@@ -190,8 +188,8 @@ def criteria_text(criteria: object) -> str:
 
 def outcomes_of(criteria: object) -> Mapping[str, Any]:
     """The criteria by the outcomes "true" and "false"; empty if there are none."""
-    if criteria is None:
-        return {}
+    if criteria is None or isinstance(criteria, str):
+        return {} if criteria is None else {"true": criteria}
     outcomes = criteria.model_dump() if isinstance(criteria, BaseModel) else criteria
     if not isinstance(outcomes, Mapping):
         raise TypeError(

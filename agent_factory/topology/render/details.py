@@ -29,15 +29,12 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """The details of a box, of an arrow, or of the whole plan.
-
-    `facts` are labels with their values, and `words` the names that a search finds the part by.
-    """
+    """The details of a box, of an arrow, or of the whole plan."""
 
     title: str
-    facts: tuple[tuple[str, str], ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()  # labels with their values
     lists: tuple[Listing, ...] = ()
-    words: str = ""
+    words: str = ""  # the names by which a search finds the part
 
     def as_text(self) -> str:
         """Plain text for a tooltip, without links: the picture shows where they lead."""

@@ -73,20 +73,16 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node, with the layers around it, outermost first, and the tools in it.
-
-    `kind` is its phase, "model", "tools" or "terminal", `remarks` are about what its hook guards
-    and limits, and `guards` decide about its tools.
-    """
+    """A node, with the layers around it, outermost first, and the tools in it."""
 
     key: str
     name: str
-    kind: str
+    kind: str  # its phase, "model", "tools" or "terminal"
     title: str
     frames: tuple[Frame, ...] = ()
     tools: tuple[Tool, ...] = ()
-    guards: tuple[ToolGuard, ...] = ()
-    remarks: tuple[str, ...] = ()
+    guards: tuple[ToolGuard, ...] = ()  # about its tools
+    remarks: tuple[str, ...] = ()  # about what its hook guards and limits
 
     @property
     def note(self) -> str:

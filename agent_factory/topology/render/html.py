@@ -19,11 +19,6 @@ def _read(name: str) -> str:
     return (files("agent_factory.topology.render") / name).read_text(encoding="utf-8")
 
 
-def css() -> str:
-    """The style of a page: light or dark, by the reader's system or by choice."""
-    return f"{page_css()}\n{themes()}"
-
-
 def page_css() -> str:
     """The style of a page without its palette."""
     return _read("page.css")
@@ -91,7 +86,7 @@ def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
             '<head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{text(plan.title)}</title><style>{css()}</style></head>",
+            f"<title>{text(plan.title)}</title><style>{page_css()}\n{themes()}</style></head>",
             "<body>",
             body(plan, figure, picture, details),
             f"<script>{script()}</script>",

@@ -63,11 +63,7 @@ def lay_out(figure: Figure) -> Layout:
 
 
 def run_graphviz(source: str, form: str) -> bytes:
-    """The output of Graphviz in one of its formats.
-
-    Raises:
-        MissingExtra: Graphviz is not installed.
-    """
+    """The output of Graphviz in one of its formats; MissingExtra if it is not installed."""
     otherwise = "render() and to_mermaid() work without it."
     require("draw", "A picture of a plan", otherwise=otherwise)
     graphviz = import_module("pygraphviz")

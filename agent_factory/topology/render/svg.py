@@ -29,20 +29,16 @@ from agent_factory.topology.transitions import Transition
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """The palette of a picture, each value "#rrggbb".
-
-    `rim` is for the lines of boxes and frames, `mark` for parts that are found or selected, and
-    `kinds` has the tint and the stripe of each kind of node.
-    """
+    """The palette of a picture, each value "#rrggbb"."""
 
     paper: str
     ink: str
     muted: str
     frame: str
-    rim: str
+    rim: str  # the lines of boxes and frames
     jump: str
-    mark: str
-    kinds: Mapping[str, tuple[str, str]]
+    mark: str  # parts that are found or selected
+    kinds: Mapping[str, tuple[str, str]]  # the tint and the stripe of each kind of node
 
 
 DAY = Theme(
