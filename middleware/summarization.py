@@ -652,7 +652,7 @@ def safe_cuts(messages: Sequence[AnyMessage]) -> list[int]:
 
     0 is always one of them. The end of the list never is, so that something stays.
 
-    >>> from langchain_core.messages import HumanMessage
+    >>> from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
     >>> call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
     >>> safe_cuts([HumanMessage("1 + 1?"), call, ToolMessage("2", tool_call_id="1")])
     [0, 1]

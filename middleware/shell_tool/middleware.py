@@ -215,7 +215,9 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
             if call_id is not None
             else lambda content, **_: content,
         )
-        return (yield Invoke(self._sessions.submit(self._session_key(state, runtime), work), None))
+        job = self._sessions.submit(self._session_key(state, runtime), work)
+        result: ToolMessage | str = yield Invoke(job, None)
+        return result
 
 
 def _thread_id(runtime: object) -> str | None:
