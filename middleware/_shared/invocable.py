@@ -79,7 +79,8 @@ def once_per_task(key: list[str], flow: Callable[[], Flow[T]]) -> Flow[T]:
     """Run a flow once in a task, also if the task is interrupted after it and then resumed.
 
     What decides whether a person is asked must be the same when the answer comes: what a model
-    says, or what a store holds, may have changed by then. The key says what the flow is about.
+    says, or what a store holds, may have changed by then. The key says what the flow is about,
+    which must not interrupt.
     """
     while True:
         # In a task that is resumed, a graph that has ended returns its old state, or that of
