@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import os
@@ -17,6 +16,7 @@ import pytest
 
 pytest.importorskip("typer", reason="the extra cli is not installed")
 
+import checks_page
 from typer.testing import CliRunner, Result
 
 from agent_factory.cli.app import app
@@ -292,28 +292,17 @@ class TestGuarantees:
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.fixture(scope="module")
-def checks_page() -> Any:
-    path = ROOT / "scripts" / "checks_page.py"
-    spec = importlib.util.spec_from_file_location("checks_page", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_each_code_of_a_build_has_an_example() -> None:
     assert list(EXAMPLES) == list(BUILD_CODES)
 
 
 @each("code", BUILD_CODES)
-def test_an_example_gives_its_code_and_nothing_else(checks_page: Any, code: str) -> None:
+def test_an_example_gives_its_code_and_nothing_else(code: str) -> None:
     (line,) = checks_page.printed(EXAMPLES[code].source).splitlines()
     assert line.startswith(f"[{code}] ")
 
 
-def test_the_page_is_what_the_code_says(checks_page: Any) -> None:
+def test_the_page_is_what_the_code_says() -> None:
     """Written by: python scripts/checks_page.py docs/checks.md"""
     assert (ROOT / "docs" / "checks.md").read_text(encoding="utf-8") == checks_page.page()
 

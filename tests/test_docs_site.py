@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,19 +13,10 @@ pytest.importorskip("mkdocs", reason="the extra docs is not installed")
 pytest.importorskip("griffe", reason="the extra docs is not installed")
 pytest.importorskip("pygraphviz", reason="the extra docs is not installed")
 
+import docs_site as site
 from reference_pages import home_of, public_names, reference_pages, with_examples
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture(scope="module")
-def site() -> Any:
-    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts" / "docs_site.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @each(
@@ -47,14 +36,12 @@ def site() -> Any:
     ],
 )
 def test_links_of_the_repository_lead_to_pages_of_the_site(
-    site: Any, page: str, place: str, link: str, expected: str
+    page: str, place: str, link: str, expected: str
 ) -> None:
     assert site.with_links(f"See [it]({link}).", page, place) == f"See [it]({expected})."
 
 
-def test_a_link_to_a_mere_file_becomes_text_and_an_unknown_one_stays_for_mkdocs_to_find(
-    site: Any,
-) -> None:
+def test_a_link_to_a_mere_file_becomes_text_and_an_unknown_one_stays_for_mkdocs_to_find() -> None:
     text = "[goals](goals.py) and [nothing](nothing.md)"
     page = ("benchmarks/README.md", "project/benchmarks.md")
     assert site.with_links(text, *page) == "goals and [nothing](nothing.md)"
@@ -69,20 +56,18 @@ def test_a_link_to_a_mere_file_becomes_text_and_an_unknown_one_stays_for_mkdocs_
         ("output", '```text title="Output"\n'),
     ],
 )
-def test_the_first_line_of_a_block_is_one_that_mkdocs_reads(
-    site: Any, info: str, expected: str
-) -> None:
+def test_the_first_line_of_a_block_is_one_that_mkdocs_reads(info: str, expected: str) -> None:
     assert site.block(info, "x\n", "").startswith(expected)
 
 
-def test_a_flowchart_is_drawn_with_its_labels_and_nothing_from_the_network(site: Any) -> None:
+def test_a_flowchart_is_drawn_with_its_labels_and_nothing_from_the_network() -> None:
     svg = site.flowchart("flowchart TD\n  a([start]) --> b[two<br>lines]\n  b -->|again| a\n")
     assert {"start", "two", "lines", "again"} <= set(re.findall(r">([^<>\n]+)</text>", svg))
     assert "href" not in svg
     assert "<script" not in svg
 
 
-def test_a_flowchart_in_another_part_of_mermaid_is_an_error(site: Any) -> None:
+def test_a_flowchart_in_another_part_of_mermaid_is_an_error() -> None:
     with pytest.raises(ValueError, match="not understood"):
         site.flowchart("flowchart TD\n  a -.-> b\n")
 
@@ -125,7 +110,7 @@ def test_each_public_name_of_a_split_module_is_documented_somewhere() -> None:
             assert any(form in text for form in documented), name
 
 
-def test_the_parts_of_a_module_follow_it_in_the_navigation(site: Any) -> None:
+def test_the_parts_of_a_module_follow_it_in_the_navigation() -> None:
     places = ["reference/errors.md", "reference/service/inbox.md", "reference/service/index.md"]
     service = ["reference/service/index.md", {"inbox": "reference/service/inbox.md"}]
     modules = ["reference/errors.md", {"agent_factory.service": service}]
@@ -139,7 +124,7 @@ def test_each_example_is_in_the_navigation() -> None:
     assert {name for name in examples if f"- examples/{name}.md\n" not in pages} == set()
 
 
-def test_each_page_is_a_file_that_a_builder_reads_without_code(site: Any, tmp_path: Path) -> None:
+def test_each_page_is_a_file_that_a_builder_reads_without_code(tmp_path: Path) -> None:
     (tmp_path / "docs" / "reference").mkdir(parents=True)
     (tmp_path / "docs" / "reference" / "removed.md").write_text("No longer there.")
     site.write(tmp_path)
@@ -157,9 +142,7 @@ def test_each_page_is_a_file_that_a_builder_reads_without_code(site: Any, tmp_pa
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
 
 
-def test_paths_of_the_configuration_hold_in_each_folder_and_versions_have_a_menu(
-    site: Any,
-) -> None:
+def test_paths_of_the_configuration_hold_in_each_folder_and_versions_have_a_menu() -> None:
     config = site.configuration(versions=False)
     options = config["plugins"][-1]["mkdocstrings"]["handlers"]["python"]
     paths = [*config["hooks"], *options["paths"], *options["options"]["extensions"]]
