@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackManager, CallbackManager
+from langchain_core.language_models import BaseChatModel
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import (
@@ -155,6 +156,23 @@ def model_params(model: Any, /, **settings: Any) -> Mapping[str, Any]:
     """
     get_params = getattr(model, "_get_ls_params", None)
     return get_params(**settings) if get_params else {}
+
+
+class ModelWrapper(BaseChatModel):
+    """Chat model that asks another one, `inner`, and has its name and its provider.
+
+    langchain-core 1.7, `language_models/chat_models.py`: `_serialized` and `_get_ls_params` say in
+    traces, events and callbacks which model is called. `unbound` returns the innermost one.
+    """
+
+    inner: Any
+
+    @property
+    def _serialized(self) -> dict[str, Any]:
+        return dict(getattr(self.inner, "_serialized", {"name": type(self.inner).__name__}))
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        return {"ls_model_type": "chat", **model_params(self.inner, stop=stop, **kwargs)}
 
 
 def initialized_chat_model(model: Any, config: RunnableConfig | None = None) -> Any:

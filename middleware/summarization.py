@@ -54,7 +54,7 @@ from agent_factory import (
 from ._shared.errors import is_async
 from ._shared.invocable import Called
 from ._shared.messages import calls_of_results
-from ._shared.models import given_model, is_model, quiet, text_of, with_update
+from ._shared.models import given_model, is_model, model_label, quiet, text_of, with_update
 from ._shared.overflow import Reduction, call_recovering, plural
 from ._shared.recall import LIST, recall_tool
 from ._shared.summaries import (
@@ -304,7 +304,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         if self._needs_window and window_of(self.model) is None:
             raise ValueError(
                 "A fraction needs the size of the model's window, and the profile of "
-                f"{type(self.model).__name__} has no max_input_tokens. Pass tokens or messages, or "
+                f"{model_label(self.model)} has no max_input_tokens. Pass tokens or messages, or "
                 'a model with profile={"max_input_tokens": ...}.'
             )
 

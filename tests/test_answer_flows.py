@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -11,6 +12,7 @@ from bound_models import Bound, made
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -33,12 +35,16 @@ from agent_factory.hooks.streams import StreamedModel
 from agent_factory.middleware import (
     AnswerGuardMiddleware,
     AutoModeMiddleware,
+    BudgetMiddleware,
+    Limits,
     LLMToolSelectorMiddleware,
     ModelRetryMiddleware,
     PIIMiddleware,
+    Price,
     SummarizationMiddleware,
 )
-from agent_factory.testing import ScriptedChatModel
+from agent_factory.middleware.budget.prices import name_of as name_of_model
+from agent_factory.testing import ScriptedChatModel, record
 from agent_factory.types import bound_tools, chat_models_of, configured, model_name, unbound
 from samples import Gpt, add_tool, last_text, look, through
 from tables import each
@@ -529,6 +535,27 @@ def test_a_config_takes_precedence_over_that_of_the_run() -> None:
     assert configured(CONFIGURABLE["fields"](Sized()), config).size == "large"
     bound = configured(CONFIGURABLE["a binding around"](Sized()), config)
     assert (bound.bound.size, bound.kwargs) == ("large", {"stop": ["x"]})
+
+
+def test_a_wrapper_has_the_name_of_the_model_in_it(call: Run, tmp_path: Path) -> None:
+    model, spans = FakeListChatModel(responses=["x"]), []
+
+    class Spans(BaseCallbackHandler):
+        def on_chat_model_start(self, serialized: Any, *_: Any, metadata: Any, **__: Any) -> None:
+            spans.append((serialized["name"], metadata["ls_provider"]))
+
+    prices = {"FakeListChatModel": Price(input=1, output=1)}
+    stack = [
+        PIIMiddleware("ip", apply_to_output=True),
+        BudgetMiddleware(run=Limits(usd=1), prices=prices),
+    ]
+    for asked in (model, record(model, tmp_path / "answers.jsonl")):
+        agent = create_agent(asked, middleware=stack)
+        assert last_text(call(agent, GREET, {"callbacks": [Spans()]})) == "x"
+        wrapper = stream_through(asked, unchanged)
+        assert unbound(wrapper.bind(stop=["x"])) is model
+        assert name_of_model(wrapper) == name_of_model(model)
+    assert set(spans) == {("FakeListChatModel", "fakelistchatmodel")}
 
 
 def test_the_model_inside_of_bindings_and_fallbacks() -> None:

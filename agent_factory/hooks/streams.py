@@ -24,7 +24,7 @@ from langgraph.constants import TAG_NOSTREAM
 from agent_factory.errors import BadReturn, describe
 from agent_factory.hooks.flows import Flow, NextChunk, close, is_signal, perform
 from agent_factory.models import configured
-from agent_factory.upstream import current_config
+from agent_factory.upstream import ModelWrapper, current_config
 
 if TYPE_CHECKING:
     from agent_factory.types import ModelRequest, ModelResponse
@@ -107,10 +107,9 @@ def stream_layer(
     return response
 
 
-class StreamedModel(BaseChatModel):
+class StreamedModel(ModelWrapper):
     """Chat model that asks another one, is described as that one, and filters its answers."""
 
-    inner: Any
     flow: Any
     cache_key: str | None
 
@@ -159,13 +158,8 @@ class StreamedModel(BaseChatModel):
         """Model that describes this one to LangChain: another kind of model has no description."""
         return self.inner if isinstance(self.inner, BaseChatModel) else super()
 
-    # The next five are not documented (langchain-core 1.7, language_models/chat_models.py).
+    # The next four are not documented (langchain-core 1.7, language_models/chat_models.py).
     # A test in tests/test_answer_flows.py fails if BaseChatModel loses one of them.
-
-    @property
-    def _serialized(self) -> dict[str, Any]:
-        # Traces and events show the model that the user chose, not this wrapper.
-        return dict(getattr(self.inner, "_serialized", None) or super()._serialized)
 
     def _should_stream(
         self, *, async_api: bool, run_manager: RunManager | AsyncRunManager = None, **kwargs: Any
@@ -199,9 +193,6 @@ class StreamedModel(BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         return dict(getattr(self.inner, "_identifying_params", {}))
-
-    def _get_ls_params(self, stop: Stop = None, **kwargs: Any) -> Any:
-        return self._described._get_ls_params(stop=stop, **kwargs)
 
     def _generate(
         self,

@@ -1,4 +1,4 @@
-"""Chat models behind bindings, configurable fields and fallbacks."""
+"""Chat models behind wrappers, bindings, configurable fields and fallbacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.runnables.config import ensure_config, merge_configs
 
-from agent_factory.upstream import initialized_chat_model
+from agent_factory.upstream import ModelWrapper, initialized_chat_model
 
 
 def configured(model: Any, config: RunnableConfig | None = None) -> Any:
@@ -62,10 +62,10 @@ def configured(model: Any, config: RunnableConfig | None = None) -> Any:
 
 
 def unbound(model: Any) -> Any:
-    """The chat model inside its bindings, as this run configures it."""
+    """The model that the user named: inside of bindings and wrappers, as this run configures it."""
     model = configured(model)
-    while isinstance(model, RunnableBinding):
-        model = model.bound
+    while isinstance(model, RunnableBinding | ModelWrapper):
+        model = model.inner if isinstance(model, ModelWrapper) else model.bound
     return model
 
 
@@ -80,11 +80,9 @@ def chat_models_of(model: Any) -> list[Any]:
 
 def bound_tools(model: Any) -> list[Any]:
     """Tools that are bound to a model, in the form in which its provider takes them."""
-    tools: list[Any] = []
-    while isinstance(model, RunnableBinding):
-        tools += model.kwargs.get("tools") or ()
-        model = model.bound
-    return tools
+    if not isinstance(model, RunnableBinding):
+        return []
+    return [*(model.kwargs.get("tools") or ()), *bound_tools(model.bound)]
 
 
 def model_name(model: Any) -> str | None:

@@ -12,11 +12,10 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableBinding, RunnableConfig
 
 from agent_factory.hooks.flows import Flow, NextChunk
 from agent_factory.hooks.streams import stream_through
-from agent_factory.models import unbound
 from agent_factory.upstream import streams_messages
 
 _METHODS = ("invoke", "ainvoke", "stream", "astream", "generate", "agenerate")
@@ -48,9 +47,11 @@ class Attempts:
         self._write = write
         self._answers: list[_Answer] = []  # those that may be kept
 
-    def watch(self, model: object) -> Any:
+    def watch(self, model: Any) -> Any:
         """Return a model that marks answers that were cut off when its own begins."""
-        inner = unbound(model)
+        inner = model
+        while isinstance(inner, RunnableBinding):
+            inner = inner.bound
         # Another runnable calls its models itself, and those stream. A chat model that replaces one
         # of these methods does more in it than to ask its provider.
         if not isinstance(inner, BaseChatModel) or any(
@@ -85,8 +86,7 @@ class Attempts:
             for start in range(first, -1, -1):
                 if "".join(answer.text for answer in answers[start:]) == texts[answers[-1].id]:
                     first = start
-        parts = answers[first:]
-        self._mark([answer for answer in self._answers if answer not in parts])
+        self._mark([answer for answer in self._answers if answer not in answers[first:]])
 
     def _mark(self, answers: Sequence[_Answer]) -> None:
         for answer in answers:

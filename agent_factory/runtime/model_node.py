@@ -466,7 +466,7 @@ class _BoundModels:
             return _with_tools(model, tools, settings)
         except NotImplementedError as error:
             raise ModelCannotCallTools(
-                type(model).__name__,
+                type(unbound(model)).__name__,
                 "has no bind_tools, so it cannot call tools.",
                 "Use a chat model that supports tool calling, or an agent without tools.",
             ) from error

@@ -20,7 +20,7 @@ from langgraph.types import Interrupt
 from pydantic import BaseModel
 
 from agent_factory.state.history import call_ids
-from agent_factory.types import ModelRequest
+from agent_factory.types import ModelRequest, unbound
 
 _MESSAGE_FIELDS = (
     "content",
@@ -102,7 +102,7 @@ def _(message: BaseMessage) -> object:
 @_parts.register
 def _(request: ModelRequest) -> object:
     parts = {
-        "model": type(request.model).__name__,
+        "model": type(unbound(request.model)).__name__,
         "messages": request.messages,
         "system": request.system_prompt,
         "tools": [getattr(t, "name", getattr(t, "__name__", t)) for t in request.tools],
@@ -128,7 +128,7 @@ _PARTS: dict[type[object], Callable[[Any], object]] = {
     BaseException: lambda error: {"error": type(error).__name__, "text": str(error)},
     Enum: lambda member: member.value,
     BaseTool: lambda tool: tool.name,
-    BaseChatModel: lambda model: type(model).__name__,
+    BaseChatModel: lambda model: type(unbound(model)).__name__,
     BaseModel: lambda model: {type(model).__name__: model.model_dump()},
 }
 for _kind, _form in _PARTS.items():

@@ -31,6 +31,7 @@ from langgraph.types import Command
 from pydantic import PrivateAttr, SecretStr
 
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.models import model_name
 from agent_factory.testing.comparison import difference, normalize, replace_strings
 from agent_factory.testing.fake_model import (
     AsyncRunManager,
@@ -44,6 +45,7 @@ from agent_factory.testing.fake_model import (
 )
 from agent_factory.testing.harness import Middleware
 from agent_factory.testing.redaction import Redact, Redaction
+from agent_factory.upstream import ModelWrapper
 
 FORMAT = "agent_factory.cassette"
 VERSION = 3
@@ -181,11 +183,8 @@ def record(
     >>> folder.cleanup()
     """
     if not isinstance(model, BaseChatModel):
-        raise ArgumentError(
-            "model",
-            f"must be a chat model, got {describe(model)}.",
-            "Record the model itself, and bind tools or settings to what record() returns.",
-        )
+        hint = "Record the model itself, and bind tools or settings to what record() returns."
+        raise ArgumentError("model", f"must be a chat model, got {describe(model)}.", hint)
     secrets = [v.get_secret_value() for v in vars(model).values() if isinstance(v, SecretStr)]
     # LangChain streams by `_stream` where a class has one, and this class has. A model without it
     # would be asked to stream as well.
@@ -220,7 +219,7 @@ def _input_data(item: object) -> dict[str, object]:
     return dict(json.loads(_json_line(normalize(data), sort_keys=False)))
 
 
-class RecordingChatModel(BaseChatModel):
+class RecordingChatModel(ModelWrapper):
     """Chat model that writes the answers of another one to a file. Made by `record`."""
 
     inner: BaseChatModel
@@ -241,8 +240,7 @@ class RecordingChatModel(BaseChatModel):
     @property
     def model_name(self) -> str | None:
         """The name of the recorded model."""
-        name = getattr(self.inner, "model_name", None) or getattr(self.inner, "model", None)
-        return name if isinstance(name, str) else None
+        return model_name(self.inner)
 
     def bind_tools(
         self, tools: Sequence[Any], **kwargs: Any

@@ -18,7 +18,7 @@ from langchain_core.messages.ai import UsageMetadata
 from agent_factory import TurnError
 from agent_factory.errors import require
 from agent_factory.middleware._shared.validation import check_number
-from agent_factory.types import configured, model_params
+from agent_factory.types import configured, model_params, unbound
 
 from .limits import Spent
 
@@ -237,7 +237,8 @@ def name_of(model: object, settings: Mapping[str, object] | None = None) -> Mode
         model = model.bound
     model_option = {"model": settings["model"]} if settings and "model" in settings else {}
     params = model_params(model, **model_option)
-    return ModelName(params.get("ls_model_name") or type(model).__name__, params.get("ls_provider"))
+    name = params.get("ls_model_name") or type(unbound(model)).__name__
+    return ModelName(name, params.get("ls_provider"))
 
 
 def usage_of(input_tokens: int, output_tokens: int) -> UsageMetadata:

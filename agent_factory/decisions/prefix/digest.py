@@ -16,6 +16,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from agent_factory.models import model_name, unbound
 from agent_factory.structured_output.strategies import ProviderStrategy, Strategy, ToolStrategy
 from agent_factory.types import ModelRequest
 
@@ -156,9 +157,7 @@ def _name_of_model(model: object) -> str:
         read = {key: value for key, value in inner.kwargs.items() if key not in _NOT_READ}
         bound += f" with {', '.join(read)} ({hash(repr(read)) & 0xFFFF:04x})" if read else ""
         inner = inner.bound
-    names = (getattr(inner, key, None) for key in ("model_name", "model", "model_id"))
-    name = next((name for name in names if isinstance(name, str)), None)
-    return f"{name or type(inner).__name__}{bound}"
+    return f"{model_name(inner) or type(unbound(inner)).__name__}{bound}"
 
 
 def _digest_of_format(strategy: object) -> int:
