@@ -94,7 +94,12 @@ _AFTER_SCHEME = re.compile("[:\uff1a][/\uff0f]{2}")
 _ADDRESS = re.compile(
     rf"(?:{_PLAIN_LABEL}++[{_STOP}](?={_PLAIN_LABEL}))*+[^\s<>\"`|\\^{{}}{_FOREIGN}]++"
 )
-_WWW = re.compile(rf"(?<![\w.-])www[{_DOT}{_STOP}](?=\w)", re.IGNORECASE)
+# A bare URL begins with `www.`, or has a path or a query after a domain with letters at its end.
+_BARE = re.compile(
+    rf"(?<![\w{_AT}./-])(?:www[{_DOT}{_STOP}](?=\w)"
+    rf"|(?:[\w-]++[{_DOT}{_STOP}])++[^\W\d_]{{2,24}}(?::\d{{1,5}})?(?=/|\?[\w.-]{{1,64}}=))",
+    re.IGNORECASE,
+)
 # No digits with a dot on either side: 1.2.3.4.5 is a version.
 _IPV4 = re.compile(
     rf"(?<![^\W_])(?<!\d\.)[0-9]{{1,3}}(?:[{_DOT}{_STOP}][0-9]{{1,3}}){{3}}(?![^\W_])(?!\.\d)"
@@ -134,15 +139,18 @@ def detect_email(content: str) -> list[PIIMatch]:
 
 
 def detect_url(content: str) -> list[PIIMatch]:
-    """Find URLs with a scheme, and bare ones that begin with `www.`.
+    """Find URLs with a scheme, and bare ones that begin with `www.` or have a path or a query.
 
-    >>> [match["value"] for match in detect_url("(see https://example.com/a?b=c, www.example.org)")]
-    ['https://example.com/a?b=c', 'www.example.org']
+    >>> [match["value"] for match in detect_url("(see https://example.com/a?b=c, example.org/d)")]
+    ['https://example.com/a?b=c', 'example.org/d']
     """
     # Pairs: where the URL begins, and where the part after its scheme begins.
     # Each sign becomes one sign, so positions hold in the content as well.
     plain = content.translate(_TO_ASCII)
-    starts = [match.span() for match in _WWW.finditer(plain)]
+    starts = []
+    for bare in _BARE.finditer(plain):
+        start = _skip_escape(content, bare.start())
+        starts.append((start, start))
     for mark in _AFTER_SCHEME.finditer(content):
         # The longest scheme that `_SCHEME` matches has 31 characters.
         before = plain[max(0, mark.start() - 31) : mark.start()]

@@ -143,9 +143,11 @@ def redact_message(message: MessageT, redact: Redact) -> MessageT:
 
 
 def redact_value(value: object, redact: Redact) -> Any:
-    """Redact every string in a JSON value, including the keys of dicts."""
+    """Redact every string and integer in a JSON value, including the keys of dicts."""
     if isinstance(value, str):
         return redact(value)
+    if type(value) is int:  # such as the number of a card
+        return value if (text := redact(str(value))) == str(value) else text
     if isinstance(value, list):
         return [redact_value(item, redact) for item in value]
     if isinstance(value, dict):

@@ -359,15 +359,16 @@ def test_arguments_are_redacted_before_a_tool_gets_them(call: Any) -> None:
     """Arguments from the model, and those that a reviewer replaced."""
     got: list[Any] = []
 
-    def send(to: str, copies: list[dict[str, str]], urgent: bool) -> str:
+    def send(to: str, copies: list[dict[str, str]], card: Any, urgent: bool) -> str:
         """Send."""
-        got.append((to, copies, urgent))
+        got.append((to, copies, card, urgent))
         return "sent"
 
     arguments = {"to": "ada@x.org", "copies": [{"bob@x.org": "eve@x.org"}], "urgent": True}
+    arguments["card"] = 4242424242424242
     model = ScriptedChatModel([[{"name": "send", "args": arguments, "id": "c1"}], "ok"])
-    guard = PIIMiddleware("email", apply_to_tool_calls=True)
-    stack: list[Any] = [HumanInTheLoopMiddleware({"send": True}), guard]
+    guards = [PIIMiddleware(kind, apply_to_tool_calls=True) for kind in ("email", "credit_card")]
+    stack: list[Any] = [HumanInTheLoopMiddleware({"send": True}), *guards]
     agent = create_agent(model, [send], middleware=stack, checkpointer=InMemorySaver())
     asked = call(agent, hello("hi"), ONE)
     assert "@x.org" not in str(asked)
@@ -377,7 +378,7 @@ def test_arguments_are_redacted_before_a_tool_gets_them(call: Any) -> None:
     (asked,) = changed["__interrupt__"]
     assert asked.value["args"]["to"] == MARK
     call(agent, Command(resume={"type": "approve"}), ONE)
-    assert got == [(MARK, [{MARK: MARK}], True)]
+    assert got == [(MARK, [{MARK: MARK}], "[REDACTED_CREDIT_CARD]", True)]
 
 
 CUT = '{"to": "ada@x.org", "note": '

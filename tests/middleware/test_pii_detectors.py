@@ -97,7 +97,8 @@ TEXTS: dict[Any, list[tuple[str, list[str]]]] = {
         ("[x](http://a.b/c?d=e) <ftp://u:p@h/y>", ["http://a.b/c?d=e", "ftp://u:p@h/y"]),
         ("postgres://u:p@db:5432/x", ["postgres://u:p@db:5432/x"]),
         (r'{"a": "\nhttps://x.y"}', ["https://x.y"]),
-        ("http:// a.b/c ://x", []),
+        ("http:// a.b/c ://x 1.2/3 x/y.md and/or a@b.de/c", []),
+        ("go a.de/r?to=https://b.de/c, b.de:80/c", ["a.de/r?to=https://b.de/c", "b.de:80/c"]),
         (
             "https://a\u3002org/b\u3002 http://a\uff0eorg",
             ["https://a\u3002org/b", "http://a\uff0eorg"],
