@@ -117,9 +117,12 @@ class Closed(AgentMiddleware):
 class Changing(AgentMiddleware):
     """A middleware that keeps another value than it takes."""
 
-    def __init__(self, number: int = 1) -> None:
+    built = 0
+
+    def __init__(self, number: int = 1, names: Any = None) -> None:
         super().__init__()
-        self.number = number + 1
+        Changing.built += 1
+        self.number, self.names = number + 1, list(names or ())
 
 
 STACKS: dict[str, Callable[[], Any]] = {
@@ -300,6 +303,14 @@ def test_a_secret_is_never_written() -> None:
     assert load_stack(text, code)[0].api_key == "other"  # type: ignore[attr-defined]
 
 
+def test_writing_builds_a_middleware_once_and_says_why_it_is_code() -> None:
+    stack, before = [Changing(3)], Changing.built
+    assert "# Not written by its settings, which build another middleware.\n" in dump_stack(stack)
+    assert Changing.built == before + 1
+    stack[0].number = "three"  # type: ignore[assignment]
+    assert "settings, which build TypeError" in dump_stack(stack)
+
+
 def test_tools_of_a_set_are_in_one_order() -> None:
     names = [f"tool_{number}" for number in range(9)]
     for order in (names, names[::-1]):
@@ -351,14 +362,23 @@ LIMIT = 'class = "agent_factory.middleware:ModelCallLimitMiddleware"'
         (HEAD.replace("1", "2"), "has version 2"),
         (f"{HEAD}middleware = 3\n", "must have tables named middleware, got int (3)"),
         (entry(f"{LIMIT}\nsettings = 3"), "must have a table as settings, got int (3)"),
-        (entry(f"{LIMIT}\nunread = {{ a = 3 }}"), "names code by int (3), expected a text"),
+        (entry(f"{LIMIT}\nunread = {{ name = 3 }}"), "names code by int (3), expected a text"),
         (entry("name = 'x'"), "names neither a class nor code"),
         (entry('class = "agent_factory.middleware:Missing"'), "cannot be imported"),
         (entry('class = "no colon"'), "cannot be imported"),
         (entry('class = "pathlib:Path"'), "is not a class of middleware, so it is not called"),
+        (f"{HEAD}[[Middleware]]\n{LIMIT}", "has 'Middleware', which is unknown. Did you mean mid"),
+        (f"{HEAD}[[middlewares]]\n{LIMIT}", "has 'middlewares', which is unknown"),
+        (f"{HEAD}tools = 3", "must have tables named tools, got int (3)"),
+        (f"{HEAD}[[tools]]\nnam = 'a'", "tools: has 'nam', which is unknown. Did you mean name"),
+        (f"{HEAD}tools = ['a']", "tools: must be a table, got str ('a')"),
         (entry(f"{LIMIT}\nwhen = 1"), "has 'when', which is unknown"),
+        (entry(f"class = '{__name__}:Hidden'\nname = 'a'"), "has the name 'a', and its class"),
+        (entry(f"{LIMIT}\nunread = {{ a = 'a' }}"), "settings: has 'a', which is unknown"),
         (entry(f"{LIMIT}\n[middleware.settings]\nrun_limt = 3"), "Did you mean run_limit"),
-        (entry(f"{LIMIT}\n[middleware.settings]\nself = 3"), "does not have a setting 'self'"),
+        (entry(f"{LIMIT}\n[middleware.settings]\nself = 3"), "has 'self', which is unknown"),
+        (entry(f"{LIMIT}\n[middleware.settings]\nname = {{ none = false }}"), "has 'none' with"),
+        (entry(f"{LIMIT}\n[middleware.settings]\nname = {{ code = 'a', x = 1 }}"), "has 'code' w"),
         (entry(f"{LIMIT}\n[middleware.settings]\nrun_limit = -1"), "cannot be built: run_limit"),
         (
             entry(f'{LIMIT}\n[middleware.settings]\nrun_limit = {{ class = "Path" }}'),
@@ -366,7 +386,7 @@ LIMIT = 'class = "agent_factory.middleware:ModelCallLimitMiddleware"'
         ),
         (
             entry(f'{LIMIT}\n[middleware.settings]\nrun_limit = {{ class = "Limits", turn = 1 }}'),
-            "cannot be built run_limit: ",
+            "run_limit: has 'turn', which is unknown. Did you mean turns?",
         ),
         (
             entry(f'{LIMIT}\n[middleware.settings]\nrun_limit = {{ code = "m:f" }}'),

@@ -10,11 +10,10 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sized
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
-from itertools import product
 from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any, Final, cast
@@ -57,8 +56,8 @@ def dump_stack(
     Each middleware has its class and its settings: parameters of its constructor that are public
     attributes, too. What is code is named, with the key under which `load_stack` gets it: functions
     and classes by "module:name", models and other objects by the middleware and the setting.
-    Secrets are never written. A middleware that its settings would not build again is code as a
-    whole. Long texts that are defaults are left out.
+    Secrets are never written. A middleware that its settings would not build again, which is tried
+    once, is code as a whole; a comment says why. Long texts that are defaults are left out.
 
     Args:
         middleware: The stack.
@@ -98,9 +97,9 @@ def load_stack(
             as a value is the default of a setting.
 
     Raises:
-        ArgumentError: The file is not a stack; an entry names a class that is missing or is not a
-            middleware, a setting that it does not have, or code that is not passed; or `code` has
-            a key that the file does not name.
+        ArgumentError: The file is not a stack; a key is unknown; an entry names a class that is
+            missing or is not a middleware, a setting or a name that it does not take, or code that
+            is not passed; or `code` has a key that the file does not name.
         FileNotFoundError: The file does not exist.
 
     >>> load_stack('format = "agent_factory.stack"\\nversion = 1')
@@ -118,12 +117,16 @@ def load_stack(
     if data.get("version") != VERSION:
         reason = f"has version {data.get('version')!r} of the format, expected {VERSION}."
         raise ArgumentError(source, reason, "Upgrade agent-factory, or write the file again.")
+    _check_keys(source, data, ("format", "version", "middleware", "tools"))
     reader = _Reader(dict(code or {}))
-    entries = data.get("middleware", [])
-    if not isinstance(entries, list):
-        reason = f"must have tables named middleware, got {describe(entries)}."
-        raise ArgumentError(source, reason, "Write [[middleware]].")
-    stack = [reader.member(item, f"{source}, middleware {n}") for n, item in enumerate(entries, 1)]
+    for name in ("middleware", "tools"):
+        if not isinstance(entries := data.setdefault(name, []), list):
+            reason = f"must have tables named {name}, got {describe(entries)}."
+            raise ArgumentError(source, reason, f"Write [[{name}]].")
+    for tool in data["tools"]:
+        _check_keys(f"{source}, tools", tool, ("name", "function"))
+    entries = enumerate(data["middleware"], 1)
+    stack = [reader.member(item, f"{source}, middleware {n}") for n, item in entries]
     # A key that nobody asks for is a misspelt one: its setting would have the default.
     if unknown := reader.code.keys() - reader.keys:
         hint = did_you_mean(min(unknown), reader.keys, "Leave it out.", repr)
@@ -198,8 +201,10 @@ def _entry(member: Middleware) -> str:
     writer, attributes = _Writer(member.name), dict(setting_names(member))
     settings: list[str] = []
     least: list[str] = []
+    left_out: dict[str, object] = {}
     unread: dict[str, str] = {}
-    for name, parameter in inspect.signature(type(member).__init__).parameters.items():
+    parameters = inspect.signature(type(member).__init__).parameters
+    for name, parameter in parameters.items():
         if name in {"self", "name", *_FORMER} or parameter.kind is parameter.VAR_KEYWORD:
             continue
         # A constructor need not keep what it was given.
@@ -215,20 +220,30 @@ def _entry(member: Middleware) -> str:
         # Many constructors keep None as an empty list, and refuse an empty one.
         if parameter.default is not None or not isinstance(value, Sized) or len(value):
             least.append(settings[-1])
+        else:
+            left_out[attributes[name]] = value
     passed = ["# Not in this file; pass them in code:", f"unread = {_table(unread)}"]
-    likeness = _likeness(member)
-    # The shortest form that builds an equal middleware is written.
-    for given, named in product((least, settings), ([], [f"name = {_text(member.name)}"])):
-        lines = ["[[middleware]]", f"class = {_text(where)}", *named]
-        lines += passed if unread else []
-        if given:
-            lines += ["[middleware.settings]", *given]
-        text = "\n".join(lines)
-        with suppress(Exception):  # its constructor takes other values than its attributes hold
-            (entry,) = tomllib.loads(text)["middleware"]
-            if _likeness(_Reader(writer.code).member(entry)) == likeness:
+    lines = ["[[middleware]]", f"class = {_text(where)}"]
+    default: object = type(member).name
+    default = default.func(member) if isinstance(default, cached_property) else default
+    if "name" in parameters and default != member.name:
+        lines.append(f"name = {_text(member.name)}")
+    lines += passed if unread else []
+    likeness, reason = _likeness(member), "another middleware"
+    for given in (least, settings):
+        text = "\n".join([*lines, *(["[middleware.settings]"] if given else []), *given])
+        (entry,) = tomllib.loads(text)["middleware"]
+        try:  # its constructor may take other values than its attributes hold
+            again = _Reader(writer.code).member(entry)
+            if _likeness(again) == likeness:
                 return text
-    return whole
+        except Exception as error:  # whose text may hold a secret
+            reason = type(error.__cause__ or error).__name__
+            break
+        # Once more only if an empty list that was left out did not stand for None.
+        if all(setting_value(again, name) == value for name, value in left_out.items()):
+            break
+    return f"# Not written by its settings, which build {reason}.\n{whole}"
 
 
 def _argument(value: Any, parameter: inspect.Parameter) -> Any:
@@ -298,6 +313,16 @@ def _built_in(name: str) -> Any:
 # Reading
 
 
+def _check_keys(place: str, table: object, known: Collection[str]) -> None:
+    """Refuse a key that is unknown, which would be lost."""
+    if not isinstance(table, dict):
+        raise ArgumentError(place, f"must be a table, got {describe(table)}.", "Write [[tools]].")
+    for key in table:
+        if key not in known:
+            hint = did_you_mean(key, known, f"It takes {', '.join(known)}.")
+            raise ArgumentError(place, f"has {key!r}, which is unknown.", hint)
+
+
 @dataclass(slots=True)
 class _Reader:
     """Middleware and values of the tables of a file."""
@@ -312,9 +337,8 @@ class _Reader:
         self.place = f"{place} ({kind})"
         if not isinstance(kind, str):
             raise self.error("names neither a class nor code.", 'Write class = "module:Class".')
-        keys = {"class", "settings", "name", "unread"} if "class" in entry else {"code", "is"}
-        if unknown := entry.keys() - keys:
-            raise self.error(f"has {min(unknown)!r}, which is unknown.", "Leave it out.")
+        keys = ("class", "settings", "name", "unread") if "class" in entry else ("code", "is")
+        _check_keys(self.place, entry, keys)
         if "class" not in entry:
             if isinstance(member := self.passed(kind), AgentMiddleware):
                 return member
@@ -324,19 +348,16 @@ class _Reader:
                 reason = f"must have a table as {table}, got {describe(entry[table])}."
                 raise self.error(reason, f"Write [middleware.{table}].")
         cls = self.middleware_class(kind)
-        parameters = inspect.signature(cls.__init__).parameters
-        settings = entry.get("settings", {})
-        for name in settings:
-            if name not in parameters or name == "self":
-                names = [name for name in parameters if name != "self"]
-                hint = did_you_mean(name, names, f"It has {', '.join(names)}.")
-                raise self.error(f"does not have a setting {name!r}.", hint)
+        settings, names = entry.get("settings", {}), [*inspect.signature(cls.__init__).parameters]
+        _check_keys(f"{self.place}, settings", {**settings, **entry.get("unread", {})}, names[1:])
         values = {name: self.value(value, name) for name, value in settings.items()}
         for name, key in entry.get("unread", {}).items():
             if (value := self.passed(key, may_be_none=True)) is not None:
                 values[name] = value
-        if entry.get("name") and "name" in parameters:
-            values["name"] = entry["name"]
+        if "name" in entry and "name" not in names:
+            hint = "Leave it out, or add `name` to its constructor."
+            raise self.error(f"has the name {entry['name']!r}, and its class takes none.", hint)
+        values |= {"name": entry["name"]} if "name" in entry else {}
         return cast("AgentMiddleware[Any, Any]", self.built(cls, values, ""))
 
     def middleware_class(self, path: str) -> Any:
@@ -358,12 +379,14 @@ class _Reader:
                 return [self.value(item, f"{path}.{n}") for n, item in enumerate(data)]
             case {"class": name, **fields}:
                 if name in _VALUES:
-                    return self.built(_built_in(name), self.table(fields, path), f" {path}")
+                    cls = _built_in(name)
+                    _check_keys(f"{self.place}, {path}", fields, inspect.signature(cls).parameters)
+                    return self.built(cls, self.table(fields, path), f" {path}")
                 hint = f"A file may hold {', '.join(_VALUES)}."
                 raise self.error(f"has {name!r} as {path}.", hint)
             case {"code": key, **rest} if rest.keys() <= {"is"}:
                 return self.passed(key)
-            case {"none": _} if len(data) == 1:
+            case {"none": True} if len(data) == 1:
                 return None
             case {"path": text} if len(data) == 1:
                 return Path(str(text))
@@ -371,6 +394,9 @@ class _Reader:
                 return tuple(self.value(items, path))
             case {"dict": dict(table)} if len(data) == 1:
                 return self.table(table, path)
+            case dict() if marks := _MARKS & data.keys():
+                hint = "Write { dict = { ... } } for a table with this key."
+                raise self.error(f"has {min(marks)!r} with other keys or values as {path}.", hint)
         return self.table(data, path) if isinstance(data, dict) else data
 
     def table(self, data: Mapping[Any, Any], path: str) -> dict[str, Any]:
