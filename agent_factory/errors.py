@@ -223,7 +223,7 @@ _BUILD_CODES = {
     "AF211": ("NoCheckpointer", "A middleware needs a checkpointer, and the agent has none."),
     "AF212": (
         "NoEffect",
-        "A middleware has no effect: it is empty, or the agent has no tool of its kind.",
+        "A middleware has no effect: it is empty or decides nothing, or has no tool of its kind.",
     ),
     "AF213": ("ToolNotCovered", "No rule of a policy covers all calls of a tool."),
     "AF214": (
@@ -238,6 +238,7 @@ _BUILD_CODES = {
         "LethalTrifecta",
         "Text that others wrote can make the model send private data out, and nothing decides.",
     ),
+    "AF222": ("RuleWithoutCalls", "An earlier rule of a policy decides about all calls of a rule."),
 }
 
 BUILD_CODES = {code: BuildCode(code, *entry) for code, entry in _BUILD_CODES.items()}

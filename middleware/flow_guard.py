@@ -6,7 +6,7 @@ takes them out of the thread, and a fork of a checkpoint has those that its thre
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, NotRequired
@@ -24,6 +24,7 @@ from agent_factory import (
     TracePolicy,
     omit_payload,
 )
+from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.review.policy import DecisionType, Rule, ToolPolicy, condition_text
 from agent_factory.review.seen import (
     SOURCES,
@@ -35,8 +36,10 @@ from agent_factory.review.seen import (
     seen_outside,
     thread_labels,
 )
+from agent_factory.topology import Tool
 
 from ._shared.changed_calls import CallChanged, Guard, is_same_agent
+from ._shared.declarations import policy_findings
 from ._shared.validation import check_choice, copied
 from .human_in_the_loop import HumanInTheLoopMiddleware
 
@@ -171,6 +174,17 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         self.needs_checkpointer = any(rule.action in ("ask", "judge") for rule in rules.rules)
         self._free: dict[str, BaseTool | None] = {}
         self.action, self.seen, self.reviewers = action, tuple(seen), copied(reviewers)
+
+    def build_findings(self, tools: Sequence[Tool]) -> Iterator[SpecError]:
+        """The findings about its policy, and that no tool has a label."""
+        yield from policy_findings(self.name, self.policy, tools, len(self.policy.rules) - 1)
+        decides = any(rule.action != "allow" for rule in self.policy.rules[:-2])
+        if tools and not decides and not any(tool.labels for tool in tools):
+            reason = "does nothing: no tool of the agent has a label."
+            hint = (
+                'Write @tool_labels("outside") above each tool that sends something out, and so on.'
+            )
+            yield BuildWarning(self.name, reason, hint, code="AF212")
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Decide about the call, run the tool, and keep the labels of its result."""

@@ -37,7 +37,7 @@ from agent_factory import (
     run,
     set_reason,
 )
-from agent_factory.errors import EndlessLoop
+from agent_factory.errors import BuildWarning, EndlessLoop, SpecError
 from agent_factory.review.approvals import ApprovalStore, approval_store
 from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
 from agent_factory.review.pending_calls import PendingCall, calls_of, read_request
@@ -79,9 +79,10 @@ from agent_factory.review.requests import (
     ToolApprovalRequest,
 )
 from agent_factory.review.seen import labels_seen, seen_text
+from agent_factory.topology import Tool
 
 from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
-from ._shared.declarations import policy_guards
+from ._shared.declarations import policy_findings, policy_guards
 from ._shared.invocable import Called, once_per_task
 from ._shared.judge import RiskJudge
 from ._shared.messages import error_result, last_turn, unanswered
@@ -216,7 +217,6 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         super().__init__(name=name)
         if isinstance(interrupt_on, ToolPolicy):
             self.policy = interrupt_on
-            self.covered_tools = interrupt_on.covered
         elif isinstance(interrupt_on, Mapping):
             configs = {
                 tool: copied(config) for tool, config in interrupt_on.items() if config is not False
@@ -286,6 +286,20 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             )
             self._guards = self.policy, policy_guards(self.policy, place)
         return self._guards[1]
+
+    def build_findings(self, tools: Sequence[Tool]) -> Iterator[SpecError]:
+        """Rules that never decide, tools that no rule is about, and a policy that lets all run."""
+        # The last rule of another form was not written by the author.
+        count = len(self.policy.rules) - (self.interrupt_on is not self.policy)
+        yield from policy_findings(self.name, self.policy, tools, count)
+        # A subclass of it, or of the policy, may decide by anything.
+        cls, base = type(self), HumanInTheLoopMiddleware
+        methods = ("after_model", "aafter_model", "around_tool")
+        is_own = any(getattr(cls, name) is not getattr(base, name) for name in methods)
+        if not (self.guards or is_own) and type(self.policy).rule_for is ToolPolicy.rule_for:
+            reason = "does nothing: no rule asks about a call, denies it or has it judged."
+            hint = 'Name a tool, such as {"refund": True}, or remove it from the stack.'
+            yield BuildWarning(self.name, reason, hint, code="AF212")
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""

@@ -378,7 +378,7 @@ def test_a_middleware_that_does_nothing_at_all_is_a_warning() -> None:
         plan_agent(middleware=[made(look=hook)])
 
 
-IGNORED = ["AF211"]  # no review happens here
+IGNORED = ["AF211", "AF212"]  # no review happens here
 ASK = {"messages": [("user", "Hello")]}
 CALL_ADD = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
 

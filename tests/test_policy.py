@@ -15,7 +15,12 @@ from langgraph.store.memory import InMemoryStore
 
 from agent_factory import SpecError, create_agent, warnings_of
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
+from agent_factory.middleware import (
+    FlowGuardMiddleware,
+    HumanInTheLoopMiddleware,
+    Rule,
+    ToolPolicy,
+)
 from agent_factory.review import StandingApproval, StoredApprovals, approvals, policy_table, revoke
 from agent_factory.review.policy import condition_text, holds
 from agent_factory.testing import ScriptedChatModel
@@ -202,7 +207,9 @@ def test_a_policy_that_cannot_work_is_refused() -> None:
 
 
 def agent_with(policy: Any, **options: Any) -> Any:
-    middleware = [] if policy is None else [HumanInTheLoopMiddleware(policy)]
+    middleware = [] if policy is None else [policy]
+    if isinstance(policy, ToolPolicy | dict):
+        middleware = [HumanInTheLoopMiddleware(policy)]
     model = ScriptedChatModel([])
     ignore = ["AF211", *options.pop("ignore", ())]
     return create_agent(model, [find, pay], middleware=middleware, ignore=ignore, **options)
@@ -227,12 +234,38 @@ def test_the_table_has_a_row_for_each_rule_that_may_decide() -> None:
     assert all(row.is_covered for row in rows)
 
 
+ALLOW, ASK, SMALL = Rule("*", "allow"), Rule("pay", "ask"), {"euros": {"<": 9}}
+SMALL_PAY = Rule("pay", "allow", when=SMALL)
+IDLE, LATE = "AF212 does nothing: no ", 'AF222 has a rule that never decides: Rule("'
+
+
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
-def test_tools_that_no_rule_covers_are_found() -> None:
-    policy = ToolPolicy(Rule("pay", "allow", when={"euros": {"<": 9}}))
-    agent = agent_with(policy, ignore=[])
-    found = [warning for warning in warnings_of(agent) if warning.code == "AF213"]
-    assert ["'find'" in str(found[0]), "'pay'" in str(found[1])] == [True, True]
+@each(
+    "policy, findings",
+    [
+        ({"pay": True, "find": False}, []),
+        ({}, [f"{IDLE}rule asks"]),
+        ({"pay": False}, [f"{IDLE}rule asks"]),
+        ({"p*": True, "pay": True}, [f'{LATE}pay", "ask") follows Rule("p*", "ask")']),
+        (ToolPolicy(ALLOW), [f"{IDLE}rule asks"]),
+        (ToolPolicy(ALLOW, ASK), [f'{LATE}pay", "ask") follows Rule("*", "al', f"{IDLE}rule"]),
+        (ToolPolicy(ASK, Rule("p*", "deny", when=SMALL), ALLOW), []),
+        (ToolPolicy(ASK, SMALL_PAY, ALLOW), [f'{LATE}pay", "allow") when euros < 9 follows']),
+        (ToolPolicy(SMALL_PAY), ["AF213 has no rule for all calls of the tool 'find'", "AF213"]),
+        (FlowGuardMiddleware(), [f"{IDLE}tool of the agent has a label"]),
+        (FlowGuardMiddleware(ToolPolicy(ASK)), []),
+        (FlowGuardMiddleware(ToolPolicy(ALLOW)), [f'{LATE}*", "ask") when labeled outside', IDLE]),
+    ],
+)
+def test_a_build_names_rules_and_reviews_that_decide_nothing(policy: Any, findings: Any) -> None:
+    warnings = [f"{warning.code} {warning.reason}" for warning in warnings_of(agent_with(policy))]
+    assert len(warnings) == len(findings)
+    assert all(map(str.startswith, warnings, findings)), warnings
+
+
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+def test_tools_that_no_rule_covers_are_in_the_table() -> None:
+    agent = agent_with(ToolPolicy(SMALL_PAY))
     assert [(row.tool, row.rule, row.is_covered) for row in policy_table(agent)] == [
         ("find", "", False),
         ("pay", "pay", True),

@@ -41,7 +41,7 @@ LABELS: Any = ("untrusted", "private", "outside")
 
 
 def fetch_with(*labels: Any) -> Callable[..., Any]:
-    @tool_labels(*labels)
+    @tool_labels(*(labels or (None,)))
     def fetch(url: str) -> str:
         """Fetch."""
         return url
@@ -129,16 +129,21 @@ def test_annotations_of_mcp_are_defaults(hints: Any, labels: Any) -> None:
 
 
 def test_labels_win_over_annotations_and_other_metadata_is_not_read() -> None:
-    no_labels, private = tool_labels(), tool_labels("private")
+    no_labels, private = tool_labels(None), tool_labels("private")
     assert labels_of(no_labels(from_mcp(openWorldHint=True))) == ()
     assert labels_of(private(from_mcp(openWorldHint=True))) == ("private",)
+    for thing in (private(lambda query: query), private(from_mcp())):
+        assert labels_of(tool_labels("untrusted")(thing)) == ("untrusted", "private")
+        assert labels_of(no_labels(thing)) == ()
+    with pytest.raises(SpecError, match="needs at least one label"):
+        tool_labels()
     assert labels_of(StructuredTool.from_function(find, metadata={"team": "search"})) == ()
 
 
 @each("label", ["Untrusted", "secret", "", None, 3, ["private"]])
 def test_an_unknown_label_is_refused(label: Any) -> None:
     with pytest.raises(SpecError, match=r'must be some of "untrusted", "private", "outside", got'):
-        tool_labels(label)
+        tool_labels(label, "private")
     with pytest.raises(SpecError, match="@tool_labels"):
         plan_agent(tools=[tool(find, extras={"labels": [label]})])
 
@@ -191,7 +196,9 @@ ALL = [read_page, read_file, send_mail]
 
 
 def plan(*middleware: Any, tools: Any = ALL) -> Any:
-    return plan_agent(tools=[*tools], middleware=middleware, ignore=["AF210", "AF211", "AF219"])
+    return plan_agent(
+        tools=[*tools], middleware=middleware, ignore=["AF210", "AF211", "AF219", "AF222"]
+    )
 
 
 def sinks(*middleware: Any, tools: Any = ALL) -> list[str]:
@@ -213,7 +220,7 @@ def test_each_sink_is_named_if_and_only_if_the_tools_have_all_three(labels: list
             return text
 
         work.__name__ = f"tool_{number}"
-        return tool_labels(*names)(work)
+        return tool_labels(*(names or (None,)))(work)
 
     tools = [make(number, names) for number, names in enumerate(labels)]
     expected = [f"tool_{n}" for n, names in enumerate(labels) if "outside" in names]

@@ -25,6 +25,7 @@ from agent_factory import (
     stack,
     tool_labels,
 )
+from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 
 
 def find(query: str) -> str:
@@ -446,11 +447,10 @@ check(middleware=[Empty()])""",
         "Define a hook such as `before_model` in its class, or remove it from the stack.",
     ),
     "AF213": Example(
-        """class Rules(Look):
-    covered_tools = ("search*",)
+        """policy = ToolPolicy(Rule("search*", "ask"))
 
 
-check(tools=[find], middleware=[Rules()])""",
+check(tools=[find], middleware=[HumanInTheLoopMiddleware(policy)])""",
         'Add a rule for the tool, or `Rule("*", "ask")` as the last one.',
     ),
     "AF214": Example(
@@ -545,6 +545,13 @@ def send_mail(to: str, text: str) -> str:
 check(tools=[read_mail, send_mail])''',
         "Add `FlowGuardMiddleware`, which asks once a thread has seen both; or let a person, a "
         "judge or a rule decide about each call of the tool.",
+    ),
+    "AF222": Example(
+        """policy = ToolPolicy(Rule("*", "ask"), Rule("find", "deny"))
+
+
+check(tools=[find], middleware=[HumanInTheLoopMiddleware(policy)])""",
+        "Put the narrower rule first, or remove it.",
     ),
 }
 """The examples, by code."""

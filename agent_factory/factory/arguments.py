@@ -56,7 +56,7 @@ from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
 from agent_factory.structured_output.strategies import AutoStrategy, ResponseFormat, ToolStrategy
-from agent_factory.tools.background import one_without_the_other
+from agent_factory.tools.background import background_without_worker
 from agent_factory.tools.error_handling import (
     DEFAULT_ERRORS,
     DEFAULT_HANDLER,
@@ -64,13 +64,8 @@ from agent_factory.tools.error_handling import (
     handler_for,
 )
 from agent_factory.tools.registry import Toolbox, ToolSchemas, sort_tools
-from agent_factory.topology.conditions import (
-    COMPARISONS,
-    Comparison,
-    misfit,
-    parse_condition,
-)
-from agent_factory.topology.declarations import JOBS, ToolGuard, with_shared_ledgers
+from agent_factory.topology.conditions import COMPARISONS, Comparison, misfit, parse_condition
+from agent_factory.topology.declarations import ToolGuard, with_shared_ledgers
 from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
 from agent_factory.topology.topology import Topology, plan
 from agent_factory.types import AgentState, NodePolicy
@@ -141,8 +136,8 @@ def make_spec(
     schemas, conflicts = merged(checkpointer)
     topology = plan(shape)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
-    if JOBS in {limit.unit for limit in shape.limits} or any(t.background for t in shape.tools):
-        mistakes += one_without_the_other(toolbox.client.values(), members, toolbox.owners)
+    if any(tool.background for tool in shape.tools):
+        mistakes += background_without_worker(toolbox.client.values(), members)
     mistakes += plan_mistakes(shape, topology, nodes, name, guarantees, ToolSchemas(toolbox.client))
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         mistakes += collect_warnings(members, topology, checkpointer, handler)
@@ -746,17 +741,4 @@ def _tool_warnings(members: Sequence[Middleware], topology: Topology) -> Iterato
                 did_you_mean(name, tool_names, otherwise, repr),
                 code="AF210",
             )
-        if (patterns := member.covered_tools) is None:
-            continue
-        for tool in tools:
-            if tool.kind is ToolKind.CLIENT and not any(
-                fnmatchcase(tool.name, p) for p in patterns
-            ):
-                yield BuildWarning(
-                    member.name,
-                    f"has no rule for all calls of the tool {tool.name!r}: a person is asked about "
-                    "the others.",
-                    f'Add a rule, such as Rule({tool.name!r}, "ask"), or Rule("*", "ask") at the '
-                    "end.",
-                    code="AF213",
-                )
+        yield from member.build_findings(topology.tools)

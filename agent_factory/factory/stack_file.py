@@ -254,7 +254,7 @@ def _argument(value: Any, parameter: inspect.Parameter) -> Any:
 def _likeness(member: Middleware) -> object:
     """What two equal middleware have in common."""
     declared = tuple(member.guards), tuple(member.limits), member.ordering
-    tools = sorted(member.expected_tools), sorted(member.covered_tools or ())
+    tools = sorted(member.expected_tools)
     hooks = [bound.definition for bound in hooks_of(member)]
     layers = [bound.definition for bound in layers_of(member)]
     return member.name, settings_of([member]), declared, tools, hooks, layers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeAlias, TypeVar, get_args
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
     from langgraph.types import Command, TracePolicy
 
+    from agent_factory.errors import SpecError
     from agent_factory.hooks.flows import Flow
     from agent_factory.hooks.guards import MessageGuard
     from agent_factory.topology.declarations import ToolGuard, UsageLimit
+    from agent_factory.topology.model import Tool
     from agent_factory.types import ModelCallResult, ModelResponse
 
     HookResult = dict[str, Any] | Command[Any] | None
@@ -69,8 +71,6 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         ordering: Where it belongs in a stack; checked when an agent is built.
         expected_tools: Names or patterns of tools it is configured for. A build fails if one is
             nearly the name of a tool (AF124), and warns if a tool is missing (AF210).
-        covered_tools: Names or patterns of the tools that its rules cover; a build warns about a
-            tool that none of them covers. None: it does not have to cover all.
         guards: Its decisions about tool calls before they run, as `ToolGuard`s. The plan shows
             them, and a build checks that no call bypasses them.
         guard_settings: Names of its settings that say what it keeps out, lets run or limits, such
@@ -106,7 +106,6 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     transformers: Sequence[Callable[[tuple[str, ...]], object]] = ()
     ordering: Ordering = Ordering()
     expected_tools: Collection[str] = ()
-    covered_tools: Collection[str] | None = None
     guards: Sequence[ToolGuard] = ()
     guard_settings: Collection[str] = ()
     limits: Sequence[UsageLimit] = ()
@@ -140,6 +139,14 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     def name(self) -> str:
         """Name of the nodes and spans of this middleware, unique within an agent."""
         return type(self).__name__
+
+    def build_findings(self, tools: Sequence[Tool]) -> Iterable[SpecError]:
+        """What a build reports about this configuration: a `BuildWarning`, or an error.
+
+        Args:
+            tools: The tools in the plan; empty for the plan of a stack, whose agent is not known.
+        """
+        return ()
 
     def before_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """Run once when a run starts; return a state update or None."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, get_args
 
 from langchain_core.tools import BaseTool
 
-from agent_factory.errors import ArgumentError, BuildWarning, SpecError, describe
+from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.tools.client_tool import ClientTool
 from agent_factory.tools.registry import BACKGROUND, as_tool
 from agent_factory.topology.model import OnLoss
@@ -117,28 +117,14 @@ def _settings(tool: object) -> dict[str, Any]:
     return (extras or {}).get(BACKGROUND) or {}
 
 
-def one_without_the_other(
-    tools: Collection[BaseTool], members: Iterable[Any], owners: Container[str]
+def background_without_worker(
+    tools: Iterable[BaseTool], members: Iterable[Any]
 ) -> Iterator[SpecError]:
-    """Find background tools without the middleware that does their work, and the reverse.
-
-    Args:
-        tools: The tools of an agent.
-        members: Its middleware.
-        owners: The names of the tools that middleware bring.
-    """
-    workers = [m for m in members if any(base.__name__ == _OWNER for base in type(m).__mro__)]
-    late = [tool for tool in tools if background_timeout(tool) is not None]
-    # Without a tool of the agent, this is the plan of a stack, and its tools are not known.
-    if workers and not late and any(tool.name not in owners for tool in tools):
-        yield BuildWarning(
-            workers[0].name,
-            "does nothing: the agent has no background tool.",
-            "Wrap a tool, background(tool, timeout=600), or remove it from the stack.",
-            code="AF212",
-        )
-    for tool in late:
-        if not workers:
+    """Find background tools in a stack without the middleware that does their work."""
+    if any(base.__name__ == _OWNER for member in members for base in type(member).__mro__):
+        return
+    for tool in tools:
+        if background_timeout(tool) is not None:
             reason = f"works in the background, which {_OWNER} does, and it is not in the stack."
             hint = f"Add {_OWNER}() to `middleware`."
             yield SpecError(tool.name, reason, hint, code="AF118")

@@ -30,7 +30,7 @@ _HINTS = frozenset({"readOnlyHint", "destructiveHint", "idempotentHint", "openWo
 """Keys of MCP's annotations."""
 
 
-def tool_labels(*labels: Label) -> Callable[[ToolT], ToolT]:
+def tool_labels(*labels: Label | None) -> Callable[[ToolT], ToolT]:
     """Say what a tool brings and takes: a decorator for functions and tools.
 
     - "untrusted": its results hold text that others wrote: web pages, mails, tickets.
@@ -39,15 +39,16 @@ def tool_labels(*labels: Label) -> Callable[[ToolT], ToolT]:
 
     A tool may have several: to fetch an address reads what others wrote, and tells them which
     address was asked for. The labels take the place of those that `labels_of` reads from MCP's
-    annotations; `tool_labels()` says that it has none.
+    annotations, and are added to those of another `tool_labels`; `tool_labels(None)` says that it
+    has none.
 
     A function keeps its labels, and a BaseTool is copied with them.
 
     Args:
-        labels: Some of "untrusted", "private" and "outside".
+        labels: Some of "untrusted", "private" and "outside"; or None alone.
 
     Raises:
-        ArgumentError: A label is another one, or what is decorated is not a tool.
+        ArgumentError: There is no label, a label is another one, or a thing is not a tool.
 
     >>> @tool_labels("untrusted", "private")
     ... def read_mail(id: str) -> str:
@@ -56,8 +57,16 @@ def tool_labels(*labels: Label) -> Callable[[ToolT], ToolT]:
     >>> labels_of(read_mail)
     ('untrusted', 'private')
     """
-    ordered = list(_in_order(labels))
-    return lambda tool: declare(tool, _KEY, ordered, '@tool_labels("untrusted")')
+    if not labels:
+        hint = 'Write @tool_labels("untrusted"), or @tool_labels(None) for a tool that has none.'
+        raise ArgumentError("tool_labels", "needs at least one label.", hint)
+    new = () if labels == (None,) else _in_order(labels)
+
+    def decorate(tool: ToolT) -> ToolT:
+        ordered = _in_order((*new, *(own_labels(tool) or ()))) if new else ()
+        return declare(tool, _KEY, [*ordered], '@tool_labels("untrusted")')
+
+    return decorate
 
 
 def labels_of(tool: object) -> tuple[Label, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from agent_factory import ToolGuard, UsageLimit
+from agent_factory.errors import BuildWarning
 from agent_factory.review.policy import DECISIONS, UNCOVERED, Rule, ToolPolicy
+from agent_factory.topology import Tool, ToolKind
 
 _WILDCARDS = frozenset("*?[")
 
@@ -63,6 +65,38 @@ def policy_guards(
             guards.append(ToolGuard(tool, rule.action, when, names, place=place, **options))
         earlier += [] if rule.when is not None else [rule.tool]
     return tuple(dict.fromkeys(guards))
+
+
+def policy_findings(
+    owner: str, policy: ToolPolicy, tools: Iterable[Tool], count: int
+) -> Iterator[BuildWarning]:
+    """Rules among the first `count` that never decide, and tools whose calls no rule is about."""
+    # A subclass may choose by anything.
+    count = count if type(policy).rule_for is ToolPolicy.rule_for else 0
+    for number, rule in enumerate(policy.rules[:count]):
+        for first in policy.rules[:number]:
+            is_whole = first.when is None and type(first).matches is Rule.matches
+            if is_whole and _includes(first.tool, rule.tool):
+                when = f" when {rule.calls}" if rule.calls else ""
+                yield BuildWarning(
+                    owner,
+                    f'has a rule that never decides: Rule("{rule.tool}", "{rule.action}"){when} '
+                    f'follows Rule("{first.tool}", "{first.action}"), which decides about all of '
+                    "its calls.",
+                    "Put the narrower rule first, or remove it.",
+                    code="AF222",
+                )
+                break
+    for tool in tools:
+        is_covered = any(fnmatchcase(tool.name, pattern) for pattern in policy.covered)
+        if tool.kind is ToolKind.CLIENT and not is_covered:
+            yield BuildWarning(
+                owner,
+                f"has no rule for all calls of the tool {tool.name!r}: a person is asked about the "
+                "others.",
+                f'Add a rule, such as Rule({tool.name!r}, "ask"), or Rule("*", "ask") at the end.',
+                code="AF213",
+            )
 
 
 def _options(rule: Rule) -> dict[str, Any]:

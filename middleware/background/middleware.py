@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, NotRequired
 
 from langchain_core.messages import HumanMessage, ToolMessage
@@ -29,10 +29,12 @@ from agent_factory import (
     omit_payload,
     set_reason,
 )
+from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.middleware._shared.invocable import Called, flow_hook, tool_of
 from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry, unseen
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
+from agent_factory.topology import Tool
 
 from .calls import JOBS_KEY, mailbox_of, starting
 from .jobs import SOURCE, BackgroundJob, Jobs, is_alive, is_over, is_own, merge_jobs, message_of
@@ -129,6 +131,13 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
         check_bool("wait", wait)
         self.max_running, self.wait = max_running, wait
         self.tools = [*_TOOLS]
+
+    def build_findings(self, tools: Sequence[Tool]) -> Iterator[SpecError]:
+        """That the agent has tools, and none of them works in the background."""
+        if any(not tool.owner for tool in tools) and all(tool.background is None for tool in tools):
+            reason = "does nothing: the agent has no background tool."
+            hint = "Wrap a tool, background(tool, timeout=600), or remove it from the stack."
+            yield BuildWarning(self.name, reason, hint, code="AF212")
 
     @property
     def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]

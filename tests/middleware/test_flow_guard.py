@@ -530,7 +530,7 @@ def late_tool(name: str, ran: list[str], *labels: Any) -> Any:
         return work()
 
     late = StructuredTool.from_function(work, work_later, name=name, description="Works.")
-    return tool_labels(*labels)(late)
+    return tool_labels(*(labels or (None,)))(late)
 
 
 def test_tools_that_a_layer_further_in_brings_are_guarded(call: Any, thread: str) -> None:
@@ -604,11 +604,11 @@ def test_labels_of_an_agent_tool_decide_about_its_results_and_not_about_its_effe
     call: Any, thread: str
 ) -> None:
     desk = Desk()
-    clean = tool_labels()(desk.clerk([FETCH, "So."], FlowGuardMiddleware()))
+    clean = tool_labels(None)(desk.clerk([FETCH, "So."], FlowGuardMiddleware()))
     agent = desk.agent([CLERK], FlowGuardMiddleware(), tools=[clean])
     call(agent, PUT_IN, config_of(thread))
     assert not agent.get_state(config_of(thread)).values.get("seen_labels")
-    unguarded = tool_labels()(desk.clerk([SEND]))
+    unguarded = tool_labels(None)(desk.clerk([SEND]))
     agent = desk.agent([FETCH, CUSTOMERS, CLERK], FlowGuardMiddleware(), tools=[unguarded])
     assert "__interrupt__" in call(agent, PUT_IN, config_of(new_thread()))
     assert desk.sent == []
