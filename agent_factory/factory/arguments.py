@@ -205,7 +205,7 @@ def _merged_schemas(
     checkpoints: object,
     checkpointer: object,
 ) -> tuple[Schemas, list[SpecError]]:
-    sources = [(member.name, member.state_schema) for member in members]
+    sources = [(m.name, part.state_schema) for m in members for part in _with_held(m, {})]
     sources.append(("create_agent", state_schema or AgentState))
     # Any other schema may have been written for LangChain.
     sources = [(o, s if s is AgentState else from_langchain_schema(s)) for o, s in sources]
@@ -213,6 +213,16 @@ def _merged_schemas(
     private = [TOOL_SIGNALS] if shape.has_tools else []
     private += [RETRIES] if shape.may_skip_tools else []
     return merge(sources, private, checkpoints, checkpointer)
+
+
+def _with_held(member: Middleware, found: dict[int, Middleware]) -> Iterable[Middleware]:
+    """Return a middleware, and those that it holds and may pass calls on to: they write, too."""
+    found[id(member)] = member
+    for value in vars(member).values():
+        for part in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(part, AgentMiddleware) and id(part) not in found:
+                _with_held(part, found)
+    return found.values()
 
 
 def chat_model_of(model: object) -> object:

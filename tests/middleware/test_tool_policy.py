@@ -526,7 +526,7 @@ def test_an_approval_that_was_revoked_while_its_call_waits_does_not_let_it_run(g
     assert ran == ["yes", "no"]
 
 
-NEVER = "later calls may not be approved"
+NEVER = "later calls may not be approved.*remember=3600.* and a `store`"
 
 
 @each(

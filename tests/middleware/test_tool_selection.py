@@ -16,7 +16,14 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import ModelRequest, TurnError, create_agent, run, wrap_model_call
+from agent_factory import (
+    AgentMiddleware,
+    ModelRequest,
+    TurnError,
+    create_agent,
+    run,
+    wrap_model_call,
+)
 from agent_factory.middleware import (
     LLMToolSelectorMiddleware,
     ProviderToolSearchMiddleware,
@@ -70,8 +77,23 @@ def test_the_model_is_offered_what_was_chosen(call: Run) -> None:
     assert "How warm is it in Ulm?" in asked.text
 
 
-def test_one_choice_serves_all_turns_of_a_task_and_a_new_message_asks_again(call: Run) -> None:
+class Holder(AgentMiddleware):
+    """Middleware that passes model calls on to another one, which writes to the state."""
+
+    def __init__(self, *inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def around_model(self, request: Any) -> Any:
+        return self.inner[0].around_model(request)
+
+
+@each("is_held", [False, True])
+def test_one_choice_serves_all_turns_of_a_task_and_a_new_message_asks_again(
+    call: Run, is_held: bool
+) -> None:
     chooser, select = selector(choice("weather"), choice("mail"))
+    select = Holder(select) if is_held else select  # type: ignore[assignment]
     calls = [{"name": "weather", "args": {"city": "Ulm"}}]
     model = ScriptedChatModel([calls, calls, "12 degrees", "sent"])
     agent = create_agent(model, TOOLS, middleware=[select], checkpointer=InMemorySaver())
