@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -33,7 +33,13 @@ class Classes:
         """Yield the decisions about middleware classes, hooks and state schemas."""
         for cls in self.source.every(cst.ClassDef):
             if base := self._middleware_of(cls):
-                yield from _method_findings(self.source, cls, base)
+                names = {f.name.value for c in self._ancestors(cls) for f in _functions(c)}
+                yield from _method_findings(self.source, cls, base, names)
+        for typed in self.source.every(cst.Subscript):
+            symbol = self._symbols.get(typed.value)
+            if symbol and (base := _built_in(symbol)) and not getattr(base, "__parameters__", ()):
+                why, write = "the class takes no types, and Python raises a TypeError", symbol.name
+                yield self.source.finding(typed, "class", self.source.text(typed), why, write)
         for schema in self._schemas:
             value = self.source.value_of(schema)
             if isinstance(value, cst.ClassDef) and not _NO_DICTS.isdisjoint(_marks(value)):
@@ -89,22 +95,21 @@ class Classes:
             keys.update(getattr(schema, "__annotations__", ()))
         return keys | {"jump_to", "messages", "structured_response"}
 
-    def _middleware_of(
-        self, cls: cst.CSTNode | None, derived: tuple[cst.CSTNode | None, ...] = ()
-    ) -> type[object] | None:
+    def _middleware_of(self, cls: cst.CSTNode | None) -> type[object] | None:
         """The middleware class of agent_factory that a class derives from."""
-        for arg in cls.bases if isinstance(cls, cst.ClassDef) else ():
-            base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value
-            symbol, value = self._symbols.get(base), self.source.value_of(base)
-            if symbol and symbol.module == MIDDLEWARE:
-                candidate = getattr(import_module(MIDDLEWARE), symbol.name)
-                if isinstance(candidate, type) and issubclass(candidate, AgentMiddleware):
-                    return candidate
+        bases = [base for c in (cls, *self._ancestors(cls)) for base in _base_nodes(c)]
+        classes = [_built_in(symbol) for base in bases if (symbol := self._symbols.get(base))]
+        return next(filter(None, classes), None)
+
+    def _ancestors(self, cls: cst.CSTNode | None) -> list[cst.CSTNode]:
+        """The classes of the source that a class derives from."""
+        found, left = [], [cls]
+        while left:
+            values = map(self.source.value_of, _base_nodes(left.pop(0)))
             # Two classes of a source can derive from each other, if that fails when it runs.
-            around = (*derived, cls)
-            if value not in around and (ancestor := self._middleware_of(value, around)):
-                return ancestor
-        return None
+            new = [v for v in values if isinstance(v, cst.ClassDef) and v not in (cls, *found)]
+            found, left = found + new, left + new
+        return found
 
     def _hook_findings(self, function: cst.FunctionDef) -> Iterator[Finding]:
         """The updates of a hook that are an error in agent_factory."""
@@ -137,11 +142,29 @@ class Classes:
                     yield self.source.finding(item, "hook", key, why, write)
 
 
+def _built_in(symbol: Symbol) -> type[object] | None:
+    """The middleware class of agent_factory that a symbol names."""
+    value = getattr(import_module(MIDDLEWARE), symbol.name, None)
+    is_class = symbol.module == MIDDLEWARE and isinstance(value, type)
+    return value if is_class and issubclass(value, AgentMiddleware) else None
+
+
+def _functions(cls: cst.CSTNode) -> list[cst.FunctionDef]:
+    """The methods that a class defines."""
+    body = cls.body.body if isinstance(cls, cst.ClassDef) else ()
+    return [node for node in body if isinstance(node, cst.FunctionDef)]
+
+
+def _base_nodes(cls: cst.CSTNode | None) -> list[cst.BaseExpression]:
+    """The base classes, without type arguments."""
+    args = cls.bases if isinstance(cls, cst.ClassDef) else ()
+    values = (arg.value for arg in args if arg.keyword is None)
+    return [value.value if isinstance(value, cst.Subscript) else value for value in values]
+
+
 def _bases(cls: cst.ClassDef) -> list[str]:
-    """The last names of the base classes, without type arguments."""
-    values = (arg.value for arg in cls.bases if arg.keyword is None)
-    names = (dotted(v.value if isinstance(v, cst.Subscript) else v) for v in values)
-    return [name.rpartition(".")[2] for name in names]
+    """The last names of the base classes."""
+    return [dotted(base).rpartition(".")[2] for base in _base_nodes(cls)]
 
 
 def _marks(cls: cst.ClassDef) -> list[str]:
@@ -151,13 +174,14 @@ def _marks(cls: cst.ClassDef) -> list[str]:
     return [*_bases(cls), *(name.rpartition(".")[2] for name in names)]
 
 
-def _method_findings(source: Source, cls: cst.ClassDef, base: type[object]) -> Iterator[Finding]:
-    """The methods of a middleware class that nothing calls."""
+def _method_findings(
+    source: Source, cls: cst.ClassDef, base: type[object], inherited: Collection[str]
+) -> Iterator[Finding]:
+    """The methods of a middleware class that nothing calls; `inherited` are those of the source."""
     class_name = cls.name.value
     methods = {
         node.name.value: node.name
-        for node in cls.body.body
-        if isinstance(node, cst.FunctionDef)
+        for node in _functions(cls)
         if not any(dotted(d.decorator).endswith("property") for d in node.decorators)
     }
     for method, definition in methods.items():
@@ -188,7 +212,8 @@ def _method_findings(source: Source, cls: cst.ClassDef, base: type[object]) -> I
         if source.text(node.value) == "super()" or name not in methods
     ]
     for name, node in private:
-        if name.startswith("_") and not name.startswith("__") and not hasattr(base, name):
+        is_known = name in inherited or hasattr(base, name)
+        if name.startswith("_") and not name.startswith("__") and not is_known:
             why = f"{base.__name__} of agent_factory has no such private name"
             write = "an override of a hook or a layer, or nothing"
             yield source.finding(node, "class", f"{class_name}.{name}", why, write)

@@ -85,7 +85,7 @@ class Holder(AgentMiddleware):
         self.inner = inner
 
     def around_model(self, request: Any) -> Any:
-        return self.inner[0].around_model(request)
+        return (yield from self.inner[0].around_model(request))
 
 
 @each("is_held", [False, True])
