@@ -14,6 +14,7 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from math import inf
 from operator import or_
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired
 
 from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
@@ -54,6 +56,7 @@ from ._shared.recall import (
     whole_text,
 )
 from ._shared.summaries import with_summaries
+from ._shared.token_counter import tokens_sent, window_of
 from ._shared.validation import check_count, check_state_schema, check_string
 
 __all__ = ["OffloadState", "ToolResultOffloadMiddleware"]
@@ -90,6 +93,11 @@ class OffloadState(AgentState):
     offloaded_results: NotRequired[Annotated[dict[str, list[str]], or_, PrivateStateAttr]]
 
 
+def _fits(request: ModelRequest[Any], window: int, messages: Sequence[AnyMessage]) -> bool:
+    """Return True if a request with these messages is estimated to fit the window of its model."""
+    return tokens_sent(request, messages, count_tokens_approximately) <= window
+
+
 class RecallArguments(BaseModel):
     """Arguments of `recall`."""
 
@@ -115,8 +123,9 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
     ContextEditingMiddleware and SummarizationMiddleware say how, if the tool is offered. Images,
     sound and files in a result stay where they are; `recall(id, block=0)` shows a hidden one again.
 
-    If the model raises ContextOverflowError, also smaller results are offloaded, down to 2,000
-    characters, the largest first, and the model is called once more.
+    If a request does not fit the window that the profile of the model names, also smaller results
+    are offloaded, down to 2,000 characters, the largest first. So they are if the model raises
+    ContextOverflowError, and then it is called once more.
 
     Put it before (outside) context editing and summarization, which then work with the short form.
 
@@ -248,8 +257,6 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 if messages is source:
                     messages = list(source)
                 messages[index] = yield from shorten(message)
-        if sizes:
-            set_reason(f"offloaded {plural(len(sizes), 'tool result')}, {sum(sizes):,} characters")
 
         def free(
             inner: ModelRequest[Any], fits: Callable[[Sequence[AnyMessage]], bool]
@@ -275,6 +282,13 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
             return (smaller, f"offloaded {plural(count, 'tool result')}") if count else None
 
         shorter = request if messages is request.messages else request.override(messages=messages)
+        # Several results that are small enough alone may exceed the window together.
+        if window := window_of(request.model):
+            is_small = partial(_fits, shorter, window)
+            if not is_small(messages) and (less := (yield from free(shorter, is_small))):
+                shorter = shorter.override(messages=less[0])
+        if sizes:
+            set_reason(f"offloaded {plural(len(sizes), 'tool result')}, {sum(sizes):,} characters")
         response: ModelResponse = yield from call_recovering(shorter, offload=free)
         update: dict[str, object] = {}
         if replacements:

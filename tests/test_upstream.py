@@ -35,7 +35,7 @@ from langgraph.types import Command, Send, interrupt
 from langgraph_keys import configurable_keys
 from pydantic import BaseModel
 
-from agent_factory import DeltaMessages, upstream
+from agent_factory import DeltaMessages, create_agent, upstream
 from agent_factory.state.channels import fold_messages
 from agent_factory.testing import ScriptedChatModel
 from tables import each
@@ -603,6 +603,18 @@ def test_clearing_the_tasks_keeps_what_they_wrote() -> None:
 def test_a_chat_model_reports_its_name_and_provider() -> None:
     assert upstream.model_params(ScriptedChatModel([]))["ls_provider"] == "scriptedchatmodel"
     assert upstream.model_params(object(), model="gpt-1") == {}
+
+
+def test_a_tool_gets_the_runtime_that_dumps_of_its_arguments_leave_out() -> None:
+    """Pydantic would warn of the context, which is None in the type of a bare ToolRuntime."""
+
+    def who(runtime: ToolRuntime) -> str:
+        """Who."""
+        return str(runtime.context)
+
+    model = ScriptedChatModel([[{"name": "who", "args": {}}], "Hi"])
+    agent = create_agent(model, [who], context_schema=str)
+    assert agent.invoke({"messages": "Who?"}, context="ann")["messages"][2].text == "ann"
 
 
 def test_a_configurable_model_of_langchain_makes_the_model_of_a_config(

@@ -20,6 +20,7 @@ from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from pydantic import BaseModel
 
 from agent_factory.errors import ArgumentError, SpecError, UnknownStateKey
+from agent_factory.upstream import leave_out_of_dumps
 
 CONTAINERS = frozenset({dict, list, set})
 """Types that `copy_containers` copies, at any depth; all else in a state is shared. Measured on a
@@ -139,6 +140,9 @@ def _signature_of(tool: BaseTool) -> _ToolSignature:
     annotations = {**hints, **get_all_basemodel_annotations(schema)}
     fields = getattr(schema, "model_fields", {})
     optional = frozenset(name for name, field in fields.items() if not field.is_required())
+    for name in fields.keys() & hints.keys():
+        if any(_is(part, ToolRuntime) for part in _parts(hints[name])):
+            leave_out_of_dumps(schema, name)
     # The entry goes with the tool, because another object may get its id.
     signature = _signatures[key] = _ToolSignature(
         ref(tool, lambda _: _signatures.pop(key, None)), parts, *_read(annotations, optional)

@@ -415,6 +415,22 @@ def test_the_decision_log_says_what_was_offloaded(call: Call) -> None:
     ]
 
 
+@each("window, shortened", [(5_000, 5), (10_000, 3), (None, 0)])
+def test_small_results_that_exceed_the_window_together_are_shortened(
+    call: Call, window: Any, shortened: int
+) -> None:
+    calls: Any = [{"name": "fetch", "args": {}, "id": f"f{number}"} for number in range(6)]
+    model = ScriptedChatModel([calls, "ok", "ok"], profile=window and {"max_input_tokens": window})
+    stack = [ToolResultOffloadMiddleware()]
+    kept: Any = {"middleware": stack, "checkpointer": InMemorySaver()}
+    agent = create_agent(model, [fetching("x" * 9_000)], **kept)
+    for text in ("Fetch", "And?"):
+        call(agent, {"messages": text}, ONE)
+    for record in model.requests[1:]:
+        sizes = [len(message.text) for message in tool_messages({"messages": record.messages})]
+        assert (len(sizes), sum(size < 9_000 for size in sizes)) == (6, shortened)
+
+
 def test_below_the_threshold_nothing_changes(call: Call) -> None:
     for threshold, size in ((100, 100), (None, 200_000)):
         model, agent = agent_of("x" * size, ["ok"], threshold=threshold)
