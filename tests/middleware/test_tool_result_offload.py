@@ -415,7 +415,7 @@ def test_the_decision_log_says_what_was_offloaded(call: Call) -> None:
     ]
 
 
-@each("window, shortened", [(5_000, 5), (10_000, 3), (None, 0)])
+@each("window, shortened", [(5_000, 5), (10_500, 2), (None, 0)])
 def test_small_results_that_exceed_the_window_together_are_shortened(
     call: Call, window: Any, shortened: int
 ) -> None:
