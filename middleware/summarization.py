@@ -281,7 +281,6 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         if messages_to_keep is not None and keep == _DEFAULT_KEEP:
             keep = ("messages", messages_to_keep)
         self.model = given_model("model", model)
-        check_token_counter(token_counter)
         check_string("summary_prompt", summary_prompt)
         check_count("trim_tokens_to_summarize: tokens", trim_tokens_to_summarize, 1)
         check_bool("keep_thread", keep_thread)
@@ -292,9 +291,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         self.keep = validated_size("keep", keep)
         self.trigger = copied(trigger)
         self._clauses = trigger_clauses(trigger)
-        # As in LangChain, by the summary model; requests are counted by the model that is called.
-        self.token_counter = counter_for(self.model, token_counter)
-        self._counter = token_counter
+        self.token_counter = token_counter
         self.summary_prompt = summary_prompt
         self.trim_tokens_to_summarize = trim_tokens_to_summarize
         self.summarizer = summarizer
@@ -307,6 +304,16 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
                 f"{model_label(self.model)} has no max_input_tokens. Pass tokens or messages, or "
                 'a model with profile={"max_input_tokens": ...}.'
             )
+
+    @property
+    def token_counter(self) -> TokenCounter:
+        """Counter of messages for the summary model; requests count by the model that is called."""
+        return counter_for(self.model, self._counter)
+
+    @token_counter.setter
+    def token_counter(self, counter: TokenCounter) -> None:
+        check_token_counter(counter)
+        self._counter = counter
 
     def before_model(self, state: Any, runtime: Any = None) -> dict[str, Any] | None:
         """Return the update that shortens the thread, or None below the trigger.

@@ -38,7 +38,8 @@ _FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) 
 _MAX_PATH = 4_096  # bytes; PATH_MAX of Linux
 _MAX_ALTERNATIVES = 64  # patterns that braces may stand for
 _MAX_LENGTH = 1_000  # characters of a pattern
-_INNERMOST_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_INNERMOST_BRACES = re.compile(r"\{([^{}]*)\}")
+_SINGLE_BRACE = re.compile(r"(?:\[[^\]]*\]|[^{}])*+([{}])")
 _END = re.compile(r"(?!)")  # matches nothing: no name follows the end of a pattern
 
 _KINDS = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
@@ -161,13 +162,18 @@ class Scope:
 
 
 def _expand_braces(pattern: str) -> list[str]:
-    """The patterns that braces stand for; braces without a partner or a comma are literal."""
+    """The patterns that braces stand for."""
     patterns: list[str] = []
     todo = [pattern]
     while todo:
         alternative = todo.pop()
         braces = _INNERMOST_BRACES.search(alternative)
         if braces is None:
+            if single := _SINGLE_BRACE.match(alternative):
+                brace = single[1]
+                raise ValueError(
+                    f"the brace {brace!r} of the glob pattern is single; write [{brace}]."
+                )
             patterns.append(alternative)
         else:
             before, after = alternative[: braces.start()], alternative[braces.end() :]

@@ -448,6 +448,6 @@ def as_toml(value: object) -> str:
 
 
 def check_text(name: str, value: object) -> None:
-    """Check that a value is a non-empty string without NUL."""
-    if not isinstance(value, str) or not value or "\0" in value:
+    """Check that a value is a string with more than blanks, and without NUL."""
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError(f"{name} must be a non-empty string without NUL, got {value!r}.")

@@ -122,6 +122,8 @@ def test_the_most_recently_changed_files_come_first_then_by_path(root: Path) -> 
         ({}, ["/docs/read me.md", "/src/.hidden/c.py", "/src/a.py", "/src/deep/b.py"]),
         ({"include": "*.md"}, ["/docs/read me.md"]),
         ({"include": "*.{md,txt}"}, ["/docs/read me.md"]),
+        ({"include": "*[{].{md}"}, []),
+        ({"include": "*.{md}"}, ["/docs/read me.md"]),
         ({"include": "src/*"}, ["/src/a.py"]),
         ({"include": "deep/*", "path": "/src"}, ["/src/deep/b.py"]),
         ({"include": "/src/*/*", "path": "/src"}, ["/src/.hidden/c.py", "/src/deep/b.py"]),
@@ -208,7 +210,7 @@ def test_no_pattern_leads_out(hostile_root: Path, rg: bool, pattern: str) -> Non
     "arguments",
     [
         *({"pattern": p} for p in ("(", "a{2,1}", "*", "\0", "\ud800", "x" * 5_000, "((((" * 300)),
-        *({"pattern": "x", "include": include} for include in ("{a,b}" * 30, "*" * 5_000)),
+        *({"pattern": "x", "include": include} for include in ("{a,b}" * 30, "*" * 5_000, "*.{py")),
     ],
 )
 @ENGINES

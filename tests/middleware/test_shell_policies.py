@@ -97,7 +97,7 @@ INVALID: dict[Any, list[tuple[dict[str, Any], str]]] = {
     DockerExecutionPolicy: [
         ({"image": ""}, "image must be a non-empty string"),
         ({"binary": None}, "binary must be a non-empty string"),
-        ({"user": ""}, "user must be a non-empty string"),
+        ({"user": "  "}, "user must be a non-empty string"),
         ({"cpus": "two"}, "cpus must be a number"),
         ({"extra_run_args": "--gpus all"}, r"Pass extra_run_args=\['--gpus', 'all'\]"),
         ({"extra_run_args": [1]}, "an argument in extra_run_args"),

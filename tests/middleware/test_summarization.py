@@ -372,7 +372,8 @@ def test_a_fraction_refers_to_the_window_of_the_model_that_is_called(
     """The summary model's own window counts only where that of the called model is unknown."""
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 30})
     sizes: Any = {"trigger": ("fraction", 0.5), "keep": ("fraction", 0.3)}
-    middleware = shortening(writer, **sizes, token_counter=lambda m: 10 * len(m))
+    middleware = shortening(writer, **sizes)
+    middleware.token_counter = lambda messages: 10 * len(messages)  # also after it was made
     profile: Any = {"max_input_tokens": window} if window else {}
     model = ScriptedChatModel(["ok"], profile=profile)
     result = send(create_agent(model, middleware=[middleware]), chat(*"01abcde"))
