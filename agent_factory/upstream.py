@@ -33,6 +33,7 @@ from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Interrupt, Send
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 E = TypeVar("E", bound=Exception)
 
@@ -175,14 +176,13 @@ class ModelWrapper(BaseChatModel):
         return {"ls_model_type": "chat", **model_params(self.inner, stop=stop, **kwargs)}
 
 
-def leave_out_of_dumps(schema: type[BaseModel], name: str) -> None:
+def leave_out_of_dumps(schema: Any, field: FieldInfo) -> None:
     """Leave a ToolRuntime out when the arguments of a tool are dumped.
 
     langchain-core 1.7, `tools/base.py`: `_parse_input` dumps all arguments for their names, and
     takes injected ones from the call. A runtime is dumped with its state, and pydantic warns of
     each context, because a bare `ToolRuntime` has the type None for it.
     """
-    field = schema.model_fields[name]
     if not field.exclude:
         field.exclude = True
         schema.model_rebuild(force=True)

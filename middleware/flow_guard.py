@@ -36,7 +36,6 @@ from agent_factory.review.seen import (
     seen_outside,
     thread_labels,
 )
-from agent_factory.topology import Tool
 
 from ._shared.changed_calls import CallChanged, Guard, is_same_agent
 from ._shared.declarations import policy_findings
@@ -175,7 +174,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         self._free: dict[str, BaseTool | None] = {}
         self.action, self.seen, self.reviewers = action, tuple(seen), copied(reviewers)
 
-    def build_findings(self, tools: Sequence[Tool]) -> Iterator[SpecError]:
+    def build_findings(self, tools: Sequence[Any]) -> Iterator[SpecError]:
         """The findings about its policy, and that no tool has a label."""
         yield from policy_findings(self.name, self.policy, tools, len(self.policy.rules) - 1)
         decides = any(rule.action != "allow" for rule in self.policy.rules[:-2])

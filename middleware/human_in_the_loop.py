@@ -79,7 +79,6 @@ from agent_factory.review.requests import (
     ToolApprovalRequest,
 )
 from agent_factory.review.seen import labels_seen, seen_text
-from agent_factory.topology import Tool
 
 from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
 from ._shared.declarations import policy_findings, policy_guards
@@ -287,7 +286,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             self._guards = self.policy, policy_guards(self.policy, place)
         return self._guards[1]
 
-    def build_findings(self, tools: Sequence[Tool]) -> Iterator[SpecError]:
+    def build_findings(self, tools: Sequence[Any]) -> Iterator[SpecError]:
         """Rules that never decide, tools that no rule is about, and a policy that lets all run."""
         # The last rule of another form was not written by the author.
         count = len(self.policy.rules) - (self.interrupt_on is not self.policy)

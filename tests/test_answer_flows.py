@@ -541,11 +541,11 @@ def test_a_wrapper_has_the_name_of_the_model_in_it(call: Run, tmp_path: Path) ->
     model, spans = FakeListChatModel(responses=["x"]), []
 
     class Spans(BaseCallbackHandler):
-        def on_chat_model_start(self, serialized: Any, *_: Any, metadata: Any, **__: Any) -> None:
-            spans.append((serialized["name"], metadata["ls_provider"]))
+        def on_chat_model_start(self, serialized: Any, _: Any, **data: Any) -> None:
+            spans.append((serialized["name"], data["metadata"]["ls_provider"]))
 
     prices = {"FakeListChatModel": Price(input=1, output=1)}
-    stack = [
+    stack: list[Any] = [
         PIIMiddleware("ip", apply_to_output=True),
         BudgetMiddleware(run=Limits(usd=1), prices=prices),
     ]

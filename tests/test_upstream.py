@@ -613,7 +613,7 @@ def test_a_tool_gets_the_runtime_that_dumps_of_its_arguments_leave_out() -> None
         return str(runtime.context)
 
     model = ScriptedChatModel([[{"name": "who", "args": {}}], "Hi"])
-    agent = create_agent(model, [who], context_schema=str)
+    agent = create_agent(model, [who], context_schema=str)  # type: ignore[type-var]
     assert agent.invoke({"messages": "Who?"}, context="ann")["messages"][2].text == "ann"
 
 

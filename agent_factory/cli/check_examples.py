@@ -448,8 +448,6 @@ check(middleware=[Empty()])""",
     ),
     "AF213": Example(
         """policy = ToolPolicy(Rule("search*", "ask"))
-
-
 check(tools=[find], middleware=[HumanInTheLoopMiddleware(policy)])""",
         'Add a rule for the tool, or `Rule("*", "ask")` as the last one.',
     ),
@@ -548,8 +546,6 @@ check(tools=[read_mail, send_mail])''',
     ),
     "AF222": Example(
         """policy = ToolPolicy(Rule("*", "ask"), Rule("find", "deny"))
-
-
 check(tools=[find], middleware=[HumanInTheLoopMiddleware(policy)])""",
         "Put the narrower rule first, or remove it.",
     ),

@@ -68,9 +68,8 @@ class Classes:
         for assign in self.source.every(cst.Assign):
             schemas += [assign.value for t in assign.targets if dotted(t.target) == "state_schema"]
         for field in self.source.every(cst.AnnAssign):
-            schemas += (
-                [field.value] if field.value and dotted(field.target) == "state_schema" else []
-            )
+            if field.value and dotted(field.target) == "state_schema":
+                schemas.append(field.value)
         return schemas
 
     @cached_property
@@ -103,12 +102,11 @@ class Classes:
 
     def _ancestors(self, cls: cst.CSTNode | None) -> list[cst.CSTNode]:
         """The classes of the source that a class derives from."""
-        found, left = [], [cls]
-        while left:
-            values = map(self.source.value_of, _base_nodes(left.pop(0)))
+        found = [*map(self.source.value_of, _base_nodes(cls))]
+        for base in found:  # which grows
+            more = map(self.source.value_of, _base_nodes(base))
             # Two classes of a source can derive from each other, if that fails when it runs.
-            new = [v for v in values if isinstance(v, cst.ClassDef) and v not in (cls, *found)]
-            found, left = found + new, left + new
+            found += [value for value in more if value not in (cls, *found)]
         return found
 
     def _hook_findings(self, function: cst.FunctionDef) -> Iterator[Finding]:
@@ -121,9 +119,7 @@ class Classes:
         names = {*decorators, *(call.func for call in calls)}
         if base is None and _DECORATORS.isdisjoint(map(self._symbols.get, names)):
             return
-        jumps = any(
-            arg.keyword and arg.keyword.value == "can_jump_to" for c in calls for arg in c.args
-        )
+        jumps = "can_jump_to" in {a.keyword.value for c in calls for a in c.args if a.keyword}
         keys = self._keys
         for update in descendants(function.body, cst.Return):
             for item in update.value.elements if isinstance(update.value, cst.Dict) else ():
@@ -144,9 +140,9 @@ class Classes:
 
 def _built_in(symbol: Symbol) -> type[object] | None:
     """The middleware class of agent_factory that a symbol names."""
-    value = getattr(import_module(MIDDLEWARE), symbol.name, None)
+    value = getattr(import_module(symbol.module), symbol.name, None)
     is_class = symbol.module == MIDDLEWARE and isinstance(value, type)
-    return value if is_class and issubclass(value, AgentMiddleware) else None
+    return value if is_class and AgentMiddleware in value.__mro__ else None
 
 
 def _functions(cls: cst.CSTNode) -> list[cst.FunctionDef]:

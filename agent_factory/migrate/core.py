@@ -43,15 +43,8 @@ _PATCHES = ("patch", "setattr", "delattr")
 
 _PII_PACKAGES = {"name": "presidio_analyzer", "phone": "phonenumbers"}
 
-_WORDS = [
-    [re.compile(rf"\b{word}\b") for word in group]
-    for group in (
-        ("prebuilt",),
-        ("langchain", "agents"),
-        ("agent_factory", "create_react_agent"),
-        ("agent_factory", "middleware"),
-    )
-]
+_GROUPS = "prebuilt|langchain agents|agent_factory create_react_agent|agent_factory middleware"
+_WORDS = [[re.compile(rf"\b{word}\b") for word in group.split()] for group in _GROUPS.split("|")]
 """A source that names something to migrate has all words of one of these groups."""
 
 
@@ -147,10 +140,11 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
             name = ROOT if site.use in module_uses else AGENT.name
             problems = list(problems_of(site))
             if not site.use.certain:
-                why = "another statement gives this name a value, too"
-                problems.append(
-                    source.finding(site.call, "call", callee, why, "a single import of it")
+                why, write = (
+                    "another statement gives this name a value, too",
+                    "a single import of it",
                 )
+                problems.append(source.finding(site.call, "call", callee, why, write))
             elif is_taken(source, name):
                 why = f"this file uses the name {name} for something else"
                 write = "another name for that, and run this again"
@@ -165,13 +159,9 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
         called_uses = {site.use for site in calls}
         for use in {use for binding in bindings for use in binding.uses} - called_uses:
             if use.symbol and home_of(use.symbol) in REACTS:
-                yield source.finding(
-                    use.node,
-                    "call",
-                    source.text(use.node),
-                    "it is passed on, and this file does not show how it is called",
-                    "create_agent, if it is called with parameters of create_agent",
-                )
+                why = "it is passed on, and this file does not show how it is called"
+                write = "create_agent, if it is called with parameters of create_agent"
+                yield source.finding(use.node, "call", source.text(use.node), why, write)
     yield from Imports(source, bindings, frozenset(conversions)).changes()
     yield from Classes(source, bindings).findings()
     for node in source.every(cst.SimpleString):
@@ -181,10 +171,7 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
 
 def _extra_findings(site: CallSite) -> Iterator[Finding]:
     """A detector of personal data whose package is not installed."""
-    if site.symbol not in (
-        Symbol(MIDDLEWARE, "PIIMiddleware"),
-        Symbol(MIDDLEWARE, "RedactionRule"),
-    ):
+    if site.symbol not in (Symbol(MIDDLEWARE, name) for name in ("PIIMiddleware", "RedactionRule")):
         return
     # The first argument without a keyword is the type.
     args = reversed(site.call.args)

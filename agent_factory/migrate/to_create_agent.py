@@ -59,12 +59,9 @@ def problems_of(site: CallSite) -> Iterator[Finding]:
         name = arg.star or (arg.keyword.value if arg.keyword else "")
         if not name and position < len(_POSITIONS):
             name = _POSITIONS[position]
-        has_counterpart = name in _COUNTERPARTS
-        problem = (
-            problem_of(name, arg.value, site.source)
-            if has_counterpart
-            else _NOT_TAKEN.get(name, _UNKNOWN_PARAMETER)
-        )
+        problem = _NOT_TAKEN.get(name, _UNKNOWN_PARAMETER)
+        if name in _COUNTERPARTS:
+            problem = problem_of(name, arg.value, site.source)
         if problem:
             label = f"{arg.star}..." if arg.star else f"{name or '...'}=..."
             yield site.finding(arg, label, *problem)

@@ -138,11 +138,11 @@ def _signature_of(tool: BaseTool) -> _ToolSignature:
     hints = get_type_hints(function, include_extras=True) if function else {}
     schema = tool.get_input_schema()
     annotations = {**hints, **get_all_basemodel_annotations(schema)}
-    fields = getattr(schema, "model_fields", {})
+    fields = schema.model_fields if issubclass(schema, BaseModel) else {}
     optional = frozenset(name for name, field in fields.items() if not field.is_required())
     for name in fields.keys() & hints.keys():
         if any(_is(part, ToolRuntime) for part in _parts(hints[name])):
-            leave_out_of_dumps(schema, name)
+            leave_out_of_dumps(schema, fields[name])
     # The entry goes with the tool, because another object may get its id.
     signature = _signatures[key] = _ToolSignature(
         ref(tool, lambda _: _signatures.pop(key, None)), parts, *_read(annotations, optional)

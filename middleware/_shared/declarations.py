@@ -9,7 +9,6 @@ from typing import Any, Literal
 from agent_factory import ToolGuard, UsageLimit
 from agent_factory.errors import BuildWarning
 from agent_factory.review.policy import DECISIONS, UNCOVERED, Rule, ToolPolicy
-from agent_factory.topology import Tool, ToolKind
 
 _WILDCARDS = frozenset("*?[")
 
@@ -68,7 +67,7 @@ def policy_guards(
 
 
 def policy_findings(
-    owner: str, policy: ToolPolicy, tools: Iterable[Tool], count: int
+    owner: str, policy: ToolPolicy, tools: Iterable[Any], count: int
 ) -> Iterator[BuildWarning]:
     """Rules among the first `count` that never decide, and tools whose calls no rule is about."""
     # A subclass may choose by anything.
@@ -89,7 +88,7 @@ def policy_findings(
                 break
     for tool in tools:
         is_covered = any(fnmatchcase(tool.name, pattern) for pattern in policy.covered)
-        if tool.kind is ToolKind.CLIENT and not is_covered:
+        if tool.kind == "client" and not is_covered:
             yield BuildWarning(
                 owner,
                 f"has no rule for all calls of the tool {tool.name!r}: a person is asked about the "

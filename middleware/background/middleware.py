@@ -34,7 +34,6 @@ from agent_factory.middleware._shared.invocable import Called, flow_hook, tool_o
 from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry, unseen
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
-from agent_factory.topology import Tool
 
 from .calls import JOBS_KEY, mailbox_of, starting
 from .jobs import SOURCE, BackgroundJob, Jobs, is_alive, is_over, is_own, merge_jobs, message_of
@@ -132,7 +131,7 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
         self.max_running, self.wait = max_running, wait
         self.tools = [*_TOOLS]
 
-    def build_findings(self, tools: Sequence[Tool]) -> Iterator[SpecError]:
+    def build_findings(self, tools: Sequence[Any]) -> Iterator[SpecError]:
         """That the agent has tools, and none of them works in the background."""
         if any(not tool.owner for tool in tools) and all(tool.background is None for tool in tools):
             reason = "does nothing: the agent has no background tool."
