@@ -106,7 +106,9 @@ def make_spec(
     members, invalid = members_of(middleware)
     wrong = wrong_types(tools, system_prompt, nodes, name, sequential=sequential_tool_calls)
     mistakes = [*wrong, *unknown_codes(ignore), *invalid]
-    handler = _error_handler(handle_tool_errors, mistakes)
+    handler: ErrorHandler | None = DEFAULT_HANDLER
+    if handle_tool_errors is not DEFAULT_ERRORS:
+        handler = _attempt(handler_for, handle_tool_errors, mistakes)
     log = None if decisions is None else _attempt(decision_log, decisions, mistakes)
     if mistakes:  # the checks below could not read these arguments
         raise_all(mistakes)
@@ -163,12 +165,6 @@ def make_spec(
         run_layers=around[Call.AGENT],
         strict=strict,
     )
-
-
-def _error_handler(handle_tool_errors: object, mistakes: list[SpecError]) -> ErrorHandler | None:
-    if handle_tool_errors is DEFAULT_ERRORS:
-        return DEFAULT_HANDLER
-    return _attempt(handler_for, handle_tool_errors, mistakes)
 
 
 def _rules(toolbox: Toolbox, outputs: Iterable[str], *, sequential_calls: bool) -> Rules:
@@ -402,11 +398,8 @@ def members_of(
         name = member.name
         # Only hooks become nodes, and only names of nodes are LangGraph's.
         if not name or (_is_reserved(name) and hooks_of(member)):
-            reason = (
-                f"must be a non-empty name without {' and '.join(RESERVED)}, which LangGraph "
-                "reserves."
-            )
-            hint = "Give the middleware another name."
+            signs, hint = " and ".join(RESERVED), "Give the middleware another name."
+            reason = f"must be a non-empty name without {signs}, which LangGraph reserves."
             mistakes.append(SpecError(repr(name), reason, hint, code="AF104"))
     return members, mistakes
 
@@ -490,12 +483,9 @@ def jumps_to_nowhere(shape: Shape) -> Iterator[SpecError]:
     """Find declared jumps to tools in an agent without tools."""
     for hook in shape.hooks:
         if "tools" in hook.can_jump_to and not shape.has_tools:
-            yield SpecError(
-                hook.node,
-                "declares a jump to tools, but this agent has none.",
-                "Give the agent a tool, or remove 'tools' from can_jump_to.",
-                code="AF111",
-            )
+            hint = "Give the agent a tool, or remove 'tools' from can_jump_to."
+            reason = "declares a jump to tools, but this agent has none."
+            yield SpecError(hook.node, reason, hint, code="AF111")
 
 
 _PROVIDER_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
@@ -605,12 +595,11 @@ def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[Spec
     for argument, names in nodes.items():
         for name in () if names in (None, "*") else names:
             if name not in topology.nodes:
-                yield SpecError(
+                subject, hint = (
                     f"{argument}: {name!r}",
-                    "is not a node of this agent.",
                     f"Its nodes are {', '.join(topology.nodes)}.",
-                    code="AF116",
                 )
+                yield SpecError(subject, "is not a node of this agent.", hint, code="AF116")
 
 
 # What can be built and is likely wrong
@@ -667,12 +656,9 @@ def collect_warnings(
     owners = {hook.owner for hook in hooks} | {layer.owner for layer in topology.layers}
     for member in members:
         if member.name not in owners and is_empty(member):
-            yield BuildWarning(
-                member.name,
-                "does nothing: it has no hook, layer, tool, state key or declaration.",
-                "Define a hook such as before_model in its class, or remove it from the stack.",
-                code="AF212",
-            )
+            reason = "does nothing: it has no hook, layer, tool, state key or declaration."
+            hint = "Define a hook such as before_model in its class, or remove it from the stack."
+            yield BuildWarning(member.name, reason, hint, code="AF212")
         if checkpointer is None and member.needs_checkpointer:
             yield BuildWarning(
                 member.name,

@@ -23,10 +23,7 @@ _COUNTERPARTS = {
 }  # fmt: skip
 """Parameters with a counterpart, which some of them have for some values only."""
 
-_UNKNOWN_PARAMETER = (
-    "create_agent has no such parameter",
-    "nothing, or its counterpart in create_agent",
-)
+_UNKNOWN_PARAMETER = "create_agent has no such parameter", "nothing, or its counterpart there"
 
 _STAR_ARGUMENT = (
     "it hides which parameters are passed",
@@ -40,10 +37,7 @@ _NOT_TAKEN: Mapping[str, Problem] = {
     "*": _STAR_ARGUMENT,
     "**": _STAR_ARGUMENT,
     "pre_model_hook": (_HOOK, "middleware=[...] with a @before_model; docs/migration.md shows how"),
-    "post_model_hook": (
-        _HOOK,
-        "middleware=[...] with an @after_model; docs/migration.md shows how",
-    ),
+    "post_model_hook": (_HOOK, "middleware=[...] with @after_model; docs/migration.md shows how"),
     "retry_policy": (
         "create_agent takes the policies of nodes by their names",
         "node_policies={'model': NodePolicy(retry_policy=...)}, and the same for other nodes",

@@ -103,8 +103,7 @@ def judge(
         if call.remember is not None:
             problem = remember_error(complete["remember"], call.args, call.remember) or ""
         if problem:
-            rule = f'Rule({call.name!r}, "ask", remember=3600)'
-            hint = f'Pass {{"seconds": 3600}}, to an agent with {rule} and a `store`.'
+            hint = f'It takes Rule({call.name!r}, "ask", remember=3600) and a `store` of the agent.'
             raise DecisionNotAllowed(call.name, problem, hint)
     if kind == "edit":
         complete["edited_action"] = edit = _edit_of(call, complete["edited_action"], tools, rules)
