@@ -595,11 +595,9 @@ def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[Spec
     for argument, names in nodes.items():
         for name in () if names in (None, "*") else names:
             if name not in topology.nodes:
-                subject, hint = (
-                    f"{argument}: {name!r}",
-                    f"Its nodes are {', '.join(topology.nodes)}.",
-                )
-                yield SpecError(subject, "is not a node of this agent.", hint, code="AF116")
+                hint = f"Its nodes are {', '.join(topology.nodes)}."
+                reason, subject = "is not a node of this agent.", f"{argument}: {name!r}"
+                yield SpecError(subject, reason, hint, code="AF116")
 
 
 # What can be built and is likely wrong
