@@ -4,7 +4,7 @@ from agent_factory.guarantees.counterexample import Counterexample, GuaranteeErr
 from agent_factory.guarantees.defaults import default_findings
 from agent_factory.guarantees.flows import Trifecta, trifectas
 from agent_factory.guarantees.sentences import Guarantee, GuaranteeSyntaxError, parse
-from agent_factory.guarantees.verdicts import counterexamples
+from agent_factory.guarantees.verdicts import counterexamples, undecided_calls
 
 __all__ = [
     "Counterexample",
@@ -16,4 +16,5 @@ __all__ = [
     "default_findings",
     "parse",
     "trifectas",
+    "undecided_calls",
 ]

@@ -98,6 +98,35 @@ def counterexamples(
     )
 
 
+def undecided_calls(plan: TopologyData) -> tuple[str, ...]:
+    """Return the calls that may run without a decision of a person, a judge, or code.
+
+    A name stands for each call of a tool, and one with arguments for calls such as this one: a
+    guard decides about others.
+
+    >>> from agent_factory import ToolGuard
+    >>> from agent_factory.topology.model import Call, Layer, Shape, Tool
+    >>> from agent_factory.topology.topology import plan
+    >>> review = ToolGuard("refund", "ask", when="euros > 50", owner="Review")
+    >>> layer = Layer("Review", Call.TOOL, "around_tool")
+    >>> tools = Tool("refund"), Tool("search")
+    >>> undecided_calls(plan(Shape(layers=(layer,), has_tools=True, tools=tools, guards=(review,))))
+    ('refund(euros=49)', 'search')
+    """
+    graph, calls = PlanGraph(plan), list[str]()
+    for tool in plan.tools:
+        if tool.kind is not ToolKind.OUTPUT:
+            pattern = tool.name if tool.kind is ToolKind.INNER else f"/{tool.name}"
+            for no in islice(_noes(ToolPasses(pattern, (A_GUARD,)), graph), 1):
+                calls.append(_call_text(tool.name, no.case))
+    return tuple(calls)
+
+
+def _call_text(tool: str, case: Case) -> str:
+    arguments = ", ".join(f"{name}={value!r}" for name, value in case.items())
+    return f"{tool}({arguments})" if arguments else tool
+
+
 class _No(NamedTuple):
     """A reason why a clause does not hold; its fields are those of a counterexample."""
 
@@ -691,8 +720,7 @@ class _Members:
         name = guard.owner.rpartition("/")[2]
         reason = f"{name} decides about some calls only: {guard}."
         if case:
-            arguments = ", ".join(f"{argument}={value!r}" for argument, value in case.items())
-            reason = f"{tool}({arguments}) runs without {self.words}. {reason}"
+            reason = f"{_call_text(tool, case)} runs without {self.words}. {reason}"
         # A sentence may be about arguments and labels seen, and not about functions or words.
         parts = [p for p in parse_condition(guard.when).parts if str(p) != "labeled outside"]
         facts = {str(leaf) for leaf in Condition((*parts,)).leaves if isinstance(leaf, Fact)}

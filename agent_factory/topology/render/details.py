@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent_factory.topology.model import MODEL, TOOLS, Hook, Layer, Tool, ToolKind, TopologyData
 from agent_factory.topology.render.figure import Arrow, Box, Figure, guards_at, limits_at
-from agent_factory.topology.render.text import ORDERS, layer_order, meaning
+from agent_factory.topology.render.text import ORDERS, layer_order, meaning, undecided
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ def overview(plan: TopologyData, figure: Figure) -> Details:
     }
     lists += [
         Listing("guards", tuple(Item(f"{guard.owner}: {guard}") for guard in plan.guards)),
+        Listing("calls that nothing decides about", tuple(map(Item, undecided(plan)))),
         Listing("limits", tuple(Item(f"{limit.owner}: {limit}") for limit in plan.limits)),
         Listing("accesses", tuple(Item(str(access)) for access in plan.accesses)),
     ]

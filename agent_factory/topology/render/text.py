@@ -120,6 +120,14 @@ def _bracketed(notes: Sequence[str]) -> str:
     return f"  [{'; '.join(notes)}]" if notes else ""
 
 
+def undecided(plan: TopologyData) -> tuple[str, ...]:
+    """The calls that no guard decides about; empty for a plan without guards."""
+    # Imported here: guarantees are made of plans.
+    from agent_factory.guarantees import undecided_calls
+
+    return undecided_calls(plan) if plan.guards or plan.idle_guards else ()
+
+
 def explain(plan: TopologyData) -> str:
     """The order of all hooks and layers, and the reasons for it; guards, limits and accesses."""
     lines = []
@@ -133,6 +141,9 @@ def explain(plan: TopologyData) -> str:
     if plan.guards:
         lines.append(f"{'guards':<14} what decides about tool calls before they run:")
         lines += [f"  {guard.owner}: {guard}" for guard in plan.guards]
+    if calls := undecided(plan):
+        lines.append(f"{'no guard':<14} calls that nothing decides about before they run:")
+        lines += [f"  {call}" for call in calls]
     if plan.limits:
         lines.append(f"{'limits':<14} the most that may be used:")
         lines += [f"  {limit.owner}: {limit}" for limit in plan.limits]
