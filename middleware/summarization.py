@@ -423,11 +423,8 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         return call.replace(old, text, read) if text or read < len(old) else None
 
     def _summarize(self, old: list[AnyMessage], summary: str) -> Flow[tuple[str, int]]:
-        """The text of a summary, empty if the summarizer returned none, and how many it includes.
-
-        It includes all messages, unless they are too long for the summarizer. The first of them may
-        be a summary.
-        """
+        """The text of a summary, empty if the summarizer gave none, and how many it includes."""
+        # All messages, unless they are too long. The first of them may be a summary.
         if not is_model(self._summarizer):
             try:
                 return text_of((yield Invoke(self._summarizer, old, _CONFIG))), len(old)

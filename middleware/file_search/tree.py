@@ -98,10 +98,9 @@ def format_path(parts: Parts) -> str:
 
 
 class Scope:
-    """Files below the folder `start` that match a glob pattern.
+    """Files below the folder `start` that match a glob pattern; ValueError for an invalid pattern.
 
-    The pattern is relative to the folder, or to the root if it begins with "/". A ValueError says
-    what is wrong with it.
+    It is relative to the folder, or to the root if it begins with "/".
     """
 
     def __init__(self, pattern: str, start: Parts = ()) -> None:

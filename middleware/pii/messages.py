@@ -91,10 +91,7 @@ _WHOLE_KEYS = frozenset({"annotations", "citations", "output", "value"})
 def map_text(
     value: object, replace_text: Callable[[TextPath, str], str], path: TextPath = ("content",)
 ) -> Any:
-    """Return a message's content, or another part of it, with its texts replaced.
-
-    `replace_text` gets the path of a text and the text; `path` is the path of the value.
-    """
+    """Return a part of a message, which has this path, with each text in it replaced."""
     if isinstance(value, str):
         return replace_text(path, value)
     if isinstance(value, list):
@@ -248,10 +245,7 @@ class Guard:
         return replace(result, update=update)
 
     def redact_calls(self, blocks: object, invalid: Sequence[InvalidToolCall]) -> Any:
-        """Redact the calls among content blocks or tool calls; `invalid` are those of the message.
-
-        Calls that are not among `invalid` are redacted as the guard says.
-        """
+        """Redact the calls among content blocks or tool calls; the `invalid` ones in any case."""
         if not isinstance(blocks, list):
             return blocks
         return [
@@ -454,10 +448,7 @@ class AnswerStream:
         self._texts.clear()
 
     def _without_calls(self, message: AIMessageChunk) -> AIMessageChunk:
-        """Keep the parts of calls for the end; return the chunk without them.
-
-        Only at the end it is known which of them cannot be read.
-        """
+        """Return the chunk without calls: at the end it is known which of them cannot be read."""
         calls: Any = ""
         content: object = message.content
         if isinstance(content, list):
