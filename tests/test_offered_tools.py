@@ -24,7 +24,6 @@ from agent_factory.middleware import (
     ProviderToolSearchMiddleware,
     ToolCallLimitMiddleware,
 )
-from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, last_text, tool_results
 from tables import each
@@ -327,14 +326,6 @@ def test_each_attempt_is_judged_by_its_own_request(call: Any, shop: Shop) -> Non
     model = ScriptedChatModel([[REFUND], [{**REFUND, "id": "again"}], "Paid."])
     call(create_agent(model, shop.tools, middleware=[Twice()]), HI)
     assert shop.ran == ["refund 40"]
-
-
-def test_a_structured_answer_next_to_a_hidden_call_counts(call: Any, shop: Shop) -> None:
-    answer = {"name": "Answer", "args": {"number": 7}, "id": "a"}
-    strategy = ToolStrategy(Answer)
-    result = run(call, shop, Flow(), calls=(REFUND, answer), response_format=strategy)
-    assert result["structured_response"] == Answer(number=7)
-    assert shop.ran == []
 
 
 def test_a_hidden_tool_that_returns_directly_ends_nothing(call: Any, shop: Shop) -> None:

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 from pydantic import BaseModel, ValidationError, field_validator
 
 from agent_factory import (
@@ -23,6 +25,12 @@ from agent_factory import (
     wrap_model_call,
 )
 from agent_factory.errors import SpecError
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ToolCallLimitMiddleware,
+    ToolErrorMiddleware,
+)
+from agent_factory.runtime.model_node import WAITS
 from agent_factory.state.history import is_valid
 from agent_factory.structured_output import (
     AutoStrategy,
@@ -38,6 +46,7 @@ from samples import results_by_id, texts
 from tables import each
 from weather import News, Weather, look
 
+THREAD: Any = {"configurable": {"thread_id": "1"}}
 ASK: Any = {"messages": [("user", "How is the weather?")]}
 
 
@@ -69,17 +78,140 @@ def test_a_structured_answer_ends_the_run(call: Any) -> None:
     assert texts(result)[-1] == "Noted."
 
 
-@pytest.mark.parametrize("calls", [[GOOD, LOOK], [LOOK, GOOD]])
-def test_a_tool_called_together_with_the_answer_runs_and_then_the_run_ends(
-    call: Any, calls: Any
+@before_model
+def reminds(state: Any, runtime: Any) -> Any:
+    """Adds a message of the user that asks nothing."""
+    return {"messages": [HumanMessage("Remember the rules.")]}
+
+
+def overriding(**changes: Any) -> Any:
+    """A layer that passes on a request with changes."""
+
+    @wrap_model_call
+    def override(request: Any) -> Any:
+        return (yield request.override(**changes))
+
+    return override
+
+
+# --- an answer next to other calls ----------------------------------------------------------------
+
+
+@tool(return_direct=True)
+def direct(city: str) -> str:
+    """Look, and show the result as it is."""
+    return look(city)
+
+
+@tool
+def stop(city: str) -> Any:
+    """Look, and end the run."""
+    return Command(update={"jump_to": "end", "messages": [result_of(city)]})
+
+
+def result_of(city: str) -> ToolMessage:
+    return ToolMessage(city, tool_call_id="look", name="stop")
+
+
+def fail(city: str) -> str:
+    """Fail."""
+    raise ToolException(city)
+
+
+ROME = {"city": "Rome"}
+REJECT = {"decisions": [{"type": "reject", "message": "No."}]}
+EACH_CALL = HumanInTheLoopMiddleware({"look": True}, interrupt_mode="per_call")
+FAILS: dict[str, tuple[str, Any, list[Any]]] = {
+    "unknown": ("lok", ROME, []),
+    "invalid arguments": ("look", {"town": 1}, []),
+    "no JSON": ("look", "{cit", []),
+    "raises": ("fail", ROME, [ToolErrorMiddleware()]),
+    "a limit": ("look", ROME, [ToolCallLimitMiddleware(tool_name="look", run_limit=0)]),
+    "not offered": ("look", ROME, [overriding(tools=[])]),
+    "rejected": ("look", ROME, [HumanInTheLoopMiddleware({"look": True})]),
+    "rejected alone": ("look", ROME, [EACH_CALL]),
+    "rejected in front of a hook": ("look", ROME, [reminds, EACH_CALL]),
+}
+AGENTS: list[dict[str, Any]] = [
+    {},
+    {"fused": False, "checkpoints": "full"},
+    {"fused": "turn", "checkpoints": "delta"},
+]
+
+
+def among_calls(name: str, args: Any, **options: Any) -> tuple[Any, ScriptedChatModel]:
+    """An agent whose model answers next to two other calls, and then alone."""
+    other = {"name": name, "args": args, "id": "look"}
+    calls = [GOOD, {**LOOK, "name": "direct", "id": "too"}]
+    first = AIMessage("", tool_calls=[*calls, other] if isinstance(args, dict) else calls)
+    if isinstance(args, str):
+        first.invalid_tool_calls = [{**other, "error": None, "type": "invalid_tool_call"}]
+    model = ScriptedChatModel([first, [answer(20)]])
+    tools, format_ = [look, fail, direct, stop], ToolStrategy(Weather)
+    options = {"checkpointer": InMemorySaver(), **options}
+    return create_agent(model, tools, response_format=format_, **options), model
+
+
+@each("kind", FAILS)
+@each("options", AGENTS)
+def test_an_answer_next_to_a_call_that_fails_is_not_taken(
+    call: Any, kind: str, options: Any
 ) -> None:
-    """A38, A16 rule 2."""
-    agent = create_agent(ScriptedChatModel([calls]), [look], response_format=ToolStrategy(Weather))
-    result = call(agent, ASK)
+    """guards G10: the model reads why, and answers again."""
+    name, args, members = FAILS[kind]
+    agent, model = among_calls(name, args, middleware=members, **options)
+    result = call(agent, ASK, THREAD)
+    if "__interrupt__" in result:
+        assert result.get("structured_response") is None
+        assert agent.get_state(THREAD).values["structured_response"] is None
+        pending = result["__interrupt__"][0].id
+        result = call(agent, Command(resume={pending: REJECT}), THREAD)
+    assert result["structured_response"] == Weather(degrees=20)
+    shown = {m.tool_call_id: m for m in model.requests[1].messages if isinstance(m, ToolMessage)}
+    assert (shown["out"].status, shown["look"].status) == ("error", "error")
+    why = f"Error: this answer was not taken, because .*{name} did not succeed"
+    assert re.match(why, shown["out"].text)
+    assert is_valid(result["messages"])
+    assert len(model.requests) == 2
+
+
+@each("name", ["look", "direct", "stop"])
+@each("options", [*AGENTS, {"middleware": [reminds]}, {"interrupt_before": ["tools"]}])
+def test_an_answer_next_to_calls_that_succeed_ends_the_run_after_them(
+    call: Any, name: str, options: Any
+) -> None:
+    """A38, A16 rule 2; each state of the thread before that is without the answer."""
+    agent, model = among_calls(name, ROME, **options)
+    result = call(agent, ASK, THREAD)
+    if "interrupt_before" in options:
+        assert result["structured_response"] is None
+        result = call(agent, None, THREAD)
     assert result["structured_response"] == Weather(degrees=18)
     results = results_by_id(result)
-    assert sorted(results) == ["look", "out"]
-    assert results["look"] == "18 degrees in Rome"
+    assert results["out"] == "Returning structured response: degrees=18"
+    assert sorted(results) == ["look", "out", "too"]
+    assert len(model.requests) == 1
+    *_, at_tools = (s for s in agent.get_state_history(THREAD) if s.next[-1:] == ("tools",))
+    assert at_tools.values["structured_response"] is None
+    assert results_by_id(at_tools.values) == {"out": WAITS}
+
+
+def test_an_answer_that_waited_is_not_taken_in_the_next_run(call: Any) -> None:
+    agent, model = among_calls("look", ROME, interrupt_before=["tools"])
+    call(agent, ASK, THREAD)
+    assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=20)
+    shown = {m.tool_call_id: m for m in model.requests[1].messages if isinstance(m, ToolMessage)}
+    assert shown["out"].text.startswith("Error: this answer was not taken")
+
+
+def test_streams_show_an_answer_when_it_is_final(call: Any) -> None:
+    agent, _ = among_calls("look", ROME, fused=False)
+    parts = agent.stream(ASK, THREAD, stream_mode="updates")
+    updates = [(name, update) for part in parts for name, update in part.items()]
+    assert [name for name, _ in updates] == ["model", "tools", "tools", "model"]
+    answers = [update.get("structured_response") for _, update in updates]
+    assert answers == [None, None, None, Weather(degrees=18)]
+    assert not any(key.startswith("loop_") for _, update in updates for key in update)
 
 
 # --- a bad answer -------------------------------------------------------------------------------
@@ -141,8 +273,6 @@ def test_a_turn_without_an_answer_is_noticed(
 
 # --- fresh --------------------------------------------------------------------------------------
 
-THREAD: Any = {"configurable": {"thread_id": "1"}}
-
 
 def test_an_answer_belongs_to_its_turn(call: Any) -> None:
     """A21: the value left in the thread does not answer the next question, also if it fails."""
@@ -167,16 +297,6 @@ def test_the_answer_is_from_the_model_and_asked_for(call: Any) -> None:
     result = call(agent, {**ASK, "structured_response": Weather(degrees=1)})
     assert result["structured_response"] == Weather(degrees=5)
     assert "structured_response" not in call(create_agent(ScriptedChatModel(["Hi."])), ASK)
-
-
-def overriding(**changes: Any) -> Any:
-    """A layer that passes on a request with changes."""
-
-    @wrap_model_call
-    def override(request: Any) -> Any:
-        return (yield request.override(**changes))
-
-    return override
 
 
 # --- the model's tools stay the user's (wanted 11) ----------------------------------------------
@@ -445,12 +565,6 @@ def test_the_count_of_retries_restarts_with_a_new_user_message(call: Any, bad: A
 def shortens(request: Any) -> Any:
     """Shows the model less."""
     return (yield request.override(messages=request.messages[:1]))
-
-
-@before_model
-def reminds(state: Any, runtime: Any) -> Any:
-    """Adds a message of the user that asks nothing."""
-    return {"messages": [HumanMessage("Remember the rules.")]}
 
 
 @each("member", [shortens, reminds])

@@ -54,7 +54,7 @@ from agent_factory.hooks.ordering import check_order
 from agent_factory.runtime.order import Order
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
+from agent_factory.state.schema import ANSWER, RETRIES, TOOL_SIGNALS, Schemas, merge
 from agent_factory.structured_output.strategies import AutoStrategy, ResponseFormat, ToolStrategy
 from agent_factory.tools.background import background_without_worker
 from agent_factory.tools.error_handling import (
@@ -207,7 +207,7 @@ def _merged_schemas(
     sources = [(o, s if s is AgentState else from_langchain_schema(s)) for o, s in sources]
     # Each private key takes a little time at each step.
     private = [TOOL_SIGNALS] if shape.has_tools else []
-    private += [RETRIES] if shape.may_skip_tools else []
+    private += [RETRIES, ANSWER] if shape.may_skip_tools else []
     return merge(sources, private, checkpoints, checkpointer)
 
 

@@ -11,7 +11,7 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.step import Fusion, Successors
 from agent_factory.runtime.tools_node import ToolsNode
-from agent_factory.state.schema import RETRIES, TOOL_SIGNALS
+from agent_factory.state.schema import ENGINE_KEYS
 from agent_factory.topology.model import TOOLS
 from agent_factory.topology.topology import Topology
 
@@ -64,10 +64,11 @@ def fusion_of(
     # Of the hooks, only the entry of the loop reads the signals of tools.
     reading = {topology.style.model, *([topology.loop_entry] if tools is not None else [])}
     reading |= {old for old, now in topology.former_nodes.items() if now in reading}
+    keys = spec.schemas.state.__annotations__
     return Fusion(
         channels=channels,
-        keys=spec.schemas.state.__annotations__,
-        engine_keys=[key for key in (TOOL_SIGNALS, RETRIES) if key in channels],
+        keys=keys,
+        engine_keys=[key for key in keys if key in ENGINE_KEYS],
         reads_signals=reading,
         records=records,
         batches_calls=not apart,

@@ -34,7 +34,7 @@ from agent_factory.state.channels import (
     is_messages,
     is_persistent,
 )
-from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES, Schemas
+from agent_factory.state.schema import ANSWER, ENGINE_KEYS, LAST_NODE, RETRIES, Schemas
 from agent_factory.topology.model import TOOLS
 from agent_factory.upstream import empty_graph, run_in_place
 
@@ -218,12 +218,10 @@ def _tool_state_keys(
 ) -> Collection[str] | None:
     """Return the keys of the state that tools see; None if they have to read it themselves."""
     channels = {key: channel for key, channel in graph.channels.items() if key in keys}
-    persistent = {key for key, channel in channels.items() if is_persistent(channel)} - {RETRIES}
+    own = {RETRIES, ANSWER}
+    persistent = {key for key, channel in channels.items() if is_persistent(channel)} - own
     ephemeral = {key for key, channel in channels.items() if is_ephemeral(channel)}
     # With another kind of channel, or a state that is not a dict, what tools read is unknown.
-    if (
-        spec.schemas.written is not None
-        or not persistent | ephemeral | {RETRIES} >= channels.keys()
-    ):
+    if spec.schemas.written is not None or not persistent | ephemeral | own >= channels.keys():
         return None
     return persistent

@@ -36,7 +36,7 @@ from agent_factory.runtime.limits import JumpLimit
 from agent_factory.runtime.lost_writes import watched_hook
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.tools_node import pending_exit
-from agent_factory.state.schema import TOOL_SIGNALS
+from agent_factory.state.schema import ANSWER, TOOL_SIGNALS
 from agent_factory.state.updates import Pair, check_keys, pairs_of
 from agent_factory.tools.registry import agent_tools
 from agent_factory.topology.model import JUMPS, Hook, Phase
@@ -56,6 +56,7 @@ class StateCopies:
         """Return a copy of a state, without the signals of tools, which the engine reads."""
         values = dict(state)
         values.pop(TOOL_SIGNALS, None)
+        values.pop(ANSWER, None)
         for key, value in state.items():  # for each hook: so the types are compared one by one
             kind = type(value)
             if (kind is dict or kind is list or kind is set) and key != "messages":
@@ -170,7 +171,8 @@ class HookNode(Runnable[State, object]):
 
     def _skipped(self, state: State) -> object:
         """Return what to pass on if a tool has ended the run; then the hook does not run."""
-        if not self._in_loop or ("jump_to" not in state and TOOL_SIGNALS not in state):
+        is_silent = "jump_to" not in state and TOOL_SIGNALS not in state
+        if not self._in_loop or (is_silent and state.get(ANSWER) is None):
             return None
         return self._pending_exit(state, self._rules)
 

@@ -15,6 +15,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
+from langgraph.graph.message import add_messages
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
@@ -48,7 +49,7 @@ from agent_factory.runtime.hook_node import StateCopies
 from agent_factory.runtime.limits import ENDED_KWARGS, REFUSAL_KWARGS, why_to_end
 from agent_factory.runtime.lost_writes import watched_call
 from agent_factory.runtime.recursion_limit import RecursionLimit
-from agent_factory.runtime.routing import State, ended_by_tools
+from agent_factory.runtime.routing import State, ended_by_tools, why_not_taken
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.step import RUN, Run, Successors
 from agent_factory.runtime.tools_node import pending_exit
@@ -63,7 +64,7 @@ from agent_factory.state.history import (
     with_valid_calls,
     without_records,
 )
-from agent_factory.state.schema import RETRIES
+from agent_factory.state.schema import ANSWER, RETRIES
 from agent_factory.state.updates import UpdateMerger
 from agent_factory.structured_output.strategies import (
     EXPLANATION_KWARGS,
@@ -200,6 +201,11 @@ class ModelNode(Runnable[Any, Any]):
                 valid_history := self._repair(messages, self._prefix.of(run, messages))
             ) is not None:
                 messages, history_update = valid_history.messages, valid_history.update
+                state = {**state, "messages": messages}
+            if state.get(ANSWER) is not None:  # the entry of the loop has not taken it
+                refused = _refused(messages, state[ANSWER]["call"])
+                history_update = [*history_update, *refused]
+                messages = add_messages(messages, refused)
                 state = {**state, "messages": messages}
             self._prefix.remember(run, messages)
         layer_state = state
@@ -349,6 +355,9 @@ class ModelNode(Runnable[Any, Any]):
             response = self._reader.finish(outcome, retries)
             if (attempts := _attempts.get()) is not None:
                 attempts.end(response.result)
+        waiting = None
+        if response.structured_response is not None:
+            response, waiting = self._reader.settled(response, outcome.strategy)
         # Inline, because nearly always many steps are left.
         step, stop = step_and_stop(config["configurable"][SCRATCHPAD])
         run: Run | None = config["configurable"].get(RUN)
@@ -362,6 +371,8 @@ class ModelNode(Runnable[Any, Any]):
         # None is written too: the answer of an earlier call must not stay.
         if answer is not None or stale is not None or self._spec.response_format is not None:
             update["structured_response"] = answer
+        if waiting is not None or state.get(ANSWER) is not None:
+            update[ANSWER] = waiting
         if any(map(is_explanation, response.result)):
             update[RETRIES] = retries + 1
             self._recorder.explained(retries + 1)
@@ -567,6 +578,25 @@ class ResponseReader:
             structured_response=value if answer is None else answer,
         )
 
+    def settled(
+        self, response: ModelResponse[Any], strategy: Strategy
+    ) -> tuple[ModelResponse[Any], dict[str, Any] | None]:
+        """Return a response, and apart from it an answer next to calls that have not succeeded."""
+        message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
+        if message is None or why_not_taken(message, tail) is None:
+            return response, None
+        outputs = self._spec.rules.output | _output_tools(strategy)
+        reply = next((m for m in tail if isinstance(m, ToolMessage) and m.name in outputs), None)
+        waiting = {
+            "call": reply.tool_call_id if reply else call_ids(message)[0],
+            "answer": response.structured_response,
+            "content": reply and reply.content,
+        }
+        result = [
+            m.model_copy(update={"content": WAITS}) if m is reply else m for m in response.result
+        ]
+        return replace(response, result=result, structured_response=None), waiting
+
     def _replies(
         self, strategy: Strategy, message: AIMessage, retries: int
     ) -> tuple[list[BaseMessage], Any]:
@@ -584,7 +614,8 @@ class ResponseReader:
         answered_ids = {reply.tool_call_id for reply in replies if isinstance(reply, ToolMessage)}
         calls = [*message.tool_calls, *message.invalid_tool_calls]
         pending = [call for call in calls if call["id"] not in answered_ids]
-        if pending and not replies and strategy is not None and retries >= strategy.max_retries:
+        is_answer = value is not None or not replies
+        if pending and is_answer and strategy is not None and retries >= strategy.max_retries:
             raise OutputError(
                 "the model",
                 f"called tools that do not exist (retries: {retries}).",
@@ -604,6 +635,23 @@ class ResponseReader:
             for call in pending
         ]
         return [*replies, *errors], value
+
+
+WAITS = "This answer is taken if all other calls of the message succeed."
+"""Result of the call of an output tool until the results of other calls are there."""
+
+
+def _refused(messages: list[AnyMessage], call: str) -> list[ToolMessage]:
+    """Return the result of the call of an output tool whose answer waited and was not taken."""
+    message, tail = last_turn(messages)
+    reply = answers_of(tail).get(call)
+    if message is None or reply is None or reply.content != WAITS:
+        return []
+    why = why_not_taken(message, tail) or "another message came after it"
+    text = (
+        f"Error: this answer was not taken, because {why}. Give the answer again when it is true."
+    )
+    return [reply.model_copy(update={"content": text, "status": "error"})]
 
 
 def _output_tools(strategy: Strategy) -> set[str]:

@@ -14,7 +14,7 @@ from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
 from agent_factory.runtime.limits import ENDED_KWARGS
 from agent_factory.runtime.order import Order
 from agent_factory.state.history import answers_of, call_ids, is_explanation, last_turn
-from agent_factory.state.schema import TOOL_SIGNALS
+from agent_factory.state.schema import ANSWER, TOOL_SIGNALS
 from agent_factory.topology.model import TOOLS, Edge, Phase, Route
 from agent_factory.topology.planner import jump_targets
 from agent_factory.topology.topology import Topology
@@ -51,6 +51,31 @@ def pending_calls(
         *({**call, "type": INVALID_CALL} for call in message.invalid_tool_calls if call["id"]),
     ]
     return [c for c in calls if c["id"] not in answers and c["name"] not in output_tools]
+
+
+def why_not_taken(message: AIMessage, tail: Sequence[AnyMessage]) -> str | None:
+    """Return why an answer next to other calls is not final, or None if all calls succeeded."""
+    results = answers_of(tail)
+    names = {c["id"]: c["name"] for c in (*message.tool_calls, *message.invalid_tool_calls)}
+    failed = [names.get(id) for id, result in results.items() if result.status == "error"]
+    if failed := failed or [name for id, name in names.items() if id not in results]:
+        return f"{', '.join(dict.fromkeys(map(str, failed)))} did not succeed"
+    return None
+
+
+def taken_answer(state: State) -> dict[str, Any] | None:
+    """Return the update that makes the waiting answer final; None if no answer is to be taken."""
+    waiting = state.get(ANSWER)
+    message, tail = last_turn(state["messages"]) if waiting else (None, [])
+    results = answers_of(tail)
+    # A message that came after the results, of a user or a hook, changes the question.
+    if message is None or waiting["call"] not in call_ids(message) or len(results) < len(tail):
+        return None
+    if why_not_taken(message, tail):
+        return None
+    reply = results[waiting["call"]]
+    taken = [reply.model_copy(update={"content": waiting["content"]})] if waiting["content"] else []
+    return {"structured_response": waiting["answer"], "messages": taken, ANSWER: None}
 
 
 @dataclass(eq=False)
@@ -136,6 +161,8 @@ def _make_tools_to_model_edge(edge: Edge, plan: Topology, rules: Rules) -> Choic
         signals = state.get(TOOL_SIGNALS) or ()
         if any(signal != DIRECT for signal in signals):
             return plan.loop_entry  # parallel tasks do not see this signal, and go there too
+        if state.get(ANSWER) is not None:
+            return plan.loop_entry  # which sees the results of all tasks
         if rules.answered(state):
             return out
         if signals:
@@ -271,7 +298,7 @@ def ended_by_tools(state: State, rules: Rules) -> str:
     """Return the reason why a run ends after its tools."""
     if any(isinstance(signal, Command) for signal in state.get(TOOL_SIGNALS) or ()):
         return "handed over to the parent graph"
-    if rules.answered(state):
+    if rules.answered(state) or taken_answer(state):
         return str(TransitionReason.STRUCTURED)
     message, tail = last_turn(state["messages"])
     if message is not None and rules.returns(message, tail):

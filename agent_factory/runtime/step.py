@@ -35,7 +35,7 @@ from agent_factory.runtime.watching import (
     call_in_span,
 )
 from agent_factory.state.channels import DeltaMessages, ViewedChannel, random_id
-from agent_factory.state.schema import LAST_NODE, RETRIES, TOOL_SIGNALS
+from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE
 from agent_factory.state.updates import Pair, Preview, StateView, pairs_of_result, parts_of
 from agent_factory.tools.tool_node import CallsWithState, with_state
 from agent_factory.topology.model import END, TOOLS
@@ -205,9 +205,9 @@ class Stage(Runnable[Any, Any]):
 
     def visible(self, state: dict[str, Any]) -> dict[str, Any]:
         """Return what the node sees of the state."""
-        if self.sees_signals or (TOOL_SIGNALS not in state and RETRIES not in state):
+        if self.sees_signals or ENGINE_KEYS.isdisjoint(state):
             return state
-        return {key: state[key] for key in state if key not in (TOOL_SIGNALS, RETRIES)}
+        return {key: state[key] for key in state if key not in ENGINE_KEYS}
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         config = config or {}

@@ -54,12 +54,13 @@ from agent_factory.runtime.routing import (
     Rules,
     State,
     Target,
+    taken_answer,
 )
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.step import Run, Stage, Step, run_of
 from agent_factory.state.channels import random_id
 from agent_factory.state.history import last_turn, with_reviewers
-from agent_factory.state.schema import TOOL_SIGNALS
+from agent_factory.state.schema import ANSWER, TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.tools.error_handling import DEFAULT_HANDLER
 from agent_factory.tools.injection import injection_of
@@ -518,15 +519,15 @@ def relay_to_parent(command: Command[Any]) -> Command[Any]:
     return Command(update={TOOL_SIGNALS: command}) if command.graph == Command.PARENT else command
 
 
-def pending_exit(state: State, rules: Rules) -> Command[Any] | dict[str, str] | None:
+def pending_exit(state: State, rules: Rules) -> Command[Any] | dict[str, Any] | None:
     """Return what a node in the loop returns instead of running, because tools ended the run.
 
     All tools of a turn lead to the entry of the loop. If one of them stopped the run, or their
-    results are its answer, the jump passes from node to node until it can be followed. Otherwise
-    this is None.
+    results are its answer or let a waiting one be final, the jump passes from node to node until it
+    can be followed. Otherwise this is None.
     """
     signals = state.get(TOOL_SIGNALS) or ()
-    if not signals and state.get("jump_to") != "end":
+    if not signals and state.get("jump_to") != "end" and state.get(ANSWER) is None:
         return None
     if commands := [signal for signal in signals if isinstance(signal, Command)]:
         info = get_runtime().execution_info
@@ -539,7 +540,9 @@ def pending_exit(state: State, rules: Rules) -> Command[Any] | dict[str, str] | 
             )
         return command_to_parent(commands, state["messages"])
     ends = state.get("jump_to") == "end" or state.get("structured_response") is not None
-    if not ends:
+    if state.get("structured_response") is None and (answer := taken_answer(state)):
+        return {"jump_to": "end", **answer}
+    if not ends and state.get(ANSWER) is None:
         message, tail = last_turn(state["messages"])
         ends = message is not None and rules.returns(message, tail)
     return {"jump_to": "end"} if ends else None

@@ -42,11 +42,15 @@ TOOL_SIGNALS = "loop_relay"
 RETRIES = "loop_retries"
 """Private channel that counts, within a run, how often a structured answer was asked for again."""
 
+ANSWER = "loop_answer"
+"""Private channel for a structured answer that waits for the other calls of its message."""
+
 LAST_NODE = "loop_last_node"
 """Private channel for the last node of a step with several; LangGraph knows the first one."""
 
 _ENGINE_HINTS: dict[str, Any] = {
     RETRIES: NotRequired[Annotated[int, UntrackedValue(int, guard=False), PrivateStateAttr]],
+    ANSWER: NotRequired[Annotated[dict[str, Any] | None, PrivateStateAttr]],
     TOOL_SIGNALS: NotRequired[Annotated[list[Any], Topic(object), PrivateStateAttr]],
 }
 
