@@ -199,7 +199,7 @@ _BUILD_CODES = {
     "AF122": ("MovedToNowhere", "`moved` gives a new name that no middleware in the stack has."),
     "AF123": ("OldNameInUse", "`moved` gives an old name that a middleware still has."),
     "AF124": ("ToolMisspelt", "A middleware is configured for nearly the name of a tool."),
-    "AF125": ("ToolNameRefused", "A tool has a name that providers refuse."),
+    "AF125": ("ToolNameRefused", "A tool has a name or arguments that providers refuse."),
     "AF126": (
         "GuardWithoutPlace",
         "A middleware declares a guard in a hook or a layer that it does not have.",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.tools import StructuredTool
+from pydantic import Field, create_model
 
 from agent_factory import (
     AgentFactoryWarning,
@@ -18,7 +19,8 @@ from agent_factory import (
     warnings_of,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import wrap
+from agent_factory.tools.schemas import offered
+from samples import tool_results, wrap
 from tables import each
 
 GO: Any = {"messages": "Go"}
@@ -56,6 +58,78 @@ def test_a_tool_name_that_providers_refuse_is_an_error(build: Any, name: str, wr
         assert error.value.subject == f"tool {name!r}"
         assert error.value.hint.startswith(f"Name it {write!r}.")
         build(ScriptedChatModel(), **options, ignore=["AF125"])
+
+
+INT = {"type": "integer"}
+ONE = {"type": "object", "properties": {"a": INT}, "required": ["a"]}
+TWO = {"type": "object", "properties": {"a": {"const": "x"}, "b": {}}, "required": ["a", "b"]}
+ENTRY: Any = {"$defs": {"two": TWO}, "description": "One or two."}
+ENTRIES = {"anyOf": [ONE, {"$ref": "#/$defs/two"}, {"type": "null"}], **ENTRY}
+EITHER = {**ONE, "anyOf": [{"required": ["b"]}, {"required": ["a"]}]}
+
+
+@each(
+    "schema, sent, good, bad",
+    [
+        (ENTRIES, {"a": {"anyOf": [INT, {"const": "x"}]}, "b": {}}, {"a": 1}, "x"),
+        ({"oneOf": [TWO, ONE]}, {"a": {"anyOf": [{"const": "x"}, INT]}, "b": {}},
+         {"a": "x", "b": 1}, "x"),
+        ({"allOf": [ONE, {"properties": {"b": {}}}]}, {"a": INT, "b": {}}, {"a": 1}, "x"),
+        (EITHER, ONE["properties"], {"a": 1}, "x"),
+        ({"$ref": "#/$defs/two", **ENTRY}, TWO["properties"], {"a": "x", "b": 1}, 1),
+        ({"properties": ONE["properties"]}, ONE["properties"], {"a": 1}, None),
+    ],
+)  # fmt: skip
+def test_a_tool_is_sent_as_an_object_and_called_by_its_schema(
+    call: Any, schema: Any, sent: Any, good: Any, bad: Any
+) -> None:
+    """Providers refuse alternatives at the top of a schema, which servers for MCP have."""
+    remote = StructuredTool(
+        name="remote", description="Far.", args_schema=schema, func=lambda **args: str(args)
+    )
+    args = [good] if bad is None else [{"a": bad}, good]
+    model = ScriptedChatModel([*([{"name": "remote", "args": a}] for a in args), "Done."])
+    agent = create_agent(model, [remote], middleware=[Bringing(remote)])
+    *errors, (result, status) = tool_results(call(agent, {"messages": "Go."}))
+    assert (result, status) == (str(good), "success")
+    assert all("the arguments do not fit remote: " in text for text, _ in errors)
+    assert len(errors) == len(args) - 1
+    shown = offered(remote).args_schema
+    assert (shown["type"], shown["properties"]) == ("object", sent)
+    assert not {"anyOf", "oneOf", "allOf", "$ref"} & shown.keys()
+    assert set(good) >= set(shown.get("required", ()))
+
+
+class OpenAI(ScriptedChatModel):
+    def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
+        return {"ls_provider": "openai"}
+
+
+KEYS = {"user name": "user_name", "filter[id]": "filter_id", "k" * 80: "k" * 64, "über": "ber"}
+
+
+@each("key, name", KEYS.items())
+def test_an_argument_that_a_provider_refuses_is_an_error(key: str, name: str) -> None:
+    schema = {"title": "remote", "type": "object", "properties": {key: {}}}
+    remote = StructuredTool(name="remote", description="Far.", args_schema=schema, func=print)
+    fields: Any = {"field": (str, Field(alias=key))}
+    aliased = remote.model_copy(update={"args_schema": create_model("Aliased", **fields)})
+    for options in ({"tools": [remote]}, {"tools": [aliased]}, {"response_format": schema}):
+        with pytest.raises(
+            SpecError, match=r"^\[AF125\] tool 'remote'.*and Anthropic acc"
+        ) as error:
+            create_agent(ScriptedChatModel(), **options)  # type: ignore[arg-type]
+        assert f"has an argument {key!r}" in error.value.reason
+        assert error.value.hint.startswith(f"Name it {name!r}.")
+        create_agent(ScriptedChatModel(), **options, ignore=["AF125"])  # type: ignore[arg-type]
+        create_agent(OpenAI(), **options)  # type: ignore[arg-type]
+
+
+@each("schema", [{"type": "array"}, {"anyOf": [{"type": "array"}, {"type": "null"}]}])
+def test_a_tool_that_takes_no_object_is_an_error(schema: Any) -> None:
+    remote = StructuredTool(name="remote", description="Far.", args_schema=schema, func=print)
+    with pytest.raises(SpecError, match=r"^\[AF125\] tool 'remote': has a schema that accepts no"):
+        create_agent(ScriptedChatModel(), [remote])
 
 
 def test_a_long_name_of_a_schema_is_an_error() -> None:

@@ -12,12 +12,15 @@ from typing import Annotated, Any, Literal, NotRequired, Optional, Union
 
 import pytest
 import typing_extensions
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from langchain_core.messages import AIMessageChunk
+from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
 from pydantic import dataclasses as pydantic_dataclasses
+from pydantic_core import to_jsonable_python
 
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+from agent_factory.structured_output.partial import PartialAnswerReader
 from agent_factory.testing import ScriptedChatModel
 from samples import Gpt
 from tables import each
@@ -416,3 +419,40 @@ def test_strict_is_that_of_the_argument_or_else_of_the_envelope() -> None:
         assert (strategy.schema_spec.strict, strategy.strict) == (strict, strict)
     assert ProviderStrategy(ENVELOPES["responses"], strict=False).strict is False
     assert ProviderStrategy(ENVELOPES["responses"]).strict is True
+
+
+class Tree(BaseModel):
+    children: list[Tree] = []
+
+
+ROOTS: list[tuple[Any, Any, bool]] = [
+    (RootModel[list[int]], [1, 2], True),
+    (RootModel[Point | Address], {"city": "Rome"}, True),
+    ({"title": "Many", "type": "array"}, [1, 2], True),
+    ({"title": "Either", "anyOf": [{"type": "object"}, {"type": "null"}]}, {"a": 1}, True),
+    (Tree, {"children": [{"children": []}]}, False),
+    ({"title": "Bare", "properties": {"a": {"type": "integer"}}}, {"a": 1}, False),
+]
+
+
+@each("by", [ToolStrategy, ProviderStrategy])
+@each("schema, value, wraps", ROOTS)
+def test_a_schema_is_sent_as_an_object(
+    call: Any, by: Any, schema: Any, value: Any, wraps: bool
+) -> None:
+    """Providers refuse a list or alternatives at the top."""
+    answer = {"value": value} if wraps else value
+    strategy = by(schema)
+    spec = strategy.schema_spec if by is ProviderStrategy else strategy.schema_specs[0]
+    sent = spec.json_schema
+    assert sent["type"] == "object"
+    assert not {"anyOf", "oneOf", "allOf", "$ref"} & sent.keys()
+    text, is_text = json.dumps(answer), by is ProviderStrategy
+    model = ScriptedChatModel([text if is_text else [{"name": spec.name, "args": answer}]])
+    agent = create_agent(model, response_format=strategy)
+    result = call(agent, ASK)["structured_response"]
+    plain = result.model_dump() if isinstance(result, BaseModel) else result
+    assert to_jsonable_python(plain) == value
+    part = AIMessageChunk(text, id="1"), {"langgraph_node": "model"}
+    partial = PartialAnswerReader(ProviderStrategy(schema)).read(("messages", part))
+    assert partial == (value if isinstance(value, dict) else None)

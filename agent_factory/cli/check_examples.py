@@ -280,8 +280,8 @@ check(tools=[find], middleware=[Limit()])""",
 
 search.__name__ = "search the web"
 check(tools=[search])""",
-        "Give the tool a name of letters, digits, `_` and `-`, of at most 64 characters. Ignore "
-        "this for a provider that accepts the name.",
+        "Give the tool a name of letters, digits, `_` and `-`, of at most 64 characters, and its "
+        "arguments likewise. Ignore this for a provider that accepts the name.",
     ),
     "AF126": Example(
         """class Review(Look):

@@ -55,7 +55,8 @@ from agent_factory.runtime.order import Order
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import ANSWER, RETRIES, TOOL_SIGNALS, Schemas, merge
-from agent_factory.structured_output.strategies import AutoStrategy, ResponseFormat, ToolStrategy
+from agent_factory.structured_output.schema import SchemaSpec
+from agent_factory.structured_output.strategies import ResponseFormat
 from agent_factory.tools.background import background_without_worker
 from agent_factory.tools.error_handling import (
     DEFAULT_ERRORS,
@@ -63,7 +64,7 @@ from agent_factory.tools.error_handling import (
     ErrorHandler,
     handler_for,
 )
-from agent_factory.tools.registry import Toolbox, ToolSchemas, sort_tools
+from agent_factory.tools.registry import Toolbox, ToolSchemas, refused_schemas, sort_tools
 from agent_factory.topology.conditions import COMPARISONS, Comparison, misfit, parse_condition
 from agent_factory.topology.declarations import ToolGuard, with_shared_ledgers
 from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
@@ -106,17 +107,14 @@ def make_spec(
     members, invalid = members_of(middleware)
     wrong = wrong_types(tools, system_prompt, nodes, name, sequential=sequential_tool_calls)
     mistakes = [*wrong, *unknown_codes(ignore), *invalid]
-    handler: ErrorHandler | None = DEFAULT_HANDLER
-    if handle_tool_errors is not DEFAULT_ERRORS:
-        handler = _attempt(handler_for, handle_tool_errors, mistakes)
-    log = None if decisions is None else _attempt(decision_log, decisions, mistakes)
+    handler = _error_handler(handle_tool_errors, mistakes)
+    log = _attempt(decision_log, decisions, mistakes)
     if mistakes:  # the checks below could not read these arguments
         raise_all(mistakes)
     read = [(member, methods_of(member)) for member in members]
     mistakes = [mistake for known in read for mistake in validate_middleware(*known)]
-    has_format = response_format is not None
-    format_ = _attempt(from_langchain_format, response_format, mistakes) if has_format else None
-    outputs = output_tools(format_)
+    format_ = _attempt(from_langchain_format, response_format, mistakes)
+    outputs = [spec.name for spec in output_specs(format_)]
     toolbox, clashes = sort_tools(_owned_tools(tools, members), outputs)
     hooks = tuple(bound for known in read for bound in hooks_of(*known))
     layers = tuple(bound for known in read for bound in layers_of(*known))
@@ -141,6 +139,7 @@ def make_spec(
     if any(tool.background for tool in shape.tools):
         mistakes += background_without_worker(toolbox.client.values(), members)
     mistakes += plan_mistakes(shape, topology, nodes, name, guarantees, ToolSchemas(toolbox.client))
+    mistakes += refused_schemas(toolbox.client.values(), output_specs(format_), model)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         mistakes += collect_warnings(members, topology, checkpointer, handler)
     prompt = SystemMessage(system_prompt) if isinstance(system_prompt, str) else system_prompt
@@ -165,6 +164,13 @@ def make_spec(
         run_layers=around[Call.AGENT],
         strict=strict,
     )
+
+
+def _error_handler(handle_tool_errors: object, mistakes: list[SpecError]) -> ErrorHandler | None:
+    if handle_tool_errors is DEFAULT_ERRORS:
+        return DEFAULT_HANDLER
+    # In a tuple, because None is refused, too.
+    return _attempt(lambda values: handler_for(*values), (handle_tool_errors,), mistakes)
 
 
 def _rules(toolbox: Toolbox, outputs: Iterable[str], *, sequential_calls: bool) -> Rules:
@@ -240,9 +246,9 @@ def chat_model_of(model: object) -> object:
 
 
 def _attempt(make: Callable[[Any], T], value: object, mistakes: list[SpecError]) -> T | None:
-    """Return what is made of an argument; note the mistake if it is invalid."""
+    """Return what is made of an argument, if it is there; note the mistake if it is invalid."""
     try:
-        return make(value)
+        return None if value is None else make(value)
     except SpecError as error:
         mistakes.append(error)
         return None
@@ -267,15 +273,9 @@ def _raise_errors(
     return others
 
 
-def output_tools(response_format: ResponseFormat | None) -> list[str]:
-    """Return the names of the tools that stand for a structured answer."""
-    match response_format:
-        case ToolStrategy():
-            return list(response_format.bindings)
-        case AutoStrategy():
-            return list(response_format.by_tool.bindings)
-        case _:
-            return []
+def output_specs(response_format: ResponseFormat | None) -> Sequence[SchemaSpec]:
+    """Return the schemas of the tools that stand for a structured answer."""
+    return getattr(getattr(response_format, "by_tool", response_format), "schema_specs", ())
 
 
 # What cannot be built

@@ -74,6 +74,7 @@ from agent_factory.structured_output.strategies import (
     strategy_for,
 )
 from agent_factory.tools.registry import Toolbox, offered_names
+from agent_factory.tools.schemas import offered
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse, check_request
 from agent_factory.upstream import SCRATCHPAD, construct_prompt, run_identity, step_and_stop
@@ -444,7 +445,8 @@ class _BoundModels:
 
     def _bind(self, request: ModelRequest[Any], model: Any, strategy: Strategy) -> Any:
         check_request(model, request.tools, self._toolbox.offered)
-        tools, choice, settings = [*request.tools], request.tool_choice, {**request.model_settings}
+        tools, choice = [*map(offered, request.tools)], request.tool_choice
+        settings = {**request.model_settings}
         for tool in tools:
             if self._runs_others or isinstance(tool, dict):
                 continue  # a layer or the provider may run it

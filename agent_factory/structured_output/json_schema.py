@@ -8,6 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+ALTERNATIVES = ("anyOf", "oneOf", "allOf")
+"""Keywords that combine schemas."""
+
+NOT_AT_TOP = frozenset((*ALTERNATIVES, "not", "enum", "const", "if", "$ref"))
+"""Keywords that providers refuse at the top of a schema, whose type has to be "object".
+
+OpenAI: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top
+level" (error `invalid_function_parameters`; the guide to structured outputs says the same of
+`response_format`). Anthropic, on Bedrock as well: "input_schema does not support oneOf, allOf, or
+anyOf at the top level".
+"""
+
+
+def is_object(schema: Mapping[str, Any]) -> bool:
+    """Return True if each provider accepts the top of a JSON schema."""
+    return schema.get("type") == "object" and NOT_AT_TOP.isdisjoint(schema)
+
 
 class JsonSchema:
     """JSON schema that values can be validated against.

@@ -12,6 +12,7 @@ from pydantic_core import to_jsonable_python
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.structured_output.partial_json import grows, partial_object
 from agent_factory.structured_output.partial_message import PartialMessage
+from agent_factory.structured_output.schema import VALUE
 from agent_factory.structured_output.strategies import (
     AutoStrategy,
     ProviderStrategy,
@@ -72,7 +73,7 @@ class PartialAnswerReader(Generic[SchemaT]):
             specs: Any = [strategy.schema_spec]
         else:
             specs = getattr(strategy, "by_tool", strategy).schema_specs
-        self._schemas = {spec.name: spec.json_schema for spec in specs}
+        self._specs = {spec.name: spec for spec in specs}
         self._in_calls = not isinstance(strategy, ProviderStrategy)
         self._in_text = not isinstance(strategy, ToolStrategy) and len(specs) == 1
         # That of the agent itself: its first part may be one of an agent inside, which is longer.
@@ -119,7 +120,9 @@ class PartialAnswerReader(Generic[SchemaT]):
             self._message, self._begins = PartialMessage(), True
         self._message.add(message)
         schema, text = self._source()
-        value = None if schema is None else partial_object(text, self._schemas[schema])
+        value = None if schema is None else partial_object(text, self._specs[schema].json_schema)
+        if value is not None and self._specs[str(schema)].is_wrapped and value.keys() <= {VALUE}:
+            value = inner if isinstance(inner := value.get(VALUE), dict) else None
         if value is None or (value == self._last and not self._begins):
             return None
         return self._next(value, schema)
@@ -128,9 +131,9 @@ class PartialAnswerReader(Generic[SchemaT]):
         """The name of the schema that the message follows, and the text of the answer."""
         message = self._message
         if message.calls:
-            names = self._schemas if self._in_calls else ()
+            names = self._specs if self._in_calls else ()
             return next((call for call in message.calls.values() if call[0] in names), (None, ""))
-        return (next(iter(self._schemas)), message.text) if self._in_text else (None, "")
+        return (next(iter(self._specs)), message.text) if self._in_text else (None, "")
 
     def _read_updates(self, updates: Mapping[str, Any]) -> PartialAnswer[SchemaT] | None:
         # Without this mode the loop would end, and no object would ever be complete.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property, reduce
 from inspect import cleandoc
@@ -26,7 +26,10 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.structured_output.json_schema import JsonSchema
+from agent_factory.structured_output.json_schema import NOT_AT_TOP, JsonSchema, is_object
+
+VALUE = "value"
+"""Key of the object in which a provider gets a schema that is not one of an object."""
 
 
 @dataclass(frozen=True)
@@ -113,14 +116,33 @@ class SchemaSpec:
         # The compiler of Python 3.13 removes the indentation; older ones leave it.
         return cleandoc(str(text)).strip()
 
-    @cached_property
+    @property
     def json_schema(self) -> dict[str, Any]:
-        """The schema as JSON schema."""
-        if not self.is_json:
-            return self._adapter.json_schema()
-        # Read for its error: an invalid schema is refused now, and not at the first answer.
-        _ = self._json_schema
-        return dict(self.schema)
+        """The schema as JSON schema, in the form that providers accept: that of an object."""
+        return self._object[0]
+
+    @property
+    def is_wrapped(self) -> bool:
+        """True if an answer is in the key `VALUE` of an object: it may be something else."""
+        return self._object[1]
+
+    @cached_property
+    def _object(self) -> tuple[dict[str, Any], bool]:
+        if self.is_json:
+            # Read for its error: an invalid schema is refused now, and not at the first answer.
+            _ = self._json_schema
+        schema = dict(self.schema) if self.is_json else self._adapter.json_schema()
+        definition = str(schema.get("$ref")).removeprefix("#/$defs/")
+        if definition in schema.get("$defs", ()):  # pydantic's form of a class that holds itself
+            schema = {**schema["$defs"][definition], "$defs": schema["$defs"]}
+        if "type" not in schema and NOT_AT_TOP.isdisjoint(schema):
+            schema["type"] = "object"
+        if is_object(schema):
+            return schema, False
+        # References lead to the definitions from the top.
+        shared = {key: schema.pop(key) for key in ("$defs", "definitions") if key in schema}
+        top = {"type": "object", "properties": {VALUE: schema}, "required": [VALUE]}
+        return {**top, "additionalProperties": False, **shared}, True
 
     @cached_property
     def _json_schema(self) -> JsonSchema:
@@ -153,6 +175,8 @@ class SchemaSpec:
 
     def parse(self, value: object) -> Any:
         """Return an instance of the schema for a value from JSON, or raise a ValueError."""
+        if self.is_wrapped and isinstance(value, Mapping) and value.keys() == {VALUE}:
+            value = value[VALUE]
         if not self.is_json:
             # Validate as JSON: a strict model accepts a date as a string only from there.
             return self._adapter.validate_json(to_json(value))

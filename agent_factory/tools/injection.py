@@ -20,6 +20,7 @@ from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from pydantic import BaseModel
 
 from agent_factory.errors import ArgumentError, SpecError, UnknownStateKey
+from agent_factory.structured_output.json_schema import NOT_AT_TOP, JsonSchema
 from agent_factory.upstream import leave_out_of_dumps
 
 CONTAINERS = frozenset({dict, list, set})
@@ -41,6 +42,7 @@ class Injection:
     store: str | None
     runtime: str | None
     hidden: frozenset[str]  # parameters that the model must not set
+    schema: JsonSchema | None = None  # that the model sees in another form
 
     @property
     def takes_state(self) -> bool:
@@ -144,8 +146,11 @@ def _signature_of(tool: BaseTool) -> _ToolSignature:
         if any(_is(part, ToolRuntime) for part in _parts(hints[name])):
             leave_out_of_dumps(schema, fields[name])
     # The entry goes with the tool, because another object may get its id.
+    injection, mistakes = _read(annotations, optional)
+    if isinstance(tool.args_schema, dict) and not NOT_AT_TOP.isdisjoint(tool.args_schema):
+        injection = replace(injection, schema=JsonSchema(tool.args_schema))
     signature = _signatures[key] = _ToolSignature(
-        ref(tool, lambda _: _signatures.pop(key, None)), parts, *_read(annotations, optional)
+        ref(tool, lambda _: _signatures.pop(key, None)), parts, injection, mistakes
     )
     return signature
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -16,12 +17,17 @@ from langchain_core.tools import tool as make_tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory.errors import ArgumentError, SpecError, describe, example_of
+from agent_factory.models import chat_models_of
+from agent_factory.structured_output.json_schema import is_object
+from agent_factory.structured_output.schema import SchemaSpec
 from agent_factory.tools.injection import validate_tool
 from agent_factory.tools.labels import labels_of
+from agent_factory.tools.schemas import as_object
 from agent_factory.tools.touches import Touches, check_touches, touches_of
 from agent_factory.topology.declarations import AccessKind
 from agent_factory.topology.model import Tool, ToolKind, TopologyData
 from agent_factory.types import FunctionTool
+from agent_factory.upstream import model_params
 
 BACKGROUND = "background"
 """Key of `BaseTool.extras` of a background tool, of which integrations send the keys they know."""
@@ -296,3 +302,48 @@ class ToolSchemas(Mapping[str, Mapping[str, Any]]):
 
     def __len__(self) -> int:
         return len(self._tools)
+
+
+_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+"""Names of arguments that Anthropic accepts, on Bedrock as well.
+
+"Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'": at the top of a schema alone.
+"""
+
+_TAKE_ANY_KEY = {"openai", "azure", "azure_openai"}
+"""Providers without such a rule, as LangSmith and `init_chat_model` name them."""
+
+
+def refused_schemas(
+    tools: Iterable[BaseTool], outputs: Iterable[SchemaSpec], model: object
+) -> Iterator[SpecError]:
+    """Find schemas of tools and structured answers that the provider of a model refuses."""
+    schemas: list[tuple[str, Any]] = [(tool.name, tool.args_schema) for tool in tools]
+    for tool, schema in [*schemas, *((spec.name, spec.json_schema) for spec in outputs)]:
+        subject, names = f"tool {tool!r}", list[str]()
+        if not isinstance(schema, dict):  # a call has the aliases
+            fields: dict[str, Any] = getattr(schema, "model_fields", {})
+            names = [field.alias or name for name, field in fields.items()]
+        elif whole := schema if is_object(schema) else as_object(schema):
+            names = list(whole.get("properties", ()))
+        else:
+            reason = "has a schema that accepts no object, which OpenAI and Anthropic refuse."
+            hint = 'Write {"type": "object", "properties": {"items": ...}}.'
+            yield SpecError(subject, reason, hint, code="AF125")
+        refused = [name for name in names if not _KEY.fullmatch(name)]
+        if refused and not _providers(model) <= _TAKE_ANY_KEY:
+            for name in refused:
+                new_name = re.sub("[^a-zA-Z0-9_.-]+", "_", name).strip("_")[:64]
+                yield SpecError(
+                    subject,
+                    f"has an argument {name!r}, and Anthropic accepts {_KEY.pattern}.",
+                    f"Name it {new_name or 'value'!r}. If your provider accepts it, pass "
+                    "ignore=['AF125'].",
+                    code="AF125",
+                )
+
+
+def _providers(model: object) -> set[str]:
+    if isinstance(model, str):
+        return {model.partition(":")[0]}
+    return {str(model_params(m).get("ls_provider")) for m in chat_models_of(model)}

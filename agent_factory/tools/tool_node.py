@@ -508,7 +508,7 @@ class _Execution:
         return False
 
     def prepare(self) -> BaseTool | None:
-        """Set the call and return its tool, or set the result and return None if it is unknown."""
+        """Set the call and return its tool, or the result and return None if it cannot run."""
         node, request = self._node, self._request
         call, tool = request.tool_call, request.tool
         if tool is None:
@@ -527,6 +527,10 @@ class _Execution:
         is_registered = tool is node.tools_by_name.get(call["name"])
         injection = node._injections[call["name"]] if is_registered else injection_of(tool)
         self._injection = injection
+        if injection.schema and (problems := injection.schema.errors(call["args"])):
+            text = f"Error: the arguments do not fit {call['name']}: {'; '.join(problems)}."
+            self.result = _error_message(call, f"{text}\n Please fix your mistakes.")
+            return None
         if injection.hidden or injection.runtime:
             # The state of the request, which a wrapper may override, not that of the runtime.
             call = injection.inject(call, request.runtime, request.state, node._key)

@@ -1,0 +1,61 @@
+"""Schemas of tools, in the form that every provider accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.tools import BaseTool
+
+from agent_factory.structured_output.json_schema import ALTERNATIVES, NOT_AT_TOP, is_object
+
+Schema = Mapping[str, Any]
+
+
+def as_object(schema: Schema, root: Schema | None = None, path: tuple[str, ...] = ()) -> Any:
+    """Return a schema without alternatives at its top that accepts each object of a schema.
+
+    The result is None if the schema accepts no object. `path` holds the references that led here.
+
+    >>> keys = [{"properties": {key: {"type": "string"}}, "required": [key]} for key in "ab"]
+    >>> as_object({"anyOf": keys})
+    {'type': 'object', 'properties': {'a': {'type': 'string'}, 'b': {'type': 'string'}}}
+    """
+    root = schema if root is None else root
+    if isinstance(reference := schema.get("$ref"), str):
+        target: Any = {} if reference in path else root
+        for key in filter(None, reference.removeprefix("#").split("/")):
+            target = target.get(key, {}) if isinstance(target, Mapping) else {}
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        return as_object({**target, **rest}, root, (*path, reference))
+    kinds = schema.get("type", "object")
+    if "object" not in ([kinds] if isinstance(kinds, str) else kinds):
+        return None
+    properties, required = dict(schema.get("properties") or {}), set(schema.get("required") or ())
+    for keyword in (keyword for keyword in ALTERNATIVES if keyword in schema):
+        objects = (as_object(item, root, path) for item in schema[keyword])
+        if not (parts := [part for part in objects if part is not None]):
+            return None
+        for name in dict.fromkeys(name for part in parts for name in part["properties"]):
+            variants = [p["properties"][name] for p in parts if name in p["properties"]]
+            variants += [properties[name]] if name in properties else []
+            unique = [value for n, value in enumerate(variants) if value not in variants[:n]]
+            choice = {"allOf" if keyword == "allOf" else "anyOf": unique}
+            properties[name] = choice if len(unique) > 1 else unique[0]
+        needs = [set(part.get("required", ())) for part in parts]
+        required |= set.union(*needs) if keyword == "allOf" else set.intersection(*needs)
+    rest = {key: value for key, value in schema.items() if key not in _REPLACED}
+    names = [name for name in properties if name in required]
+    needed = {"required": names} if names else {}
+    return {**rest, "type": "object", "properties": properties, **needed}
+
+
+_REPLACED = NOT_AT_TOP | {"then", "else", "required", "additionalProperties", "properties", "type"}
+
+
+def offered(tool: Any) -> Any:
+    """Return a tool with a schema that providers accept; the tool node checks its own schema."""
+    schema = tool.args_schema if isinstance(tool, BaseTool) else None
+    if not isinstance(schema, dict) or is_object(schema):
+        return tool
+    return tool.model_copy(update={"args_schema": as_object(schema)})
