@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 from pydantic import BaseModel, ValidationError, field_validator
 
@@ -290,6 +291,23 @@ def test_an_answer_belongs_to_its_turn(call: Any) -> None:
     # The thread may be carried on by an agent that asks for no structure.
     plain = create_agent(ScriptedChatModel(["Fine."]), checkpointer=saver)
     assert call(plain, ASK, THREAD).get("structured_response") is None
+
+
+@each("checkpoints", ["delta", "full"])
+@each("form", [Weather, ToolStrategy(Weather | News), {"title": "Weather", "type": "object"}])
+def test_a_strict_serializer_knows_the_classes_of_answers(
+    call: Any, monkeypatch: pytest.MonkeyPatch, checkpoints: Any, form: Any
+) -> None:
+    """As with LANGGRAPH_STRICT_MSGPACK=true, also of an answer that waits for other calls."""
+    monkeypatch.setattr("langgraph._internal._serde.STRICT_MSGPACK_ENABLED", True)
+    saver = InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    model = ScriptedChatModel([[answer(18), looking()]])
+    options: Any = {"checkpointer": saver, "checkpoints": checkpoints, "response_format": form}
+    agent = create_agent(model, [look], interrupt_before=["tools"], **options)
+    call(agent, ASK, THREAD)
+    result = call(agent, None, THREAD)["structured_response"]
+    assert result == (Weather(degrees=18) if not isinstance(form, dict) else {"degrees": 18})
+    assert agent.get_state(THREAD).values["structured_response"] == result
 
 
 def test_the_answer_is_from_the_model_and_asked_for(call: Any) -> None:

@@ -134,6 +134,11 @@ def wire(
         for key in {key for member in spec.middleware for key in member.keyed_by_name}:
             if type(channel := graph.channels.get(key)) is BinaryOperatorAggregate:
                 graph.channels[key] = KeyedByName(channel, new_names)
+    if spec.response_format and type(graph.channels["structured_response"]) is LastValue:
+        # With LANGGRAPH_STRICT_MSGPACK, langgraph 1.2 reads classes only of the types of channels.
+        graph.channels["structured_response"] = LastValue(
+            spec.response_format.schema, "structured_response"
+        )
     if plan is not None:
         graph.channels[LAST_NODE] = LastValue(str)  # no node reads it
         graph.fusion_plan = plan
