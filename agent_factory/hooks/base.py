@@ -134,6 +134,10 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
 
         __new__.__signature__ = signature(__init__)
 
+        # Those of langchain 1.5 are generic, so programs give types to a class without parameters.
+        def __class_getitem__(cls, types):
+            return super().__class_getitem__(types) if cls.__parameters__ else cls
+
     # Not set by __init__, which a subclass need not call. Its instances can set it.
     @cached_property
     def name(self) -> str:
