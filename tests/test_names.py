@@ -118,11 +118,11 @@ def test_an_argument_that_a_provider_refuses_is_an_error(key: str, name: str) ->
         with pytest.raises(
             SpecError, match=r"^\[AF125\] tool 'remote'.*and Anthropic acc"
         ) as error:
-            create_agent(ScriptedChatModel(), **options)  # type: ignore[arg-type]
+            create_agent(ScriptedChatModel(), **options)
         assert f"has an argument {key!r}" in error.value.reason
         assert error.value.hint.startswith(f"Name it {name!r}.")
-        create_agent(ScriptedChatModel(), **options, ignore=["AF125"])  # type: ignore[arg-type]
-        create_agent(OpenAI(), **options)  # type: ignore[arg-type]
+        create_agent(ScriptedChatModel(), **options, ignore=["AF125"])
+        create_agent(OpenAI(), **options)
 
 
 @each("schema", [{"type": "array"}, {"anyOf": [{"type": "array"}, {"type": "null"}]}])

@@ -142,15 +142,15 @@ AGENTS: list[dict[str, Any]] = [
 
 def among_calls(name: str, args: Any, **options: Any) -> tuple[Any, ScriptedChatModel]:
     """An agent whose model answers next to two other calls, and then alone."""
-    other = {"name": name, "args": args, "id": "look"}
-    calls = [GOOD, {**LOOK, "name": "direct", "id": "too"}]
+    other: Any = {"name": name, "args": args, "id": "look"}
+    calls: Any = [GOOD, {**LOOK, "name": "direct", "id": "too"}]
     first = AIMessage("", tool_calls=[*calls, other] if isinstance(args, dict) else calls)
     if isinstance(args, str):
         first.invalid_tool_calls = [{**other, "error": None, "type": "invalid_tool_call"}]
     model = ScriptedChatModel([first, [answer(20)]])
-    tools, format_ = [look, fail, direct, stop], ToolStrategy(Weather)
     options = {"checkpointer": InMemorySaver(), **options}
-    return create_agent(model, tools, response_format=format_, **options), model
+    tools: Any = [look, fail, direct, stop]
+    return create_agent(model, tools, response_format=ToolStrategy(Weather), **options), model
 
 
 @each("kind", FAILS)

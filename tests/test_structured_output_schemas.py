@@ -421,8 +421,8 @@ def test_strict_is_that_of_the_argument_or_else_of_the_envelope() -> None:
     assert ProviderStrategy(ENVELOPES["responses"]).strict is True
 
 
-class Tree(BaseModel):
-    children: list[Tree] = []
+class Branch(BaseModel):
+    children: list[Branch] = []
 
 
 ROOTS: list[tuple[Any, Any, bool]] = [
@@ -430,7 +430,7 @@ ROOTS: list[tuple[Any, Any, bool]] = [
     (RootModel[Point | Address], {"city": "Rome"}, True),
     ({"title": "Many", "type": "array"}, [1, 2], True),
     ({"title": "Either", "anyOf": [{"type": "object"}, {"type": "null"}]}, {"a": 1}, True),
-    (Tree, {"children": [{"children": []}]}, False),
+    (Branch, {"children": [{"children": []}]}, False),
     ({"title": "Bare", "properties": {"a": {"type": "integer"}}}, {"a": 1}, False),
 ]
 
@@ -453,6 +453,6 @@ def test_a_schema_is_sent_as_an_object(
     result = call(agent, ASK)["structured_response"]
     plain = result.model_dump() if isinstance(result, BaseModel) else result
     assert to_jsonable_python(plain) == value
-    part = AIMessageChunk(text, id="1"), {"langgraph_node": "model"}
+    part = AIMessageChunk(content=text, id="1"), {"langgraph_node": "model"}
     partial = PartialAnswerReader(ProviderStrategy(schema)).read(("messages", part))
     assert partial == (value if isinstance(value, dict) else None)

@@ -15,7 +15,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
-from langgraph.graph.message import add_messages
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
@@ -204,9 +203,9 @@ class ModelNode(Runnable[Any, Any]):
                 messages, history_update = valid_history.messages, valid_history.update
                 state = {**state, "messages": messages}
             if state.get(ANSWER) is not None:  # the entry of the loop has not taken it
-                refused = _refused(messages, state[ANSWER]["call"])
-                history_update = [*history_update, *refused]
-                messages = add_messages(messages, refused)
+                refused = {m.id: m for m in _refused(messages, state[ANSWER]["call"])}
+                history_update = [*history_update, *refused.values()]
+                messages = [refused.get(m.id, m) for m in messages]
                 state = {**state, "messages": messages}
             self._prefix.remember(run, messages)
         layer_state = state
@@ -585,18 +584,15 @@ class ResponseReader:
     ) -> tuple[ModelResponse[Any], dict[str, Any] | None]:
         """Return a response, and apart from it an answer next to calls that have not succeeded."""
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
-        if message is None or why_not_taken(message, tail) is None:
-            return response, None
         outputs = self._spec.rules.output | _output_tools(strategy)
         reply = next((m for m in tail if isinstance(m, ToolMessage) and m.name in outputs), None)
-        waiting = {
-            "call": reply.tool_call_id if reply else call_ids(message)[0],
-            "answer": response.structured_response,
-            "content": reply and reply.content,
-        }
-        result = [
-            m.model_copy(update={"content": WAITS}) if m is reply else m for m in response.result
-        ]
+        # An answer of a layer, without a call, is final.
+        if message is None or reply is None or why_not_taken(message, tail) is None:
+            return response, None
+        answer = response.structured_response
+        waiting = {"call": reply.tool_call_id, "answer": answer, "content": reply.content}
+        new_reply = reply.model_copy(update={"content": WAITS})
+        result = [new_reply if m is reply else m for m in response.result]
         return replace(response, result=result, structured_response=None), waiting
 
     def _replies(

@@ -65,17 +65,15 @@ def why_not_taken(message: AIMessage, tail: Sequence[AnyMessage]) -> str | None:
 
 def taken_answer(state: State) -> dict[str, Any] | None:
     """Return the update that makes the waiting answer final; None if no answer is to be taken."""
-    waiting = state.get(ANSWER)
+    waiting: Any = state.get(ANSWER)
     message, tail = last_turn(state["messages"]) if waiting else (None, [])
     results = answers_of(tail)
-    # A message that came after the results, of a user or a hook, changes the question.
-    if message is None or waiting["call"] not in call_ids(message) or len(results) < len(tail):
+    if message is None or waiting["call"] not in results or why_not_taken(message, tail):
         return None
-    if why_not_taken(message, tail):
+    if len(results) < len(tail):  # a message of a user or a hook changes the question
         return None
-    reply = results[waiting["call"]]
-    taken = [reply.model_copy(update={"content": waiting["content"]})] if waiting["content"] else []
-    return {"structured_response": waiting["answer"], "messages": taken, ANSWER: None}
+    reply = results[waiting["call"]].model_copy(update={"content": waiting["content"]})
+    return {"structured_response": waiting["answer"], "messages": [reply], ANSWER: None}
 
 
 @dataclass(eq=False)
@@ -159,10 +157,9 @@ def _make_tools_to_model_edge(edge: Edge, plan: Topology, rules: Rules) -> Choic
 
     def choose(state: State, _: RunnableConfig | None = None) -> Target:
         signals = state.get(TOOL_SIGNALS) or ()
-        if any(signal != DIRECT for signal in signals):
-            return plan.loop_entry  # parallel tasks do not see this signal, and go there too
-        if state.get(ANSWER) is not None:
-            return plan.loop_entry  # which sees the results of all tasks
+        # Parallel tasks do not see a signal, and go there too. It sees the results of all of them.
+        if any(signal != DIRECT for signal in signals) or state.get(ANSWER) is not None:
+            return plan.loop_entry
         if rules.answered(state):
             return out
         if signals:

@@ -318,32 +318,23 @@ def refused_schemas(
     tools: Iterable[BaseTool], outputs: Iterable[SchemaSpec], model: object
 ) -> Iterator[SpecError]:
     """Find schemas of tools and structured answers that the provider of a model refuses."""
-    schemas: list[tuple[str, Any]] = [(tool.name, tool.args_schema) for tool in tools]
-    for tool, schema in [*schemas, *((spec.name, spec.json_schema) for spec in outputs)]:
-        subject, names = f"tool {tool!r}", list[str]()
+    schemas: dict[str, Any] = {tool.name: tool.args_schema for tool in tools}
+    for name, schema in (schemas | {spec.name: spec.json_schema for spec in outputs}).items():
         if not isinstance(schema, dict):  # a call has the aliases
-            fields: dict[str, Any] = getattr(schema, "model_fields", {})
-            names = [field.alias or name for name, field in fields.items()]
-        elif whole := schema if is_object(schema) else as_object(schema):
-            names = list(whole.get("properties", ()))
-        else:
+            fields = getattr(schema, "model_fields", {}).items()
+            schema = {"properties": {field.alias or key: field for key, field in fields}}
+        elif not is_object(schema) and (schema := as_object(schema)) is None:
             reason = "has a schema that accepts no object, which OpenAI and Anthropic refuse."
             hint = 'Write {"type": "object", "properties": {"items": ...}}.'
-            yield SpecError(subject, reason, hint, code="AF125")
-        refused = [name for name in names if not _KEY.fullmatch(name)]
-        if refused and not _providers(model) <= _TAKE_ANY_KEY:
-            for name in refused:
-                new_name = re.sub("[^a-zA-Z0-9_.-]+", "_", name).strip("_")[:64]
-                yield SpecError(
-                    subject,
-                    f"has an argument {name!r}, and Anthropic accepts {_KEY.pattern}.",
-                    f"Name it {new_name or 'value'!r}. If your provider accepts it, pass "
-                    "ignore=['AF125'].",
-                    code="AF125",
-                )
-
-
-def _providers(model: object) -> set[str]:
-    if isinstance(model, str):
-        return {model.partition(":")[0]}
-    return {str(model_params(m).get("ls_provider")) for m in chat_models_of(model)}
+            yield SpecError(f"tool {name!r}", reason, hint, code="AF125")
+            continue
+        refused = [key for key in schema.get("properties") or () if not _KEY.fullmatch(key)]
+        provider = model.partition(":")[0] if isinstance(model, str) else None
+        if refused and not provider:
+            providers = {model_params(m).get("ls_provider") for m in chat_models_of(model)}
+            provider = providers.pop() if len(providers) == 1 else None
+        for key in refused if provider not in _TAKE_ANY_KEY else ():
+            new_key = re.sub("[^a-zA-Z0-9_.-]+", "_", key).strip("_")[:64] or "value"
+            reason = f"has an argument {key!r}, and Anthropic accepts {_KEY.pattern}."
+            hint = f"Name it {new_key!r}. If your provider accepts it, pass ignore=['AF125']."
+            yield SpecError(f"tool {name!r}", reason, hint, code="AF125")

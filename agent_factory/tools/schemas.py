@@ -28,8 +28,7 @@ def as_object(schema: Schema, root: Schema | None = None, path: tuple[str, ...] 
             target = target.get(key, {}) if isinstance(target, Mapping) else {}
         rest = {key: value for key, value in schema.items() if key != "$ref"}
         return as_object({**target, **rest}, root, (*path, reference))
-    kinds = schema.get("type", "object")
-    if "object" not in ([kinds] if isinstance(kinds, str) else kinds):
+    if "object" not in schema.get("type", "object"):
         return None
     properties, required = dict(schema.get("properties") or {}), set(schema.get("required") or ())
     for keyword in (keyword for keyword in ALTERNATIVES if keyword in schema):
@@ -42,15 +41,13 @@ def as_object(schema: Schema, root: Schema | None = None, path: tuple[str, ...] 
             unique = [value for n, value in enumerate(variants) if value not in variants[:n]]
             choice = {"allOf" if keyword == "allOf" else "anyOf": unique}
             properties[name] = choice if len(unique) > 1 else unique[0]
-        needs = [set(part.get("required", ())) for part in parts]
-        required |= set.union(*needs) if keyword == "allOf" else set.intersection(*needs)
-    rest = {key: value for key, value in schema.items() if key not in _REPLACED}
+        combine = set.union if keyword == "allOf" else set.intersection
+        required |= combine(*(set(part.get("required", ())) for part in parts))
     names = [name for name in properties if name in required]
-    needed = {"required": names} if names else {}
-    return {**rest, "type": "object", "properties": properties, **needed}
-
-
-_REPLACED = NOT_AT_TOP | {"then", "else", "required", "additionalProperties", "properties", "type"}
+    replaced = {"type", "properties", "required", "additionalProperties", "then", "else"}
+    rest = {k: value for k, value in schema.items() if k not in NOT_AT_TOP | replaced}
+    rest |= {"type": "object", "properties": properties}
+    return {**rest, "required": names} if names else rest
 
 
 def offered(tool: Any) -> Any:
