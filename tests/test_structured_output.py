@@ -28,6 +28,7 @@ from agent_factory import (
 from agent_factory.errors import SpecError
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
+    PIIMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
 )
@@ -203,6 +204,13 @@ def test_an_answer_that_waited_is_not_taken_in_the_next_run(call: Any) -> None:
     assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=20)
     shown = {m.tool_call_id: m for m in model.requests[1].messages if isinstance(m, ToolMessage)}
     assert shown["out"].text.startswith("Error: this answer was not taken")
+
+
+@each("members", [[], [reminds]])
+def test_the_result_of_an_answer_that_waited_is_guarded(call: Any, members: Any) -> None:
+    guard = PIIMiddleware("degrees", detector="degrees=18", apply_to_tool_results=True)
+    agent, _ = among_calls("look", ROME, middleware=[*members, guard])
+    assert results_by_id(call(agent, ASK, THREAD))["out"].endswith("[REDACTED_DEGREES]")
 
 
 def test_streams_show_an_answer_when_it_is_final(call: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import Any
 
@@ -77,6 +77,10 @@ class Guards:
         if error is not None:
             raise error
         return result
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function with the results of another one as they may be stored."""
+        return lambda *arguments: self.result(function(*arguments))
 
     def shown(self, contents: Any) -> Any:
         """Return what a hook, a layer or a tool has returned or raised, as it may be shown."""

@@ -115,8 +115,9 @@ class HookNode(Runnable[State, object]):
         if strict:
             bound = watched_hook(bound, merges_by_id=merges_by_id)
         self._bound = recorder.hook(bound, self._finish, reads_reason=reads_reason)
+        exits = pending_exit if guards is None else guards.around(pending_exit)
         self._pending_exit = recorder.pending_exit(
-            definition.owner, str(definition.phase), pending_exit, ended_by_tools
+            definition.owner, str(definition.phase), exits, ended_by_tools
         )
 
     @property

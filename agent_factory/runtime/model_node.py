@@ -121,7 +121,8 @@ class ModelNode(Runnable[Any, Any]):
         self._offered_tools = spec.toolbox.offered
         self._repair = recorder.repairing(repair if spec.repairs_history else no_repair)
         self._refuse = recorder.refusing(refusal_of, MODEL, "not offered")
-        self._pending_exit = recorder.pending_exit("", MODEL, pending_exit, ended_by_tools)
+        exits = pending_exit if guards is None else guards.around(pending_exit)
+        self._pending_exit = recorder.pending_exit("", MODEL, exits, ended_by_tools)
         self._call: ModelCall = self._ask
         self._acall: ModelCall = self._ask_async
         self._reader = ResponseReader(spec)

@@ -48,7 +48,7 @@ from agent_factory.errors import (
     raise_all,
 )
 from agent_factory.hooks.flows import is_awaitable, is_signal
-from agent_factory.state.schema import LAST_NODE
+from agent_factory.state.schema import ENGINE_KEYS
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invocation_error
 from agent_factory.tools.injection import CONTAINERS, injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
@@ -279,9 +279,8 @@ class ToolNode(LangGraphToolNode):
         if isinstance(last, dict) and last.get("type") == "tool_call":
             # Calls by `Send` bring no state: LangGraph's ToolNode reads it from the channels, too.
             state = read_channels(config)
-            # A key of the engine: tools see the state that the user has declared.
-            state.pop(LAST_NODE, None)
-            return input, state, False
+            # Not the keys of the engine: tools see the state that the user has declared.
+            return input, {k: v for k, v in state.items() if k not in ENGINE_KEYS}, False
         if as_list:
             messages = input
         elif isinstance(input, dict):
