@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import is_dataclass, replace
 from operator import attrgetter
+from threading import Lock
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -52,6 +53,12 @@ langgraph/pregel/main.py, 1.2: Pregel makes one `RunControl` for each run and ha
 `Runtime.control`. Only its use for draining is documented. `execution_info.run_id` would be
 the documented way, but it is None where the caller's config has no run id.
 """
+
+
+def run_of_node(config: RunnableConfig) -> object | None:
+    """Return the `run_identity` of the run that a node of this config belongs to."""
+    runtime = config.get("configurable", {}).get("__pregel_runtime")
+    return runtime and run_identity(runtime)
 
 
 def super_step(config: RunnableConfig) -> int:
@@ -399,14 +406,18 @@ def stored_writes(
     the next checkpoint is stored, a run that is resumed goes to `target` alone.
     """
     info = config["configurable"]["__pregel_runtime"].execution_info
+    targets = [(f"branch:to:{target}", None)] * number
+    return _checkpoint_of(config), [*pairs, *targets], info.task_id
+
+
+def _checkpoint_of(config: RunnableConfig) -> RunnableConfig:
+    """Return the config of the checkpoint that the step of a node began with."""
     # The checkpoint is one of the graph, and the config has the namespace of a task in it.
-    namespace = "|".join(graph_namespace(config))
-    own = {
-        **config["configurable"],
-        "checkpoint_ns": namespace,
-        "checkpoint_id": info.checkpoint_id,
+    place = {
+        "checkpoint_ns": "|".join(graph_namespace(config)),
+        "checkpoint_id": config["configurable"]["__pregel_runtime"].execution_info.checkpoint_id,
     }
-    return {"configurable": own}, [*pairs, *[(f"branch:to:{target}", None)] * number], info.task_id
+    return {"configurable": {**config["configurable"], **place}}
 
 
 def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
@@ -417,6 +428,85 @@ def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
     """
     writes: deque[tuple[str, Any]] = config["configurable"]["__pregel_send"].__self__
     return writes
+
+
+_counted: set[str] = set()
+"""Keys of the state that `count` has written."""
+
+_counting = Lock()
+
+
+def count(
+    config: RunnableConfig | None, key: str, amount: Any, add: Callable[[Any, Any], Any]
+) -> bool:
+    """Count in the state from inside of the node of a config; False if it is no node's.
+
+    A count stays, whatever layers make of the result of the node, and also if the node fails.
+    langgraph/pregel/_algo.py, 1.2: see `sent_writes`. A stream shows two writes to a key as two
+    updates, so they are added here.
+    """
+    if (send := (config or {}).get("configurable", {}).get("__pregel_send")) is None:
+        return False
+    _counted.add(key)
+    writes = getattr(send, "__self__", ())  # hidden in a node with a timeout
+    with _counting:
+        for place, (name, earlier) in enumerate(writes):
+            if name == key:
+                writes[place] = key, add(earlier, amount)
+                return True
+        send([(key, amount)])
+    return True
+
+
+def counts_in(writes: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return the writes that `count` has made."""
+    return [pair for pair in writes if pair[0] in _counted]
+
+
+def counts_of(config: RunnableConfig | None) -> dict[str, Any]:
+    """Return what the node of a config has counted so far."""
+    send = (config or {}).get("configurable", {}).get("__pregel_send")
+    with _counting:
+        return dict(counts_in(getattr(send, "__self__", ())))
+
+
+_NO_TASK = "00000000-0000-0000-0000-000000000000"
+
+
+def _uncounted(config: RunnableConfig | None) -> tuple[Any, RunnableConfig, list[Any]] | None:
+    """Return the saver, the checkpoint and the counts of a node that fails; None for no counts.
+
+    langgraph/pregel/_loop.py, 1.2: writes of the null task belong to the state of a checkpoint,
+    however the thread goes on; those of a task that fails are dropped. Savers keep the write that
+    they have at a place in the list, so a list begins with the earlier ones.
+    """
+    if config is None or not _counted or (saver := saver_of(config)) is None:
+        return None
+    counts = [*counts_of(config).items()]
+    return (
+        (saver, _checkpoint_of(config), counts) if counts and not stores_at_exit(config) else None
+    )
+
+
+def _null_writes(checkpoint: CheckpointTuple | None, counts: list[Any]) -> list[Any]:
+    earlier = (checkpoint and checkpoint.pending_writes) or ()
+    null_writes = [(name, value) for task, name, value in earlier if task == _NO_TASK]
+    return [*(pair for pair in null_writes if not pair[0].startswith("__")), *counts]
+
+
+def store_counts(config: RunnableConfig | None) -> None:
+    """Store what a node has counted that fails."""
+    if (uncounted := _uncounted(config)) is not None:
+        saver, place, counts = uncounted
+        saver.put_writes(place, _null_writes(saver.get_tuple(place), counts), _NO_TASK)
+
+
+async def astore_counts(config: RunnableConfig | None) -> None:
+    """Store what a node has counted that fails, asynchronously."""
+    if (uncounted := _uncounted(config)) is not None:
+        saver, place, counts = uncounted
+        writes = _null_writes(await saver.aget_tuple(place), counts)
+        await saver.aput_writes(place, writes, _NO_TASK)
 
 
 def reading_after(

@@ -21,7 +21,9 @@ from agent_factory import (
     UsageLimit,
     hook_config,
 )
+from agent_factory.upstream import count, counts_of, current_config
 
+from ._shared.counting import attempt
 from ._shared.declarations import usage_limits
 from ._shared.final_answer import final_message, request_final_answer, used_up
 from ._shared.messages import results_of_pending_calls
@@ -32,6 +34,11 @@ __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCall
 _THREAD_COUNT, _RUN_COUNT = "thread_model_call_count", "run_model_call_count"
 
 
+def add_calls(calls: int, more: int | None) -> int:
+    """State reducer: adds calls; None starts at 0."""
+    return 0 if more is None else calls + more
+
+
 class ModelCallLimitState(AgentState):
     """State of an agent with counted model calls.
 
@@ -40,8 +47,8 @@ class ModelCallLimitState(AgentState):
         run_model_call_count: Calls in this run. A run that is resumed continues with it.
     """
 
-    thread_model_call_count: NotRequired[Annotated[int, PrivateStateAttr]]
-    run_model_call_count: NotRequired[Annotated[int, PrivateStateAttr]]
+    thread_model_call_count: NotRequired[Annotated[int, add_calls, PrivateStateAttr]]
+    run_model_call_count: NotRequired[Annotated[int, add_calls, PrivateStateAttr]]
 
 
 class ModelCallLimitExceededError(TurnError):
@@ -75,8 +82,9 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     """End a run, or raise, instead of calling the model more often than allowed.
 
     The limit is checked before each turn, where the run can still end well, and again around the
-    call itself, so that no jump bypasses it. A call counts when the model has answered. What other
-    layers do within one call, such as retries, counts as that one call.
+    call itself, so that no jump bypasses it. Each attempt counts, wherever the limit stands in the
+    list: those of retries and fallbacks, those that fail, and answers that a guard throws away.
+    Calls that middleware and tools make themselves do not count.
 
     Args:
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
@@ -97,6 +105,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
 
     state_schema = ModelCallLimitState
     kept_flows = ("around_model",)
+    counts_attempts = True
     guard_settings = ("exit_behavior",)
 
     def __init__(
@@ -128,7 +137,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
 
     def before_agent(self, state: ModelCallLimitState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the count of a new run."""
-        return {_RUN_COUNT: 0}
+        return {_RUN_COUNT: None}
 
     async def abefore_agent(
         self, state: ModelCallLimitState, runtime: Runtime[Any]
@@ -141,8 +150,8 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         self, state: ModelCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """End the run if a limit is reached, even if other hooks jump back."""
-        message = self._final_message(state)
-        if message is None:
+        counts = state.get(_THREAD_COUNT, 0), state.get(_RUN_COUNT, 0)
+        if (message := self._final_message(*counts)) is None:
             return None
         # Providers refuse a history in which a call has no result.
         return {
@@ -158,32 +167,41 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         return self.before_model(state, runtime)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
-        """Make and count the call; a call at the limit that bypassed `before_model` is not made."""
+        """Count and make the call; a call at the limit that bypassed `before_model` is not made."""
         state: Any = request.state
-        if message := self._final_message(state):
-            return message
-        thread, run = state.get(_THREAD_COUNT, 0), state.get(_RUN_COUNT, 0)
-        last_because = ""
-        if self.exit_behavior == "answer":
-            # If this call reaches a limit, it is the last one, and gets no tools.
-            last_because = used_up(
-                "model calls", thread + 1, run + 1, self.thread_limit, self.run_limit
+        config = current_config.get()
+        own = counts_of(config)  # of earlier attempts in this node
+        with attempt(request.runtime) as notes:
+            thread, run = notes.setdefault(
+                "before",
+                [state.get(key, 0) + own.get(key, 0) for key in (_THREAD_COUNT, _RUN_COUNT)],
             )
-        if last_because:
-            response = yield from request_final_answer(request, last_because)
-        else:
-            response = yield request
-        counts = {_THREAD_COUNT: thread + 1, _RUN_COUNT: run + 1}
-        return ExtendedModelResponse(response, Command(update=counts))
+            if message := self._final_message(thread, run):
+                return message
+            is_counted = notes.get("counted", False)
+            notes["counted"] = True
+            update = {} if is_counted else dict.fromkeys((_THREAD_COUNT, _RUN_COUNT), 1)
+            is_kept = all([count(config, key, 1, add_calls) for key in update])
+            last_because = ""
+            if self.exit_behavior == "answer":
+                # If this call reaches a limit, it is the last one, and gets no tools.
+                last_because = used_up(
+                    "model calls", thread + 1, run + 1, self.thread_limit, self.run_limit
+                )
+            if last_because:
+                response = yield from request_final_answer(request, last_because)
+            else:
+                response = yield request
+        # A layer may call inward in a thread that knows nothing of the node.
+        return response if is_kept else ExtendedModelResponse(response, Command(update=update))
 
-    def _final_message(self, state: Any) -> AIMessage | None:
+    def _final_message(self, thread: int, run: int) -> AIMessage | None:
         """The message that ends the run; None if the model may be called."""
         thread_limit, run_limit = self.thread_limit, self.run_limit
-        if (thread_limit is None or state.get(_THREAD_COUNT, 0) < thread_limit) and (
-            run_limit is None or state.get(_RUN_COUNT, 0) < run_limit
+        if (thread_limit is None or thread < thread_limit) and (
+            run_limit is None or run < run_limit
         ):
             return None
-        counts = state.get(_THREAD_COUNT, 0), state.get(_RUN_COUNT, 0)
         if self.exit_behavior == "error":
-            raise ModelCallLimitExceededError(*counts, thread_limit, run_limit)
-        return final_message(used_up("model calls", *counts, thread_limit, run_limit))
+            raise ModelCallLimitExceededError(thread, run, thread_limit, run_limit)
+        return final_message(used_up("model calls", thread, run, thread_limit, run_limit))

@@ -13,9 +13,10 @@ metadata of the model's message, which is kept with the thread and not sent to a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from threading import Lock
 from typing import Annotated, Any, Literal, NotRequired, get_args
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
@@ -35,7 +36,6 @@ from agent_factory import (
     ModelCallResult,
     ModelRequest,
     ModelResponse,
-    Ordering,
     PrivateStateAttr,
     ToolCallRecorder,
     ToolCallRequest,
@@ -43,7 +43,10 @@ from agent_factory import (
     UsageLimit,
     hook_config,
 )
+from agent_factory.state.history import messages_in
+from agent_factory.upstream import count, run_of_node
 
+from ._shared.counting import attempt
 from ._shared.declarations import usage_limits
 from ._shared.final_answer import asks_for_retry, final_message, request_final_answer, used_up
 from ._shared.messages import error_result, last_turn, results_of_pending_calls, unanswered
@@ -136,11 +139,14 @@ class Limit:
         what = "tool calls" if self.tool_name is None else f"calls of {self.tool_name}"
         return used_up(what, thread_count, run_count, self.thread_limit, self.run_limit)
 
-    def refusal(self, call: ToolCall, counts: tuple[int, int]) -> ToolMessage:
+    def refusal(
+        self, call: ToolCall, counts: tuple[int, int], *, is_repeated: bool = False
+    ) -> ToolMessage:
         """The error that the model reads as the result of a refused call."""
+        fate = "has failed, and was not tried again" if is_repeated else "did not run"
         return error_result(
             call,
-            f"Limit reached: {self.reason(*counts)}. This call of {call['name']} did not run. "
+            f"Limit reached: {self.reason(*counts)}. This call of {call['name']} {fate}. "
             f"Do not call {self.tool_name or 'any tool'} again; go on with what you have.",
             response_metadata={_REFUSED_BY: self.name},
         )
@@ -201,10 +207,11 @@ class ToolCallLimitExceededError(TurnError):
 class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     """Refuse tool calls over a limit with an error result, and optionally end the run.
 
-    A call counts when a tool has run for it, also if the tool failed. These do not count:
+    A call counts when a tool has run for it, also if the tool failed or a guard blocks its result.
+    Each attempt of a retry counts, wherever the limit stands in the list. These do not count:
     structured answers, calls that a reviewer, a guard or another limit refused, and calls that the
-    provider ran. What other layers do within one call, such as retries, counts as that one call.
-    Of parallel calls the first ones run, in the order the model made them.
+    provider ran. Of parallel calls the first ones run, in the order the model made them, and no
+    call is tried again if another one of its turn needs the place.
 
     Args:
         tool_name: The tool it applies to; None for all tools together.
@@ -232,9 +239,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     state_schema = ToolCallLimitState
     kept_flows = ("around_model", "around_tool")
+    counts_attempts = True
     guard_settings = ("exit_behavior",)
-
-    ordering = Ordering(before=("ToolErrorMiddleware", "ToolRetryMiddleware"))
 
     def __init__(
         self,
@@ -341,43 +347,46 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         return ExtendedModelResponse(response, Command(update={_STOP: {**stop, "done": is_done}}))
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
-        """Run and count the call, or refuse it."""
-        call, counts = request.tool_call, request.state
+        """Run and count an attempt of the call, or refuse it."""
+        call, counts, config = request.tool_call, request.state, request.runtime.config
         message, tail = last_turn(counts["messages"])
-        refusals_now: Refusals = {}
-        # One more than the message has calls, for a call that a layer has replaced.
-        most = 1 + (len(message.tool_calls) if message else 0)
-        has_records = message is not None and _LIMITS in message.response_metadata
-        if has_records or not has_room(self, counts, most):
-            limits = limits_on(message, self._limit)
-            if not all(has_room(limit, counts, most) for limit in limits):
-                refusals_now = refusals(calls_in_order(call, message, tail), limits, counts)
-        update: dict[str, object] = _stop_update(refusals_now) if refusals_now else {}
-        if call["id"] in refusals_now:
-            limit, counts_then = refusals_now[call["id"]]
-            return Command(update={"messages": [limit.refusal(call, counts_then)], **update})
-        with ToolCallRecorder() as recorder:
-            result = yield request
-        # A ToolMessage, the usual result of a tool, writes no counts.
-        is_message = isinstance(result, ToolMessage)
-        if not is_message and any(key == _THREAD_COUNTS for key, _ in _writes(result)):
-            return result  # Another limit further in has counted the call, and decided the same.
-        # No tool has started if an inner layer refused the call, or ran a tool without LangChain
-        # callbacks; then a result that is not an error counts.
-        names = recorder.names
-        if names or not any(
-            isinstance(m, ToolMessage) and m.tool_call_id == call["id"] and m.status == "error"
-            for key, value in _writes(result)
-            if key == "messages"
-            for m in (value if isinstance(value, list) else [value])
-        ):
-            ran = call["name"] if not names or call["name"] in names else names[0]
-            update |= {_THREAD_COUNTS: {ran: 1}, _RUN_COUNTS: {ran: 1}}
-        if not update:
-            return result
-        if is_message:
-            return Command(update={"messages": [result], **update})
-        return [*(result if isinstance(result, list) else [result]), Command(update=update)]
+        turn = _turn(run_of_node(config), message.id) if message and message.id else _Turn()
+        with attempt(request.runtime) as notes, ToolCallRecorder() as recorder:
+            if is_first := not notes:
+                notes["again"] = turn.begin(call)
+            again: list[ToolCall] = notes["again"]
+            refusals_now: Refusals = {}
+            # One more than the message has calls, for a call that a layer has replaced.
+            most = 1 + (len(message.tool_calls) if message else 0) + len(again)
+            has_records = message is not None and _LIMITS in message.response_metadata
+            if has_records or not has_room(self, counts, most):
+                limits = limits_on(message, self._limit)
+                if not all(has_room(limit, counts, most) for limit in limits):
+                    calls = calls_in_order(call, message, tail)
+                    ids = {c["id"] for c in calls}
+                    calls += [c for c in again if c["id"] in ids]
+                    refusals_now = refusals(calls, limits, counts)
+            if stop := _stop_of(refusals_now):
+                count(config, _STOP, stop, last_stop)
+            has_run = False
+            try:
+                if call["id"] in refusals_now:
+                    limit, counts_then = refusals_now[call["id"]]
+                    return limit.refusal(call, counts_then, is_repeated=call in again)
+                result = yield request
+                # No tool has started if the call was refused further in, or a tool ran without
+                # LangChain callbacks; then a result that is not an error counts.
+                has_run = bool(recorder.names) or not _is_error(result, call)
+                return result
+            except Exception:
+                has_run = bool(recorder.names)
+                raise
+            finally:  # control flow ends here too: a call that waits has not run
+                if is_first and has_run:
+                    for key in (_THREAD_COUNTS, _RUN_COUNTS):
+                        count(config, key, {call["name"]: 1}, add_counts)
+                elif is_first:
+                    turn.cancel(call)
 
     def _own_stop(self, state: Any) -> _Stop | None:
         """Return the stop of this run, if this middleware has to make it."""
@@ -408,17 +417,18 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         open_calls = [call for call in unanswered(message, tail) if call["id"] in refusals_now]
         result += [limit.refusal(call, limit.used(counts)) for call in open_calls]
         last_response = ModelResponse(result, response.structured_response)
-        stop = _stop_update(refusals_now)
-        return ExtendedModelResponse(last_response, Command(update=stop)) if stop else last_response
+        stop = _stop_of(refusals_now)
+        if stop is None:
+            return last_response
+        return ExtendedModelResponse(last_response, Command(update={_STOP: stop}))
 
 
-def _stop_update(refusals_now: Refusals) -> dict[str, object]:
-    """The update that ends the run; empty if every refusal lets it continue."""
+def _stop_of(refusals_now: Refusals) -> _Stop | None:
+    """The stop that ends the run; None if every refusal lets it continue."""
     for limit, (thread, run) in refusals_now.values():
         if limit.exit_behavior != "continue":
-            stop = _Stop(by=limit.name, thread_count=thread, run_count=run, done=False)
-            return {_STOP: stop}
-    return {}
+            return _Stop(by=limit.name, thread_count=thread, run_count=run, done=False)
+    return None
 
 
 def limits_on(message: AIMessage | None, limit_of_caller: Limit) -> list[Limit]:
@@ -470,14 +480,36 @@ def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts)
     return result
 
 
-def _writes(result: object) -> Iterator[tuple[str, object]]:
-    """Yield the keys and values that the result of a call writes to the state."""
-    for part in result if isinstance(result, list) else [result]:
-        if not isinstance(part, Command):
-            yield "messages", part
-            continue
-        pairs = part.update.items() if isinstance(part.update, Mapping) else part.update
-        for pair in pairs or ():
-            # LangGraph rejects other forms of update when it applies the command.
-            if isinstance(pair, tuple) and len(pair) == 2:
-                yield pair
+def _is_error(result: object, call: ToolCall) -> bool:
+    """Return True if the result of a call is an error."""
+    return any(
+        isinstance(m, ToolMessage) and m.tool_call_id == call["id"] and m.status == "error"
+        for part in (result if isinstance(result, list) else [result])
+        for m in (messages_in(part.update) if isinstance(part, Command) else [part])
+    )
+
+
+class _Turn:
+    """Attempts of the calls of a turn; its tasks run in one process."""
+
+    def __init__(self) -> None:
+        self._attempts: list[ToolCall] = []
+        self._lock = Lock()
+
+    def begin(self, call: ToolCall) -> list[ToolCall]:
+        """Note an attempt, and return those that are not the first of their call."""
+        with self._lock:
+            self._attempts.append(call)
+            ids = [attempt["id"] for attempt in self._attempts]
+            return [a for place, a in enumerate(self._attempts) if a["id"] in ids[:place]]
+
+    def cancel(self, call: ToolCall) -> None:
+        """Forget an attempt that ran no tool."""
+        with self._lock:
+            self._attempts.remove(call)
+
+
+@lru_cache(256)
+def _turn(run: object, message: str) -> _Turn:
+    """The turn of a run whose calls a message makes."""
+    return _Turn()

@@ -117,7 +117,8 @@ def make_spec(
     outputs = [spec.name for spec in output_specs(format_)]
     toolbox, clashes = sort_tools(_owned_tools(tools, members), outputs)
     hooks = tuple(bound for known in read for bound in hooks_of(*known))
-    layers = tuple(bound for known in read for bound in layers_of(*known))
+    listed = [bound for known in read for bound in layers_of(*known)]
+    layers = tuple(sorted(listed, key=lambda b: b.owner.counts_attempts))
     around = {call: tuple(b for b in layers if b.definition.call is call) for call in Call}
     shape = Shape(
         hooks=tuple(bound.definition for bound in hooks),

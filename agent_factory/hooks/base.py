@@ -79,6 +79,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         limits: What a run, a thread or a ledger may use at most, as `UsageLimit`s.
         most_attempts: How often its layers call inward for one call at most, such as for retries.
             The bounds of a plan multiply by it.
+        counts_attempts: Whether its layers run inside of all others, wherever it stands in the
+            list: for a limit, since a layer further out may call inward several times.
         needs_checkpointer: Whether it depends on state that is kept between runs of a thread.
         unused: Names of hooks, layers and flows of this class that do nothing as configured. The
             plan leaves them out, because each node costs a step in every run. A class that
@@ -110,6 +112,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     guard_settings: Collection[str] = ()
     limits: Sequence[UsageLimit] = ()
     most_attempts: int = 1
+    counts_attempts: bool = False
     needs_checkpointer: bool = False
     unused: Collection[str] = ()
     keyed_by_name: Collection[str] = ()

@@ -76,7 +76,14 @@ from agent_factory.tools.registry import Toolbox, offered_names
 from agent_factory.tools.schemas import offered
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse, check_request
-from agent_factory.upstream import SCRATCHPAD, construct_prompt, run_identity, step_and_stop
+from agent_factory.upstream import (
+    SCRATCHPAD,
+    astore_counts,
+    construct_prompt,
+    run_identity,
+    step_and_stop,
+    store_counts,
+)
 
 Turn = tuple[State, Runtime[Any], list[Any]]
 """The state with a valid history, the runtime, and the messages that made the history valid."""
@@ -172,6 +179,7 @@ class ModelNode(Runnable[Any, Any]):
             outcome = self._ended(turn) or self._call(request)
         except Exception as error:
             add_notes(error, self._context_schema)
+            store_counts(config)
             raise
         update = self._finish(*turn, outcome, config or {})
         return update if self._guards is None else self._guards.result(update)
@@ -186,6 +194,7 @@ class ModelNode(Runnable[Any, Any]):
             outcome = self._ended(turn) or await self._acall(request)
         except Exception as error:
             add_notes(error, self._context_schema)
+            await astore_counts(config)
             raise
         update = self._finish(*turn, outcome, config or {})
         return update if self._guards is None else self._guards.result(update)

@@ -43,6 +43,7 @@ from agent_factory.upstream import (
     at_node,
     at_step,
     counting_graphs,
+    counts_in,
     current_config,
     graph_namespace,
     in_namespace,
@@ -533,8 +534,12 @@ class Step:
         """Leave an error to a separate step; return False if this is its own step."""
         if self._is_first:
             return False
-        # Of a task that fails or is interrupted, LangGraph drops what it has written directly.
+        # Of a task that fails or is interrupted, LangGraph drops what it has written directly. What
+        # it has counted is part of this step.
+        counts = [] if self._is_stored else counts_in(self._node_writes)
         self._node_writes.clear()
+        if counts and (preview := self._preview(counts)) is not None:
+            self._view.now = preview
         if self.is_done:
             return True  # an edge has failed in a span
         # Graphs that a node has called keep what they returned in the namespace of its step: a run

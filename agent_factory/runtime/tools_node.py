@@ -73,7 +73,7 @@ from agent_factory.tools.tool_node import (
     with_state,
 )
 from agent_factory.topology.model import END, TOOLS
-from agent_factory.upstream import node_runnable, read_keys
+from agent_factory.upstream import astore_counts, node_runnable, read_keys, store_counts
 
 NAMESPACE_MARK = "|"
 """Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""
@@ -215,6 +215,7 @@ class ToolsNode(ToolNode):
             output = self.node.invoke(calls, config) if calls else {"messages": []}
         except Exception as error:
             add_notes(error, self._context_schema)
+            store_counts(config)
             raise
         if batch.failures:
             return batch.resend(input)
@@ -232,6 +233,7 @@ class ToolsNode(ToolNode):
             raise
         except Exception as error:
             add_notes(error, self._context_schema)
+            await astore_counts(config)
             raise
         if batch.failures:
             return batch.resend(input)
