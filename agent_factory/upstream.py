@@ -55,9 +55,9 @@ the documented way, but it is None where the caller's config has no run id.
 """
 
 
-def run_of_node(config: RunnableConfig) -> object | None:
+def run_of_node(config: RunnableConfig | None) -> object | None:
     """Return the `run_identity` of the run that a node of this config belongs to."""
-    runtime = config.get("configurable", {}).get("__pregel_runtime")
+    runtime = (config or {}).get("configurable", {}).get("__pregel_runtime")
     return runtime and run_identity(runtime)
 
 

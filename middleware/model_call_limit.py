@@ -26,7 +26,7 @@ from agent_factory.upstream import count, counts_of, current_config
 from ._shared.counting import attempt
 from ._shared.declarations import usage_limits
 from ._shared.final_answer import final_message, request_final_answer, used_up
-from ._shared.messages import results_of_pending_calls
+from ._shared.messages import follows_up, results_of_pending_calls
 from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
@@ -89,7 +89,8 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     Args:
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
         run_limit: The most calls in a run. A run that is resumed after an interrupt or a failure
-            continues with its count; a new message starts a new run.
+            continues with its count, and so does one that begins with results of background
+            calls; a new message starts a new run.
         exit_behavior: "end" ends the run with a message that gives the numbers; "answer" makes
             the last allowed call without tools, for an answer from the work so far, and ends the
             run before a further call as "end" does; "error" raises ModelCallLimitExceededError.
@@ -135,13 +136,15 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         limits = {"run": self.run_limit, "thread": self.thread_limit}
         return usage_limits("model calls", limits)
 
-    def before_agent(self, state: ModelCallLimitState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Start the count of a new run."""
-        return {_RUN_COUNT: None}
+    def before_agent(
+        self, state: ModelCallLimitState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
+        """Start the count of a new run, unless it brings results of background calls."""
+        return None if follows_up(state) else {_RUN_COUNT: None}
 
     async def abefore_agent(
         self, state: ModelCallLimitState, runtime: Runtime[Any]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | None:
         """Async variant of `before_agent`; nothing is awaited."""
         return self.before_agent(state, runtime)
 
@@ -178,10 +181,9 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
             )
             if message := self._final_message(thread, run):
                 return message
-            is_counted = notes.get("counted", False)
+            update = {} if "counted" in notes else dict.fromkeys((_THREAD_COUNT, _RUN_COUNT), 1)
             notes["counted"] = True
-            update = {} if is_counted else dict.fromkeys((_THREAD_COUNT, _RUN_COUNT), 1)
-            is_kept = all([count(config, key, 1, add_calls) for key in update])
+            is_kept = all(count(config, key, 1, add_calls) for key in update)
             last_because = ""
             if self.exit_behavior == "answer":
                 # If this call reaches a limit, it is the last one, and gets no tools.

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
-from threading import Lock
+from functools import cached_property
 from typing import Annotated, Any, Literal, NotRequired, get_args
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
@@ -44,12 +43,18 @@ from agent_factory import (
     hook_config,
 )
 from agent_factory.state.history import messages_in
-from agent_factory.upstream import count, run_of_node
+from agent_factory.upstream import count
 
-from ._shared.counting import attempt
+from ._shared.counting import tool_attempt
 from ._shared.declarations import usage_limits
 from ._shared.final_answer import asks_for_retry, final_message, request_final_answer, used_up
-from ._shared.messages import error_result, last_turn, results_of_pending_calls, unanswered
+from ._shared.messages import (
+    error_result,
+    follows_up,
+    last_turn,
+    results_of_pending_calls,
+    unanswered,
+)
 from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ToolCallLimitExceededError", "ToolCallLimitMiddleware", "ToolCallLimitState"]
@@ -143,7 +148,7 @@ class Limit:
         self, call: ToolCall, counts: tuple[int, int], *, is_repeated: bool = False
     ) -> ToolMessage:
         """The error that the model reads as the result of a refused call."""
-        fate = "has failed, and was not tried again" if is_repeated else "did not run"
+        fate = "has run, and was not tried again" if is_repeated else "did not run"
         return error_result(
             call,
             f"Limit reached: {self.reason(*counts)}. This call of {call['name']} {fate}. "
@@ -217,7 +222,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         tool_name: The tool it applies to; None for all tools together.
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
         run_limit: The most calls in a run. A run that is resumed after an interrupt or a failure
-            continues with its count; a new message starts a new run.
+            continues with its count, and so does one that begins with results of background
+            calls; a new message starts a new run.
         exit_behavior: What happens after a call over the limit. The call never runs, and the model
             reads an error as its result. After the other calls of its turn have run, "continue"
             continues the run; "answer" calls the model once more, without tools, for an answer
@@ -294,8 +300,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         )
 
     def before_agent(self, state: ToolCallLimitState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Start the count of a new run."""
-        return {_RUN_COUNTS: None, _STOP: None}
+        """Start the count of a new run, unless it brings results of background calls."""
+        return {_STOP: None} if follows_up(state) else {_RUN_COUNTS: None, _STOP: None}
 
     async def abefore_agent(
         self, state: ToolCallLimitState, runtime: Runtime[Any]
@@ -348,12 +354,10 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run and count an attempt of the call, or refuse it."""
-        call, counts, config = request.tool_call, request.state, request.runtime.config
+        call, counts = request.tool_call, request.state
+        config = getattr(request.runtime, "config", None)
         message, tail = last_turn(counts["messages"])
-        turn = _turn(run_of_node(config), message.id) if message and message.id else _Turn()
-        with attempt(request.runtime) as notes, ToolCallRecorder() as recorder:
-            if is_first := not notes:
-                notes["again"] = turn.begin(call)
+        with tool_attempt(request, message) as notes, ToolCallRecorder() as recorder:
             again: list[ToolCall] = notes["again"]
             refusals_now: Refusals = {}
             # One more than the message has calls, for a call that a layer has replaced.
@@ -368,11 +372,12 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
                     refusals_now = refusals(calls, limits, counts)
             if stop := _stop_of(refusals_now):
                 count(config, _STOP, stop, last_stop)
+            if call["id"] in refusals_now:
+                limit, counts_then = refusals_now[call["id"]]
+                return limit.refusal(call, counts_then, is_repeated=call in again)
+            is_counted, notes["counted"] = "counted" in notes, True
             has_run = False
             try:
-                if call["id"] in refusals_now:
-                    limit, counts_then = refusals_now[call["id"]]
-                    return limit.refusal(call, counts_then, is_repeated=call in again)
                 result = yield request
                 # No tool has started if the call was refused further in, or a tool ran without
                 # LangChain callbacks; then a result that is not an error counts.
@@ -382,11 +387,10 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
                 has_run = bool(recorder.names)
                 raise
             finally:  # control flow ends here too: a call that waits has not run
-                if is_first and has_run:
-                    for key in (_THREAD_COUNTS, _RUN_COUNTS):
+                if has_run:
+                    notes["has_run"] = True
+                    for key in () if is_counted else (_THREAD_COUNTS, _RUN_COUNTS):
                         count(config, key, {call["name"]: 1}, add_counts)
-                elif is_first:
-                    turn.cancel(call)
 
     def _own_stop(self, state: Any) -> _Stop | None:
         """Return the stop of this run, if this middleware has to make it."""
@@ -487,29 +491,3 @@ def _is_error(result: object, call: ToolCall) -> bool:
         for part in (result if isinstance(result, list) else [result])
         for m in (messages_in(part.update) if isinstance(part, Command) else [part])
     )
-
-
-class _Turn:
-    """Attempts of the calls of a turn; its tasks run in one process."""
-
-    def __init__(self) -> None:
-        self._attempts: list[ToolCall] = []
-        self._lock = Lock()
-
-    def begin(self, call: ToolCall) -> list[ToolCall]:
-        """Note an attempt, and return those that are not the first of their call."""
-        with self._lock:
-            self._attempts.append(call)
-            ids = [attempt["id"] for attempt in self._attempts]
-            return [a for place, a in enumerate(self._attempts) if a["id"] in ids[:place]]
-
-    def cancel(self, call: ToolCall) -> None:
-        """Forget an attempt that ran no tool."""
-        with self._lock:
-            self._attempts.remove(call)
-
-
-@lru_cache(256)
-def _turn(run: object, message: str) -> _Turn:
-    """The turn of a run whose calls a message makes."""
-    return _Turn()

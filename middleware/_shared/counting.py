@@ -5,17 +5,75 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
+from threading import Lock
 from typing import Any
 
-_under_way: ContextVar[tuple[object, dict[str, Any]]] = ContextVar("attempt", default=(None, {}))
+from langchain_core.messages import AIMessage, ToolCall
+
+from agent_factory import ToolCallRequest
+from agent_factory.upstream import run_of_node
+
+Notes = dict[str, Any]
+"""What the limits around an attempt note about it, for those further in."""
+
+_under_way: ContextVar[tuple[object, Notes] | None] = ContextVar("attempt", default=None)
 
 
 @contextmanager
-def attempt(runtime: object) -> Iterator[dict[str, Any]]:
-    """Begin an attempt; yield what limits further out note about it, empty for the first limit."""
-    outer, notes = _under_way.get()
-    token = _under_way.set((runtime, notes if outer is runtime else {}))
+def attempt(runtime: object) -> Iterator[Notes]:
+    """Begin an attempt, and yield its notes: empty for the outermost limit."""
+    outer = _under_way.get()
+    notes: Notes = outer[1] if outer and outer[0] is runtime else {}
+    token = _under_way.set((runtime, notes))
     try:
-        yield _under_way.get()[1]
+        yield notes
     finally:
         _under_way.reset(token)
+
+
+@contextmanager
+def tool_attempt(request: ToolCallRequest, message: AIMessage | None) -> Iterator[Notes]:
+    """Begin an attempt of a call that a message makes.
+
+    "again" of its notes are the attempts in the turn that are not the first of their call. A limit
+    sets "has_run" if the attempt has run a tool; without it, the attempt is forgotten.
+    """
+    call, run = request.tool_call, run_of_node(getattr(request.runtime, "config", None))
+    with attempt(request.runtime) as notes:
+        if notes:
+            yield notes
+            return
+        turn = _turn(run, message.id) if message and message.id else _Turn()
+        notes["again"] = turn.begin(call)
+        try:
+            yield notes
+        finally:
+            if "has_run" not in notes:
+                turn.cancel(call)
+
+
+class _Turn:
+    """The attempts of the calls of a turn, whose tasks run in one process."""
+
+    def __init__(self) -> None:
+        self._attempts: list[ToolCall] = []
+        self._lock = Lock()
+
+    def begin(self, call: ToolCall) -> list[ToolCall]:
+        """Note an attempt, and return those that are not the first of their call."""
+        with self._lock:
+            self._attempts.append(call)
+            ids = [each["id"] for each in self._attempts]
+            return [each for i, each in enumerate(self._attempts) if each["id"] in ids[:i]]
+
+    def cancel(self, call: ToolCall) -> None:
+        """Forget an attempt."""
+        with self._lock:
+            self._attempts.remove(call)
+
+
+@lru_cache(256)
+def _turn(run: object, message: str) -> _Turn:
+    """The turn of a run whose calls a message makes."""
+    return _Turn()

@@ -189,6 +189,16 @@ def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[To
     return [call for call in calls if call["id"] not in answered_ids]
 
 
+def follows_up(state: Mapping[str, Any]) -> bool:
+    """Return True if a run begins with results of background calls, and with no other message.
+
+    It goes on with what the run of these calls has counted.
+    """
+    _, tail = last_turn(state["messages"])
+    sources = {m.additional_kwargs.get("lc_source") for m in tail if not isinstance(m, ToolMessage)}
+    return sources == {"background"}
+
+
 def ends_run(state: Mapping[str, Any]) -> bool:
     """Return True if the run ends after the last answer of the model."""
     message, tail = last_turn(state["messages"])

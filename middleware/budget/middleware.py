@@ -27,13 +27,13 @@ from agent_factory import (
     ModelCallResult,
     ModelRequest,
     ModelResponse,
-    Ordering,
     ToolCallRequest,
     TracePolicy,
     UsageLimit,
     hook_config,
     omit_payload,
 )
+from agent_factory.middleware._shared.counting import tool_attempt
 from agent_factory.middleware._shared.declarations import usage_limits
 from agent_factory.middleware._shared.errors import outcome_unknown
 from agent_factory.middleware._shared.final_answer import (
@@ -41,7 +41,12 @@ from agent_factory.middleware._shared.final_answer import (
     final_request,
     final_response,
 )
-from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
+from agent_factory.middleware._shared.messages import (
+    error_result,
+    follows_up,
+    last_turn,
+    unanswered,
+)
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
     counter_for,
@@ -130,20 +135,21 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     A call of the model is made only if its least cost fits: the estimated tokens of its messages,
     its system prompt and its tools, and one token of an answer. Afterwards its actual cost is
     recorded: by the usage that the model reports, including cache prices; counts that it does not
-    report are estimated. A failed call is not recorded. Of a call that was cancelled or timed out,
-    the least cost is, because it may have been charged. So a limit is exceeded by at most one call,
-    and turns and tool calls are never exceeded. On a shared ledger this holds for each agent: see
-    `Ledger`.
+    report are estimated. A failed call is recorded as a turn, and one that was cancelled or timed
+    out with its least cost, because it may have been charged. So a limit is exceeded by at most one
+    call, and turns and tool calls are never exceeded. On a shared ledger this holds for each agent:
+    see `Ledger`.
 
     Close to a limit, the model is warned once how much is left, then a cheaper model takes over,
     and at the end the run ends as `exit_behavior` says. A tool call that does not fit gets an
     error as its result, and so does a tool call after the seconds are used up.
 
-    A run that is resumed after an interrupt or a failure continues with what it has spent; a new
-    message starts a new run. Seconds count while the run works, not while it waits for a person.
+    A run that is resumed after an interrupt or a failure continues with what it has spent, and so
+    does one that begins with results of background calls; a new message starts a new run. Seconds
+    count while the run works, not while it waits for a person.
 
-    Put it last in the list, inside retries and fallbacks, so that each attempt is counted with its
-    own model. It does not see calls that other middleware or tools make themselves;
+    Each attempt of a retry or a fallback is counted with its own model, wherever the budget stands
+    in the list. It does not see calls that other middleware or tools make themselves;
     `Ledger.handler` records them too.
 
     Args:
@@ -193,6 +199,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     keyed_by_name = ("budget_run", "budget_thread")
     unused: Collection[str] = ()
     kept_flows = ("around_model", "around_tool")
+    counts_attempts = True
     guard_settings = ("ledger", "exit_behavior", "prices", "cap_output")
 
     run = Setting[Limits]()
@@ -202,8 +209,6 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     exit_behavior = Setting[str]()
     prices = Setting[Prices]()
     cap_output = Setting[bool]()
-
-    ordering = Ordering(after=("ModelRetryMiddleware", "ModelFallbackMiddleware"))
 
     def __init__(
         self,
@@ -252,7 +257,12 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         )
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Start the record of a new run, and add that of the last run to its thread."""
+        """Start the record of a new run, and add that of the last run to its thread.
+
+        A run that brings results of background calls goes on with the record of the last run.
+        """
+        if follows_up(state) and self.name in (state.get("budget_run") or {}):
+            return {"budget_clock": monotonic()}
         update: dict[str, object] = {
             "budget_clock": (self.name, monotonic()),
             "budget_run": {self.name: None},
@@ -319,6 +329,9 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 if response is not None or outcome_unknown(error):
                     reservation.commit(reservation.least)
                     accounting.model_update(reservation.least.as_record(), is_end=False)
+                elif isinstance(error, Exception):
+                    reservation.commit(_ONE_TURN)
+                    accounting.model_update(_ONE_TURN.as_record(), is_end=False)
                 raise
             if self._settings.ledger is not NO_LEDGER:
                 ids = [m.id for m in response.result if isinstance(m, AIMessage)]
@@ -342,43 +355,48 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run the tool if its call fits, and count it; return an error message otherwise."""
         accounting = CallAccounting(self.name, request.state)
-        call = request.tool_call
+        call, config = request.tool_call, getattr(request.runtime, "config", None)
         message, tail = last_turn(request.state["messages"])
         ids = [open_call["id"] for open_call in unanswered(message, tail)]
-        # The calls of a turn run in parallel, and none sees what the others record. So each leaves
-        # room for the calls before it.
-        earlier = ids.index(call["id"]) if call["id"] in ids else 0
-        try:
-            accounts = accounting.accounts(self.run, self.thread)
-            need = Spent(tool_calls=1 + earlier)
-            if any(account.shortfall(need) for account in accounts):
-                raise BudgetExceededError(accounts, need)
-            reserved = self._settings.ledger.reserve(_ONE_TOOL_CALL)
-        except BudgetExceededError as error:
-            accounting.add({"refused": 1})
-            # It may have run: this may be the second attempt of a retry further out.
-            refusal = f"Error: the budget refused this call of {call['name']}"
-            text = f"{refusal}: {error.explanation}. Go on without it."
-            return [error_result(call, text), Command(update=accounting.update())]
-        with reserved as reservation:
+        with tool_attempt(request, message) as notes:
+            # The calls of a turn run in parallel, and none sees what the others record. So each
+            # leaves room for the calls before it, and to be tried again for all.
+            earlier = ids.index(call["id"]) if call["id"] in ids else 0
+            if call in (again := notes["again"]):
+                earlier = len(ids) - 1 + sum(other["id"] in ids for other in again)
             try:
-                result = yield request
-            except BaseException as error:
-                if outcome_unknown(error):
-                    # A cancelled task writes nothing, so what it spent is kept outside the state.
-                    missing_record = self._updates.missing(request.runtime, accounting.run)
-                    missing_record = add_records(missing_record, _ONE_TOOL_CALL.as_record())
-                    self._updates.keep(
-                        request.runtime, accounting.run, missing_record, is_end=False
-                    )
-                elif isinstance(error, Exception):
-                    reservation.commit(_ONE_TOOL_CALL)  # it ran
-                raise
-            reservation.commit(_ONE_TOOL_CALL)
-        accounting.add({"tool_calls": 1})
+                accounts = accounting.accounts(self.run, self.thread)
+                need = Spent(tool_calls=1 + earlier)
+                if any(account.shortfall(need) for account in accounts):
+                    raise BudgetExceededError(accounts, need)
+                reserved = self._settings.ledger.reserve(_ONE_TOOL_CALL)
+            except BudgetExceededError as error:
+                accounting.add({"refused": 1})
+                # It may have run: this may be the second attempt of a retry further out.
+                refusal = f"Error: the budget refused this call of {call['name']}"
+                text = f"{refusal}: {error.explanation}. Go on without it."
+                return [error_result(call, text), Command(update=accounting.update())]
+            accounting.add({"tool_calls": 1})
+            with reserved as reservation:
+                try:
+                    result = yield request
+                except BaseException as error:
+                    if isinstance(error, Exception):
+                        reservation.commit(_ONE_TOOL_CALL)  # it ran
+                        notes["has_run"] = accounting.count(config)
+                    elif outcome_unknown(error):
+                        # A cancelled task writes nothing, so what it spent is kept outside the
+                        # state.
+                        record = self._updates.missing(request.runtime, accounting.run)
+                        record = add_records(record, _ONE_TOOL_CALL.as_record())
+                        self._updates.keep(request.runtime, accounting.run, record, is_end=False)
+                    raise
+                reservation.commit(_ONE_TOOL_CALL)
+            notes["has_run"] = True
+            if not (update := accounting.tool_update(is_counted=accounting.count(config))):
+                return result
         # LangGraph takes a list of messages and commands as the result of a tool.
-        results = result if isinstance(result, list) else [result]
-        return [*results, Command(update=accounting.tool_update())]
+        return [*(result if isinstance(result, list) else [result]), Command(update=update)]
 
     def _over(self, accounting: CallAccounting) -> AIMessage:
         """The message that ends a run which was over already."""

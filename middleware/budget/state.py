@@ -7,10 +7,12 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import Annotated, Any, Literal, NotRequired
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import AgentState, PrivateStateAttr
 from agent_factory.types import task_identity
+from agent_factory.upstream import count
 
 from .limits import Account, Limits, Record
 
@@ -240,9 +242,14 @@ class CallAccounting:
             update["budget_clock"] = now
         return update
 
-    def tool_update(self) -> dict[str, object]:
+    def count(self, config: RunnableConfig | None) -> bool:
+        """Write what was added to the state, whatever becomes of the node; False outside of one."""
+        return count(config, "budget_run", {self._name: self.added}, add_named_records)
+
+    def tool_update(self, *, is_counted: bool) -> dict[str, object]:
         """The state update of a tool; it starts the clock if a resumed run has none yet."""
-        return self.update() if self._is_timed else {**self.update(), "budget_clock": self._since}
+        update = {} if is_counted else self.update()
+        return update if self._is_timed else {**update, "budget_clock": self._since}
 
 
 def _account(scope: Literal["run", "thread"], limits: Limits, record: Record) -> Account:

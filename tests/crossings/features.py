@@ -115,13 +115,13 @@ FEATURES: dict[str, Feature] = {
     "background": row(m.BackgroundMiddleware, late=("fetch", "fail")),
     "budget": row(
         m.BudgetMiddleware,
-        Limits(4, failed=False),
+        Limits(4),
         Limits(3, "tool calls"),
         run=m.Limits(turns=4, tool_calls=3),
     ),
     "budget_end": row(
         m.BudgetMiddleware,
-        Limits(3, failed=False),
+        Limits(3),
         run=m.Limits(turns=3),
         exit_behavior="end",
         name="end",
@@ -161,7 +161,7 @@ FEATURES: dict[str, Feature] = {
     ),
     "limit_thread": row(
         m.ModelCallLimitMiddleware,
-        Limits(3, thread=True, failed=False),
+        Limits(3, thread=True),
         thread_limit=3,
         name="thread limit",
     ),

@@ -77,13 +77,6 @@ KNOWN: dict[str, Known] = {
         "checked error",
         Crossing(("tool_error", "guard_result"), turns=(FAIL,)),
     ),
-    "G11": Known(
-        "Each result of a background call begins a run with fresh limits.",
-        "limited ",
-        Crossing(("limit", "background"), "service", (FETCH, "plain", FETCH)),
-        features=("background",),
-        ways=tuple(SERVED),
-    ),
     "P4": Known(
         "A sentence about all calls holds, though an agent inside has no limit.",
         "proven ",
@@ -100,26 +93,6 @@ KNOWN: dict[str, Known] = {
         for limit in ("limit_thread", "tool_limit_thread")
     },
     **{
-        f"P7 {feature}": Known(
-            "A limit of model calls does not count what another layer asks the model once more.",
-            "limited model calls",
-            Crossing(("limit", feature), turns=(FETCH, turn, FETCH, turn, FETCH)),
-            features=(feature,),
-        )
-        for feature, turn in (
-            ("answer_guard", "empty"),
-            ("fallback", "error"),
-            ("refusal", "poison"),
-            ("retry", "error"),
-        )
-    },
-    "P7 tool_retry": Known(
-        "A limit of tool calls counts a call once that is tried several times.",
-        "limited ",
-        Crossing(("tool_limit", "tool_retry"), turns=(FAIL, FAIL)),
-        features=("tool_retry",),
-    ),
-    **{
         f"P11 {feature}": Known(
             "A result is lost if a parallel call waits or fails when the next message comes.",
             "kept result",
@@ -132,16 +105,6 @@ KNOWN: dict[str, Known] = {
             ("review_each", "refund", "new message"),
         )
     },
-    "blocked answers": Known(
-        "The limit of a thread does not count answers that a guard around it throws away.",
-        "limited model calls",
-        Crossing(("guard_meanwhile", "limit_thread"), talk=("poison",) * 4),
-    ),
-    "blocked results": Known(
-        "A limit does not count a call that has run if a guard around it blocks its result.",
-        "limited ",
-        Crossing(("guard_result", "tool_limit"), turns=(("fetch poison",),) * 3),
-    ),
     "emulated results": Known(
         "The model reads an emulated result unchecked if the guard is inside of the emulator.",
         "checked result",
@@ -151,12 +114,6 @@ KNOWN: dict[str, Known] = {
         "After the text in place of an answer, an empty chunk of another message is streamed.",
         "streamed messages",
         Crossing(("guard_answer",), "stream messages", ("poison",)),
-    ),
-    "labels": Known(
-        "A result is not streamed as a message if FlowGuard adds labels to a Command.",
-        "streamed messages",
-        Crossing(("flow_guard", "tool_limit"), "stream messages", (FETCH,)),
-        features=("flow_guard",),
     ),
     **{
         f"last words of {limit}": Known(

@@ -270,15 +270,11 @@ class Redacts:
 
 @dataclass(frozen=True)
 class Limits:
-    """A run, or a thread, has at most so many "model calls", "tool calls" or "calls of refund".
-
-    Calls of the model that fail count unless `failed` is False.
-    """
+    """A run, or a thread, has at most so many "model calls", "tool calls" or "calls of refund"."""
 
     most: int
     unit: str = "model calls"
     thread: bool = False
-    failed: bool = True
 
     @property
     def sentence(self) -> str:
@@ -295,8 +291,7 @@ class Limits:
 
     def _count(self, events: Sequence[Event], *agents: str) -> int:
         if self.unit == "model calls":
-            failures = 0 if self.failed else sum(e.kind == "broke" for e in events)
-            return sum(e.kind == "read" and e.by in agents for e in events) - failures
+            return sum(e.kind == "read" and e.by in agents for e in events)
         tools = [e for e in events if e.kind == "started" and (INNER in agents or e.by != "dig")]
         return sum(self.unit in ("tool calls", f"calls of {e.by}") for e in tools)
 

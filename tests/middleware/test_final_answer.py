@@ -273,18 +273,24 @@ def test_a_run_that_bypasses_the_hook_still_ends(send: Any, call: Any) -> None:
     assert "1 of 1 model calls" in last_text(call(agent, None, ONE))
 
 
-def test_a_call_that_failed_does_not_count(send: Any) -> None:
-    agent = agent_of([RuntimeError("down"), "up"], thread_limit=1, **in_memory())
-    with pytest.raises(RuntimeError, match="down"):
-        send(agent, config=ONE)
-    assert last_text(send(agent, config=ONE)) == "up"
+@each("fused", [True, False])
+def test_a_call_that_failed_counts(send: Any, fused: bool) -> None:
+    """Also in another process, which goes on with the thread."""
+    saver: Any = {**in_memory(), "fused": fused}
+    for text in ("down", "up", "used up"):
+        step = RuntimeError("down") if text == "down" else "up"
+        agent = agent_of([step], thread_limit=2, **saver)
+        try:
+            assert text in last_text(send(agent, config=ONE))
+        except RuntimeError:
+            assert text == "down"
 
 
-@each("outermost", [True, False])
-def test_what_layers_do_within_a_call_counts_as_one(send: Any, outermost: bool) -> None:
-    limit = ModelCallLimitMiddleware(run_limit=2)
-    stack = [AsksTwice(), limit] if outermost else [limit, AsksTwice()]
-    assert last_text(send(agent_of([CALL, CALL, "a", "b"], *stack))) == "b"
+@each("order", [1, -1])
+def test_each_attempt_of_a_layer_counts(send: Any, order: int) -> None:
+    stack = [AsksTwice(), ModelCallLimitMiddleware(run_limit=3)][::order]
+    result = send(agent_of([CALL, CALL, CALL, "b"], *stack))
+    assert "3 of 3 model calls" in last_text(result)
 
 
 @each(

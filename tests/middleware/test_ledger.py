@@ -343,7 +343,7 @@ class Office:
         exit_behavior: What a subagent does that has no budget left.
 
     Attributes:
-        answers: How many answers the models of the subagents have given.
+        answers: How often the models of the subagents were asked.
     """
 
     def __init__(
@@ -372,10 +372,10 @@ class Office:
     def _answer(self, messages: Any) -> Any:
         number, turns, fails = map(int, messages[0].text.split())
         works = sum(isinstance(message, AIMessage) for message in messages) < turns
-        if fails and not works:
-            raise OSError(f"{number} is down")
         with self._lock:
             self.answers += 1
+        if fails and not works:
+            raise OSError(f"{number} is down")
         return [{"name": "look", "args": {}}] if works else f"{number} is done"
 
     def run(self, mode: str) -> dict[int, tuple[str, str]]:
