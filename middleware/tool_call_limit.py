@@ -144,14 +144,12 @@ class Limit:
         what = "tool calls" if self.tool_name is None else f"calls of {self.tool_name}"
         return used_up(what, thread_count, run_count, self.thread_limit, self.run_limit)
 
-    def refusal(
-        self, call: ToolCall, counts: tuple[int, int], *, is_repeated: bool = False
-    ) -> ToolMessage:
+    def refusal(self, call: ToolCall, counts: tuple[int, int], before: str = "") -> ToolMessage:
         """The error that the model reads as the result of a refused call."""
-        fate = "has run, and was not tried again" if is_repeated else "did not run"
         return error_result(
             call,
-            f"Limit reached: {self.reason(*counts)}. This call of {call['name']} {fate}. "
+            f"Limit reached: {self.reason(*counts)}. This call of {call['name']} did not run"
+            f"{' again' if before else ''}.{before} "
             f"Do not call {self.tool_name or 'any tool'} again; go on with what you have.",
             response_metadata={_REFUSED_BY: self.name},
         )
@@ -374,7 +372,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
                 count(config, _STOP, stop, last_stop)
             if call["id"] in refusals_now:
                 limit, counts_then = refusals_now[call["id"]]
-                return limit.refusal(call, counts_then, is_repeated=call in again)
+                return limit.refusal(call, counts_then, notes["before"])
             is_counted, notes["counted"] = "counted" in notes, True
             has_run = False
             try:

@@ -12,7 +12,10 @@ from typing import Any
 from langchain_core.messages import AIMessage, ToolCall
 
 from agent_factory import ToolCallRequest
+from agent_factory.errors import sentence
 from agent_factory.upstream import run_of_node
+
+from .errors import format_error
 
 Notes = dict[str, Any]
 """What the limits around an attempt note about it, for those further in."""
@@ -36,8 +39,9 @@ def attempt(runtime: object) -> Iterator[Notes]:
 def tool_attempt(request: ToolCallRequest, message: AIMessage | None) -> Iterator[Notes]:
     """Begin an attempt of a call that a message makes.
 
-    "again" of its notes are the attempts in the turn that are not the first of their call. A limit
-    sets "has_run" if the attempt has run a tool; without it, the attempt is forgotten.
+    Of its notes, "again" are the attempts in the turn that are not the first of their call, and
+    "before" says how the last attempt of this one ended, for a text that refuses another one. A
+    limit sets "has_run" if the attempt has run a tool; without it, the attempt is forgotten.
     """
     call, run = request.tool_call, run_of_node(getattr(request.runtime, "config", None))
     with attempt(request.runtime) as notes:
@@ -45,9 +49,13 @@ def tool_attempt(request: ToolCallRequest, message: AIMessage | None) -> Iterato
             yield notes
             return
         turn = _turn(run, message.id) if message and message.id else _Turn()
-        notes["again"] = turn.begin(call)
+        notes["again"] = again = turn.begin(call)
+        notes["before"] = turn.ends.get(call["id"], " It has run before.") if call in again else ""
         try:
             yield notes
+        except Exception as error:
+            turn.ends[call["id"]] = f" It has failed before, with {sentence(format_error(error))}"
+            raise
         finally:
             if "has_run" not in notes:
                 turn.cancel(call)
@@ -57,6 +65,7 @@ class _Turn:
     """The attempts of the calls of a turn, whose tasks run in one process."""
 
     def __init__(self) -> None:
+        self.ends: dict[str | None, str] = {}
         self._attempts: list[ToolCall] = []
         self._lock = Lock()
 

@@ -372,9 +372,8 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 reserved = self._settings.ledger.reserve(_ONE_TOOL_CALL)
             except BudgetExceededError as error:
                 accounting.add({"refused": 1})
-                # It may have run: this may be the second attempt of a retry further out.
                 refusal = f"Error: the budget refused this call of {call['name']}"
-                text = f"{refusal}: {error.explanation}. Go on without it."
+                text = f"{refusal}: {error.explanation}.{notes['before']} Go on without it."
                 return [error_result(call, text), Command(update=accounting.update())]
             accounting.add({"tool_calls": 1})
             with reserved as reservation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crossings.oracle import Fault
-from crossings.ways import SERVED, Crossing
+from crossings.ways import Crossing
 
 
 @dataclass(frozen=True)
