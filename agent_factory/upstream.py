@@ -430,8 +430,8 @@ def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
     return writes
 
 
-_counted: set[str] = set()
-"""Keys of the state that `count` has written."""
+counted_keys: set[str] = set()
+"""Keys of the state that `count` writes."""
 
 _counting = Lock()
 
@@ -447,7 +447,6 @@ def count(
     """
     if (send := (config or {}).get("configurable", {}).get("__pregel_send")) is None:
         return False
-    _counted.add(key)
     writes = getattr(send, "__self__", ())  # hidden in a node with a timeout
     with _counting:
         for place, (name, earlier) in enumerate(writes):
@@ -460,7 +459,7 @@ def count(
 
 def counts_in(writes: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """Return the writes that `count` has made."""
-    return [pair for pair in writes if pair[0] in _counted]
+    return [pair for pair in writes if pair[0] in counted_keys]
 
 
 def counts_of(config: RunnableConfig | None) -> dict[str, Any]:
@@ -480,7 +479,7 @@ def _uncounted(config: RunnableConfig | None) -> tuple[Any, RunnableConfig, list
     however the thread goes on; those of a task that fails are dropped. Savers keep the write that
     they have at a place in the list, so a list begins with the earlier ones.
     """
-    if config is None or not _counted or (saver := saver_of(config)) is None:
+    if config is None or (saver := saver_of(config)) is None:
         return None
     counts = [*counts_of(config).items()]
     return (
@@ -488,10 +487,30 @@ def _uncounted(config: RunnableConfig | None) -> tuple[Any, RunnableConfig, list
     )
 
 
-def _null_writes(checkpoint: CheckpointTuple | None, counts: list[Any]) -> list[Any]:
+def _null_writes(checkpoint: CheckpointTuple | None, counts: Iterable[Any]) -> list[Any]:
     earlier = (checkpoint and checkpoint.pending_writes) or ()
     null_writes = [(name, value) for task, name, value in earlier if task == _NO_TASK]
     return [*(pair for pair in null_writes if not pair[0].startswith("__")), *counts]
+
+
+def stored_counts(
+    checkpoint: CheckpointTuple, channels: Mapping[str, Any], *, is_end: bool
+) -> dict[str, Any]:
+    """Return the values of a checkpoint, with what was counted after it: at the end by any task."""
+    values, writes = {**checkpoint.checkpoint["channel_values"]}, checkpoint.pending_writes or ()
+    left_out = {task for task, name, _ in writes if name == "__error__" or not is_end}
+    for task, name, value in writes:
+        operator = getattr(channels.get(name), "operator", None)
+        if operator and name in counted_keys and (task == _NO_TASK or task not in left_out):
+            values[name] = operator(values.get(name, type(value)()), value)
+    return values
+
+
+def counts_for_fork(
+    checkpoint: CheckpointTuple, counts: Mapping[str, Any]
+) -> tuple[list[tuple[str, Any]], str]:
+    """Return the last arguments of `put_writes` by which a fork of a checkpoint has counts."""
+    return _null_writes(checkpoint, counts.items()), _NO_TASK
 
 
 def store_counts(config: RunnableConfig | None) -> None:

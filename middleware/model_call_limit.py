@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AIMessage
@@ -21,7 +21,7 @@ from agent_factory import (
     UsageLimit,
     hook_config,
 )
-from agent_factory.upstream import count, counts_of, current_config
+from agent_factory.upstream import count, counted_keys, counts_of, current_config
 
 from ._shared.counting import attempt
 from ._shared.declarations import usage_limits
@@ -32,6 +32,7 @@ from ._shared.validation import check_choice, check_limits
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
 
 _THREAD_COUNT, _RUN_COUNT = "thread_model_call_count", "run_model_call_count"
+counted_keys.update((_THREAD_COUNT, _RUN_COUNT))
 
 
 def add_calls(calls: int, more: int | None) -> int:
@@ -135,6 +136,10 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         """Its limits, as the plan shows them."""
         limits = {"run": self.run_limit, "thread": self.thread_limit}
         return usage_limits("model calls", limits)
+
+    def counted_since(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+        """The calls in the thread since a checkpoint."""
+        return {_THREAD_COUNT: now.get(_THREAD_COUNT, 0) - before.get(_THREAD_COUNT, 0)}
 
     def before_agent(
         self, state: ModelCallLimitState, runtime: Runtime[Any]

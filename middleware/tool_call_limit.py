@@ -43,7 +43,7 @@ from agent_factory import (
     hook_config,
 )
 from agent_factory.state.history import messages_in
-from agent_factory.upstream import count
+from agent_factory.upstream import count, counted_keys
 
 from ._shared.counting import tool_attempt
 from ._shared.declarations import usage_limits
@@ -63,6 +63,7 @@ ExitBehavior = Literal["continue", "end", "error", "answer"]
 
 _STOP = "tool_call_limit_stop"
 _THREAD_COUNTS, _RUN_COUNTS = "thread_tool_call_count", "run_tool_call_count"
+counted_keys.update((_STOP, _THREAD_COUNTS, _RUN_COUNTS))
 
 _LIMITS = "tool_call_limits"
 """Metadata key of the message that makes the calls: the limits on them, innermost first."""
@@ -296,6 +297,12 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         return Limit(
             self.name, self.tool_name, self.thread_limit, self.run_limit, self.exit_behavior
         )
+
+    def counted_since(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+        """The calls in the thread since a checkpoint."""
+        earlier, counts = (values.get(_THREAD_COUNTS, {}) for values in (before, now))
+        new = {tool: counts[tool] - earlier.get(tool, 0) for tool in counts}
+        return {_THREAD_COUNTS: {tool: number for tool, number in new.items() if number}}
 
     def before_agent(self, state: ToolCallLimitState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the count of a new run, unless it brings results of background calls."""

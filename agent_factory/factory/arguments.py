@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain, starmap
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar
 from unicodedata import normalize
@@ -117,8 +119,7 @@ def make_spec(
     outputs = [spec.name for spec in output_specs(format_)]
     toolbox, clashes = sort_tools(_owned_tools(tools, members), outputs)
     hooks = tuple(bound for known in read for bound in hooks_of(*known))
-    listed = [bound for known in read for bound in layers_of(*known)]
-    layers = tuple(sorted(listed, key=lambda b: b.owner.counts_attempts))
+    layers = (*sorted(chain(*starmap(layers_of, read)), key=attrgetter("owner.counts_attempts")),)
     around = {call: tuple(b for b in layers if b.definition.call is call) for call in Call}
     shape = Shape(
         hooks=tuple(bound.definition for bound in hooks),

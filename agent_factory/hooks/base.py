@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeAlias, TypeVar, get_args
@@ -154,6 +154,15 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
             tools: The tools in the plan; empty for the plan of a stack, whose agent is not known.
         """
         return ()
+
+    def counted_since(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a run that forks a thread adds to the state, so that it has all counts.
+
+        Args:
+            before: The values at the checkpoint that the run begins from.
+            now: The values at the end of the thread.
+        """
+        return {}
 
     def before_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """Run once when a run starts; return a state update or None."""

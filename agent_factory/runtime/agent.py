@@ -22,6 +22,7 @@ from langgraph.stream import SubgraphTransformer
 from langgraph.types import Command, StateUpdate
 
 from agent_factory.errors import MissingNode
+from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import is_awaitable
 from agent_factory.runtime.inputs import STREAM_MODES, check_answer, check_keys, unknown_mode
 from agent_factory.runtime.run_layers.run import AGENT_RUN, LayeredRun
@@ -42,12 +43,14 @@ from agent_factory.runtime.watching import (
 )
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE
 from agent_factory.upstream import (
+    counts_for_fork,
     current_config,
     is_nested,
     is_resumed,
     place_of_run,
     saver_of,
     shows_subgraphs,
+    stored_counts,
     streams_events,
     waiting_nodes,
 )
@@ -305,7 +308,10 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         config: RunnableConfig,
         options: dict[str, Any],
     ) -> Iterator[Any]:
-        self.check_start(input, saver.get_tuple(place) if saver else None, place)
+        checkpoint = saver.get_tuple(place) if saver else None
+        self.check_start(input, checkpoint, place)
+        if saver and checkpoint and (end := self._end_of_fork(place)):
+            saver.put_writes(place, *self._counted_since(checkpoint, saver.get_tuple(end)))
         yield from super().stream(input, config, **options)
 
     async def _astream_checked(
@@ -316,7 +322,11 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         config: RunnableConfig,
         options: dict[str, Any],
     ) -> AsyncIterator[Any]:
-        self.check_start(input, await saver.aget_tuple(place) if saver else None, place)
+        checkpoint = await saver.aget_tuple(place) if saver else None
+        self.check_start(input, checkpoint, place)
+        if saver and checkpoint and (end := self._end_of_fork(place)):
+            newest = await saver.aget_tuple(end)
+            await saver.aput_writes(place, *self._counted_since(checkpoint, newest))
         events: Any = super().astream(input, config, **options)
         async with aclosing(events):
             async for event in events:
@@ -380,17 +390,19 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         has_unknown_keys = (
             self.has_unknown_keys(input) and not self.builder.spec.run_layers
         )  # they checked it
+        forks = bool(call_values.get("checkpoint_id"))
         # Before the configs are merged, which takes time: most runs have nothing to check.
         if not (
             resumes
             or has_unknown_keys
+            or forks
             or any(is_resumed(keys) for keys in (call_values, context) if keys)
         ):
             return None
         configurable = self.effective_configurable(config)
         # A graph around this one passes on its state, in which other keys are ordinary.
         has_unknown_keys = has_unknown_keys and not is_nested(configurable)
-        if not (resumes or has_unknown_keys or is_resumed(configurable)):
+        if not (resumes or has_unknown_keys or forks or is_resumed(configurable)):
             return None
         saver = saver_of({"configurable": configurable}) or self.checkpointer
         if self.checkpointer is False or not isinstance(saver, BaseCheckpointSaver):
@@ -399,6 +411,31 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                 return None
         place, again = place_of_run(configurable, stateful=self.checkpointer is True)
         return saver, place, {**(config or {}), "configurable": {**call_values, **again}}
+
+    def _end_of_fork(self, place: RunnableConfig) -> RunnableConfig | None:
+        """Return where the thread ends that a run begins at an earlier checkpoint of; else None.
+
+        Only if a member counts what happens in a thread, since it is read for that alone.
+        """
+        where: dict[str, Any] = {**place["configurable"]}
+        if not where.pop("checkpoint_id", None) or where.get("checkpoint_ns"):
+            return None
+        members = self.builder.spec.middleware
+        counting = [
+            m for m in members if type(m).counted_since is not AgentMiddleware.counted_since
+        ]
+        return {"configurable": where} if counting else None
+
+    def _counted_since(
+        self, checkpoint: CheckpointTuple, newest: CheckpointTuple | None
+    ) -> tuple[list[tuple[str, Any]], str]:
+        """Return what to write to a checkpoint, so that a fork has the counts of its thread."""
+        before = stored_counts(checkpoint, self.channels, is_end=False)
+        now = stored_counts(newest or checkpoint, self.channels, is_end=True)
+        counts: dict[str, Any] = {}
+        for member in self.builder.spec.middleware:
+            counts |= member.counted_since(before, now)
+        return counts_for_fork(checkpoint, {key: count for key, count in counts.items() if count})
 
     def has_unknown_keys(self, input: Any) -> bool:
         """Return True if an input has keys that no schema of the agent has."""

@@ -67,6 +67,7 @@ from .state import (
     extra_key,
     run_record,
     thread_part,
+    thread_record,
 )
 
 _PLAN_UNITS = {
@@ -255,6 +256,12 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             for name, most in limits.given().items()
             for limit in usage_limits(_PLAN_UNITS.get(name, name), {scope: most})
         )
+
+    def counted_since(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+        """What was spent in the thread since a checkpoint."""
+        earlier, record = (thread_record(self.name, values) for values in (before, now))
+        since = {key: amount - earlier.get(key, 0) for key, amount in record.items()}
+        return {"budget_thread": {self.name: since}} if any(since.values()) else {}
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread.

@@ -12,7 +12,7 @@ from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import AgentState, PrivateStateAttr
 from agent_factory.types import task_identity
-from agent_factory.upstream import count
+from agent_factory.upstream import count, counted_keys
 
 from .limits import Account, Limits, Record
 
@@ -62,6 +62,8 @@ def add_named_records(
             result[name] = add_records(result[name], record) if name in result else record
     return result
 
+
+counted_keys.update(("budget_run", "budget_thread"))
 
 RunClock = tuple[str, float]
 """The name of a middleware, and when it started a run with an empty record.
@@ -129,6 +131,12 @@ class LastUpdates:
             self._updates.pop(thread, None)
         # A node that ended is not missing in the same run: it is done again after time travel.
         return update if before == record and (new_run or not is_end) else {}
+
+
+def thread_record(name: str, values: Mapping[str, Any]) -> Record:
+    """What a BudgetMiddleware has spent in a thread, its last run included."""
+    earlier = (values.get("budget_thread") or {}).get(name, {})
+    return add_records(earlier, thread_part(run_record(name, values)))
 
 
 def run_record(name: str, state: Mapping[str, Any]) -> Record:

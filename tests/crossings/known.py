@@ -84,15 +84,6 @@ KNOWN: dict[str, Known] = {
         features=("clerk",),
     ),
     **{
-        f"P5 {limit}": Known(
-            "A run from an early checkpoint has its count, and not that of the thread.",
-            "limited ",
-            Crossing((limit,), "fork", (("refund",), "plain", ("refund",))),
-            ways=("fork", "replay"),
-        )
-        for limit in ("limit_thread", "tool_limit_thread")
-    },
-    **{
         f"P11 {feature}": Known(
             "A result is lost if a parallel call waits or fails when the next message comes.",
             "kept result",

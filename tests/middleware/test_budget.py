@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from agent_factory import TurnError, after_model, create_agent, wrap_model_call
-from agent_factory.middleware import ModelRetryMiddleware
+from agent_factory.middleware import ModelCallLimitMiddleware, ModelRetryMiddleware
 from agent_factory.middleware.budget import (
     BudgetExceededError,
     BudgetMiddleware,
@@ -700,3 +700,19 @@ def test_invalid_settings_raise(
 def test_limits_that_are_not_amounts_raise(limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(limits))):
         Limits(**limits)
+
+
+@each("settings", [{}, {"fused": False}])
+def test_a_fork_has_spent_what_its_thread_has(send: Any, call: Any, settings: Any) -> None:
+    budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
+    limit = ModelCallLimitMiddleware(thread_limit=4)
+    model = ScriptedChatModel(["a"] * 9)
+    agent = agent_of(model, budget, limit, **in_memory(), **settings)
+    send(agent, config=ONE)
+    first = next(agent.get_state_history(ONE, filter={"source": "input"})).config
+    for value in (None, {"messages": "Again."}, None, {"messages": "Again."}):
+        call(agent, value, first)
+    assert len(model.requests) == 3
+    assert agent.get_state(ONE).values["thread_model_call_count"] == 3
+    send(agent, config=ONE)
+    assert len(model.requests) == 3
