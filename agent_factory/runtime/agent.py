@@ -434,7 +434,9 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         now = stored_counts(newest or checkpoint, self.channels, is_end=True)
         counts: dict[str, Any] = {}
         for member in self.builder.spec.middleware:
-            counts |= member.counted_since(before, now)
+            for key, count in member.counted_since(before, now).items():
+                # Members may count under one key, each by its name.
+                counts[key] = {**counts.get(key, {}), **count} if isinstance(count, dict) else count
         return counts_for_fork(checkpoint, {key: count for key, count in counts.items() if count})
 
     def has_unknown_keys(self, input: Any) -> bool:

@@ -707,7 +707,8 @@ def test_a_fork_has_spent_what_its_thread_has(send: Any, call: Any, settings: An
     budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
     limit = ModelCallLimitMiddleware(thread_limit=4)
     model = ScriptedChatModel(["a"] * 9)
-    agent = agent_of(model, budget, limit, **in_memory(), **settings)
+    other = BudgetMiddleware(thread=Limits(turns=9), name="other")
+    agent = agent_of(model, budget, other, limit, **in_memory(), **settings)
     send(agent, config=ONE)
     first = next(agent.get_state_history(ONE, filter={"source": "input"})).config
     for value in (None, {"messages": "Again."}, None, {"messages": "Again."}):
