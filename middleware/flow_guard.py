@@ -257,7 +257,8 @@ def _with_labels(result: Any, labels: dict[str, LabelSource]) -> Any:
         return [*result, Command(update={STATE_KEY: labels})]
     if isinstance(result, Command) and result.graph is None:
         update = result.update or {}
-        # LangGraph also takes an update as a list of pairs.
-        pairs = update.items() if isinstance(update, Mapping) else update
-        return replace(result, update=[*pairs, (STATE_KEY, labels)])
+        # LangGraph also takes an update as a list of pairs, but streams messages of dicts alone.
+        pairs = [*(update.items() if isinstance(update, Mapping) else update), (STATE_KEY, labels)]
+        new = dict(pairs)
+        return replace(result, update=new if len(new) == len(pairs) else pairs)
     return result

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+)
 
-from agent_factory import ContextT, Flow, ModelRequest, ModelResponse
+from agent_factory import ContextT, Flow, ModelRequest, ModelResponse, NextChunk, stream_through
 from agent_factory.structured_output.strategies import EXPLANATION, EXPLANATION_KWARGS
 
 _INSTRUCTION = (
@@ -30,7 +37,11 @@ def request_final_answer(request: ModelRequest[ContextT], reason: str) -> Flow[M
     A structured answer may still be given; `asks_for_retry` says whether the model must be asked
     for it once more. The reason is half a sentence: "3 of 3 searches are used up".
     """
-    response: ModelResponse = yield final_request(request, reason)
+    last_request = final_request(request, reason)
+    if request.response_format is None:  # otherwise, a call may be the answer
+        flow = partial(_with_text, reason)
+        last_request = last_request.wrapped(partial(stream_through, flow=flow))
+    response: ModelResponse = yield last_request
     return final_response(request, response, reason)
 
 
@@ -50,6 +61,18 @@ def final_request(request: ModelRequest[ContextT], reason: str) -> ModelRequest[
         tool_choice=None,
         model_settings={key: settings[key] for key in settings if key not in _TOOL_SETTINGS},
     )
+
+
+def _with_text(reason: str) -> Flow[None]:
+    """Let an answer pass, and the reason after an answer without a text."""
+    text, last, fallback = "", None, _STOP_TEXT.format(reason=reason)
+    while (chunk := (yield NextChunk())) is not None:
+        text, last = text + chunk.text, chunk
+        if not (text or isinstance(chunk, AIMessageChunk)):  # it is the whole answer
+            chunk = chunk.model_copy(update={"content": fallback})
+        yield chunk
+    if not text and isinstance(last, AIMessageChunk):
+        yield AIMessageChunk(fallback, id=last.id, chunk_position="last")
 
 
 def final_response(

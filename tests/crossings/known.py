@@ -106,12 +106,9 @@ KNOWN: dict[str, Known] = {
         "streamed messages",
         Crossing(("guard_answer",), "stream messages", ("poison",)),
     ),
-    **{
-        f"last words of {limit}": Known(
-            "The text in which a limit ends a run is not streamed, if it is in place of calls.",
-            "streamed messages",
-            Crossing((limit,), "stream messages", (FETCH,) * 5),
-        )
-        for limit in ("limit_answer", "budget")
-    },
+    "last words of budget": Known(
+        "The text in which a budget ends a run is not streamed, if it is in place of calls.",
+        "streamed messages",
+        Crossing(("budget",), "stream messages", (FETCH,) * 5),
+    ),
 }
