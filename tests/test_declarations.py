@@ -314,12 +314,6 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "moved layer HumanInTheLoopMiddleware.around_tool: now around each tool call, before "
         "RewritingLayer.around_tool",
     ),
-    "limit outside of retries": (
-        {"middleware": [ModelRetryMiddleware(), BUDGET]},
-        {"middleware": [BUDGET, ModelRetryMiddleware()], "ignore": ["AF204"]},
-        "moved layer BudgetMiddleware.around_model: now around each model call, before "
-        "ModelRetryMiddleware.around_model",
-    ),
     "a jump added": (
         {"middleware": [shortcut(), Judge()]},
         {"middleware": [shortcut("tools"), Judge()], "ignore": ["AF129"]},

@@ -232,7 +232,10 @@ def name_of(model: object, settings: Mapping[str, object] | None = None) -> Mode
     """The name that a chat model reports, or that settings of the call choose; else its class."""
     model = configured(model)
     # Arguments that are bound to a model may name another one.
-    while hasattr(model, "bound"):
+    while isinstance(model, StreamedModel) or hasattr(model, "bound"):
+        if isinstance(model, StreamedModel):
+            model = model.inner
+            continue
         settings = {**getattr(model, "kwargs", {}), **(settings or {})}
         model = model.bound
     model_option = {"model": settings["model"]} if settings and "model" in settings else {}
