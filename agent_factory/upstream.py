@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import is_dataclass, replace
 from operator import attrgetter
-from threading import Lock
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -407,10 +406,10 @@ def stored_writes(
     """
     info = config["configurable"]["__pregel_runtime"].execution_info
     targets = [(f"branch:to:{target}", None)] * number
-    return _checkpoint_of(config), [*pairs, *targets], info.task_id
+    return checkpoint_of(config), [*pairs, *targets], info.task_id
 
 
-def _checkpoint_of(config: RunnableConfig) -> RunnableConfig:
+def checkpoint_of(config: RunnableConfig) -> RunnableConfig:
     """Return the config of the checkpoint that the step of a node began with."""
     # The checkpoint is one of the graph, and the config has the namespace of a task in it.
     place = {
@@ -430,102 +429,22 @@ def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
     return writes
 
 
-counted_keys: set[str] = set()
-"""Keys of the state that `count` writes."""
+def send_of(config: RunnableConfig | None) -> tuple[Any, Any]:
+    """Return what writes directly in the node of a config, and the deque of `sent_writes`.
 
-_counting = Lock()
-
-
-def count(
-    config: RunnableConfig | None, key: str, amount: Any, add: Callable[[Any, Any], Any]
-) -> bool:
-    """Count in the state from inside of the node of a config; False if it is no node's.
-
-    A count stays, whatever layers make of the result of the node, and also if the node fails.
-    langgraph/pregel/_algo.py, 1.2: see `sent_writes`. A stream shows two writes to a key as two
-    updates, so they are added here.
+    In a node with a timeout the deque is out of reach, and outside of a node there is neither.
     """
-    if (send := (config or {}).get("configurable", {}).get("__pregel_send")) is None:
-        return False
-    writes = getattr(send, "__self__", ())  # hidden in a node with a timeout
-    with _counting:
-        for place, (name, earlier) in enumerate(writes):
-            if name == key:
-                writes[place] = key, add(earlier, amount)
-                return True
-        send([(key, amount)])
-    return True
-
-
-def counts_in(writes: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return the writes that `count` has made."""
-    return [pair for pair in writes if pair[0] in counted_keys]
-
-
-def counts_of(config: RunnableConfig | None) -> dict[str, Any]:
-    """Return what the node of a config has counted so far."""
     send = (config or {}).get("configurable", {}).get("__pregel_send")
-    with _counting:
-        return dict(counts_in(getattr(send, "__self__", ())))
+    return send, getattr(send, "__self__", None)
 
 
-_NO_TASK = "00000000-0000-0000-0000-000000000000"
+NO_TASK = "00000000-0000-0000-0000-000000000000"
+"""Task whose writes belong to the state of a checkpoint, however the thread goes on.
 
-
-def _uncounted(config: RunnableConfig | None) -> tuple[Any, RunnableConfig, list[Any]] | None:
-    """Return the saver, the checkpoint and the counts of a node that fails; None for no counts.
-
-    langgraph/pregel/_loop.py, 1.2: writes of the null task belong to the state of a checkpoint,
-    however the thread goes on; those of a task that fails are dropped. Savers keep the write that
-    they have at a place in the list, so a list begins with the earlier ones.
-    """
-    if config is None or (saver := saver_of(config)) is None:
-        return None
-    counts = [*counts_of(config).items()]
-    return (
-        (saver, _checkpoint_of(config), counts) if counts and not stores_at_exit(config) else None
-    )
-
-
-def _null_writes(checkpoint: CheckpointTuple | None, counts: Iterable[Any]) -> list[Any]:
-    earlier = (checkpoint and checkpoint.pending_writes) or ()
-    null_writes = [(name, value) for task, name, value in earlier if task == _NO_TASK]
-    return [*(pair for pair in null_writes if not pair[0].startswith("__")), *counts]
-
-
-def stored_counts(
-    checkpoint: CheckpointTuple, channels: Mapping[str, Any], *, is_end: bool
-) -> dict[str, Any]:
-    """Return the values of a checkpoint, with what was counted after it: at the end by any task."""
-    values, writes = {**checkpoint.checkpoint["channel_values"]}, checkpoint.pending_writes or ()
-    left_out = {task for task, name, _ in writes if name == "__error__" or not is_end}
-    for task, name, value in writes:
-        operator = getattr(channels.get(name), "operator", None)
-        if operator and name in counted_keys and (task == _NO_TASK or task not in left_out):
-            values[name] = operator(values.get(name, type(value)()), value)
-    return values
-
-
-def counts_for_fork(
-    checkpoint: CheckpointTuple, counts: Mapping[str, Any]
-) -> tuple[list[tuple[str, Any]], str]:
-    """Return the last arguments of `put_writes` by which a fork of a checkpoint has counts."""
-    return _null_writes(checkpoint, counts.items()), _NO_TASK
-
-
-def store_counts(config: RunnableConfig | None) -> None:
-    """Store what a node has counted that fails."""
-    if (uncounted := _uncounted(config)) is not None:
-        saver, place, counts = uncounted
-        saver.put_writes(place, _null_writes(saver.get_tuple(place), counts), _NO_TASK)
-
-
-async def astore_counts(config: RunnableConfig | None) -> None:
-    """Store what a node has counted that fails, asynchronously."""
-    if (uncounted := _uncounted(config)) is not None:
-        saver, place, counts = uncounted
-        writes = _null_writes(await saver.aget_tuple(place), counts)
-        await saver.aput_writes(place, writes, _NO_TASK)
+langgraph/pregel/_loop.py, 1.2: `_first` applies them before a run goes on, or takes its input. A
+general `update_state` does not. Savers keep the write that they have at a place in the list, so a
+list begins with the earlier ones.
+"""
 
 
 def reading_after(

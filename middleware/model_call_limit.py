@@ -21,7 +21,8 @@ from agent_factory import (
     UsageLimit,
     hook_config,
 )
-from agent_factory.upstream import count, counted_keys, counts_of, current_config
+from agent_factory.counts import count, counted_keys, counts_of
+from agent_factory.upstream import current_config
 
 from ._shared.counting import attempt
 from ._shared.declarations import usage_limits

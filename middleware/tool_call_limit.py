@@ -42,8 +42,8 @@ from agent_factory import (
     UsageLimit,
     hook_config,
 )
+from agent_factory.counts import count, counted_keys
 from agent_factory.state.history import messages_in
-from agent_factory.upstream import count, counted_keys
 
 from ._shared.counting import tool_attempt
 from ._shared.declarations import usage_limits

@@ -21,6 +21,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Command, StateUpdate
 
+from agent_factory.counts import stored_counts, writes_of_state
 from agent_factory.errors import MissingNode
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import is_awaitable
@@ -43,14 +44,13 @@ from agent_factory.runtime.watching import (
 )
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE
 from agent_factory.upstream import (
-    counts_for_fork,
+    NO_TASK,
     current_config,
     is_nested,
     is_resumed,
     place_of_run,
     saver_of,
     shows_subgraphs,
-    stored_counts,
     streams_events,
     waiting_nodes,
 )
@@ -437,7 +437,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             for key, count in member.counted_since(before, now).items():
                 # Members may count under one key, each by its name.
                 counts[key] = {**counts.get(key, {}), **count} if isinstance(count, dict) else count
-        return counts_for_fork(checkpoint, {key: count for key, count in counts.items() if count})
+        counts = {key: count for key, count in counts.items() if count}
+        return writes_of_state(checkpoint, counts), NO_TASK
 
     def has_unknown_keys(self, input: Any) -> bool:
         """Return True if an input has keys that no schema of the agent has."""

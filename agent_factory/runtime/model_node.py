@@ -18,6 +18,7 @@ from langchain_core.runnables.base import RunnableBinding
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
+from agent_factory.counts import astore_counts, store_counts
 from agent_factory.decisions.prefix import SentRequest
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import (
@@ -78,11 +79,9 @@ from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse, check_request
 from agent_factory.upstream import (
     SCRATCHPAD,
-    astore_counts,
     construct_prompt,
     run_identity,
     step_and_stop,
-    store_counts,
 )
 
 Turn = tuple[State, Runtime[Any], list[Any]]

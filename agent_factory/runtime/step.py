@@ -23,6 +23,7 @@ from langgraph.channels import UntrackedValue
 from langgraph.errors import ErrorCode, GraphInterrupt, GraphRecursionError, create_error_message
 from langgraph.types import Command, Send
 
+from agent_factory.counts import counts_in
 from agent_factory.runtime.composition import without_streaming
 from agent_factory.runtime.outcomes import Outcome, Result, outcome_of, repeat
 from agent_factory.runtime.routing import Choice, Target
@@ -43,7 +44,6 @@ from agent_factory.upstream import (
     at_node,
     at_step,
     counting_graphs,
-    counts_in,
     current_config,
     graph_namespace,
     in_namespace,

@@ -28,6 +28,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
+from agent_factory.counts import astore_counts, store_counts
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import CommandNotSupported, PathNotSupported, UndeclaredJump
 from agent_factory.hooks.flows import then
@@ -73,7 +74,7 @@ from agent_factory.tools.tool_node import (
     with_state,
 )
 from agent_factory.topology.model import END, TOOLS
-from agent_factory.upstream import astore_counts, node_runnable, read_keys, store_counts
+from agent_factory.upstream import node_runnable, read_keys
 
 NAMESPACE_MARK = "|"
 """Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""

@@ -17,6 +17,7 @@ from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import TurnError
 from agent_factory.errors import require
+from agent_factory.hooks.streams import StreamedModel
 from agent_factory.middleware._shared.validation import check_number
 from agent_factory.types import configured, model_params, unbound
 

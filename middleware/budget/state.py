@@ -11,8 +11,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import AgentState, PrivateStateAttr
+from agent_factory.counts import count, counted_keys
 from agent_factory.types import task_identity
-from agent_factory.upstream import count, counted_keys
 
 from .limits import Account, Limits, Record
 
