@@ -159,8 +159,8 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         self, state: ModelCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """End the run if a limit is reached, even if other hooks jump back."""
-        counts = state.get(_THREAD_COUNT, 0), state.get(_RUN_COUNT, 0)
-        if (message := self._final_message(*counts)) is None:
+        thread, run = state.get("thread_model_call_count", 0), state.get("run_model_call_count", 0)
+        if (message := self._final_message(thread, run)) is None:
             return None
         # Providers refuse a history in which a call has no result.
         return {

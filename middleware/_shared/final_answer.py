@@ -72,7 +72,7 @@ def _with_text(reason: str) -> Flow[None]:
             chunk = chunk.model_copy(update={"content": fallback})
         yield chunk
     if not text and isinstance(last, AIMessageChunk):
-        yield AIMessageChunk(fallback, id=last.id, chunk_position="last")
+        yield AIMessageChunk(content=fallback, id=last.id, chunk_position="last")
 
 
 def final_response(
