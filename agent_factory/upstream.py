@@ -429,15 +429,6 @@ def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
     return writes
 
 
-def send_of(config: RunnableConfig | None) -> tuple[Any, Any]:
-    """Return what writes directly in the node of a config, and the deque of `sent_writes`.
-
-    In a node with a timeout the deque is out of reach, and outside of a node there is neither.
-    """
-    send = (config or {}).get("configurable", {}).get("__pregel_send")
-    return send, getattr(send, "__self__", None)
-
-
 NO_TASK = "00000000-0000-0000-0000-000000000000"
 """Task whose writes belong to the state of a checkpoint, however the thread goes on.
 

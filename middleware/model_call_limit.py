@@ -21,8 +21,7 @@ from agent_factory import (
     UsageLimit,
     hook_config,
 )
-from agent_factory.counts import count, counted_keys, counts_of
-from agent_factory.upstream import current_config
+from agent_factory.counts import COUNTS, count, counted_keys
 
 from ._shared.counting import attempt
 from ._shared.declarations import usage_limits
@@ -178,8 +177,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Count and make the call; a call at the limit that bypassed `before_model` is not made."""
         state: Any = request.state
-        config = current_config.get()
-        own = counts_of(config)  # of earlier attempts in this node
+        own = COUNTS.get() or {}  # of earlier attempts in this node
         with attempt(request.runtime) as notes:
             thread, run = notes.setdefault(
                 "before",
@@ -189,7 +187,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
                 return message
             update = {} if "counted" in notes else dict.fromkeys((_THREAD_COUNT, _RUN_COUNT), 1)
             notes["counted"] = True
-            is_kept = all(count(config, key, 1, add_calls) for key in update)
+            is_kept = all(count(key, 1, add_calls) for key in update)
             last_because = ""
             if self.exit_behavior == "answer":
                 # If this call reaches a limit, it is the last one, and gets no tools.

@@ -360,7 +360,6 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run and count an attempt of the call, or refuse it."""
         call, counts = request.tool_call, request.state
-        config = getattr(request.runtime, "config", None)
         message, tail = last_turn(counts["messages"])
         with tool_attempt(request, message) as notes, ToolCallRecorder() as recorder:
             again: list[ToolCall] = notes["again"]
@@ -376,7 +375,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
                     calls += [c for c in again if c["id"] in ids]
                     refusals_now = refusals(calls, limits, counts)
             if stop := _stop_of(refusals_now):
-                count(config, _STOP, stop, last_stop)
+                count(_STOP, stop, last_stop)
             if call["id"] in refusals_now:
                 limit, counts_then = refusals_now[call["id"]]
                 return limit.refusal(call, counts_then, notes["before"])
@@ -395,7 +394,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
                 if has_run:
                     notes["has_run"] = True
                     for key in () if is_counted else (_THREAD_COUNTS, _RUN_COUNTS):
-                        count(config, key, {call["name"]: 1}, add_counts)
+                        count(key, {call["name"]: 1}, add_counts)
 
     def _own_stop(self, state: Any) -> _Stop | None:
         """Return the stop of this run, if this middleware has to make it."""

@@ -904,3 +904,24 @@ def test_a_process_whose_clock_is_behind_goes_on_after_what_it_has_read(
     for id in (read, "1", str(UUID(int=0))):
         upstream.number_after(id)
     assert str(checkpoint_ids.uuid6()) > read
+
+
+@each("value", [None, {"log": ["input"]}])
+def test_writes_of_no_task_are_part_of_the_state_of_a_checkpoint(value: Any) -> None:
+    """A saver keeps what it has at a place of a list."""
+
+    def node(state: Any, config: RunnableConfig) -> Any:
+        seen.append(state["log"])
+        places.append(upstream.checkpoint_of(config))
+        if len(seen) == 1:
+            raise ConnectionError
+
+    seen: list[Any] = []
+    places: list[RunnableConfig] = []
+    graph = chain(node, checkpointer=(saver := InMemorySaver()))
+    with pytest.raises(ConnectionError):
+        graph.invoke({"log": ["first"]}, THREAD)
+    for number in (1, 2):
+        saver.put_writes(places[0], [("log", ["counted"])] * number, upstream.NO_TASK)
+    graph.invoke(value, THREAD)
+    assert seen[1] == ["first", "counted", "counted", *((value or {}).get("log", []))]

@@ -18,7 +18,7 @@ from langchain_core.runnables.base import RunnableBinding
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
-from agent_factory.counts import astore_counts, store_counts
+from agent_factory.counts import COUNTS, astore_counts, store_counts
 from agent_factory.decisions.prefix import SentRequest
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import (
@@ -219,6 +219,7 @@ class ModelNode(Runnable[Any, Any]):
             self._prefix.remember(run, messages)
         layer_state = state
         if self._layers:
+            COUNTS.set({})
             # Before the layers, in whose context nothing streams.
             _attempts.set(attempts_in(config, runtime.stream_writer))
             disable_streaming(config)
@@ -376,6 +377,8 @@ class ModelNode(Runnable[Any, Any]):
             response = self._limit.applied(response, left, limit, fused=run is not None)
         messages = map(without_records, response.result)
         update: dict[str, Any] = {"messages": [*history_update, *messages]}
+        if self._layers and (counts := COUNTS.get()):
+            update |= counts
         answer, stale = response.structured_response, state.get("structured_response")
         # None is written too: the answer of an earlier call must not stay.
         if answer is not None or stale is not None or self._spec.response_format is not None:

@@ -23,7 +23,7 @@ from langgraph.channels import UntrackedValue
 from langgraph.errors import ErrorCode, GraphInterrupt, GraphRecursionError, create_error_message
 from langgraph.types import Command, Send
 
-from agent_factory.counts import counts_in
+from agent_factory.counts import COUNTS
 from agent_factory.runtime.composition import without_streaming
 from agent_factory.runtime.outcomes import Outcome, Result, outcome_of, repeat
 from agent_factory.runtime.routing import Choice, Target
@@ -534,12 +534,11 @@ class Step:
         """Leave an error to a separate step; return False if this is its own step."""
         if self._is_first:
             return False
-        # Of a task that fails or is interrupted, LangGraph drops what it has written directly. What
-        # it has counted is part of this step.
-        counts = [] if self._is_stored else counts_in(self._node_writes)
+        # Of a task that fails or is interrupted, LangGraph drops what it has written directly.
         self._node_writes.clear()
-        if counts and (preview := self._preview(counts)) is not None:
-            self._view.now = preview
+        # What it has counted is part of this step.
+        if (counts := COUNTS.get()) and not self._is_stored and not self.is_done:
+            self._view.now = self._preview([*counts.items()]) or self._view.now
         if self.is_done:
             return True  # an edge has failed in a span
         # Graphs that a node has called keep what they returned in the namespace of its step: a run

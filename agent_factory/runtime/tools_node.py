@@ -28,7 +28,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
-from agent_factory.counts import astore_counts, store_counts
+from agent_factory.counts import COUNTS, astore_counts, store_counts
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import CommandNotSupported, PathNotSupported, UndeclaredJump
 from agent_factory.hooks.flows import then
@@ -133,7 +133,7 @@ class _Batch:
         self.run.ahead -= 1  # the calls take one more step
         results = self.results
         calls = [{**c, RESULT: results[c["id"]]} if c["id"] in results else c for c in calls]
-        return Resend(goto=[Send(TOOLS, [call]) for call in calls])
+        return Resend(update=COUNTS.get() or None, goto=[Send(TOOLS, [call]) for call in calls])
 
 
 _batch: ContextVar[_Batch | None] = ContextVar("batch", default=None)
@@ -249,6 +249,7 @@ class ToolsNode(ToolNode):
         # Never reset: LangGraph runs each task in a copy of the context, and ToolNode's threads
         # copy that.
         _batch.set(batch)
+        COUNTS.set({})
         return batch
 
     def _readable(self, input: Any, *, asynchronous: bool) -> tuple[object, list[ToolMessage]]:
@@ -291,7 +292,7 @@ class ToolsNode(ToolNode):
         if isinstance(output, dict):
             messages = _with_ids([*output["messages"], *refusals])
             signal = {TOOL_SIGNALS: DIRECT} if self._may_answer(input, messages) else {}
-            return {**output, "messages": messages, **signal}
+            return {**output, "messages": messages, **signal, **(COUNTS.get() or {})}
         # A ToolNode that the author brought has no layers of ours, which translate commands.
         output = [relay_to_parent(item) if isinstance(item, Command) else item for item in output]
         for item in output:
@@ -301,7 +302,9 @@ class ToolsNode(ToolNode):
                 _with_ids(update.get("messages"))
             elif isinstance(item, dict):
                 _with_ids(item.get("messages"))
-        extra: dict[str, Any] = {"messages": _with_ids(refusals)} if refusals else {}
+        extra: dict[str, Any] = {**(COUNTS.get() or {})}
+        if refusals:
+            extra["messages"] = _with_ids(refusals)
         if self._may_answer(input, []):
             extra[TOOL_SIGNALS] = DIRECT
         return [*output, extra] if extra else output

@@ -362,7 +362,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run the tool if its call fits, and count it; return an error message otherwise."""
         accounting = CallAccounting(self.name, request.state)
-        call, config = request.tool_call, getattr(request.runtime, "config", None)
+        call = request.tool_call
         message, tail = last_turn(request.state["messages"])
         ids = [open_call["id"] for open_call in unanswered(message, tail)]
         with tool_attempt(request, message) as notes:
@@ -389,7 +389,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 except BaseException as error:
                     if isinstance(error, Exception):
                         reservation.commit(_ONE_TOOL_CALL)  # it ran
-                        notes["has_run"] = accounting.count(config)
+                        notes["has_run"] = accounting.count()
                     elif outcome_unknown(error):
                         # A cancelled task writes nothing, so what it spent is kept outside the
                         # state.
@@ -399,7 +399,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                     raise
                 reservation.commit(_ONE_TOOL_CALL)
             notes["has_run"] = True
-            if not (update := accounting.tool_update(is_counted=accounting.count(config))):
+            if not (update := accounting.tool_update(is_counted=accounting.count())):
                 return result
         # LangGraph takes a list of messages and commands as the result of a tool.
         return [*(result if isinstance(result, list) else [result]), Command(update=update)]

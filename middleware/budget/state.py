@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import Annotated, Any, Literal, NotRequired
 
-from langchain_core.runnables import RunnableConfig
 from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import AgentState, PrivateStateAttr
@@ -250,9 +249,9 @@ class CallAccounting:
             update["budget_clock"] = now
         return update
 
-    def count(self, config: RunnableConfig | None) -> bool:
+    def count(self) -> bool:
         """Write what was added to the state, whatever becomes of the node; False outside of one."""
-        return count(config, "budget_run", {self._name: self.added}, add_named_records)
+        return count("budget_run", {self._name: self.added}, add_named_records)
 
     def tool_update(self, *, is_counted: bool) -> dict[str, object]:
         """The state update of a tool; it starts the clock if a resumed run has none yet."""

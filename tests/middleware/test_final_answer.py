@@ -274,14 +274,15 @@ def test_a_run_that_bypasses_the_hook_still_ends(send: Any, call: Any) -> None:
 
 
 @each("fused", [True, False])
-def test_a_call_that_failed_counts(send: Any, fused: bool) -> None:
-    """Also in another process, which goes on with the thread."""
+def test_a_call_that_failed_counts(send: Any, call: Any, fused: bool) -> None:
+    """Also in another process, which goes on with the run."""
     saver: Any = {**in_memory(), "fused": fused}
     for text in ("down", "up", "used up"):
         step = RuntimeError("down") if text == "down" else "up"
         agent = agent_of([step], thread_limit=2, **saver)
         try:
-            assert text in last_text(send(agent, config=ONE))
+            result = call(agent, None, ONE) if text == "up" else send(agent, config=ONE)
+            assert text in last_text(result)
         except RuntimeError:
             assert text == "down"
 

@@ -612,3 +612,16 @@ def test_labels_of_an_agent_tool_decide_about_its_results_and_not_about_its_effe
     agent = desk.agent([FETCH, CUSTOMERS, CLERK], FlowGuardMiddleware(), tools=[unguarded])
     assert "__interrupt__" in call(agent, PUT_IN, config_of(new_thread()))
     assert desk.sent == []
+
+
+def test_labels_do_not_hide_a_result_in_a_command_from_streams() -> None:
+    @tool_labels("untrusted")
+    def read_file(runtime: ToolRuntime) -> Command[Any]:
+        """Read a file."""
+        answer = ToolMessage("text", tool_call_id=runtime.tool_call_id, name="read_file")
+        return Command(update={"messages": [answer]})
+
+    model = ScriptedChatModel([[{"name": "read_file", "args": {}}], "Done."])
+    agent = create_agent(model, [read_file], middleware=[FlowGuardMiddleware()], ignore=["AF211"])
+    chunks = agent.stream({"messages": "Read."}, stream_mode="messages")
+    assert "text" in [message.text for message, _ in chunks]
