@@ -623,5 +623,5 @@ def test_labels_do_not_hide_a_result_in_a_command_from_streams() -> None:
 
     model = ScriptedChatModel([[{"name": "read_file", "args": {}}], "Done."])
     agent = create_agent(model, [read_file], middleware=[FlowGuardMiddleware()], ignore=["AF211"])
-    chunks = agent.stream({"messages": "Read."}, stream_mode="messages")
+    chunks: Any = agent.stream({"messages": "Read."}, stream_mode="messages")
     assert "text" in [message.text for message, _ in chunks]
