@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, repeat, takewhile
+from itertools import chain, repeat
 from math import inf, prod
 from typing import Protocol
 
@@ -224,35 +224,52 @@ class _Run:
     def calls(self, unit: LimitUnit, tool: str = "") -> Bound:
         """The bound of calls of the model, of all tools or of one, and of their attempts."""
         bound = self.bound(unit, tool)
-        if bound.most is None or self.agent:  # the layers of an agent inside are not in the plan
-            return replace(bound, attempts=bound.most)
+        if bound.most is None:
+            return bound
         layers, notes = self.plan.layers_around(_CALLS[unit]), [*bound.notes]
-        factor = prod(layer.attempts for layer in layers)
-        uncounted = {x: self.uncounted(x, layers) for x in self.limits_of(unit, tool)}
-        most = self.most_without_limit(unit)
-        of_paths = [] if most is None else [most * factor]
-        of_limits = [x.most * factor for x in uncounted if not uncounted[x]]
-        attempts = min((*of_paths, *of_limits), default=None)
-        if repeats := [f"{x.owner}, up to {x.attempts}" for x in layers if x.attempts > 1]:
-            in_all = "" if attempts is None else f": at most {attempts:g} in all"
+        limits, most = self.limits_of(unit, tool), self.most_without_limit(unit)
+        # The layers of an agent inside are not in the plan.
+        attempts = [x.most for x in limits if x.attempts]
+        missed: list[str] = []
+        if not self.agent:
+            attempts += [] if most is None else [most * prod(x.attempts for x in layers)]
+            for limit in limits:
+                outside, inside = self.around(limit, layers)
+                if missing := [] if limit.attempts else self.uncounted(limit, outside):
+                    missed += missing
+                else:
+                    attempts.append(limit.most * prod(layer.attempts for layer in inside))
+        least = min(attempts, default=None)
+        repeats = [f"{x.owner}, up to {x.attempts}" for x in layers if x.attempts > 1]
+        if not self.agent and repeats and least != bound.most:
+            in_all = "" if least is None else f": at most {least:g} in all"
             notes.append(f"Attempts may be more ({'; '.join(repeats)} of each call){in_all}.")
-        if attempts is None:
+        if least is None and missed:
             notes.append(
                 "Attempts that fail are not counted, because a layer further out may go on after "
-                f"them: {', '.join(_unique(*uncounted.values()))}."
+                f"them: {', '.join(_unique(missed))}."
             )
-        return replace(bound, attempts=attempts, notes=tuple(notes))
+        return replace(bound, attempts=least, notes=tuple(notes))
 
-    def uncounted(self, limit: UsageLimit, layers: Iterable[Layer]) -> list[str]:
+    def around(
+        self, limit: UsageLimit, layers: Sequence[Layer]
+    ) -> tuple[Sequence[Layer], Sequence[Layer]]:
+        """The layers outside of a limit, and those inside, whose attempts it counts as one call."""
+        owners = [layer.owner for layer in layers]
+        if limit.attempts:
+            return layers, ()
+        at = owners.index(limit.owner) if limit.owner in owners else 0
+        return (layers[:at], layers[at:]) if limit.owner in owners else (layers, layers)
+
+    def uncounted(self, limit: UsageLimit, outside: Iterable[Layer]) -> list[str]:
         """The layers outside of a limit that may go on after failures, which it does not count."""
         # A failed model call ends the loop, unless a hook sends the run back after a layer has made
         # an answer of it, as a retry does that may make one attempt.
         jumps_back = any("model" in hook.can_jump_to for hook in self.plan.hooks)
         if limit.unit == "model calls" and not jumps_back:
             return []
-        outside = takewhile(lambda owner: owner != limit.owner, (x.owner for x in layers))
         counting = {other.owner for other in self.limits if other.unit == limit.unit}
-        return [owner for owner in outside if owner not in counting]
+        return [layer.owner for layer in outside if layer.owner not in counting]
 
     def bound(self, unit: LimitUnit, tool: str = "") -> Bound:
         """The bound by the lowest limits of a unit."""
@@ -365,10 +382,11 @@ def _in_runs(row: Bound, runs: Bound) -> Bound:
     # Any number of runs may use any amount together.
     if runs.most is None:
         note = f"Each run of {row.agent} uses {row.number}, and its runs have no bound."
-        return replace(row, most=None, notes=(note, *runs.notes))
+        return replace(row, most=None, attempts=None, notes=(note, *runs.notes))
+    attempts = None if row.attempts is None else row.attempts * runs.most
     note = f"{row.most:g} in each of {runs.most:g} runs."
     most, by = row.most * runs.most, _unique(row.by, runs.by)
-    return replace(row, most=most, by=by, notes=(note, *row.notes))
+    return replace(row, most=most, by=by, attempts=attempts, notes=(note, *row.notes))
 
 
 def _of_all(what: str, all_rows: Sequence[Bound], limits: Iterable[UsageLimit]) -> Bound:

@@ -157,6 +157,7 @@ class UsageLimit:
         raisable: People may raise it while a run waits for them.
         ledger: The number of the ledger, if several middleware of a plan share it, by the order in
             which the plan has them; a plan fills it in.
+        attempts: Each attempt of a call counts, also one that fails; a plan fills it in.
 
     Raises:
         ValueError: An argument has another value.
@@ -172,6 +173,7 @@ class UsageLimit:
     owner: str = ""
     raisable: bool = False
     ledger: int = 0
+    attempts: bool = False
 
     def __post_init__(self) -> None:
         # NaN is not equal to itself, and would be no limit.

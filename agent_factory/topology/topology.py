@@ -263,8 +263,9 @@ class Topology(TopologyData):
 def _digested(declared: ToolGuard | UsageLimit | Access) -> tuple[object, ...]:
     """The values of a declaration; of later fields, those that are not the usual ones, by name."""
     values = asdict(declared)
-    # Whether a call is decided about once more does not matter to a stored thread.
-    values.pop("decides_again", None)
+    # These do not matter to a stored thread.
+    for name in ("decides_again", "attempts"):
+        values.pop(name, None)
     # Without these, it has the digest that it had before there were such fields.
     later = {*LATER[ToolGuard], "ledger"} - {"decides_again"}
     usual = {field.name: field.default for field in fields(declared) if field.name in later}

@@ -44,8 +44,8 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.topology import Bounds
-from samples import add_tool, find
+from agent_factory.topology import Bounds, UsageLimit
+from samples import Declares, add_tool, find
 from tables import each
 
 PRICES = {
@@ -157,42 +157,55 @@ def test_prices_of_another_form_are_refused() -> None:
         bounds_of(prices={"costly": 3})
 
 
-def test_repeated_attempts_multiply() -> None:
+class Counts(Declares):
+    """A limit of an author, in a layer around each call, which does not count failed attempts."""
+
+    def __init__(self, unit: Any = "model calls") -> None:
+        super().__init__()
+        self.limits = (UsageLimit(5, unit),)
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+
+def test_limits_of_the_built_ins_count_attempts_and_others_what_passes_them() -> None:
     other = ScriptedChatModel([])
-    bound = bounds_of(
-        ModelCallLimitMiddleware(run_limit=5),
+    repeating = (
         ModelFallbackMiddleware(other),
         ModelRefusalMiddleware(other, other),
         AnswerGuardMiddleware(max_retries=1),
         ModelRetryMiddleware(max_retries=3),
-    ).of("model calls")
+    )
+    bound = bounds_of(ModelCallLimitMiddleware(run_limit=5), *repeating).of("model calls")
+    assert (bound.most, bound.attempts, bound.notes) == (5, 5, ())
+    bound = bounds_of(Counts(), *repeating).of("model calls")
     assert (bound.most, bound.attempts) == (5, 5 * 2 * 3 * 2 * 4)
     assert "at most 240 in all" in bound.notes[0]
-    limit, retry = ToolCallLimitMiddleware(run_limit=5), ToolRetryMiddleware(max_retries=2)
-    assert bounds_of(limit, retry).of("calls of find").attempts == 15
+    assert bounds_of(*repeating, Counts()).of("model calls").attempts == 5
+    retry = ToolRetryMiddleware(max_retries=2)
+    assert bounds_of(Counts("tool calls"), retry).of("calls of find").attempts == 15
 
 
 def test_failures_that_nothing_counts_leave_attempts_without_a_bound() -> None:
-    budget = BudgetMiddleware(run=Limits(turns=5, tool_calls=5))
-    tools = bounds_of(ToolErrorMiddleware(), budget).of("tool calls")
+    limit = Counts("tool calls")
+    tools = bounds_of(ToolErrorMiddleware(), limit).of("tool calls")
     assert (tools.most, tools.attempts) == (5, None)
     assert "ToolErrorMiddleware" in tools.notes[-1]
-    once = ModelRetryMiddleware(max_retries=0, on_failure="continue")
-    limit = ModelCallLimitMiddleware(run_limit=5)
-    for retry, limited, attempts in ((ModelRetryMiddleware(), budget, 15), (once, limit, 5)):
-        assert bounds_of(retry, limited).of("model calls").attempts == attempts
-        # A hook may send the run back.
-        back = bounds_of(JumpsBack(), retry, limited).of("model calls")
-        assert (back.most, back.attempts) == (5, None)
+    retry = ModelRetryMiddleware(max_retries=0, on_failure="continue")
+    assert bounds_of(retry, Counts()).of("model calls").attempts == 5
+    # A hook may send the run back.
+    back = bounds_of(JumpsBack(), retry, Counts()).of("model calls")
+    assert (back.most, back.attempts) == (5, None)
 
 
 def test_what_no_limit_counts_is_named() -> None:
-    budget, guard = BudgetMiddleware(run=Limits(total_tokens=100)), AnswerGuardMiddleware()
+    tokens, guard = Counts("tokens"), AnswerGuardMiddleware()
     summaries = SummarizationMiddleware(ScriptedChatModel([]), trigger=("messages", 50))
-    notes = " ".join(bounds_of(summaries, budget, guard).of("tokens").notes)
+    notes = " ".join(bounds_of(summaries, tokens, guard).of("tokens").notes)
     assert "AnswerGuardMiddleware discard" in notes
     assert "SummarizationMiddleware make of a model themselves" in notes
-    assert "discard" not in " ".join(bounds_of(guard, budget).of("tokens").notes)
+    for stack in ([guard, tokens], [BudgetMiddleware(run=Limits(total_tokens=100)), guard]):
+        assert "discard" not in " ".join(bounds_of(*stack).of("tokens").notes)
 
 
 def test_a_limit_that_people_may_raise_says_so_and_by_how_much() -> None:
@@ -211,11 +224,11 @@ def test_an_agent_inside_has_its_bound_in_each_run_of_its_tool_and_each_request(
     outer = ModelCallLimitMiddleware(run_limit=5)
     runs = ToolCallLimitMiddleware(tool_name="clerk", run_limit=2)
     rows = bounds_of(outer, runs, ToolRetryMiddleware(max_retries=1), tools=(inner,))
-    assert rows.of("model calls", "clerk").most == 4 * 2 * 2
-    assert rows.of("tool calls", "clerk").most == 3 * 2 * 2
-    assert rows.of("calls of find", "clerk").most == 3 * 2 * 2
-    assert rows.of("model calls", "all").most == 5 + 16
-    assert rows.of("model calls", "clerk").notes[0] == "4 in each of 4 runs."
+    assert rows.of("model calls", "clerk").most == 4 * 2
+    assert rows.of("tool calls", "clerk").most == 3 * 2
+    assert rows.of("calls of find", "clerk").most == 3 * 2
+    assert rows.of("model calls", "all").most == 5 + 8
+    assert rows.of("model calls", "clerk").notes[0] == "4 in each of 2 runs."
     several = bounds_of(outer, runs, tools=(clerk(calls, max_requests=5),))
     bound = several.of("model calls", "clerk")
     assert (bound.most, bound.notes[0]) == (4 * 2 * 5, "4 in each of 10 runs.")

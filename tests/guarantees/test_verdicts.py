@@ -653,7 +653,7 @@ def test_ten_sentences_about_a_large_plan_take_few_calls() -> None:
 def policy(*rules: Rule, **options: Any) -> TopologyData:
     """The plan of a desk with the review of a policy."""
     review = HumanInTheLoopMiddleware(ToolPolicy(*rules, **options))
-    return plan_agent(tools=[refund], middleware=[review], ignore=["AF211", "AF213"])
+    return plan_agent(tools=[refund], middleware=[review], ignore=["AF211", "AF213", "AF222"])
 
 
 class Named(AgentMiddleware):

@@ -96,7 +96,7 @@ LATER: dict[type, tuple[str, ...]] = {
     Tool: ("labels", "reads", "writes", "max_requests", "background", "on_loss"),
     ToolGuard: ("reviewers", "decisions", "remember", "otherwise", "decides_again"),
     Setting: ("guards",),
-    UsageLimit: ("raisable", "ledger"),
+    UsageLimit: ("raisable", "ledger", "attempts"),
 }
 """Fields that a file lacks where they have their defaults, as files did before there were any."""
 
