@@ -323,10 +323,11 @@ class PlanGraph:
         return previous
 
     def origins(self, *, answers: bool = False) -> list[Origin]:
-        """The positions from which calls or answers come: input, model, writers, jumping hooks.
+        """The positions from which calls or answers come.
 
-        Calls may come with the input, or be left by an earlier run. A hook may write a call before
-        it jumps to the tools, and an answer before it jumps to the end.
+        Calls may come with the input, or be left by an earlier run. A layer around the model may
+        answer without it, as a cache does. A hook may write a call before it jumps to the tools,
+        and an answer before it jumps to the end. Other members say that they write.
         """
         return self._origins_of_answers if answers else self._origins_of_calls
 
@@ -340,6 +341,8 @@ class PlanGraph:
 
     def _origins(self, jump: str, aspect: str) -> Iterator[Origin]:
         yield Origin(Position(self.model))
+        for step, layer in enumerate(reversed(self.plan.layers_around(Call.MODEL)), 1):
+            yield Origin(Position(self.model, step), layer.owner)
         for node, hook in self.hooks.items():
             if jump in hook.can_jump_to:
                 yield Origin(Position(node), hook.owner, jumps=True)

@@ -202,7 +202,7 @@ class Points(NamedTuple):
     names: frozenset[str] = frozenset()
     """Whose own changes of a call are no others."""
     seen: frozenset[Event] = frozenset()
-    places: frozenset[str] = frozenset(["after_model"])
+    places: frozenset[str] = frozenset(["after_model", "model"])
     """Hooks whose own calls count as seen."""
 
 
@@ -239,7 +239,8 @@ def points_of(members: Sequence[MemberSpec], tool: str = "", call: str = "") -> 
         }
     names = frozenset(member.name for member in members)
     in_layers = tool and any(m.guard and m.guard.place == "around_tool" for m in members)
-    places = frozenset([] if in_layers else ["after_model"])
+    in_hooks = tool and any(m.guard for m in members)
+    places = frozenset(["after_model"] * (not in_layers) + ["model"] * (not in_hooks))
     return Points(frozenset(once), frozenset(each_turn), names, frozenset(seen), places)
 
 
@@ -408,7 +409,10 @@ def claims_of(spec: StackSpec) -> Iterator[Claim]:
         for words in ("Inner", "a guard"):
             yield Claim(f"tool {INNER_TOOL} passes {words}", refunds)
     nothing = Points(frozenset(), frozenset())
-    yield Claim("every loop passes a limit", never_ends, partial(loops_without, points=nothing))
+    # A layer that answers in place of the model, with calls, may do so for ever.
+    if not (tools and any("model" in member.layers for member in members.values())):
+        loops = partial(loops_without, points=nothing)
+        yield Claim("every loop passes a limit", never_ends, loops)
     if len(spec.tools) > 1:
         orders = [m for m in members.values() if m.guard and m.guard.after]
         points = points_of(orders, "pay")
