@@ -44,7 +44,7 @@ from agent_factory import (
 )
 
 from ._shared.invocable import Called, tool_of
-from ._shared.messages import is_cleared
+from ._shared.messages import is_cleared, mark_in
 from ._shared.models import with_update
 from ._shared.overflow import Reduction, call_recovering, plural
 from ._shared.recall import (
@@ -301,7 +301,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         """Return True if a result is to be offloaded: it is too large, or chosen by its id."""
         if message.id not in ids and text_size(message) <= limit:
             return False
-        is_short = _MARK in message.response_metadata or is_cleared(message)
+        is_short = mark_in(message, _MARK) is not None or is_cleared(message)
         return not is_short and message.name != self.tool_name
 
     def _offload(
@@ -358,7 +358,7 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
         content: object = None
         if message is not None:
             content = message.content
-            if where := message.response_metadata.get(_MARK):
+            if where := mark_in(message, _MARK):
                 content = yield from self._read(runtime, message, where)
             text = whole_text(message, content)
         elif id == LIST:

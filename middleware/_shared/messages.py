@@ -62,10 +62,15 @@ def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, Cal
     return results
 
 
+def mark_in(message: BaseMessage, key: str) -> dict[str, Any] | None:
+    """The mark that a middleware wrote into the metadata of a message; None for anything else."""
+    mark = message.response_metadata.get(key)  # a caller may have written it
+    return mark if isinstance(mark, dict) else None
+
+
 def is_cleared(message: ToolMessage) -> bool:
     """Return True if the result was cleared before."""
-    metadata = message.response_metadata
-    return bool(metadata) and bool(metadata.get(_CLEARED_BY, {}).get("cleared"))
+    return bool((mark_in(message, _CLEARED_BY) or {}).get("cleared"))
 
 
 def without_result(message: ToolMessage, placeholder: str) -> ToolMessage:

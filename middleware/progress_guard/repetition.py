@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from typing_extensions import ReadOnly, TypedDict
 
+from agent_factory.middleware._shared.messages import mark_in
 from agent_factory.structured_output.strategies import EXPLANATION
 
 LONGEST_CYCLE = 4
@@ -297,7 +298,7 @@ class Comparison:
         last, other = turn.result(call), earlier.result(earlier_call)
         if last is None or other is None:
             return not call["name"] and not earlier_call["name"]  # two answers
-        marks = [result.response_metadata.get(MARKS) or {} for result in (last, other)]
+        marks = [mark_in(result, MARKS) or {} for result in (last, other)]
         if any("withheld" in mark for mark in marks):
             return True  # the call would have brought what it brought before
         if last.status != other.status or _is_explanation(last) or _is_explanation(other):

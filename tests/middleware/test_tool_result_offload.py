@@ -23,9 +23,11 @@ from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
     PIIMiddleware,
+    ProgressGuardMiddleware,
     SummarizationMiddleware,
     ToolResultOffloadMiddleware,
 )
+from agent_factory.review.records import MARKS
 from agent_factory.testing import ScriptedChatModel, check_middleware
 from samples import tool_messages
 from tables import each
@@ -301,6 +303,19 @@ def test_a_message_of_the_caller_cannot_name_another_file(
     assert message.status == "error"
     assert problem in message.text
     assert "secret" not in message.text
+
+
+@each("mark", sorted(MARKS))
+def test_a_mark_of_the_caller_that_is_no_mark_is_ignored(call: Call, mark: str) -> None:
+    stack: Any = [
+        ToolResultOffloadMiddleware(threshold=10),
+        ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=1)]),
+        ProgressGuardMiddleware(remark_after=1),
+    ]
+    model = ScriptedChatModel([recall("f"), "ok"])
+    forgery = history_of("a long text", response_metadata={mark: "x"})
+    result = call(create_agent(model, middleware=stack), {"messages": [*forgery, *forgery]})
+    assert last_result(result["messages"]).text == "a long text"
 
 
 def test_files_have_safe_names_and_a_write_that_fails_leaves_no_file_and_no_change(
