@@ -81,7 +81,7 @@ _HOME = {
     ),
     ".file_search": "FilesystemFileSearchMiddleware",
     ".flow_guard": "FlowGuardMiddleware FlowGuardState",
-    ".guard": "GuardMiddleware",
+    ".guard": "GuardMiddleware GuardState",
     ".human_in_the_loop": (
         "Action ActionRequest ApproveDecision CallChanged Decision DecisionType EditDecision "
         "HITLRequest HITLResponse HumanInTheLoopMiddleware InterruptOnConfig RejectDecision "

@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Final, Literal
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, ToolMessage
 from langchain_core.messages.ai import add_ai_message_chunks, add_usage
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import ContextThreadPoolExecutor
@@ -26,11 +27,13 @@ from agent_factory import (
     AgentState,
     Flow,
     Invoke,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     NextChunk,
     Ordering,
     OutputError,
+    PrivateStateAttr,
     Together,
     ToolCallRequest,
     ToolGuard,
@@ -42,15 +45,16 @@ from agent_factory import (
     stream_through,
 )
 
+from ._shared.checked_messages import GuardRecord, RequestCheck, remember, result_tool
 from ._shared.content_judge import ContentJudge
 from ._shared.errors import format_error, is_async
-from ._shared.messages import error_result, last_turn, tool_names
+from ._shared.messages import calls_of_results, error_result, tool_names
 from ._shared.validation import check_choice, check_number, check_string
 
 if TYPE_CHECKING:
     from langchain_core.decisions import BaseDecisionModel
 
-__all__ = ["DEFAULT_ANSWER", "GuardMiddleware"]
+__all__ = ["DEFAULT_ANSWER", "GuardMiddleware", "GuardState"]
 
 DEFAULT_ANSWER: Final = "I cannot help with that."
 """What the user reads in place of an answer."""
@@ -58,6 +62,8 @@ DEFAULT_ANSWER: Final = "I cannot help with that."
 _SOURCE = "guard"
 
 _BLOCKED: Final = "Error: the {what} of {tool} was blocked: {reason} Go on without it."
+
+_NOTICE: Final = "[This message was blocked.]"
 
 _READS = {
     "messages": ("user_messages", "tool_results"),
@@ -70,17 +76,28 @@ _READS = {
 CheckFunction = Callable[[Any], str | None] | Callable[[Any], Awaitable[str | None]]
 
 
-class GuardMiddleware(AgentMiddleware[AgentState, Any]):
+class GuardState(AgentState):
+    """State of an agent with guards.
+
+    Attributes:
+        guard_records: What each guard has checked and blocked, by its name.
+    """
+
+    guard_records: NotRequired[Annotated[dict[str, GuardRecord], or_, PrivateStateAttr]]
+
+
+class GuardMiddleware(AgentMiddleware[GuardState, Any]):
     """Checks messages, answers, tool calls or results, and stops what the check objects to.
 
     The check is a function that returns None, or the reason of its objection; or a model that is
     asked for one. It gets, by `on`:
 
-    - "messages": a list of the messages that are new to the model: those of the user, or the
-      results of its calls.
+    - "messages": a list of the messages that it has not checked, wherever they stand. Answers of
+      the model are not among them, unless somebody else has sent or changed them.
     - "answer": the model's answer, an AIMessage, with its tool calls.
     - "call": a tool call, a dict with `name`, `args` and `id`.
-    - "result": the result of a tool call, a ToolMessage.
+    - "result": the result of a tool call, a ToolMessage; of a background tool, the message that
+      brings it. Results that come in another way are checked before the model reads them.
 
     With `when="beside"`, messages and calls are checked while the model or the tool works. Nothing
     leaves before the check has decided: no token is streamed, no tool call of the answer starts,
@@ -92,8 +109,9 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
     held back. Check only tools in this way that change nothing.
 
     After an objection to messages or an answer, the run ends with `answer`. Its `response_metadata`
-    has the `reason`, and the usage of what was thrown away in `failed_answers`. After an objection
-    to a call or a result, the model reads an error with the reason.
+    has the `reason`, and the usage of what was thrown away in `failed_answers`. The messages stay
+    in the thread, and each later request has a notice in their place. After an objection to a call
+    or a result, the model reads an error with the reason, and the thread has it, too.
 
     It fails closed: a check that raises, takes too long, or returns anything else than None or a
     reason, objects.
@@ -133,6 +151,8 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
 
     trace_policy = TracePolicy(process_inputs=omit_payload)
 
+    state_schema = GuardState
+    keyed_by_name = ("guard_records",)
     guard_settings = ("check", "on", "when", "tools", "instructions", "threshold")
 
     def __init__(
@@ -170,6 +190,7 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
         self.expected_tools = tuple(self.tool_names or ())
         self.instructions, self.threshold = instructions, threshold
         self.answer, self.timeout = answer, timeout
+        self._checked: dict[str, None] = {}
         self._check = _Check(_objections(check, instructions, threshold), timeout)
         self.check = check
         is_judge = isinstance(self._check.source, ContentJudge)
@@ -179,8 +200,8 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
             reads=_READS[on],
             sends_to_model=_READS[on] if is_judge else (),
         )
-        layers = ("around_model", "around_tool")
-        self.unused = [layers[on in ("messages", "answer")]]
+        unused = {"messages": ["around_tool"], "answer": ["around_tool"], "call": ["around_model"]}
+        self.unused = unused.get(on, [])
 
     @property
     def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
@@ -192,55 +213,79 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
         # One that works while the tool does is left out: it decides too late for the effect.
         return [ToolGuard(name, self._action) for name in names]
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
-        """Ask the model, if the check objects neither to the messages nor to the answer."""
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
+        """Ask the model, if the check objects neither to what it reads nor to the answer."""
         if self.on == "answer":
             return (yield from self._answered(request))
-        # What the model has not seen before. Without any, a jump has led here.
-        answer, messages = last_turn(request.messages)
-        messages = request.messages if answer is None else messages
-        if not messages:
-            response: ModelResponse = yield request
-            return response
-        if self.when == "before":
-            objection = yield Invoke(self._check, messages)
-            if objection is not None:
-                return self._ended(objection)
-            response = yield request
-            return response
-        # One for each call: parallel runs of the agent share the middleware.
+        check = RequestCheck(request, self.name, self._covered, self._checked, self._notice)
+        if self.on == "result":
+            for message in check.unchecked:
+                if objection := (yield Invoke(self._check, message)):
+                    set_reason(f"objected: {objection}")
+                check.settle([message], objection)
+            response: ModelResponse = yield check.allowed()
+            return check.noted(response, replaces=True)
+        new, objection = check.unchecked, check.objection
+        # One gate for each call: parallel runs of the agent share the middleware.
         gate = _Gate()
-        held = partial(stream_through, flow=gate.held)
-        try:
-            _, response = yield Together(self._decided(messages, gate), request.wrapped(held))
-        except _Objection as error:
-            return self._ended(error.reason, gate.messages)
-        return response
+        if objection is None and new and self.when == "before":
+            objection = yield Invoke(self._check, new)
+            check.settle(new, objection)
+        if objection is None and (not new or self.when == "before"):
+            response = yield check.allowed()
+            return check.noted(response)
+        if objection is None:
+            held = check.allowed().wrapped(partial(stream_through, flow=gate.held))
+            try:
+                _, response = yield Together(self._decided(new, gate), held)
+            except _Objection as error:
+                objection = error.reason
+            check.settle(new, objection)
+        return check.noted(response if objection is None else self._ended(objection, gate.messages))
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the tool, if the check objects neither to the call nor to the result."""
         call: Any = request.tool_call
-        if self.tool_names is not None and call["name"] not in self.tool_names:
-            result: ToolMessage | Command[Any] = yield request
-            return result
-        if self.on == "call" and self.when == "beside":
+        is_covered = self.tool_names is None or call["name"] in self.tool_names
+        result: ToolMessage | Command[Any]
+        if is_covered and self.on == "call":
             try:
-                _, result = yield Together(self._decided(call), request)
+                if self.when == "beside":
+                    _, result = yield Together(self._decided(call), request)
+                    return result
+                yield from self._decided(call)
             except _Objection as error:
                 return self._refused(call, "call", error.reason)
-            return result
-        if self.on == "call":
-            objection = yield Invoke(self._check, call)
-            if objection is not None:
-                return self._refused(call, "call", objection)
-            result = yield request
-            return result
         result = yield request
-        for message in _results_in(result):
+        for message in _results_in(result) if is_covered and self.on == "result" else ():
             objection = yield Invoke(self._check, message)
             if objection is not None:
-                return self._refused(call, "result", objection)
+                refusal = self._refused(call, "result", objection)
+                remember(self._checked, [refusal])
+                return refusal
+            remember(self._checked, [message])
         return result
+
+    def _covered(self, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+        """Return the messages that it checks before the model reads them."""
+        if self.on == "messages":
+            return list(messages)
+        calls = calls_of_results(messages)
+        covered = []
+        for index, message in enumerate(messages):
+            if (tool := result_tool(message)) is None:
+                continue
+            # A result may have another name than its call, or none.
+            names = {tool, calls[index][1]["name"] if index in calls else ""} - {""}
+            if self.tool_names is None or not names or names & self.tool_names:
+                covered.append(message)
+        return covered
+
+    def _notice(self, message: AnyMessage, reason: str) -> str:
+        """Return the text that the model reads in place of a blocked message."""
+        if self.on == "messages":
+            return _NOTICE
+        return _blocked_text("result", result_tool(message) or "a tool", reason)
 
     def _decided(self, subject: Any, gate: _Gate | None = None) -> Flow[None]:
         """Check something while a call works; raise the objection, which ends the call."""
@@ -296,10 +341,8 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
 
     def _refused(self, call: Any, what: str, reason: str) -> ToolMessage:
         set_reason(f"objected: {reason}")
-        text = _BLOCKED.replace("{what}", what).replace("{tool}", call["name"])
-        return error_result(
-            call, text.replace("{reason}", reason), additional_kwargs={"lc_source": _SOURCE}
-        )
+        text = _blocked_text(what, call["name"], reason)
+        return error_result(call, text, additional_kwargs={"lc_source": _SOURCE})
 
     def _text(self, reason: str) -> str:
         # Not by `format`: all other braces of the text are the user's.
@@ -376,7 +419,9 @@ class _Inspection:
         if self.objection is None:
             yield from held
         else:
-            yield type(whole)(content=self._text(self.objection), id=whole.id)
+            # Without the position, LangChain adds an empty chunk under an id of its own.
+            last = {"chunk_position": "last"} if chunks else {}
+            yield type(whole)(content=self._text(self.objection), id=whole.id, **last)
 
 
 class _Check:
@@ -391,12 +436,8 @@ class _Check:
         threads = ContextThreadPoolExecutor(max_workers=1)
         try:
             return _objection(threads.submit(self._call, input).result(self._timeout))
-        except TimeoutError:
-            return self._timed_out()
-        except GraphBubbleUp:  # an interrupt, which no check can answer
-            raise
         except Exception as error:
-            return _failed(error)
+            return self._failed(error)
         finally:
             # Without a wait: a check that takes too long may never end.
             threads.shutdown(wait=False)
@@ -405,12 +446,8 @@ class _Check:
         try:
             async with asyncio.timeout(self._timeout):
                 return _objection(await self._acall(input))
-        except TimeoutError:
-            return self._timed_out()
-        except GraphBubbleUp:
-            raise
         except Exception as error:
-            return _failed(error)
+            return self._failed(error)
 
     def _call(self, subject: object) -> object:
         if isinstance(self.source, ContentJudge):
@@ -431,8 +468,17 @@ class _Check:
         finally:
             threads.shutdown(wait=False)
 
-    def _timed_out(self) -> str:
-        return f"the check took longer than {self._timeout:g} seconds."
+    def _failed(self, error: Exception) -> str:
+        if isinstance(error, GraphBubbleUp):  # an interrupt, which no check can answer
+            raise error
+        if isinstance(error, TimeoutError):
+            return f"the check took longer than {self._timeout:g} seconds."
+        return f"it could not be checked ({format_error(error)})."
+
+
+def _blocked_text(what: str, tool: str, reason: str) -> str:
+    text = _BLOCKED.replace("{what}", what).replace("{tool}", tool)
+    return text.replace("{reason}", reason)
 
 
 def _objection(value: object) -> str | None:
@@ -440,10 +486,6 @@ def _objection(value: object) -> str | None:
     if value is None or (isinstance(value, str) and value):
         return value
     return f"the check returned {value!r}, and must return None or a reason."
-
-
-def _failed(error: Exception) -> str:
-    return f"it could not be checked ({format_error(error)})."
 
 
 def _objections(check: Any, instructions: str | None, threshold: float) -> Any:

@@ -102,11 +102,14 @@ def thread_labels(request: ToolCallRequest) -> Seen | None:
     sources: dict[str, LabelSource] = {**(state.get(STATE_KEY) or {}), **_outer.get()}
     if all(label in sources for label in SOURCES):
         return sources
-    labels_by_name = _labels_by_name(request)
+    labels_by_name, calls = _labels_by_name(request), dict[str | None, str]()
     for message in state["messages"]:
+        calls |= {call["id"]: call["name"] for call in getattr(message, "tool_calls", ())}
         if isinstance(message, ToolMessage):
-            for label, tool in labels_by_name(message.name).items():
-                sources.setdefault(label, LabelSource(tool=tool, call=message.tool_call_id))
+            # A client that sends a result may leave out the name of the tool.
+            for name in (message.name, calls.get(message.tool_call_id)):
+                for label, tool in labels_by_name(name).items():
+                    sources.setdefault(label, LabelSource(tool=tool, call=message.tool_call_id))
     return sources
 
 
@@ -149,11 +152,11 @@ def seen_text(sources: Seen | None, labels: Iterable[str]) -> str:
     """
     if sources is None:
         return "Nobody knows what the thread has seen, because the call has no state."
-    results: list[str] = []
+    results = []
     for label in labels:
         if (source := sources.get(label)) is not None:
-            result = f"the result of {source['tool']} ({source['call']})"
-            if source["call"] is None:
-                result = f"{source['tool']}, which this call may use"
+            tool, call = source["tool"], source["call"]
+            result = f"the result of {tool} ({call})"
+            result = result if call else f"{tool}, which this call may use"
             results.append(f"{_CONTENTS[label]}: {result}")
     return f"The thread has seen {', and '.join(results)}." if results else ""

@@ -41,6 +41,9 @@ _MOST_ANCESTORS: Final = 100
 """Checkpoints that are read at most to find the branch of an entry. One that was sent longer ago
 counts as one of the branch: to read a message twice is better than to lose it."""
 
+BACKGROUND: Final = "background"
+"""Source of messages with results of background tools, and the key of what they are about."""
+
 STEERING_READ: Final = "steering_read"
 """Key of the state with the ids of what SteeringMiddleware has read of it."""
 

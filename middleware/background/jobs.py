@@ -15,9 +15,7 @@ from typing_extensions import TypedDict
 
 from agent_factory.middleware._shared.effects import OnUnknown
 from agent_factory.middleware._shared.errors import UNKNOWN_OUTCOME
-
-SOURCE: Final = "background"
-"""Kind of the entries of a mailbox, and mark of the messages."""
+from agent_factory.middleware._shared.mailbox import BACKGROUND as SOURCE
 
 _TOKEN: Final = uuid4().hex
 """Differs from that of an earlier process with the same number."""

@@ -43,45 +43,11 @@ class Known:
 FETCH, FAIL = ("fetch",), ("fail",)
 
 KNOWN: dict[str, Known] = {
-    **{
-        f"G1 {guard}": Known(
-            "The model reads a blocked message as soon as another one follows.",
-            "blocked ",
-            Crossing((guard,), talk=("poison", "plain")),
-        )
-        for guard in ("guard_meanwhile", "guard_messages")
-    },
-    **{
-        f"G1 unseen by {guard}": Known(
-            "What came before the text in which a limit ends a run counts as seen by a guard.",
-            "checked ",
-            Crossing(("limit", guard), turns=(FETCH,) * 3, talk=("plain", "plain")),
-            features=(guard,),
-        )
-        for guard in ("guard_meanwhile", "guard_messages")
-    },
     "G3": Known(
         "An async run skips the sync override of a built-in's layer without a word.",
         "redacted ",
         Crossing(("override", "retry"), talk=("mail",)),
         features=("override",),
-    ),
-    "G5": Known(
-        "A guard of results checks the handle of a background call, and not its result.",
-        "checked late",
-        Crossing(("guard_result", "background"), turns=(FETCH,)),
-        features=("guard_result",),
-    ),
-    "G6": Known(
-        "The model reads unchecked the error that a layer around the guard has made a result.",
-        "checked error",
-        Crossing(("tool_error", "guard_result"), turns=(FAIL,)),
-    ),
-    "P4": Known(
-        "A sentence about all calls holds, though an agent inside has no limit.",
-        "proven ",
-        Crossing(("limit", "clerk"), turns=(("clerk",),)),
-        features=("clerk",),
     ),
     **{
         f"P11 {feature}": Known(
@@ -96,16 +62,6 @@ KNOWN: dict[str, Known] = {
             ("review_each", "refund", "new message"),
         )
     },
-    "emulated results": Known(
-        "The model reads an emulated result unchecked if the guard is inside of the emulator.",
-        "checked result",
-        Crossing(("emulator", "guard_result"), turns=(FETCH,)),
-    ),
-    "empty chunk": Known(
-        "After the text in place of an answer, an empty chunk of another message is streamed.",
-        "streamed messages",
-        Crossing(("guard_answer",), "stream messages", ("poison",)),
-    ),
     "last words of budget": Known(
         "The text in which a budget ends a run is not streamed, if it is in place of calls.",
         "streamed messages",

@@ -1,0 +1,199 @@
+"""Messages that a guard has checked, known by their ids and contents wherever they stand.
+
+The state holds a digest for each group of some 16 messages in a row, so it stays small in a long
+thread. Where one of them changes or leaves the thread, the others of its group are checked again.
+A process also remembers them one by one, and results on their way into the thread. In another
+process, these are checked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import takewhile
+from typing import Any, Final
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from typing_extensions import TypedDict
+
+from agent_factory import ModelCallResult, ModelRequest, ModelResponse
+
+from .mailbox import BACKGROUND
+from .models import with_update
+
+_MOST_KEYS: Final = 10_000
+
+
+class GuardRecord(TypedDict):
+    """Messages of a thread that a guard has checked. A key is an id and a digest of the content.
+
+    Attributes:
+        checked: A digest for each group of messages in the last request.
+        answers: The keys of the last answers of the model, which are not checked.
+        blocked: The reason for each message that no model reads any more, by the key. The id in the
+            key of a result is that of its call.
+    """
+
+    checked: list[str]
+    answers: list[str]
+    blocked: dict[str, str]
+
+
+class RequestCheck:
+    """Check of the messages of one request.
+
+    Args:
+        request: The request.
+        name: The name of the guard.
+        covered: Returns those of some messages that the guard checks.
+        memory: Keys of messages that were checked in this process.
+        notice: Returns the text in place of a blocked message, for the message and the reason.
+
+    Attributes:
+        unchecked: Messages that have to be checked.
+    """
+
+    def __init__(
+        self,
+        request: ModelRequest[Any],
+        name: str,
+        covered: Callable[[Sequence[AnyMessage]], list[AnyMessage]],
+        memory: dict[str, None],
+        notice: Callable[[AnyMessage, str], str],
+    ) -> None:
+        state: Any = request.state
+        self._request, self._name, self._memory, self._notice = request, name, memory, notice
+        record: Any = (state.get("guard_records") or {}).get(name) or {}
+        self._blocked: dict[str, str] = {**record.get("blocked", {})}
+        self._known, checked = {*record.get("answers", ())}, {*record.get("checked", ())}
+        self._messages = [(m, key_of(m)) for m in covered(request.messages)]
+        for group in _groups(key for _, key in self._messages):
+            last = max(
+                (n for n, (_, digest) in enumerate(group, 1) if digest in checked), default=0
+            )
+            self._known.update(key for key, _ in group[:last])
+        self.unchecked = [m for m, key in self._messages if not self._knows(key)]
+
+    def _knows(self, key: str) -> bool:
+        return key in self._known or key in self._memory or key in self._blocked
+
+    @property
+    def objection(self) -> str | None:
+        """Reason for which a message was blocked that has no answer yet; None without one."""
+        for message, key in reversed(self._messages):
+            if key in self._blocked or isinstance(message, AIMessage):
+                return self._blocked.get(key)
+        return None
+
+    def settle(self, messages: Sequence[AnyMessage], objection: str | None) -> None:
+        """Note the result of a check."""
+        if objection is None:
+            remember(self._memory, messages)
+        else:
+            self._blocked |= {key_of(message): objection for message in messages}
+
+    def allowed(self) -> ModelRequest[Any]:
+        """Return the request with a notice in place of each blocked message."""
+        blocked = {id(message): key for message, key in self._messages if key in self._blocked}
+        if not blocked:
+            return self._request
+        messages: list[AnyMessage] = []
+        dropped_calls: set[str | None] = set()
+        for message in self._request.messages:
+            key = blocked.get(id(message))
+            if isinstance(message, AIMessage):
+                ids = {call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)}
+                dropped_calls = dropped_calls | ids if key else dropped_calls - ids
+            # Providers refuse a result without its call.
+            if not isinstance(message, ToolMessage) or message.tool_call_id not in dropped_calls:
+                messages.append(self._replaced(message, key) if key else message)
+        return self._request.override(messages=messages)
+
+    def noted(self, response: ModelResponse, *, replaces: bool = False) -> ModelCallResult:
+        """Return the response with the record of this check.
+
+        Args:
+            response: The response.
+            replaces: Whether blocked messages are replaced in the thread, too.
+        """
+        answers = [message for message in response.result if isinstance(message, AIMessage)]
+        for answer in answers:
+            answer.id = answer.id or str(uuid4())
+        notices: dict[str, AnyMessage] = {}
+        if replaces and self._blocked:
+            thread = self._request.state.get("messages", ())
+            pairs = ((message, key_of(message)) for message in thread)
+            notices = {key: self._replaced(m, key) for m, key in pairs if key in self._blocked}
+            remember(self._memory, notices.values())
+        keys = (key_of(notices[key]) if key in notices else key for _, key in self._messages)
+        known = ([*takewhile(lambda pair: self._knows(pair[0]), group)] for group in _groups(keys))
+        record = GuardRecord(
+            checked=[group[-1][1] for group in known if group],
+            answers=[*map(key_of, answers)],
+            blocked=self._blocked,
+        )
+        update: dict[str, object] = {"guard_records": {self._name: record}}
+        if notices:
+            update["messages"] = [*notices.values()]
+        return with_update(self._request, response, update)
+
+    def _replaced(self, message: AnyMessage, key: str) -> AnyMessage:
+        """Return the notice in place of a blocked message."""
+        text, kwargs = self._notice(message, self._blocked[key]), {"lc_source": "guard"}
+        if isinstance(message, ToolMessage):
+            call, name = message.tool_call_id, message.name
+            return ToolMessage(text, tool_call_id=call, name=name, status="error", id=message.id)
+        if result_tool(message) is not None:  # it stays a result
+            return message.model_copy(update={"content": text})
+        kind = type(message) if isinstance(message, AIMessage | SystemMessage) else HumanMessage
+        return kind(text, id=message.id, additional_kwargs=kwargs)
+
+
+def result_tool(message: AnyMessage) -> str | None:
+    """Return the tool whose result a message is: empty if it is not said, None for no result."""
+    if isinstance(message, ToolMessage):
+        return message.name or ""
+    if message.additional_kwargs.get("lc_source") != BACKGROUND:
+        return None
+    job = message.additional_kwargs.get(BACKGROUND)  # a client may have written anything
+    return str(job.get("tool") or "") if isinstance(job, dict) else ""
+
+
+def remember(memory: dict[str, None], messages: Iterable[AnyMessage]) -> None:
+    """Add the keys of messages to those of a process, and drop the oldest above a limit."""
+    memory.update(dict.fromkeys(map(key_of, messages)))
+    for key in [*memory][:-_MOST_KEYS]:
+        memory.pop(key, None)  # another thread may have dropped it
+
+
+def key_of(message: AnyMessage) -> str:
+    """Return the id of a message with a digest of all that a model reads of it."""
+    # A result has no id before it is in the thread.
+    id = message.tool_call_id if isinstance(message, ToolMessage) else message.id
+    calls = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
+    calls = [(call["name"], call["args"], call["id"]) for call in calls]
+    kind = message.type.removesuffix("MessageChunk").lower()
+    parts = (id, kind, message.name, message.content, calls, message.additional_kwargs)
+    return f"{id}:{_hash(repr(parts))}"
+
+
+def _groups(keys: Iterable[str]) -> Iterator[list[tuple[str, str]]]:
+    """Yield keys in groups, each with the digest of the group up to it.
+
+    A key itself says whether a group ends with it, so that each group stays the same if messages
+    before it leave the thread.
+    """
+    group, digest = list[tuple[str, str]](), ""
+    for key in keys:
+        digest = _hash(digest + key)
+        group.append((key, digest))
+        if key.endswith("0"):
+            yield group
+            group, digest = [], ""
+    yield group
+
+
+def _hash(text: str) -> str:
+    # Half of a surrogate pair, which a message may hold, is refused by strict UTF-8.
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
