@@ -34,6 +34,7 @@ from agent_factory import (
     wrap_model_call,
 )
 from agent_factory import middleware as m
+from agent_factory.middleware._shared.checked_messages import key_of
 from agent_factory.testing import ScriptedChatModel
 from crossings.oracle import history_faults, text_of
 from samples import call_of, decisions, edit
@@ -355,9 +356,9 @@ def test_what_passes_is_checked_once(call: Any) -> None:
     for name, door in DOORS.items():
         checks.clear()
         door(scene := Scene(call, guards))
-        go_on(scene)
+        scene.run("Go on.")
         thread = scene.agent.get_state(ONE).values["messages"]
-        read = {(m.id, text_of([m])) for messages in scene.requests for m in marked(messages)}
+        read = {key_of(m) for messages in scene.requests for m in marked(messages)}
         results = [m for m in marked(thread) if m.type == "tool" or m.name == "background"]
         if not read or checks != Counter(messages=len(read), result=len(results)):
             errors[name] = checks.copy(), read
