@@ -26,7 +26,8 @@ SCRIPT: list[Any] = [
 
 def about_orders(messages: list[AnyMessage]) -> str | None:
     """Object to questions that are not about an order."""
-    return None if "order" in messages[-1].text else "it is not about an order"
+    texts = [message.text for message in messages if message.type == "human"]
+    return None if all("order" in text for text in texts) else "it is not about an order"
 
 
 def no_promises(answer: AIMessage) -> str | None:

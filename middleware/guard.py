@@ -139,7 +139,7 @@ class GuardMiddleware(AgentMiddleware[GuardState, Any]):
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
     >>> def no_weapons(messages):
-    ...     if "weapon" in messages[-1].text:
+    ...     if any("weapon" in message.text for message in messages):
     ...         return "It is about weapons."
     >>> guard = GuardMiddleware(no_weapons)
     >>> agent = create_agent(ScriptedChatModel(["Gladly."] * 2), middleware=[guard])
@@ -195,8 +195,11 @@ class GuardMiddleware(AgentMiddleware[GuardState, Any]):
         self.check = check
         is_judge = isinstance(self._check.source, ContentJudge)
         self._action: Literal["judge", "check"] = "judge" if is_judge else "check"
+        retries = ("ModelRetryMiddleware", "ModelFallbackMiddleware", "ToolRetryMiddleware")
+        # What they make a result is checked in time, but would be streamed before.
+        makers = ("ToolErrorMiddleware", "LLMToolEmulator") if on == "result" else ()
         self.ordering = Ordering(
-            before=("ModelRetryMiddleware", "ModelFallbackMiddleware", "ToolRetryMiddleware"),
+            before=(*retries, *makers),
             reads=_READS[on],
             sends_to_model=_READS[on] if is_judge else (),
         )

@@ -237,7 +237,8 @@ class Checks:
             objection = [p for p, e in checks if p in checked and e.objects]
             if not objection or not name.startswith("poison"):
                 continue
-            runs = [p for p, _ in record.of("sent") if p > objection[0]]
+            # A branch from before the objection checks it again.
+            runs = [p for p, _ in record.of("sent") if p > objection[-1]]
             later = (runs or [len(record.events)])[0] if self.meanwhile else objection[0]
             if any(p > later for p in reads):
                 yield Fault("blocked", event.source, f"{name} is read after the objection")

@@ -299,7 +299,7 @@ def test_an_answer_without_chunks_waits_for_the_verdict_too(collect: Any) -> Non
 # What a check may be
 
 
-def test_messages_are_those_that_the_model_has_not_seen(call: Any) -> None:
+def test_messages_are_those_that_were_not_checked(call: Any) -> None:
     checked: list[list[str]] = []
 
     def check(messages: list[BaseMessage]) -> None:
@@ -309,7 +309,7 @@ def test_messages_are_those_that_the_model_has_not_seen(call: Any) -> None:
     agent = create_agent(model, [look], middleware=[GuardMiddleware(check)])
     history = [HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("How?")]
     call(agent, {"messages": history})
-    assert checked == [["How?"], ["a tree"]]
+    assert checked == [["Hi", "Hello", "How?"], ["a tree"]]
 
 
 def last_of(call: Any, guard: GuardMiddleware, *steps: Any, tools: Any = ()) -> AIMessage:
