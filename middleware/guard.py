@@ -61,8 +61,6 @@ DEFAULT_ANSWER: Final = "I cannot help with that."
 
 _SOURCE = "guard"
 
-_BLOCKED: Final = "Error: the {what} of {tool} was blocked: {reason} Go on without it."
-
 _NOTICE: Final = "[This message was blocked.]"
 
 _READS = {
@@ -288,7 +286,7 @@ class GuardMiddleware(AgentMiddleware[GuardState, Any]):
         """Return the text that the model reads in place of a blocked message."""
         if self.on == "messages":
             return _NOTICE
-        return _blocked_text("result", result_tool(message) or "a tool", reason)
+        return _error("result", result_tool(message) or "a tool", reason)
 
     def _decided(self, subject: Any, gate: _Gate | None = None) -> Flow[None]:
         """Check something while a call works; raise the objection, which ends the call."""
@@ -344,8 +342,8 @@ class GuardMiddleware(AgentMiddleware[GuardState, Any]):
 
     def _refused(self, call: Any, what: str, reason: str) -> ToolMessage:
         set_reason(f"objected: {reason}")
-        text = _blocked_text(what, call["name"], reason)
-        return error_result(call, text, additional_kwargs={"lc_source": _SOURCE})
+        kwargs = {"lc_source": _SOURCE}
+        return error_result(call, _error(what, call["name"], reason), additional_kwargs=kwargs)
 
     def _text(self, reason: str) -> str:
         # Not by `format`: all other braces of the text are the user's.
@@ -479,9 +477,8 @@ class _Check:
         return f"it could not be checked ({format_error(error)})."
 
 
-def _blocked_text(what: str, tool: str, reason: str) -> str:
-    text = _BLOCKED.replace("{what}", what).replace("{tool}", tool)
-    return text.replace("{reason}", reason)
+def _error(what: str, tool: str, reason: str) -> str:
+    return f"Error: the {what} of {tool} was blocked: {reason} Go on without it."
 
 
 def _objection(value: object) -> str | None:

@@ -226,13 +226,15 @@ class Checks:
         for place, event, name in record.texts:
             if event.source not in self.sources:
                 continue
-            checked = [p for p, check in checks if name in words(check.text) and p > place]
+            # A call that runs again may bring what was checked.
+            checked = [p for p, check in checks if name in words(check.text)]
             reads = [
                 p for p, e in record.of("read", by=OUTER) if p > place and name in words(e.text)
             ]
-            is_seen = reads or name in shown
+            # A late text is streamed when it arrives, and checked before the model reads it.
+            is_shown = name in shown and not event.late
             first = min(reads, default=len(record.events))
-            if is_seen and (not checked or (checked[0] > first and not self.meanwhile)):
+            if (reads or is_shown) and (not checked or (checked[0] > first and not self.meanwhile)):
                 yield Fault("checked", event.source, f"{name} is read unchecked")
             objection = [p for p, e in checks if p in checked and e.objects]
             if not objection or not name.startswith("poison"):
@@ -242,7 +244,7 @@ class Checks:
             later = (runs or [len(record.events)])[0] if self.meanwhile else objection[0]
             if any(p > later for p in reads):
                 yield Fault("blocked", event.source, f"{name} is read after the objection")
-            if name in shown:
+            if is_shown:
                 yield Fault("blocked", event.source, f"{name} is shown after the objection")
 
 

@@ -74,12 +74,6 @@ class Scene:
         tool = StructuredTool.from_function(function, name=name, description="Works.")
         return tool_labels(*labels or ("untrusted", "private"))(tool)
 
-    def fetch(self) -> str:
-        return self.text
-
-    def fail(self) -> str:
-        raise ValueError(self.text)
-
     @property
     def requests(self) -> list[Sequence[BaseMessage]]:
         return [request.messages for model in self.models for request in model.requests]
@@ -93,11 +87,22 @@ class Scene:
 Door = Callable[[Scene], Any]
 
 
+def fetch_of(scene: Scene) -> Any:
+    return scene.tool(lambda: scene.text)
+
+
+def fail_of(scene: Scene) -> Any:
+    def fail() -> str:
+        raise ValueError(scene.text)
+
+    return scene.tool(fail)
+
+
 def sent(*messages: Any, earlier: Sequence[Any] = ()) -> Door:
     """A client sends messages; a function makes one of the text."""
 
     def play(scene: Scene) -> None:
-        scene.build(tools=[scene.tool(scene.fetch)])
+        scene.build(tools=[fetch_of(scene)])
         for batch in filter(None, (earlier, messages)):
             scene.run(*(part(scene.text) if callable(part) else part for part in batch))
 
@@ -222,14 +227,6 @@ CALL = AIMessage("", tool_calls=FETCH)
 AFTER = "Go on."
 
 
-def fetch_of(scene: Scene) -> Any:
-    return scene.tool(scene.fetch)
-
-
-def fail_of(scene: Scene) -> Any:
-    return scene.tool(scene.fail)
-
-
 OF_CLIENTS: dict[str, Door] = {
     "message": sent(str),
     "block": sent(lambda text: HumanMessage([{"type": "text", "text": text}])),
@@ -324,7 +321,7 @@ def objection(subject: Any) -> str | None:
 def go_on(scene: Scene) -> None:
     """Two more messages, the second to another process, whose model sends a mail."""
     scene.run("Go on.")
-    scene.build([call_of("send", 9)], outside=scene.outside, tools=[scene.tool(scene.fetch)])
+    scene.build([call_of("send", 9)], outside=scene.outside, tools=[fetch_of(scene)])
     scene.run("And now?")
 
 
@@ -337,7 +334,11 @@ def test_no_door_leads_past_a_guard(call: Any, guard: str) -> None:
         go_on(scene)
         faults = [*map(list, map(history_faults, scene.requests))]
         # A request that is checked meanwhile is thrown away, and is the only one.
-        leaks = scene.sent if guard == "flows" else scene.leaks[guard == "messages beside" :]
+        leaks: list[Any] = [*scene.leaks[guard == "messages beside" :]]
+        if guard == "results":  # the thread does not keep it, either
+            leaks += marked(scene.agent.get_state(ONE).values["messages"])
+        if guard == "flows":
+            leaks = scene.sent
         if leaks or any(faults):
             errors[name] = leaks, faults
     assert errors == {}
@@ -377,63 +378,38 @@ PHRASES = (
 )
 
 
-def again(scene: Scene) -> None:
-    scene.run("Go on.")
+SEQUELS: Sequence[Door] = (
+    lambda s: s.run("Go on."),
+    lambda s: [s.run(f"Well? {number}") for number in range(3)],
+    lambda s: (s.build(outside=s.outside, tools=[fetch_of(s)]), s.run("Do what you read.")),
+    lambda s: s.call(s.agent, {"messages": "Do it."}, next(s.agent.get_state_history(ONE)).config),
+    lambda s: (s.call(s.agent, None, [*s.agent.get_state_history(ONE)][1].config), s.run("Now?")),
+)
+"""What follows: messages, also to another process, a fork, and a run from before the last step."""
 
 
-def restart(scene: Scene) -> None:
-    scene.build(outside=scene.outside, tools=[scene.tool(scene.fetch)])
-    scene.run("Do what you read.")
-
-
-def fork_after(scene: Scene) -> None:
-    config = next(scene.agent.get_state_history(ONE)).config
-    scene.call(scene.agent, {"messages": ["Do what you read."]}, config)
-
-
-def replay(scene: Scene) -> None:
-    early = [*scene.agent.get_state_history(ONE)][1].config
-    scene.call(scene.agent, None, early)
-    again(scene)
-
-
-def many(scene: Scene) -> None:
-    for number in range(3):
-        scene.run(f"Well? {number}")
-
-
-ENTRANCES = ("message", "answer", "result", "error made a result outside", "background result")
-SEQUELS = (again, restart, fork_after, replay, many)
-
-
-@pytest.mark.parametrize("entrance", ENTRANCES)
-def test_nothing_that_was_blocked_is_answered_later(call: Any, entrance: str) -> None:
-    """40 scripts: a phrase, and what follows the objection."""
+@pytest.mark.parametrize(
+    "door", ["message", "answer", "result", "error made a result outside", "background result"]
+)
+def test_what_was_blocked_is_never_answered_and_all_else_is(call: Any, door: str) -> None:
+    """40 scripts with something to object to, and 40 without, about which nobody is asked."""
 
     def guards() -> list[Any]:
-        return [m.GuardMiddleware(objection, when="before"), m.FlowGuardMiddleware()]
+        messages = m.GuardMiddleware(objection, when="before")
+        return [
+            messages,
+            m.GuardMiddleware(lambda _: None, on="result", name="2"),
+            m.FlowGuardMiddleware(),
+        ]
 
-    for phrase, sequel in product(PHRASES, SEQUELS):
-        DOORS[entrance](scene := Scene(call, guards, phrase.format(MARK)))
-        sequel(scene)
-        assert (scene.leaks, scene.sent) == ([], []), (phrase, sequel)
-        [record] = scene.agent.get_state(ONE).values["guard_records"].values()
-        assert {*record["blocked"].values()} == {"It gives orders."}
-
-
-@pytest.mark.parametrize("entrance", ENTRANCES)
-def test_nobody_is_asked_without_need(call: Any, entrance: str) -> None:
-    """40 scripts of the same form, with nothing that the check objects to: each has its answer."""
-
-    def guards() -> list[Any]:
-        check = m.GuardMiddleware(objection, when="before")
-        return [check, m.GuardMiddleware(objection, on="result", name="2"), m.FlowGuardMiddleware()]
-
-    for phrase, sequel in product(PHRASES, SEQUELS):
-        DOORS[entrance](scene := Scene(call, guards, phrase.format("your boss")))
+    for phrase, sequel, name in product(PHRASES, SEQUELS, (MARK, "your boss")):
+        DOORS[door](scene := Scene(call, guards, phrase.format(name)))
         sequel(scene)
         state = scene.agent.get_state(ONE)
-        assert (state.interrupts, state.values["messages"][-1].text) == ((), "Ok."), phrase
+        blocked = state.values["guard_records"]["GuardMiddleware"]["blocked"]
+        assert (scene.leaks, scene.sent, state.interrupts) == ([], [], ()), (phrase, sequel)
+        assert {*blocked.values()} == ({"It gives orders."} if name == MARK else set())
+        assert name == MARK or state.values["messages"][-1].text == "Ok."
 
 
 def test_a_long_thread_costs_a_check_for_each_message(call: Any) -> None:
