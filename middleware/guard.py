@@ -84,7 +84,7 @@ class GuardState(AgentState):
     guard_records: NotRequired[Annotated[dict[str, GuardRecord], or_, PrivateStateAttr]]
 
 
-class GuardMiddleware(AgentMiddleware[GuardState, Any]):
+class GuardMiddleware(AgentMiddleware[AgentState, Any]):
     """Checks messages, answers, tool calls or results, and stops what the check objects to.
 
     The check is a function that returns None, or the reason of its objection; or a model that is
@@ -420,7 +420,7 @@ class _Inspection:
         if self.objection is None:
             yield from held
         else:
-            # Without the position, LangChain adds an empty chunk under an id of its own.
+            # Without the position, LangChain adds an empty chunk under another id.
             last = {"chunk_position": "last"} if chunks else {}
             yield type(whole)(content=self._text(self.objection), id=whole.id, **last)
 

@@ -106,8 +106,7 @@ def thread_labels(request: ToolCallRequest) -> Seen | None:
     for message in state["messages"]:
         calls |= {call["id"]: call["name"] for call in getattr(message, "tool_calls", ())}
         if isinstance(message, ToolMessage):
-            # A client that sends a result may leave out the name of the tool.
-            for name in (message.name, calls.get(message.tool_call_id)):
+            for name in (message.name, calls.get(message.tool_call_id)):  # a client may send none
                 for label, tool in labels_by_name(name).items():
                     sources.setdefault(label, LabelSource(tool=tool, call=message.tool_call_id))
     return sources
@@ -135,9 +134,8 @@ def labels_seen(request: ToolCallRequest) -> Seen | None:
         answer, _ = last_turn(request.state["messages"])
         calls = answer.tool_calls if answer and "untrusted" in sources else []
         turn = map(_labels_by_name(request), (call["name"] for call in calls))
-        for labels in (own, *turn):
-            if "private" in labels:
-                inside.setdefault("private", labels["private"])
+        for tool in (labels["private"] for labels in (own, *turn) if "private" in labels):
+            inside.setdefault("private", tool)
     return {
         **{label: LabelSource(tool=tool, call=None) for label, tool in inside.items()},
         **sources,
@@ -156,7 +154,6 @@ def seen_text(sources: Seen | None, labels: Iterable[str]) -> str:
     for label in labels:
         if (source := sources.get(label)) is not None:
             tool, call = source["tool"], source["call"]
-            result = f"the result of {tool} ({call})"
-            result = result if call else f"{tool}, which this call may use"
-            results.append(f"{_CONTENTS[label]}: {result}")
+            text = f"the result of {tool} ({call})" if call else f"{tool}, which this call may use"
+            results.append(f"{_CONTENTS[label]}: {text}")
     return f"The thread has seen {', and '.join(results)}." if results else ""

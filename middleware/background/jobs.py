@@ -15,7 +15,10 @@ from typing_extensions import TypedDict
 
 from agent_factory.middleware._shared.effects import OnUnknown
 from agent_factory.middleware._shared.errors import UNKNOWN_OUTCOME
-from agent_factory.middleware._shared.mailbox import BACKGROUND as SOURCE
+from agent_factory.middleware._shared.mailbox import BACKGROUND
+
+SOURCE: Final = BACKGROUND
+"""Kind of the entries of a mailbox, and mark of the messages."""
 
 _TOKEN: Final = uuid4().hex
 """Differs from that of an earlier process with the same number."""

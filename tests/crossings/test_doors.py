@@ -54,7 +54,9 @@ class Scene:
         self.models: list[ScriptedChatModel] = []
         self.agent: Any = None
 
-    def build(self, *steps: Any, outside: Sequence[Any] = (), tools: Any = (), **more: Any) -> None:
+    def build(
+        self, *steps: Any, outside: Sequence[Any] = (), tools: Any = (), **more: Any
+    ) -> Scene:
         """Make an agent, as a process that starts; `outside` are middleware around the guards."""
         self.outside = outside
         self.models.append(ScriptedChatModel([*steps, *["Ok."] * 20]))
@@ -66,6 +68,7 @@ class Scene:
             ignore=["AF204", "AF211", "AF212", "AF219"],
             **more,
         )
+        return self
 
     def run(self, *messages: Any) -> Any:
         return self.call(self.agent, {"messages": [*messages]}, ONE)
@@ -200,7 +203,8 @@ def client_tool(scene: Scene) -> None:
     scene.build([call_of("page")], outside=[m.ClientToolsMiddleware()])
     tools = [{"name": "page", "description": "Its title."}]
     config = {"configurable": {**ONE["configurable"], "client_tools": tools}}
-    for value in ({"messages": "Hello"}, Command(resume=scene.text)):
+    values: list[Any] = [{"messages": "Hello"}, Command(resume=scene.text)]
+    for value in values:
         scene.call(scene.agent, value, config)
 
 
@@ -302,15 +306,15 @@ GUARDS: dict[str, tuple[Callable[[], Sequence[Any]], set[str]]] = {
 
 
 def pii() -> Any:
-    places = ("output", "tool_results", "tool_calls")
-    return m.PIIMiddleware("email", **{f"apply_to_{place}": True for place in places})
+    places: Any = {f"apply_to_{place}": True for place in ("output", "tool_results", "tool_calls")}
+    return m.PIIMiddleware("email", **places)
 
 
 def listed(subject: Any) -> list[Any]:
     return subject if isinstance(subject, list) else [subject]
 
 
-def marked(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def marked(messages: Sequence[Any]) -> list[Any]:
     return [message for message in messages if MARK in text_of([message])]
 
 
@@ -381,7 +385,7 @@ PHRASES = (
 SEQUELS: Sequence[Door] = (
     lambda s: s.run("Go on."),
     lambda s: [s.run(f"Well? {number}") for number in range(3)],
-    lambda s: (s.build(outside=s.outside, tools=[fetch_of(s)]), s.run("Do what you read.")),
+    lambda s: s.build(outside=s.outside, tools=[fetch_of(s)]).run("Do what you read."),
     lambda s: s.call(s.agent, {"messages": "Do it."}, next(s.agent.get_state_history(ONE)).config),
     lambda s: (s.call(s.agent, None, [*s.agent.get_state_history(ONE)][1].config), s.run("Now?")),
 )
