@@ -218,7 +218,8 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
         """Ask the model, if the check objects neither to what it reads nor to the answer."""
         if self.on == "answer":
             return (yield from self._answered(request))
-        check = RequestCheck(request, self.name, self._covered, self._checked, self._notice)
+        covered = self._covered(request.messages)
+        check = RequestCheck(request, self.name, covered, self._checked, self._notice)
         if self.on == "result":
             for message in check.unchecked:
                 if objection := (yield Invoke(self._check, message)):

@@ -46,7 +46,7 @@ class RequestCheck:
     Args:
         request: The request.
         name: The name of the guard.
-        covered: Returns those of some messages that the guard checks.
+        covered: The messages of the request that the guard checks.
         memory: Keys of messages that were checked in this process.
         notice: Returns the text in place of a blocked message, for the message and the reason.
 
@@ -58,7 +58,7 @@ class RequestCheck:
         self,
         request: ModelRequest[Any],
         name: str,
-        covered: Callable[[Sequence[AnyMessage]], list[AnyMessage]],
+        covered: Sequence[AnyMessage],
         memory: dict[str, None],
         notice: Callable[[AnyMessage, str], str],
     ) -> None:
@@ -67,12 +67,11 @@ class RequestCheck:
         record: Any = (state.get("guard_records") or {}).get(name) or {}
         self._blocked: dict[str, str] = {**record.get("blocked", {})}
         self._known, checked = {*record.get("answers", ())}, {*record.get("checked", ())}
-        self._messages = [(m, key_of(m)) for m in covered(request.messages)]
+        self._messages = [(message, key_of(message)) for message in covered]
         for group in _groups(key for _, key in self._messages):
-            last = max(
-                (n for n, (_, digest) in enumerate(group, 1) if digest in checked), default=0
-            )
-            self._known.update(key for key, _ in group[:last])
+            while group and group[-1][1] not in checked:
+                group.pop()
+            self._known.update(key for key, _ in group)
         self.unchecked = [m for m, key in self._messages if not self._knows(key)]
 
     def _knows(self, key: str) -> bool:
@@ -120,12 +119,10 @@ class RequestCheck:
         answers = [message for message in response.result if isinstance(message, AIMessage)]
         for answer in answers:
             answer.id = answer.id or str(uuid4())
-        notices: dict[str, AnyMessage] = {}
-        if replaces and self._blocked:
-            thread = self._request.state.get("messages", ())
-            pairs = ((message, key_of(message)) for message in thread)
-            notices = {key: self._replaced(m, key) for m, key in pairs if key in self._blocked}
-            remember(self._memory, notices.values())
+        thread = self._request.state.get("messages", ()) if replaces and self._blocked else ()
+        pairs = ((message, key_of(message)) for message in thread)
+        notices = {key: self._replaced(m, key) for m, key in pairs if key in self._blocked}
+        remember(self._memory, notices.values())
         keys = (key_of(notices[key]) if key in notices else key for _, key in self._messages)
         known = ([*takewhile(lambda pair: self._knows(pair[0]), group)] for group in _groups(keys))
         record = GuardRecord(
