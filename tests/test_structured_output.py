@@ -145,9 +145,10 @@ def among_calls(name: str, args: Any, **options: Any) -> tuple[Any, ScriptedChat
     """An agent whose model answers next to two other calls, and then alone."""
     other: Any = {"name": name, "args": args, "id": "look"}
     calls: Any = [GOOD, {**LOOK, "name": "direct", "id": "too"}]
-    first = AIMessage("", tool_calls=[*calls, other] if isinstance(args, dict) else calls)
+    parts: Any = {"tool_calls": [*calls, other]}
     if isinstance(args, str):
-        first.invalid_tool_calls = [{**other, "error": None, "type": "invalid_tool_call"}]
+        parts = {"tool_calls": calls, "invalid_tool_calls": [{**other, "error": None}]}
+    first = AIMessage("", **parts)
     model = ScriptedChatModel([first, [answer(20)]])
     options = {"checkpointer": InMemorySaver(), **options}
     tools: Any = [look, fail, direct, stop]
