@@ -541,7 +541,7 @@ def test_a_wrapper_has_the_name_of_the_model_in_it(call: Run, tmp_path: Path) ->
     model, spans = FakeListChatModel(responses=["x"]), []
 
     class Spans(BaseCallbackHandler):
-        def on_chat_model_start(self, serialized: Any, _: Any, **data: Any) -> None:
+        def on_chat_model_start(self, serialized: Any, messages: Any, **data: Any) -> None:
             spans.append((serialized["name"], data["metadata"]["ls_provider"]))
 
     prices = {"FakeListChatModel": Price(input=1, output=1)}

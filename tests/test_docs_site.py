@@ -15,6 +15,7 @@ pytest.importorskip("pygraphviz", reason="the extra docs is not installed")
 
 import docs_site as site
 from reference_pages import home_of, public_names, reference_pages, with_examples
+from site_pages import with_links
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,13 +39,13 @@ ROOT = Path(__file__).resolve().parent.parent
 def test_links_of_the_repository_lead_to_pages_of_the_site(
     page: str, place: str, link: str, expected: str
 ) -> None:
-    assert site.with_links(f"See [it]({link}).", page, place) == f"See [it]({expected})."
+    assert with_links(f"See [it]({link}).", page, place) == f"See [it]({expected})."
 
 
 def test_a_link_to_a_mere_file_becomes_text_and_an_unknown_one_stays_for_mkdocs_to_find() -> None:
     text = "[goals](goals.py) and [nothing](nothing.md)"
     page = ("benchmarks/README.md", "project/benchmarks.md")
-    assert site.with_links(text, *page) == "goals and [nothing](nothing.md)"
+    assert with_links(text, *page) == "goals and [nothing](nothing.md)"
 
 
 @each(

@@ -306,9 +306,9 @@ def declarations_of(members: Iterable[Middleware]) -> dict[str, list[Any]]:
         for name, kind in (("guards", ToolGuard), ("limits", UsageLimit)):
             for item in getattr(member, name):
                 if isinstance(item, kind):  # anything else has been reported
-                    # Layers of such a middleware run inside of all others.
-                    counts = {"attempts": member.counts_attempts} if kind is UsageLimit else {}
-                    declared[name].append(replace(item, owner=member.name, **counts))
+                    if isinstance(item, UsageLimit):
+                        item = replace(item, attempts=member.counts_attempts)
+                    declared[name].append(replace(item, owner=member.name))
         # A value of another type has been reported, and most middleware have the default.
         if isinstance(member.ordering, Ordering) and member.ordering != AgentMiddleware.ordering:
             # The kinds of access are named as the fields of an ordering.

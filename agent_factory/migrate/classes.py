@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from typing import Any
 
 import libcst as cst
 
@@ -140,7 +141,7 @@ class Classes:
 
 def _built_in(symbol: Symbol) -> type[object] | None:
     """The middleware class of agent_factory that a symbol names."""
-    value = getattr(import_module(symbol.module), symbol.name, None)
+    value: Any = getattr(import_module(symbol.module), symbol.name, None)
     is_class = symbol.module == MIDDLEWARE and isinstance(value, type)
     return value if is_class and AgentMiddleware in value.__mro__ else None
 

@@ -366,9 +366,9 @@ class _Actor:
         run.report("layer", self.name, "model")
         if self._is_used_up("layer", request.messages):
             return AIMessage("the limit")
-        tools = plan_tools(self.stack)[:1]
-        if run.choose(f"{self.name} alone", "", 1 + len(tools)):
-            return _call(tools[0], run, self.name, "model")  # as a cache does
+        tools = plan_tools(self.stack)
+        if choice := run.choose(f"{self.name} alone", "", 1 + len(tools)):
+            return _call(tools[choice - 1], run, self.name, "model")  # as a cache does
         response = yield request
         message = response.result[0]
         calls = message.tool_calls if len(response.result) == 1 else []
