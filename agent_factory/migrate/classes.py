@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any
 
 import libcst as cst
 
@@ -141,9 +140,9 @@ class Classes:
 
 def _built_in(symbol: Symbol) -> type[object] | None:
     """The middleware class of agent_factory that a symbol names."""
-    value: Any = getattr(import_module(symbol.module), symbol.name, None)
-    is_class = symbol.module == MIDDLEWARE and isinstance(value, type)
-    return value if is_class and AgentMiddleware in value.__mro__ else None
+    value = getattr(import_module(symbol.module), symbol.name, None)
+    is_class = isinstance(value, type) and issubclass(value, AgentMiddleware)
+    return value if is_class and symbol.module == MIDDLEWARE else None
 
 
 def _functions(cls: cst.CSTNode) -> list[cst.FunctionDef]:

@@ -53,7 +53,7 @@ def problems_of(site: CallSite) -> Iterator[Finding]:
         name = arg.star or (arg.keyword.value if arg.keyword else "")
         if not name and position < len(_POSITIONS):
             name = _POSITIONS[position]
-        problem: tuple[str, str] | None = _NOT_TAKEN.get(name, _UNKNOWN_PARAMETER)
+        problem: Problem | None = _NOT_TAKEN.get(name, _UNKNOWN_PARAMETER)
         if name in _COUNTERPARTS:
             problem = problem_of(name, arg.value, site.source)
         if problem:
