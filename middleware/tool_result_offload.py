@@ -14,7 +14,6 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from hashlib import sha256
 from math import inf
 from operator import or_
@@ -46,7 +45,7 @@ from agent_factory import (
 from ._shared.invocable import Called, tool_of
 from ._shared.messages import is_cleared, mark_in
 from ._shared.models import with_update
-from ._shared.overflow import Reduction, call_recovering, plural
+from ._shared.overflow import Free, Reduction, call_recovering, plural
 from ._shared.recall import (
     LIST,
     RECALLS,
@@ -93,9 +92,18 @@ class OffloadState(AgentState):
     offloaded_results: NotRequired[Annotated[dict[str, list[str]], or_, PrivateStateAttr]]
 
 
-def _fits(request: ModelRequest[Any], window: int, messages: Sequence[AnyMessage]) -> bool:
-    """Return True if a request with these messages is estimated to fit the window of its model."""
-    return tokens_sent(request, messages, count_tokens_approximately) <= window
+def _within_window(request: ModelRequest[Any], free: Free) -> Flow[ModelRequest[Any]]:
+    """The request, made smaller if it is estimated to exceed the window of its model.
+
+    Several results that are small enough alone may exceed it together.
+    """
+    window = window_of(request.model)
+
+    def fits(messages: Sequence[AnyMessage]) -> bool:
+        return not window or tokens_sent(request, messages, count_tokens_approximately) <= window
+
+    reduction = None if fits(request.messages) else (yield from free(request, fits))
+    return request if reduction is None else request.override(messages=reduction[0])
 
 
 class RecallArguments(BaseModel):
@@ -275,18 +283,13 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
                 if count and fits(smaller):
                     break
                 ids.add(str(smaller[index].id))
-                smaller[index] = yield from shorten(
-                    originals.get(smaller[index].id, smaller[index])
-                )
+                original = originals.get(smaller[index].id, smaller[index])
+                smaller[index] = yield from shorten(original)
                 count += 1
             return (smaller, f"offloaded {plural(count, 'tool result')}") if count else None
 
         shorter = request if messages is request.messages else request.override(messages=messages)
-        # Several results that are small enough alone may exceed the window together.
-        if window := window_of(request.model):
-            is_small = partial(_fits, shorter, window)
-            if not is_small(messages) and (less := (yield from free(shorter, is_small))):
-                shorter = shorter.override(messages=less[0])
+        shorter = yield from _within_window(shorter, free)
         if sizes:
             set_reason(f"offloaded {plural(len(sizes), 'tool result')}, {sum(sizes):,} characters")
         response: ModelResponse = yield from call_recovering(shorter, offload=free)

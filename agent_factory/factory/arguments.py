@@ -144,11 +144,10 @@ def make_spec(
     mistakes += refused_schemas(toolbox.client.values(), output_specs(format_), model)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         mistakes += collect_warnings(members, topology, checkpointer, handler)
-    prompt = SystemMessage(system_prompt) if isinstance(system_prompt, str) else system_prompt
     return AgentSpec(
         warnings=_raise_errors(mistakes, strict, ignore),
         model=chat_model_of(model),  # after the errors: a string creates a model
-        system_message=prompt,
+        system_message=_system_message(system_prompt),
         hooks=hooks,
         model_layers=around[Call.MODEL],
         tool_layers=around[Call.TOOL],
@@ -173,6 +172,10 @@ def _error_handler(handle_tool_errors: object, mistakes: list[SpecError]) -> Err
         return DEFAULT_HANDLER
     # In a tuple, because None is refused, too.
     return _attempt(lambda values: handler_for(*values), (handle_tool_errors,), mistakes)
+
+
+def _system_message(prompt: str | SystemMessage | None) -> SystemMessage | None:
+    return SystemMessage(prompt) if isinstance(prompt, str) else prompt
 
 
 def _rules(toolbox: Toolbox, outputs: Iterable[str], *, sequential_calls: bool) -> Rules:
