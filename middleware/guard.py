@@ -7,7 +7,7 @@ nobody waits for the check if the model takes longer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Future
 from functools import partial, reduce
 from operator import or_
@@ -151,6 +151,7 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
 
     state_schema = GuardState
     keyed_by_name = ("guard_records",)
+    unused: Collection[str] = ()
     guard_settings = ("check", "on", "when", "tools", "instructions", "threshold")
 
     def __init__(

@@ -434,16 +434,28 @@ def test_a_wrap_that_overrides_a_flow_runs_once_and_calls_the_flow(call: Any) ->
     assert methods == ["wrap_model_call", "wrap_tool_call"]
 
 
-def test_an_override_of_one_wrap_leaves_the_other_to_the_flow(call: Any) -> None:
-    class OnlySync(Logged):
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            self.log.append("wrap")
-            return super().wrap_model_call(request, handler)
+FORMS = {
+    "before_model": (hook, ahook, "before_model"),
+    "wrap_model_call": (wrap, awrap, "around_model"),
+    "wrap_tool_call": (wrap, awrap, "around_tool"),
+}
 
-    middleware = OnlySync()
-    call(create_agent(ScriptedChatModel(["Hi"]), middleware=[middleware]), ASK)
-    assert middleware.log[-2:] == ["flow", "end of flow"]
-    assert len(middleware.log) == (3 if call.__name__ == "sync" else 2)
+
+@each("name", FORMS)
+@each("bases", [["flow"], ["pair"], ["pair", "flow"], ["flow", "pair"], ["pair", "other"]])
+@each("side", [0, 1])
+def test_no_form_of_a_base_class_runs_in_place_of_an_override_of_the_other(
+    name: str, bases: list[str], side: int
+) -> None:
+    func, afunc, flow_name = FORMS[name]
+    forms = [{name: func}, {f"a{name}": afunc}]
+    kinds: dict[str, dict[str, Any]] = {"pair": forms[0] | forms[1], "other": forms[1 - side]}
+    kinds["flow"] = kinds["pair"] if name == flow_name else {flow_name: flow}
+    cls: Any = Logged
+    for members in (*map(kinds.__getitem__, bases), forms[side]):
+        cls = type("Mine", (cls,), members)
+    found = [*hooks_of(cls()), *(b for b in layers_of(cls()) if b.definition.method == name)]
+    assert [(b.func is None, b.afunc is None) for b in found] == [(side == 1, side == 0)]
 
 
 def test_a_flow_that_overrides_wraps_is_the_one_that_runs(call: Any) -> None:

@@ -155,15 +155,17 @@ def _adapter_class(cls: type[object]) -> type[LangChainAdapter]:
         base = langchain_base(cls)
         assert base is not None
         # The bases are adapted under their names, by which an `Ordering` may mean them.
-        bases = [_adapter_class(b) for b in cls.__bases__ if b is not base and issubclass(b, base)]
+        parents = [b for b in cls.__bases__ if b is not base and issubclass(b, base)]
         members: dict[str, object] = {"__module__": cls.__module__, "__doc__": cls.__doc__}
         for name in _METHODS:
-            # A class may derive from our base as well, and inherit the method from there.
-            base_methods = (getattr(base, name, None), getattr(AgentMiddleware, name))
-            if not any(getattr(cls, name, None) is method for method in base_methods):
+            # Only overrides: which form of a hook runs depends on the class that defines it. A
+            # class may derive from our base as well, and inherit the method from there.
+            inherited = [getattr(b, name, None) for b in (base, AgentMiddleware, *parents)]
+            if not any(getattr(cls, name, None) is method for method in inherited):
                 # A property, because a method is adapted for the instance that it belongs to.
                 members[name] = property(methodcaller("adapted", name))
-        _adapter_classes[cls] = type(cls.__name__, tuple(bases) or (LangChainAdapter,), members)
+        bases = tuple(map(_adapter_class, parents)) or (LangChainAdapter,)
+        _adapter_classes[cls] = type(cls.__name__, bases, members)
     return _adapter_classes[cls]
 
 

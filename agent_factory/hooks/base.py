@@ -50,9 +50,9 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     Hooks and layers have variants for async runs, whose names begin with `a`. A hook may also take
     `config`, `store` and `writer`, as a LangGraph node may.
 
-    A subclass may override either form of a layer, and the form of the most derived class runs.
-    Where a class defines a flow, `wrap_model_call` and `wrap_tool_call` run that flow, so a
-    subclass can call `super().wrap_model_call(request, handler)`, and a test can call it directly.
+    A subclass may override either form of a layer, and the form of the most derived class runs: an
+    override of the sync or the async form replaces both. Where a class defines a flow, its wraps
+    run it, so a subclass can call `super().wrap_model_call(request, handler)`, as can a test.
 
     The type parameters are the state, the context and the structured response; all have defaults.
 

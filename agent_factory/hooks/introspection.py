@@ -42,6 +42,8 @@ _ARGUMENTS = {
     **{phase.value: _HOOK_ARGUMENTS for phase in Phase},
     **dict.fromkeys(_WRAP.values(), ("request", "handler")),
 }
+_PAIRS = [(name, f"a{name}") for name in _ARGUMENTS]
+"""The sync and the async form of each hook and wrap."""
 _SLOTS = {
     **_ARGUMENTS,
     **{f"a{name}": arguments for name, arguments in _ARGUMENTS.items()},
@@ -172,6 +174,12 @@ def _read_methods(
         if function is not _NOT_DEFINED[name] and (method := bind(name))
     }
     jumps = {name: _declared_jumps(cls, name, bound.get(name)) for name in _SLOTS}
+    # Only the forms of the most derived class run: a run of the other kind must not go past an
+    # override, to the form of a base class.
+    for forms in _PAIRS:
+        if len(both := [name for name in forms if name in bound]) == 2:
+            definer = _definer(cls, *both).__dict__
+            bound = {name: bound[name] for name in bound if name not in both or name in definer}
     hooks = []
     # Both forms are one hook, and a run of either kind may follow the jumps of both.
     for phase in Phase:
@@ -197,8 +205,7 @@ def hooks_of(middleware: Middleware, methods: Methods | None = None) -> list[Bou
 def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bound[Layer]]:
     """Layers that a middleware defines, each in the form of the most derived class.
 
-    Wraps of the base class drive the flow, so a class that overrides one of the two wraps of a
-    flow has both. A flow of `kept_flows` is a layer outside of such wraps.
+    A flow of `kept_flows` is a layer outside of the wraps that override it.
     """
     layers: list[Bound[Layer]] = []
     attempts = middleware.most_attempts
@@ -213,13 +220,9 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
         if _FLOW[call] in _definer(type(middleware), *forms).__dict__:
             assert flow is not None
             method, func, afunc = _FLOW[call], FlowLayer(flow, drive), FlowLayer(flow, adrive)
-        elif flow:
-            if _FLOW[call] in middleware.kept_flows and _FLOW[call] not in middleware.unused:
-                outer = Layer(middleware.name, call, _FLOW[call], attempts)
-                layers.append(
-                    Bound(outer, middleware, FlowLayer(flow, drive), FlowLayer(flow, adrive))
-                )
-            func, afunc = getattr(middleware, wrap), getattr(middleware, f"a{wrap}")
+        elif flow and _FLOW[call] in middleware.kept_flows and _FLOW[call] not in middleware.unused:
+            outer = Layer(middleware.name, call, _FLOW[call], attempts)
+            layers.append(Bound(outer, middleware, FlowLayer(flow, drive), FlowLayer(flow, adrive)))
         layer = Layer(middleware.name, call, method, attempts)
         layers.append(Bound(layer, middleware, func, afunc))
     if STREAM_FLOW in names and not _is_unused(middleware, STREAM_FLOW):

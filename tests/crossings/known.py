@@ -43,12 +43,6 @@ class Known:
 FETCH, FAIL = ("fetch",), ("fail",)
 
 KNOWN: dict[str, Known] = {
-    "G3": Known(
-        "An async run skips the sync override of a built-in's layer without a word.",
-        "redacted ",
-        Crossing(("override", "retry"), talk=("mail",)),
-        features=("override",),
-    ),
     **{
         f"P11 {feature}": Known(
             "A result is lost if a parallel call waits or fails when the next message comes.",
