@@ -19,8 +19,14 @@ from langgraph.types import TracePolicy
 from typing_extensions import is_typeddict
 
 from agent_factory.errors import ArgumentError, SpecError, describe
-from agent_factory.hooks.base import AgentMiddleware, FunctionMiddleware, Middleware
+from agent_factory.hooks.base import (
+    NODE_HOOKS,
+    AgentMiddleware,
+    FunctionMiddleware,
+    Middleware,
+)
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
+from agent_factory.hooks.langchain_names import PRIVATE_METHODS
 from agent_factory.hooks.ordering import Ordering, is_strings
 from agent_factory.hooks.streams import stream_layer
 from agent_factory.topology.declarations import Access, AccessKind, ToolGuard, UsageLimit
@@ -459,6 +465,21 @@ def _name_errors(middleware: Middleware) -> Iterator[SpecError]:
             f"{_DECORATORS.get(name, name)}.",
             code="AF105",
         )
+    cls = type(middleware)
+    for base in cls.__mro__[1:]:
+        is_built_in = base.__module__.startswith("agent_factory.middleware")
+        for name in PRIVATE_METHODS.get(base.__name__, "").split() if is_built_in else ():
+            if hasattr(cls, name):
+                methods = [m for m in (*NODE_HOOKS, *_FLOWS) if m in vars(base)]
+                yield SpecError(
+                    f"{middleware.name}.{name}",
+                    f"is a method of LangChain's {base.__name__}, which agent_factory's does not "
+                    "have, so it would never run.",
+                    f"Override {' or '.join(methods)}, or use the arguments of the constructor: "
+                    f"{', '.join([*inspect.signature(base).parameters])}. Give a helper another "
+                    "name.",
+                    code="AF105",
+                )
     for name, suggestion in dict([*_misspelt(middleware), *_misnamed(middleware)]).items():
         reason, hint = "is not a hook, so it would never run.", f"Did you mean {suggestion}?"
         if suggestion in _ATTRIBUTE_NAMES:

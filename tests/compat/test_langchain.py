@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 import subprocess
 import sys
 from typing import Any, get_args
@@ -22,6 +24,7 @@ from agent_factory import (
     ToolGuard,
     before_model,
     create_agent,
+    middleware,
     plan_agent,
     tool_labels,
 )
@@ -36,6 +39,7 @@ from agent_factory.errors import (
     UndeclaredJump,
 )
 from agent_factory.guarantees import counterexamples
+from agent_factory.hooks.langchain_names import PRIVATE_METHODS
 from agent_factory.testing import ScriptedChatModel, run_hook, run_layer
 from samples import add_tool as add
 from samples import call_of, find, refund
@@ -462,3 +466,29 @@ def test_a_misspelt_tool_is_refused(make: Any) -> None:
 def test_a_subclass_with_a_constructor_of_its_own_says_nothing(base: Any) -> None:
     subclass: Any = type("Own", (base,), {"__init__": lambda self: None, "name": "Own"})
     assert plan_agent(tools=[refund], middleware=[subclass()]).guards == ()
+
+
+def test_overrides_of_private_methods_that_our_class_lacks_are_refused() -> None:
+    names: dict[str, str] = {}
+    for name in filter(re.compile("[A-Z].*(Middleware|Emulator)$").match, middleware.__all__):
+        their_class, our_class = getattr(theirs, name, object), getattr(middleware, name)
+        private = {
+            method
+            for base in their_class.__mro__
+            if base.__module__.startswith("langchain.") and base is not theirs.AgentMiddleware
+            for method, value in vars(base).items()
+            if re.fullmatch("_[^_].*", method)
+            and (inspect.isroutine(value) or isinstance(value, property))
+        }
+        if missing := sorted(method for method in private if not hasattr(our_class, method)):
+            names[name] = " ".join(missing)
+    assert names == PRIVATE_METHODS
+
+    class Checked(middleware.HumanInTheLoopMiddleware):
+        def _process_decision(self, *_: Any) -> Any: ...
+
+    pattern = (
+        r"^\[AF105\] Own\._process_decision.*Override after_model or around_tool.* interrupt_on"
+    )
+    with pytest.raises(SpecError, match=pattern):
+        plan_agent(middleware=[type("Own", (Checked,), {})({})])
