@@ -28,6 +28,7 @@ from langchain_core.runnables.config import (
 from langchain_core.tracers import context as tracer_context
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.base import id as checkpoint_ids
+from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
@@ -40,6 +41,9 @@ E = TypeVar("E", bound=Exception)
 # langgraph/_internal/_constants.py, 1.2: the public name in langgraph.constants is deprecated.
 INTERRUPT = "__interrupt__"
 """Key under which LangGraph returns what a run waits for."""
+
+RESUME = "__resume__"
+"""Channel under which LangGraph stores the answers to the interrupts of a task."""
 
 # langchain_core/runnables/config.py, 1.x: the context variable that holds the config of the node
 # under way. The models and tools that a node calls inherit their callbacks and tags from it.
@@ -319,12 +323,16 @@ input of a run is dropped and the thread goes on where it is, also past a pause.
 """
 
 
+SAVER = "__pregel_checkpointer"
+"""Key of `configurable` under which LangGraph hands the saver of a graph to its tasks."""
+
+
 def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
     """Return the saver of the graph that a node of this config belongs to, if there is one.
 
     langgraph/pregel/_algo.py, 1.2: each task gets it under this key.
     """
-    saver = config.get("configurable", {}).get("__pregel_checkpointer")
+    saver = config.get("configurable", {}).get(SAVER)
     return saver if isinstance(saver, BaseCheckpointSaver) else None
 
 
@@ -606,6 +614,24 @@ def number_after(checkpoint: str) -> None:
                 numbers._last_v6_timestamp = time
 
 
+def earlier_checkpoint(config: RunnableConfig) -> tuple[Any, RunnableConfig, Any] | None:
+    """Return a saver, and arguments of `list` for the checkpoint before the step of a node.
+
+    None without a saver, and in a branch that goes on from a checkpoint which the caller has named.
+
+    langgraph/pregel/_loop.py, 1.2: a run with new input begins with a checkpoint. The writes of an
+    unfinished step are stored with the one before. The config of a branch has a replay state.
+    """
+    configurable = config["configurable"]
+    if (saver := saver_of(config)) is None or configurable.get("__pregel_replay_state") is not None:
+        return None
+    keys = {"thread_id": configurable["thread_id"]}
+    keys["checkpoint_ns"] = "|".join(graph_namespace(config))
+    current = configurable["__pregel_runtime"].execution_info.checkpoint_id
+    before = {"configurable": {**keys, "checkpoint_id": current}}
+    return saver, {"configurable": keys}, {"before": before, "limit": 1}
+
+
 def is_nested(configurable: Mapping[str, Any]) -> bool:
     """Return True if a graph with this config runs within a node of another graph.
 
@@ -665,17 +691,29 @@ def waiting_interrupts(entry: CheckpointTuple) -> dict[str, tuple[Interrupt[Any]
     return {task: tuple(value) for task, channel, value in writes if channel == INTERRUPT}
 
 
+_CONTROL = {INTERRUPT, RESUME, "__error__", "__error_source_node__"}
+
+NO_TASK = "00000000-0000-0000-0000-000000000000"
+"""Task of the writes of `Command(update=...)`, which a run with new input applies itself."""
+
+
+def finished_writes(entry: CheckpointTuple) -> list[tuple[str, str, Any]]:
+    """Return what finished tasks have written after a stored checkpoint: task, channel, value.
+
+    langgraph/pregel/_task_status.py, 1.2: a task that has written anything else than these control
+    channels has ended. A new input drops it, and so does `update_state` except with `CLEAR_TASKS`.
+    """
+    return [write for write in entry.pending_writes or () if write[1] not in _CONTROL]
+
+
 def open_interrupts(entry: CheckpointTuple) -> dict[str, bool]:
     """Return the ids of the interrupts of a stored thread, and whether each waits for an answer.
 
-    langgraph/pregel/_task_status.py, 1.2: a task that has written anything else than these channels
-    has ended. Its interrupt was answered, and is stored until the step ends.
+    The interrupt of a finished task was answered, and is stored until the step ends.
     """
-    control = {INTERRUPT, "__resume__", "__error__", "__error_source_node__"}
-    writes = entry.pending_writes or ()
-    finished_tasks = {task for task, channel, _ in writes if channel not in control}
+    finished = {task for task, name, _ in entry.pending_writes or () if name not in _CONTROL}
     return {
-        interrupt.id: task not in finished_tasks
+        interrupt.id: task not in finished
         for task, interrupts in waiting_interrupts(entry).items()
         for interrupt in interrupts
     }
@@ -772,6 +810,27 @@ def mark_invalid_resume(error: E) -> E:
     """
     error._langgraph_invalid_resume = True  # type: ignore[attr-defined]
     return error
+
+
+_RAISES_LATE = "_agent_factory_raises_late"
+
+
+def raise_late(error: BaseException) -> None:
+    """Have LangGraph raise the error of a task when the other tasks of its step have ended.
+
+    langgraph/pregel/_runner.py, 1.2: another error cancels them, and what they write is not stored,
+    although a tool may have run. The refusal of an answer does not.
+    """
+    with suppress(AttributeError):  # of a frozen class
+        if not (isinstance(error, GraphBubbleUp) or is_invalid_resume(error)):
+            setattr(error, _RAISES_LATE, True)
+            mark_invalid_resume(cast("Exception", error))
+
+
+def unmark(error: BaseException) -> None:
+    """Take the mark of `raise_late` from an error that a run of a graph ends with."""
+    if vars(error).pop(_RAISES_LATE, False):
+        del error._langgraph_invalid_resume  # type: ignore[attr-defined]
 
 
 def streams_events(handler: object) -> bool:

@@ -454,7 +454,10 @@ def test_no_form_of_a_base_class_runs_in_place_of_an_override_of_the_other(
     cls: Any = Logged
     for members in (*map(kinds.__getitem__, bases), forms[side]):
         cls = type("Mine", (cls,), members)
-    found = [*hooks_of(cls()), *(b for b in layers_of(cls()) if b.definition.method == name)]
+    found: list[Any] = [
+        *hooks_of(cls()),
+        *(b for b in layers_of(cls()) if b.definition.method == name),
+    ]
     assert [(b.func is None, b.afunc is None) for b in found] == [(side == 1, side == 0)]
 
 

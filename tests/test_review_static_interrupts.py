@@ -18,7 +18,7 @@ from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.review.records import RAN, with_edit, with_review
 from agent_factory.testing import InvalidHistory, ScriptedChatModel, assert_valid_history
-from reviews import Till, goes_on, payments, question
+from reviews import Till, goes_on, payments
 from samples import results_by_id, tool_call
 from tables import each
 
@@ -542,16 +542,3 @@ def test_the_start_is_a_node_to_write_as_and_the_end_is_not(call: Act) -> None:
     assert agent.get_state(THREAD).next == ("model",)
     assert_valid_history(call(agent, None, THREAD)["messages"])
     assert texts(agent) == ["2 + 3?", "", "Hi", "Hello!"]
-
-
-def test_writing_as_a_node_drops_the_results_of_siblings_and_ending_the_step_keeps_them() -> None:
-    """Why `add_input` writes twice where tasks of the step have already ended."""
-    for ends, expected in ((False, [""]), (True, ["", "5"])):
-        model = ScriptedChatModel([[*called(2), question("size")]])
-        agent: Any = create_agent(model, [add, ask], checkpointer=InMemorySaver())
-        agent.invoke(QUESTION, THREAD)
-        if ends:
-            agent.update_state(THREAD, None, as_node="__end__")
-        answer = ToolMessage("no", tool_call_id="size")
-        agent.update_state(THREAD, {"messages": [answer]}, as_node="tools")
-        assert texts(agent)[1:-1] == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import dataclass
 from itertools import pairwise
@@ -778,6 +779,56 @@ def test_a_stored_thread_says_which_interrupts_are_answered() -> None:
     graph.invoke(Command(resume={one: "Yes"}), THREAD)
     assert upstream.open_interrupts(saver.get_tuple(THREAD)) == {one: False, other: True}  # type: ignore[arg-type]
     assert graph.invoke(Command(resume={other: "No"}), THREAD)["log"] == ["Yes", "No"]
+
+
+def test_the_first_node_finds_what_tasks_of_an_unfinished_step_have_written() -> None:
+    starts: list[Any] = []
+
+    class First(Runnable[Any, Any]):
+        def invoke(self, input: Any, config: Any = None, **_: Any) -> Any:
+            if place := upstream.earlier_checkpoint(config):
+                earlier = next(place[0].list(place[1], **place[2]), None)
+                writes = upstream.finished_writes(earlier) if earlier else []
+                starts.append(sorted(write[1:] for write in writes))
+            return node.invoke(input, config)
+
+    graph: Any = StateGraph(State)
+    graph.add_node("pay", lambda state: {"log": ["paid"]}).add_edge(START, "pay")
+    graph.add_node("ask", lambda state: {"log": [interrupt("Well?")]}).add_edge(START, "ask")
+    graph = graph.compile(checkpointer=InMemorySaver())
+    node = upstream.node_runnable(graph.nodes[START])
+    upstream.run_in_place(graph.nodes[START], First())
+    graph.invoke({"log": []}, THREAD)
+    graph.invoke(Command(update={"log": ["note"]}), THREAD)
+    stored: Any = graph.checkpointer.get_tuple(THREAD)
+    assert upstream.NO_TASK in [task for task, *_ in upstream.finished_writes(stored)]
+    graph.invoke({"log": []}, THREAD)
+    assert starts == [[], [("log", ["note"]), ("log", ["paid"])]]
+    graph.invoke({"log": []}, graph.get_state(THREAD).config)  # a branch
+    assert len(starts) == 2
+
+
+@each("late", [False, True])
+def test_the_tasks_beside_one_that_fails_late_end_first(late: bool) -> None:
+    async def slow(state: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return {"log": ["paid"]}
+
+    async def fails(state: Any) -> None:
+        error = ConnectionError("down")
+        if late:
+            upstream.raise_late(error)
+        raise error
+
+    saver = InMemorySaver()
+    graph: Any = StateGraph(State).add_node("slow", slow).add_node("fails", fails)
+    graph = graph.add_edge(START, "slow").add_edge(START, "fails").compile(checkpointer=saver)
+    with pytest.raises(ConnectionError) as caught:
+        asyncio.run(graph.ainvoke({"log": []}, THREAD))
+    stored: Any = saver.get_tuple(THREAD)
+    assert ("paid" in str(upstream.finished_writes(stored))) == late
+    upstream.unmark(caught.value)
+    assert not is_invalid_resume(caught.value)
 
 
 @each("sends", [False, True])

@@ -21,7 +21,7 @@ from agent_factory.review.requests import (
     ReviewConfig,
     ToolApprovalRequest,
 )
-from agent_factory.state.history import DECIDED, answers_of, last_turn
+from agent_factory.state.history import DECIDED, answers_of, last_turn, unanswered_calls
 from agent_factory.tools.client_tool import CLIENT_CALL
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
@@ -120,11 +120,7 @@ class Pending:
     @property
     def unanswered(self) -> list[Mapping[str, Any]]:
         """The calls of the model's message without a result, including invalid tool calls."""
-        if self.message is None:
-            return []
-        answers = answers_of(self.tail)
-        calls: list[Any] = [*self.message.tool_calls, *self.message.invalid_tool_calls]
-        return [call for call in calls if call["id"] and call["id"] not in answers]
+        return unanswered_calls(self.message, self.tail)
 
 
 def read_pending(

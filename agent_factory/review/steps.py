@@ -32,19 +32,15 @@ from agent_factory.review.policy import rules_about
 from agent_factory.review.records import split_decisions, with_review, without_decisions
 from agent_factory.runtime.inputs import missing_thread, nothing_pending
 from agent_factory.runtime.spec import identity
-from agent_factory.state.history import MAY_HAVE_RUN
+from agent_factory.runtime.unfinished_turn import (
+    SUPERSEDED,
+    UNFINISHED,
+    is_before_tools,
+    results_of,
+)
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 from agent_factory.upstream import CLEAR_TASKS, COPY_BRANCH
-
-SUPERSEDED = "This call of {name} did not run: the user sent a new message instead."
-"""Result of a call whose tool had not been started when the user sent a new message."""
-
-UNFINISHED = (
-    "This call of {name} has no result: the user sent a new message before it had one. "
-    + MAY_HAVE_RUN
-)
-"""Result of any other call that was pending then."""
 
 REVIEWER = "review"
 """Name of the reviewer in the record that the model's message keeps."""
@@ -119,19 +115,8 @@ def plan_input(input: Any) -> StepPlanner:
             # written.
             writes.append((None, CLEAR_TASKS))
         if topology is not None and TOOLS in topology.nodes:
-            # Between the model and the tools, no call has begun. At the tools, nobody knows: the
-            # thread is the same before them, and if its process died while they ran.
-            before = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
-            text = SUPERSEDED if before.issuperset(pending.next) else UNFINISHED
-            messages = [
-                ToolMessage(
-                    text.format(name=call["name"]),
-                    tool_call_id=call["id"],
-                    name=call["name"],
-                    status="error",
-                )
-                for call in pending.unanswered
-            ]
+            text = SUPERSEDED if is_before_tools(topology, pending.next) else UNFINISHED
+            messages = results_of(pending.unanswered, text)
             if messages:
                 writes.append(({"messages": messages}, TOOLS))
         return Step(tuple(writes), new_turn)

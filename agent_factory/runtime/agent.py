@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -24,12 +24,14 @@ from langgraph.types import Command, StateUpdate
 from agent_factory.counts import stored_counts, writes_of_state
 from agent_factory.errors import MissingNode
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.flows import is_awaitable
+from agent_factory.hooks.flows import Flow, arun, is_awaitable, run
 from agent_factory.runtime.inputs import STREAM_MODES, check_answer, check_keys, unknown_mode
 from agent_factory.runtime.run_layers.run import AGENT_RUN, LayeredRun
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
+from agent_factory.runtime.spec import identity
 from agent_factory.runtime.step import RUN, Run, run_of
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
+from agent_factory.runtime.unfinished_turn import TurnStart
 from agent_factory.runtime.watching import (
     CUSTOM,
     TASKS,
@@ -43,15 +45,21 @@ from agent_factory.runtime.watching import (
     observes_nodes,
 )
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE
+from agent_factory.topology.model import START, TOOLS
 from agent_factory.upstream import (
     NO_TASK,
+    SAVER,
     current_config,
+    finished_writes,
     is_nested,
     is_resumed,
+    node_runnable,
     place_of_run,
+    run_in_place,
     saver_of,
     shows_subgraphs,
     streams_events,
+    unmark,
     waiting_nodes,
 )
 
@@ -142,20 +150,55 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def bulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
-        """Update the state of a thread; without `as_node`, as the last node of its last step."""
-        supersteps = self._admitted_steps(supersteps)
-        saver, place = self.stored(config)
-        checkpoint = saver.get_tuple(place) if saver else None
-        return super().bulk_update_state(config, self._by_last_node(checkpoint, supersteps))
+        """Update the state of a thread; without `as_node`, as the last node of its last step.
+
+        Results of finished calls of a turn that waits or has failed are kept.
+        """
+        updated: RunnableConfig = run(self._update("", config, supersteps), identity)
+        return updated
 
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """Update the state of a thread, asynchronously; otherwise as `bulk_update_state`."""
-        supersteps = self._admitted_steps(supersteps)
+        return await arun(self._update("a", config, supersteps), identity)
+
+    def _update(
+        self, prefix: str, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> Flow[Any]:
+        """Yield what LangGraph's methods and those of the saver return."""
+        steps = [list(updates) for updates in self._admitted_steps(supersteps)]
+        update: Callable[..., Any] = getattr(super(), f"{prefix}bulk_update_state")
         saver, place = self.stored(config)
-        checkpoint = await saver.aget_tuple(place) if saver else None
-        return await super().abulk_update_state(config, self._by_last_node(checkpoint, supersteps))
+        where: dict[str, Any] = {**place["configurable"]}
+        # LangGraph passes what is about an agent inside on to that.
+        if saver is None or (where.get("checkpoint_ns") and not saver_of(config)):
+            return (yield update(config, steps))
+        checkpoint = yield (get_tuple := getattr(saver, f"{prefix}get_tuple"))(place)
+        names = {updates[0].as_node for updates in steps[:1] if updates}
+        writes: list[tuple[str, Any]] = []
+        if (
+            checkpoint is not None
+            and names
+            and names <= {None, *self.nodes}
+            and TOOLS in waiting_nodes(checkpoint, latest=False)
+        ):
+            writes = [(channel, value) for _, channel, value in finished_writes(checkpoint)]
+        if writes and where.pop("checkpoint_id", None):
+            # An earlier checkpoint begins a branch, in which all calls of the turn run.
+            newest = yield get_tuple({"configurable": where})
+            writes = writes if newest.checkpoint["id"] == checkpoint.checkpoint["id"] else []
+        if writes:
+            # LangGraph would drop them. The node before the tools leads to the other calls.
+            node = self.builder.spec.topology.loop_exit
+            # What cannot be merged has ended the run with this error, and is dropped.
+            with suppress(Exception):
+                finished: Any = Command(update=writes)
+                config = yield update(config, [[StateUpdate(finished, node)]])
+            checkpoint = yield get_tuple(config)
+            if len(steps[0]) == 1 and steps[0][0].as_node is None:
+                steps[0] = [steps[0][0]._replace(as_node=node)]
+        return (yield update(config, self._by_last_node(checkpoint, steps)))
 
     # What its guards admit: no other way leads into a thread, or into an event.
 
@@ -177,10 +220,9 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         return supersteps if guards is None else guards.steps(supersteps)
 
     def _by_last_node(
-        self, checkpoint_tuple: CheckpointTuple | None, supersteps: Sequence[Sequence[StateUpdate]]
+        self, checkpoint_tuple: CheckpointTuple | None, steps: list[list[StateUpdate]]
     ) -> list[list[StateUpdate]]:
         """Return updates with the name of the node that has made the last one, if it is missing."""
-        steps = [list(updates) for updates in supersteps]
         if checkpoint_tuple is None or not steps or self.builder.fusion is None:
             return steps
         checkpoint = checkpoint_tuple.checkpoint
@@ -281,8 +323,10 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         config, event_stream = self._watch(input, config, options)
         if not self.has_thread(config):
             parts = _explained(super().stream(input, config, **options))
-        elif (check := self._to_check(input, config)) is not None:
-            parts = self._stream_checked(input, *check, options)
+        elif check := self._to_check(input, config):
+            parts = self._stream_stored(input, *check, options)
+        elif self.checkpointer or SAVER in (config or {}).get("configurable", ()):
+            parts = self._stream_stored(input, None, None, config, options)
         else:
             parts = super().stream(input, config, **options)
         return parts if event_stream is None else event_stream.read(parts)
@@ -294,43 +338,66 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         config, event_stream = self._watch(input, config, options, asynchronous=True)
         if not self.has_thread(config):
             parts = _aexplained(super().astream(input, config, **options))
-        elif (check := self._to_check(input, config)) is not None:
-            parts = self._astream_checked(input, *check, options)
+        elif check := self._to_check(input, config):
+            parts = self._astream_stored(input, *check, options)
+        elif self.checkpointer or SAVER in (config or {}).get("configurable", ()):
+            parts = self._astream_stored(input, None, None, config, options)
         else:
             parts = super().astream(input, config, **options)
         return parts if event_stream is None else event_stream.aread(parts)
 
-    def _stream_checked(
+    def _stream_stored(
         self,
         input: Any,
         saver: BaseCheckpointSaver[Any] | None,
-        place: RunnableConfig,
-        config: RunnableConfig,
+        place: RunnableConfig | None,
+        config: RunnableConfig | None,
         options: dict[str, Any],
     ) -> Iterator[Any]:
-        checkpoint = saver.get_tuple(place) if saver else None
-        self.check_start(input, checkpoint, place)
-        if saver and checkpoint and (end := self._end_of_fork(place)):
-            saver.put_writes(place, *self._counted_since(checkpoint, saver.get_tuple(end)))
-        yield from super().stream(input, config, **options)
+        if place is not None:
+            checkpoint = saver.get_tuple(place) if saver else None
+            self.check_start(input, checkpoint, place)
+            if saver and checkpoint and (end := self._end_of_fork(place)):
+                saver.put_writes(place, *self._counted_since(checkpoint, saver.get_tuple(end)))
+        if not isinstance(input, Command | None):
+            self._keep_turns()
+        try:
+            yield from super().stream(input, config, **options)
+        except Exception as error:
+            unmark(error)
+            raise
 
-    async def _astream_checked(
+    async def _astream_stored(
         self,
         input: Any,
         saver: BaseCheckpointSaver[Any] | None,
-        place: RunnableConfig,
-        config: RunnableConfig,
+        place: RunnableConfig | None,
+        config: RunnableConfig | None,
         options: dict[str, Any],
     ) -> AsyncIterator[Any]:
-        checkpoint = await saver.aget_tuple(place) if saver else None
-        self.check_start(input, checkpoint, place)
-        if saver and checkpoint and (end := self._end_of_fork(place)):
-            newest = await saver.aget_tuple(end)
-            await saver.aput_writes(place, *self._counted_since(checkpoint, newest))
+        if place is not None:
+            checkpoint = await saver.aget_tuple(place) if saver else None
+            self.check_start(input, checkpoint, place)
+            if saver and checkpoint and (end := self._end_of_fork(place)):
+                newest = await saver.aget_tuple(end)
+                await saver.aput_writes(place, *self._counted_since(checkpoint, newest))
+        if not isinstance(input, Command | None):
+            self._keep_turns()
         events: Any = super().astream(input, config, **options)
-        async with aclosing(events):
-            async for event in events:
-                yield event
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        except Exception as error:
+            unmark(error)
+            raise
+
+    def _keep_turns(self) -> None:
+        """Keep what calls of an unfinished turn have written, in runs with a new message."""
+        start = self.nodes[START]
+        if TOOLS in self.nodes and not isinstance(start.node, TurnStart):
+            topology, node = self.builder.spec.topology, node_runnable(start)
+            run_in_place(start, TurnStart(topology, self.channels, node))
 
     # What it is started with
 

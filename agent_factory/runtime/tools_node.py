@@ -74,7 +74,7 @@ from agent_factory.tools.tool_node import (
     with_state,
 )
 from agent_factory.topology.model import END, TOOLS
-from agent_factory.upstream import node_runnable, read_keys
+from agent_factory.upstream import node_runnable, raise_late, read_keys, saver_of
 
 NAMESPACE_MARK = "|"
 """Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""
@@ -215,8 +215,8 @@ class ToolsNode(ToolNode):
         try:
             output = self.node.invoke(calls, config) if calls else {"messages": []}
         except Exception as error:
-            add_notes(error, self._context_schema)
             store_counts(config)
+            self._prepare_error(error, config)
             raise
         if batch.failures:
             return batch.resend(input)
@@ -233,8 +233,8 @@ class ToolsNode(ToolNode):
                 await asyncio.wait(batch.tasks)
             raise
         except Exception as error:
-            add_notes(error, self._context_schema)
             await astore_counts(config)
+            self._prepare_error(error, config)
             raise
         if batch.failures:
             return batch.resend(input)
@@ -308,6 +308,14 @@ class ToolsNode(ToolNode):
         if self._may_answer(input, []):
             extra[TOOL_SIGNALS] = DIRECT
         return [*output, extra] if extra else output
+
+    def _prepare_error(self, error: Exception, config: RunnableConfig | None) -> None:
+        """Prepare the error of a call to end the run: the results of other calls are stored."""
+        add_notes(error, self._context_schema)
+        values = (config or {}).get("configurable", {})
+        is_inside = NAMESPACE_MARK in (values.get("checkpoint_ns") or "")
+        if not is_inside and saver_of({"configurable": values}) is not None:
+            raise_late(error)
 
     def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
         """Return True if one of parallel calls ran a tool whose result ends the run."""

@@ -178,6 +178,17 @@ def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[An
     return None, []
 
 
+def unanswered_calls(
+    message: AIMessage | None, tail: Sequence[AnyMessage]
+) -> list[Mapping[str, Any]]:
+    """Return the calls of the last AI message without a result, including invalid tool calls."""
+    if message is None:
+        return []
+    ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
+    calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
+    return [call for call in calls if call["id"] and call["id"] not in ids]
+
+
 def answers_of(tail: Sequence[AnyMessage]) -> dict[str, ToolMessage]:
     """Return the tool messages among some messages, by the id of the call they answer."""
     return {m.tool_call_id: m for m in tail if isinstance(m, ToolMessage)}

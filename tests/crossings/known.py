@@ -43,19 +43,6 @@ class Known:
 FETCH, FAIL = ("fetch",), ("fail",)
 
 KNOWN: dict[str, Known] = {
-    **{
-        f"P11 {feature}": Known(
-            "A result is lost if a parallel call waits or fails when the next message comes.",
-            "kept result",
-            Crossing((feature,), way, (("fetch", call),), ("plain", "plain")),
-            ways=(way,) if way == "new message" else (),
-        )
-        for feature, call, way in (
-            ("client_tools", "page", "new message"),
-            ("once", "fail", "invoke"),
-            ("review_each", "refund", "new message"),
-        )
-    },
     "last words of budget": Known(
         "The text in which a budget ends a run is not streamed, if it is in place of calls.",
         "streamed messages",

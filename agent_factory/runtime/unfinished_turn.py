@@ -1,0 +1,145 @@
+"""Unfinished turn of a thread that gets a new message: what is known of its calls is kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+
+from agent_factory.state.channels import is_ephemeral, is_single, random_id
+from agent_factory.state.history import MAY_HAVE_RUN, last_turn, unanswered_calls
+from agent_factory.state.schema import ENGINE_KEYS
+from agent_factory.topology.model import Phase
+from agent_factory.topology.topology import Topology
+from agent_factory.upstream import (
+    NO_TASK,
+    RESUME,
+    earlier_checkpoint,
+    finished_writes,
+    read_channels,
+    read_keys,
+    sent_writes,
+    waiting_interrupts,
+    waiting_nodes,
+)
+
+SUPERSEDED = "This call of {name} did not run: the user sent a new message instead."
+"""Result of a call whose tool had not been started when the user sent a new message."""
+
+UNFINISHED = (
+    "This call of {name} has no result: the user sent a new message before it had one. "
+    + MAY_HAVE_RUN
+)
+"""Result of any other call that was pending then."""
+
+
+def is_before_tools(topology: Topology, nodes: Collection[str]) -> bool:
+    """Return True if a thread waits between the model and the tools: no call has begun."""
+    # At the tools, nobody knows: the thread is the same before them, and if its process died while
+    # they ran.
+    return bool(nodes) and {
+        hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL
+    }.issuperset(nodes)
+
+
+def results_of(calls: Iterable[Mapping[str, Any]], text: str) -> list[ToolMessage]:
+    """Return an error for each call as its result."""
+    return [
+        ToolMessage(
+            text.format(name=call["name"]),
+            tool_call_id=call["id"],
+            name=call["name"],
+            status="error",
+            id=random_id(),
+        )
+        for call in calls
+    ]
+
+
+def _unfinished_turn(config: RunnableConfig) -> tuple[Any, RunnableConfig, Any] | None:
+    """Return where a thread holds the writes of a turn with open calls; None without these."""
+    if (place := earlier_checkpoint(config)) is None:
+        return None
+    message, tail = last_turn(read_keys(config, ["messages"]).get("messages") or ())
+    is_last = all(isinstance(m, ToolMessage) for m in tail)
+    return place if is_last and unanswered_calls(message, tail) else None
+
+
+class TurnStart(Runnable[Any, Any]):
+    """First node of a run with new input, which may leave an unfinished turn.
+
+    LangGraph drops what finished calls of that turn have written: their results, and what limits
+    have counted. The node writes them before the input, and a result for each call that has waited
+    for a review. `ModelNode` completes the rest.
+    """
+
+    def __init__(
+        self, topology: Topology, channels: Mapping[str, Any], node: Runnable[Any, Any]
+    ) -> None:
+        self._topology, self._channels, self._node = topology, channels, node
+
+    def invoke(self, input: Any, config: Any = None, **_: Any) -> Any:
+        if place := _unfinished_turn(config):
+            saver, thread, options = place
+            self._finish(next(saver.list(thread, **options), None), input, config)
+        return self._node.invoke(input, config)
+
+    async def ainvoke(self, input: Any, config: Any = None, **_: Any) -> Any:
+        await self._afinish(input, config)
+        return await self._node.ainvoke(input, config)
+
+    async def astream(self, input: Any, config: Any = None, **_: Any) -> AsyncIterator[Any]:
+        """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
+        await self._afinish(input, config)
+        async for part in self._node.astream(input, config):
+            yield part
+
+    async def _afinish(self, input: Any, config: RunnableConfig) -> None:
+        if place := _unfinished_turn(config):
+            saver, thread, options = place
+            self._finish(await anext(saver.alist(thread, **options), None), input, config)
+
+    def _finish(
+        self, checkpoint: CheckpointTuple | None, input: Any, config: RunnableConfig
+    ) -> None:
+        """Write what is known of the calls of the turn that waits at a checkpoint."""
+        if checkpoint is None:
+            return
+        sent, values = sent_writes(config), {}
+        new_values = input if isinstance(input, Mapping) else getattr(input, "__dict__", {})
+        for task, key, value in finished_writes(checkpoint):
+            channel = self._channels.get(key)
+            if channel is None or key in ENGINE_KEYS or is_ephemeral(channel) or task == NO_TASK:
+                continue
+            if not is_single(channel):
+                sent.append((key, value))
+            elif key not in new_values:  # it takes one value in a step
+                values[key] = value
+        sent.extend(values.items())
+        try:
+            messages = read_channels(config)["messages"]
+        except Exception:  # of a reducer: it has ended the run of the calls
+            sent.clear()
+            messages = read_channels(config)["messages"]
+        if waiting := self._waiting(checkpoint, unanswered_calls(*last_turn(messages))):
+            sent.append(("messages", results_of(waiting, SUPERSEDED)))
+
+    def _waiting(
+        self, checkpoint: CheckpointTuple, calls: list[Mapping[str, Any]]
+    ) -> list[Mapping[str, Any]]:
+        """Return the calls among these that wait for a review and have not run."""
+        former = self._topology.former_nodes
+        nodes = [former.get(node, node) for node in waiting_nodes(checkpoint, latest=True)]
+        if is_before_tools(self._topology, nodes):
+            return calls
+        interrupts = waiting_interrupts(checkpoint)
+        for task, channel, _ in checkpoint.pending_writes or ():
+            if channel == RESUME:  # a task that was answered once may have begun its call
+                interrupts.pop(task, None)
+        values = [interrupt.value for asked in interrupts.values() for interrupt in asked]
+        # HumanInTheLoopMiddleware asks before the call runs. Other questions have no digest.
+        ids = {v.get("tool_call_id") for v in values if isinstance(v, Mapping) and "digest" in v}
+        return [call for call in calls if call["id"] in ids]
