@@ -811,7 +811,8 @@ def test_the_first_node_finds_what_tasks_of_an_unfinished_step_have_written() ->
 @each("late", [False, True])
 def test_the_tasks_beside_one_that_fails_late_end_first(late: bool) -> None:
     async def slow(state: Any) -> Any:
-        await asyncio.sleep(0.01)
+        for _ in range(9):
+            await asyncio.sleep(0)
         return {"log": ["paid"]}
 
     async def fails(state: Any) -> None:
