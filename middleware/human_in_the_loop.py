@@ -43,6 +43,7 @@ from agent_factory.review.decision import Judge, Judgement, is_about, judge, jud
 from agent_factory.review.pending_calls import PendingCall, calls_of, read_request
 from agent_factory.review.policy import (
     OPTIONS,
+    UNCOVERED,
     DecisionType,
     Rule,
     ToolPolicy,
@@ -253,7 +254,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         if judge is not None:
             message_kinds = ("user_messages", "answers", "tool_calls", "tool_results")
             ordering = replace(ordering, sends_to_model=message_kinds)
-        if any(rule.asks and "edit" in rule.allowed_decisions for rule in rules):
+        # A call that no rule is about is asked about, too.
+        asking = rules if "*" in self.policy.covered else (*rules, UNCOVERED)
+        if any(rule.asks and "edit" in rule.allowed_decisions for rule in asking):
             ordering = replace(ordering, writes=(*ordering.writes, "tool_calls"))
         if any(seen_labels(rule.when) for rule in rules):
             ordering = replace(ordering, requires=(*ordering.requires, "FlowGuardMiddleware"))

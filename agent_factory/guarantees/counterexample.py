@@ -27,8 +27,9 @@ class Counterexample:
         hint: What to write instead.
         tool: The tool it is about, if it is about one.
         arguments: Arguments of a call of the tool that nobody decides about, as far as they matter.
-        origin: The node from which the call or the answer comes: "__start__" for the input, the
-            model, a hook, or "tools" for a layer around them. Empty if it does not matter.
+        origin: What the call or the answer comes from: "__start__" for the input, the model, a
+            hook, a layer around the model, or "tools" for layers around them. Empty if it does not
+            matter.
     """
 
     guarantee: str

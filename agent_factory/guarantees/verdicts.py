@@ -224,7 +224,7 @@ def _escape(members: _Members, origin: Origin, slip: _Slip) -> _No:
     graph, words, tool = members.graph, members.words, members.name
     before = {position.node for position in members.passed.before}
     path = graph.path_of(origin.position, slip.ways, before)
-    no = partial(_No, path=path, tool=tool, case=slip.case, origin=origin.position.node)
+    no = partial(_No, path=path, tool=tool, case=slip.case, origin=origin.name)
     if absence := members.absence():
         return no(*absence)
     if slip.guards:

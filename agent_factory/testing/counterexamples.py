@@ -40,6 +40,9 @@ from agent_factory.upstream import super_step
 MOST_CALLS = 1_000
 """The most calls that a replay makes to show that a limit is missing or too high."""
 
+_AROUND_MODEL = ("around_model", "wrap_model_call", "around_stream")
+"""Methods of layers around the model."""
+
 _ANSWER = "answer"
 """What a stand-in does besides jumps: it answers the calls of the model."""
 
@@ -192,7 +195,7 @@ class _Script:
         graph: The plan.
         path: The path.
         tool: The tool that is called.
-        origin: The node from which the call comes.
+        origin: The node, or the layer, from which the call comes.
         arguments: Arguments of the call.
 
     Attributes:
@@ -202,6 +205,7 @@ class _Script:
             the step anyway.
         layers: The layers that ran, by the step of the run.
         tools: The tools that ran.
+        alone: For a step, the layer that answers in place of the model, and its answer.
     """
 
     def __init__(
@@ -218,6 +222,7 @@ class _Script:
         self.updates: list[dict[str, Any] | None] = []
         self.layers = defaultdict[int, list[str]](list)
         self.tools: list[str] = []
+        self.alone: dict[int, tuple[str, AIMessage]] = {}
         call, may_call = _call(tool, arguments), False
         if origin == START and MODEL not in [step.target for step in path]:
             self.calls_of_input.append(AIMessage("", tool_calls=[call]))
@@ -233,7 +238,14 @@ class _Script:
                 # The model calls if it can. Otherwise the hook that jumps writes the call.
                 is_written = step.source == origin and act == "tools"
                 call = call if is_of_input else _call(tool, arguments)
-                if may_call and not is_written:
+                if may_call and origin.rpartition(".")[2] in _AROUND_MODEL:
+                    self.answers.pop()
+                    step_of_model = max(
+                        n for n, s in enumerate(path[: place + 1]) if s.source == MODEL
+                    )
+                    owner = origin.rpartition(".")[0]
+                    self.alone[at] = owner, AIMessage("", tool_calls=[call])
+                elif may_call and not is_written:
                     self.answers[-1] = [call]
                 elif not is_of_input:
                     news = [AIMessage("", tool_calls=[call])]
@@ -311,6 +323,9 @@ class _StandIn(AgentMiddleware[Any, Any]):
 
     def around_model(self, request: Any) -> Flow[Any]:
         self.script.note(self.name, Call.MODEL)
+        owner, answer = self.script.alone.get(super_step(get_config()), ("", None))
+        if owner == self.name and answer is not None:
+            return ModelResponse(result=[answer])
         response = yield request
         update = self.script.update()
         # The innermost layer answers the calls, and those around it see that.

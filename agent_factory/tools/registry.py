@@ -96,6 +96,7 @@ class Toolbox:
                 max_requests=getattr(tool, "max_requests", 1) if plan_inside(tool) else 1,
                 background=background.get("timeout"),
                 on_loss=background.get("on_loss", "report"),
+                agent=plan_inside(tool) is not None,
                 **(touches_of(tool) or Touches()).texts(),
             )
             tools.append(definition)
@@ -110,6 +111,7 @@ class Toolbox:
                     max_requests=inner.max_requests,
                     background=inner.background,
                     on_loss=inner.on_loss,
+                    agent=inner.agent,
                 )
                 for inner in plan.tools
                 if inner.kind is not ToolKind.OUTPUT

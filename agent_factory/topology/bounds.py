@@ -155,6 +155,8 @@ def rows_of(
         if tool.kind in (ToolKind.CLIENT, ToolKind.INNER):
             agent = _agent_of(tool.name) if tool.kind is ToolKind.INNER else ""
             tools.setdefault(agent, []).append(tool.name.removeprefix(f"{agent}/"))
+        if tool.agent:
+            tools.setdefault(tool.name, [])
     for limit in plan.limits:
         tools.setdefault(_agent_of(limit.owner), [])
 

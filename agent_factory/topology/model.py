@@ -170,6 +170,7 @@ class Tool:
         background: The most seconds that a call may work in the background; None if the run waits
             for its result.
         on_loss: What a service does with a call in the background whose worker has died.
+        agent: It calls an agent, whose tools have names such as "clerk/refund".
     """
 
     name: str
@@ -182,6 +183,7 @@ class Tool:
     max_requests: int = 1
     background: float | None = None
     on_loss: OnLoss = "report"
+    agent: bool = False
 
     @property
     def notes(self) -> list[str]:

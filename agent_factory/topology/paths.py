@@ -50,11 +50,13 @@ class Origin(NamedTuple):
     Args:
         position: The position.
         owner: The middleware that writes it; empty for the model and the input.
+        name: The node, or the layer, that writes it.
         jumps: A hook writes it before it jumps.
     """
 
     position: Position
     owner: str = ""
+    name: str = ""
     jumps: bool = False
 
 
@@ -333,26 +335,26 @@ class PlanGraph:
 
     @cached_property
     def _origins_of_calls(self) -> list[Origin]:
-        return [Origin(Position(START)), *self._origins("tools", "tool_calls")]
+        return [Origin(Position(START), name=START), *self._origins("tools", "tool_calls")]
 
     @cached_property
     def _origins_of_answers(self) -> list[Origin]:
         return [*self._origins("end", "answers")]
 
     def _origins(self, jump: str, aspect: str) -> Iterator[Origin]:
-        yield Origin(Position(self.model))
+        yield Origin(Position(self.model), name=self.model)
         for step, layer in enumerate(reversed(self.plan.layers_around(Call.MODEL)), 1):
-            yield Origin(Position(self.model, step), layer.owner)
+            yield Origin(Position(self.model, step), layer.owner, layer.name)
         for node, hook in self.hooks.items():
             if jump in hook.can_jump_to:
-                yield Origin(Position(node), hook.owner, jumps=True)
+                yield Origin(Position(node), hook.owner, node, jumps=True)
         for access in self.plan.accesses:
             # Text that is cleaned is changed, too.
             changes = access.kind in (AccessKind.WRITES, AccessKind.SANITIZES)
             if changes and aspect in access.aspects:
                 for position in sorted(self.positions.get(access.owner, ())):
-                    if position.node != START:
-                        yield Origin(position, access.owner)
+                    if position.node not in (START, self.model):
+                        yield Origin(position, access.owner, position.node)
 
     def ways_to(self, target: Position, without: Collection[Position]) -> Ways:
         """The positions from which a run can reach a target past others."""

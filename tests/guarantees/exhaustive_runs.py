@@ -473,8 +473,10 @@ def evidence_of(
         seers = list(layers)
         if node == "model":
             events += [("layer", name, "model") for name in layers]
-            events += [("asked",), ("call", "", "")]
-            seers.reverse()
+            owner, _, layer = origin.partition(".")
+            is_alone = layer == "around_model" and seers[-1:] == [owner]
+            events += [("call", owner, "model")] if is_alone else [("asked",), ("call", "", "")]
+            seers = seers[::-1][is_alone:]  # those outside of it see its answer
         elif node == "tools":
             events += [("layer", name, "tool") for name in layers]
         else:

@@ -93,7 +93,7 @@ class PlanRecord:
 LATER: dict[type, tuple[str, ...]] = {
     PlanRecord: ("moved", "guards", "limits", "accesses", "sequential_calls", "idle_guards"),
     Layer: ("attempts",),
-    Tool: ("labels", "reads", "writes", "max_requests", "background", "on_loss"),
+    Tool: ("labels", "reads", "writes", "max_requests", "background", "on_loss", "agent"),
     ToolGuard: ("reviewers", "decisions", "remember", "otherwise", "decides_again"),
     Setting: ("guards",),
     UsageLimit: ("raisable", "ledger", "attempts"),
