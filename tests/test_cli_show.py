@@ -511,7 +511,7 @@ def test_json_holds_bounds_and_recorded_runs(used: None) -> None:
     first, second = data["bounds"][:2]
     assert (first["what"], first["most"]) == ("model calls", 5)
     assert first["recorded"] == {"median": 1, "p95": 4}
-    assert (second["most"], second["recorded"]) == (None, {"median": 0, "p95": 3})
+    assert (second["most"], second["recorded"]) == (0, {"median": 0, "p95": 3})
     assert data["recorded_runs"] == 5
 
 

@@ -29,7 +29,7 @@ from agent_factory import (
 from agent_factory.errors import BUILD_CODES, ArgumentError, SpecError, SpecErrors, sentence
 from agent_factory.middleware import TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel
-from samples import AsyncHook, Count, Plain, add, find
+from samples import AsyncHook, Count, Declares, Plain, add, find
 from tables import each
 
 
@@ -197,6 +197,13 @@ MISTAKES: list[Mistake] = [
         "Remove 'tools' from can_jump_to of Shortcut.before_model",
         tools=[add],
         middleware=[Shortcut(), Review("after_model")],
+    ),
+    mistake(
+        "AF131",
+        "Declares",
+        "Compare arguments of the tool",
+        tools=[add],
+        middleware=[Declares(ToolGuard("add", "check", when="euros > 50"))],
     ),
     mistake("AF116", "interrupt_before: 'tolos'", "model", interrupt_before=["tolos"]),
     mistake("AF117", "response_format", "TypedDict", response_format=3),

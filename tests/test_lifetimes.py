@@ -223,5 +223,6 @@ def test_no_cache_of_a_module_keeps_objects() -> None:
     }
     assert {entry for entry in caches if not re.fullmatch(r"(\w+: str)?", entry[2])} <= {
         # An object of LangGraph, without references, that has none to it either.
-        ("log.py", "_ids_of", "run: object")
+        ("log.py", "_ids_of", "run: object"),
+        ("counting.py", "_turn", "run: object, message: str"),
     }

@@ -379,7 +379,8 @@ def test_a_streamed_run_is_decided_about_and_streams_on(stream: Act, mode: Any) 
 
 
 def test_an_action_that_runs_nothing_streams_nothing(stream: Act) -> None:
-    agent, till = asked(payments(1, 2), "Done.", on=False, interrupt_before=["tools"])
+    options: Any = {"interrupt_before": ["tools"], "ignore": ["AF212"]}
+    agent, till = asked(payments(1, 2), "Done.", on=False, **options)
     assert stream(agent, "approve", "call_1", stream_mode="updates") == []
     parts = stream(agent, "edit", {"euros": 3}, "call_2", stream_mode="updates")
     assert sorted(till.done) == [1, 3]

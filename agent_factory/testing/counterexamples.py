@@ -240,11 +240,9 @@ class _Script:
                 call = call if is_of_input else _call(tool, arguments)
                 if may_call and origin.rpartition(".")[2] in _AROUND_MODEL:
                     self.answers.pop()
-                    step_of_model = max(
-                        n for n, s in enumerate(path[: place + 1]) if s.source == MODEL
-                    )
+                    steps = [n for n, s in enumerate(path[: place + 1]) if s.source == MODEL]
                     owner = origin.rpartition(".")[0]
-                    self.alone[at] = owner, AIMessage("", tool_calls=[call])
+                    self.alone[steps[-1]] = owner, AIMessage("", tool_calls=[call])
                 elif may_call and not is_written:
                     self.answers[-1] = [call]
                 elif not is_of_input:
@@ -305,11 +303,20 @@ def _owners(plan: TopologyData) -> Iterable[str]:
     # Each phase and each call has a part of the list, in the order of the list.
     order = TopologicalSorter[str]()
     lists = [[hook.owner for hook in plan.hooks if hook.phase is phase] for phase in Phase]
-    lists += [list(dict.fromkeys(layer.owner for layer in plan.layers_around(c))) for c in Call]
+    counting = _counting(plan)
+    for call in Call:
+        owners = list(dict.fromkeys(layer.owner for layer in plan.layers_around(call)))
+        # The layers of limits run inside of all others, wherever these stand in the list.
+        lists += [[o for o in owners if (o in counting) is counts] for counts in (False, True)]
     for owners in lists:
         for place, owner in enumerate(owners):
             order.add(owner, *owners[:place])
     return order.static_order()
+
+
+def _counting(plan: TopologyData) -> set[str]:
+    """The middleware whose layers run inside of all others, because they count attempts."""
+    return {limit.owner for limit in plan.limits if limit.attempts}
 
 
 class _StandIn(AgentMiddleware[Any, Any]):
@@ -351,7 +358,8 @@ def _stand_in(owner: str, script: _Script) -> _StandIn:
     }
     calls = {layer.call for layer in script.plan.layers if layer.owner == owner}
     unused = [f"around_{call}" for call in Call if call not in calls]
-    body = {**hooks, "script": script, "unused": unused}
+    counts = owner in _counting(script.plan)
+    body = {**hooks, "script": script, "unused": unused, "counts_attempts": counts}
     cls: type[_StandIn] = type("StandIn", (_StandIn,), body)
     return cls(name=owner)
 

@@ -277,7 +277,7 @@ class _Run:
         """The bound by the lowest limits of a unit."""
         what = f"calls of {tool}" if tool else str(unit)
         limits, by_paths = self.limits_of(unit, tool), self.most_without_limit(unit)
-        if by_paths is not None and by_paths <= min((x.most for x in limits), default=inf):
+        if by_paths is not None and not limits:
             return Bound(what, by_paths, ("the paths of a run",), agent=self.agent)
         if not limits:
             of_tool = f"ToolCallLimitMiddleware(tool_name={tool!r}, run_limit=...)"

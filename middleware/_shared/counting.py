@@ -48,7 +48,7 @@ def tool_attempt(request: ToolCallRequest, message: AIMessage | None) -> Iterato
         if notes:
             yield notes
             return
-        turn = _turn(run, message.id) if message and message.id else _Turn()
+        turn = _turn(run, message.id) if run and message and message.id else _Turn()
         notes["again"] = again = turn.begin(call)
         notes["before"] = turn.ends.get(call["id"], " It has run before.") if call in again else ""
         try:
