@@ -26,6 +26,7 @@ from agent_factory.counts import COUNTS, count, counted_keys
 from ._shared.counting import attempt
 from ._shared.declarations import usage_limits
 from ._shared.final_answer import final_message, request_final_answer, used_up
+from ._shared.invocable import plain_hook
 from ._shared.messages import follows_up, results_of_pending_calls
 from ._shared.validation import check_choice, check_limits
 
@@ -141,18 +142,14 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         """The calls in the thread since a checkpoint."""
         return {_THREAD_COUNT: now.get(_THREAD_COUNT, 0) - before.get(_THREAD_COUNT, 0)}
 
+    @plain_hook
     def before_agent(
         self, state: ModelCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Start the count of a new run, unless it brings results of background calls."""
         return None if follows_up(state) else {_RUN_COUNT: None}
 
-    async def abefore_agent(
-        self, state: ModelCallLimitState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        """Async variant of `before_agent`; nothing is awaited."""
-        return self.before_agent(state, runtime)
-
+    @plain_hook
     @hook_config(can_jump_to=["end"])
     def before_model(
         self, state: ModelCallLimitState, runtime: Runtime[Any]
@@ -166,13 +163,6 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
             "messages": [*results_of_pending_calls(state["messages"]), message],
             "jump_to": "end",
         }
-
-    @hook_config(can_jump_to=["end"])
-    async def abefore_model(
-        self, state: ModelCallLimitState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        """Async variant of `before_model`; nothing is awaited."""
-        return self.before_model(state, runtime)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Count and make the call; a call at the limit that bypassed `before_model` is not made."""

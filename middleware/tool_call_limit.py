@@ -48,6 +48,7 @@ from agent_factory.state.history import messages_in
 from ._shared.counting import tool_attempt
 from ._shared.declarations import usage_limits
 from ._shared.final_answer import asks_for_retry, final_message, request_final_answer, used_up
+from ._shared.invocable import plain_hook
 from ._shared.messages import (
     error_result,
     follows_up,
@@ -304,16 +305,12 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         new = {tool: counts[tool] - earlier.get(tool, 0) for tool in counts}
         return {_THREAD_COUNTS: {tool: number for tool, number in new.items() if number}}
 
+    @plain_hook
     def before_agent(self, state: ToolCallLimitState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the count of a new run, unless it brings results of background calls."""
         return {_STOP: None} if follows_up(state) else {_RUN_COUNTS: None, _STOP: None}
 
-    async def abefore_agent(
-        self, state: ToolCallLimitState, runtime: Runtime[Any]
-    ) -> dict[str, Any]:
-        """Async variant of `before_agent`; nothing is awaited."""
-        return self.before_agent(state, runtime)
-
+    @plain_hook
     @hook_config(can_jump_to=["end"])
     def before_model(
         self, state: ToolCallLimitState, runtime: Runtime[Any]
@@ -331,13 +328,6 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
                 raise ToolCallLimitExceededError(*counts, *limits, self.tool_name)
             messages.append(final_message(self._limit.reason(*counts)))
         return {"messages": messages, "jump_to": "end", _STOP: {**stop, "done": True}}
-
-    @hook_config(can_jump_to=["end"])
-    async def abefore_model(
-        self, state: ToolCallLimitState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        """Async variant of `before_model`; nothing is awaited."""
-        return self.before_model(state, runtime)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Ask for the last answer if the run must end; otherwise refuse calls that can't run."""

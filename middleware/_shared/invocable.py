@@ -110,11 +110,11 @@ def tool_of(flow: Callable[..., Flow[Any]], **settings: Any) -> StructuredTool:
     return StructuredTool.from_function(*_functions_of(flow), **settings)
 
 
-class _FlowHook:
-    """A flow in the body of a middleware, which becomes two methods when the class is made."""
+class _Hook:
+    """A hook in the body of a middleware, which becomes two methods when the class is made."""
 
-    def __init__(self, flow: Callable[..., Flow[Any]]) -> None:
-        self._methods = _functions_of(flow)
+    def __init__(self, *methods: Callable[..., Any]) -> None:
+        self._methods = methods
 
     def __set_name__(self, owner: type, name: str) -> None:
         for method, prefix in zip(self._methods, ("", "a"), strict=True):
@@ -123,4 +123,14 @@ class _FlowHook:
 
 def flow_hook(flow: Callable[P, Flow[T]]) -> Callable[P, T]:
     """A hook that is written once: `before_model` defines `abefore_model` too."""
-    return cast("Callable[P, T]", _FlowHook(flow))
+    return cast("Callable[P, T]", _Hook(*_functions_of(flow)))
+
+
+def plain_hook(function: Callable[P, T]) -> Callable[P, T]:
+    """A hook that awaits nothing: async runs call it, or what a subclass overrides it with."""
+
+    @wraps(function)
+    async def call(self: object, state: object, runtime: object) -> object:
+        return getattr(self, function.__name__)(state, runtime)
+
+    return cast("Callable[P, T]", _Hook(function, call))

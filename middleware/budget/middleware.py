@@ -41,6 +41,7 @@ from agent_factory.middleware._shared.final_answer import (
     final_request,
     final_response,
 )
+from agent_factory.middleware._shared.invocable import plain_hook
 from agent_factory.middleware._shared.messages import (
     error_result,
     follows_up,
@@ -263,6 +264,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         since = {key: amount - earlier.get(key, 0) for key, amount in record.items()}
         return {"budget_thread": {self.name: since}} if any(since.values()) else {}
 
+    @plain_hook
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread.
 
@@ -283,10 +285,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             update["budget_thread"] = {self.name: thread_part(record)}
         return update
 
-    async def abefore_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Async variant of `before_agent`; nothing is awaited."""
-        return self.before_agent(state, runtime)
-
+    @plain_hook
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End a run that is over but was sent back to the model by a hook."""
@@ -298,13 +297,6 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             return {"jump_to": "end"}
         over = self._over(CallAccounting(self.name, state))
         return {"jump_to": "end", "messages": [over]}
-
-    @hook_config(can_jump_to=["end"])
-    async def abefore_model(
-        self, state: BudgetState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        """Async variant of `before_model`; nothing is awaited."""
-        return self.before_model(state, runtime)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Make the call if it fits, and record its cost."""

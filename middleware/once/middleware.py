@@ -27,6 +27,7 @@ from agent_factory import (
 )
 from agent_factory.middleware._shared.effects import EffectRuntime, OnUnknown
 from agent_factory.middleware._shared.errors import FailureRecorder, outcome_unknown, record_failure
+from agent_factory.middleware._shared.invocable import plain_hook
 from agent_factory.middleware._shared.messages import error_result
 from agent_factory.middleware._shared.validation import check_choice
 
@@ -192,14 +193,11 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
         exclude = tuple(tool for tool, policy in self.effects.items() if policy is None)
         return [ToolGuard("*", "check", when, exclude)]
 
+    @plain_hook
     def before_agent(self, state: OnceState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Name the run after the newest message, so that its effects can be undone."""
         messages = state["messages"]
         return {"once_run": messages[-1].id if messages else None}
-
-    async def abefore_agent(self, state: OnceState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Async variant of `before_agent`; nothing is awaited."""
-        return self.before_agent(state, runtime)
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Result]:
         """Return the stored result, or run the tool and store its result."""

@@ -27,6 +27,7 @@ from agent_factory import (
     omit_payload,
     stream_through,
 )
+from agent_factory.middleware._shared.invocable import plain_hook
 from agent_factory.middleware._shared.redaction import DetectorLike, PIIMatch, RedactionRule
 
 from .events import event_redaction
@@ -146,6 +147,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """Return the matches in a text, in order and without overlap."""
         return self.rule.find(content)
 
+    @plain_hook
     def before_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Redact what the thread holds from before it had this guard.
 
@@ -168,10 +170,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             update["pii_looked_at"] = {self.name: ["", ""]}
         return update or None
 
-    async def abefore_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Like `before_agent`; nothing is awaited."""
-        return self.before_agent(state, runtime)
-
+    @plain_hook
     def before_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Raise if input was blocked, and mark new messages as checked.
 
@@ -194,10 +193,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
                 return self._mark(*self._covered(state))
         return None
 
-    async def abefore_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Like `before_model`; nothing is awaited."""
-        return self.before_model(state, runtime)
-
+    @plain_hook
     def after_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Redact the last answer of the model.
 
@@ -210,10 +206,6 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
                 messages[index] = self._answers.redact_output(messages[index])
                 break
         return _changed(state, messages)
-
-    async def aafter_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Like `after_model`; nothing is awaited."""
-        return self.after_model(state, runtime)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Guard the model that is asked, and redact answers that other layers give themselves."""
