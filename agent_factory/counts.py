@@ -20,7 +20,7 @@ Each node sets it and none resets it, as LangGraph runs each task in a copy of t
 """
 
 counted_keys: set[str] = set()
-"""Keys of the state that `count` writes."""
+"""Keys of the state that `count` writes, and that checkpoints hold."""
 
 _counting = Lock()
 
@@ -34,9 +34,13 @@ def count(key: str, amount: Any, add: Callable[[Any, Any], Any]) -> bool:
     return True
 
 
+def _counted() -> dict[str, Any]:
+    return {key: value for key, value in (COUNTS.get() or {}).items() if key in counted_keys}
+
+
 def _stores(config: RunnableConfig | None) -> BaseCheckpointSaver[Any] | None:
     """Return the saver of a node that fails, if it has counted something."""
-    if config is None or not COUNTS.get() or stores_at_exit(config):
+    if config is None or not _counted() or stores_at_exit(config):
         return None
     return saver_of(config)
 
@@ -45,7 +49,7 @@ def store_counts(config: RunnableConfig | None) -> None:
     """Store what a node has counted that fails: LangGraph drops what it has written."""
     if config and (saver := _stores(config)) is not None:
         place = checkpoint_of(config)
-        writes = writes_of_state(saver.get_tuple(place), COUNTS.get() or {})
+        writes = writes_of_state(saver.get_tuple(place), _counted())
         saver.put_writes(place, writes, NO_TASK)
 
 
@@ -53,7 +57,7 @@ async def astore_counts(config: RunnableConfig | None) -> None:
     """Store what a node has counted that fails, asynchronously."""
     if config and (saver := _stores(config)) is not None:
         place = checkpoint_of(config)
-        writes = writes_of_state(await saver.aget_tuple(place), COUNTS.get() or {})
+        writes = writes_of_state(await saver.aget_tuple(place), _counted())
         await saver.aput_writes(place, writes, NO_TASK)
 
 

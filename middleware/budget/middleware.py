@@ -310,9 +310,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 raise call
             if self.exit_behavior != "ask" or not self._ask_to_raise(accounting, call):
                 last_response = ModelResponse([final_message(call.explanation, source="budget")])
-                return ExtendedModelResponse(
-                    last_response, Command(update=accounting.model_update({"over": 1}))
-                )
+                return _with_update(last_response, accounting.model_update({"over": 1}))
         with call.reservation as reservation:
             began = monotonic()
             model_request = call.request
@@ -349,7 +347,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         if call.refused:
             reason = BudgetExceededError(plan.accounts(), call.refused.need).explanation
             response = final_response(call.request, response, reason)
-        return ExtendedModelResponse(response, Command(update=update))
+        return _with_update(response, update)
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run the tool if its call fits, and count it; return an error message otherwise."""
@@ -624,6 +622,11 @@ class Plan:
     @cached_property
     def _counted_input_size(self) -> int:
         return tokens_sent(self._request, self._request.messages, self._count)
+
+
+def _with_update(response: ModelResponse, update: Mapping[str, object]) -> ModelCallResult:
+    """The response, with a state update unless the node writes it."""
+    return ExtendedModelResponse(response, Command(update=update)) if update else response
 
 
 def _output_tokens_left(account: Account, need: Spent, price: float) -> float | None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
 from time import monotonic
 from typing import Annotated, Any, Literal, NotRequired
 
 from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import AgentState, PrivateStateAttr
-from agent_factory.counts import count, counted_keys
-from agent_factory.types import task_identity
+from agent_factory.counts import COUNTS, count, counted_keys
 
 from .limits import Account, Limits, Record
 
@@ -91,14 +89,6 @@ class BudgetState(AgentState):
     ]
 
 
-_Entry = tuple[Record, float]
-"""What a middleware has added within one node, and until when its time is recorded."""
-
-# A layer further out may call twice, and only the update of the last call is kept. So each update
-# holds everything spent in the current execution of the node.
-_NODE: ContextVar[tuple[object, dict[str, _Entry]]] = ContextVar("budget_node", default=(None, {}))
-
-
 class LastUpdates:
     """The last update of each thread, in case that LangGraph does not write it to the state.
 
@@ -144,11 +134,6 @@ def run_record(name: str, state: Mapping[str, Any]) -> Record:
     return records[name] if records and name in records else {}
 
 
-def _node_entries(task: object) -> dict[str, _Entry]:
-    owner, entries = _NODE.get()
-    return entries if task is not None and owner is task else {}
-
-
 class CallAccounting:
     """Accounts of one BudgetMiddleware during one call of a model or a tool."""
 
@@ -163,18 +148,18 @@ class CallAccounting:
         self._state = state
         self._runtime = runtime
         self._updates = updates
-        # In a tool the runtime is None: its updates are never dropped.
-        self._task = task_identity(runtime)
         self._before = run_record(name, state)
-        entries = _node_entries(self._task)
-        self.added: Record = {}  # the part of the record of this run that this node adds
-        if name in entries:
-            self.added = entries[name][0]
-        elif updates:
+        # A layer further out may call several times in the node of a model. In a tool there are no
+        # updates: it leaves room for earlier attempts.
+        counts = (COUNTS.get() or {}) if updates else {}
+        self._counted: Record = counts.get("budget_run", {}).get(name, {})
+        self.added: Record = {}
+        if updates and not self._counted:
             self.added = updates.missing(runtime, self._before)
         # The record of this run when the call begins, with what this node has added before.
-        self.run = add_records(self._before, self.added) if self.added else self._before
-        clock: float | RunClock | None = state.get("budget_clock")
+        earlier = self._counted or self.added
+        self.run = add_records(self._before, earlier) if earlier else self._before
+        clock: float | RunClock | None = counts.get("budget_clock", state.get("budget_clock"))
         self._is_timed = clock is not None
         self._has_run_clock = False
         if isinstance(clock, tuple):
@@ -183,8 +168,6 @@ class CallAccounting:
                 self._has_run_clock = True
                 # This clock is written once a run; the recorded seconds say how far it has come.
                 clock += self.run.get("seconds", 0)
-        if name in entries:
-            clock = entries[name][1]
         self._since = monotonic() if clock is None else clock
 
     @property
@@ -199,7 +182,7 @@ class CallAccounting:
 
     def accounts(self, run: Limits, thread: Limits) -> tuple[Account, Account]:
         """The limits of the run and of the thread, with what is spent up to now."""
-        of_run = add_records(self._before, self.added)
+        of_run = add_records(self._before, add_records(self._counted, self.added))
         of_run["seconds"] = of_run.get("seconds", 0) + self.unrecorded_seconds
         of_thread = add_records(self._thread, of_run)
         return _account("run", run, of_run), _account("thread", thread, of_thread)
@@ -225,29 +208,30 @@ class CallAccounting:
         self.added = add_records(self.added, amounts)
 
     def update(self) -> dict[str, object]:
-        """The state update with everything that was added within this node."""
+        """The state update with everything that was added."""
         return {"budget_run": {self._name: self.added}}
 
     def model_update(
         self, amounts: Mapping[str, float], *, now: float | None = None, is_end: bool = True
     ) -> dict[str, object]:
-        """The state update of a model's node: adds some amounts, and the time up to now.
+        """Count some amounts and the time up to now, once for each call of the model.
 
         `is_end` is false for a call that raised: its node may write nothing.
+
+        Returns:
+            The state update of a layer that knows of no node, which would write the counts.
         """
         now = monotonic() if now is None else now
-        self.added = add_records(self.added, {**amounts, "seconds": now - self._since})
+        self.add({**amounts, "seconds": now - self._since})
         self._since = now
-        if self._task is not None:
-            # A new dict, because a copy of the context shares the old one.
-            entries = {**_node_entries(self._task), self._name: (self.added, now)}
-            _NODE.set((self._task, entries))
         if self._updates is not None:
-            self._updates.keep(self._runtime, self._before, self.added, is_end=is_end)
-        update: dict[str, object] = {"budget_run": {self._name: self.added}}
-        if not self._has_run_clock:
-            update["budget_clock"] = now
-        return update
+            total = add_records(self._counted, self.added)
+            self._updates.keep(self._runtime, self._before, total, is_end=is_end)
+        if self.count():
+            if not self._has_run_clock:
+                count("budget_clock", now, max)
+            return {}
+        return self.update() if self._has_run_clock else {**self.update(), "budget_clock": now}
 
     def count(self) -> bool:
         """Write what was added to the state, whatever becomes of the node; False outside of one."""
