@@ -48,18 +48,20 @@ from agent_factory.middleware._shared.messages import (
     last_turn,
     unanswered,
 )
+from agent_factory.middleware._shared.models import given_model
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
+    check_token_counter,
     counter_for,
     tokens_sent,
 )
-from agent_factory.middleware._shared.validation import copied
+from agent_factory.middleware._shared.validation import check_choice, copied
 from agent_factory.review.questions import ask
 
 from .ledger import Ledger, Reservation
 from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Record, Spent
 from .prices import Price, PriceFunction, Prices, completed, name_of, tokens, usage_of
-from .settings import NO_LEDGER, Setting, Settings, checked_settings
+from .settings import NO_LEDGER, Setting, Settings, check_type, checked_counter, checked_share
 from .state import (
     BudgetState,
     CallAccounting,
@@ -228,21 +230,55 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        self._settings = settings = checked_settings(
+        self.warn_at, prices = copied(warn_at), copied(prices)
+        check_type("run", run, Limits)
+        check_type("thread", thread, Limits)
+        check_type("ledger", ledger, Ledger)
+        check_token_counter(token_counter)
+        check_choice("exit_behavior", exit_behavior, ("answer", "end", "error", "ask"))
+        run, thread = run or Limits(), thread or Limits()
+        amounts = {*run.amounts, *thread.amounts, *(ledger.limited if ledger else ())}
+        if not amounts and ledger is None:
+            raise ValueError(
+                "A budget needs a limit. Pass run=Limits(...), thread=Limits(...) or "
+                "ledger=Ledger(Limits(...))."
+            )
+        limits_usd, counts_tokens = "usd" in amounts, not amounts.isdisjoint(BOUGHT)
+        known_prices = Prices(prices, needed=limits_usd)
+        shares = (
+            warn_at if isinstance(warn_at, list | tuple) else [] if warn_at is None else [warn_at]
+        )
+        marks = tuple(sorted(checked_share("warn_at", share) for share in shares))
+        if cheaper is not None:
+            cheaper = given_model("cheaper", cheaper)
+            if not counts_tokens:
+                raise ValueError(
+                    "cheaper saves money or tokens, and no limit of these is given. Pass "
+                    "run=Limits(usd=...) or run=Limits(total_tokens=...)."
+                )
+            if limits_usd:
+                # A price that is not known is an error now, and not in the middle of a run.
+                known_prices.cost(name_of(cheaper), usage_of(1, 1))
+        self._settings = Settings(
             run=run,
             thread=thread,
-            ledger=ledger,
-            warn_at=copied(warn_at),
+            ledger=ledger or NO_LEDGER,
+            limits_usd=limits_usd,
+            limits_tools=ledger is not None or not amounts.isdisjoint(("tool_calls", "seconds")),
+            counts_tokens=counts_tokens,
+            # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
+            records_usd=limits_usd or ledger is not None or prices is not None,
+            warn_at=marks,
             cheaper=cheaper,
-            cheaper_at=cheaper_at,
+            cheaper_at=checked_share("cheaper_at", cheaper_at),
             exit_behavior=exit_behavior,
-            prices=copied(prices),
-            token_counter=token_counter,
+            prices=known_prices,
+            count=checked_counter(token_counter),
             cap_output=cap_output,
         )
-        self.ledger, self.warn_at, self.token_counter = ledger, copied(warn_at), token_counter
-        self.needs_checkpointer = bool(settings.thread.amounts) or exit_behavior == "ask"
-        self.unused = () if settings.limits_tools else ("around_tool",)
+        self.ledger, self.token_counter = ledger, token_counter
+        self.needs_checkpointer = bool(thread.amounts) or exit_behavior == "ask"
+        self.unused = () if self._settings.limits_tools else ("around_tool",)
         self._updates = LastUpdates()
 
     @property

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, overload
 
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from agent_factory.middleware._shared.models import given_model
-from agent_factory.middleware._shared.token_counter import TokenCounter, check_token_counter
-from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
+from agent_factory.middleware._shared.token_counter import TokenCounter
+from agent_factory.middleware._shared.validation import check_count, check_number
 
 from .ledger import Ledger, NoLedger
-from .limits import BOUGHT, Limits
-from .prices import Price, PriceFunction, Prices, name_of, usage_of
+from .limits import Limits
+from .prices import Prices
 
 NO_LEDGER = NoLedger()
 
@@ -63,72 +62,8 @@ class Setting(Generic[T]):
         budget._settings = replace(budget._settings, **{self._name: value})
 
 
-def checked_settings(
-    *,
-    run: Limits | None,
-    thread: Limits | None,
-    ledger: Ledger | None,
-    warn_at: float | Sequence[float] | None,
-    cheaper: object,
-    cheaper_at: float,
-    exit_behavior: str,
-    prices: Mapping[str, Price] | PriceFunction | None,
-    token_counter: TokenCounter,
-    cap_output: bool,
-) -> Settings:
-    """Return the settings for the arguments of `BudgetMiddleware`.
-
-    Raises:
-        ValueError: See `BudgetMiddleware`.
-        TypeError: An argument has a wrong type.
-        ImportError: A limit in USD without `prices`, and genai-prices is not installed.
-    """
-    _check_type("run", run, Limits)
-    _check_type("thread", thread, Limits)
-    _check_type("ledger", ledger, Ledger)
-    check_token_counter(token_counter)
-    check_choice("exit_behavior", exit_behavior, ("answer", "end", "error", "ask"))
-    run, thread = run or Limits(), thread or Limits()
-    amounts = {*run.amounts, *thread.amounts, *(ledger.limited if ledger else ())}
-    if not amounts and ledger is None:
-        raise ValueError(
-            "A budget needs a limit. Pass run=Limits(...), thread=Limits(...) or "
-            "ledger=Ledger(Limits(...))."
-        )
-    limits_usd, counts_tokens = "usd" in amounts, not amounts.isdisjoint(BOUGHT)
-    known_prices = Prices(prices, needed=limits_usd)
-    shares = warn_at if isinstance(warn_at, list | tuple) else [] if warn_at is None else [warn_at]
-    marks = tuple(sorted(_share("warn_at", share) for share in shares))
-    if cheaper is not None:
-        cheaper = given_model("cheaper", cheaper)
-        if not counts_tokens:
-            raise ValueError(
-                "cheaper saves money or tokens, and no limit of these is given. Pass "
-                "run=Limits(usd=...) or run=Limits(total_tokens=...)."
-            )
-        if limits_usd:
-            # A price that is not known is an error now, and not in the middle of a run.
-            known_prices.cost(name_of(cheaper), usage_of(1, 1))
-    return Settings(
-        run=run,
-        thread=thread,
-        ledger=ledger or NO_LEDGER,
-        limits_usd=limits_usd,
-        limits_tools=ledger is not None or not amounts.isdisjoint(("tool_calls", "seconds")),
-        counts_tokens=counts_tokens,
-        # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
-        records_usd=limits_usd or ledger is not None or prices is not None,
-        warn_at=marks,
-        cheaper=cheaper,
-        cheaper_at=_share("cheaper_at", cheaper_at),
-        exit_behavior=exit_behavior,
-        prices=known_prices,
-        count=_checked_counter(token_counter),
-        cap_output=cap_output,
-    )
-
-
-def _checked_counter(token_counter: TokenCounter) -> TokenCounter:
+def checked_counter(token_counter: TokenCounter) -> TokenCounter:
+    """The counter, which raises an error for a result that is not a count."""
     if token_counter is count_tokens_approximately:  # its counts are cached
         return token_counter
 
@@ -140,12 +75,14 @@ def _checked_counter(token_counter: TokenCounter) -> TokenCounter:
     return count
 
 
-def _check_type(name: str, value: object, kind: type) -> None:
+def check_type(name: str, value: object, kind: type) -> None:
+    """Check that an argument is of a type, or None."""
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} must be {kind.__name__}(...), got {value!r}.")
 
 
-def _share(name: str, value: Any) -> float:
+def checked_share(name: str, value: Any) -> float:
+    """A share that was passed as an argument."""
     check_number(name, value, unit="shares, such as 0.8,")
     if value is None or not 0 < value <= 1:
         raise ValueError(f"{name} must be more than 0 and at most 1, got {value!r}.")
