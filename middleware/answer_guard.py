@@ -12,22 +12,20 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, HumanMessage
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     Flow,
     ModelRequest,
     ModelResponse,
     Ordering,
     OutputError,
-    TracePolicy,
     TurnError,
-    omit_payload,
     set_reason,
 )
 
 from ._shared.finish_reasons import fault_of, refusal_of
 from ._shared.messages import REASONING_BLOCKS, with_remark
 from ._shared.models import with_metadata
+from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, check_count
 
 __all__ = ["AnswerGuardMiddleware", "UnusableAnswerError"]
@@ -94,7 +92,7 @@ class _Fault:
         )
 
 
-class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
+class AnswerGuardMiddleware(PayloadFree[AgentState]):
     """Asks the model again if its answer is empty, cut off or unreadable.
 
     - *Empty* is an answer without text, calls and other content. Models give one after tool
@@ -138,7 +136,6 @@ class AnswerGuardMiddleware(AgentMiddleware[AgentState, Any]):
     ['2 + 3?', 'It is five.']
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     guard_settings = ("on_failure",)
     ordering = Ordering(before=("ModelRetryMiddleware",), reads=("answers",))
 

@@ -15,18 +15,16 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     Flow,
     Ordering,
     ToolCallRequest,
     ToolGuard,
-    TracePolicy,
-    omit_payload,
 )
 
 from ._shared.judge import DEFAULT_INSTRUCTIONS, RiskJudge
 from ._shared.messages import error_result, tool_names
+from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_string
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ other means. Go on without it, or ask the user."""
 _SOURCE = "auto_mode"
 
 
-class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
+class AutoModeMiddleware(PayloadFree[AgentState]):
     """Has a model judge tool calls before they run, and blocks those that are too risky.
 
     Before a listed tool runs, the classifier is asked for the probability that the call is risky,
@@ -90,7 +88,6 @@ class AutoModeMiddleware(AgentMiddleware[AgentState, Any]):
     ('error', True)
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     guard_settings = ("classifier", "instructions", "criteria", "threshold")
     ordering = Ordering(
         before=("ToolRetryMiddleware", "LLMToolEmulator"),

@@ -23,7 +23,6 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     Flow,
     Invoke,
@@ -37,9 +36,7 @@ from agent_factory import (
     Together,
     ToolCallRequest,
     ToolGuard,
-    TracePolicy,
     arun,
-    omit_payload,
     run,
     set_reason,
     stream_through,
@@ -49,6 +46,7 @@ from ._shared.checked_messages import GuardRecord, RequestCheck, remember, resul
 from ._shared.content_judge import ContentJudge
 from ._shared.errors import format_error, is_async
 from ._shared.messages import calls_of_results, error_result, tool_names
+from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, check_number, check_string
 
 if TYPE_CHECKING:
@@ -84,7 +82,7 @@ class GuardState(AgentState):
     guard_records: NotRequired[Annotated[dict[str, GuardRecord], or_, PrivateStateAttr]]
 
 
-class GuardMiddleware(AgentMiddleware[AgentState, Any]):
+class GuardMiddleware(PayloadFree[AgentState]):
     """Checks messages, answers, tool calls or results, and stops what the check objects to.
 
     The check is a function that returns None, or the reason of its objection; or a model that is
@@ -146,8 +144,6 @@ class GuardMiddleware(AgentMiddleware[AgentState, Any]):
     >>> agent.invoke({"messages": "Build a house"})["messages"][-1].text
     'Gladly.'
     """
-
-    trace_policy = TracePolicy(process_inputs=omit_payload)
 
     state_schema = GuardState
     keyed_by_name = ("guard_records",)

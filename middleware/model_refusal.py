@@ -14,16 +14,13 @@ from langchain_core.exceptions import ModelRefusalError as CoreRefusalError
 from langchain_core.messages import AIMessage
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     Flow,
     ModelRequest,
     ModelResponse,
     Ordering,
     OutputError,
-    TracePolicy,
     TurnError,
-    omit_payload,
 )
 
 from ._shared.errors import is_async
@@ -36,6 +33,7 @@ from ._shared.models import (
     request_to,
     with_metadata,
 )
+from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, copied
 
 __all__ = ["ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"]
@@ -65,7 +63,7 @@ class ModelRefusalError(TurnError, CoreRefusalError):
         )
 
 
-class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
+class ModelRefusalMiddleware(PayloadFree[AgentState]):
     """Asks other models if one refuses to answer, or raises an error if there is no other.
 
     An answer is a refusal if the provider marks it as one, see `refusal_of`, or if `is_refusal`
@@ -105,7 +103,6 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState, Any]):
     'Gladly.'
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(before=("ModelRetryMiddleware",))
 
     def __init__(

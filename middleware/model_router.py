@@ -22,7 +22,6 @@ from pydantic import JsonValue
 from typing_extensions import TypedDict
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     ContextT,
     ExtendedModelResponse,
@@ -33,9 +32,7 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     PrivateStateAttr,
-    TracePolicy,
     TurnError,
-    omit_payload,
     set_reason,
 )
 
@@ -52,6 +49,7 @@ from ._shared.models import (
     request_to,
     text_of,
 )
+from ._shared.payload_free import PayloadFree
 from ._shared.transcript import render
 from ._shared.validation import copied
 
@@ -165,7 +163,7 @@ class RoutingError(TurnError):
         )
 
 
-class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
+class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
     """Sends each turn of the user to one of several models.
 
     A turn begins with a user message. The classifier is asked at the first model call of the turn,
@@ -216,7 +214,6 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
     'Hello!'
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = ModelRouterState
     keyed_by_name = ("model_routes",)
 

@@ -21,18 +21,16 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     ContextT,
     Flow,
     ModelRequest,
     ModelResponse,
     Ordering,
-    TracePolicy,
-    omit_payload,
 )
 
 from ._shared.models import Provider, known_provider
+from ._shared.payload_free import PayloadFree
 from ._shared.provider_marks import MarkedTools, mark_of
 from ._shared.token_counter import tokens_sent
 from ._shared.validation import check_bool, check_choice, check_count
@@ -43,7 +41,7 @@ _MARK: Final = "cache_control"
 _MOST_MARKS: Final = 4  # that Anthropic accepts in a request
 
 
-class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
+class PromptCachingMiddleware(PayloadFree[AgentState]):
     """Marks the tools, the system prompt and the messages for the cache of Anthropic's models.
 
     The marks are at the last tool, at the end of what stays of the system prompt, at the last
@@ -75,7 +73,6 @@ class PromptCachingMiddleware(AgentMiddleware[AgentState, Any]):
     '1h'
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(
         after=(
             "LLMToolSelectorMiddleware",

@@ -18,15 +18,12 @@ from langgraph.types import Command
 
 from agent_factory import (
     AgentFactoryError,
-    AgentMiddleware,
     AgentState,
     Flow,
     Invoke,
     Ordering,
     ToolCallRequest,
-    TracePolicy,
     TurnError,
-    omit_payload,
 )
 from agent_factory.errors import sentence
 
@@ -41,6 +38,7 @@ from ._shared.errors import (
     record_failure,
 )
 from ._shared.messages import error_result, tool_names
+from ._shared.payload_free import PayloadFree
 
 __all__ = ["ToolErrorMiddleware"]
 
@@ -50,7 +48,7 @@ OnError = Callable[[Exception, ToolCallRequest], Answer]
 AOnError = Callable[[Exception, ToolCallRequest], Awaitable[Answer]]
 
 
-class ToolErrorMiddleware(AgentMiddleware[AgentState, Any]):
+class ToolErrorMiddleware(PayloadFree[AgentState]):
     """Turns the exception of a tool into a result with status "error", which the model reads.
 
     Outside of a ToolRetryMiddleware it handles the last failure, also if that one's `on_failure` is
@@ -92,7 +90,6 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState, Any]):
     'No: float division by zero.'
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     ordering = Ordering(before=("ToolRetryMiddleware",), reads=("tool_errors",))
 
     def __init__(

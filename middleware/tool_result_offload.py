@@ -27,7 +27,6 @@ from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     ContextT,
     Flow,
@@ -37,8 +36,6 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     PrivateStateAttr,
-    TracePolicy,
-    omit_payload,
     set_reason,
 )
 
@@ -46,6 +43,7 @@ from ._shared.invocable import Called, tool_of
 from ._shared.messages import is_cleared, mark_in
 from ._shared.models import with_update
 from ._shared.overflow import Free, Reduction, call_recovering, plural
+from ._shared.payload_free import PayloadFree
 from ._shared.recall import (
     LIST,
     RECALLS,
@@ -122,7 +120,7 @@ class RecallArguments(BaseModel):
     )
 
 
-class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
+class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
     """Shows the model the beginning of a large tool result, and lets it read the rest in pages.
 
     A text of more than `threshold` characters is replaced in every request by its beginning and a
@@ -167,7 +165,6 @@ class ToolResultOffloadMiddleware(AgentMiddleware[OffloadState, Any]):
     (True, 130000)
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = OffloadState
     keyed_by_name = ("offloaded_results",)
 

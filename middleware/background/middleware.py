@@ -14,7 +14,6 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     Flow,
     Invoke,
@@ -22,17 +21,16 @@ from agent_factory import (
     PrivateStateAttr,
     Sleep,
     ToolCallRequest,
-    TracePolicy,
     UsageLimit,
     background_timeout,
     hook_config,
-    omit_payload,
     set_reason,
 )
 from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.middleware._shared.invocable import Called, flow_hook, tool_of
 from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry, unseen
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
+from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
 
 from .calls import JOBS_KEY, mailbox_of, starting
@@ -56,7 +54,7 @@ class BackgroundState(AgentState):
     background_jobs: NotRequired[Annotated[Jobs, merge_jobs, PrivateStateAttr]]
 
 
-class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
+class BackgroundMiddleware(PayloadFree[BackgroundState]):
     """Does the work of background tools, and reads the results as messages.
 
     A call of a tool that `background` has wrapped starts a job and returns its id at once. What
@@ -106,7 +104,6 @@ class BackgroundMiddleware(AgentMiddleware[BackgroundState, Any]):
     ['2 words']
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = BackgroundState
     needs_checkpointer = True
     kept_flows = ("around_tool",)

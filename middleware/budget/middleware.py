@@ -20,7 +20,6 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from agent_factory import (
-    AgentMiddleware,
     ContextT,
     ExtendedModelResponse,
     Flow,
@@ -28,10 +27,8 @@ from agent_factory import (
     ModelRequest,
     ModelResponse,
     ToolCallRequest,
-    TracePolicy,
     UsageLimit,
     hook_config,
-    omit_payload,
 )
 from agent_factory.middleware._shared.counting import tool_attempt
 from agent_factory.middleware._shared.declarations import usage_limits
@@ -49,6 +46,7 @@ from agent_factory.middleware._shared.messages import (
     unanswered,
 )
 from agent_factory.middleware._shared.models import given_model
+from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
     check_token_counter,
@@ -133,7 +131,7 @@ BudgetResponse = Annotated[RaiseBudget | StopRun, Field(discriminator="type")]
 """The answer to a BudgetRequest."""
 
 
-class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
+class BudgetMiddleware(PayloadFree[BudgetState]):
     """Limit what a run, a thread or several agents may spend, and end the run with an answer.
 
     A call of the model is made only if its least cost fits: the estimated tokens of its messages,
@@ -198,7 +196,6 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     'I had to stop here: 2 of 2 turns in this run are used up.'
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = BudgetState
     keyed_by_name = ("budget_run", "budget_thread")
     unused: Collection[str] = ()

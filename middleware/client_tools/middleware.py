@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.types import Command
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     ClientTool,
     Flow,
@@ -19,11 +18,10 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     ToolCallRequest,
-    TracePolicy,
     client_tool,
-    omit_payload,
 )
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_count
 from agent_factory.structured_output import AutoStrategy
 
@@ -37,7 +35,7 @@ MOST_CHARACTERS: Final = 65_536
 _PARTS: Final = frozenset({"name", "description", "parameters"})
 
 
-class ClientToolsMiddleware(AgentMiddleware[AgentState, Any]):
+class ClientToolsMiddleware(PayloadFree[AgentState]):
     """Offers the model tools that the client of a run brings, and lets the client run their calls.
 
     For front ends that send tools with each request, as those of AG-UI and OpenAI's API do. A call
@@ -71,7 +69,6 @@ args_schema={'type': 'object', 'properties': {}})}
     # A review further in would find a tool that its hook did not know, and ask again.
     ordering = Ordering(after=("HumanInTheLoopMiddleware",), extends=("tools",))
     needs_checkpointer = True
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     guard_settings = ("max_tools",)
 
     def __init__(self, *, max_tools: int = 64, name: str | None = None) -> None:

@@ -14,21 +14,19 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     Flow,
     Ordering,
     PrivateStateAttr,
     ToolCallRequest,
     ToolGuard,
-    TracePolicy,
-    omit_payload,
     set_reason,
 )
 from agent_factory.middleware._shared.effects import EffectRuntime, OnUnknown
 from agent_factory.middleware._shared.errors import FailureRecorder, outcome_unknown, record_failure
 from agent_factory.middleware._shared.invocable import plain_hook
 from agent_factory.middleware._shared.messages import error_result
+from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_choice
 
 from .effects import (
@@ -69,7 +67,7 @@ class OnceState(AgentState):
     once_run: NotRequired[Annotated[str | None, PrivateStateAttr]]
 
 
-class OnceMiddleware(AgentMiddleware[OnceState, Any]):
+class OnceMiddleware(PayloadFree[OnceState]):
     """Lets the effect of a tool call happen once, also if the process dies and the run is resumed.
 
     Before a tool runs, its call is recorded as started; after it, with its result. A call that runs
@@ -127,7 +125,6 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
     'A1 is refunded.'
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = OnceState
     needs_checkpointer = True
     unused: Collection[str] = ()

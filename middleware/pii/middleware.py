@@ -14,7 +14,6 @@ from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.runtime import Runtime
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     Flow,
     ModelCallResult,
@@ -23,11 +22,10 @@ from agent_factory import (
     Ordering,
     PrivateStateAttr,
     ToolCallRequest,
-    TracePolicy,
-    omit_payload,
     stream_through,
 )
 from agent_factory.middleware._shared.invocable import plain_hook
+from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.redaction import DetectorLike, PIIMatch, RedactionRule
 
 from .events import event_redaction
@@ -48,7 +46,7 @@ class PIIState(AgentState):
     pii_refused: NotRequired[Annotated[Any, UntrackedValue(object, guard=False), PrivateStateAttr]]
 
 
-class PIIMiddleware(AgentMiddleware[PIIState, Any]):
+class PIIMiddleware(PayloadFree[PIIState]):
     """Keeps one type of personal data out of an agent.
 
     Args:
@@ -80,7 +78,6 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     'PIIMiddleware[email]'
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = PIIState
     keyed_by_name = ("pii_looked_at",)
     kept_flows = ("around_model", "around_tool")

@@ -21,7 +21,6 @@ from langgraph.channels.untracked_value import UntrackedValue
 from pydantic import BaseModel
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     ContextT,
     Flow,
@@ -30,9 +29,7 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     PrivateStateAttr,
-    TracePolicy,
     TurnError,
-    omit_payload,
     set_reason,
 )
 from agent_factory.middleware._shared.errors import is_sync_function
@@ -45,6 +42,7 @@ from agent_factory.middleware._shared.messages import (
     with_remark,
 )
 from agent_factory.middleware._shared.models import with_update
+from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_strings
 from agent_factory.types import run_identity
 
@@ -96,7 +94,7 @@ _ADVICE = {
 }
 
 
-class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
+class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
     """Notices that a run repeats itself, and ends it: by a remark, by withheld calls, by an answer.
 
     A turn is a repetition if each of its calls was made in one of the four turns before it, with
@@ -149,7 +147,6 @@ class ProgressGuardMiddleware(AgentMiddleware[ProgressGuardState, Any]):
     (2, 3, 4)
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = ProgressGuardState
     guard_settings = (
         *("withhold_after", "answer_after", "error_after", "polling_tools", "ignore_tools"),

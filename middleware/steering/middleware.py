@@ -13,16 +13,13 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from agent_factory import (
-    AgentMiddleware,
     AgentState,
     Flow,
     Ordering,
     PrivateStateAttr,
     ToolCallRequest,
-    TracePolicy,
     arun,
     hook_config,
-    omit_payload,
     run,
     set_reason,
 )
@@ -36,6 +33,7 @@ from agent_factory.middleware._shared.messages import (
     results_of_pending_calls,
     unanswered,
 )
+from agent_factory.middleware._shared.payload_free import PayloadFree
 
 Kind = Literal["steer", "follow_up", "cancel"]
 
@@ -75,7 +73,7 @@ class Unread:
         return self.cancelled or bool(self.messages)
 
 
-class SteeringMiddleware(AgentMiddleware[SteeringState, Any]):
+class SteeringMiddleware(PayloadFree[SteeringState]):
     """Lets people say something to an agent while it runs, and stop it, with a saver alone.
 
     `steer`, `follow_up` and `cancel` send from another thread or process. The agent looks before
@@ -113,7 +111,6 @@ class SteeringMiddleware(AgentMiddleware[SteeringState, Any]):
     ['Count.', 'One.', 'Go on.', 'In English.', 'Two.']
     """
 
-    trace_policy = TracePolicy(process_inputs=omit_payload)
     state_schema = SteeringState
     needs_checkpointer = True
     kept_flows = ("around_tool",)
