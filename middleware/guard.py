@@ -17,7 +17,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, ToolMessage
 from langchain_core.messages.ai import add_ai_message_chunks, add_usage
 from langchain_core.runnables import Runnable
-from langchain_core.runnables.config import ContextThreadPoolExecutor
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
@@ -45,6 +44,7 @@ from agent_factory import (
 from ._shared.checked_messages import GuardRecord, RequestCheck, remember, result_tool
 from ._shared.content_judge import ContentJudge
 from ._shared.errors import format_error, is_async
+from ._shared.invocable import in_thread
 from ._shared.messages import calls_of_results, error_result, tool_names
 from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, check_number, check_string
@@ -432,14 +432,11 @@ class _Check:
 
     def invoke(self, input: object, config: object = None) -> str | None:
         # In a thread also where nothing else works, so that the timeout holds there, too.
-        threads = ContextThreadPoolExecutor(max_workers=1)
+        # Nobody waits for its end: a check that takes too long may never end.
         try:
-            return _objection(threads.submit(self._call, input).result(self._timeout))
+            return _objection(in_thread(partial(self._call, input), _SOURCE).result(self._timeout))
         except Exception as error:
             return self._failed(error)
-        finally:
-            # Without a wait: a check that takes too long may never end.
-            threads.shutdown(wait=False)
 
     async def ainvoke(self, input: object, config: object = None) -> str | None:
         try:
@@ -461,11 +458,7 @@ class _Check:
         if is_async(self.source):
             return await self.source(subject)
         # Not by `to_thread`: the end of an event loop waits for its threads.
-        threads = ContextThreadPoolExecutor(max_workers=1)
-        try:
-            return await asyncio.wrap_future(threads.submit(self.source, subject))
-        finally:
-            threads.shutdown(wait=False)
+        return await asyncio.wrap_future(in_thread(partial(self.source, subject), _SOURCE))
 
     def _failed(self, error: Exception) -> str:
         if isinstance(error, GraphBubbleUp):  # an interrupt, which no check can answer

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -37,6 +36,7 @@ from agent_factory import (
     run,
     set_reason,
 )
+from agent_factory.decisions.recorder import setting
 from agent_factory.errors import BuildWarning, EndlessLoop, SpecError
 from agent_factory.review.approvals import ApprovalStore, approval_store
 from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
@@ -637,7 +637,7 @@ def _ask_in_own_graph(
         # In a task that is resumed, a graph that has ended returns its old state: the decision
         # about what the call was then, or what another graph returned. The next one has another
         # namespace.
-        with _judging(judge_one, tool):
+        with setting(_judge_now, (judge_one, tool)):
             answer = yield Invoke(_ask_again, question)
         if answer.get("digest") == question["digest"]:
             decisions = _judged(question, answer["decision"], judge_one)
@@ -655,16 +655,7 @@ def _ask_in_own_graph(
 _judge_now: ContextVar[tuple[Judge, BaseTool | None]] = ContextVar(
     "judge_now", default=(judge, None)
 )
-
-
-@contextmanager
-def _judging(judge_one: Judge, tool: BaseTool | None) -> Iterator[None]:
-    """Let `interrupt` accept the answers that this judge accepts, about a call of this tool."""
-    token = _judge_now.set((judge_one, tool))
-    try:
-        yield
-    finally:
-        _judge_now.reset(token)
+"""The judge of the answer that `interrupt` waits for, and the tool of the call."""
 
 
 def interrupt(request: HITLRequest | ToolApprovalRequest) -> object:
@@ -676,7 +667,7 @@ def _ask_reviewer(
     request: HITLRequest | ToolApprovalRequest, judge_one: Judge, tool: BaseTool | None = None
 ) -> list[dict[str, object]] | None:
     """The decisions about a request; None if the answer is about what a call was before."""
-    with _judging(judge_one, tool):
+    with setting(_judge_now, (judge_one, tool)):
         answer = interrupt(request)
     return _judged(request, answer, judge_one)
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future, wait
-from contextvars import copy_context
+from concurrent.futures import wait
 from dataclasses import dataclass
-from threading import Thread
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -23,6 +22,7 @@ from agent_factory import Flow, Ordering, ToolCallRequest
 
 from ._shared.effects import on_unknown
 from ._shared.errors import record_failure
+from ._shared.invocable import in_thread
 from ._shared.messages import error_result, tool_names
 from ._shared.retry import OnFailure, RetryMiddleware, RetryOn, default_retry_on
 from ._shared.validation import check_number
@@ -156,19 +156,8 @@ class _Timeout:
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the tool in a new thread; a call that takes too long runs on there."""
-        future: Future[Any] = Future()
-        # LangGraph keeps the run in context variables, which a new thread does not have.
-        context = copy_context()
-
-        def work() -> None:
-            try:
-                future.set_result(context.run(self.tool.invoke, input, config, **kwargs))
-            # Also SystemExit and the like, which a thread would not pass on.
-            except BaseException as error:
-                future.set_exception(error)
-
-        # A thread of an executor would keep the process from ending.
-        Thread(target=work, name=f"{self.tool.name} with a timeout", daemon=True).start()
+        work = partial(self.tool.invoke, input, config, **kwargs)
+        future = in_thread(work, f"{self.tool.name} with a timeout")
         if wait([future], self.seconds).not_done:
             raise self._error()
         return future.result()

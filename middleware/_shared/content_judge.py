@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig
-from langgraph.constants import TAG_NOSTREAM
 
 from agent_factory import Flow, Invoke
 
 from .judge import checked_probability, judgement, judgement_schema
-from .models import given_model, is_decision_model
+from .models import given_model, is_decision_model, quiet
 from .structured import structured_model
 from .transcript import render
 from .validation import check_number, check_string
@@ -43,8 +41,7 @@ _SCHEMA: Final = judgement_schema(
 _QUESTION: Final = "must_stop"
 """The id of the question that a decision model is asked, and of its answer."""
 
-# LangGraph streams the answers of all models in a node, except of those with this tag.
-_MODEL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "guard"}}
+_MODEL_CONFIG: Final = quiet("guard")
 
 
 class ContentJudge:

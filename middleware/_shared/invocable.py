@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import wraps
 from inspect import isawaitable, iscoroutine
+from threading import Thread
 from typing import Any, ParamSpec, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -50,6 +53,25 @@ class Called:
         # A plain function may wait, for a database for example, and would hold up all other tasks.
         result = await asyncio.to_thread(self.function, *input)
         return await result if isawaitable(result) else result
+
+
+def in_thread(function: Callable[[], T], name: str) -> Future[T]:
+    """Call a function in a thread of this name, for which the end of the process does not wait."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from here on, nobody can cancel it
+    # LangGraph keeps the run in context variables, which a new thread does not have.
+    context = copy_context()
+
+    def target() -> None:
+        try:
+            future.set_result(context.run(function))
+        # Also SystemExit and the like, which a thread would not pass on.
+        except BaseException as error:
+            future.set_exception(error)
+
+    # A thread of an executor would keep the process from ending.
+    Thread(target=target, name=name, daemon=True).start()
+    return future
 
 
 @dataclass(frozen=True, slots=True)

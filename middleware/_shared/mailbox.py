@@ -29,6 +29,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.runtime import ExecutionInfo
 
 from agent_factory import Flow, Invoke, Sleep
+from agent_factory.decisions.recorder import setting
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.types import graph_namespace, saver_of, stores_at_exit
 
@@ -232,11 +233,8 @@ def mailbox_of_run(mailbox: RunMailbox) -> Iterator[None]:
     >>> [message.text for message in result["messages"]]
     ['Hello', 'In English.', 'Yes.']
     """
-    token = _mailbox.set(mailbox)
-    try:
+    with setting(_mailbox, mailbox):
         yield
-    finally:
-        _mailbox.reset(token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
+from random import uniform
 from typing import Any, Final, Literal, TypeVar
 from warnings import warn
 
 from langchain_core.exceptions import ContextOverflowError, ModelError
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolInvocationError
-from tenacity import RetryCallState, Retrying, wait_exponential, wait_random_exponential
 
 from agent_factory import (
     AgentFactoryError,
@@ -184,18 +184,12 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
 
     def _delays(self) -> Iterator[float]:
         """The waits in seconds: `initial_delay * backoff_factor**n`, at most `max_delay`."""
-        # With a factor of 0 all waits are equal; tenacity would raise 0 to a power.
-        base = self.backoff_factor or 1.0
-        # With jitter, half of a wait is fixed and half is drawn: at most `max_delay` together.
-        share = 0.5 if self.jitter else 1.0
-        first, longest = self.initial_delay * share, self.max_delay * share
-        wait = wait_exponential(multiplier=first, max=longest, exp_base=base)
-        jitter = wait_random_exponential(multiplier=first, max=longest, exp_base=base)
-        # The waits of tenacity take the state of a retry, and read its number of attempts only.
-        state = RetryCallState(Retrying(), None, (), {})
-        for attempt in range(1, self.max_retries + 1):
-            state.attempt_number = attempt
-            yield wait(state) + (jitter(state) if self.jitter else 0.0)
+        wait = self.initial_delay
+        for _ in range(self.max_retries):
+            wait = min(wait, self.max_delay)
+            yield wait * uniform(0.5, 1) if self.jitter else wait
+            # With a factor of 0 all waits are equal.
+            wait *= self.backoff_factor or 1
 
     def _kinds(self) -> tuple[type[Exception], ...]:
         """The types of `retry_on`; none if it is a predicate."""

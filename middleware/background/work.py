@@ -9,11 +9,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import Lock, Thread
-from typing import Any, Final, TypeVar
+from threading import Lock
+from typing import Any, Final
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage, ToolMessage
@@ -25,15 +24,13 @@ from langgraph.types import Command
 
 from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import format_error
-from agent_factory.middleware._shared.invocable import Called
+from agent_factory.middleware._shared.invocable import Called, in_thread
 from agent_factory.middleware._shared.mailbox import WAITS, Mailbox
 from agent_factory.prebuilt.subagent import RESUMED_THREAD
 from agent_factory.types import detached, needs_task
 
 from .jobs import SOURCE, BackgroundJob, Ending, message_of
 from .store import JobStore
-
-T = TypeVar("T")
 
 _MOST_LETTERS: Final = 1024
 """Most results that are kept in memory because no saver takes them; the oldest go first. They stay
@@ -106,7 +103,7 @@ class Work:
                 self._loop = asyncio.get_running_loop()
                 self._task = self._loop.create_task(arun(flow), name=f"{SOURCE} {self.id}")
             else:
-                in_thread(lambda: run(flow))
+                in_thread(lambda: run(flow), SOURCE)
         except BaseException:
             discard(self)
             raise
@@ -204,7 +201,7 @@ class Attempt:
             return ("timed out", "") if limit.expired() else _failure(error)
 
     def _in_thread(self) -> Future[Any]:
-        work = in_thread(lambda: self.tool.invoke(self.call, self.config))
+        work = in_thread(lambda: self.tool.invoke(self.call, self.config), SOURCE)
         self._threads.append(work)
         return work
 
@@ -233,22 +230,6 @@ def attempt_of(
         for name, value in call["args"].items()
     }
     return Attempt(tool, {**call, "args": args}, own_config, timeout)
-
-
-def in_thread(function: Callable[[], T]) -> Future[T]:
-    """Call a function in a thread that the end of the process does not wait for."""
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # from here on, nobody can cancel it
-    context = copy_context()
-
-    def target() -> None:
-        try:
-            future.set_result(context.run(function))
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=target, name=SOURCE, daemon=True).start()
-    return future
 
 
 def _read(result: Any) -> tuple[Ending, Any]:
