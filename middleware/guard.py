@@ -238,7 +238,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
             try:
                 _, response = yield Together(self._decided(new, gate), held)
             except _Objection as error:
-                objection = error.reason
+                objection = str(error)
             check.settle(new, objection)
         return check.noted(response if objection is None else self._ended(objection, gate.messages))
 
@@ -254,7 +254,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
                     return result
                 yield from self._decided(call)
             except _Objection as error:
-                return self._refused(call, "call", error.reason)
+                return self._refused(call, "call", str(error))
         result = yield request
         for message in _results_in(result) if is_covered and self.on == "result" else ():
             objection = yield Invoke(self._check, message)
@@ -349,11 +349,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
 
 
 class _Objection(Exception):
-    """The check has objected, so the call ends."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """The check has objected, so the call ends. Its text is the reason."""
 
 
 class _Gate:

@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
-from langgraph.types import Command
 from pydantic import JsonValue
 from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentState,
     ContextT,
-    ExtendedModelResponse,
     Flow,
     Invoke,
     ModelCallResult,
@@ -48,6 +46,7 @@ from ._shared.models import (
     quiet,
     request_to,
     text_of,
+    with_update,
 )
 from ._shared.payload_free import PayloadFree
 from ._shared.transcript import render
@@ -309,10 +308,8 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         model = request.model if choice is None else self._models[choice]
         response: ModelResponse = yield request_to(model, request)
         response = mark_writer(response, request, model)
-        if is_valid:
-            return response
-        update = {"model_routes": {self.name: route}}
-        return ExtendedModelResponse(response, Command(update=update))
+        update = {} if is_valid else {"model_routes": {self.name: route}}
+        return with_update(request, response, update)
 
     def _ask_function(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
         """Let a function, or another runnable, decide."""

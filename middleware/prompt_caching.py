@@ -127,7 +127,12 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
     def _marked(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
         """The request with marks, the most useful first if there are few left."""
         # Marks of the user and of layers further out count as well.
-        left = _MOST_MARKS - marks_of(request)
+        parts = [request.system_message] if request.system_message else []
+        contents = [message.content for message in [*parts, *request.messages]]
+        blocks = [block for c in contents if not isinstance(c, str) for block in c]
+        in_blocks = sum(isinstance(block, Mapping) and _MARK in block for block in blocks)
+        marks = in_blocks + sum(mark_of(tool, _MARK) is not None for tool in request.tools)
+        left = _MOST_MARKS - marks
 
         def is_long(messages: Sequence[AnyMessage], system: SystemMessage | None) -> bool:
             part = request.override(system_message=system)
@@ -187,15 +192,6 @@ def message_marks(request: ModelRequest[ContextT]) -> list[int]:
     # A layer may rewrite all messages, the same way each time.
     indexes = [*newest[-1:], *before[-1:]]
     return list(dict.fromkeys(indexes))
-
-
-def marks_of(request: ModelRequest[ContextT]) -> int:
-    """Count the marks of a request."""
-    parts = [request.system_message] if request.system_message else []
-    contents = [message.content for message in [*parts, *request.messages]]
-    blocks = [block for content in contents if not isinstance(content, str) for block in content]
-    in_blocks = sum(isinstance(block, Mapping) and _MARK in block for block in blocks)
-    return in_blocks + sum(mark_of(tool, _MARK) is not None for tool in request.tools)
 
 
 def _as_blocks(content: Any) -> list[Any]:

@@ -30,7 +30,6 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     ContextT,
-    ExtendedModelResponse,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -56,6 +55,7 @@ from ._shared.messages import (
     results_of_pending_calls,
     unanswered,
 )
+from ._shared.models import with_update
 from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ToolCallLimitExceededError", "ToolCallLimitMiddleware", "ToolCallLimitState"]
@@ -345,7 +345,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         reason = self._limit.reason(stop["thread_count"], stop["run_count"])
         response = yield from request_final_answer(request, reason)
         is_done = not asks_for_retry(response)
-        return ExtendedModelResponse(response, Command(update={_STOP: {**stop, "done": is_done}}))
+        return with_update(request, response, {_STOP: {**stop, "done": is_done}})
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run and count an attempt of the call, or refuse it."""
@@ -393,7 +393,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     def _without_impossible_calls(
         self, request: ModelRequest[ContextT], response: ModelResponse
-    ) -> ModelResponse | ExtendedModelResponse:
+    ) -> ModelCallResult:
         """The response with a record of this limit; calls that can't run need no review."""
         result: list[Any] = response.result
         message, tail = last_turn(result)
@@ -416,9 +416,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         result += [limit.refusal(call, limit.used(counts)) for call in open_calls]
         last_response = ModelResponse(result, response.structured_response)
         stop = _stop_of(refusals_now)
-        if stop is None:
-            return last_response
-        return ExtendedModelResponse(last_response, Command(update={_STOP: stop}))
+        return with_update(request, last_response, {} if stop is None else {_STOP: stop})
 
 
 def _stop_of(refusals_now: Refusals) -> _Stop | None:

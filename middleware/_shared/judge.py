@@ -138,7 +138,13 @@ class RiskJudge:
         self.threshold = threshold
         self._question: Noul | None = None
         if is_decision_model(self.classifier):
-            self._question = risk_question(instructions, criteria)
+            from langchain_core.decisions import Noul, NoulCriteria
+
+            is_default = instructions == DEFAULT_INSTRUCTIONS
+            text = f"{instructions}\n\n{_STATE}" if is_default else instructions
+            outcomes = outcomes_of(criteria)
+            checked = NoulCriteria.model_validate(outcomes) if outcomes else None
+            self._question = Noul(instructions=text, criteria=checked)
         self._parts = [instructions, criteria_text(criteria), _DATA]
 
     def objection_to(self, request: ToolCallRequest) -> Flow[str | None]:
@@ -160,17 +166,6 @@ class RiskJudge:
         except Exception as error:  # whatever is wrong with the judge, the tool does not run
             return f"it could not be judged ({format_error(error)})."
         return None if probability < self.threshold else reason
-
-
-def risk_question(instructions: str, criteria: object) -> Noul:
-    """The question for a decision model."""
-    from langchain_core.decisions import Noul, NoulCriteria
-
-    if instructions == DEFAULT_INSTRUCTIONS:
-        instructions = f"{instructions}\n\n{_STATE}"
-    outcomes = outcomes_of(criteria)
-    checked = NoulCriteria.model_validate(outcomes) if outcomes else None
-    return Noul(instructions=instructions, criteria=checked)
 
 
 def criteria_text(criteria: object) -> str:

@@ -260,8 +260,8 @@ def mark_writer(
 def with_update(
     request: ModelRequest[ContextT], response: ModelResponse, update: Mapping[str, object]
 ) -> ModelCallResult:
-    """The response with a state update; alone if the request is not part of a run."""
-    if request.runtime is None:
+    """The response with a state update; alone if that is empty, or there is no run."""
+    if request.runtime is None or not update:
         return response
     return ExtendedModelResponse(response, Command(update=update))
 

@@ -280,17 +280,14 @@ def _count_card_groups(groups: Sequence[re.Match[str]]) -> int:
             break
         # Only Maestro issues numbers of 12 digits, which also begin many that are longer.
         maestro = count == len(groups) and re.match("50|5[6-9]|6", digits)
-        if len(digits) >= _CARD_SIZES.start + (not maestro) and _is_card(digits):
-            group_count = count
+        if len(digits) >= _CARD_SIZES.start + (not maestro) and digits[0] != "0":
+            # The check digit (Luhn).
+            doubles = "".join(str(2 * int(digit)) for digit in digits[-2::-2])
+            if sum(map(int, doubles + digits[-1::-2])) % 10 == 0:
+                group_count = count
         if len(new) < _SHORTEST_GROUP:
             break
     return group_count
-
-
-def _is_card(digits: str) -> bool:
-    """Return True if digits begin as a card number does, and have its check digit (Luhn)."""
-    doubles = "".join(str(2 * int(digit)) for digit in digits[-2::-2])
-    return digits[0] != "0" and sum(map(int, doubles + digits[-1::-2])) % 10 == 0
 
 
 def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:

@@ -76,15 +76,11 @@ def merge_jobs(jobs: Jobs | None, more: Mapping[str, BackgroundJob | None] | Non
     return {id: job for id, job in merged.items() if job is not None}
 
 
-def _host() -> str:
-    """A name of this machine; containers on it have their own numbers of processes."""
-    name = platform.node()
-    with suppress(OSError):  # a file of Linux
-        name += f"/{os.stat('/proc/self/ns/pid').st_ino}"
-    return name
+_HOST = platform.node()
+"""A name of this machine; containers on it have their own numbers of processes."""
 
-
-_HOST: Final = _host()
+with suppress(OSError):  # a file of Linux
+    _HOST += f"/{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def this_process() -> tuple[str, int, str]:

@@ -64,20 +64,10 @@ class Spent:
     def __post_init__(self) -> None:
         # NaN would fit into every limit, and a negative amount would give back what was spent.
         # Each call adds several amounts up, so plain comparisons recognize the valid ones.
-        input_tokens, output_tokens, turns, calls = (
-            self.input_tokens,
-            self.output_tokens,
-            self.turns,
-            self.tool_calls,
-        )
-        are_counts = (
-            type(input_tokens) is type(output_tokens) is type(turns) is type(calls) is int
-            and input_tokens >= 0 <= output_tokens
-            and turns >= 0 <= calls
-        )
-        usd, seconds = self.usd, self.seconds
-        are_numbers = type(usd) in (float, int) and type(seconds) in (float, int)
-        if not (are_counts and are_numbers and 0 <= usd < inf and 0 <= seconds < inf):
+        counts = self.input_tokens, self.output_tokens, self.turns, self.tool_calls
+        numbers = self.usd, self.seconds
+        are_counts = all(type(count) is int and count >= 0 for count in counts)
+        if not are_counts or not all(type(n) in (float, int) and 0 <= n < inf for n in numbers):
             _check_amounts(self, required=True)
 
     @property
@@ -86,14 +76,7 @@ class Spent:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            usd=self.usd + other.usd,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            seconds=self.seconds + other.seconds,
-            turns=self.turns + other.turns,
-            tool_calls=self.tool_calls + other.tool_calls,
-        )
+        return Spent(**{n: getattr(self, n) + getattr(other, n) for n in self.__slots__})
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Spent:

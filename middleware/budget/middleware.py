@@ -21,7 +21,6 @@ from typing_extensions import TypedDict
 
 from agent_factory import (
     ContextT,
-    ExtendedModelResponse,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -45,7 +44,7 @@ from agent_factory.middleware._shared.messages import (
     last_turn,
     unanswered,
 )
-from agent_factory.middleware._shared.models import given_model
+from agent_factory.middleware._shared.models import given_model, with_update
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
@@ -59,7 +58,7 @@ from agent_factory.review.questions import ask
 from .ledger import Ledger, Reservation
 from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Record, Spent
 from .prices import Price, PriceFunction, Prices, completed, name_of, tokens, usage_of
-from .settings import NO_LEDGER, Setting, Settings, check_type, checked_counter, checked_share
+from .settings import NO_LEDGER, Settings, check_type, checked_counter, checked_share, setting
 from .state import (
     BudgetState,
     CallAccounting,
@@ -203,13 +202,13 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
     counts_attempts = True
     guard_settings = ("ledger", "exit_behavior", "prices", "cap_output")
 
-    run = Setting[Limits]()
-    thread = Setting[Limits]()
-    cheaper = Setting[Any]()
-    cheaper_at = Setting[float]()
-    exit_behavior = Setting[str]()
-    prices = Setting[Prices]()
-    cap_output = Setting[bool]()
+    run: Limits = setting("run")
+    thread: Limits = setting("thread")
+    cheaper: Any = setting("cheaper")
+    cheaper_at: float = setting("cheaper_at")
+    exit_behavior: str = setting("exit_behavior")
+    prices: Prices = setting("prices")
+    cap_output: bool = setting("cap_output")
 
     def __init__(
         self,
@@ -343,7 +342,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                 raise call
             if self.exit_behavior != "ask" or not self._ask_to_raise(accounting, call):
                 last_response = ModelResponse([final_message(call.explanation, source="budget")])
-                return _with_update(last_response, accounting.model_update({"over": 1}))
+                return with_update(request, last_response, accounting.model_update({"over": 1}))
         with call.reservation as reservation:
             began = monotonic()
             model_request = call.request
@@ -380,7 +379,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         if call.refused:
             reason = BudgetExceededError(plan.accounts(), call.refused.need).explanation
             response = final_response(call.request, response, reason)
-        return _with_update(response, update)
+        return with_update(request, response, update)
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run the tool if its call fits, and count it; return an error message otherwise."""
@@ -655,11 +654,6 @@ class Plan:
     @cached_property
     def _counted_input_size(self) -> int:
         return tokens_sent(self._request, self._request.messages, self._count)
-
-
-def _with_update(response: ModelResponse, update: Mapping[str, object]) -> ModelCallResult:
-    """The response, with a state update unless the node writes it."""
-    return ExtendedModelResponse(response, Command(update=update)) if update else response
 
 
 def _output_tokens_left(account: Account, need: Spent, price: float) -> float | None:

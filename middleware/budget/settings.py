@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, overload
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -39,27 +39,14 @@ class Settings:
     cap_output: bool
 
 
-T = TypeVar("T")
-
-
-class Setting(Generic[T]):
+def setting(name: str) -> Any:
     """Attribute of a budget that is one of its settings. It may be changed between calls."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, budget: None, owner: type) -> Setting[T]: ...
-    @overload
-    def __get__(self, budget: object, owner: type) -> T: ...
-    def __get__(self, budget: Any, owner: type) -> Setting[T] | T:
-        """Return the value."""
-        return self if budget is None else getattr(budget._settings, self._name)
-
-    def __set__(self, budget: Any, value: T) -> None:
-        """Replace the value for the calls that follow."""
+    def change(budget: Any, value: object) -> None:
         # The settings are frozen: a call that is running keeps those that it began with.
-        budget._settings = replace(budget._settings, **{self._name: value})
+        budget._settings = replace(budget._settings, **{name: value})
+
+    return property(lambda budget: getattr(budget._settings, name), change)
 
 
 def checked_counter(token_counter: TokenCounter) -> TokenCounter:

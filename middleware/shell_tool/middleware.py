@@ -136,15 +136,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         self.redaction_rules = copied(redaction_rules)
         self.shell_command = copied(shell_command)
         self.env = copied(env)
-        settings = _parse_settings(
-            execution_policy,
-            workspace_root,
-            self.shell_command,
-            self.env,
-            self.startup_commands,
-            self.shutdown_commands,
-            self.redaction_rules,
-        )
+        settings = _parse_settings(self, execution_policy, workspace_root)
         self.workspace_root = None if workspace_root is None else Path(workspace_root)
         policy = settings.policy
         check_text("tool_name", tool_name)
@@ -226,15 +218,8 @@ def _thread_id(runtime: object) -> str | None:
     return info.thread_id if info else None
 
 
-def _parse_settings(
-    policy: object,
-    root: object,
-    shell: object,
-    env: object,
-    startup: object,
-    shutdown: object,
-    rules: object,
-) -> ShellSettings:
+def _parse_settings(owner: Any, policy: object, root: object) -> ShellSettings:
+    shell, env, rules = owner.shell_command, owner.env, owner.redaction_rules
     policy = HostExecutionPolicy() if policy is None else policy
     if not isinstance(policy, ExecutionPolicy):
         raise TypeError(
@@ -278,8 +263,8 @@ def _parse_settings(
         root=root,
         shell=tuple(shell),
         env={key: str(value) for key, value in (env or {}).items()},
-        startup=_parse_commands("startup_commands", startup),
-        shutdown=_parse_commands("shutdown_commands", shutdown),
+        startup=_parse_commands("startup_commands", owner.startup_commands),
+        shutdown=_parse_commands("shutdown_commands", owner.shutdown_commands),
         rules=tuple(rules),
     )
 
