@@ -23,7 +23,7 @@ from agent_factory import (
 )
 
 from ._shared.finish_reasons import fault_of, refusal_of
-from ._shared.messages import REASONING_BLOCKS, with_remark
+from ._shared.messages import REASONING_BLOCKS, with_remark, without_calls
 from ._shared.models import with_metadata
 from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, check_count
@@ -221,16 +221,8 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
         set_reason(f"no usable answer, the last for {fault.reason}")
         if self.on_failure == "error":
             raise UnusableAnswerError(message, failed)
-        # OpenAI's integration repeats the calls in `additional_kwargs`.
-        call_keys = ("tool_calls", "function_call")
-        kwargs = {k: v for k, v in message.additional_kwargs.items() if k not in call_keys}
-        update = {
-            "content": "\n\n".join(filter(None, [text, fault.note(len(failed))])),
-            "additional_kwargs": kwargs,
-            "tool_calls": [],
-            "invalid_tool_calls": [],
-        }
-        last_response = ModelResponse([message.model_copy(update=update)])
+        content = "\n\n".join(filter(None, [text, fault.note(len(failed))]))
+        last_response = ModelResponse([without_calls(message, content)])
         return with_metadata(last_response, lambda data: {**data, "failed_answers": failed})
 
 

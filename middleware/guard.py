@@ -42,9 +42,9 @@ from agent_factory import (
 )
 
 from ._shared.checked_messages import GuardRecord, RequestCheck, remember, result_tool
-from ._shared.content_judge import ContentJudge
 from ._shared.errors import format_error, is_async
 from ._shared.invocable import in_thread
+from ._shared.judge import ContentJudge
 from ._shared.messages import calls_of_results, error_result, tool_names
 from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, check_number, check_string

@@ -451,7 +451,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         while True:  # each pass asks a person, and no pass asks about a call that is approved
             call, rule = request.tool_call, self.policy.rule_for(request)
             if rule.action == "deny":
-                return _denied(call, _sentences(rule.reason, _seen_by(request, rule)))
+                return _denied(call, rule.reason, _seen_by(request, rule))
             if rule.action == "allow" or self._chooses_calls:
                 return request
             if (digest := call_digest(call, request.tool)) in decisions_so_far.approved:
@@ -462,7 +462,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                 decisions_so_far.approved.add(digest)
                 return request
             if not rule.asks:
-                return _denied(call, _sentences(objection, _seen_by(request, rule)))
+                return _denied(call, objection, _seen_by(request, rule))
             action, config = self._review_of(request, rule, store, objection)
             question = ToolApprovalRequest(type="tool_approval", **action, review_config=config)
             judge_one = self._judge_of([request])
@@ -603,12 +603,8 @@ def _seen_by(request: ToolCallRequest, rule: Rule) -> str:
     return seen_text(labels_seen(request), labels) if labels else ""
 
 
-def _sentences(*texts: str) -> str:
-    return ". ".join(text.removesuffix(".") for text in texts if text)
-
-
-def _denied(call: ToolCall, reason: str) -> ToolMessage:
-    reason = reason and f"{reason.removesuffix('.')}. "
+def _denied(call: ToolCall, *reasons: str) -> ToolMessage:
+    reason = "".join(f"{text.removesuffix('.')}. " for text in reasons if text)
     return error_result(call, _DENIAL.format(name=call["name"], reason=reason))
 
 

@@ -25,6 +25,7 @@ from agent_factory import (
 
 from ._shared.errors import is_async
 from ._shared.finish_reasons import refusal_of
+from ._shared.messages import without_calls
 from ._shared.models import (
     AlternateModel,
     ModelEntry,
@@ -169,12 +170,8 @@ class ModelRefusalMiddleware(PayloadFree[AgentState]):
         if self.on_refusal == "error":
             raise ModelRefusalError(first, refusals)
         if first.tool_calls or first.invalid_tool_calls:
-            # The calls that the refusal had begun must not run. OpenAI's integration repeats them
-            # in `additional_kwargs`.
-            call_keys = ("tool_calls", "function_call")
-            kwargs = {k: v for k, v in first.additional_kwargs.items() if k not in call_keys}
-            update = {"content": str(first.text), "tool_calls": [], "invalid_tool_calls": []}
-            first = first.model_copy(update={**update, "additional_kwargs": kwargs})
+            # The calls that the refusal had begun must not run.
+            first = without_calls(first, str(first.text))
         return _with_refusals(ModelResponse([first]), refusals)
 
     def _refusal_reason(self, message: AIMessage | None) -> str | None:

@@ -129,8 +129,8 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         # Marks of the user and of layers further out count as well.
         parts = [request.system_message] if request.system_message else []
         contents = [message.content for message in [*parts, *request.messages]]
-        blocks = [block for c in contents if not isinstance(c, str) for block in c]
-        in_blocks = sum(isinstance(block, Mapping) and _MARK in block for block in blocks)
+        several = [block for c in contents if not isinstance(c, str) for block in c]
+        in_blocks = sum(isinstance(block, Mapping) and _MARK in block for block in several)
         marks = in_blocks + sum(mark_of(tool, _MARK) is not None for tool in request.tools)
         left = _MOST_MARKS - marks
 

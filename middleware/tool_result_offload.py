@@ -268,15 +268,8 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
         ) -> Flow[Reduction]:
             """Offload the largest results until the request fits."""
             originals = {message.id: message for message in request.messages}
-            left = [
-                (text_size(message), index)
-                for index, message in enumerate(inner.messages)
-                if isinstance(message, ToolMessage)
-                and message.id
-                and self._is_large(message, (), max(_LEAST, 2 * self.preview))
-            ]
             smaller, count = list(inner.messages), 0
-            for _, index in sorted(left, reverse=True):
+            for index in self._largest(smaller):
                 if count and fits(smaller):
                     break
                 ids.add(str(smaller[index].id))
@@ -303,6 +296,17 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
             return False
         is_short = mark_in(message, _MARK) is not None or is_cleared(message)
         return not is_short and message.name != self.tool_name
+
+    def _largest(self, messages: Sequence[AnyMessage]) -> list[int]:
+        """The indexes of the results that may be offloaded, the largest first."""
+        least = max(_LEAST, 2 * self.preview)
+        sizes = [
+            (text_size(message), index)
+            for index, message in enumerate(messages)
+            if isinstance(message, ToolMessage) and message.id
+            if self._is_large(message, (), least)
+        ]
+        return [index for _, index in sorted(sizes, reverse=True)]
 
     def _offload(
         self, request: ModelRequest[ContextT], message: Any

@@ -1,4 +1,4 @@
-"""Functions and flows in the form that `Invoke` takes, and flows as tools and as hooks."""
+"""Functions and flows in the form that `Invoke` takes, in threads, as tools and as hooks."""
 
 from __future__ import annotations
 
@@ -53,6 +53,15 @@ class Called:
         # A plain function may wait, for a database for example, and would hold up all other tasks.
         result = await asyncio.to_thread(self.function, *input)
         return await result if isawaitable(result) else result
+
+
+def in_event_loop() -> bool:
+    """Return True if this thread runs an event loop, which must not wait for files."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def in_thread(function: Callable[[], T], name: str) -> Future[T]:

@@ -79,6 +79,15 @@ def without_result(message: ToolMessage, placeholder: str) -> ToolMessage:
     return message.model_copy(update={"content": placeholder, "response_metadata": metadata})
 
 
+def without_calls(message: AIMessage, text: str) -> AIMessage:
+    """The message with a text as its content and without its calls, wherever it repeats them."""
+    # OpenAI's integration repeats the calls in `additional_kwargs`.
+    call_keys = ("tool_calls", "function_call")
+    kwargs = {k: v for k, v in message.additional_kwargs.items() if k not in call_keys}
+    calls: dict[str, object] = {"tool_calls": [], "invalid_tool_calls": []}
+    return message.model_copy(update={**calls, "content": text, "additional_kwargs": kwargs})
+
+
 def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage:
     """The message with empty arguments for some of its calls, wherever it repeats them."""
 

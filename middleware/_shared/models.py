@@ -314,10 +314,7 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
         strategy = _auto_strategies[strategy]
     # A strategy may add tools for the answer, which `tool_choice` may name as well.
     output = strategy_for(strategy, model, with_tools=bool(tools or bound_tools(model)))
-    names = set(output.bindings if isinstance(output, ToolStrategy) else ())
-    for tool in tools:
-        name = tool["function"]["name"] if isinstance(tool, dict) else getattr(tool, "name", None)
-        names.add(str(name or getattr(tool, "__name__", "")))
+    names = names_of(tools).union(output.bindings if isinstance(output, ToolStrategy) else ())
     choice = request.tool_choice
     # Some integrations take True for "any".
     if isinstance(choice, bool):
@@ -448,6 +445,17 @@ def _portable_tool(tool: object) -> object:
         return None
     keys = ("name", "description", "parameters")
     return {"type": "function", "function": {key: function[key] for key in keys if key in function}}
+
+
+def names_of(tools: Sequence[Any]) -> set[str]:
+    """The names of tools, in any form."""
+    names = set()
+    for tool in tools:
+        if isinstance(tool, dict):
+            names.add(str({**tool, **(tool.get("function") or {})}.get("name", "")))
+        else:  # a layer may also offer a plain function
+            names.add(str(getattr(tool, "name", None) or getattr(tool, "__name__", "")))
+    return names
 
 
 def is_search_tool(tool: object) -> bool:

@@ -16,7 +16,7 @@ from langchain_core.tools import StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
 from agent_factory import AgentMiddleware, AgentState
-from agent_factory.middleware._shared.event_loop import in_event_loop
+from agent_factory.middleware._shared.invocable import in_event_loop
 from agent_factory.middleware._shared.validation import check_bool, check_number
 
 from .grep import Grep, Mode

@@ -16,6 +16,7 @@ from langgraph.types import Command
 from agent_factory import (
     AgentState,
     Flow,
+    Invoke,
     Ordering,
     PrivateStateAttr,
     ToolCallRequest,
@@ -24,10 +25,12 @@ from agent_factory import (
 )
 from agent_factory.middleware._shared.effects import EffectRuntime, OnUnknown
 from agent_factory.middleware._shared.errors import FailureRecorder, outcome_unknown, record_failure
-from agent_factory.middleware._shared.invocable import plain_hook
+from agent_factory.middleware._shared.invocable import InOwnGraph, plain_hook
 from agent_factory.middleware._shared.messages import error_result
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_choice
+from agent_factory.review.questions import ask_about
+from agent_factory.review.requests import ReviewConfig, ToolApprovalRequest
 
 from .effects import (
     Effect,
@@ -40,7 +43,6 @@ from .effects import (
     stored,
 )
 from .keys import configurable_of, key_of, run_id
-from .question import decision_about
 
 Result = ToolMessage | Command[Any]
 Compensation = Callable[[Effect], object]
@@ -268,7 +270,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
             return error_result(call, _FAILED.format(unknown=problem))
         if policy == "rerun":
             return None
-        decision = yield from decision_about(earlier, call, _QUESTION.format(unknown=problem))
+        decision = yield from _decision_about(earlier, call, _QUESTION.format(unknown=problem))
         if decision["type"] == "reject":
             text = decision.get("message") or _REJECTION.format(unknown=problem)
             return error_result(call, text)
@@ -277,3 +279,39 @@ class OnceMiddleware(PayloadFree[OnceState]):
         answer = ToolMessage(decision["message"], tool_call_id=call["id"], name=call["name"])
         yield from stored(store.finish, earlier, dump(answer))
         return answer
+
+
+def _decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
+    """Ask a person about an attempt whose outcome is unknown; return the decision.
+
+    LangGraph gives the interrupts of a task their answers by order, so a question in the task of
+    the tool could take the answer to a question of the tool itself. A graph has its own namespace.
+    """
+    request = ToolApprovalRequest(
+        type="tool_approval",
+        tool_call_id=call["id"],
+        name=call["name"],
+        args=call["args"],
+        description=question,
+        review_config=ReviewConfig(
+            action_name=call["name"], allowed_decisions=["approve", "reject", "respond"]
+        ),
+    )
+
+    def ask() -> Flow[object]:
+        yield from ()
+        return ask_about(request)
+
+    key = [earlier.attempt]
+    while True:
+        answer = yield Invoke(InOwnGraph(ask), key)
+        # Outside of an agent no task is paused, so the graph ends with its interrupt.
+        if "__interrupt__" in answer:
+            raise EffectError(
+                call["name"],
+                "cannot be asked about outside of an agent.",
+                "Test the answers in an agent with a checkpointer.",
+            )
+        # As in `once_per_task`. So questions about earlier attempts are passed in their order.
+        if answer.get("key") == key:
+            return answer["value"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -22,12 +22,13 @@ from agent_factory.middleware._shared.redaction import (
     Strategy,
 )
 
-from .messages import AnswerStream, Guard, TextStream, has_role, redact_message
+from .messages import AnswerStream, Guard, TextStream, has_role, redact_message, redact_value
 
 _REMEMBERED = 1_000_000
 """Characters to remember of texts that were redacted and are not yet marked in their thread."""
 
 
+@dataclass(unsafe_hash=True, repr=False)
 class RuleWithMemory:
     """Redaction rule that knows the texts it has returned, and does not search them again.
 
@@ -35,17 +36,10 @@ class RuleWithMemory:
     equal if their rules are.
     """
 
-    def __init__(self, rule: RedactionRule) -> None:
-        self.rule = rule
-        self._texts: dict[str, None] = {}
-        self._size = 0
-        self._lock = Lock()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RuleWithMemory) and other.rule == self.rule
-
-    def __hash__(self) -> int:
-        return hash(self.rule)
+    rule: RedactionRule
+    _texts: dict[str, None] = field(default_factory=dict, compare=False)
+    _size: int = field(default=0, compare=False)
+    _lock: Any = field(default_factory=Lock, compare=False)
 
     def __repr__(self) -> str:
         return repr(self.rule)  # the key of a cache has it
@@ -77,12 +71,13 @@ class RuleWithMemory:
                 self._size -= len(oldest)
         return text
 
-    def forget(self, text: str) -> None:
-        """Forget a text of a message that is marked as checked in its thread."""
+    def forget(self, text: str) -> str:
+        """Return a text of a message that is marked as checked in its thread, and forget it."""
         with self._lock:
             if text in self._texts:
                 del self._texts[text]
                 self._size -= len(text)
+        return text
 
 
 class ThreadGuard:
@@ -150,8 +145,7 @@ class ThreadGuard:
     def forget(self, messages: Iterable[BaseMessage]) -> None:
         """Forget texts that the thread marks as checked."""
         for message in messages:
-            for text in strings_of(message.content):
-                self._rule.forget(text)
+            redact_value(message.content, self._rule.forget)
 
     # Views
 
@@ -265,15 +259,3 @@ class _Unchanged:
 
     def close(self) -> Any:
         return ""
-
-
-def strings_of(content: object) -> Iterator[str]:
-    """Yield the strings in the content of a message."""
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, list):
-        for item in content:
-            yield from strings_of(item)
-    elif isinstance(content, dict):
-        for item in content.values():
-            yield from strings_of(item)

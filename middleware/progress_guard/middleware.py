@@ -41,7 +41,7 @@ from agent_factory.middleware._shared.messages import (
     unanswered,
     with_remark,
 )
-from agent_factory.middleware._shared.models import with_update
+from agent_factory.middleware._shared.models import names_of, with_update
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_strings
 from agent_factory.types import run_identity
@@ -236,7 +236,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
             response: ModelResponse = yield request
             return response
         turns = Turns(messages, lambda: self._start(request, len(messages)), arguments)
-        repetition = self._comparison.repetition(turns, lambda: _names_of(request))
+        repetition = self._comparison.repetition(turns, lambda: names_of(request.tools))
         if repetition is None and not reason:
             response = yield request
             return response
@@ -293,7 +293,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         last = request.messages[-1] if request.messages else None
         if isinstance(last, ToolMessage) and MARKS in last.response_metadata:
             return request, {}  # a call that was withheld: its result says why
-        advice = _ADVICE[repetition.kind].format(tools=", ".join(sorted(_names_of(request))))
+        advice = _ADVICE[repetition.kind].format(tools=", ".join(sorted(names_of(request.tools))))
         if self._withholds(repetition):
             advice = f"Such a call does not run any more. {advice}"
         text = f"[You repeat yourself: {repetition}. {advice}]"
@@ -320,7 +320,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
             return []
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
         calls = [call for turn in repetition.cycle for call in turn.calls]
-        names, names_in_request = {call["name"] for call in calls}, _names_of(request)
+        names, names_in_request = {call["name"] for call in calls}, names_of(request.tools)
 
         def is_repeated(call: ToolCall) -> bool:
             if repetition.kind == "errors":
@@ -355,14 +355,3 @@ def _arguments_of(request: ModelRequest[ContextT], name: str | None) -> Collecti
             takes_any = schema.model_config.get("extra") == "allow" or not fields
             return None if takes_any else {*fields, *(str(f.alias) for f in fields.values())}
     return None
-
-
-def _names_of(request: ModelRequest[ContextT]) -> set[str]:
-    """The names of the tools that a request offers."""
-    names = set()
-    for tool in request.tools:
-        if isinstance(tool, dict):
-            names.add(str({**tool, **(tool.get("function") or {})}.get("name", "")))
-        else:  # a layer may also offer a plain function
-            names.add(str(getattr(tool, "name", None) or getattr(tool, "__name__", "")))
-    return names

@@ -19,8 +19,7 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, model_validator
 
 from agent_factory import AgentMiddleware, AgentState, Flow, Invoke, PrivateStateAttr, ToolRuntime
-from agent_factory.middleware._shared.event_loop import in_event_loop
-from agent_factory.middleware._shared.invocable import flow_hook, tool_of
+from agent_factory.middleware._shared.invocable import flow_hook, in_event_loop, tool_of
 from agent_factory.middleware._shared.redaction import RedactionRule
 from agent_factory.middleware._shared.validation import copied
 
