@@ -45,7 +45,7 @@ from ._shared.checked_messages import GuardRecord, RequestCheck, remember, resul
 from ._shared.errors import format_error, is_async
 from ._shared.invocable import in_thread
 from ._shared.judge import ContentJudge
-from ._shared.messages import calls_of_results, error_result, tool_names
+from ._shared.messages import calls_of_results, error_result, results_in, tool_names
 from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, check_number, check_string
 
@@ -256,7 +256,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
             except _Objection as error:
                 return self._refused(call, "call", str(error))
         result = yield request
-        for message in _results_in(result) if is_covered and self.on == "result" else ():
+        for message in results_in(result) if is_covered and self.on == "result" else ():
             objection = yield Invoke(self._check, message)
             if objection is not None:
                 refusal = self._refused(call, "result", objection)
@@ -497,13 +497,3 @@ def _objections(check: Any, instructions: str | None, threshold: float) -> Any:
 def _answers_in(response: ModelResponse) -> list[AIMessage]:
     """The answers in a response; a layer further in may have added results of calls."""
     return [message for message in response.result if isinstance(message, AIMessage)]
-
-
-def _results_in(result: Any) -> list[ToolMessage]:
-    """The results in what a tool layer returns."""
-    results: list[ToolMessage] = []
-    for part in result if isinstance(result, list) else [result]:
-        update = part.update if isinstance(part, Command) else None
-        messages = update.get("messages", ()) if isinstance(update, dict) else [part]
-        results += [message for message in messages if isinstance(message, ToolMessage)]
-    return results

@@ -46,13 +46,11 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     PrivateStateAttr,
-    arun,
-    run,
     set_reason,
 )
 
 from ._shared.errors import is_async
-from ._shared.invocable import Called
+from ._shared.invocable import Called, flow_hook
 from ._shared.messages import calls_of_results
 from ._shared.models import given_model, is_model, model_label, quiet, text_of, with_update
 from ._shared.overflow import Reduction, call_recovering, plural
@@ -315,20 +313,14 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         check_token_counter(counter)
         self._counter = counter
 
-    def before_model(self, state: Any, runtime: Any = None) -> dict[str, Any] | None:
+    @flow_hook
+    def before_model(self, state: Any, runtime: Any = None) -> Flow[dict[str, Any] | None]:
         """Return the update that shortens the thread, or None below the trigger.
 
         Agents leave this hook to `around_model`, unless a subclass overrides it. It serves direct
         calls, and `super().before_model(...)`. What it returns replaces the messages of the thread,
         also with `keep_thread=True`.
         """
-        return run(self._update(state))
-
-    async def abefore_model(self, state: Any, runtime: Any = None) -> dict[str, Any] | None:
-        """`before_model` for async runs."""
-        return await arun(self._update(state))
-
-    def _update(self, state: Any) -> Flow[dict[str, object] | None]:
         # A direct call may pass messages without ids, by which they are removed.
         messages = [
             message if message.id else message.model_copy(update={"id": str(uuid4())})

@@ -22,7 +22,6 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langgraph.channels import BinaryOperatorAggregate
 from langgraph.runtime import Runtime
-from langgraph.types import Command
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
@@ -42,7 +41,6 @@ from agent_factory import (
     hook_config,
 )
 from agent_factory.counts import count, counted_keys
-from agent_factory.state.history import messages_in
 
 from ._shared.counting import tool_attempt
 from ._shared.declarations import usage_limits
@@ -52,6 +50,7 @@ from ._shared.messages import (
     error_result,
     follows_up,
     last_turn,
+    results_in,
     results_of_pending_calls,
     unanswered,
 )
@@ -375,7 +374,10 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
                 result = yield request
                 # No tool has started if the call was refused further in, or a tool ran without
                 # LangChain callbacks; then a result that is not an error counts.
-                has_run = bool(recorder.names) or not _is_error(result, call)
+                has_run = bool(recorder.names) or not any(
+                    message.tool_call_id == call["id"] and message.status == "error"
+                    for message in results_in(result)
+                )
                 return result
             except Exception:
                 has_run = bool(recorder.names)
@@ -474,12 +476,3 @@ def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts)
             for key in (_THREAD_COUNTS, _RUN_COUNTS)
         }
     return result
-
-
-def _is_error(result: object, call: ToolCall) -> bool:
-    """Return True if the result of a call is an error."""
-    return any(
-        isinstance(m, ToolMessage) and m.tool_call_id == call["id"] and m.status == "error"
-        for part in (result if isinstance(result, list) else [result])
-        for m in (messages_in(part.update) if isinstance(part, Command) else [part])
-    )

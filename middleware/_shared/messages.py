@@ -15,6 +15,9 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
+from langgraph.types import Command
+
+from agent_factory.state.history import messages_in
 
 from .errors import UNKNOWN_OUTCOME
 
@@ -211,6 +214,13 @@ def follows_up(state: Mapping[str, Any]) -> bool:
     _, tail = last_turn(state["messages"])
     sources = {m.additional_kwargs.get("lc_source") for m in tail if not isinstance(m, ToolMessage)}
     return sources == {"background"}
+
+
+def results_in(result: object) -> list[ToolMessage]:
+    """The results in what a tool layer returns: a message, a Command, or a list of these."""
+    parts = result if isinstance(result, list) else [result]
+    updates = (messages_in(p.update) if isinstance(p, Command) else [p] for p in parts)
+    return [m for messages in updates for m in messages if isinstance(m, ToolMessage)]
 
 
 def ends_run(state: Mapping[str, Any]) -> bool:

@@ -124,13 +124,13 @@ class LastUpdates:
 
 def thread_record(name: str, values: Mapping[str, Any]) -> Record:
     """What a BudgetMiddleware has spent in a thread, its last run included."""
-    earlier = (values.get("budget_thread") or {}).get(name, {})
+    earlier = run_record(name, values, "budget_thread")
     return add_records(earlier, thread_part(run_record(name, values)))
 
 
-def run_record(name: str, state: Mapping[str, Any]) -> Record:
-    """Record in the state of what a BudgetMiddleware has spent in this run."""
-    records: dict[str, Record] | None = state.get("budget_run")
+def run_record(name: str, state: Mapping[str, Any], key: str = "budget_run") -> Record:
+    """Record of a BudgetMiddleware under a key of the state; by default, of this run."""
+    records: dict[str, Record] | None = state.get(key)
     return records[name] if records and name in records else {}
 
 
@@ -171,12 +171,6 @@ class CallAccounting:
         self._since = monotonic() if clock is None else clock
 
     @property
-    def _thread(self) -> Record:
-        """The record of this thread before this run."""
-        records: dict[str, Record] | None = self._state.get("budget_thread")
-        return records[self._name] if records and self._name in records else {}
-
-    @property
     def unrecorded_seconds(self) -> float:
         return monotonic() - self._since
 
@@ -184,7 +178,8 @@ class CallAccounting:
         """The limits of the run and of the thread, with what is spent up to now."""
         of_run = add_records(self._before, add_records(self._counted, self.added))
         of_run["seconds"] = of_run.get("seconds", 0) + self.unrecorded_seconds
-        of_thread = add_records(self._thread, of_run)
+        before = run_record(self._name, self._state, "budget_thread")
+        of_thread = add_records(before, of_run)
         return _account("run", run, of_run), _account("thread", thread, of_thread)
 
     def is_far_from(self, run: Limits, thread: Limits, share: float) -> bool:
@@ -194,7 +189,8 @@ class CallAccounting:
         """
         scopes = [(run, self.run)]
         if thread.amounts:
-            scopes.append((thread, add_records(self._thread, self.run)))
+            before = run_record(self._name, self._state, "budget_thread")
+            scopes.append((thread, add_records(before, self.run)))
         for limits, record in scopes:
             for name, limit in limits.amounts.items():
                 if name not in ("turns", "tool_calls") or not limit:
