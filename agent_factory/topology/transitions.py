@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from agent_factory.topology.model import (
     TOOLS,
@@ -24,34 +25,59 @@ from agent_factory.topology.planner import jumps_of
 class TransitionReason(StrEnum):
     """A kind of reason why a run may take an edge."""
 
-    NEXT = "next"
-    """The target is the next node."""
-    JUMP = "jump"
-    """A hook may jump there."""
-    CALLS = "pending calls"
-    """The model called tools; each call is a separate task."""
-    TOGETHER = "pending calls, together"
-    """The model called tools; one task runs all calls."""
-    SEQUENTIAL = "pending calls, one after the other"
-    """The model called tools; each call waits for those before it."""
-    NO_CALLS = "no calls left"
-    """The model called no tools, so its message is the answer."""
-    ONLY_ERRORS = "only errors"
-    """Too many turns in a row brought only errors, so the model is not asked again."""
-    ANSWERED = "calls already answered"
-    """A layer or hook answered the model's calls, so the tools are skipped."""
-    STRUCTURED = "structured answer"
-    """The model gave the structured answer."""
-    RETRY = "asked again"
-    """The structured answer was missing or invalid."""
-    RESULTS = "tool results"
-    """The model gets the results of its calls."""
-    DIRECT = "return_direct"
-    """The results of these tools are the answer of the run."""
-    ANY_DIRECT = "return_direct among the calls"
-    """One of these tools was called, so the results of the turn are the answer of the run."""
-    STOPPED = "stopped by a tool"
-    """A tool ended the run."""
+    meaning: str  # a sentence, in which {by} stands for the middleware or the tools
+
+    def __new__(cls, value: str, meaning: str) -> Self:
+        """Add the sentence to the value."""
+        member = str.__new__(cls, value)
+        member._value_, member.meaning = value, meaning
+        return member
+
+    NEXT = "next", "It is the next node; nothing decides."
+    JUMP = "jump", "{by} declares this jump in can_jump_to."
+    CALLS = (
+        "pending calls",
+        "The model called tools, and the calls have no results yet; each call is run on its own.",
+    )
+    TOGETHER = (
+        "pending calls, together",
+        "The model called tools, and the calls have no results yet; they are run together.",
+    )
+    SEQUENTIAL = (
+        "pending calls, one after the other",
+        "The model called tools, and the calls have no results yet; each call waits for those "
+        "before it.",
+    )
+    NO_CALLS = "no calls left", "The model called no tools: its message is the answer."
+    ONLY_ERRORS = (
+        "only errors",
+        "Too many turns in a row brought only errors: the model is not asked again.",
+    )
+    ANSWERED = (
+        "calls already answered",
+        "A layer around the model call or a hook after it answered the model's calls; the tools "
+        "are skipped, and the model continues.",
+    )
+    STRUCTURED = "structured answer", "The model gave the structured answer."
+    RETRY = (
+        "asked again",
+        "The structured answer was missing or invalid; the model gets the error and is asked "
+        "again.",
+    )
+    RESULTS = "tool results", "The model gets the results of its calls."
+    DIRECT = (
+        "return_direct",
+        "The results of {by} are the answer (return_direct), if all calls of the turn are "
+        "such calls and none failed.",
+    )
+    ANY_DIRECT = (
+        "return_direct among the calls",
+        "If {by} is among the calls of the turn, its results are the answer (return_direct).",
+    )
+    STOPPED = (
+        "stopped by a tool",
+        "A tool may end the run: with jump_to 'end' or Command(goto=END).",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from agent_factory.topology.model import Call, Phase, TopologyData, printable
 from agent_factory.topology.transitions import (
     Reason,
     Transition,
-    TransitionReason,
     paths_between,
     transitions_of,
 )
@@ -23,42 +22,6 @@ ORDERS = {
     Phase.AFTER_AGENT: "once, when a run ends; in reverse order of the list",
 }
 """When the hooks of a phase run, and in which order."""
-
-_MEANINGS = {
-    TransitionReason.NEXT: "It is the next node; nothing decides.",
-    TransitionReason.JUMP: "{by} declares this jump in can_jump_to.",
-    TransitionReason.CALLS: (
-        "The model called tools, and the calls have no results yet; each call is run on its own."
-    ),
-    TransitionReason.TOGETHER: (
-        "The model called tools, and the calls have no results yet; they are run together."
-    ),
-    TransitionReason.SEQUENTIAL: (
-        "The model called tools, and the calls have no results yet; each call waits for those "
-        "before it."
-    ),
-    TransitionReason.NO_CALLS: "The model called no tools: its message is the answer.",
-    TransitionReason.ONLY_ERRORS: (
-        "Too many turns in a row brought only errors: the model is not asked again."
-    ),
-    TransitionReason.ANSWERED: (
-        "A layer around the model call or a hook after it answered the model's calls; the tools "
-        "are skipped, and the model continues."
-    ),
-    TransitionReason.STRUCTURED: "The model gave the structured answer.",
-    TransitionReason.RETRY: (
-        "The structured answer was missing or invalid; the model gets the error and is asked again."
-    ),
-    TransitionReason.RESULTS: "The model gets the results of its calls.",
-    TransitionReason.DIRECT: (
-        "The results of {by} are the answer (return_direct), if all calls of the turn are "
-        "such calls and none failed."
-    ),
-    TransitionReason.ANY_DIRECT: (
-        "If {by} is among the calls of the turn, its results are the answer (return_direct)."
-    ),
-    TransitionReason.STOPPED: "A tool may end the run: with jump_to 'end' or Command(goto=END).",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +54,13 @@ def layer_order(call: Call) -> str:
 
 
 def render(plan: TopologyData) -> str:
-    """The plan as text: a line for each edge, layer (outermost first), tool, guard, limit ..."""
+    """The plan as text: a line for each edge, each layer, each tool and each setting.
+
+    >>> from agent_factory.topology import Shape, plan
+    >>> print(plan(Shape()).render())
+    __start__ -> model
+    model -> __end__
+    """
     return _lines(
         *map(edge_line, transitions_of(plan)),
         *(f"around {layer.call.phrase}: {layer.name}" for layer in plan.layers),
@@ -186,4 +155,4 @@ def path_line(path: Sequence[Transition]) -> str:
 
 def meaning(reason: Reason) -> str:
     """A reason as a sentence."""
-    return _MEANINGS[reason.why].format(by=", ".join(reason.by))
+    return reason.why.meaning.format(by=", ".join(reason.by))
