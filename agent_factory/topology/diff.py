@@ -6,6 +6,7 @@ node's change; only edges that lead elsewhere for another reason count as rerout
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
@@ -117,16 +118,10 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
         if attempts.get(layer.name, layer.attempts) != layer.attempts:
             words = f"was up to {attempts[layer.name]} attempts, now {layer.attempts}"
             changes.append(Change(ChangeKind.CHANGED, "layer", layer.name, words))
-    was, now = {t.name: t for t in old.tools}, {t.name: t for t in new.tools}
-    changes += (Change(ChangeKind.REMOVED, "tool", name) for name in was if name not in now)
-    for name in [name for name in now if name not in was]:
-        changes.append(Change(ChangeKind.ADDED, "tool", name, ", ".join(now[name].notes)))
-    for name in [name for name in now if name in was and now[name] != was[name]]:
-        old_notes, notes = (", ".join(tools[name].notes) or "plain" for tools in (was, now))
-        changes.append(Change(ChangeKind.CHANGED, "tool", name, f"was {old_notes}, now {notes}"))
-    for name in _moved(list(was), list(now)):
-        detail = f"now {_place(name, list(now))}"
-        changes.append(Change(ChangeKind.MOVED, "tool", name, detail))
+    was, now = ({t.name: ", ".join(t.notes) for t in plan.tools} for plan in (old, new))
+    changes += _compared("tool", was, now)
+    orders = _listed("tool", list(was), list(now))
+    changes += (change for change in orders if change.kind is ChangeKind.MOVED)
     changes += _declared(old, new)
     edges = list(_edges(old, new))
     changes += edges
@@ -144,27 +139,31 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
 def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
     """The new names of middleware that are equal in everything else, by their old names."""
 
-    def parts(plan: TopologyData, others: TopologyData) -> dict[tuple[object, ...], list[str]]:
-        members: list[Hook | Layer | Tool] = [*plan.hooks, *plan.layers, *plan.tools]
-        other_owners = {"", *_owners(others)}  # a tool without an owner is the agent's own
-        owners_by_shape: dict[tuple[object, ...], list[str]] = {}
-        for owner in dict.fromkeys(
-            part.owner for part in members if part.owner not in other_owners
-        ):
-            # Without the owner's name, the parts of equal middleware are equal.
-            shape = tuple(replace(part, owner="") for part in members if part.owner == owner)
-            owners_by_shape.setdefault(shape, []).append(owner)
-        return owners_by_shape
+    only_in_one = _owners(old) ^ _owners(new)
 
-    then, now = parts(old, new), parts(new, old)
+    def owners_by_shape(plan: TopologyData) -> dict[tuple[object, ...], list[str]]:
+        shapes, owners = defaultdict[str, list[object]](list), defaultdict[Any, list[str]](list)
+        for part in _owned(plan):
+            # Without the owner's name, the parts of equal middleware are equal. A tool without an
+            # owner is the agent's own.
+            if part.owner in only_in_one - {""}:
+                shapes[part.owner].append(replace(part, owner=""))
+        for owner, shape in shapes.items():
+            owners[tuple(shape)].append(owner)
+        return owners
+
+    then, now = owners_by_shape(old), owners_by_shape(new)
     # If one of two equal middleware is gone, which of them got the new name is not known.
     pairs = [(then[shape], now.get(shape, [])) for shape in then]
     return {a: b for x, y in pairs if len(x) == len(y) for a, b in zip(x, y, strict=True)}
 
 
+def _owned(plan: TopologyData) -> list[Hook | Layer | Tool]:
+    return [*plan.hooks, *plan.layers, *plan.tools]
+
+
 def _owners(plan: TopologyData) -> set[str]:
-    hooks, layers = {hook.owner for hook in plan.hooks}, {layer.owner for layer in plan.layers}
-    return hooks | layers | {tool.owner for tool in plan.tools}
+    return {part.owner for part in _owned(plan)}
 
 
 def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
@@ -179,17 +178,10 @@ def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
     def node(name: str) -> str:
         return nodes.get(name, name)
 
+    for corner in ("entry", "loop_entry", "loop_exit", "exit"):
+        parts[corner] = node(getattr(plan, corner))
     edges = (Edge(node(e.source), tuple(map(node, e.targets)), e.route) for e in plan.edges)
-    return replace(
-        plan,
-        nodes=tuple(map(node, plan.nodes)),
-        entry=node(plan.entry),
-        loop_entry=node(plan.loop_entry),
-        loop_exit=node(plan.loop_exit),
-        exit=node(plan.exit),
-        edges=tuple(edges),
-        **parts,
-    )
+    return replace(plan, nodes=tuple(map(node, plan.nodes)), edges=tuple(edges), **parts)
 
 
 def _node_order(plan: TopologyData) -> list[str]:
@@ -233,6 +225,7 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
 
 _DECLARED = "{}", "it was: {}", "was {}, now {}"
 _DETAILS = {
+    "tool": ("{}", "", "was {}, now {}"),
     "guard": _DECLARED,
     "limit": _DECLARED,
     "access": _DECLARED,
@@ -256,15 +249,23 @@ def _declared(old: TopologyData, new: TopologyData) -> Iterator[Change]:
         return _texts(plan, [s for s in settings if s.owner not in only_in_one])
 
     before, after = texts_of(old), texts_of(new)
-    for part, (added, removed, changed) in _DETAILS.items():
-        was, now = before[part], after[part]
-        for name in dict.fromkeys([*was, *now]):
-            if name not in now:
-                yield Change(ChangeKind.REMOVED, part, name, removed.format(was[name]))
-            elif name not in was:
-                yield Change(ChangeKind.ADDED, part, name, added.format(now[name]))
-            elif was[name] != now[name]:
-                yield Change(ChangeKind.CHANGED, part, name, changed.format(was[name], now[name]))
+    for part in before:
+        yield from _compared(part, before[part], after[part])
+
+
+def _compared(part: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Change]:
+    """Differences of the texts of a kind of part, by their names."""
+    added, removed, changed = _DETAILS[part]
+    # Removed ones, then added ones, then those that both plans have.
+    for name in sorted({**now, **was}, key=lambda name: (name in now, name in was)):
+        if name not in now:
+            yield Change(ChangeKind.REMOVED, part, name, removed.format(was[name]))
+        elif name not in was:
+            yield Change(ChangeKind.ADDED, part, name, added.format(now[name]))
+        elif was[name] != now[name]:
+            # A tool without notes is a plain one; no other text is empty.
+            texts = (was[name] or "plain", now[name] or "plain")
+            yield Change(ChangeKind.CHANGED, part, name, changed.format(*texts))
 
 
 def _texts(plan: TopologyData, settings: Iterable[Setting]) -> dict[str, dict[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from itertools import zip_longest
 from typing import Any
@@ -12,13 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from agent_factory.errors import AgentFactoryError
 from agent_factory.topology.model import END, START, Hook
-from agent_factory.topology.render.json_format import (
-    FORMAT,
-    LATER,
-    UNCHANGED,
-    VERSION,
-    PlanRecord,
-)
+from agent_factory.topology.render import json_format
+from agent_factory.topology.render.json_format import FORMAT, PlanRecord
 from agent_factory.topology.topology import Topology
 
 _HINT = "Write the file again: with to_json(), or with pytest --snapshot-update for a snapshot."
@@ -91,7 +86,7 @@ def load_topology(text: str, source: str = "the file") -> Topology:
 def json_schema() -> dict[str, Any]:
     """The JSON schema of what `Topology.to_json` writes: docs/topology.schema.json."""
     schema = _adapter().json_schema(mode="serialization")
-    for kind, later in LATER.items():
+    for kind, later in json_format.LATER.items():
         record = schema if kind is PlanRecord else schema["$defs"][kind.__name__]
         record["required"] = [name for name in record["required"] if name not in later]
     dialect = "https://json-schema.org/draft/2020-12/schema"
@@ -117,10 +112,11 @@ def _parsed(text: str, source: str) -> object:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise TopologyFileError(source, "does not hold the plan of an agent.", _HINT)
     version = data.get("version")
-    if isinstance(version, int) and version > VERSION:
+    if isinstance(version, int) and version > json_format.VERSION:
         raise TopologyFileError(
             source,
-            f"has version {version} of the format, and this agent_factory reads up to {VERSION}.",
+            f"has version {version} of the format, and this agent_factory reads up to "
+            f"{json_format.VERSION}.",
             "Upgrade agent-factory, or write the file again with this version.",
         )
     return data
@@ -131,11 +127,10 @@ def _plan_of(record: PlanRecord) -> Topology:
     for hook in record.hooks:
         default = Hook(hook.owner, hook.phase, frozenset(hook.can_jump_to))
         # Nodes of `create_react_agent` have other names than `{owner}.{phase}`.
-        at = "" if default.node == hook.node else hook.node
-        hooks.append(Hook(default.owner, default.phase, default.can_jump_to, at))
+        hooks.append(default if default.node == hook.node else replace(default, at=hook.node))
     return Topology(
         nodes=tuple(node.name for node in record.nodes),
         **asdict(record.corners),
         hooks=tuple(hooks),
-        **{name: getattr(record, name) for name in UNCHANGED},
+        **{name: getattr(record, name) for name in json_format.UNCHANGED},
     )

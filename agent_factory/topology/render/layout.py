@@ -145,17 +145,12 @@ def crossed_titles(figure: Figure, layout: Layout) -> list[str]:
     for group, (left, top, _, bottom) in zip(figure.groups, layout.groups, strict=True):
         width, height = group.title_size
         middle = bottom - height if group.below else top + height
+        title = left, middle - height / 2, left + width / 2, middle + height / 2
         for route in layout.routes.values():
-            points = [*route.points, route.tip]
             # The control points enclose a curve, so no arrow that crosses the title is missed.
-            titles += [
-                group.title
-                for (x, y), (x2, y2) in pairwise(points)
-                if min(y, y2) < middle + height / 2
-                and max(y, y2) > middle - height / 2
-                and min(x, x2) < left + width / 2
-                and max(x, x2) > left
-            ]
+            for (x, y), (x2, y2) in pairwise([*route.points, route.tip]):
+                part = min(x, x2), min(y, y2), max(x, x2), max(y, y2)
+                titles += [group.title] if overlap(part, title) else []
     return titles
 
 
@@ -171,12 +166,8 @@ def with_wide_groups(figure: Figure, layout: Layout) -> Layout:
     ]
     groups = list(layout.groups)
     for index, group in enumerate(figure.groups):
-        members = {box.key for box in group.boxes}
-        others = [
-            area_of(layout.boxes[box.key], box.size)
-            for box in figure.boxes
-            if box.key not in members
-        ]
+        outside = [box for box in figure.boxes if box not in group.boxes]
+        others = [area_of(layout.boxes[box.key], box.size) for box in outside]
         others += [area for place, area in enumerate(groups) if place != index]
         for label in labels:
             left, top, right, bottom = groups[index]

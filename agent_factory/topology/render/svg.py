@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import hypot
 
 from agent_factory.topology.model import TopologyData
 from agent_factory.topology.render.details import Details, details_of
@@ -262,23 +261,17 @@ def _remarks(remarks: tuple[str, ...], x: float, y: float) -> Iterator[str]:
 
 
 def _arrow(arrow: Arrow, route: Route) -> Iterator[str]:
-    (x, y), (end_x, end_y) = route.points[-1], route.tip
+    first, *rest = (complex(*point) for point in route.points)
+    tip = complex(*route.tip)
     # Points may coincide: then there is no direction, and must be no division by zero.
-    length = hypot(end_x - x, end_y - y) or 1
-    along = ((end_x - x) / length, (end_y - y) / length)
-    base = (end_x - along[0] * _TIP, end_y - along[1] * _TIP)
-    side = (-along[1] * _HALF, along[0] * _HALF)
-    corners = (
-        route.tip,
-        (base[0] + side[0], base[1] + side[1]),
-        (base[0] - side[0], base[1] - side[1]),
-    )
-    first, *rest = route.points
+    along = (tip - rest[-1]) / (abs(tip - rest[-1]) or 1)
+    base, side = tip - along * _TIP, along * 1j * _HALF
     # The line ends where the tip begins: it is wider than the tip is at its point.
     curve = f"M{_p(first)} C{' '.join(map(_p, rest))} L{_p(base)}"
     # The first path is wide and transparent: it makes a thin line easy to point at.
     yield f'<path class="reach" d="{curve}"/><path class="line" d="{curve}"/>'
-    yield f'<polygon class="tip" points="{" ".join(map(_p, corners))}"/>'
+    corners = " ".join(map(_p, (tip, base + side, base - side)))
+    yield f'<polygon class="tip" points="{corners}"/>'
     if route.label is None:
         return
     width, height = arrow.label_size
@@ -299,8 +292,8 @@ def _text(kind: str, x: float, y: float, value: str) -> str:
     return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{text(value)}</text>'
 
 
-def _p(point: Point) -> str:
-    return f"{_n(point[0])},{_n(point[1])}"
+def _p(point: complex) -> str:
+    return f"{_n(point.real)},{_n(point.imag)}"
 
 
 def _n(number: float) -> str:
