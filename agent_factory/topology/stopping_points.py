@@ -54,22 +54,7 @@ class StoppingPoint:
 
 
 def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint, ...]:
-    """Return what happens to threads of one plan if an agent of another plan resumes them.
-
-    There is a point for each node at which a stored thread can wait or was cut short, and for
-    each tool whose calls can wait.
-
-    Args:
-        old: The plan of the agent that stored the threads.
-        new: The plan of the agent that resumes the threads.
-
-    >>> from agent_factory.topology import Hook, Phase, Shape, plan
-    >>> before = plan(Shape(hooks=(Hook("Review", Phase.AFTER_MODEL),)))
-    >>> for point in before.stopping_points(plan(Shape())):
-    ...     print(point.verdict, point.name)
-    stands model
-    breaks Review.after_model
-    """
+    """Return where threads of `old` can wait, and what an agent of `new` does with them."""
     names = {move.old: move.new for move in new.moved}
     targets = {**former_nodes(new), **{node: node for node in new.nodes}}
     # Threads may wait at nodes that were already former ones of the old plan.

@@ -9,13 +9,15 @@ from dataclasses import asdict, fields
 from hashlib import sha256
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.topology import stopping_points as points
 from agent_factory.topology.bounds import Bounds, TokenPrice, bounds
 from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
 from agent_factory.topology.diff import TopologyDiff, diff
 from agent_factory.topology.model import Shape, TopologyData
 from agent_factory.topology.planner import decide, former_nodes
-from agent_factory.topology.render import json_format, mermaid, text
+from agent_factory.topology.render.json_format import LATER, to_json, to_snapshot
+from agent_factory.topology.render.mermaid import to_mermaid
+from agent_factory.topology.render.text import explain, explain_transition, render
+from agent_factory.topology.stopping_points import StoppingPoint, stopping_points
 from agent_factory.topology.transitions import Transition, transitions_of
 
 
@@ -94,11 +96,27 @@ class Topology(TopologyData):
         """Every edge from one node to another, each with its reasons."""
         return transitions_of(self)
 
-    render = text.render
-    to_mermaid = mermaid.to_mermaid
-    to_json = json_format.to_json
-    to_snapshot = json_format.to_snapshot
-    stopping_points = points.stopping_points
+    def render(self) -> str:
+        """The plan as text: a line for each edge, each layer, each tool and each setting.
+
+        >>> print(plan(Shape()).render())
+        __start__ -> model
+        model -> __end__
+        """
+        return render(self)
+
+    def to_mermaid(self) -> str:
+        """The plan as a Mermaid flowchart, which GitHub and many editors draw.
+
+        >>> print(plan(Shape()).to_mermaid())
+        flowchart TD
+            n0(["start"])
+            n1["model"]
+            n2(["end"])
+            n0 --> n1
+            n1 --> n2
+        """
+        return to_mermaid(self)
 
     def to_svg(self) -> str:
         """The plan as a picture: a self-contained SVG file for light and dark screens.
@@ -151,6 +169,17 @@ class Topology(TopologyData):
 
         return to_html(self)
 
+    def to_json(self) -> str:
+        """The plan as JSON in one canonical form; `load_topology` reads it back."""
+        return to_json(self)
+
+    def to_snapshot(self) -> str:
+        """The plan as a `.topology` file: the text of `render`, then the JSON of `to_json`.
+
+        Reviewers read the text, and `load_topology` reads the JSON.
+        """
+        return to_snapshot(self)
+
     def diff(self, other: Topology) -> TopologyDiff:
         """The changes from this plan to another one; false if the plans are equal.
 
@@ -161,6 +190,24 @@ class Topology(TopologyData):
         changed tool find: was plain, now return_direct
         """
         return diff(self, other)
+
+    def stopping_points(self, new: Topology) -> tuple[StoppingPoint, ...]:
+        """Return what happens to threads of this plan if an agent of another plan resumes them.
+
+        There is a point for each node at which a stored thread can wait or was cut short, and for
+        each tool whose calls can wait.
+
+        Args:
+            new: The plan of the agent that resumes the threads.
+
+        >>> from agent_factory.topology import Hook, Phase
+        >>> before = plan(Shape(hooks=(Hook("Review", Phase.AFTER_MODEL),)))
+        >>> for point in before.stopping_points(plan(Shape())):
+        ...     print(point.verdict, point.name)
+        stands model
+        breaks Review.after_model
+        """
+        return stopping_points(self, new)
 
     def bounds(self, prices: Mapping[str, TokenPrice] | None = None) -> Bounds:
         """The most that a run can use by its limits, and which limit gives it.
@@ -207,10 +254,10 @@ class Topology(TopologyData):
         - It is the next node; nothing decides.
         """
         if source is None and target is None:
-            return text.explain(self)
+            return explain(self)
         if source is None or target is None:
             raise TypeError("explain() takes no node or two nodes, got one.")
-        return text.explain_transition(self, source, target)
+        return explain_transition(self, source, target)
 
 
 def _digested(declared: ToolGuard | UsageLimit | Access) -> tuple[object, ...]:
@@ -220,7 +267,7 @@ def _digested(declared: ToolGuard | UsageLimit | Access) -> tuple[object, ...]:
     for name in ("decides_again", "attempts"):
         values.pop(name, None)
     # Without these, it has the digest that it had before there were such fields.
-    later = {*json_format.LATER[ToolGuard], "ledger"} - {"decides_again"}
+    later = {*LATER[ToolGuard], "ledger"} - {"decides_again"}
     usual = {field.name: field.default for field in fields(declared) if field.name in later}
     late = [(name, values.pop(name)) for name in usual]
     return *values.values(), *(pair for pair in late if pair[1] != usual[pair[0]])

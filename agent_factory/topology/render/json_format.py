@@ -105,7 +105,7 @@ UNCHANGED = ("style", "edges", "layers", "tools", "retries_output", "settings", 
 
 
 def to_json(plan: TopologyData) -> str:
-    """The plan as JSON in one canonical form; `load_topology` reads it back."""
+    """The plan as canonical JSON: keys in a fixed order, one edge, hook, layer or tool a line."""
 
     def node(name: str) -> NodeRecord:
         if hook := plan.hook_at(name):
@@ -150,8 +150,5 @@ def _data(record: Any) -> dict[str, object]:
 
 
 def to_snapshot(plan: TopologyData) -> str:
-    """The plan as a `.topology` file: the text of `render`, then the JSON of `to_json`.
-
-    Reviewers read the text, and `load_topology` reads the JSON.
-    """
+    """The plan as a `.topology` file: its text for people, and below it its JSON for programs."""
     return f"{render(plan)}\n\n{to_json(plan)}"

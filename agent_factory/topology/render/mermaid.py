@@ -10,17 +10,7 @@ _ESCAPES = str.maketrans({'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;"})
 
 
 def to_mermaid(plan: TopologyData) -> str:
-    """The plan as a Mermaid flowchart, which GitHub and many editors draw.
-
-    >>> from agent_factory.topology import Shape, plan
-    >>> print(plan(Shape()).to_mermaid())
-    flowchart TD
-        n0(["start"])
-        n1["model"]
-        n2(["end"])
-        n0 --> n1
-        n1 --> n2
-    """
+    """The plan as the text of a Mermaid flowchart; a node's box lists its layers and tools."""
     figure = figure_of(plan)
     lines = ["flowchart TD"]
     for box in figure.boxes:

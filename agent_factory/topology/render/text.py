@@ -54,13 +54,7 @@ def layer_order(call: Call) -> str:
 
 
 def render(plan: TopologyData) -> str:
-    """The plan as text: a line for each edge, each layer, each tool and each setting.
-
-    >>> from agent_factory.topology import Shape, plan
-    >>> print(plan(Shape()).render())
-    __start__ -> model
-    model -> __end__
-    """
+    """The plan as text: a line for each edge, layer (outermost first), tool, guard, limit ..."""
     return _lines(
         *map(edge_line, transitions_of(plan)),
         *(f"around {layer.call.phrase}: {layer.name}" for layer in plan.layers),
