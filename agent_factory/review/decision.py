@@ -123,11 +123,26 @@ def judge_answer(calls: Sequence[PendingCall], answer: object, judge: Judge) -> 
     """
     if calls[0].kind in VALUE_KINDS:
         return [judge(call, {"type": "respond", "message": answer}) for call in calls]
-    # The answer about a single call may be the decision itself.
-    decisions = [answer]
-    if calls[0].batched or (isinstance(answer, Mapping) and answer.keys() == {"decisions"}):
-        decisions = _decisions_in(calls, answer)
-    return [judge(call, decision) for call, decision in zip(calls, decisions, strict=True)]
+    keys = answer.keys() if isinstance(answer, Mapping) else set[str]()
+    if not calls[0].batched and keys != {"decisions"}:
+        # The answer about a single call may be the decision itself.
+        return [judge(calls[0], answer)]
+    names = ", ".join(call.name for call in calls)
+    example = _json({"decisions": [{"type": call.allowed[0]} for call in calls]})
+    decisions: Any = answer.get("decisions") if isinstance(answer, Mapping) else None
+    several = isinstance(decisions, list | tuple)
+    if "decisions" not in keys:
+        expected = f'expected {{"decisions": [...]}}, with a decision about each of {names}'
+        reason = f"{expected}, got {describe(answer)}."
+    elif others := sorted(map(repr, keys - {"decisions"})):
+        reason = f"{', '.join(others)} is not a part of the answer to a review."
+    elif several and len(decisions) == len(calls):
+        return [judge(call, decision) for call, decision in zip(calls, decisions, strict=True)]
+    else:
+        got = len(decisions) if several else describe(decisions)
+        expected = f"expected {len(calls)} decisions, one about each of {names} in this order"
+        reason = f"{expected}, got {got}."
+    raise InvalidAnswer("resume", reason, f"Pass {example}.")
 
 
 def is_about(call: PendingCall, decision: object) -> bool:
@@ -187,25 +202,6 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, object]) -> d
         reason = f"'digest' must be a string, got {describe(parts['digest'])}."
         raise InvalidDecision(call.name, reason, "Leave it out, or pass the digest of the call.")
     return parts
-
-
-def _decisions_in(calls: Sequence[PendingCall], answer: object) -> list[object]:
-    names = ", ".join(call.name for call in calls)
-    example = _json({"decisions": [{"type": call.allowed[0]} for call in calls]})
-    decisions: Any = answer.get("decisions") if isinstance(answer, Mapping) else None
-    several = isinstance(decisions, list | tuple)
-    if not isinstance(answer, Mapping) or "decisions" not in answer:
-        expected = f'expected {{"decisions": [...]}}, with a decision about each of {names}'
-        reason = f"{expected}, got {describe(answer)}."
-    elif others := sorted(map(repr, answer.keys() - {"decisions"})):
-        reason = f"{', '.join(others)} is not a part of the answer to a review."
-    elif several and len(decisions) == len(calls):
-        return list(decisions)
-    else:
-        got = len(decisions) if several else describe(decisions)
-        expected = f"expected {len(calls)} decisions, one about each of {names} in this order"
-        reason = f"{expected}, got {got}."
-    raise InvalidAnswer("resume", reason, f"Pass {example}.")
 
 
 # What a decision says

@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from inspect import iscoroutinefunction
+from types import NoneType
 from typing import Any, Literal, cast, get_args
 
 from langchain_core.messages.tool import ToolCall
@@ -180,15 +181,6 @@ class Rule:
     def __post_init__(self) -> None:
         if not isinstance(self.tool, str) or not self.tool:
             raise ValueError(f"tool must be the name of a tool or a pattern, got {self.tool!r}.")
-        for name, value, options in (
-            ("action", self.action, get_args(Action)),
-            ("otherwise", self.otherwise, ("ask", "deny")),
-        ):
-            if value not in options:
-                choices = ", ".join(map(repr, options))
-                raise ValueError(
-                    f"{name} of {self.tool!r} must be one of {choices}, got {value!r}."
-                )
         for name, (is_valid, expected) in OPTIONS.items():
             if not is_valid(value := getattr(self, name)):
                 raise ValueError(f"{name} of {self.tool!r} must be {expected}, got {value!r}.")
@@ -240,29 +232,24 @@ class Rule:
         return self.action != "allow" if result is None else result
 
 
-def _is_plain_function(value: object) -> bool:
-    return callable(value) and not iscoroutinefunction(value)
+def _is_function_or(*types: Any) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, types) or (callable(value) and not iscoroutinefunction(value))
+    )
 
 
-OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
+OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "action": (get_args(Action).__contains__, "one of 'allow', 'ask', 'deny', 'judge'"),
+    "otherwise": (("ask", "deny").__contains__, "one of 'ask', 'deny'"),
     "allowed_decisions": (
         lambda value: (
             isinstance(value, list | tuple) and bool(value) and all(v in DECISIONS for v in value)
         ),
         f"a list of some of {', '.join(DECISIONS)}",
     ),
-    "description": (
-        lambda value: value is None or isinstance(value, str) or _is_plain_function(value),
-        "a string or a plain function",
-    ),
-    "args_schema": (
-        lambda value: value is None or isinstance(value, Mapping),
-        "a JSON schema, a dict",
-    ),
-    "when": (
-        lambda value: value is None or isinstance(value, Mapping) or _is_plain_function(value),
-        "a plain function of the ToolCallRequest",
-    ),
+    "description": (_is_function_or(str, NoneType), "a string or a plain function"),
+    "args_schema": (lambda value: isinstance(value, Mapping | None), "a JSON schema, a dict"),
+    "when": (_is_function_or(Mapping, NoneType), "a plain function of the ToolCallRequest"),
     "reason": (lambda value: isinstance(value, str), "a string"),
     "reviewers": (
         lambda value: (
@@ -272,12 +259,10 @@ OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
         "a list of roles, and of people as '@ann'",
     ),
     "remember": (
+        # In Python, True is an int.
         lambda value: (
             value is None
-            or (
-                (isinstance(value, int | float) and not isinstance(value, bool) and value > 0)
-                and math.isfinite(value)
-            )
+            or (isinstance(value, int | float) and value is not True and 0 < value < math.inf)
         ),
         "a number of seconds greater than 0, or None",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_type_hints
 
 from langchain_core.tools import BaseTool
@@ -14,6 +14,7 @@ from pydantic import (
     BaseModel,
     Field,
     GetCoreSchemaHandler,
+    GetPydanticSchema,
     RootModel,
     TypeAdapter,
     ValidationError,
@@ -39,18 +40,10 @@ from agent_factory.review.requests import (
 from agent_factory.upstream import mark_invalid_resume
 
 
-@dataclass(frozen=True)
-class BuiltOnce:
-    """Marks `Any` as a type whose schema pydantic builds once, and not with each request."""
-
-    type: Any
-
-    @cached_property
-    def _schema(self) -> CoreSchema:
-        return TypeAdapter(self.type).core_schema
-
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
-        return self._schema
+@cache
+def _response_schema() -> CoreSchema:
+    # Pydantic would build it with each request.
+    return TypeAdapter(HITLResponse).core_schema
 
 
 @dataclass
@@ -70,7 +63,7 @@ class _Check:
         )
 
 
-_RESPONSE = BuiltOnce(HITLResponse)
+_Response = Annotated[Any, GetPydanticSchema(lambda source, handler: _response_schema())]
 
 
 def ask_about(
@@ -89,7 +82,7 @@ def ask_about(
         return {"decisions": decisions} if is_batch else decisions[0]
 
     if is_batch:
-        return ask(question, Annotated[Any, _RESPONSE], title="HITLResponse", check=check)
+        return ask(question, _Response, title="HITLResponse", check=check)
     return ask(question, decision_form(calls[0], tool), title="Decision", check=check)
 
 

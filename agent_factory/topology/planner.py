@@ -14,7 +14,7 @@ Three questions are answered in three places: which edges exist (here), which on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain, pairwise
 
 from agent_factory.topology.model import (
@@ -30,6 +30,10 @@ from agent_factory.topology.model import (
     Shape,
     TopologyData,
 )
+
+_SAME = {field.name for field in fields(Shape)} & {field.name for field in fields(TopologyData)}
+_SAME -= {"hooks", "layers", "sequential_calls"}
+"""Fields that a plan has as its shape has them."""
 
 
 def decide(shape: Shape) -> TopologyData:
@@ -56,17 +60,9 @@ def decide(shape: Shape) -> TopologyData:
         # that differ only in it must be equal.
         layers=tuple(layer for call in Call for layer in shape.layers if layer.call is call),
         hooks=tuple(chain(*phases.values())),
-        tools=shape.tools,
-        retries_output=shape.retries_output,
-        style=shape.style,
-        moved=shape.moved,
-        guards=shape.guards,
-        limits=shape.limits,
-        accesses=shape.accesses,
-        idle_guards=shape.idle_guards,
-        ledgers=shape.ledgers,
         # Without tools there are no calls: then the plan is that of an agent without the flag.
         sequential_calls=shape.sequential_calls and shape.has_tools,
+        **{name: getattr(shape, name) for name in _SAME},
     )
     hooks = dict(zip(chain(*nodes.values()), plan.hooks, strict=True))
     edges = [Edge(START, (plan.entry,))]

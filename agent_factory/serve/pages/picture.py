@@ -12,7 +12,7 @@ from markupsafe import Markup
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import topology_of
 from agent_factory.topology import TOOLS
-from agent_factory.topology.render import body, details_of, draw, figure_of, lay_out
+from agent_factory.topology.render import details, figure, html, layout, svg
 from agent_factory.types import Graph
 
 
@@ -69,17 +69,17 @@ def picture_of(agent: Graph) -> Picture | None:
     except ArgumentError:
         _pictures[agent] = None
         return None
-    figure = figure_of(plan)
-    layout, details = lay_out(figure), details_of(plan, figure)
+    content = figure.figure_of(plan)
+    positions, words = layout.lay_out(content), details.details_of(plan, content)
 
     def drawn(*, has_links: bool) -> str:
-        return draw(figure, layout, details, linked=has_links, styled=False)
+        return svg.draw(content, positions, words, linked=has_links, styled=False)
 
     picture = _pictures[agent] = Picture(
         svg=Markup(drawn(has_links=False)),
-        full=Markup(body(plan, figure, drawn(has_links=True), details)),
-        nodes={box.name: box.key for box in figure.boxes},
-        edges={(arrow.source.name, arrow.target.name): arrow.key for arrow in figure.arrows},
+        full=Markup(html.body(plan, content, drawn(has_links=True), words)),
+        nodes={box.name: box.key for box in content.boxes},
+        edges={(arrow.source.name, arrow.target.name): arrow.key for arrow in content.arrows},
         model=plan.style.model,
     )
     return picture

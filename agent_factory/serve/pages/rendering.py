@@ -24,7 +24,7 @@ from agent_factory.serve.errors import status_of, text_of
 from agent_factory.serve.pages.attachments import LIMIT
 from agent_factory.serve.pages.markdown import markdown
 from agent_factory.serve.security import csrf_token, logged_failure
-from agent_factory.topology.render import page_css, script, style, themes
+from agent_factory.topology.render import html, svg
 
 Pages = TypeVar("Pages")
 Endpoint = Callable[[Pages, Request], Awaitable[Response]]
@@ -138,7 +138,8 @@ def _asset(name: str) -> str:
 @cache
 def _content(name: str) -> bytes | None:
     """A static file: one of this package, or what makes up the page of a plan."""
-    texts = {"plan.css": f"{style()}\n{themes()}", "plan-page.css": page_css(), "plan.js": script()}
+    texts = {"plan.css": f"{svg.style()}\n{html.themes()}"}
+    texts |= {"plan-page.css": html.asset("page.css"), "plan.js": html.asset("page.js")}
     if name in texts:
         return texts[name].encode()
     # By the names that exist: a path in a request leads to no other folder.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from operator import add
 from textwrap import wrap
 from unicodedata import east_asian_width
@@ -90,15 +91,10 @@ class Box:
         return {MODEL: "model call", TOOLS: "tool calls"}.get(self.kind, self.kind)
 
     @property
-    def columns(self) -> int:
-        """The number of columns its tools stand in."""
-        # Rounded up: `//` rounds down, and the two minus signs reverse that.
-        return -(-len(self.tools) // COLUMN)
-
-    @property
-    def lines(self) -> int:
-        """The number of tools in a column."""
-        return -(-len(self.tools) // max(self.columns, 1))
+    def grid(self) -> tuple[int, int]:
+        """The number of columns its tools stand in, and that of the tools in a column."""
+        columns = ceil(len(self.tools) / COLUMN)
+        return columns, ceil(len(self.tools) / max(columns, 1))
 
     @property
     def column_width(self) -> float:
@@ -126,10 +122,11 @@ class Box:
         """Width and height without the frames."""
         if self.kind == "terminal":
             return letters(self.title) * LETTER + 3 * PAD, 30
-        lines = [letters(shown(self.title)) * LETTER, *map(small, (self.note, *self.remarks))]
-        width = max(*lines, self.columns * self.column_width) + 2 * PAD + STRIPE
+        columns, rows = self.grid
+        texts = [letters(shown(self.title)) * LETTER, *map(small, (self.note, *self.remarks))]
+        width = max(*texts, columns * self.column_width) + 2 * PAD + STRIPE
         height = HEAD + len(self.remarks) * LABEL_ROW
-        return width, height + (self.lines * ROW + PAD / 2 if self.tools else 0)
+        return width, height + (rows * ROW + PAD / 2 if self.tools else 0)
 
     @property
     def size(self) -> tuple[float, float]:

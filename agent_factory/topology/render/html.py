@@ -15,18 +15,9 @@ from agent_factory.topology.render.svg import DAY, MONO, NIGHT, SANS, Theme, dra
 from agent_factory.topology.transitions import transitions_of
 
 
-def _read(name: str) -> str:
+def asset(name: str) -> str:
+    """Part of a page: "page.css", its style without a palette, or "page.js", its script."""
     return (files("agent_factory.topology.render") / name).read_text(encoding="utf-8")
-
-
-def page_css() -> str:
-    """The style of a page without its palette."""
-    return _read("page.css")
-
-
-def script() -> str:
-    """The script of a page."""
-    return _read("page.js")
 
 
 def themes() -> str:
@@ -77,7 +68,8 @@ def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
     It needs nothing from the network, and its policy forbids it: only the script with this hash may
     run, whatever a name in the plan contains.
     """
-    digest = b64encode(sha256(script().encode()).digest()).decode()
+    script = asset("page.js")
+    digest = b64encode(sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return "\n".join(
         [
@@ -86,10 +78,10 @@ def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
             '<head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{text(plan.title)}</title><style>{page_css()}\n{themes()}</style></head>",
+            f"<title>{text(plan.title)}</title><style>{asset('page.css')}\n{themes()}</style></head>",
             "<body>",
             body(plan, figure, picture, details),
-            f"<script>{script()}</script>",
+            f"<script>{script}</script>",
             "</body></html>\n",
         ]
     )

@@ -43,8 +43,9 @@ def _drawn(part: Box | Arrow | Group, right: Collection[str] = ()) -> str:
         return f'shape=box style="filled,rounded" fillcolor="{DAY.ink}" label=<{label}> height=0.42'
     tint, border = DAY.kinds.get(part.kind, (DAY.frame, DAY.rim))
     rows = [_note(part.note), f"<B>{_name(cut(part.title))}</B>", *map(_note, part.remarks)]
-    for line in range(part.lines):
-        tools = part.tools[line :: part.lines]
+    _, in_column = part.grid
+    for line in range(in_column):
+        tools = part.tools[line::in_column]
         rows.append("   ".join(f"{_name(cut(t.name))} {_note(part.mark_of(t))}" for t in tools))
     content = '<BR ALIGN="LEFT"/>'.join(filter(None, rows))
     table = (

@@ -241,7 +241,7 @@ def _box(box: Box, centre: Point) -> Iterator[str]:
     yield from _remarks(box.remarks, left, top + 33)
     top += HEAD
     for index, tool in enumerate(box.tools):
-        column, line = divmod(index, box.lines)
+        column, line = divmod(index, box.grid[1])
         x, y = left + column * box.column_width, top + line * ROW + 12
         mark = text(box.mark_of(tool))
         # The space separates the words for screen readers.
