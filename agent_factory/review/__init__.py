@@ -44,11 +44,11 @@ from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_tabl
 from agent_factory.review.records import without_marks as without_marks
 from agent_factory.review.requests import Decision
 from agent_factory.review.steps import (
-    aapply,
+    action,
     apply,
+    async_variant,
     plan_decision,
     plan_decisions,
-    plan_edit,
     plan_input,
     read_thread,
     thread_config,
@@ -126,6 +126,7 @@ async def apending(agent: object, config: RunnableConfig) -> Pending:
     return (await arun(read_thread(agent, "a", thread_config(agent, config)), identity))[1]
 
 
+@action
 def approve(
     agent: object, config: RunnableConfig, call_id: str | None = None, **options: object
 ) -> Any:
@@ -172,16 +173,14 @@ def approve(
     >>> approve(agent, thread)["messages"][-1].text
     'It is 5.'
     """
-    return apply(agent, config, plan_decision("approve", call_id), options)
+    return partial(apply, agent, config, plan_decision("approve", call_id), options)
 
 
-async def aapprove(
-    agent: object, config: RunnableConfig, call_id: str | None = None, **options: object
-) -> Any:
-    """Async variant of `approve`."""
-    return await aapply(agent, config, plan_decision("approve", call_id), options)
+aapprove = async_variant(approve)
+"""Async variant of `approve`."""
 
 
+@action
 def reject(
     agent: object,
     config: RunnableConfig,
@@ -204,20 +203,14 @@ def reject(
     Raises:
         ReviewError: As `approve`.
     """
-    return apply(agent, config, plan_decision("reject", call_id, message=message), options)
+    return partial(apply, agent, config, plan_decision("reject", call_id, message=message), options)
 
 
-async def areject(
-    agent: object,
-    config: RunnableConfig,
-    message: str | None = None,
-    call_id: str | None = None,
-    **options: object,
-) -> Any:
-    """Async variant of `reject`."""
-    return await aapply(agent, config, plan_decision("reject", call_id, message=message), options)
+areject = async_variant(reject)
+"""Async variant of `reject`."""
 
 
+@action
 def edit(
     agent: object,
     config: RunnableConfig,
@@ -247,22 +240,16 @@ def edit(
         ArgumentError: The arguments are not a dict.
         ReviewError: As `approve`, or several calls are open and `call_id` is None.
     """
-    return apply(agent, config, plan_edit(args, name, call_id), options)
+    edited_action = {"args": args, **({"name": name} if name else {})}
+    planner = plan_decision("edit", call_id, edited_action=edited_action)
+    return partial(apply, agent, config, planner, options)
 
 
-async def aedit(
-    agent: object,
-    config: RunnableConfig,
-    args: Mapping[str, object],
-    call_id: str | None = None,
-    *,
-    name: str | None = None,
-    **options: object,
-) -> Any:
-    """Async variant of `edit`."""
-    return await aapply(agent, config, plan_edit(args, name, call_id), options)
+aedit = async_variant(edit)
+"""Async variant of `edit`."""
 
 
+@action
 def respond(
     agent: object,
     config: RunnableConfig,
@@ -291,20 +278,14 @@ def respond(
         ArgumentError: The result of a call is not a string.
         ReviewError: As `approve`, or several calls are open and `call_id` is None.
     """
-    return apply(agent, config, plan_decision("respond", call_id, message=answer), options)
+    return partial(apply, agent, config, plan_decision("respond", call_id, message=answer), options)
 
 
-async def arespond(
-    agent: object,
-    config: RunnableConfig,
-    answer: object,
-    call_id: str | None = None,
-    **options: object,
-) -> Any:
-    """Async variant of `respond`."""
-    return await aapply(agent, config, plan_decision("respond", call_id, message=answer), options)
+arespond = async_variant(respond)
+"""Async variant of `respond`."""
 
 
+@action
 def decide(
     agent: object,
     config: RunnableConfig,
@@ -326,19 +307,14 @@ def decide(
     Raises:
         ReviewError: As `approve`.
     """
-    return apply(agent, config, partial(plan_decisions, new=decisions), options)
+    return partial(apply, agent, config, partial(plan_decisions, new=decisions), options)
 
 
-async def adecide(
-    agent: object,
-    config: RunnableConfig,
-    decisions: Mapping[str, Decision | Mapping[str, object]],
-    **options: object,
-) -> Any:
-    """Async variant of `decide`."""
-    return await aapply(agent, config, partial(plan_decisions, new=decisions), options)
+adecide = async_variant(decide)
+"""Async variant of `decide`."""
 
 
+@action
 def add_input(agent: object, config: RunnableConfig, input: object, **options: object) -> Any:
     """Send a new message of the user: pending calls do not go on, and a new turn begins.
 
@@ -361,11 +337,8 @@ def add_input(agent: object, config: RunnableConfig, input: object, **options: o
         NoThread: The agent has no checkpointer, the config has no `thread_id`, or the thread does
             not exist.
     """
-    return apply(agent, config, plan_input(input), options, stranded=True)
+    return partial(apply, agent, config, plan_input(input), options, stranded=True)
 
 
-async def aadd_input(
-    agent: object, config: RunnableConfig, input: object, **options: object
-) -> Any:
-    """Async variant of `add_input`."""
-    return await aapply(agent, config, plan_input(input), options, stranded=True)
+aadd_input = async_variant(add_input)
+"""Async variant of `add_input`."""

@@ -5,10 +5,11 @@ A planner turns decisions into a step, a value; `apply` writes it and invokes th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, ParamSpec, cast
 
 from langchain_core.messages import AnyMessage, ToolMessage, convert_to_messages
 from langchain_core.messages.tool import ToolCall
@@ -41,6 +42,8 @@ from agent_factory.runtime.unfinished_turn import (
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 from agent_factory.upstream import CLEAR_TASKS, COPY_BRANCH
+
+P = ParamSpec("P")
 
 REVIEWER = "review"
 """Name of the reviewer in the record that the model's message keeps."""
@@ -85,12 +88,6 @@ def plan_decision(kind: str, call_id: str | None, **details: object) -> StepPlan
         return plan_decisions(pending, topology, judge, {call.id: decision for call in calls})
 
     return plan_step
-
-
-def plan_edit(args: Mapping[str, object], name: str | None, call_id: str | None) -> StepPlanner:
-    """Plan an edit of one call; without a name, its tool stays."""
-    action = {"args": args, **({"name": name} if name else {})}
-    return plan_decision("edit", call_id, edited_action=action)
 
 
 def plan_input(input: Any) -> StepPlanner:
@@ -235,33 +232,6 @@ _STREAM_OPTIONS = frozenset(("output_keys", "stream_mode", "subgraphs", "version
 """Options that say which parts a stream has, and nothing about the run."""
 
 
-def apply(
-    agent: object,
-    config: RunnableConfig,
-    planner: StepPlanner,
-    options: Mapping[str, object],
-    *,
-    stranded: bool = False,
-) -> Any:
-    """Plan a step from what the thread waits for, write it, and invoke or stream the agent.
-
-    With `stranded`, also for a thread that waits at a node which the agent does not have.
-    """
-    return run(_apply(agent, "", config, planner, options, stranded=stranded), identity)
-
-
-async def aapply(
-    agent: object,
-    config: RunnableConfig,
-    planner: StepPlanner,
-    options: Mapping[str, object],
-    *,
-    stranded: bool = False,
-) -> Any:
-    """Async variant of `apply`."""
-    return await arun(_apply(agent, "a", config, planner, options, stranded=stranded), identity)
-
-
 def read_thread(
     agent: Any, prefix: str, config: RunnableConfig, *, stranded: bool = False
 ) -> Flow[tuple[StateSnapshot, Pending]]:
@@ -285,18 +255,46 @@ def read_thread(
     return snapshot, read_pending(snapshot._replace(next=tuple(missing)), topology, tools)
 
 
-def _apply(
+def action(function: Callable[P, Any]) -> Callable[P, Any]:
+    """Return a function that runs the flow which a function returns, sync.
+
+    The function leaves the prefix of the agent's methods open: "" here, "a" in `async_variant`.
+    """
+
+    @wraps(function)
+    def act(*args: P.args, **kwargs: P.kwargs) -> Any:
+        return run(function(*args, **kwargs)(prefix=""), identity)
+
+    return act
+
+
+def async_variant(act: Callable[P, Any]) -> Callable[P, Coroutine[Any, Any, Any]]:
+    """Return the async variant of a function that `action` returned."""
+    function: Callable[P, Any] = act.__wrapped__  # type: ignore[attr-defined]
+
+    @wraps(function)
+    async def aact(*args: P.args, **kwargs: P.kwargs) -> Any:
+        return await arun(function(*args, **kwargs)(prefix="a"), identity)
+
+    aact.__name__ = aact.__qualname__ = f"a{function.__name__}"
+    aact.__doc__ = f"Async variant of `{function.__name__}`."
+    return aact
+
+
+def apply(
     agent: Any,
-    prefix: str,
     config: RunnableConfig,
     planner: StepPlanner,
-    options: Mapping[str, object],
+    options: dict[str, object],
     *,
-    stranded: bool,
+    prefix: str,
+    stranded: bool = False,
 ) -> Flow[Any]:
-    """Yield what the agent's methods return, awaitable if their prefix is "a"."""
-    streams = options.get("stream", False)
-    options = {name: value for name, value in options.items() if name != "stream"}
+    """Plan a step from what the thread waits for, write it, and invoke or stream the agent.
+
+    With `stranded`, also for a thread that waits at a node which the agent does not have.
+    """
+    streams = options.pop("stream", False)
     config, topology = thread_config(agent, config), topology_or_none(agent)
     methods = ("get_state", "update_state", "invoke")
     get_state, update_state, invoke = (getattr(agent, prefix + name) for name in methods)
