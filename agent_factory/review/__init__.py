@@ -190,18 +190,10 @@ def reject(
 ) -> Any:
     """Do not run calls; the model reads the reason as their result and continues.
 
+    The other arguments, the result and the errors are those of `approve`.
+
     Args:
-        agent: An agent with a checkpointer.
-        config: A config with the `thread_id`.
         message: What the model reads; None for a text that says that a reviewer rejected the call.
-        call_id: As in `approve`.
-        **options: As in `approve`.
-
-    Returns:
-        As `approve`.
-
-    Raises:
-        ReviewError: As `approve`.
     """
     return partial(apply, agent, config, plan_decision("reject", call_id, message=message), options)
 
@@ -225,20 +217,16 @@ def edit(
     If `interrupt_before` or `interrupt_after` stopped the run, the model takes the new call for
     its original one. HumanInTheLoopMiddleware reports the change to the model.
 
+    The other arguments, the result and further errors are those of `approve`.
+
     Args:
-        agent: An agent with a checkpointer.
-        config: A config with the `thread_id`.
         args: All arguments of the call.
         call_id: The id or the digest of the call; may be None if only one is open.
         name: Another tool; None keeps the tool.
-        **options: As in `approve`.
-
-    Returns:
-        As `approve`.
 
     Raises:
         ArgumentError: The arguments are not a dict.
-        ReviewError: As `approve`, or several calls are open and `call_id` is None.
+        ReviewError: Several calls are open and `call_id` is None.
     """
     edited_action = {"args": args, **({"name": name} if name else {})}
     planner = plan_decision("edit", call_id, edited_action=edited_action)
@@ -263,20 +251,16 @@ def respond(
     function returns, and the tool runs again from its start. If the run stopped after its tools,
     the answer replaces the result that the model reads.
 
+    The other arguments, the result and further errors are those of `approve`.
+
     Args:
-        agent: An agent with a checkpointer.
-        config: A config with the `thread_id`.
         answer: A string; for an `interrupt()`, any value it accepts.
         call_id: The id or the digest of the call, or the id of an interrupt; may be None if only
             one is open.
-        **options: As in `approve`.
-
-    Returns:
-        As `approve`.
 
     Raises:
         ArgumentError: The result of a call is not a string.
-        ReviewError: As `approve`, or several calls are open and `call_id` is None.
+        ReviewError: Several calls are open and `call_id` is None.
     """
     return partial(apply, agent, config, plan_decision("respond", call_id, message=answer), options)
 
@@ -294,18 +278,11 @@ def decide(
 ) -> Any:
     """Decide about several calls at once, with a decision for each.
 
+    The other arguments, the result and the errors are those of `approve`.
+
     Args:
-        agent: An agent with a checkpointer.
-        config: A config with the `thread_id`.
         decisions: For the id or the digest of each call, a decision as HumanInTheLoopMiddleware
             takes it, such as `{"type": "reject", "message": "Too much."}`.
-        **options: As in `approve`.
-
-    Returns:
-        As `approve`.
-
-    Raises:
-        ReviewError: As `approve`.
     """
     return partial(apply, agent, config, partial(plan_decisions, new=decisions), options)
 
@@ -322,14 +299,10 @@ def add_input(agent: object, config: RunnableConfig, input: object, **options: o
     waits before its tools, as for a review; else that the call may have run. Results of calls that
     ran in parallel are kept.
 
-    Args:
-        agent: An agent with a checkpointer.
-        config: A config with the `thread_id`.
-        input: A string, a message, a list of messages, or an input of the agent with `messages`.
-        **options: As in `approve`.
+    The other arguments and the result are those of `approve`.
 
-    Returns:
-        As `approve`.
+    Args:
+        input: A string, a message, a list of messages, or an input of the agent with `messages`.
 
     Raises:
         ArgumentError: The input is not a message and has no messages.

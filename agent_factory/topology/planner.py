@@ -37,12 +37,7 @@ _SAME -= {"hooks", "layers", "sequential_calls"}
 
 
 def decide(shape: Shape) -> TopologyData:
-    """Decide nodes and edges.
-
-    >>> planned = decide(Shape(hooks=(Hook("A", Phase.AFTER_MODEL),), has_tools=True))
-    >>> planned.loop_exit, planned.nodes
-    ('A.after_model', ('model', 'A.after_model', 'tools'))
-    """
+    """Decide nodes and edges; `topology.plan` makes a `Topology` of them."""
     phases = {phase: [h for h in shape.hooks if h.phase is phase] for phase in Phase}
     nodes = {phase: [hook.node for hook in hooks] for phase, hooks in phases.items()}
     loop_head = [*nodes[Phase.BEFORE_MODEL], shape.style.model]

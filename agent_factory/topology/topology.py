@@ -31,20 +31,11 @@ class Topology(TopologyData):
         loop_exit: The node where a turn of the model ends.
         exit: The node a run continues with when it leaves the loop.
         edges: Every edge.
-        layers: The layers around model and tool calls, outermost first.
-        hooks: The node hooks, in the order of the middleware list.
-        tools: The tools known when the agent is built.
-        retries_output: The model is asked again while a structured answer is missing or invalid.
-        style: The factory that builds the agent.
         settings: The settings of the middleware, if they were requested.
-        moved: Former names of middleware, under which threads may be stored.
-        guards: What decides about tool calls before they run.
-        limits: What may be used at most.
-        accesses: What middleware read, write, send to a model and sanitize.
-        sequential_calls: Each tool call of a turn waits for those before it.
-        idle_guards: Middleware that can decide about tool calls, and decide about none.
         name: The agent's name, for headings. It is not compared and not stored.
         ledgers: The ledgers of middleware, for the plan of an agent around this one; as `name`.
+
+    Its other fields are those of a `Shape`.
     """
 
     # Without it, each plan would have a dict in addition to the slots.

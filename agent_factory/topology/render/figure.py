@@ -228,14 +228,7 @@ def figure_of(plan: TopologyData) -> Figure:
 
 
 def remarks_of(plan: TopologyData, part: Hook | Layer) -> tuple[str, ...]:
-    """What a hook or a layer guards and limits, in a few short lines.
-
-    >>> from agent_factory import plan_agent
-    >>> from agent_factory.middleware import ModelCallLimitMiddleware
-    >>> plan = plan_agent(middleware=[ModelCallLimitMiddleware(run_limit=5)])
-    >>> remarks_of(plan, plan.layers[0])
-    ('at most 5 model calls a run',)
-    """
+    """What a hook or a layer guards and limits, in a few short lines."""
     guards = guards_at(plan, part)
     always = {(guard.action, guard.tool) for guard in guards if not guard.when}
     tools: dict[str, list[str]] = {}
