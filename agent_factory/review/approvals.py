@@ -156,10 +156,8 @@ class StoredApprovals:
     ) -> StandingApproval | None:
         """An approval by which a call may run now; with an id, only that one."""
         now = time.time()
-        for approval in self.list():
-            if approval_id in (None, approval.id) and approval.covers(call, schema, thread, now):
-                return approval
-        return None
+        approvals = (x for x in self.list() if x.covers(call, schema, thread, now))
+        return next((x for x in approvals if approval_id in (None, x.id)), None)
 
     def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
         """Count a call that runs by an approval."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast
@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import StateSnapshot
 
-from agent_factory.review.records import call_digest
-from agent_factory.review.records import digest as digest_of
+from agent_factory.review.records import call_digest, digest
 from agent_factory.review.requests import (
     ActionRequest,
     HITLRequest,
@@ -137,38 +136,31 @@ def read_pending(
     message, tail = last_turn(messages)
     if not all(isinstance(m, ToolMessage) for m in tail):
         message, tail = None, []  # The user has sent a new message: the old turn is over.
+    # A step that was cut short after its last task has no next nodes, and is not done yet.
+    nodes = snapshot.next or [task.name for task in snapshot.tasks]
     turn = Pending(
-        # A step that was cut short after its last task has no next nodes, and is not done yet.
-        next=tuple(
-            former.get(node, node)
-            for node in snapshot.next or [task.name for task in snapshot.tasks]
-        ),
+        next=tuple(former.get(node, node) for node in nodes),
         message=message,
         tail=tuple(tail),
         finished=not snapshot.next or any(task.result is not None for task in snapshot.tasks),
     )
-    calls: Iterable[PendingCall] = ()
     if not snapshot.next:
         return turn
     if any(task.interrupts for task in snapshot.tasks):
-        calls = _interrupted_calls(snapshot, topology, turn)
+        calls = [*_interrupted_calls(snapshot, topology, turn)]
     else:
-        calls = _stopped_calls(topology, turn, tools)
-    decisions = recorded_decisions(turn, topology)
-    calls = [replace(call, decision=decisions.get(call.id)) for call in calls]
-    # The calls of nested agents that run in parallel may share ids.
-    times = Counter(call.id for call in calls)
-    calls = [replace(call, id=call.interrupt_id) if times[call.id] > 1 else call for call in calls]
-    return replace(turn, calls=tuple(replace(call, digest=_digest(call, turn)) for call in calls))
-
-
-def _digest(call: PendingCall, turn: Pending) -> str:
+        calls = [*_stopped_calls(topology, turn, tools)]
+    decisions, times = recorded_decisions(turn, topology), Counter(call.id for call in calls)
     # An interrupt gets another id when a decision about a call of its batch is recorded, the
     # message that made the call does not.
-    message = turn.message
-    source = {c["id"]: message.id for c in message.tool_calls} if message is not None else {}
-    about = (call.id, call.name, call.args, call.kind, call.question, call.call_digest)
-    return digest_of(source.get(call.id, call.interrupt_id), *about)
+    sources = {c["id"]: message.id for c in message.tool_calls} if message is not None else {}
+    for index, call in enumerate(calls):
+        # The calls of nested agents that run in parallel may share ids.
+        id_ = call.interrupt_id if times[call.id] > 1 else call.id
+        about = (id_, call.name, call.args, call.kind, call.question, call.call_digest)
+        name = digest(sources.get(id_, call.interrupt_id), *about)
+        calls[index] = replace(call, id=id_, decision=decisions.get(call.id), digest=name)
+    return replace(turn, calls=tuple(calls))
 
 
 def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str, Mapping[str, Any]]:
@@ -267,12 +259,7 @@ class Request(NamedTuple):
 
 
 def read_request(value: Any, response_schema: object = None) -> Request | None:
-    """Read the value of an interrupt; None if it is not a request of a review.
-
-    Requests of langchain's middleware are read as well, and those that a thread has from an earlier
-    version. Langchain's request about one call has the decisions that may be made in the JSON
-    schema of its answer alone.
-    """
+    """Read the value of an interrupt, also of langchain's; None if it is not about a review."""
     if not isinstance(value, Mapping):
         return None
     if {"action_requests", "review_configs"} <= value.keys():
@@ -285,6 +272,7 @@ def read_request(value: Any, response_schema: object = None) -> Request | None:
         return None
     keys = value.keys() & ActionRequest.__annotations__.keys()
     if (config := value.get("review_config")) is None:
+        # Langchain names the decisions that may be made in the schema of the answer alone.
         schema = json.dumps(response_schema, default=str)
         named = [kind for kind in ALL if f'"const": "{kind}"' in schema]
         config = ReviewConfig(action_name=value["name"], allowed_decisions=named or list(ALL))

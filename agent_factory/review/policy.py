@@ -354,11 +354,6 @@ def rules_about(agent: Any, state: object, call: ToolCall) -> list[Rule]:
 
     A policy whose conditions need more than the call, its tool and the state is left out: its
     middleware decides when the run continues.
-
-    Args:
-        agent: What `create_agent` returned.
-        state: The state of the thread.
-        call: The call.
     """
     tool = tools_of(agent).get(call["name"])
     request = ToolCallRequest(tool_call=call, tool=tool, state=state, runtime=cast("Any", None))

@@ -216,10 +216,8 @@ def _unmarked(part: object, name: str) -> Any:
 
 def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:
     """The metadata of the last message of the model, which holds the records of its calls."""
-    for message in reversed(messages):
-        if isinstance(message, AIMessage):
-            return message.response_metadata
-    return {}
+    answers = (m.response_metadata for m in reversed(messages) if isinstance(m, AIMessage))
+    return next(answers, {})
 
 
 def approved_digest(call: ToolCall, records: Mapping[str, Any], reviewer: str) -> str | None:

@@ -60,27 +60,17 @@ class HITLRequest(TypedDict):
     review_configs: list[ReviewConfig]
 
 
-class ToolApprovalRequest(TypedDict):
+class ToolApprovalRequest(ActionRequest):
     """One pending call, and the decisions that may be made about it.
 
-    The first five keys are those of langchain's request.
+    The keys are those of langchain's request, and `digest` and `review_config`.
 
     Attributes:
         type: Marks the request.
-        tool_call_id: The id the model gave the call.
-        name: The tool.
-        args: The arguments.
-        description: What the reviewer should know.
-        digest: As in `ActionRequest`.
         review_config: The decisions that may be made.
     """
 
     type: Literal["tool_approval"]
-    tool_call_id: str | None
-    name: str
-    args: dict[str, Any]
-    description: str
-    digest: NotRequired[str]
     review_config: ReviewConfig
 
 

@@ -236,12 +236,10 @@ _DETAILS = {
 
 
 def _declared(old: TopologyData, new: TopologyData) -> Iterator[Change]:
-    """What middleware declare, settings and former names, where the two plans differ in them.
-
-    Settings of middleware that are added or removed are left out. Of a plan whose settings were not
-    requested, those that guard are compared.
-    """
+    """What middleware declare, settings and former names, where the two plans differ in them."""
+    # Settings of middleware that are added or removed are left out.
     only_in_one = _owners(old) ^ _owners(new)
+    # Of a plan whose settings were not requested, those that guard are compared.
     all_of_them = all(any(not s.guards for s in plan.settings) for plan in (old, new))
 
     def texts_of(plan: TopologyData) -> dict[str, dict[str, str]]:

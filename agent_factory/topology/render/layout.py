@@ -73,16 +73,14 @@ def run_graphviz(source: str, form: str) -> bytes:
 
 
 def sizes(part: Box | Arrow | Group) -> str:
-    """The attributes that make room for a part, without any name of the plan.
-
-    Texts are blank tables of known size; Graphviz would measure them in some font.
-    """
+    """The attributes that make room for a part, without any name of the plan."""
     if isinstance(part, Box):
         inches = "width={:.3f} height={:.3f}".format(*(pixels / _INCH for pixels in part.size))
         return f'shape=box fixedsize=true {inches} label=""'
     if isinstance(part, Arrow) and not part.label:
         return ""
     width, height = part.title_size if isinstance(part, Group) else part.label_size
+    # Graphviz would measure a text in some font; a blank table has a known size.
     size = f'FIXEDSIZE="TRUE" WIDTH="{width:.0f}" HEIGHT="{height:.0f}"'
     return f'label=<<TABLE BORDER="0" {size}><TR><TD></TD></TR></TABLE>>'
 
@@ -155,10 +153,8 @@ def crossed_titles(figure: Figure, layout: Layout) -> list[str]:
 
 
 def with_wide_groups(figure: Figure, layout: Layout) -> Layout:
-    """Let the frames of groups take in labels that stand on their lines, where there is room.
-
-    Graphviz keeps labels from boxes and from each other, and not from the frames of groups.
-    """
+    """Let the frames of groups take in labels that stand on their lines, where there is room."""
+    # Graphviz keeps labels from boxes and from each other, and not from the frames of groups.
     labels = [
         area_of(place, arrow.label_size)
         for arrow in figure.arrows
