@@ -135,12 +135,6 @@ class Watch(AgentMiddleware[Any, Any]):
 # What it is called with, and what it returns
 
 
-def test_the_first_layer_is_the_outermost(call: Run, log: list[Any]) -> None:
-    result = call(agent(Watch(log, "A"), Watch(log, "B")), ASK)
-    assert texts(result) == ["Go.", "Done."]
-    assert log == ["A started", "B started", "B ended", "B closed", "A ended", "A closed"]
-
-
 @each("fused", [True, "turn", False])
 @each("saver", [None, InMemorySaver])
 def test_it_gets_the_input_and_the_final_state_with_its_private_keys(
@@ -456,18 +450,6 @@ def test_no_flow_can_suppress_a_pause(
     # An answer is still possible.
     with suppress(TurnError):
         assert texts(call(built, Command(resume="yes"), THREAD))[-1] == "Done."
-
-
-@each("where", ["interrupt_before", "interrupt_after"])
-def test_a_pause_at_a_node_is_a_pause(call: Run, where: str) -> None:
-    log: list[Any] = []
-    script = [calls("fine"), "Done."]
-    built = agent(Watch(log), script=script, checkpointer=InMemorySaver(), **{where: ["tools"]})
-    call(built, ASK, THREAD)
-    assert log == ["Watch started", "Watch RunPaused", "Watch closed"]
-    log.clear()
-    assert texts(call(built, None, THREAD))[-1] == "Done."
-    assert log == ["Watch resumed", "Watch ended", "Watch closed"]
 
 
 def test_a_pause_after_the_last_node_is_the_end(call: Run, log: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Fused runs: one step if nothing is stored, agents inside, hooks that stop, and parallel calls."""
+"""Fused runs: one step if nothing is stored, agents inside, and parallel calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, NotRequired
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.cache.memory import InMemoryCache
 from langgraph.channels import EphemeralValue
@@ -254,22 +254,6 @@ def test_an_interrupt_is_returned_and_nothing_runs_twice(
     assert (ran, len(spy.tasks)) == (["goes in"] * nested + ["0"], 2)
 
 
-def test_an_invalid_write_is_refused_as_hook_by_hook(call: Run, fused: Any) -> None:
-    @tool
-    def forget(query: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
-        """Forget what was never said."""
-        answer = ToolMessage("forgotten", tool_call_id=tool_call_id)
-        return Command(update={"messages": [answer, RemoveMessage(id="nobody")]})
-
-    def error(fused: Any) -> Any:
-        agent = create_agent(ScriptedChatModel([calls("forget")]), [forget], fused=fused)
-        with pytest.raises(ValueError, match="nobody") as caught:
-            call(agent, ASK)
-        return str(caught.value)
-
-    assert error(fused) == error(False)
-
-
 def test_parallel_runs_do_not_share_state(fused: Any) -> None:
     waiting: list[str] = []
 
@@ -328,32 +312,7 @@ def test_a_stream_with_subgraphs_shows_the_hooks_of_agents_in_tools_and_in_graph
     assert [*shown(True)] == [*shown(False)]
 
 
-# --- hooks that stop in the middle --------------------------------------------------------------
-
-
-def test_writes_of_hooks_before_a_failing_one_are_kept(call: Run) -> None:
-    class Writing(AgentMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            return {"messages": [HumanMessage("kept")]}
-
-    class Failing(AgentMiddleware):
-        tries = 0
-
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            self.tries += 1
-            if self.tries == 1:
-                raise ValueError("not today")
-
-    failing = Failing()
-    agent = done(Writing(), failing)
-    with pytest.raises(ValueError, match="not today"):
-        call(agent, ASK, THREAD)
-    state = agent.get_state(THREAD)
-    assert state.next == ("Failing.before_model",)
-    assert [message.text for message in state.values["messages"]] == ["Well?", "kept"]
-    assert failing.tries == 1
-    result = call(agent, None, THREAD)
-    assert [message.text for message in result["messages"]] == ["Well?", "kept", "Done."]
+# --- graphs inside hooks, and models of hooks ---------------------------------------------------
 
 
 def test_a_graph_inside_a_hook_may_interrupt() -> None:
@@ -503,17 +462,6 @@ def test_all_calls_of_a_turn_are_one_task_if_nothing_is_stored(call: Run) -> Non
         assert len(set(tasks)) == number
         assert_valid_history(outcome["messages"])
         tasks.clear()
-
-
-def test_calls_that_ask_are_shown_together_if_nothing_is_stored(call: Run) -> None:
-    outcome = call(agent_of(Tools(), "ask", "find", "ask", checkpointer=None), ASK)
-    assert sorted(asked.value for asked in outcome["__interrupt__"]) == ["0", "2"]
-    assert tool_texts(outcome) == ["found 1"]
-
-
-def test_a_call_that_fails_ends_a_run_of_which_nothing_is_stored(call: Run) -> None:
-    with pytest.raises(ConnectionError, match="1"):
-        call(agent_of(Tools(), "find", "fail", checkpointer=None), ASK)
 
 
 def test_a_call_that_waits_has_its_own_task_and_the_others_do_not_run_again(call: Run) -> None:

@@ -27,10 +27,8 @@ from agent_factory.state import history
 from agent_factory.state.history import (
     UNANSWERED,
     ValidatedPrefix,
-    answers_of,
     call_ids,
     is_valid,
-    last_turn,
     repair,
 )
 from agent_factory.testing import ScriptedChatModel
@@ -140,22 +138,6 @@ def test_what_is_missing_at_the_end_is_only_added_and_what_is_too_much_only_remo
 def test_calls_without_an_id_cannot_be_answered_and_count_for_nothing() -> None:
     nameless: Any = {"name": "x", "args": {}, "id": None}
     assert repair([AIMessage("", tool_calls=[nameless]), user()]) is None
-
-
-def test_the_ids_of_a_message_are_those_that_need_an_answer() -> None:
-    assert call_ids(ai("a", bad=("b",))) == ["a", "b"]
-    assert call_ids(AIMessage("text")) == []
-    one, other = result("a"), result("b")
-    assert answers_of([one, user(), other]) == {"a": one, "b": other}
-
-
-def test_the_last_turn_is_the_last_ai_message_and_what_follows() -> None:
-    """A22."""
-    last, answer = ai("b"), result("b")
-    assert last_turn([ai("a"), result("a"), last, answer, user("u")])[0] is last
-    assert last_turn([ai("a"), last, answer])[1] == [answer]
-    assert last_turn([user()]) == (None, [])
-    assert last_turn([]) == (None, [])
 
 
 ids = st.sampled_from("abc")

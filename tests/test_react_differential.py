@@ -321,13 +321,6 @@ def test_a_picture_names_the_nodes_and_counts_the_model_as_one() -> None:
     ]
 
 
-def test_a_picture_is_drawn() -> None:
-    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
-    picture = topology_of(agent(**HOOKS, rf=Answer)).to_svg()
-    assert "model call" in picture
-    assert STRUCTURED in picture
-
-
 def test_plans_of_both_factories_are_compared() -> None:
     ours = topology_of(create_agent(ScriptedChatModel([]), [add]))
     theirs = topology_of(agent())

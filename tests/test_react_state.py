@@ -29,8 +29,6 @@ from agent_factory.prebuilt import (
     AgentStateWithStructuredResponsePydantic,
 )
 from agent_factory.prebuilt.react_state import (
-    View,
-    chosen_schema,
     keys_of,
     model_schema,
     schemas_of,
@@ -45,15 +43,6 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
-
-
-@each("structured, name", [(False, "AgentState"), (True, "AgentStateWithStructuredResponse")])
-def test_the_usual_state_has_a_place_for_what_is_asked_for(structured: bool, name: str) -> None:
-    """B10, D12"""
-    chosen = chosen_schema(None, structured=structured)
-    assert chosen is getattr(prebuilt, name)
-    keys = ["messages", "remaining_steps", *(["structured_response"] if structured else [])]
-    assert list(keys_of(chosen)) == keys
 
 
 def test_a_model_of_the_state_counts_from_25_where_nobody_counts() -> None:
@@ -123,15 +112,6 @@ def test_a_state_may_have_its_own_key() -> None:
     assert model_schema(Chosen, hooked=True) is Chosen
     kept = keys_of(schemas_of(Chosen, has_tools=False, hooked=True).state)
     assert kept["llm_input_messages"] == list[AnyMessage]
-
-
-def test_a_view_has_the_keys_of_its_schema_alone() -> None:
-    """B11"""
-    state = {"messages": [], "remaining_steps": 3, "loop_relay": [], "structured_response": None}
-    assert View(prebuilt.AgentState)(state) == {"messages": [], "remaining_steps": 3}
-    assert View(Own)(state) == Own(messages=[], remaining_steps=3)
-    shown = View(prebuilt.AgentStateWithStructuredResponse)(state)
-    assert "structured_response" not in shown
 
 
 def test_what_a_hook_chose_outlives_a_pause(call: Any) -> None:

@@ -5,25 +5,22 @@ from __future__ import annotations
 import asyncio
 import operator
 from dataclasses import dataclass
-from threading import Event
 from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
+from langchain_core.tools import BaseTool, StructuredTool, tool
 from langchain_core.tools import tool as make_tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.managed import RemainingSteps
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
-from langgraph.types import Command
 
 from agent_factory import (
     AgentMiddleware,
     AgentState,
     InjectedState,
-    InjectedStore,
     PrivateStateAttr,
     ToolNode,
     ToolRuntime,
@@ -32,11 +29,11 @@ from agent_factory import (
     create_react_agent,
     wrap_model_call,
 )
-from agent_factory.errors import ArgumentError, PathNotSupported, UnknownTool
+from agent_factory.errors import ArgumentError, UnknownTool
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.registry import as_tool
 from error_handlers import later as async_handler
-from error_handlers import number, two, values
+from error_handlers import number, two
 from samples import add, prices, tool_results, tool_texts, undocumented
 from tables import each
 
@@ -78,25 +75,6 @@ def test_functions_methods_and_tool_objects_are_offered_and_run(call: Any) -> No
         result = call(create_agent(model, tools), GO)
         assert [text for text, _ in tool_results(result)] == ["3", "8", "1.5"]
         assert model.requests[0].tools == ["add", "double", "halve"]
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_an_async_tool_needs_an_async_run(asynchronous: bool) -> None:
-    """C21: raised, because the model could not do anything about it."""
-
-    async def later() -> str:
-        """Answer later."""
-        return "now"
-
-    agent: Any = create_agent(
-        ScriptedChatModel([calls("later"), "Done"]), [later], handle_tool_errors=True
-    )
-    if asynchronous:
-        result = asyncio.run(agent.ainvoke(GO))
-        assert tool_results(result) == [("now", "success")]
-    else:
-        with pytest.raises(PathNotSupported, match="later: does not support sync invocation"):
-            agent.invoke(GO)
 
 
 def test_a_providers_tool_is_offered_and_never_run(call: Any) -> None:
@@ -159,26 +137,6 @@ def test_the_tools_node_of_an_agent_is_a_tool_node_and_lists_its_tools(
         "halve": "Halve a number.",
     }
     assert tool_results(call(agent, GO)) == [("3", "success")]
-
-
-def test_results_stand_in_the_order_of_the_calls(call: Any) -> None:
-    """C13, C15: whatever the order in which tools finish."""
-
-    finished = {number: Event() for number in range(4)}
-    finished[3].set()
-
-    def after(number: int) -> str:
-        """Finish after the call of the next number."""
-        assert finished[number + 1].wait(60)
-        finished[number].set()
-        return f"{number}"
-
-    steps = [{"name": "after", "args": {"number": n}, "id": f"{n}"} for n in (0, 2, 1)]
-    result = call(create_agent(ScriptedChatModel([steps, "Done"]), [after]), GO)
-    report = [m for m in result["messages"] if m.type == "tool"]
-    assert [(m.tool_call_id, m.text, m.name) for m in report] == [
-        (id, id, "after") for id in ("0", "2", "1")
-    ]
 
 
 # Tools known only at run time
@@ -280,21 +238,6 @@ def test_calls_that_cannot_be_read_are_explained_to_the_model(call: Any) -> None
     for _, message in refused:
         assert message.status == "error"
         assert "could not be read as JSON: {\n cut off\n" in message.text
-
-
-def test_a_call_without_an_id_gets_one(call: Any) -> None:
-    """D13: so that it can be answered, readable or not."""
-    lost = {"name": "add", "args": "{", "id": None, "error": None, "type": "invalid_tool_call"}
-    message = AIMessage(
-        "",
-        tool_calls=[{"name": "add", "args": {"a": 1, "b": 2}, "id": None}],
-        invalid_tool_calls=[lost],
-    )
-    result = call(create_agent(ScriptedChatModel([message, "Done"]), [add]), GO)
-    asked = result["messages"][1]
-    ids = [asked.tool_calls[0]["id"], asked.invalid_tool_calls[0]["id"]]
-    assert [m.tool_call_id for m in result["messages"] if m.type == "tool"] == ids
-    assert all(ids)
 
 
 # What cannot be a tool
@@ -413,23 +356,6 @@ def test_by_default_a_raising_tool_raises_and_invalid_arguments_are_reported(cal
     assert text.startswith("Error invoking tool 'add' with kwargs {'a': 'one', 'b': 2}")
 
 
-TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
-
-
-@each(
-    "handle, said",
-    [
-        (True, TEMPLATE),
-        ("Try again.", "Try again."),
-        ((KeyError, ValueError), TEMPLATE),
-        (values, "bad value value"),
-    ],
-)
-def test_a_handled_error_is_reported_to_the_model(call: Any, handle: Any, said: str) -> None:
-    """C41, C43, C44"""
-    assert tool_results(call(failing(handle, "value"), GO)) == [(said, "error")]
-
-
 @each("handle", [None, 5, {}, [ValueError], (int,), int, two, async_handler, number])
 def test_a_form_that_could_not_work_is_refused_at_build(handle: Any) -> None:
     """C41, C47: not when an error occurs."""
@@ -471,11 +397,6 @@ def whole_state(state: Annotated[dict[str, Any], InjectedState]) -> str:
     return f"{sorted(state)} after {len(state['messages'])}"
 
 
-def with_store(store: Annotated[Any, InjectedStore()]) -> str:
-    """Read the store."""
-    return str(store.get(("prices",), "lamp").value["price"])
-
-
 def with_runtime(runtime: ToolRuntime[Any, Any], item: str = "lamp") -> str:
     """Look at everything."""
     store: Any = runtime.store
@@ -491,11 +412,6 @@ def with_runtime(runtime: ToolRuntime[Any, Any], item: str = "lamp") -> str:
     return " ".join(map(str, parts))
 
 
-def with_call_id(id_: Annotated[str, InjectedToolCallId]) -> Command[Any]:
-    """Count a visit."""
-    return Command(update={"visits": 1, "messages": [ToolMessage("counted", tool_call_id=id_)]})
-
-
 def called(name: str, id_: str = "1", **args: Any) -> dict[str, Any]:
     return {"name": name, "args": args, "id": id_}
 
@@ -506,39 +422,6 @@ def shop(only: Any, *steps: Any, **options: Any) -> Any:
 
 
 SHOPPING = {"messages": "Go", "user": "Ada"}
-
-
-def test_a_field_of_the_state_is_injected(call: Any) -> None:
-    """C23, A23, C36, E29, C31: as it is when the tool runs; the model cannot forge it."""
-    forged = called("one_field", user="Eve", greeting="Hello")
-    for call_of_model, text in ((called("one_field"), "Hi Ada"), (forged, "Hello Ada")):
-        assert tool_texts(call(shop(one_field, [call_of_model]), SHOPPING)) == [text]
-    with pytest.raises(KeyError, match="user"):
-        call(shop(one_field, [called("one_field")], handle_tool_errors=True), {"messages": "Go"})
-
-
-def test_the_whole_state_is_injected(call: Any) -> None:
-    """C23, A23: what hooks wrote, private keys included, and no managed value."""
-
-    class Keeper(AgentMiddleware[Any, Any]):
-        state_schema = Shop
-
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            return {"secret": "s", "visits": 1}
-
-    tool_agent = shop(whole_state, [called("whole_state")], middleware=[Keeper()])
-    assert tool_texts(call(tool_agent, SHOPPING)) == [
-        "['messages', 'secret', 'user', 'visits'] after 2"
-    ]
-
-
-def test_the_store_is_injected(call: Any) -> None:
-    """C24, B6a, C30, E17: without one it fails, as the model could not fix that."""
-    with_prices = shop(with_store, [called("with_store")], store=prices())
-    assert tool_texts(call(with_prices, SHOPPING)) == ["39"]
-    poor = shop(with_store, [called("with_store")], handle_tool_errors=True)
-    with pytest.raises(ValueError, match="compile your graph with a store"):
-        call(poor, SHOPPING)
 
 
 def test_the_runtime_bundles_everything(collect: Any) -> None:
@@ -553,17 +436,6 @@ def test_the_runtime_bundles_everything(collect: Any) -> None:
     chunks = collect(rich, SHOPPING, THREAD, context=Till("EUR"), stream_mode=["custom", "values"])
     assert [chunk for mode, chunk in chunks if mode == "custom"] == [{"item": "lamp"}]
     assert tool_texts(chunks[-1][1]) == ["Ada EUR call-7 39 1 1"]
-
-
-def test_a_tools_command_updates_the_state(call: Any) -> None:
-    """C38, C57, C59: each of parallel ones, through the key's reducer."""
-    step = [called("with_call_id", "1"), called("with_call_id", "2")]
-    result = call(shop(with_call_id, step), {**SHOPPING, "visits": 5})
-    assert result["visits"] == 7
-    assert [(m.text, m.name) for m in result["messages"] if m.type == "tool"] == [
-        ("counted", "with_call_id"),
-        ("counted", "with_call_id"),
-    ]
 
 
 def test_the_model_does_not_see_injected_parameters(call: Any) -> None:

@@ -73,20 +73,6 @@ def test_two_browsers_at_once(desk: Desk, thread: str, new_page: NewPage) -> Non
     assert results(desk, thread) == ["Refunded 120.5 euros for A-1001, urgent: False."]
 
 
-def test_a_claim_of_another_person(desk: Desk, thread: str, new_page: NewPage) -> None:
-    wait = desk.waiting(thread)
-    desk.service.inbox().claim(wait, by="ann")
-    page = new_page(f"/inbox/{wait}")
-    expect(page.get_by_text("claimed by ann")).to_be_visible()
-    page.get_by_role("button", name="Approve", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("is claimed by 'ann'")
-    desk.service.inbox().release(wait, by="ann")
-    page.reload()
-    page.get_by_role("button", name="Claim it").click()
-    expect(page.get_by_role("button", name="Release it")).to_be_visible()
-    assert desk.service.inbox().get(wait).claimed_by == "local"
-
-
 def test_the_list_is_live(desk: Desk, thread: str, new_page: NewPage) -> None:
     page = new_page(f"/inbox?text={thread}")
     expect(page.locator(".rows .empty")).to_be_visible()
@@ -102,18 +88,6 @@ def test_the_list_is_live(desk: Desk, thread: str, new_page: NewPage) -> None:
     expect(page.locator(".row")).to_have_count(1)
 
 
-def test_filters(desk: Desk, thread: str, new_page: NewPage) -> None:
-    desk.waiting(thread)
-    desk.waiting(f"{thread}-ask", "ask me")
-    page = new_page("/inbox")
-    page.get_by_placeholder("Find in messages").fill(thread)
-    expect(page.locator(".row")).to_have_count(2)
-    page.get_by_label("Tool").select_option("ask")
-    expect(page.locator(".row")).to_have_count(1)
-    page.get_by_label("claimed by me").check()
-    expect(page.locator(".rows .empty")).to_contain_text("Nothing here matches")
-
-
 def test_what_is_said_is_only_text(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.waiting(thread, f"evil {EVIL}")
     for path in ("/inbox", f"/inbox/{wait}", f"/studio/threads/{thread}", "/studio"):
@@ -124,47 +98,3 @@ def test_what_is_said_is_only_text(desk: Desk, thread: str, new_page: NewPage) -
     desk.service.decide(wait, "reject", by="<b>ann</b>", message="<script>alert(1)</script>")
     page = new_page("/inbox/audit")
     expect(page.get_by_text("<b>ann</b>").first).to_be_visible()
-
-
-# Standing approvals and rules
-
-
-def test_later_calls_are_approved_and_revoked(desk: Desk, thread: str, new_page: NewPage) -> None:
-    wait = desk.waiting(thread)
-    page = new_page(f"/inbox/{wait}")
-    page.get_by_text("Approve later calls, too").click()
-    page.get_by_label("For", exact=True).select_option("a day")
-    page.get_by_label("Calls of refund").select_option("with any arguments")
-    page.get_by_role("button", name="Approve this and later calls").click()
-    expect(page.locator(f"#wait-{wait}")).to_contain_text("Approved by local")
-    results(desk, thread)
-    again = desk.service.submit("desk", thread=thread, message="Another parcel is broken.")
-    assert "Refunded" in again.result(60)["messages"][-1].text
-    page.get_by_role("link", name="Approvals").click()
-    row = page.locator("tbody tr")
-    expect(row).to_contain_text("any arguments")
-    expect(row).to_contain_text("in 23 h")
-    expect(row.locator("td").nth(5)).to_have_text("1 time")
-    page.get_by_role("button", name="Revoke the approval of refund by local").click()
-    expect(page.get_by_text("There are none.")).to_be_visible()
-    page.get_by_role("link", name="Ended ones, too").click()
-    expect(page.get_by_text("revoked by local")).to_be_visible()
-    desk.waiting(thread)  # it asks again
-
-
-def test_a_call_that_changed_is_not_approved(desk: Desk, thread: str, new_page: NewPage) -> None:
-    wait = desk.waiting(thread)
-    page = new_page(f"/inbox/{wait}")
-    page.locator("form.approve input[name=digest]").evaluate("one => { one.value = 'another'; }")
-    page.get_by_role("button", name="Approve", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("another")
-    assert desk.service.inbox().get(wait).decided_at is None
-
-
-def test_the_rules_of_an_agent(new_page: NewPage) -> None:
-    page = new_page("/studio")
-    page.get_by_role("link", name="the rules of its tools").click()
-    rows = page.locator("tbody tr")
-    expect(rows).to_have_count(4)
-    expect(rows.nth(1)).to_contain_text("euros > 5000")
-    expect(rows.nth(1)).to_contain_text("The office does that.")
