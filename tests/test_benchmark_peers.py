@@ -7,7 +7,6 @@ import math
 import sqlite3
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -24,15 +23,13 @@ from tables import each
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import contenders, databases, peer_kills, peer_waits, peers, report, servers
-from benchmarks.contenders import BY_HAND, HOOKS, OURS, PEER, PLAIN
+from benchmarks.contenders import BY_HAND, HOOKS, OURS, PEER
 from benchmarks.efforts import FULL
 from benchmarks.goals import GOALS
 from benchmarks.harness import Absent, Contender, Figure, Interval, Match, Pair, Tally, Timed
 from benchmarks.others import AGNO, OPENAI_AGENTS, PYDANTIC_AI, libraries
 from benchmarks.peer_kills import ANSWERED, CALLS, LOST, ONCE, REPEATED, end_of
 from benchmarks.peers_page import losses, rows_of, tables
-from benchmarks.peers_plot import peers_plot
-from benchmarks.report import Report
 from benchmarks.runs import QUESTION, Setting, built, until_done
 from benchmarks.savers import CONFIG, Mode, Saver
 from benchmarks.scripted import FreeModel, add
@@ -207,15 +204,6 @@ def exact(found: Figure, value: float) -> Figure:
     return replace(found, value=Interval(value, value, value))
 
 
-def compared(*ratios: tuple[str, float, float], ours: float = 2.0) -> list[Figure]:
-    """A row: each other with the middle and the high end of its ratio to ours."""
-    found = [amount(OURS, ours)]
-    for name, middle, high in ratios:
-        found.append(amount(name, ours * middle))
-        found.append(amount(name, middle, OURS, cpu=Interval(middle, middle, high)))
-    return found
-
-
 def counted(of: str, once: float, repeated: float, lost: float = 0, answered: float = 100) -> Any:
     values = {ONCE: once, REPEATED: repeated, LOST: lost, ANSWERED: answered}
     return [
@@ -228,24 +216,6 @@ def cells(figures: list[Figure]) -> list[str]:
     return tables(report.report(figures)).splitlines()[-1].strip("| ").split(" | ")
 
 
-def test_the_best_of_a_row_is_bold_and_what_is_missing_says_so() -> None:
-    absent = replace(amount(AGNO, 1), reason="agno: not installed")
-    row = [*compared((PEER, 1.5, 1.6), (PYDANTIC_AI, 0.5, 0.6)), absent]
-    head = tables(report.report(row)).splitlines()[0]
-    assert head.startswith(f"|  | **{OURS}** | {PEER} | {BY_HAND} |")
-    assert " | ".join(cells(row)) == (
-        "a turn, ms | 2 | 3 (1.50) | not measured | **1 (0.50)** | not measured | not installed"
-    )
-
-
-def test_losses_are_written_from_figures_that_are_better_beyond_noise() -> None:
-    row = compared((PEER, 1.5, 1.6), (PYDANTIC_AI, 0.5, 0.6), (AGNO, 0.9, 1.1), (PLAIN, 0.1, 0.1))
-    assert losses(report.report(row)) == f"- **{PYDANTIC_AI}**: a turn (0.50)."
-    assert losses(report.report(compared((PEER, 1.5, 1.6)))) == (
-        "No other is better in any row, beyond noise."
-    )
-
-
 def test_after_kills_more_good_ends_are_better_and_then_fewer_repeats() -> None:
     row = counted(OURS, 50, 0.5) + counted(PEER, 50, 0.25, 1, 75) + counted(AGNO, 0, 0)
     assert cells(row)[1:4] == [
@@ -256,29 +226,6 @@ def test_after_kills_more_good_ends_are_better_and_then_fewer_repeats() -> None:
     assert losses(report.report(row)).startswith(f"- **{PEER}**: killed (50 %, 0.25 repeated")
     (one,) = rows_of(report.report(row))
     assert one.best([OURS, PEER, AGNO]) == [PEER]
-
-
-def test_servers_have_a_table_to_themselves_and_are_compared_with_ours() -> None:
-    mine, also, other = "agent-factory serve, Postgres", "agent-factory serve, SQLite", "aegra"
-    times = {"name": "runs of a server", "unit": "ms a run", "cpu": None}
-    alone = [exact(amount(n, 1, **times), v) for n, v in ((mine, 8), (also, 4), (other, 6))]
-    over = [exact(amount(n, 1, mine, **times), v) for n, v in ((also, 0.5), (other, 0.75))]
-    found = report.report([*compared((PEER, 1.5, 1.6)), *alone, *over])
-    assert tables(found).count("\n|---|") == 2
-    assert cells(list(found.figures))[1:] == ["8", "**4 (0.50)**", "6 (0.75)"]
-    assert losses(found) == "- **aegra**: runs of a server (0.75)."
-
-
-def test_a_bar_is_as_long_as_an_amount_and_the_best_is_green() -> None:
-    row = [*compared((PEER, 2.0, 2.0)), replace(amount(AGNO, 1), reason="agno: has none")]
-    root = ET.fromstring(peers_plot(Report("2026-01-01", {"agno": "3"}, row, cores=2)))
-    bars = {
-        each.get("class"): float(each.get("width", "")) for each in root.iter() if each.get("rx")
-    }
-    assert bars["slow"] == pytest.approx(2 * bars["bar"])
-    texts = [each.text for each in root.iter() if each.tag.endswith("}text")]
-    assert {"has none", "agno 3", "a turn, ms"} <= {*texts}
-    assert "on 2 cores" in " ".join(filter(None, texts))
 
 
 def figures(*pairs: Pair, inside: bool = True) -> list[Figure]:

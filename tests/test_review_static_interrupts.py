@@ -14,10 +14,10 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 
 from agent_factory import AgentMiddleware, AgentState, create_agent, review
-from agent_factory.errors import AgentFactoryError, ArgumentError
+from agent_factory.errors import ArgumentError
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.review.records import RAN, with_edit, with_review
-from agent_factory.testing import InvalidHistory, ScriptedChatModel, assert_valid_history
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import Till, goes_on, payments
 from samples import results_by_id, tool_call
 from tables import each
@@ -316,13 +316,6 @@ def test_a_thread_is_needed() -> None:
     assert not review.pending(bound, {})
 
 
-def test_every_error_derives_from_the_base_class_of_the_library() -> None:
-    names = "NothingPending UnknownCall DecisionNotAllowed DecideTogether NoThread InvalidAnswer"
-    for name in (*names.split(), "InvalidDecision"):
-        assert issubclass(getattr(review, name), review.ReviewError)
-    assert issubclass(review.ReviewError, AgentFactoryError)
-
-
 ACTIONS: Any = [
     ("approve", ()),
     ("reject", ()),
@@ -507,30 +500,6 @@ def texts(agent: Any) -> list[str]:
 
 def last(agent: Any) -> Any:
     return agent.get_state(THREAD).values["messages"][-1]
-
-
-def test_a_run_stops_before_a_node_and_needs_a_thread(call: Act) -> None:
-    agent = paused(called(2), "5", call=call)
-    assert agent.get_state(THREAD).next == ("tools",)
-    with pytest.raises(ValueError, match="Checkpointer requires one or more of the following"):
-        call(agent, QUESTION)
-
-
-def test_a_stop_holds_all_calls_of_the_turn_and_the_state_has_a_task_for_each(call: Act) -> None:
-    agent = paused(called(2, 4), call=call)
-    assert agent.get_state(THREAD).next == ("tools", "tools")
-    assert [c["id"] for c in last(agent).tool_calls] == ["call_2", "call_4"]
-    assert texts(agent) == ["2 + 3?", ""]
-
-
-def test_an_appended_message_leaves_the_call_unanswered(call: Act) -> None:
-    """The documents' way to reject. The next turn has to repair what it leaves behind."""
-    agent = paused(called(2), "Fine.", call=call)
-    agent.update_state(THREAD, {"messages": [AIMessage("No.")]}, as_node="model")
-    assert agent.get_state(THREAD).next == ()
-    with pytest.raises(InvalidHistory, match="calls add"):
-        assert_valid_history(agent.get_state(THREAD).values["messages"])
-    assert_valid_history(call(agent, QUESTION, THREAD)["messages"])
 
 
 def test_the_start_is_a_node_to_write_as_and_the_end_is_not(call: Act) -> None:

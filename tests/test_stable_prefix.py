@@ -204,13 +204,6 @@ def test_a_memory_in_the_last_message_that_the_next_request_lacks(check: Any) ->
     assert changes(check, agent, TURNS[:2]) == ["turn 2: remember.around_model edits messages[0]"]
 
 
-def test_a_window_over_the_messages(check: Any) -> None:
-    window = layer("window", lambda request, _: {"messages": request.messages[-3:]})
-    assert changes(check, built(window)) == [
-        "turn 3: window.around_model removes messages[0] to messages[1]"
-    ]
-
-
 def test_a_response_format(check: Any) -> None:
     formats: Any = [ToolStrategy(Answer), ToolStrategy(Verdict)]
     asks_for = layer("asks_for", lambda _, number: {"response_format": formats[number]})

@@ -283,11 +283,9 @@ async def later(error: Exception) -> bool:
     "arguments, settings, problem",
     [
         ((None,), {}, "model 1 must be a chat model or 'provider:name'"),
-        (("",), {}, "model 1 must be a chat model"),
         ((ScriptedChatModel(), ScriptedChatModel), {}, "model 2 must be a chat model"),
         (((ScriptedChatModel(), 5),), {}, "must come with a dict of model_settings"),
         (((ScriptedChatModel(), {1: 2}),), {}, "must come with a dict of model_settings"),
-        (((ScriptedChatModel(), {}, {}),), {}, "model 1 must be a chat model"),
         (([ScriptedChatModel(), {}],), {}, "model 1 must be a chat model"),
         *(
             ((ScriptedChatModel(),), {"handle": handle}, "handle must be an exception type")

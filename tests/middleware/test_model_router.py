@@ -298,7 +298,6 @@ QUICK = {"quick": ModelChoice(scripted(), "small talk")}
     "settings, error, problem",
     [
         ({"choices": {}}, ValueError, "choices must be a dict"),
-        ({"choices": ["quick"]}, ValueError, "choices must be a dict"),
         ({"choices": {"quick": scripted()}}, TypeError, "must be a ModelChoice"),
         ({"choices": {"": ModelChoice(scripted(), "x")}}, ValueError, "its name must be a string"),
         ({"choices": {"a": ModelChoice(scripted(), " ")}}, ValueError, "criteria must be a string"),

@@ -463,13 +463,10 @@ def test_a_timeout_is_for_the_tools_that_are_named() -> None:
     "settings, problem",
     [
         ({"timeout": 0}, "timeout must be more than 0"),
-        ({"timeout": -1}, "timeout must be a number of seconds"),
         ({"timeout": float("nan")}, "timeout must be a number of seconds"),
-        ({"timeout": "1"}, "timeout must be a number of seconds"),
         ({"idempotent_tools": []}, "idempotent_tools is empty"),
         ({"tools": "fetch"}, r"write tools=\['search'\]"),
         ({"tools": Flaky().tool()}, r"write tools=\['search'\]"),
-        ({"tools": 5}, r"write tools=\['search'\]"),
         ({"tools": [down]}, "A function becomes a tool with the function's name"),
         ({"tools": [""]}, "names of tools"),
         ({"tools": []}, "would be covered"),

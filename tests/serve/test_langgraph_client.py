@@ -191,16 +191,6 @@ def test_a_client_that_goes_away_leaves_no_thread_of_its_run(
     until(lambda: service.threads.count() == before)
 
 
-# Reviews
-
-
-def test_a_question_is_answered(client: Any, thread: str) -> None:
-    asked = client.runs.wait(thread, "asks", input=HI)["__interrupt__"][0]
-    assert asked["value"] == {"about": "it"}
-    command: Any = {"resume": {asked["id"]: "yes"}}
-    assert said(client.runs.wait(thread, "asks", command=command))[2] == "They said yes."
-
-
 # Who makes a request
 
 
@@ -271,17 +261,6 @@ def test_parts_of_a_state_are_selected(client: Any, thread: str) -> None:
     assert client.threads.get_state(thread, subgraphs=True)["tasks"] == []
 
 
-def test_a_thread_that_waits_is_ended_by_a_write(client: Any, thread: str) -> None:
-    client.runs.wait(thread, "desk", input=HI)
-    place = client.threads.update_state(thread, None, as_node="__end__")["checkpoint"]
-    state = client.threads.get_state(thread)
-    assert (state["checkpoint"], state["next"], state["interrupts"]) == (place, [], [])
-    assert client.threads.get(thread)["status"] == "idle"
-    fork = client.threads.get_history(thread)[1]["checkpoint"]
-    client.threads.update_state(thread, {"messages": []}, checkpoint=fork)
-    assert client.threads.get_state(thread)["parent_checkpoint"] == fork
-
-
 def test_a_private_key_is_not_written(client: Any, thread: str) -> None:
     client.runs.wait(thread, "echo", input={**HI, "jump_to": "end"})
     assert said(client.threads.get_state(thread)["values"]) == ["Hi", "You said: Hi"]
@@ -345,15 +324,6 @@ def test_a_run_goes_on_without_input(client: Any, thread: str) -> None:
     client.runs.wait(thread, "desk", input=HI)
     with pytest.raises(REFUSED, match="waits for an answer"):
         client.runs.wait(thread, "desk")
-
-
-@pytest.mark.long
-def test_a_run_begins_after_some_seconds(client: Any, thread: str) -> None:
-    client.runs.wait(thread, "echo", input=HI, after_seconds=1)
-    later = client.runs.create(thread, "echo", input=HI, after_seconds=1000)
-    client.runs.wait(None, "echo", input=HI)  # others begin before it
-    assert client.runs.get(thread, later["run_id"])["status"] == "pending"
-    client.runs.cancel(thread, later["run_id"])
 
 
 def test_several_runs_are_created_and_cancelled(client: Any, service: Service) -> None:

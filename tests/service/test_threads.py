@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from threading import Event
 from typing import Any
 from uuid import uuid4
@@ -32,7 +30,6 @@ from agent_factory.service.database import Database
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.testing import ScriptedChatModel
 from service.stored import Tables
-from waiting import until
 
 WAIT = 60.0
 PAID: list[str] = []
@@ -217,26 +214,6 @@ def test_a_run_begins_later(service: Service, thread: str) -> None:
     later.cancel()
     assert service.submit("free", thread=thread, message="Four").result(WAIT)
     assert "Three" not in texts(service, thread)
-
-
-def is_over(moment: float) -> bool:
-    return time.time() > moment
-
-
-def test_threads_are_sorted(service: Service) -> None:
-    tenant, ids = uuid4().hex, [f"{name}-{uuid4().hex}" for name in "bca"]
-    for one in ids:
-        created_at = service.threads.create(one, tenant=tenant).created_at
-        until(partial(is_over, created_at + 0.002))  # SQLite's clock counts milliseconds
-
-    def found(**order: Any) -> list[str]:
-        return [one.id for one in service.threads.search(tenant=tenant, **order)]
-
-    assert found(sort_by="thread_id", descending=False) == sorted(ids)
-    assert found(sort_by="created_at") == ids[::-1]
-    assert found(sort_by="created_at", descending=False) == ids
-    with pytest.raises(ArgumentError, match="sort_by: must be one of"):
-        found(sort_by="name")
 
 
 # Messages to a thread that waits: held, sent now, or refused

@@ -22,7 +22,6 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from packaging.version import Version
-from pydantic import BaseModel, ValidationError
 
 from agent_factory import (
     AgentMiddleware,
@@ -427,17 +426,6 @@ class Shop(AgentState[Any]):
 GO: Any = {"messages": "Go", "cart": {"lamps": [1]}, "user": "Ada"}
 
 
-def ran(call: Any, given: Any, args: Any = None, **options: Any) -> Any:
-    """The state after a turn in which the model called this tool."""
-    model = ScriptedChatModel([[{"name": given.name, "args": args or {}}], "Done"])
-    return call(create_agent(model, [given], state_schema=Shop, **options), GO)
-
-
-def result_text(result: Any) -> str:
-    (message,) = [m for m in result["messages"] if m.type == "tool"]
-    return str(message.text)
-
-
 def test_c2_c27_c32_tools_that_could_not_work_are_refused_together() -> None:
     """Also where nothing is built, but planned."""
 
@@ -487,30 +475,3 @@ def test_c39_a_tool_cannot_change_the_state_it_is_given(call: Any) -> None:
         result = call(create_agent(model, tools, middleware=layers, state_schema=Shop), GO)
         assert result["cart"] == {"lamps": [1]}
         assert [m.text for m in result["messages"]] == ["Go", "", "spoilt", "Done"]
-
-
-class Lamps(BaseModel):
-    count: int
-
-
-@tool
-def order(text: str) -> str:
-    """Order lamps."""
-    return str(Lamps.model_validate({"count": text}))
-
-
-def test_c50_a_validation_error_of_a_tool_is_an_error_of_the_tool(call: Any) -> None:
-    for options in ({}, {"handle_tool_errors": False}, {"handle_tool_errors": KeyError}):
-        with pytest.raises(ValidationError, match="for Lamps"):
-            ran(call, order, {"text": "many"}, **options)
-    text = result_text(ran(call, order, {"text": "many"}, handle_tool_errors=True))
-    assert text.startswith("Error: 1 validation error for Lamps")
-
-
-def test_c68_a_layer_may_give_a_tool_another_state(call: Any) -> None:
-    class Masks(AgentMiddleware):
-        def around_tool(self, request: Any) -> Any:
-            return (yield request.override(state={**request.state, "user": "A."}))
-
-    result = ran(call, tool(user), middleware=[Masks()])
-    assert (result_text(result), result["user"]) == ("A.", "Ada")
