@@ -8,30 +8,27 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import Command
 
 from agent_factory import (
-    AgentMiddleware,
     ExtendedModelResponse,
     Flow,
     Invoke,
     ModelRequest,
     ModelResponse,
     Sleep,
-    ToolCallRequest,
     arun,
-    create_agent,
     run,
     then,
 )
-from agent_factory.errors import AgentFactoryError, BadReturn, CommandNotSupported
+from agent_factory.errors import BadReturn
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
-from agent_factory.runtime.composition import ModelOutcome, compose_model_call, compose_tool_call
+from agent_factory.runtime.composition import ModelOutcome, compose_model_call
 from agent_factory.testing import ScriptedChatModel
-from samples import PassingWraps, add, through, tool_call
+from samples import through
 from tables import each
 from waiting import run_virtually
 
@@ -183,22 +180,6 @@ def test_a_layer_that_returns_anything_else_is_named(fold: Fold, junk: Any, kind
     assert kind in caught.value.reason
 
 
-@each(
-    "command",
-    [Command(goto="model"), Command(goto=["a"]), Command(resume=1), Command(graph=Command.PARENT)],
-)
-def test_a_command_with_more_than_an_update_is_refused(fold: Fold, command: Any) -> None:
-    """The contract's exception type is NotImplementedError (api.md)."""
-
-    def layer(request: Any) -> Any:
-        return ExtendedModelResponse((yield request), command)
-
-    with pytest.raises(NotImplementedError, match="layer") as caught:
-        fold(layer)
-    assert isinstance(caught.value, CommandNotSupported)
-    assert isinstance(caught.value, AgentFactoryError)
-
-
 # --- flows that lie in each other ------------------------------------------------------------
 
 
@@ -337,105 +318,7 @@ def test_a_stop_iteration_further_in_does_not_end_a_flow(fold: Fold) -> None:
     assert fold(layer, stopping, innermost=innermost).response.result[0].text == "reported"
 
 
-def test_flows_and_other_layers_mix_in_the_order_of_the_list() -> None:
-    log: list[str] = []
-
-    def flow(name: str) -> tuple[str, Any]:
-        def layer(request: Any) -> Any:
-            log.append(name)
-            return (yield request)
-
-        return name, FlowLayer(layer, drive)
-
-    def plain(name: str) -> tuple[str, Any]:
-        def layer(request: Any, handler: Any) -> Any:
-            log.append(name)
-            return writes(name, 1, handler(request))
-
-        return name, layer
-
-    layers = [flow("a"), flow("b"), plain("c"), plain("d"), flow("e"), plain("f")]
-    outcome = compose_model_call(layers, lambda request: ModelOutcome(response()))(request())
-    assert log == ["a", "b", "c", "d", "e", "f"]
-    assert updates(outcome) == [{"f": 1}, {"d": 1}, {"c": 1}]
-
-
 # --- tool layers ---------------------------------------------------------------------------
-
-
-def request_for_a_tool(note: str = "") -> ToolCallRequest:
-    call: Any = {"name": "add", "args": {"note": note}, "id": "1", "type": "tool_call"}
-    return ToolCallRequest(tool_call=call, tool=None, state={}, runtime=None)  # type: ignore[arg-type]
-
-
-def note_of(request: ToolCallRequest) -> str:
-    return str(request.tool_call["args"]["note"])
-
-
-@each("answer", [Command(update={}), [ToolMessage("", tool_call_id="1")]])
-def test_a_tool_layer_may_return_what_tools_return(answer: Any) -> None:
-    call = compose_tool_call(
-        [("layer", lambda r, h: answer)], lambda _: pytest.fail("the tool ran")
-    )
-    assert call(request_for_a_tool()) is answer
-
-
-@each("driver", [drive, adrive])
-def test_tool_flows_are_driven_together_and_checked_one_by_one(driver: Any) -> None:
-    asked: list[str] = []
-
-    def layer(request: Any) -> Any:
-        asked.append(note_of(request))
-        return (yield request_for_a_tool(note_of(request) + "."))
-
-    def careful(request: Any) -> Any:
-        try:
-            return (yield request)
-        except BadReturn as error:
-            return ToolMessage(error.subject, tool_call_id="1")
-
-    def junk(request: Any) -> Any:
-        return (yield request) and ["junk"]
-
-    def confused(request: Any) -> Any:
-        return (yield "junk")
-
-    def called(*flows: Body) -> Any:
-        def execute(request: Any) -> Any:
-            asked.append(note_of(request))
-            return ToolMessage("done", tool_call_id="1")
-
-        async def aexecute(request: Any) -> Any:
-            return execute(request)
-
-        layers = [(flow.__name__, FlowLayer(flow, driver)) for flow in flows]
-        if driver is drive:
-            return compose_tool_call(layers, execute)(request_for_a_tool())
-        return asyncio.run(compose_tool_call(layers, aexecute)(request_for_a_tool()))
-
-    assert called(layer, layer).text == "done"
-    assert asked == ["", ".", ".."]
-    assert called(careful, layer, junk).text == "junk"
-    assert called(careful, layer, confused).text == "confused"
-
-
-def test_a_tool_layer_that_calls_inward_with_junk_is_named(call: Callable[..., Any]) -> None:
-    class Junk(AgentMiddleware[Any, Any]):
-        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-            return handler("junk")
-
-        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-            return await handler("junk")
-
-    class Through(PassingWraps, AgentMiddleware[Any, Any]):
-        """Passes everything on."""
-
-    asked = [tool_call("add", "1", a=1, b=2)]
-    for layers in ([Junk()], [Junk(), Through()], [Through(), Junk()]):
-        agent = create_agent(ScriptedChatModel([asked]), [add], middleware=layers)
-        with pytest.raises(BadReturn, match="with a ToolCallRequest, got str") as caught:
-            call(agent, {"messages": [("user", "Add.")]})
-        assert caught.value.subject in ("Junk.wrap_tool_call", "Junk.awrap_tool_call")
 
 
 Drive = Callable[..., Any]
@@ -552,17 +435,6 @@ def test_an_exception_is_thrown_into_the_flow_where_it_yielded(walk: Drive, effe
         return "nothing"
 
     assert walk(flow(), fail_with(KeyError(1))) == "caught 1"
-
-
-def test_an_exception_the_flow_does_not_catch_reaches_the_caller_as_it_is(walk: Drive) -> None:
-    error = ValueError("boom")
-
-    def flow() -> Flow[None]:
-        yield 1
-
-    with pytest.raises(ValueError, match="boom") as caught:
-        walk(flow(), fail_with(error))
-    assert caught.value is error
 
 
 SIGNALS = [

@@ -402,11 +402,6 @@ def _findings(message: Any) -> Any:
         ([Late("c", writes=["tool_calls"]), Late("p", reads=["tool_calls"])], {}, ["AF206"]),
         ([Declares("r", reads=["tool_errors"])], {"handle_tool_errors": True}, ["AF207"]),
         (
-            [Declares("v", varies=["system_prompt"]), Declares("e", extends=["system_prompt"])],
-            {},
-            ["AF214"],
-        ),
-        (
             [
                 Declares("v", varies=["tools", "system_prompt"]),
                 Declares("other"),
@@ -515,15 +510,10 @@ def configured(*tools: str) -> AgentMiddleware:
     "name, tool",
     [
         ("refnd", "refund"),
-        ("refnud", "refund"),
-        ("refunds", "refund"),
         ("Refund", "refund"),
         ("pya", "pay"),
-        ("send-email", "send_email"),
         ("sendEmail", "send_email"),
         ("get_order", "get_orders"),
-        ("refnd*", "refund_order"),
-        ("*_ordr", "refund_order"),
         ("*refnd*", "ask_refund_order"),
         ("rfund_*_order", "refund_my_order"),
     ],
@@ -589,13 +579,10 @@ def test_only_codes_of_warnings_can_be_ignored(ignore: Any) -> None:
     "declared",
     [
         {"before": "Guard"},
-        {"before": 3},
         {"after": None},
-        {"after": [3]},
         {"reads": ["feelings"]},
         {"sends_to_model": ["messages"]},
         {"varies": ["user_messages"]},
-        {"extends": "tools"},
     ],
 )
 def test_an_ordering_is_checked_when_it_is_created(declared: dict[str, Any]) -> None:
@@ -609,7 +596,6 @@ def test_an_ordering_is_checked_when_it_is_created(declared: dict[str, Any]) -> 
         ("ordering", {"before": ["a"]}),
         ("expected_tools", 3),
         ("expected_tools", "find"),
-        ("expected_tools", [[]]),
         ("needs_checkpointer", "yes"),
     ],
 )

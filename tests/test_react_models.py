@@ -11,16 +11,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from agent_factory import create_react_agent
 from agent_factory.errors import BadReturn, HistoryError
 from agent_factory.prebuilt import AgentStatePydantic
 from agent_factory.prebuilt.react_errors import ModelTakesNoTools
-from agent_factory.prebuilt.react_middleware import Extraction, bound
-from agent_factory.prebuilt.react_models import chat_model_of, read_model, takes_tools
-from agent_factory.prebuilt.react_state import AgentState, View
+from agent_factory.prebuilt.react_models import chat_model_of, takes_tools
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, scripted
 from samples import add_tool as add
@@ -37,13 +34,6 @@ def show(text: str) -> str:
 
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]
 WEB = {"type": "web_search", "name": "web_search"}
-
-
-def test_a_model_is_bound_to_tools_of_both_kinds(call: Any) -> None:
-    """B19"""
-    asked = scripted()
-    call(create_react_agent(asked, [add, WEB]), ASK)
-    assert asked.requests[0].tools == ["add", "web_search"]
 
 
 def test_a_model_that_knows_its_tools_is_asked_as_it_is(call: Any) -> None:
@@ -239,16 +229,6 @@ def test_a_choice_serves_the_structured_answer_too(call: Any) -> None:
     assert call(agent, ASK)["structured_response"] == Answer(number=5)
 
 
-def test_the_structured_answer_says_so_where_its_choice_is_awaited() -> None:
-    """B21"""
-    chosen: Any = read_model(choose_later)
-    hook = bound("generate_structured_response", Extraction(chosen, Answer, View(AgentState)))
-    assert hook.func is not None
-    with pytest.raises(RuntimeError) as caught:
-        hook.func({"messages": []}, None)
-    assert str(caught.value) == ASYNC_MODEL
-
-
 @each("chosen", [None, "openai:gpt-4o", [scripted]])
 def test_a_choice_that_is_not_a_model_is_refused(chosen: Any, call: Any) -> None:
     agent = create_react_agent(lambda state, runtime: chosen, [])
@@ -344,21 +324,6 @@ def test_what_a_prompt_gives_must_be_messages(given: Any, call: Any) -> None:
     agent = create_react_agent(scripted(), [], prompt=lambda state: given)
     with pytest.raises(BadReturn, match="prompt: must return messages"):
         call(agent, ASK)
-
-
-def test_a_prompt_sees_the_full_state(call: Any) -> None:
-    """B29, B11: as its schema makes it."""
-
-    class Moody(AgentStatePydantic):
-        mood: str = "calm"
-
-    def instructions(state: Moody) -> list[Any]:
-        return [SystemMessage(f"Be {state.mood}: {state.remaining_steps}."), *state.messages]
-
-    asked = scripted()
-    agent = create_react_agent(asked, [], prompt=instructions, state_schema=Moody)
-    call(agent, {**ASK, "mood": "kind"}, {"recursion_limit": 10})
-    assert shown(asked)[0] == ("system", "Be kind: 9.")
 
 
 def test_a_prompt_may_ask_for_more_by_name(call: Any) -> None:
@@ -481,14 +446,3 @@ def test_chosen_messages_are_looked_at_and_those_of_the_state_are_not(call: Any)
     breaking: Any = {"pre_model_hook": lambda state: {"llm_input_messages": [asking("1")]}}
     with pytest.raises(ValueError, match="Found AIMessages"):
         call(create_react_agent(scripted(), [add], **breaking), ASK)
-
-
-def test_a_thread_whose_turn_was_left_says_so_in_the_next(call: Any) -> None:
-    """B33, D23"""
-    agent = create_react_agent(
-        scripted(ADD, "Hello"), [add], checkpointer=InMemorySaver(), interrupt_before=["tools"]
-    )
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    call(agent, ASK, thread)
-    with pytest.raises(ValueError, match="Found AIMessages"):
-        call(agent, ASK, thread)

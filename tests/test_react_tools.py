@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
@@ -19,7 +19,6 @@ import samples
 from agent_factory import ToolNode, create_react_agent
 from agent_factory.errors import BadReturn, CommandNotSupported, UnknownStateKey
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
-from agent_factory.prebuilt.react_middleware import ReactRules
 from samples import Answer, scripted, texts
 from tables import each
 
@@ -166,34 +165,6 @@ def test_a_failed_result_is_the_answer_too(version: Any, call: Any) -> None:
     node = ToolNode([fail], handle_tool_errors="It failed.")
     agent = create_react_agent(scripted([called("fail")]), node, version=version)
     assert texts(call(agent, ASK))[-1] == "It failed."
-
-
-RULES = ReactRules({"add", "show"}, {"show"})
-
-
-def answered(name: str) -> ToolMessage:
-    return ToolMessage("said", tool_call_id=name, name=name)
-
-
-@each(
-    "calls, tail, ends",
-    [
-        (["add"], ["show"], True),
-        (["show"], ["add"], True),
-        (["add"], ["add"], False),
-        (["add", "show"], ["add"], True),
-        ([], ["show", "add"], True),
-        (["show"], ["add", "human"], False),
-        (["add"], ["show", "human"], False),
-        (["add"], ["human", "show"], True),
-        (["show"], ["human", "add"], False),
-    ],
-)
-def test_answers_decide_and_then_the_calls(calls: list[str], tail: list[str], ends: bool) -> None:
-    """B54: back over the answers to the first message that is none."""
-    said = AIMessage("", tool_calls=[called(name) for name in calls])
-    after = [HumanMessage("Hm") if name == "human" else answered(name) for name in tail]
-    assert RULES.returns(said, after) == ends
 
 
 class Noting(AgentState):
@@ -350,20 +321,8 @@ def test_a_hook_asks_a_person_about_calls(call: Any) -> None:
     assert ran == ["add"]
 
 
-class NotingDict(AgentState):
-    notes: NotRequired[Annotated[list[str], lambda old, new: [*old, *new]]]
-
-
 class NotingModel(AgentStatePydantic):
     notes: list[str] = Field(default_factory=list)
-
-
-@each("name", ["pre_model_hook", "post_model_hook"])
-def test_a_hook_writes_the_state(name: str, call: Any) -> None:
-    """B60"""
-    hook: Any = {name: lambda state: {"notes": ["seen"]}}
-    agent = create_react_agent(scripted(), [], state_schema=NotingDict, **hook)
-    assert call(agent, ASK)["notes"] == ["seen"]
 
 
 @each("name", ["pre_model_hook", "post_model_hook"])

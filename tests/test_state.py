@@ -406,16 +406,6 @@ def test_agents_with_the_same_schemas_share_a_state() -> None:
     assert built(tools=[add_tool]).state_schema is not first.state_schema
 
 
-def test_agents_that_share_a_state_have_messages_of_their_own(call: Any) -> None:
-    agents = [
-        create_agent(ScriptedChatModel(["Hi."]), checkpointer=InMemorySaver()) for _ in range(2)
-    ]
-    for text, agent in zip(("one", "two"), agents, strict=True):
-        call(agent, {"messages": [HumanMessage(text)]}, THREAD)
-    found = [agent.get_state(THREAD).values["messages"][0].text for agent in agents]
-    assert found == ["one", "two"]
-
-
 TODOS: Any = {"messages": [("user", "Go")], "todos": ["walk"], "seen": {"a": 1}}
 STEPS: list[Any] = [[{"name": "add", "args": {"a": 1, "b": 2}}], "Done"]
 

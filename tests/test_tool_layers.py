@@ -128,23 +128,6 @@ def test_what_a_layer_raises_ends_the_run_or_is_reported_if_errors_are_handled(c
     assert "not today" in answer.text
 
 
-def test_a_tool_message_of_a_layer_answers_its_call_even_if_it_failed_inside(call: Any) -> None:
-    @tool("add")
-    def failing(a: int, b: int) -> int:
-        """Add two numbers."""
-        raise ValueError("broken")
-
-    def soften(request: Any) -> Any:
-        try:
-            return (yield request)
-        except ValueError as error:
-            return ToolMessage(f"Sorry: {error}", tool_call_id=request.tool_call["id"])
-
-    result = run_with(call, soften, tools=[failing])
-    assert tool_texts(result) == ["Sorry: broken"]
-    assert result["messages"][-1].text == "Done."
-
-
 async def test_layers_of_parallel_calls_run_side_by_side() -> None:
     both_inside = asyncio.Barrier(2)
 

@@ -17,24 +17,16 @@ from deepagents import (
     create_deep_agent,
 )
 from deepagents.backends import (
-    CompositeBackend,
     FilesystemBackend,
     StateBackend,
-    StoreBackend,
 )
 from deepagents.backends.utils import create_file_data
-from deepagents.middleware import (
-    SkillsMiddleware,
-    SummarizationMiddleware,
-    create_summarization_tool_middleware,
-)
 from langchain.agents.middleware import ModelCallLimitMiddleware
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain.tools import ToolRuntime
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel
 
@@ -114,13 +106,6 @@ def test_files_are_written_read_edited_and_searched(alike: Any) -> None:
     assert "not found" in story.results[-2]
 
 
-def test_files_are_written_in_parallel_and_deleted(alike: Any) -> None:
-    paths = [f"/{n}.txt" for n in range(5)]
-    writes = calls(*(("write_file", {"file_path": path, "content": path}) for path in paths))
-    story = alike(deep(writes, calls(("delete", {"file_path": "/3.txt"})), "Done."))
-    assert sorted(story.outcomes[0]["files"]) == ["/0.txt", "/1.txt", "/2.txt", "/4.txt"]
-
-
 @tool
 def report() -> str:
     """Return a report that is too long for a conversation."""
@@ -136,12 +121,6 @@ def test_large_results_of_tools_go_to_files(alike: Any) -> None:
     assert path in story.state["files"]
 
 
-def test_files_are_given_with_the_input_and_kept_over_turns(alike: Any) -> None:
-    given = {"messages": [("user", "Read.")], "files": {NOTES: create_file_data("one")}}
-    story = alike(deep(READ, "One.", READ, "Still one."), given, "And now?")
-    assert ["one" in result for result in story.results] == [True, True]
-
-
 @pytest.mark.parametrize("mode", ["allow", "deny", "interrupt"])
 def test_permissions_decide_on_files(alike: Any, mode: Any) -> None:
     build = deep(WRITE, "Done.", permissions=[FilesystemPermission(["write"], ["/notes*"], mode)])
@@ -151,36 +130,6 @@ def test_permissions_decide_on_files(alike: Any, mode: Any) -> None:
 
 
 # Backends
-
-
-def test_a_store_keeps_files_over_threads(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        store = InMemoryStore()
-        backend = StoreBackend(namespace=lambda _: ("files",))
-        first = create_deep_agent(script(WRITE, "Done."), backend=backend, store=store)
-        first.invoke({"messages": [("user", "Write.")]})
-        return create_deep_agent(script(READ, "Done."), backend=backend, store=store)
-
-    assert "two" in alike(build).results[0]
-
-
-def test_paths_choose_between_backends(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        memories = StoreBackend(namespace=lambda _: ("memories",))
-        keep = calls(
-            ("write_file", {"file_path": "/memories/likes.md", "content": "tea"}),
-            ("write_file", {"file_path": NOTES, "content": "short-lived"}),
-        )
-        look = calls(("ls", {"path": "/"}), ("read_file", {"file_path": "/memories/likes.md"}))
-        return create_deep_agent(
-            script(keep, look, "Done."),
-            backend=CompositeBackend(StateBackend(), {"/memories/": memories}),
-            store=InMemoryStore(),
-        )
-
-    story = alike(build)
-    assert list(story.outcomes[0]["files"]) == [NOTES]
-    assert "tea" in story.results[-1]
 
 
 # Subagents
@@ -302,15 +251,6 @@ def test_skills_are_listed_in_the_prompt_and_read_on_demand(alike: Any, tmp_path
     assert "Boil water." in story.results[0]
 
 
-def test_memory_is_part_of_the_prompt(alike: Any) -> None:
-    change = {"file_path": "/AGENTS.md", "old_string": "tea", "new_string": "coffee"}
-    memory = ["/AGENTS.md", "/missing.md"]
-    build = deep("Tea.", calls(("edit_file", change)), "Noted.", memory=memory)
-    given = {"messages": "What do I like?", "files": {"/AGENTS.md": create_file_data("Likes tea.")}}
-    story = alike(build, given, "I changed my mind.")
-    assert "Likes tea." in str(story.seen[0][0])
-
-
 def test_a_long_history_is_summarized_and_kept_in_a_file(alike: Any) -> None:
     def build(_: Any, script: Any) -> Any:
         model = script("One.", "Two.", "SUMMARY", "Three.")
@@ -321,15 +261,6 @@ def test_a_long_history_is_summarized_and_kept_in_a_file(alike: Any) -> None:
     story = alike(build, "word " * 20_000, "word " * 20_000, "And?", stream=False)
     assert "SUMMARY" in str(story.seen[0][-1])
     assert any("conversation_history" in path for path in story.state["files"])
-
-
-def test_the_model_can_ask_for_a_summary(alike: Any) -> None:
-    def build(_: Any, script: Any) -> Any:
-        model = script("One.", calls(("compact_conversation", {})), "Done.")
-        compact = create_summarization_tool_middleware(model, StateBackend())
-        return create_deep_agent(model, middleware=[compact], checkpointer=InMemorySaver())
-
-    alike(build, "Hi", "Summarize.")
 
 
 # Review
@@ -503,54 +434,6 @@ def files() -> Any:
 
 
 # Its middleware in plain agents, alone and next to built-in middleware
-
-
-def test_files_of_some_tools_with_own_descriptions_and_prompt(alike: Any) -> None:
-    def build(library: Library, script: Any) -> Any:
-        middleware = FilesystemMiddleware(
-            tools=["read_file", "write_file"],
-            custom_tool_descriptions={"write_file": "Write it down."},
-            system_prompt="You have files.",
-        )
-        return library.create_agent(
-            script(MAIL, "Done."), system_prompt="Be brief.", middleware=[middleware]
-        )
-
-    messages, tools, _ = alike(build).seen[0][0]
-    assert "You have files." in str(messages[0])
-    assert "Write it down." in str(tools)
-
-
-def test_skills(alike: Any, tmp_path: Path) -> None:
-    def build(library: Library, script: Any) -> Any:
-        write_skill(tmp_path)
-        backend = FilesystemBackend(tmp_path, virtual_mode=True)
-        stack = [
-            FilesystemMiddleware(backend=backend),
-            SkillsMiddleware(backend=backend, sources=["/skills/"]),
-        ]
-        return library.create_agent(script(READ_SKILL, "Boil it."), middleware=stack)
-
-    story = alike(build)
-    assert "How to brew tea." in str(story.seen)
-    assert "Boil water." in story.results[0]
-
-
-def test_summaries(alike: Any) -> None:
-    def build(library: Library, script: Any) -> Any:
-        summarizer = script("SUMMARY")
-        middleware = SummarizationMiddleware(
-            summarizer, backend=StateBackend(), trigger=("messages", 4), keep=("messages", 2)
-        )
-        return library.create_agent(
-            script("One.", "Two.", "Three."),
-            middleware=[files(), middleware],
-            checkpointer=InMemorySaver(),
-        )
-
-    # The tokens of a model that a layer calls are not streamed here.
-    story = alike(build, "First", "Second", "Third", stream=False)
-    assert "SUMMARY" in str(story.seen[1][-1])
 
 
 def review(library: Library) -> Any:
