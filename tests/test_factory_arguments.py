@@ -29,7 +29,8 @@ from agent_factory import (
 from agent_factory.errors import BUILD_CODES, ArgumentError, SpecError, SpecErrors, sentence
 from agent_factory.middleware import TodoListMiddleware
 from agent_factory.testing import ScriptedChatModel
-from samples import AsyncHook, Count, Declares, Plain, add, find
+from samples import AsyncHook, Count, Plain, add, find
+from samples import Declares as Guarding
 from tables import each
 
 
@@ -203,7 +204,7 @@ MISTAKES: list[Mistake] = [
         "Declares",
         "Compare arguments of the tool",
         tools=[add],
-        middleware=[Declares(ToolGuard("add", "check", when="euros > 50"))],
+        middleware=[Guarding(ToolGuard("add", "check", when="euros > 50"))],
     ),
     mistake("AF116", "interrupt_before: 'tolos'", "model", interrupt_before=["tolos"]),
     mistake("AF117", "response_format", "TypedDict", response_format=3),
