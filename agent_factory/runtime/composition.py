@@ -206,9 +206,14 @@ class _Flows(ABC):
     def __call__(self, request: object) -> object:
         return self._drive(self.steps(request), self._inner, throw_signals=True)
 
-    def steps(self, request: object) -> Flow[Any]:
+    def steps(self, request: Any) -> Flow[Any]:
         """Yield the requests of the innermost flow, and the effects of all flows."""
         flows, kind, visible = self._flows, self.kind, self.visible
+        # A wrap around the flows may have put another tool into it.
+        if kind is ToolCallRequest:
+            tool = request.tool
+            if tool is not None and tool.name != request.tool_call["name"]:
+                request = self.passed_on(request)
         running: list[Flow[Any]] = [flows[0](request)]
         requests: list[Any] = [request] * len(flows)
         last_outcomes: list[Any] = [None] * len(flows)
