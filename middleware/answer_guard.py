@@ -25,6 +25,7 @@ from agent_factory import (
 from ._shared.finish_reasons import fault_of, refusal_of
 from ._shared.messages import REASONING_BLOCKS, with_remark, without_calls
 from ._shared.models import with_metadata
+from ._shared.overflow import plural
 from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, check_count
 
@@ -202,9 +203,9 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
             next_request = request.override(messages=messages)
         if not failed:
             return response
-        # "s" from two on: a slice up to 0 is empty.
-        times = f"{len(failed)} time{'s'[: len(failed) - 1]}"
-        set_reason(f"asked again {times}, the last for {failed[-1]['reason']}")
+        set_reason(
+            f"asked again {plural(len(failed), 'time')}, the last for {failed[-1]['reason']}"
+        )
         if text_so_far:
             content: object = f"{text_so_far}{message.text}"
             if isinstance(message.content, list):
@@ -217,7 +218,6 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
     def _ended(
         self, message: AIMessage, fault: _Fault, text: str, failed: list[dict[str, object]]
     ) -> ModelResponse:
-        """The answer that ends the run although no answer was usable."""
         set_reason(f"no usable answer, the last for {fault.reason}")
         if self.on_failure == "error":
             raise UnusableAnswerError(message, failed)

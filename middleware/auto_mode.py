@@ -58,11 +58,8 @@ class AutoModeMiddleware(PayloadFree[AgentState]):
     Args:
         tools: The tools whose calls are judged, as names or BaseTool instances. Others run without
             a judgement. None: all tools.
-        instructions: What the judge decides, in place of the default. That all it reads is data,
-            and the form of its answer, are added for a chat model. A decision model gets nothing
-            else.
-        criteria: What counts as risky, as a string; or a dict with what counts as risky under
-            "true" and what does not under "false". They are added to the instructions.
+        instructions: As in `RiskJudge`.
+        criteria: As in `RiskJudge`.
         classifier: The judge: a chat model, "provider:name" or a decision model.
         threshold: The least probability at which a call is blocked, from 0 to 1.
         blocked_message: The error that the agent's model reads. `{tool}` and `{reason}` in it are

@@ -322,7 +322,6 @@ class GuardMiddleware(PayloadFree[AgentState]):
         return ended
 
     def _ended(self, reason: str, thrown_away: Sequence[AIMessage] = ()) -> ModelResponse:
-        """The answer that ends the run."""
         # The decision log says why, and the user reads the text alone.
         set_reason(f"objected: {reason}")
         metadata: dict[str, Any] = {"reason": reason}
@@ -476,7 +475,6 @@ def _objection(value: object) -> str | None:
 
 
 def _objections(check: Any, instructions: str | None, threshold: float) -> Any:
-    """A check as a function or a judge."""
     if isinstance(check, str | Runnable):
         if instructions is None:
             raise ValueError(

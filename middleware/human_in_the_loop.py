@@ -545,7 +545,6 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         )
 
     def _judge_of(self, requests: Sequence[ToolCallRequest]) -> Judge:
-        """Judge of decisions about these calls."""
         by_id = {str(request.tool_call["id"]): request for request in requests}
 
         def judge_one(call: PendingCall, decision: Any) -> Judgement:
@@ -609,7 +608,6 @@ def _denied(call: ToolCall, *reasons: str) -> ToolMessage:
 
 
 def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
-    """The request of a call that a reviewer has edited."""
     tools = {tool.name: tool for tool in request.runtime.tools}
     # A layer may have replaced the agent's tool: then that of the request counts.
     if request.tool is not None:

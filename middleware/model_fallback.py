@@ -159,7 +159,6 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
         return is_overflow and not is_named and recovers_later(request)
 
     def _covers(self, error: Exception) -> bool:
-        """Return True if the next model is asked after this exception."""
         if not isinstance(self.handle, type | tuple):
             return bool(self.handle(error))
         if isinstance(error, AgentFactoryError) and not isinstance(error, OutputError):

@@ -34,13 +34,9 @@ class ModelRetryMiddleware(RetryMiddleware):
     the message is not parsed as an answer, the model is not asked again, and `structured_response`
     is None.
 
-    By default, `default_retry_on` decides what is retried. An error that the same call would raise
-    again is not: a `ModelError` of langchain-core whose `is_retryable` is False (an invalid key,
-    an unknown model, a refusal), a conversation that is too long, and this library's own errors
-    (`AgentFactoryError`: an unknown tool, a limit that is used up, a structured answer that never
-    fitted). Nor do base classes such as `Exception` cover such an error. It is retried if
-    `retry_on` names its class, or is a predicate. Interrupts, handoffs, cancellation and
-    KeyboardInterrupt are never retried.
+    By default, `default_retry_on` decides what is retried. An error that it leaves out is retried
+    if `retry_on` names its class, which base classes such as `Exception` do not, or is a predicate.
+    Interrupts, handoffs, cancellation and KeyboardInterrupt are never retried.
 
     If an attempt fails while it streams, its tokens have been streamed already. Those of the next
     attempt follow under another message id.

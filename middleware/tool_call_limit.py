@@ -220,9 +220,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     Args:
         tool_name: The tool it applies to; None for all tools together.
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
-        run_limit: The most calls in a run. A run that is resumed after an interrupt or a failure
-            continues with its count, and so does one that begins with results of background
-            calls; a new message starts a new run.
+        run_limit: The most calls in a run, which begins as in `ModelCallLimitMiddleware`.
         exit_behavior: What happens after a call over the limit. The call never runs, and the model
             reads an error as its result. After the other calls of its turn have run, "continue"
             continues the run; "answer" calls the model once more, without tools, for an answer

@@ -148,28 +148,22 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
             lines += [f"Description: {tool.description}", f"Its parameters: {_to_json(tool.args)}"]
         lines.append(f"The arguments of this call: {_to_json(call['args'])}")
         prompt = [SystemMessage(_PROMPT), HumanMessage("\n".join(lines))]
-        answer = yield Invoke(self._model_for(request), prompt, _CONFIG)
+        caller = caller_of(request.state.get("messages", ()), call["id"])
+        # The model that was passed, or that made the call.
+        model: Any = self.model or self._models_by_message.get((caller and caller.id) or "")
+        if model is None:
+            raise TurnError(
+                self.name,
+                f"cannot emulate {call['name']}, because it does not know which model made the "
+                "call: no model was asked in this process, or a layer replaced its message.",
+                "Pass a model: LLMToolEmulator(model=...).",
+            )
+        answer = yield Invoke(model, prompt, _CONFIG)
         return ToolMessage(
             str(answer.text),
             name=call["name"],
             tool_call_id=call["id"],
             additional_kwargs={"lc_source": _SOURCE},
-        )
-
-    def _model_for(self, request: ToolCallRequest) -> Any:
-        """The model that invents the result of this call: the one passed, or that made the call."""
-        if self.model is not None:
-            return self.model
-        call = request.tool_call
-        caller = caller_of(request.state.get("messages", ()), call["id"])
-        model = self._models_by_message.get((caller and caller.id) or "")
-        if model is not None:
-            return model
-        raise TurnError(
-            self.name,
-            f"cannot emulate {call['name']}, because it does not know which model made the call: "
-            "no model was asked in this process, or a layer replaced its message.",
-            "Pass a model: LLMToolEmulator(model=...).",
         )
 
 

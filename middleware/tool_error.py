@@ -156,7 +156,6 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
             return result
 
     def _handled(self, error: Exception, request: ToolCallRequest) -> Flow[Result]:
-        """The result that the handler makes of an exception."""
         call = request.tool_call
         answer = yield Invoke(self._handler, (error, request))
         if answer is None:

@@ -407,7 +407,8 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
                 if "namespace" not in where:
                     if self._folder is None:
                         raise OSError("no folder is configured as its place")
-                    data = yield Invoke(Called(read_file), (self._folder, key))
+                    file = self._folder / f"{key}.json"
+                    data = yield Invoke(Called(file.read_text), ("ascii",))
                 elif runtime.store is None:
                     problem = "the agent has no store"
                 else:
@@ -482,8 +483,3 @@ def write_file(folder: Path, key: str, data: str) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
-
-
-def read_file(folder: Path, key: str) -> str:
-    """The content of a file of a folder."""
-    return (folder / f"{key}.json").read_text(encoding="ascii")

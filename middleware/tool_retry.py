@@ -47,30 +47,24 @@ class ToolRetryMiddleware(RetryMiddleware):
     result, whether the tool, a layer further in or `handle_tool_errors` made it. So leave
     `handle_tool_errors` at its default, or at a value that does not cover the exceptions to retry.
 
-    By default, `default_retry_on` decides what is retried. An error that the same call would raise
-    again is not: arguments that do not fit (`ToolInvocationError`), a `ModelError` of
-    langchain-core whose `is_retryable` is False, such as an invalid key, and this library's own
-    errors (`AgentFactoryError`). Nor do base classes such as `Exception` cover such an error. It is
-    retried if `retry_on` names its class, or is a predicate. Interrupts, handoffs, cancellation and
-    KeyboardInterrupt are never retried.
+    By default, `default_retry_on` decides what is retried. An error that it leaves out is retried
+    if `retry_on` names its class, which base classes such as `Exception` do not, or is a predicate.
+    Interrupts, handoffs, cancellation and KeyboardInterrupt are never retried.
 
     Args:
-        max_retries: Attempts after the first; with 0, a failure only becomes `on_failure`.
+        max_retries: As in `ModelRetryMiddleware`.
         tools: The tools whose calls are retried, as names or BaseTool instances; None: all.
-        retry_on: The exceptions that are retried: a type, a tuple of types, or a function of the
-            exception. Any other exception is raised at once.
+        retry_on: As in `ModelRetryMiddleware`.
         on_failure: What the last failure leads to. "continue": the model receives a result with
             status "error" that says what failed and how often. "error": the exception is raised,
             with a note of the attempts, and is handled as without this layer. A function of the
             exception: the model receives the text that it returns.
-        backoff_factor: How much longer each wait is than the one before; 0 keeps all waits the
-            same.
+        backoff_factor: As in `ModelRetryMiddleware`.
         initial_delay: The first wait in seconds.
         max_delay: The longest wait in seconds, jitter included. A wait is at least as long as the
             server asks for in `Retry-After`. If it asks for more than `max_delay`, the call is not
             made again.
-        jitter: Draw each wait from between half of it and all of it, so that calls which failed
-            together do not retry together.
+        jitter: As in `ModelRetryMiddleware`.
         idempotent_tools: The tools that may run twice with the same arguments, as names or BaseTool
             instances. Their calls are also repeated after a timeout.
         timeout: How long an attempt may take, in seconds; None for no limit. Then `TimeoutError` is

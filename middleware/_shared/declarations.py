@@ -99,7 +99,6 @@ def policy_findings(
 
 
 def _options(rule: Rule) -> dict[str, Any]:
-    """Options of a rule as those of a guard."""
     options: dict[str, Any] = {"otherwise": rule.otherwise} if rule.action == "judge" else {}
     if rule.asks:
         every = set(rule.allowed_decisions) >= set(DECISIONS)

@@ -48,6 +48,15 @@ BACKGROUND: Final = "background"
 STEERING_READ: Final = "steering_read"
 """Key of the state with the ids of what SteeringMiddleware has read of it."""
 
+READERS: Final = (
+    "PIIMiddleware",
+    "SummarizationMiddleware",
+    "ContextEditingMiddleware",
+    "ProgressGuardMiddleware",
+    "HumanInTheLoopMiddleware",
+)
+"""Middleware that read messages of the user: what arrives is added before them."""
+
 WAITS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 """Seconds to wait for a checkpoint that a run has made and not stored yet: half a second in all."""
 

@@ -573,15 +573,10 @@ class RedactionRule:
     """Replacement of one type of personal data in a text.
 
     Args:
-        pii_type: "email", "credit_card", "ip", "mac_address", "url", "phone", "name", or any other
-            name together with a detector.
-        strategy: "redact" writes `[REDACTED_EMAIL]` instead of the data; "mask" keeps the part by
-            which people recognise it, such as a card's last four digits; "hash" writes
-            `<email_hash:9f86d081>`, the same for the same value; "block" raises an error.
-        detector: A regular expression, or a function of a text that returns a list of `PIIMatch`,
-            of which only `start` and `end` are read. Default: the built-in one of the type.
-        hash_key: Secret key for "hash", as bytes or str. Default: a random key of this process, so
-            that hashes differ between processes.
+        pii_type: As in `PIIMiddleware`.
+        strategy: As in `PIIMiddleware`.
+        detector: As in `PIIMiddleware`.
+        hash_key: As in `PIIMiddleware`.
 
     Raises:
         ValueError: The type is unknown and has no detector, the strategy is unknown, or a regular
@@ -724,7 +719,6 @@ class ResolvedRedactionRule:
 
 
 def _mask_digits(value: str) -> str:
-    """Mask all digits but the last four."""
     hidden = [at for at, char in enumerate(value) if char.isdigit()][:-4]
     return "".join("*" if at in hidden else char for at, char in enumerate(value))
 

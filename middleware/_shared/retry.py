@@ -35,7 +35,7 @@ from .errors import (
     is_timeout,
     outcome_unknown,
 )
-from .overflow import recovers_later
+from .overflow import plural, recovers_later
 from .validation import check_count, check_number
 
 RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
@@ -174,8 +174,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                         f"{self.max_delay:g}."
                     )
                 if seconds is None:
-                    # "s" from two on: a slice up to 0 is empty.
-                    count = f"{attempts} attempt{'s'[: attempts - 1]}"
+                    count = plural(attempts, "attempt")
                     failed = f"{subject} failed after {count}"
                     text = self._failure_text(error, failed, reasons, advice)
                     set_reason(f"gave up after {count}")
@@ -199,7 +198,6 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
         return (types,) if isinstance(types, type) else ()
 
     def _covers(self, error: Exception) -> bool:
-        """Return True if `retry_on` covers an exception."""
         if not isinstance(self.retry_on, type | tuple):
             return bool(self.retry_on(error))
         kinds = self._kinds()

@@ -28,7 +28,7 @@ from agent_factory import (
 )
 from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.middleware._shared.invocable import Called, flow_hook, tool_of
-from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry, unseen
+from agent_factory.middleware._shared.mailbox import READERS, STEERING_READ, Entry, unseen
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
@@ -108,16 +108,7 @@ class BackgroundMiddleware(PayloadFree[BackgroundState]):
     needs_checkpointer = True
     kept_flows = ("around_tool",)
 
-    ordering = Ordering(
-        after=("ModelCallLimitMiddleware", "SteeringMiddleware"),
-        before=(
-            "PIIMiddleware",
-            "SummarizationMiddleware",
-            "ContextEditingMiddleware",
-            "ProgressGuardMiddleware",
-            "HumanInTheLoopMiddleware",
-        ),
-    )
+    ordering = Ordering(after=("ModelCallLimitMiddleware", "SteeringMiddleware"), before=READERS)
 
     def __init__(
         self, *, max_running: int = 10, wait: bool = True, name: str | None = None

@@ -630,7 +630,6 @@ class Plan:
         )
 
     def _cost(self, model: object, input_tokens: int, output_tokens: int) -> Spent:
-        """Cost of a call that reads and writes so many tokens."""
         usd = 0.0
         if self._settings.limits_usd:
             model_name = name_of(model, self._request.model_settings)
@@ -645,7 +644,6 @@ class Plan:
 
     @cached_property
     def _input_size(self) -> int:
-        """Tokens the model will read."""
         # The usage of the last answer covers everything before it: only what came since is counted.
         message, since = self._last
         counted = tokens(message.usage_metadata or {}, "total_tokens") if message else 0

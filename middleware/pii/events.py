@@ -68,9 +68,9 @@ def _payload(payload: Any, guard: Guard) -> Any:
     if isinstance(delta := payload.get("delta"), dict):
         # The guarded model sends the arguments of a call in one piece.
         if delta.get("type") == "tool-call-delta":
-            changes["delta"] = guard.redact_arguments(delta)
+            changes["delta"] = guard.redact_call(delta)
         elif is_call(delta.get("fields")):
-            changes["delta"] = {**delta, "fields": guard.redact_arguments(delta["fields"])}
+            changes["delta"] = {**delta, "fields": guard.redact_call(delta["fields"])}
     if EXTRAS in payload:
         changes[EXTRAS] = guard.redact_raw_calls(payload[EXTRAS], ())
     return {**payload, **changes} if changes else payload

@@ -249,7 +249,7 @@ class Guard:
         if not isinstance(blocks, list):
             return blocks
         return [
-            self._redact_call(block, self._covers(block, invalid)) if is_call(block) else block
+            self.redact_call(block, self._covers(block, invalid)) if is_call(block) else block
             for block in blocks
         ]
 
@@ -265,15 +265,11 @@ class Guard:
                 return calls
             function = calls.get("function")
             if not isinstance(function, dict):
-                return self._redact_call(calls, self._covers(calls, invalid))
+                return self.redact_call(calls, self._covers(calls, invalid))
             is_covered = self._covers({**calls, **function}, invalid)
-            return {**calls, "function": self._redact_call(function, is_covered)}
+            return {**calls, "function": self.redact_call(function, is_covered)}
 
         return {key: redact(value) if key in _CALL_KEYS else value for key, value in extras.items()}
-
-    def redact_arguments(self, call: Mapping[str, object]) -> dict[str, object]:
-        """Redact the arguments of a call in any form, whatever the guard covers."""
-        return self._redact_call(call, is_covered=True)
 
     def _covers(self, call: Mapping[str, object], invalid: Sequence[InvalidToolCall]) -> bool:
         """Return True if a call, in any form, is redacted."""
@@ -287,7 +283,8 @@ class Guard:
             )
         )
 
-    def _redact_call(self, call: Mapping[str, object], is_covered: bool) -> dict[str, object]:
+    def redact_call(self, call: Mapping[str, object], is_covered: bool = True) -> dict[str, object]:
+        """Redact the arguments of a call in any form, if it is covered."""
         result = dict(call)
         for key in (INPUT_KEYS | {"error"}) & call.keys() if is_covered else ():
             arguments = call[key]

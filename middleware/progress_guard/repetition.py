@@ -117,7 +117,6 @@ class Turns:
 
 
 def _turns(messages: Sequence[Any], start: Callable[[], int]) -> Iterator[Turn]:
-    """Read the turns for `Turns`."""
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
         # By `type`, because `isinstance` is slow for the classes of pydantic.

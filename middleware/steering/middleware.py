@@ -25,7 +25,7 @@ from agent_factory import (
 )
 from agent_factory.middleware._shared.final_answer import final_message
 from agent_factory.middleware._shared.invocable import flow_hook
-from agent_factory.middleware._shared.mailbox import STEERING_READ, Entry, Unseen, unseen
+from agent_factory.middleware._shared.mailbox import READERS, STEERING_READ, Entry, Unseen, unseen
 from agent_factory.middleware._shared.messages import (
     ends_run,
     error_result,
@@ -115,16 +115,7 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
     needs_checkpointer = True
     kept_flows = ("around_tool",)
 
-    ordering = Ordering(
-        after=("ModelCallLimitMiddleware",),
-        before=(
-            "PIIMiddleware",
-            "SummarizationMiddleware",
-            "ContextEditingMiddleware",
-            "ProgressGuardMiddleware",
-            "HumanInTheLoopMiddleware",
-        ),
-    )
+    ordering = Ordering(after=("ModelCallLimitMiddleware",), before=READERS)
 
     @flow_hook
     def before_agent(self, state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
