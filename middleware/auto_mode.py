@@ -14,13 +14,7 @@ from langchain_core.tools import BaseTool
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from agent_factory import (
-    AgentState,
-    Flow,
-    Ordering,
-    ToolCallRequest,
-    ToolGuard,
-)
+from agent_factory import AgentState, Flow, Ordering, ToolCallRequest, ToolGuard
 
 from ._shared.judge import DEFAULT_INSTRUCTIONS, RiskJudge
 from ._shared.messages import error_result, tool_names

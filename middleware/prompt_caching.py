@@ -20,14 +20,7 @@ from typing import Any, Final, Literal
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from agent_factory import (
-    AgentState,
-    ContextT,
-    Flow,
-    ModelRequest,
-    ModelResponse,
-    Ordering,
-)
+from agent_factory import AgentState, ContextT, Flow, ModelRequest, ModelResponse, Ordering
 
 from ._shared.models import Provider, known_provider
 from ._shared.payload_free import PayloadFree
