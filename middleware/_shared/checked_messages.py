@@ -175,6 +175,11 @@ def key_of(message: AnyMessage) -> str:
     return f"{id}:{_hash(repr(parts))}"
 
 
+def digest_of(messages: Iterable[AnyMessage]) -> str:
+    """Return a digest of several messages."""
+    return _hash(" ".join(map(key_of, messages)))
+
+
 def _groups(keys: Iterable[str]) -> Iterator[list[tuple[str, str]]]:
     """Yield keys in groups, each with the digest of the group up to it.
 

@@ -106,17 +106,21 @@ class InOwnGraph:
         return await settle.ainvoke(input, config)
 
 
-def once_per_task(key: list[str], flow: Callable[[], Flow[T]]) -> Flow[T]:
+def once_per_task(
+    key: list[str], flow: Callable[[], Flow[T]], outside: Exception | None = None
+) -> Flow[T]:
     """Run a flow once in a task, also if the task is interrupted after it and then resumed.
 
     What decides whether a person is asked must be the same when the answer comes: what a model
-    says, or what a store holds, may have changed by then. The key says what the flow is about,
-    which must not interrupt.
+    says, or what a store holds, may have changed by then. The key says what the flow is about.
+    A flow that interrupts raises an error `outside` of an agent, where no task is paused.
     """
     while True:
         # In a task that is resumed, a graph that has ended returns its old state, or that of
         # another graph which was called before. The next one has another namespace.
         entry = yield Invoke(InOwnGraph(flow), key)
+        if outside is not None and "__interrupt__" in entry:
+            raise outside
         if entry.get("key") == key:
             value: T = entry["value"]
             return value

@@ -14,7 +14,7 @@ from agent_factory.middleware._shared.validation import check_count, check_numbe
 _ROUNDING = 1e-9
 """Error in US dollars that adding up floats may cause; a token costs more."""
 
-_UNITS = {
+UNITS = {
     "usd": "USD",
     "input_tokens": "input tokens",
     "output_tokens": "output tokens",
@@ -24,7 +24,7 @@ _UNITS = {
     "tool_calls": "tool calls",
 }
 
-AMOUNTS = tuple(_UNITS)
+AMOUNTS = tuple(UNITS)
 """The names of the amounts that can be limited."""
 
 BOUGHT = ("usd", "input_tokens", "output_tokens", "total_tokens")
@@ -194,7 +194,7 @@ class Account:
         """Describe what is spent of one limit: "0.4 of 0.5 USD in this run"."""
         amount, limit = format_amount(self.amount(name)), format_amount(self.limits.amounts[name])
         where = "in the shared budget" if self.scope == "ledger" else f"in this {self.scope}"
-        return f"{amount} of {limit} {_UNITS[name]} {where}"
+        return f"{amount} of {limit} {UNITS[name]} {where}"
 
 
 def format_amount(amount: float) -> str:

@@ -56,7 +56,7 @@ from agent_factory.middleware._shared.validation import check_choice, copied
 from agent_factory.review.questions import ask
 
 from .ledger import Ledger, Reservation
-from .limits import BOUGHT, NOTHING, Account, BudgetExceededError, Limits, Record, Spent
+from .limits import BOUGHT, NOTHING, UNITS, Account, BudgetExceededError, Limits, Record, Spent
 from .prices import Price, PriceFunction, Prices, completed, name_of, tokens, usage_of
 from .settings import NO_LEDGER, Settings, check_type, checked_counter, checked_share, setting
 from .state import (
@@ -70,14 +70,7 @@ from .state import (
     thread_record,
 )
 
-_PLAN_UNITS = {
-    "usd": "USD",
-    "turns": "model calls",
-    "tool_calls": "tool calls",
-    "total_tokens": "tokens",
-    "input_tokens": "input tokens",
-    "output_tokens": "output tokens",
-}
+_PLAN_UNITS = {**UNITS, "turns": "model calls"}
 """Units of a plan by the names of limits."""
 
 _OVER = "the budget of this run is used up"
@@ -287,7 +280,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
             replace(limit, raisable=self.exit_behavior == "ask")
             for scope, limits in scopes.items()
             for name, most in limits.given().items()
-            for limit in usage_limits(_PLAN_UNITS.get(name, name), {scope: most})
+            for limit in usage_limits(_PLAN_UNITS[name], {scope: most})
         )
 
     def counted_since(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,6 @@ from agent_factory.structured_output import AutoStrategy
 
 from .requests import CLIENT_RESPONSE_FORMAT, CLIENT_TOOL_CHOICE, CLIENT_TOOLS, settings_of
 
-__all__ = ["ClientToolsMiddleware"]
-
 MOST_CHARACTERS: Final = 65_536
 """The longest schema of an answer, as JSON; that of a tool is limited by `client_tool`."""
 

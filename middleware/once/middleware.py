@@ -16,7 +16,6 @@ from langgraph.types import Command
 from agent_factory import (
     AgentState,
     Flow,
-    Invoke,
     Ordering,
     PrivateStateAttr,
     ToolCallRequest,
@@ -25,7 +24,7 @@ from agent_factory import (
 )
 from agent_factory.middleware._shared.effects import EffectRuntime, OnUnknown
 from agent_factory.middleware._shared.errors import FailureRecorder, outcome_unknown, record_failure
-from agent_factory.middleware._shared.invocable import InOwnGraph, plain_hook
+from agent_factory.middleware._shared.invocable import once_per_task, plain_hook
 from agent_factory.middleware._shared.messages import error_result
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_choice
@@ -302,16 +301,10 @@ def _decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]
         yield from ()
         return ask_about(request)
 
-    key = [earlier.attempt]
-    while True:
-        answer = yield Invoke(InOwnGraph(ask), key)
-        # Outside of an agent no task is paused, so the graph ends with its interrupt.
-        if "__interrupt__" in answer:
-            raise EffectError(
-                call["name"],
-                "cannot be asked about outside of an agent.",
-                "Test the answers in an agent with a checkpointer.",
-            )
-        # As in `once_per_task`. So questions about earlier attempts are passed in their order.
-        if answer.get("key") == key:
-            return answer["value"]
+    error = EffectError(
+        call["name"],
+        "cannot be asked about outside of an agent.",
+        "Test the answers in an agent with a checkpointer.",
+    )
+    # Questions about earlier attempts are passed in their order.
+    return (yield from once_per_task([earlier.attempt], ask, error))

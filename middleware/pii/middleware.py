@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from hashlib import blake2b
 from operator import or_
 from typing import Annotated, Any, Literal, NotRequired, cast
 
@@ -24,6 +23,7 @@ from agent_factory import (
     ToolCallRequest,
     stream_through,
 )
+from agent_factory.middleware._shared.checked_messages import digest_of
 from agent_factory.middleware._shared.invocable import plain_hook
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.redaction import DetectorLike, PIIMatch, RedactionRule
@@ -239,12 +239,12 @@ class PIIMiddleware(PayloadFree[PIIState]):
         messages = list(filter(self.message_guard.covers, state["messages"]))
         count = next((n for n, message in enumerate(messages, 1) if message.id == last_id), 0)
         # None is, if one of them has been replaced.
-        return messages, count if count and _digest(messages[:count]) == digest else 0
+        return messages, count if count and digest_of(messages[:count]) == digest else 0
 
     def _mark(self, messages: Sequence[AnyMessage], count: int) -> dict[str, Any]:
         """The update that marks messages as checked; as many, from the first, were marked."""
         self.message_guard.forget(messages[count:])
-        return {"pii_looked_at": {self.name: [messages[-1].id, _digest(messages)]}}
+        return {"pii_looked_at": {self.name: [messages[-1].id, digest_of(messages)]}}
 
 
 def _changed(state: PIIState, messages: list[AnyMessage]) -> dict[str, object] | None:
@@ -257,13 +257,3 @@ def _raise_if_blocked(state: Any) -> None:
     error = state.get("pii_refused")
     if error is not None:
         raise error
-
-
-def _digest(messages: Sequence[AnyMessage]) -> str:
-    digest = blake2b(digest_size=16)
-    for message in messages:
-        calls = getattr(message, "tool_calls", None) or ""
-        line = f"{message.id} {message.name!r} {message.content!r} {calls!r}\n"
-        # A message may hold half of a surrogate pair, which strict UTF-8 refuses.
-        digest.update(line.encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()

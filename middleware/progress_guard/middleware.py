@@ -48,8 +48,6 @@ from agent_factory.types import run_identity
 
 from .repetition import LONGEST_CYCLE, MARKS, Comparison, Repetition, Turns
 
-__all__ = ["NoProgressError", "ProgressGuardMiddleware", "ProgressGuardState"]
-
 _KEY = "progress_guard"
 """Key of the state, and mark of messages."""
 
