@@ -227,15 +227,11 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
 
 
 class _Starts(ToolCallRecorder):
-    """Collects the labels of the tools that start in place of that of a call, or inside of it.
-
-    Attributes:
-        labels: The labels, and the tools that they come from.
-    """
+    """Collects the labels of the tools that start in place of that of a call, or inside of it."""
 
     def __init__(self, request: ToolCallRequest) -> None:
         super().__init__()
-        self.labels: dict[str, str] = {}
+        self.labels: dict[str, str] = {}  # and the tools that they come from
         self._request = request
 
     def record(self, request: ToolCallRequest) -> None:

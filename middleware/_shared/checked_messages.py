@@ -41,14 +41,10 @@ class GuardRecord(TypedDict):
 
 
 class RequestCheck:
-    """Check of the messages of one request.
+    """Check of the messages of one request that a guard covers.
 
-    Args:
-        request: The request.
-        name: The name of the guard.
-        covered: The messages of the request that the guard checks.
-        memory: Keys of messages that were checked in this process.
-        notice: Returns the text in place of a blocked message, for the message and the reason.
+    The memory has the keys of messages that were checked in this process. `notice` returns the text
+    in place of a blocked message, for the message and the reason.
 
     Attributes:
         unchecked: Messages that have to be checked.
@@ -112,9 +108,7 @@ class RequestCheck:
     def noted(self, response: ModelResponse, *, replaces: bool = False) -> ModelCallResult:
         """Return the response with the record of this check.
 
-        Args:
-            response: The response.
-            replaces: Whether blocked messages are replaced in the thread, too.
+        `replaces` says whether blocked messages are replaced in the thread, too.
         """
         answers = [message for message in response.result if isinstance(message, AIMessage)]
         for answer in answers:

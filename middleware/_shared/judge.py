@@ -280,17 +280,7 @@ _CONTENT_CONFIG: Final = quiet("guard")
 
 
 class ContentJudge:
-    """Asks a model whether messages or a tool call must be stopped.
-
-    Args:
-        classifier: A chat model, "provider:name" or a decision model.
-        instructions: What must be stopped.
-        threshold: The least probability at which it is stopped, from 0 to 1.
-
-    Raises:
-        ValueError: `threshold` is not from 0 to 1.
-        TypeError: An argument has an unusable type.
-    """
+    """Asks a model whether messages or a tool call must be stopped; arguments as of `RiskJudge`."""
 
     def __init__(
         self,

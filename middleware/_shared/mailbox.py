@@ -115,12 +115,10 @@ class Mailbox:
         return {"thread_id": self.thread, "checkpoint_ns": namespace}
 
     def checkpoint(self, id: str = "", waits: Sequence[float] = ()) -> Flow[CheckpointTuple | None]:
-        """Return a checkpoint of the agent; None if it is not stored.
+        """Return a checkpoint of the agent, the newest without an id; None if it is not stored.
 
-        Args:
-            id: The id of the checkpoint; the newest if it is empty.
-            waits: Seconds to wait, one after the other, while it is not stored. By default,
-                LangGraph stores a checkpoint while the next step runs.
+        `waits` are seconds to wait, one after the other, while it is not stored: by default,
+        LangGraph stores a checkpoint while the next step runs.
         """
         place = {"thread_id": self.thread, "checkpoint_ns": self.agent}
         place |= {"checkpoint_id": id} if id else {}
@@ -167,15 +165,10 @@ class Mailbox:
     def ancestors(
         self, current: str, oldest: str, waits: Sequence[float]
     ) -> Flow[tuple[set[str], str]]:
-        """Return the checkpoints from which one was made, back to a time.
+        """Return the ids of the checkpoints from which one was made, back to the time of another.
 
-        Args:
-            current: The id of the checkpoint.
-            oldest: The time, as the id of a checkpoint: these sort by time.
-            waits: As in `checkpoint`.
-
-        Returns:
-            The ids, and the oldest one whose own ancestors are not known; empty if all are known.
+        With them comes the oldest id whose own ancestors are not known; empty if all are known. Ids
+        of checkpoints sort by time.
         """
         ids = {current}
         stored = yield from self.checkpoint(current, waits)
@@ -269,14 +262,7 @@ def unseen(
     read_ids: Collection[str],
     kinds: Collection[str],
 ) -> Flow[Unseen]:
-    """Return the entries that the agent of a node has not read.
-
-    Args:
-        config: The config of the node.
-        info: The step in which the node runs.
-        read_ids: The ids of the entries that it has read.
-        kinds: How the entries were sent.
-    """
+    """Return the entries of some kinds that the agent of a node has not read."""
     ids, of_run = frozenset(read_ids), _mailbox.get()
     namespace = graph_namespace(config)
     # An agent inside, or one that a tool runs on another thread, has another mailbox.

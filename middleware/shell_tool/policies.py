@@ -397,24 +397,19 @@ class DockerExecutionPolicy(ExecutionPolicy):
         argv = [self.binary, "run", "--interactive", "--init", "--name", name]
         argv += ("--workdir", _WORKSPACE, "--volume", f"{workspace}:{_WORKSPACE}")
         argv += ("--security-opt", "no-new-privileges")
-        if self.remove_container_on_exit:
-            argv.append("--rm")
-        if not self.network_enabled:
-            argv += ("--network", "none")
-        if self.read_only_rootfs:
-            argv += ("--read-only", "--tmpfs", "/tmp")
-        if self.user is not None:
-            argv += ("--user", self.user)
-        if self.memory_bytes is not None:
-            memory = str(self.memory_bytes)
+        memory = str(self.memory_bytes)
+        options: Sequence[tuple[bool, Sequence[str]]] = (
+            (self.remove_container_on_exit, ("--rm",)),
+            (not self.network_enabled, ("--network", "none")),
+            (self.read_only_rootfs, ("--read-only", "--tmpfs", "/tmp")),
+            (self.user is not None, ("--user", str(self.user))),
             # Docker counts memory and swap together: equal values mean no swap.
-            argv += ("--memory", memory, "--memory-swap", memory)
-        if self.cpu_time_seconds is not None:
-            argv += ("--ulimit", f"cpu={self.cpu_time_seconds}")
-        if self.max_processes is not None:
-            argv += ("--pids-limit", str(self.max_processes))
-        if self.cpus is not None:
-            argv += ("--cpus", str(self.cpus))
+            (self.memory_bytes is not None, ("--memory", memory, "--memory-swap", memory)),
+            (self.cpu_time_seconds is not None, ("--ulimit", f"cpu={self.cpu_time_seconds}")),
+            (self.max_processes is not None, ("--pids-limit", str(self.max_processes))),
+            (self.cpus is not None, ("--cpus", str(self.cpus))),
+        )
+        argv += [word for is_set, words in options if is_set for word in words]
         for variable, value in {**_SANDBOX_ENV, **env}.items():
             argv += ("--env", f"{variable}={value}")
         # A container that stays must be stopped all the same.
