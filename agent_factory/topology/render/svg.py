@@ -40,42 +40,32 @@ class Theme:
     kinds: Mapping[str, tuple[str, str]]  # the tint and the stripe of each kind of node
 
 
-DAY = Theme(
-    paper="#ffffff",
-    ink="#1c2128",
-    muted="#57606a",
-    frame="#f6f8fa",
-    rim="#c4ccd4",
-    jump="#a8320f",
-    mark="#a04e00",
-    kinds={
-        "before_agent": ("#f1f7ff", "#bfdcff"),
-        "before_model": ("#e7f1ff", "#3f87e5"),
-        "model": ("#e8e8fb", "#232269"),
-        "after_model": ("#e4f5ee", "#0d6b49"),
-        "tools": ("#fff1dc", "#df9620"),
-        "after_agent": ("#f7effd", "#cfa6f0"),
-        "terminal": ("#1c2128", "#1c2128"),
-    },
-)
+# By day, and by night.
+_PALETTE = {
+    "paper": ("#ffffff", "#0d1117"),
+    "ink": ("#1c2128", "#e6edf3"),
+    "muted": ("#57606a", "#9aa5b1"),
+    "frame": ("#f6f8fa", "#141a22"),
+    "rim": ("#c4ccd4", "#3d4650"),
+    "jump": ("#a8320f", "#ff9b73"),
+    "mark": ("#a04e00", "#ffb454"),
+}
+_KINDS = {
+    "before_agent": (("#f1f7ff", "#bfdcff"), ("#152031", "#d5e8ff")),
+    "before_model": (("#e7f1ff", "#3f87e5"), ("#14243b", "#4a90ea")),
+    "model": (("#e8e8fb", "#232269"), ("#21214d", "#ffffff")),
+    "after_model": (("#e4f5ee", "#0d6b49"), ("#102a22", "#1a7d58")),
+    "tools": (("#fff1dc", "#df9620"), ("#33260f", "#e6a23c")),
+    "after_agent": (("#f7effd", "#cfa6f0"), ("#271b33", "#7646a0")),
+    "terminal": (("#1c2128", "#1c2128"), ("#e6edf3", "#e6edf3")),
+}
 
-NIGHT = Theme(
-    paper="#0d1117",
-    ink="#e6edf3",
-    muted="#9aa5b1",
-    frame="#141a22",
-    rim="#3d4650",
-    jump="#ff9b73",
-    mark="#ffb454",
-    kinds={
-        "before_agent": ("#152031", "#d5e8ff"),
-        "before_model": ("#14243b", "#4a90ea"),
-        "model": ("#21214d", "#ffffff"),
-        "after_model": ("#102a22", "#1a7d58"),
-        "tools": ("#33260f", "#e6a23c"),
-        "after_agent": ("#271b33", "#7646a0"),
-        "terminal": ("#e6edf3", "#e6edf3"),
-    },
+DAY, NIGHT = (
+    Theme(
+        **{name: values[time] for name, values in _PALETTE.items()},
+        kinds={kind: values[time] for kind, values in _KINDS.items()},
+    )
+    for time in (0, 1)
 )
 
 SANS = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif'
