@@ -119,7 +119,9 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
             words = f"was up to {attempts[layer.name]} attempts, now {layer.attempts}"
             changes.append(Change(ChangeKind.CHANGED, "layer", layer.name, words))
     was, now = ({t.name: ", ".join(t.notes) for t in plan.tools} for plan in (old, new))
-    changes += _compared("tool", was, now)
+    # Removed ones, then added ones, then those that both plans have.
+    tools = _compared("tool", was, now)
+    changes += sorted(tools, key=lambda change: (change.name in now, change.name in was))
     orders = _listed("tool", list(was), list(now))
     changes += (change for change in orders if change.kind is ChangeKind.MOVED)
     changes += _declared(old, new)
@@ -254,8 +256,7 @@ def _declared(old: TopologyData, new: TopologyData) -> Iterator[Change]:
 def _compared(part: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Change]:
     """Differences of the texts of a kind of part, by their names."""
     added, removed, changed = _DETAILS[part]
-    # Removed ones, then added ones, then those that both plans have.
-    for name in sorted({**now, **was}, key=lambda name: (name in now, name in was)):
+    for name in dict.fromkeys([*was, *now]):
         if name not in now:
             yield Change(ChangeKind.REMOVED, part, name, removed.format(was[name]))
         elif name not in was:
