@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_type_hints
 
@@ -13,15 +12,15 @@ from langgraph.types import interrupt
 from pydantic import (
     BaseModel,
     Field,
-    GetCoreSchemaHandler,
     GetPydanticSchema,
     RootModel,
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
     create_model,
+    field_validator,
 )
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from agent_factory.errors import ReviewError, describe
@@ -44,23 +43,6 @@ from agent_factory.upstream import mark_invalid_resume
 def _response_schema() -> CoreSchema:
     # Pydantic would build it with each request.
     return TypeAdapter(HITLResponse).core_schema
-
-
-@dataclass
-class _Check:
-    """Marks a form whose answers a function checks in place of pydantic.
-
-    It has no hash: typing and pydantic would keep it in a cache, with the agent that it refers to.
-    """
-
-    function: Callable[[object], object]
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(
-            lambda answer, _: self.function(answer), handler(source)
-        )
 
 
 _Response = Annotated[Any, GetPydanticSchema(lambda source, handler: _response_schema())]
@@ -134,9 +116,11 @@ def ask(
     The JSON schema of the form goes with the question. A check returns an answer in its complete
     form, in place of the form's own validation.
     """
+    # A validator in `Annotated` would stay in a cache of typing, with the agent that it refers to.
+    checks: dict[str, Any] = {}
     if check is not None:
-        form = Annotated[form, _Check(check)]
-    model: Any = create_model(title, __base__=RootModel, root=(form, ...))
+        checks["check"] = field_validator("root", mode="wrap")(lambda answer, _: check(answer))
+    model: Any = create_model(title, __base__=RootModel, __validators__=checks, root=(form, ...))
     # LangGraph stores an answer as soon as `interrupt` returns it. Only an answer that its
     # `response_schema` refuses can be given again, so all validation is part of the schema.
     try:
