@@ -204,8 +204,8 @@ class Topology(TopologyData):
         """The most that a run can use by its limits, and which limit gives it.
 
         Model calls, tool calls, tokens, US dollars and seconds; also those of agents inside of
-        tools. They are bounds, never prophecy: a run mostly uses less, and what no limit bounds has
-        no bound. A number is what the limits count; its notes say what comes on top.
+        tools. Upper bounds, not estimates: a run mostly uses less, and what no limit bounds has no
+        bound. A number is what the limits count; its notes say what comes on top.
 
         Args:
             prices: US dollars for a million tokens by the names of the models that the agent may

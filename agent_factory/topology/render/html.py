@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import files
 
@@ -121,23 +121,16 @@ def body(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
 
 
 def _overview(whole: Details) -> str:
-    def sample(group: str) -> str:
-        # aria-hidden: screen readers read the word next to it.
-        return f'<svg class="topology" width="22" height="16" aria-hidden="true">{group}</svg>'
-
-    def legend() -> Iterator[str]:
-        for kind in DAY.kinds:
-            if kind != "terminal":
-                box = '<rect class="core" x=".5" y="1.5" width="20" height="13" rx="3"/>'
-                box += '<rect class="stripe" x=".5" y="1.5" width="5" height="13" rx="1"/>'
-                group = f'<g class="{kind}">{box}</g>'
-                yield f"<li>{sample(group)}{kind}</li>"
-        dashes = '<g class="jump"><path class="line" d="M0,8 L22,8"/></g>'
-        yield f"<li>{sample(dashes)}a jump only</li>"
-
+    box = '<rect class="core" x=".5" y="1.5" width="20" height="13" rx="3"/>'
+    box += '<rect class="stripe" x=".5" y="1.5" width="5" height="13" rx="1"/>'
+    samples = {kind: f'<g class="{kind}">{box}</g>' for kind in DAY.kinds if kind != "terminal"}
+    samples["a jump only"] = '<g class="jump"><path class="line" d="M0,8 L22,8"/></g>'
+    # aria-hidden: screen readers read the word next to it.
+    picture = '<svg class="topology" width="22" height="16" aria-hidden="true">{}</svg>'
+    legend = "".join(f"<li>{picture.format(part)}{word}</li>" for word, part in samples.items())
     return (
         f'<article id="about-all" class="on"><h2 class="plain">{text(whole.title)}</h2>'
-        f'{_lists(whole)}{_facts(whole)}<h3>legend</h3><ul class="legend">{"".join(legend())}</ul>'
+        f'{_lists(whole)}{_facts(whole)}<h3>legend</h3><ul class="legend">{legend}</ul>'
         f"{_KEYS}</article>"
     )
 

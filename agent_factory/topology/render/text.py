@@ -101,18 +101,14 @@ def explain(plan: TopologyData) -> str:
         f"{'corners':<14} a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and "
         f"ends at {plan.loop_exit}, and the run leaves the loop for {plan.exit}"
     )
-    if plan.guards:
-        lines.append(f"{'guards':<14} what decides about tool calls before they run:")
-        lines += [f"  {guard.owner}: {guard}" for guard in plan.guards]
-    if calls := undecided(plan):
-        lines.append(f"{'no guard':<14} calls that nothing decides about before they run:")
-        lines += [f"  {call}" for call in calls]
-    if plan.limits:
-        lines.append(f"{'limits':<14} the most that may be used:")
-        lines += [f"  {limit.owner}: {limit}" for limit in plan.limits]
-    if plan.accesses:
-        lines.append(f"{'accesses':<14} what middleware do with parts of the conversation:")
-        lines += [f"  {access}" for access in plan.accesses]
+    guards, limits = ([f"{x.owner}: {x}" for x in part] for part in (plan.guards, plan.limits))
+    for name, words, items in (
+        ("guards", "what decides about tool calls before they run", guards),
+        ("no guard", "calls that nothing decides about before they run", undecided(plan)),
+        ("limits", "the most that may be used", limits),
+        ("accesses", "what middleware do with parts of the conversation", plan.accesses),
+    ):
+        lines += [f"{name:<14} {words}:", *(f"  {item}" for item in items)] if items else []
     return _lines(*lines)
 
 
