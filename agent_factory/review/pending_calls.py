@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast
@@ -221,20 +221,19 @@ def _interrupted_calls(
             value = interrupt.value
             request = read_request(value, interrupt.response_schema)
             if request is not None and request.batched:
-                left = list(own_calls)
-                for position, (action, config) in enumerate(request.parts):
+                left, ids = list(own_calls), []
+                for position, (action, _) in enumerate(request.parts):
                     # LangChain's request names no ids: calls are matched by name and arguments.
                     by = ("id",) if "tool_call_id" in action else ("name", "args")
                     asked = {"id": action.get("tool_call_id"), **action}
                     call = next((c for c in left if all(c[k] == asked[k] for k in by)), None)
                     if call:
                         left.remove(call)
-                    id_ = str(call["id"]) if call else f"{interrupt.id}/{position}"
-                    yield reviewed_call(id_, action, config, interrupt.id, batched=True)
+                    ids.append(str(call["id"]) if call else f"{interrupt.id}/{position}")
+                yield from request.calls(ids, interrupt.id)
             elif request is not None:
-                ((action, config),) = request.parts
-                call_id = action["tool_call_id"] or interrupt.id
-                yield reviewed_call(call_id, action, config, interrupt.id)
+                ((action, _),) = request.parts
+                yield from request.calls([action["tool_call_id"] or interrupt.id], interrupt.id)
             elif isinstance(value, Mapping) and value.get("type") == CLIENT_CALL:
                 id_, name, args = value["id"], value["name"], value["args"]
                 yield PendingCall(
@@ -253,6 +252,23 @@ class Request(NamedTuple):
 
     parts: list[tuple[ActionRequest, ReviewConfig]]
     batched: bool  # all calls of a turn are decided about together
+
+    def calls(self, ids: Iterable[str], interrupt_id: str = "") -> Iterator[PendingCall]:
+        """The calls, with these ids."""
+        for call_id, (action, config) in zip(ids, self.parts, strict=True):
+            yield PendingCall(
+                call_id,
+                action["name"],
+                action["args"],
+                "review",
+                tuple(config["allowed_decisions"]),
+                action.get("description"),
+                interrupt_id,
+                batched=self.batched,
+                call_digest=action.get("digest") or "",
+                reviewers=tuple(config.get("reviewers") or ()),
+                remember=config.get("remember"),
+            )
 
 
 def read_request(value: Any, response_schema: object = None) -> Request | None:
@@ -277,35 +293,8 @@ def read_request(value: Any, response_schema: object = None) -> Request | None:
     return Request([(action_request, config)], batched=False)
 
 
-def reviewed_call(
-    call_id: str,
-    action: ActionRequest,
-    config: ReviewConfig,
-    interrupt_id: str = "",
-    *,
-    batched: bool = False,
-) -> PendingCall:
-    """A call that a review asks about."""
-    return PendingCall(
-        call_id,
-        action["name"],
-        action["args"],
-        "review",
-        tuple(config["allowed_decisions"]),
-        action.get("description"),
-        interrupt_id,
-        batched=batched,
-        call_digest=action.get("digest") or "",
-        reviewers=tuple(config.get("reviewers") or ()),
-        remember=config.get("remember"),
-    )
-
-
 def calls_of(question: HITLRequest | ToolApprovalRequest) -> list[PendingCall]:
     """The calls that a request of a review asks about, in its order."""
     request = read_request(question)
     assert request is not None  # it is of a review
-    return [
-        reviewed_call(str(action["tool_call_id"]), action, config, batched=request.batched)
-        for action, config in request.parts
-    ]
+    return [*request.calls(str(action["tool_call_id"]) for action, _ in request.parts)]
