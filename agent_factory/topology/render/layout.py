@@ -166,17 +166,11 @@ def with_wide_groups(figure: Figure, layout: Layout) -> Layout:
         others = [area_of(layout.boxes[box.key], box.size) for box in outside]
         others += [area for place, area in enumerate(groups) if place != index]
         for label in labels:
-            left, top, right, bottom = groups[index]
-            if not cross(label, groups[index]):
-                continue
-            wide = (
-                min(left, label[0] - _GAP),
-                min(top, label[1] - _GAP),
-                max(right, label[2] + _GAP),
-                max(bottom, label[3] + _GAP),
-            )
+            (left, top, right, bottom), (x, y, x2, y2) = groups[index], label
+            corner = min(left, x - _GAP), min(top, y - _GAP)
+            wide = *corner, max(right, x2 + _GAP), max(bottom, y2 + _GAP)
             # A box in a frame of another group would be wrong; a label on a line is only ugly.
-            if not any(overlap(wide, other) for other in others):
+            if cross(label, groups[index]) and not any(overlap(wide, other) for other in others):
                 groups[index] = wide
     return replace(layout, groups=tuple(groups))
 
