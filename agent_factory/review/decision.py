@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, cast, get_args
+from typing import Any
 
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
@@ -22,7 +22,7 @@ from agent_factory.errors import describe, did_you_mean
 from agent_factory.review.approvals import remember_error
 from agent_factory.review.errors import DecisionNotAllowed, InvalidAnswer, InvalidDecision
 from agent_factory.review.pending_calls import VALUE_KINDS, PendingCall
-from agent_factory.review.policy import DecisionType, Rule
+from agent_factory.review.policy import DECISIONS, Rule
 from agent_factory.review.requests import Action
 from agent_factory.structured_output.json_schema import JsonSchema
 from agent_factory.tools.client_tool import read_result
@@ -79,7 +79,13 @@ def judge(
             the arguments of an edit do not fit the tool.
         DecisionNotAllowed: It may not be made about this call, or it names another one.
     """
-    kind = _type_of(call, decision)
+    kind = decision.get("type") if isinstance(decision, Mapping) else decision
+    if not isinstance(decision, Mapping) or kind not in DECISIONS:
+        close = get_close_matches(str(kind), DECISIONS, 1)
+        example = _json({"type": close[0] if close else call.allowed[0]})
+        expected = f"expected a decision with a type ({', '.join(call.allowed)})"
+        hint = f"Did you mean {example}?" if close else f"Pass {example}, for example."
+        raise InvalidDecision(call.name, f"{expected}, got {describe(decision)}.", hint)
     if kind not in call.allowed:
         raise DecisionNotAllowed(
             call.name,
@@ -152,19 +158,6 @@ def is_about(call: PendingCall, decision: object) -> bool:
 
 
 # Reading a decision
-
-
-def _type_of(call: PendingCall, decision: object) -> DecisionType:
-    kind = decision.get("type") if isinstance(decision, Mapping) else decision
-    if isinstance(decision, Mapping) and kind in get_args(DecisionType):
-        return cast("DecisionType", kind)
-    close = get_close_matches(str(kind), get_args(DecisionType), 1)
-    example = _json({"type": close[0] if close else call.allowed[0]})
-    raise InvalidDecision(
-        call.name,
-        f"expected a decision with a type ({', '.join(call.allowed)}), got {describe(decision)}.",
-        f"Did you mean {example}?" if close else f"Pass {example}, for example.",
-    )
 
 
 def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, object]) -> dict[str, object]:
