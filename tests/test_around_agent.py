@@ -381,19 +381,6 @@ def test_it_sees_the_recursion_limit(call: Run) -> None:
     assert texts(result)[-1] == "It takes too long."
 
 
-def test_an_error_of_an_inner_layer_reaches_the_outer_one_with_its_cause(
-    call: Run, log: list[Any]
-) -> None:
-    def flow(self: Any, state: Any) -> Any:
-        yield state
-        raise KeyError("mine") from ValueError("cause")
-
-    with pytest.raises(KeyError, match="mine") as raised:
-        call(agent(Watch(log), made(flow)), ASK)
-    assert isinstance(raised.value.__cause__, ValueError)
-    assert log == ["Watch started", "Watch KeyError", "Watch closed"]
-
-
 # Pauses
 
 

@@ -217,20 +217,6 @@ def test_an_import_is_timed_by_the_clocks_of_its_process() -> None:
 WAYS = contenders.there(contenders.WAYS)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("watcher", watchers(), ids=lambda watcher: watcher.name)
-@each("way", WAYS, ids=lambda way: way.name or "default")
-@each("saver", [Saver.NONE, Saver.MEMORY])
-def test_every_watcher_sees_every_step(
-    watcher: Watcher, way: contenders.Transition, saver: Saver
-) -> None:
-    """A watcher raises if it sees something else than it should."""
-    setting = Setting(watcher.mode, saver, number=2, turns=3, writing=watcher.writing)
-    with watched_runs({"it": (contenders.ours(way), setting)}, watcher) as found:
-        for _ in range(2):
-            found["it"].timed(now)
-
-
 class Blind:
     """An agent that shows nothing: each call runs to the end, and no callback sees it."""
 

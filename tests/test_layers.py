@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NotRequired
 
 import pytest
-from langchain_core.messages import HumanMessage, RemoveMessage, SystemMessage
+from langchain_core.messages import HumanMessage, RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
@@ -78,30 +78,6 @@ def test_a_layer_sees_the_state_the_system_prompt_and_the_context(call: Any) -> 
     assert request.system_prompt == "Be brief."
     assert request.runtime.context == {"user": "Ada"}
     assert [tool.name for tool in request.tools if not isinstance(tool, dict)] == ["add"]
-
-
-def test_a_layer_may_change_the_whole_request_for_one_call(call: Any) -> None:
-    other = ScriptedChatModel(["I am the other one."])
-
-    def flow(request: Any) -> Any:
-        changed = request.override(
-            model=other,
-            system_message=SystemMessage("New."),
-            messages=[HumanMessage("Only this.")],
-            tools=[],
-            model_settings={"temperature": 0.5},
-        )
-        return (yield changed)
-
-    first = ScriptedChatModel()
-    result = call(agent(flow, model=first, tools=[add], system_prompt="Old."), ASK)
-    assert result["messages"][-1].text == "I am the other one."
-    assert [m.text for m in result["messages"]][:1] == ["Hello"], "the thread keeps its messages"
-    (record,) = other.requests
-    assert [m.text for m in record.messages] == ["New.", "Only this."]
-    assert record.tools == []
-    assert record.kwargs == {"temperature": 0.5}
-    assert first.requests == []
 
 
 def test_what_one_call_changed_is_forgotten_by_the_next(call: Any) -> None:

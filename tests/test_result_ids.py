@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -39,7 +38,6 @@ from agent_factory.middleware import (
     ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
-from agent_factory.state.history import is_valid, with_results
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from samples import named_calls, results_by_id
 from tables import each
@@ -418,23 +416,6 @@ def test_the_next_model_reads_one_true_result_of_each_call(
                 assert "did not run" not in text or id_ not in turn.ran
                 if complete or "may have run" not in text:
                     assert text == ("failed: It failed." if kind == "raises" else f"true {id_}")
-
-
-@given(
-    st.lists(st.sampled_from("abc"), unique=True), st.lists(st.sampled_from("abcd"), unique=True)
-)
-def test_results_are_added_once_in_the_order_of_the_calls(has: list[str], more: list[str]) -> None:
-    ids = ["a", "b", "c"]
-    turn = AIMessage("", tool_calls=[{"name": id_, "args": {}, "id": id_} for id_ in ids])
-    messages = [turn, *(ToolMessage("old", tool_call_id=id_) for id_ in has)]
-    results = {id_: ToolMessage("new", tool_call_id=id_) for id_ in more}
-    completed = with_results(messages, results)
-    texts = {m.tool_call_id: m.text for m in completed[1:]}
-    expected = {id_: "old" if id_ in has else "new" for id_ in ids if id_ in {*has, *more}}
-    assert texts == expected
-    assert max(Counter(m.tool_call_id for m in completed[1:]).values(), default=1) == 1
-    assert is_valid(completed) == (len(expected) == 3)
-    assert with_results(completed, results) == completed
 
 
 class Killed(BaseException):

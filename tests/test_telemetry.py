@@ -61,13 +61,6 @@ def test_streams_have_the_spans_of_runs(collect: Any, spans: Spans) -> None:
         spans.ended.clear()
 
 
-async def test_streams_of_events_have_the_spans_of_runs(spans: Spans) -> None:
-    agent = create_agent(ScriptedChatModel(["Hi."]), name="desk")
-    async for _ in agent.astream_events(ASK, watched(spans), version="v2"):
-        pass
-    assert spans.tree() == [("invoke_agent desk", [("model", ["chat ScriptedChatModel"])])]
-
-
 def test_an_agent_that_a_tool_calls_is_inside_of_the_call(call: Any, spans: Spans) -> None:
     helper = create_agent(ScriptedChatModel(["Five."]))
     asked: Any = [{"name": "helper", "args": {"request": "2 + 3?"}}]

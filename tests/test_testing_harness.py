@@ -418,12 +418,6 @@ class Filing(AgentMiddleware):
         return await handler(request)
 
 
-class Disarming(AgentMiddleware):
-    def around_model(self, request: Any) -> Any:
-        request.tools.clear()
-        return (yield request)
-
-
 class Late(AgentMiddleware):
     def around_tool(self, request: Any) -> Any:
         result = yield request
@@ -476,7 +470,6 @@ class Confusing(AgentMiddleware):
         (Editing, "leaves_states_alone", r"Editing\.before_model: it changed its state in place"),
         (Pushing, "leaves_states_alone", r"Pushing\.\w+: it changed its request .*: messages"),
         (Filing, "leaves_states_alone", r"Filing\.\w+: it changed its state in place: messages"),
-        (Disarming, "leaves_states_alone", r"Disarming\.\w+: it changed its request .*: tools"),
         (Meddling, "leaves_states_alone", r"changed its state in place: messages\[\d\]: nothing b"),
         (Late, "leaves_states_alone", r"Late\.\w+: it changed its tool call in place: args"),
         (Chatty, "leaves_agents_alone", r"messages\[4\]: nothing without it, .* with it"),

@@ -599,17 +599,6 @@ def test_an_error_that_was_recorded_passes_if_it_is_raised_again(
     assert retrying.verdict is ReplayVerdict.CHANGED
 
 
-def test_files_that_are_not_recordings_are_errors(tmp_path: Path, replay_one: Any) -> None:
-    (tmp_path / "x.jsonl").write_text("{}\n")
-    done = replay_one(build, tmp_path / "x.jsonl")
-    assert done.verdict is ReplayVerdict.ERROR
-    assert "is not a cassette" in done.reason
-    (tmp_path / "empty.jsonl").write_text(
-        json.dumps({"format": "agent_factory.cassette", "version": 1})
-    )
-    assert replay_one(build, tmp_path / "empty.jsonl").verdict is ReplayVerdict.ERROR
-
-
 def test_a_redacted_recording_needs_its_function(tmp_path: Path, replay_one: Any) -> None:
     def no_lamps(text: str) -> str:
         return text.replace("lamp", "thing")

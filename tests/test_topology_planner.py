@@ -28,7 +28,7 @@ from agent_factory.topology import (
 )
 from agent_factory.topology.model import Tool
 from agent_factory.topology.model import ToolKind as Kind
-from agent_factory.topology.transitions import Reason, TransitionReason, paths_between
+from agent_factory.topology.transitions import TransitionReason, paths_between
 from samples import Guard, Review, find, full_plan, shapes
 from tables import each
 
@@ -319,23 +319,6 @@ def test_every_transition_has_a_reason_and_every_target_its_transition(shape: Sh
         if reason.why is TransitionReason.JUMP
     ]
     assert {name for reason in jumps for name in reason.by} <= {h.owner for h in shape.hooks}
-
-
-@given(shapes())
-def test_a_declared_jump_is_a_reason_of_an_edge(shape: Shape) -> None:
-    planned = plan(shape)
-    for hook in shape.hooks:
-        transitions = [edge for edge in planned.transitions if edge.source == hook.node]
-        targets = {
-            edge.target
-            for edge in transitions
-            if Reason(TransitionReason.JUMP, (hook.owner,)) in edge.reasons
-        }
-        assert bool(targets) == bool(hook.can_jump_to - _to_itself(planned, hook))
-
-
-def _to_itself(planned: Topology, hook: Hook) -> set[str]:
-    return {"model"} if hook.node == planned.loop_entry else set()
 
 
 def test_the_plan_of_a_built_agent_is_the_same() -> None:

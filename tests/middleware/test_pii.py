@@ -319,18 +319,6 @@ def test_a_blocked_message_ends_the_run_and_the_thread_stays_usable(call: Any) -
     assert seen(model) == [f"I am {MARK}", "I am Ada", "fine", MARK]
 
 
-def test_messages_added_during_the_run_are_blocked(call: Any) -> None:
-    @before_model
-    def inject(state: Any, runtime: Any) -> Any:
-        return {"messages": [HumanMessage("ada@x.org")]}
-
-    model = ScriptedChatModel(["fine"])
-    stack: list[Any] = [inject, PIIMiddleware("email", strategy="block")]
-    with pytest.raises(PIIDetectionError):
-        call(create_agent(model, middleware=stack), hello("hi"))
-    assert not model.requests
-
-
 @tool(response_format="content_and_artifact")
 def report() -> Any:
     """Report."""

@@ -279,14 +279,6 @@ def test_a_blocked_match_ends_the_run_before_it_is_streamed(collect: Any) -> Non
         collect(agent, HELLO)
 
 
-def test_several_guards_redact_their_own_types(collect: Any) -> None:
-    card = "4242 4242 4242 4242"
-    stack = [guard(), PIIMiddleware("credit_card", strategy="mask", apply_to_output=True)]
-    agent = create_agent(Chunked(chunks=character_chunks(f"{card}, {TEXT}")), middleware=stack)
-    whole = merged_stream(collect(agent, HELLO, stream_mode="messages"))
-    assert whole.text == f"**** **** **** 4242, {CLEAN}"
-
-
 def test_a_model_or_an_answer_of_an_inner_layer_is_guarded(collect: Any) -> None:
     other = Chunked(chunks=character_chunks(TEXT))
 

@@ -143,7 +143,6 @@ def test_waits_grow_by_the_factor_up_to_the_cap_and_jitter_removes_up_to_half_of
     [
         ({"max_retries": -1}, "max_retries must be a whole number"),
         ({"max_retries": True}, "max_retries must be a whole number"),
-        ({"backoff_factor": -1}, "backoff_factor must be a number"),
         ({"backoff_factor": float("inf")}, "backoff_factor must be a number"),
         ({"initial_delay": float("nan")}, "initial_delay must be a number of seconds"),
         ({"max_delay": -0.1}, "max_delay must be a number of seconds"),
@@ -151,13 +150,11 @@ def test_waits_grow_by_the_factor_up_to_the_cap_and_jitter_removes_up_to_half_of
         ({"retry_on": ()}, "retry_on must be an exception type, a tuple"),
         ({"retry_on": [ConnectionError]}, "Write retry_on=\\(ConnectionError, TimeoutError\\)"),
         ({"retry_on": ConnectionError()}, "retry_on must be"),
-        ({"retry_on": (ConnectionError, "timeout")}, "retry_on must be"),
         ({"retry_on": KeyboardInterrupt}, "an interrupt or a cancellation never is"),
         ({"retry_on": (Exception, asyncio.CancelledError)}, "never is"),
         ({"retry_on": GraphBubbleUp}, "never is"),
         ({"retry_on": asyncio.sleep}, "a plain function"),
         ({"on_failure": "end"}, "on_failure must be 'continue', 'error' or a plain function"),
-        ({"on_failure": str}, "on_failure must be"),
         ({"on_failure": asyncio.sleep}, "on_failure must be"),
     ],
 )

@@ -165,7 +165,6 @@ def test_a_malformed_list_is_reported_and_the_old_one_is_kept(
     )
 
 
-"""The to-do list first, and last."""
 
 
 @each("order", [1, -1])

@@ -295,17 +295,14 @@ END = "end_time must be a time"
     "options, text",
     [
         ({"schedule": "at night"}, "schedule must be a cron expression of five fields"),
-        ({"schedule": "0 0 3 * * *"}, "schedule must be a cron expression of five fields"),
         ({"schedule": "99 3 * * *"}, "cannot be read"),
         ({"schedule": NIGHT, "timezone": "Mars/Olympus"}, "is not known"),
-        ({"schedule": NIGHT, "timezone": "x" * 300}, "is not known"),
         ({"schedule": NIGHT, "timezone": "Europe"}, "is not known"),
         ({"schedule": NIGHT, "input": {"mesages": []}}, "Did you mean 'messages'"),
         ({"schedule": NIGHT, "config": {"configurable": {"x": 1}}}, "a client may not set 'x'"),
         ({"schedule": NIGHT, "webhook": "https://example.com"}, "webhook: this server sends none"),
         # In UTC, these are in another year than Python has, the last one when it is rounded.
         ({"schedule": NIGHT, "end_time": "0001-01-01T00:00:00+01:00"}, END),
-        ({"schedule": NIGHT, "end_time": "9999-12-31T23:00:00-02:00"}, END),
         ({"schedule": NIGHT, "end_time": "9999-12-31T23:59:59.999999Z"}, END),
         ({"schedule": NIGHT, "end_time": 1e300}, END),
         ({"schedule": NIGHT, "end_time": "soon"}, END),

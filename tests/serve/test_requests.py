@@ -124,14 +124,12 @@ def test_each_value_is_an_answer(http: TestClient, service: Service, answer: Any
 
 CONTRADICTIONS = [
     ({"command": {"resume": APPROVE, "goto": "__end__"}}, "command.resume and command.goto"),
-    ({"command": {"resume": APPROVE, "goto": ["__end__"]}}, "command.resume and command.goto"),
     ({"command": {"resume": APPROVE, "update": {"messages": []}}}, "command.update"),
     ({"command": {"resume": APPROVE, "graph": "__parent__"}}, "command.graph"),
     ({"command": {"resume": APPROVE}, "input": HI}, "command and input"),
     ({"command": {"goto": "__end__"}, "input": HI}, "command and input"),
     ({"command": {"goto": "tools"}}, "command.goto must be '__end__'"),
     ({"command": {"goto": {"node": "tools", "input": {}}}}, "command.goto"),
-    ({"command": {"goto": ["__end__", "tools"]}}, "command.goto"),
     ({"command": {"resume": APPROVE, "rewind": 1}}, "command.rewind"),
     (
         {"input": HI, "checkpoint_id": "a", "checkpoint": {"checkpoint_id": "b"}},
@@ -200,7 +198,6 @@ WRONG = [
     ({"input": HI, "webhook": "x"}, "webhook: this server sends none."),
     ({"input": HI, "confg": {"tags": []}}, "confg is not .* Did you mean 'config'"),
     ({"input": HI, "config": {"recursion_limit": 0}}, "config.recursion_limit: must be a number"),
-    ({"input": HI, "config": {"tags": "x"}}, "config.tags: must be a list of strings, got"),
     ({"input": HI, "config": {"configurable": []  , "callbacks": ["x"]}}, "cannot set callbacks"),
     ({"input": {"messages": 3}}, 'Send input: {"messages": '),
     ({"input": {"mesages": []}}, "Did you mean 'messages'"),
@@ -237,7 +234,6 @@ BIG = {"messages": [{"role": "user", "content": "Hi", "additional_kwargs": {"n":
         ("/runs/batch", {}, "The body must be a list of objects"),
         ("/threads/{thread}/state", {"values": {"messages": None}}, "has no graph yet"),
         ("/store/items/search", {"filter": {"a b": 1}}, "filter: must have keys of letters"),
-        ("/store/items/search", {"filter": {"..": 1}}, "filter: must have keys of letters"),
         ("/store/items/search", {"filter": {"k": {"$in": 1}}}, r"filter.k: must be one of \$eq"),
         ("/store/items/search", {"filter": {f"k{n}": n for n in range(101)}}, "at most 100 condit"),
         ("/threads/search", {"offset": 10**30}, "offset must be a number of at most 64"),
@@ -253,7 +249,6 @@ BIG = {"messages": [{"role": "user", "content": "Hi", "additional_kwargs": {"n":
         ),
         ("/threads/search", {"ids": ["t"] * 1001}, "ids must have at most 1000 items."),
         ("/threads/prune", {"thread_ids": ["t"] * 1001}, "thread_ids must have at most 1000 item"),
-        ("/runs/cancel", {"run_ids": ["r"] * 1001}, "run_ids must have at most 1000 items."),
         ("/runs/batch", [{"assistant_id": "a"}] * 1001, "The body must have at most 1000 items."),
         ("/threads", {"supersteps": [{"updates": []}] * 1001}, "supersteps must have at most 1000"),
     ],

@@ -8,24 +8,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
+from langchain_core.messages import HumanMessage, SystemMessage
 from sqlalchemy import select
 
-from agent_factory import ToolRuntime, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     PIIMiddleware,
-    SteeringMiddleware,
-    unread,
 )
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy
 from agent_factory.service.message_serializer import load
 from agent_factory.service.runner import Runner
 from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.tables import runs
-from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from agent_factory.testing import assert_valid_history
 from service.stage import WAIT, Stage
 from service.stored import Tables
 from waiting import until
@@ -450,23 +446,3 @@ def test_a_webhook_of_a_message_waits_for_the_run_that_read_it(desk: Service, st
     stage.go_on()
     message.result(WAIT)
     assert [webhook.run.id for webhook in desk.webhooks.claim_due()] == [message.id]
-
-
-def test_a_tool_sees_what_waits(service: Service) -> None:
-    def crawl(runtime: ToolRuntime) -> str:
-        """Read pages."""
-        before = len(unread(runtime).messages)
-        steer(service, "stop", message_id="m-1")
-        return f"{before}, {[message.text for message in unread(runtime).messages]}"
-
-    agent = create_agent(
-        ScriptedChatModel([[{"name": "crawl", "args": {}}], "Done."]),
-        [crawl],
-        middleware=[SteeringMiddleware()],
-        checkpointer=InMemorySaver(),
-    )
-    service.add("desk", agent)
-    service.start()
-    messages = say(service, "Crawl.").result(WAIT)["messages"]
-    (result,) = [message for message in messages if isinstance(message, ToolMessage)]
-    assert result.text == "0, ['stop']"
