@@ -121,11 +121,6 @@ def test_a_call_left_open_is_answered_with_an_error_that_names_its_tool() -> Non
     assert added.id is not None
 
 
-def test_of_two_answers_the_first_is_kept() -> None:
-    first = result("a", "first")
-    assert repaired_of([ai("a"), first, result("a", "second")]).messages[1] is first
-
-
 def test_what_is_missing_at_the_end_is_only_added_and_what_is_too_much_only_removed() -> None:
     """The thread is not rewritten for it."""
     repaired = repaired_of(with_ids([user(), ai("a"), result("a"), ai("b")]))
@@ -255,14 +250,6 @@ def test_a_run_remembers_how_far_it_alone_has_looked_unless_the_history_changes(
     assert seen.of(run, with_ids([user(), ai("a"), result("a")])) == 0
     changed = [messages[0], AIMessage("no calls", id=messages[1].id), messages[2]]
     assert repair(changed, seen.of(run, changed)) is not None
-
-
-def test_without_a_run_or_messages_nothing_is_remembered() -> None:
-    seen = ValidatedPrefix()
-    seen.remember(None, with_ids([user()]))
-    seen.remember(run := object(), [])
-    assert seen.of(None, with_ids([user()])) == 0
-    assert seen.of(run, []) == 0
 
 
 def test_what_another_node_of_the_run_remembers_meanwhile_does_not_count() -> None:
@@ -413,18 +400,6 @@ def test_a_hook_may_cut_the_history_anywhere(call: Any, keep: int) -> None:
     result = call(create_agent(model, [add], middleware=[short], system_prompt="Sum."), ask())
     assert is_valid(result["messages"])
     model.assert_done()
-
-
-def test_a_hook_that_writes_a_call_without_an_answer_leaves_a_valid_history(call: Any) -> None:
-    @before_model
-    def inventing(state: Any, runtime: Any) -> Any:
-        made: Any = calls("made-up")
-        return (
-            {"messages": [AIMessage("", tool_calls=made)]} if len(state["messages"]) == 1 else None
-        )
-
-    result = call(create_agent(careful("Hi."), [add], middleware=[inventing]), ask())
-    assert kinds(result["messages"]) == ["human", "ai", "tool", "ai"]
 
 
 def test_an_answer_given_for_a_pending_call_is_kept(call: Any) -> None:

@@ -332,15 +332,6 @@ def test_a_digest_names_one_call_even_if_the_model_repeats_its_id(act: Act, mode
     assert goes_on(agent)
 
 
-def test_a_digest_stays_while_other_calls_are_decided(act: Act, mode: Any) -> None:
-    agent, till = asked(payments(1, 2), "Done.", mode=mode)
-    one, two = sorted(act("pending", agent).calls, key=lambda call: call.id)
-    act("approve", agent, one.digest)
-    act("reject", agent, None, two.digest)
-    assert till.done == [1]
-    assert goes_on(agent)
-
-
 def test_the_id_of_an_interrupt_about_several_calls_names_none_of_them(act: Act) -> None:
     agent, till = asked(payments(1, 2), "Done.")
     one, _ = act("pending", agent).calls
@@ -405,15 +396,6 @@ def test_all_actions_stream(
     assert parts[-1]["messages"][-1].text == "Done."
     assert till.done == done
     assert goes_on(agent)
-
-
-def test_an_earlier_review_is_decided_differently_in_a_stream(mode: Any) -> None:
-    agent, till = asked(payments(1), "Done.", "Well.", mode=mode)
-    moment = agent.get_state(THREAD).config
-    review.approve(agent, THREAD)
-    parts = list(review.reject(agent, moment, "No!", stream=True, stream_mode="values"))
-    assert parts[-1]["messages"][-1].text == "Well."
-    assert till.done == [1]
 
 
 def test_an_interrupt_in_a_tool_is_answered_with_any_value(act: Act) -> None:

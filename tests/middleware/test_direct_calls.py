@@ -15,7 +15,6 @@ from agent_factory import ModelRequest, ModelResponse, ToolRuntime, create_agent
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
-    LLMToolEmulator,
     LLMToolSelectorMiddleware,
     ProviderToolSearchMiddleware,
     SummarizationMiddleware,
@@ -178,16 +177,3 @@ def test_the_tool_of_a_todo_list(state: Any) -> None:
         assert made.update is not None
         assert made.update["todos"] == todos
         assert made.update["messages"][0].tool_call_id == "1"
-
-
-def test_attributes_have_the_names_and_types_that_langchain_gives_them() -> None:
-    model = FakeListChatModel(responses=[])
-    edit = ClearToolUsesEdit()
-    assert ContextEditingMiddleware(edits=(edit,)).edits == [edit]
-    assert LLMToolSelectorMiddleware().always_include == []
-    assert LLMToolSelectorMiddleware(always_include=("search",)).always_include == ["search"]
-    emulator = LLMToolEmulator(tools=[search, "mail"], model=model)
-    assert (emulator.emulate_all, emulator.tools_to_emulate) == (False, {"search", "mail"})
-    emulator = LLMToolEmulator()
-    assert (emulator.emulate_all, emulator.tools_to_emulate) == (True, set())
-    assert SummarizationMiddleware(model).summarizer is None

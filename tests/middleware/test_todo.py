@@ -165,8 +165,6 @@ def test_a_malformed_list_is_reported_and_the_old_one_is_kept(
     )
 
 
-
-
 @each("order", [1, -1])
 def test_the_list_is_in_the_prompt_when_its_call_was_cleared(send: Ask, order: int) -> None:
     asks = [{"name": "look", "args": {"word": "a"}, "id": "a"}]

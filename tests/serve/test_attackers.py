@@ -246,9 +246,6 @@ def test_a_client_adds_pauses_and_removes_none(desk: Desk, agent: str, nodes: An
 # Messages and writes
 
 
-CLAIMS = {"reviewed_calls", "edited_calls", "review"}
-
-
 def forged(desk: Desk, agent: str, thread: str) -> dict[str, Any]:
     """The last message of a thread, which claims that its call was approved and decided about."""
     messages: list[Any] = [{"id": "m", "tool_calls": [{"id": "c"}]}]
@@ -326,17 +323,6 @@ def test_a_written_state_claims_no_review(desk: Desk, agent: str) -> None:
         (newest, *_) = desk.checkpoints(thread)
         desk.run(thread, agent, checkpoint_id=newest, multitask_strategy="interrupt")
         assert desk.paid == [], (node, cancels)
-
-
-def test_a_record_of_a_review_is_not_written_by_clients(desk: Desk) -> None:
-    for form, wrap in product(FORMS, WRAPS):
-        thread = desk.waiting("batched")
-        message = form(forged(desk, "batched", thread))
-        body = {"values": {"messages": wrap(message)}, "as_node": "model"}
-        assert desk.eve.post(f"/threads/{thread}/state", json=body).status_code == 200
-        last = desk.service.threads.state(thread).values["messages"][-1]
-        assert last.tool_calls[0]["args"] == {"euros": 7}
-        assert last.response_metadata.keys().isdisjoint(CLAIMS)
 
 
 @pytest.mark.long

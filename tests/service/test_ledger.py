@@ -570,10 +570,8 @@ def test_building_an_agent_needs_no_database(make: Make) -> None:
         ({"service": "mysql://db"}, "must be SQLite or Postgres"),
         ({"scope": "{user}"}, "has the field 'user'.*{tenant} and {agent}"),
         ({"scope": "{"}, "must be a template, got '{'"),
-        ({"scope": None}, "must be a template, got None"),
         ({"per": "week"}, "must be 'hour', 'day', 'month' or None, got 'week'"),
         ({"per": "day", "timezone": "Berlin"}, "must be the name of a time zone, got 'Berlin'"),
-        ({"per": "day", "timezone": "../etc"}, "must be the name of a time zone"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_named(options: Any, problem: str) -> None:
