@@ -22,6 +22,7 @@ from agent_factory import (
     set_reason,
 )
 
+from ._shared.final_answer import NO_ANSWER
 from ._shared.finish_reasons import fault_of, refusal_of
 from ._shared.messages import REASONING_BLOCKS, with_remark, without_calls
 from ._shared.models import with_metadata
@@ -236,6 +237,8 @@ def _fault(message: AIMessage) -> _Fault | None:
     """Fault of an answer; None if it is usable, or refused."""
     if refusal_of(message) is not None:
         return None
+    if message.response_metadata.get(NO_ANSWER):
+        return _Fault("empty", "no text and no calls")
     if (fault := fault_of(message)) is not None:
         return _Fault(*fault)
     if message.tool_calls or message.invalid_tool_calls or message.text.strip():

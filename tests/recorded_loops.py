@@ -22,7 +22,6 @@ from agent_factory import AgentMiddleware, Flow, after_model, create_agent, wrap
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     SummarizationMiddleware,
-    ToolCallLimitMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.fake_model import FakeChatModel, FakeResponse, tool_call
@@ -349,12 +348,6 @@ LOOPS = [
         5,
     ),
     Loop("a call that is forced", [SEARCH], 3, stack=forces_calls),
-    Loop(
-        "a limit refuses the call",
-        [SEARCH],
-        4,
-        stack=lambda: [ToolCallLimitMiddleware(tool_name="search", run_limit=1)],
-    ),
     Loop("a call that people approve each time", [SEARCH], 3, stack=reviews("search")),
     Loop(
         "a loop while messages are summarized",

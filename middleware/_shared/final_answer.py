@@ -16,6 +16,9 @@ from langchain_core.messages import (
 from agent_factory import ContextT, Flow, ModelRequest, ModelResponse, NextChunk, stream_through
 from agent_factory.structured_output.strategies import EXPLANATION, EXPLANATION_KWARGS
 
+NO_ANSWER = "no_answer"
+"""Key in the metadata of a text that stands for an empty last answer: a guard may ask again."""
+
 _INSTRUCTION = (
     "[No tool can be called any more: {reason}. Answer now with what you have. Say what you found, "
     "and say plainly what is missing or was not done.]"
@@ -69,10 +72,13 @@ def _with_text(reason: str) -> Flow[None]:
     while (chunk := (yield NextChunk())) is not None:
         text, last = text + chunk.text, chunk
         if not (text or isinstance(chunk, AIMessageChunk)):  # it is the whole answer
-            chunk = chunk.model_copy(update={"content": fallback})
+            metadata = {**chunk.response_metadata, NO_ANSWER: True}
+            chunk = chunk.model_copy(update={"content": fallback, "response_metadata": metadata})
         yield chunk
     if not text and isinstance(last, AIMessageChunk):
-        yield AIMessageChunk(content=fallback, id=last.id, chunk_position="last")
+        yield AIMessageChunk(
+            fallback, id=last.id, chunk_position="last", response_metadata={NO_ANSWER: True}
+        )
 
 
 def final_response(

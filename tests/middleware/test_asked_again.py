@@ -527,9 +527,10 @@ def test_a_text_that_could_be_parsed_is_complete(call: Any) -> None:
 # With others
 
 
-def test_what_it_asks_counts_as_one_call_of_the_model(call: Any) -> None:
-    limit = ModelCallLimitMiddleware(run_limit=1)
-    assert guarded(call, "", "", "Yes.", stack=[limit]).text == "Yes."
+def test_each_attempt_counts_as_a_call_of_the_model(call: Any) -> None:
+    for most, text in ((3, "Yes."), (2, "I had to stop here")):
+        limit = ModelCallLimitMiddleware(run_limit=most)
+        assert guarded(call, "", "", "Yes.", stack=[limit]).text.startswith(text)
 
 
 @each(
