@@ -23,6 +23,7 @@ from agent_factory.cli.error_codes import ERROR_CODES
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
 from agent_factory.errors import BUILD_CODES, BuildCode, BuildWarning, TurnError, did_you_mean
+from agent_factory.guarantees import undecided_calls
 from agent_factory.topology.model import END, START
 from agent_factory.topology.render.text import MOST_PATHS, meaning, ordered_parts, path_line
 from agent_factory.topology.topology import Topology
@@ -86,6 +87,14 @@ def explain(
         plan = load(target).plan
         if source is None or to is None:
             text, (data, renderables) = plan.explain(), _order(target, plan)
+            # Of an agent without guards, nothing is decided about.
+            calls = undecided_calls(plan) if plan.guards or plan.idle_guards else ()
+            if calls:
+                heading = "calls that nothing decides about before they run:"
+                text = "\n".join([text, f"{'no guard':<14} {heading}", *(f"  {c}" for c in calls)])
+                lines = (console.indented(Text(call, "cyan")) for call in calls)
+                renderables += [Text(heading, style="bold"), *lines]
+            data["undecided"] = list(calls)
         else:
             source, to = _node(plan, source), _node(plan, to)
             text, (data, renderables) = plan.explain(source, to), _edge(target, plan, source, to)

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import topology_of
+from agent_factory.guarantees import undecided_calls
 from agent_factory.topology import TOOLS
 from agent_factory.topology.render import details, figure, html, layout, svg
 from agent_factory.types import Graph
@@ -77,7 +78,7 @@ def picture_of(agent: Graph) -> Picture | None:
 
     picture = _pictures[agent] = Picture(
         svg=Markup(drawn(has_links=False)),
-        full=Markup(html.body(plan, content, drawn(has_links=True), words)),
+        full=Markup(html.body(plan, content, drawn(has_links=True), words, undecided_calls(plan))),
         nodes={box.name: box.key for box in content.boxes},
         edges={(arrow.source.name, arrow.target.name): arrow.key for arrow in content.arrows},
         model=plan.style.model,

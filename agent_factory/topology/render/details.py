@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent_factory.topology.model import MODEL, TOOLS, Hook, Layer, Tool, ToolKind, TopologyData
 from agent_factory.topology.render.figure import Arrow, Box, Figure, guards_at, limits_at
-from agent_factory.topology.render.text import ORDERS, layer_order, meaning, undecided
+from agent_factory.topology.render.text import ORDERS, layer_order, meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def details_of(plan: TopologyData, figure: Figure) -> dict[str, Details]:
     return details
 
 
-def overview(plan: TopologyData, figure: Figure) -> Details:
-    """The details of the whole plan: every order, and the reasons for it."""
+def overview(plan: TopologyData, figure: Figure, undecided: Sequence[str] = ()) -> Details:
+    """The details of the whole plan: each order with its reasons, and undecided calls."""
     lists = []
     for phase, order in ORDERS.items():
         items = tuple(Item(box.title, box.key) for box in figure.boxes if box.kind == phase)
@@ -74,7 +74,7 @@ def overview(plan: TopologyData, figure: Figure) -> Details:
     }
     lists += [
         Listing("guards", tuple(Item(f"{guard.owner}: {guard}") for guard in plan.guards)),
-        Listing("calls that nothing decides about", tuple(map(Item, undecided(plan)))),
+        Listing("calls that nothing decides about", tuple(map(Item, undecided))),
         Listing("limits", tuple(Item(f"{limit.owner}: {limit}") for limit in plan.limits)),
         Listing("accesses", tuple(Item(str(access)) for access in plan.accesses)),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 
@@ -87,7 +87,13 @@ def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
     )
 
 
-def body(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str, Details]) -> str:
+def body(
+    plan: TopologyData,
+    figure: Figure,
+    picture: str,
+    details: Mapping[str, Details],
+    undecided: Sequence[str] = (),
+) -> str:
     """Content of a page, without its style and its script."""
     owners = [hook.owner for hook in plan.hooks] + [layer.owner for layer in plan.layers]
     owners += [tool.owner for tool in plan.tools if tool.owner]
@@ -108,7 +114,7 @@ def body(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str,
         [
             f"<header><h1>{text(plan.title)}</h1><p>{summary}</p>{_CONTROLS}</header>",
             f'<main id="main"><div id="stage">{picture}</div>',
-            f"<aside>{_overview(overview(plan, figure))}",
+            f"<aside>{_overview(overview(plan, figure, undecided))}",
             *(
                 f'<article id="about-{key}"><h2>{text(part.title)}</h2>'
                 f"{_facts(part)}{_lists(part)}</article>"

@@ -83,14 +83,6 @@ def _bracketed(notes: Sequence[str]) -> str:
     return f"  [{'; '.join(notes)}]" if notes else ""
 
 
-def undecided(plan: TopologyData) -> tuple[str, ...]:
-    """The calls that no guard decides about; empty for a plan without guards."""
-    # Imported here: guarantees are made of plans.
-    from agent_factory.guarantees import undecided_calls
-
-    return undecided_calls(plan) if plan.guards or plan.idle_guards else ()
-
-
 def explain(plan: TopologyData) -> str:
     """The order of all hooks and layers, and the reasons for it; guards, limits and accesses."""
     lines = []
