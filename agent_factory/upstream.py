@@ -34,7 +34,6 @@ from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Interrupt, Send
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 E = TypeVar("E", bound=Exception)
 
@@ -134,11 +133,9 @@ def read_keys(config: RunnableConfig, keys: list[str]) -> dict[str, Any]:
 def messages_delta_reducer(default: Callable[..., Any]) -> Callable[..., Any]:
     """Return the reducer by which LangGraph recognizes a delta channel of messages.
 
-    langgraph 1.2, `pregel/_messages.py`: if the reducer of a DeltaChannel is
-    `_messages_delta_reducer` itself, all that is written is converted to messages with ids before
-    it is stored. Other channels store pairs and strings, and a saver returns a pair as a list of
-    two strings. LangGraph calls the function experimental; without it, lists of messages work
-    with the default too.
+    langgraph 1.2, `pregel/_messages.py`: writes of a DeltaChannel with `_messages_delta_reducer`
+    itself become messages with ids before they are stored. Other channels store pairs and strings.
+    LangGraph calls the function experimental; lists of messages work with the default too.
     """
     reducer: Callable[..., Any] = getattr(langgraph_message, "_messages_delta_reducer", default)
     return reducer
@@ -172,8 +169,7 @@ def model_params(model: Any, /, **settings: Any) -> Mapping[str, Any]:
 class ModelWrapper(BaseChatModel):
     """Chat model that asks another one, `inner`, and has its name and its provider.
 
-    langchain-core 1.7, `language_models/chat_models.py`: `_serialized` and `_get_ls_params` say in
-    traces, events and callbacks which model is called. `unbound` returns the innermost one.
+    langchain-core 1.7, `language_models/chat_models.py`: traces and callbacks get both from these.
     """
 
     inner: Any
@@ -186,26 +182,12 @@ class ModelWrapper(BaseChatModel):
         return {"ls_model_type": "chat", **model_params(self.inner, stop=stop, **kwargs)}
 
 
-def leave_out_of_dumps(schema: Any, field: FieldInfo) -> None:
-    """Leave a ToolRuntime out when the arguments of a tool are dumped.
-
-    langchain-core 1.7, `tools/base.py`: `_parse_input` dumps all arguments for their names, and
-    takes injected ones from the call. A runtime is dumped with its state, and pydantic warns of
-    each context, because a bare `ToolRuntime` has the type None for it.
-    """
-    if not field.exclude:
-        field.exclude = True
-        schema.model_rebuild(force=True)
-
-
 def initialized_chat_model(model: Any, config: RunnableConfig | None = None) -> Any:
     """The chat model that a model of `init_chat_model(configurable_fields=...)` makes for a config.
 
-    langchain 1.5.2, `chat_models/base.py`: the function returns a `_ConfigurableModel`, whose
-    `_model(config)` makes the model, with the tools that were bound. No public method does, and
-    public attributes are those of the default model. With `configurable_fields="any"`, each key of
-    the config becomes an argument of the model, so those that LangGraph reads are left out. Any
-    other object is returned.
+    langchain 1.5.2, `chat_models/base.py`: `_model(config)` of a `_ConfigurableModel` makes the
+    model, with the tools that were bound; no public method does. With `configurable_fields="any"`,
+    each key of the config becomes an argument, so keys that LangGraph reads are left out.
     """
     if type(model).__name__ != "_ConfigurableModel":
         return model
@@ -225,12 +207,11 @@ def task_identity(runtime: Any) -> object:
 class SubagentTransformer(SubgraphTransformer):
     """Projects the agents that a run calls as `subagents`, in the event protocol "v3".
 
-    Each is a run stream, as in `subgraphs`, with two more attributes: `name`, and `cause`, which
-    holds the id of the tool call that started it, or is None.
+    Each is a run stream, as in `subgraphs`, with a `name`, and the id of the tool call that started
+    the agent, or None, as its `cause`.
 
-    langgraph 1.2.22, `stream/transformers.py`: LangGraph publishes the base class and not its
-    hook `_on_started`, or the attributes that are read here. `_lc_by_ns` holds `lc_agent_name` of
-    each nested graph; it is None in other graphs.
+    langgraph 1.2.22, `stream/transformers.py`: the base class is published, and its hook and the
+    attributes are not. `_lc_by_ns` holds `lc_agent_name` of nested graphs, None in others.
     """
 
     def init(self) -> dict[str, Any]:
@@ -285,9 +266,8 @@ def node_writers(node: Any) -> list[Runnable[Any, Any]]:
 def run_without_graph(node: Any) -> None:
     """Let a ToolNode run outside of a graph, with an empty runtime.
 
-    langgraph/_internal/_runnable.py, 1.2: `RunnableCallable.func_accepts` has, for each parameter
-    that it fills in, the key to read and the default. Without a default it raises an error that
-    names neither: "Missing required config key 'N/A'".
+    langgraph/_internal/_runnable.py, 1.2: `RunnableCallable.func_accepts` has the key and the
+    default of each parameter that it fills in. Without a default, its error names neither.
     """
     key, _ = node.func_accepts["runtime"]
     node.func_accepts["runtime"] = key, Runtime()
@@ -339,13 +319,10 @@ def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
 def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> RunnableConfig:
     """Return a config for work that goes on when the node of a config has ended.
 
-    It has the tags, the callbacks and the keys of the caller, and no handler that belongs to a
-    stream, or says that it `ends_with_run`. A graph that gets it is a run by itself, in the thread
-    of this id. Its nodes get the context and the store that `runtime` has, and other work also what
-    `get_stream_writer` returns.
+    It has the tags, callbacks and keys of the caller, without handlers of streams. A graph with it
+    is a run by itself, in the thread of this id, with the context and the store of `runtime`.
 
-    langgraph/pregel, 1.2: a graph belongs to a run if it finds the keys of that run. The reserved
-    keys, and those of the metadata, name its checkpoints, its streams and its steps.
+    langgraph/pregel, 1.2: reserved keys, and keys of the metadata, make a graph a part of a run.
     """
     keys = config.get("configurable", {})
     callbacks: Any = config.get("callbacks")
@@ -406,11 +383,9 @@ def stored_writes(
 ) -> tuple[RunnableConfig, list[tuple[str, Any]], str]:
     """Return the arguments of `put_writes` for a node that writes `pairs` and leads to `target`.
 
-    langgraph/pregel/_loop.py, 1.2: `put_writes` stores what a task has written with the
-    checkpoint that it began with. A run that is resumed there takes the task for done. When the
-    task ends, all its writes are stored, but savers keep the one that they have at a place in the
-    list. So `target` is written as often as the task may send to others, which is harmless. Until
-    the next checkpoint is stored, a run that is resumed goes to `target` alone.
+    langgraph/pregel/_loop.py, 1.2: a run that is resumed at the checkpoint takes a task with writes
+    for done. When the task ends, all its writes are stored, but savers keep the earlier write at a
+    place in the list. So `target` is written as often as the task may send to others.
     """
     info = config["configurable"]["__pregel_runtime"].execution_info
     targets = [(f"branch:to:{target}", None)] * number
@@ -430,8 +405,7 @@ def checkpoint_of(config: RunnableConfig) -> RunnableConfig:
 def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
     """Return what the node of this config has written directly so far, before it returns.
 
-    langgraph/pregel/_algo.py, 1.2: a task gets the `extend` of this deque. Backends that keep files
-    in the state, such as deepagents', call it, and so do writers.
+    langgraph/pregel/_algo.py, 1.2: a task gets the `extend` of this deque.
     """
     writes: deque[tuple[str, Any]] = config["configurable"]["__pregel_send"].__self__
     return writes
@@ -440,9 +414,8 @@ def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
 NO_TASK = "00000000-0000-0000-0000-000000000000"
 """Task whose writes belong to the state of a checkpoint, however the thread goes on.
 
-langgraph/pregel/_loop.py, 1.2: `_first` applies them before a run goes on, or takes its input. A
-general `update_state` does not. Savers keep the write that they have at a place in the list, so a
-list begins with the earlier ones.
+langgraph/pregel/_loop.py, 1.2: `_first` applies them, and a general `update_state` does not. Savers
+keep the write that they have at a place in the list, so a list begins with the earlier ones.
 """
 
 
@@ -477,10 +450,9 @@ def reading_after(
 def at_step(config: RunnableConfig, ahead: int, run_id: UUID | None) -> RunnableConfig:
     """Return the config of a node in a later super-step, so many steps ahead.
 
-    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` writes the number to the metadata, and
-    to a tag of the callbacks. What a traced node calls gets the tag "seq:step:1" in its place, and
-    the id of the node's run as its parent (langgraph/_internal/_runnable.py): a node that is not
-    traced gets `run_id` for that, and another one None.
+    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` writes the number to the metadata and a
+    tag of the callbacks. Calls of a traced node get the tag "seq:step:1" in its place, and the run
+    of the node as their parent (langgraph/_internal/_runnable.py): `run_id`, if it is not traced.
     """
     manager: Any = config["callbacks"]
     # The nodes of a step share the manager of the task.
@@ -565,9 +537,8 @@ def task_id(config: RunnableConfig) -> str:
 def task_namespace(metadata: Mapping[str, Any]) -> str | None:
     """Return the namespace of the task that a run with this metadata is a part of.
 
-    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` adds it to the metadata of a node, and all
-    that the node calls inherits it. A graph that a node calls has the namespace of that node, and
-    its own nodes have others.
+    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` adds it to the metadata of a node, from
+    which graphs that the node calls inherit it; their nodes have others.
     """
     return metadata.get("langgraph_checkpoint_ns")
 
@@ -601,9 +572,8 @@ def place_of_run(
 def number_after(checkpoint: str) -> None:
     """Give each checkpoint that this process makes from now on an id after one that it has read.
 
-    langgraph/checkpoint/base/id.py, 4.3: an id begins with the time of its process, but comes after
-    the last one. Savers take the highest id for the newest checkpoint, and nothing compares it with
-    that of its parent: what a process wrote whose clock is behind would be read by nobody.
+    langgraph/checkpoint/base/id.py, 4.3: an id begins with the time of its process. Savers take the
+    highest id for the newest checkpoint, so nobody would read one of a clock that is behind.
     """
     with suppress(ValueError):  # an id of another form has no time
         id = UUID(checkpoint)
@@ -635,8 +605,7 @@ def earlier_checkpoint(config: RunnableConfig) -> tuple[Any, RunnableConfig, Any
 def is_nested(configurable: Mapping[str, Any]) -> bool:
     """Return True if a graph with this config runs within a node of another graph.
 
-    langgraph/pregel/_loop.py, 1.2: such a graph raises a `GraphInterrupt`, and one on its own ends
-    its stream. `Pregel.stream` takes another default mode for it.
+    langgraph/pregel/_loop.py, 1.2: such a graph raises a `GraphInterrupt`; others end their stream.
     """
     return "__pregel_task_id" in configurable
 
@@ -660,12 +629,11 @@ def streams_message_events(configurable: Mapping[str, Any]) -> bool:
 def waiting_nodes(entry: CheckpointTuple, *, latest: bool) -> list[str]:
     """Return the nodes that come next in a stored thread, whether or not a graph has them.
 
-    With `latest`, that includes nodes after tasks that have ended while others have not: with an
-    older checkpoint, LangGraph runs these tasks again.
+    With `latest`, these include nodes after tasks that have ended while others have not: LangGraph
+    runs such tasks again at an older checkpoint.
 
     langgraph/graph/state.py, 1.2: an edge is a channel `branch:to:NODE`, and `Send`s are in the
-    channel `__pregel_tasks`. A channel that a graph does not have keeps its version, and some
-    savers keep its value: what was not written in the last step waits no more.
+    channel `__pregel_tasks`. Only a channel that the last step has written waits.
     """
     values, versions = entry.checkpoint["channel_values"], entry.checkpoint["channel_versions"]
     newest: Any = max(versions.values(), default=None)
@@ -692,9 +660,6 @@ def waiting_interrupts(entry: CheckpointTuple) -> dict[str, tuple[Interrupt[Any]
 
 
 _CONTROL = {INTERRUPT, RESUME, "__error__", "__error_source_node__"}
-
-NO_TASK = "00000000-0000-0000-0000-000000000000"
-"""Task of the writes of `Command(update=...)`, which a run with new input applies itself."""
 
 
 def finished_writes(entry: CheckpointTuple) -> list[tuple[str, str, Any]]:
@@ -742,8 +707,7 @@ def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
 def is_resumed(configurable: Mapping[str, Any]) -> bool:
     """Return True if the graph around this one goes on with a run that it has begun before.
 
-    langgraph/pregel/_loop.py, 1.2: LangGraph hands it down under this key; the input of a nested
-    graph is the same in both cases.
+    langgraph/pregel/_loop.py, 1.2: the input of a nested graph is the same in both cases.
     """
     return bool(configurable.get("__pregel_resuming"))
 
@@ -751,8 +715,7 @@ def is_resumed(configurable: Mapping[str, Any]) -> bool:
 def streams_tools(handler: object) -> bool:
     """Return True if a callback handler belongs to the stream mode "tools" of a graph.
 
-    langgraph/pregel/_tools.py, 1.2: LangGraph does not publish the class. Its attribute `stream`
-    puts a part into the stream, also from `ToolRuntime.emit_output_delta`, which calls no handler.
+    langgraph/pregel/_tools.py, 1.2: its attribute `stream` puts a part into the stream.
     """
     return type(handler).__module__ == "langgraph.pregel._tools"
 
@@ -760,8 +723,7 @@ def streams_tools(handler: object) -> bool:
 def handler_variables() -> list[ContextVar[Any]]:
     """Return the variables of the context from which each run takes callback handlers.
 
-    langchain_core/callbacks/manager.py, 1.7: `_configure` adds those that the config does not have.
-    `register_configure_hook` is public, and no function returns what was registered.
+    langchain_core/callbacks/manager.py, 1.7: nothing returns what `register_configure_hook` got.
     """
     hooks = tracer_context._configure_hooks
     return [tracer_context.tracing_v2_callback_var, *(variable for variable, *_ in hooks)]
@@ -805,8 +767,7 @@ def streams_messages(handler: object) -> bool:
 def mark_invalid_resume(error: E) -> E:
     """Return an error that LangGraph takes for the refusal of an answer to an interrupt.
 
-    langgraph/errors.py, 1.2: `is_invalid_resume` reads this attribute. LangGraph sets it on the
-    `ValidationError` of a `response_schema` alone.
+    langgraph/errors.py, 1.2: `is_invalid_resume` reads this attribute.
     """
     error._langgraph_invalid_resume = True  # type: ignore[attr-defined]
     return error
@@ -818,8 +779,7 @@ _RAISES_LATE = "_agent_factory_raises_late"
 def raise_late(error: BaseException) -> None:
     """Have LangGraph raise the error of a task when the other tasks of its step have ended.
 
-    langgraph/pregel/_runner.py, 1.2: another error cancels them, and what they write is not stored,
-    although a tool may have run. The refusal of an answer does not.
+    langgraph/pregel/_runner.py, 1.2: only the refusal of an answer does not cancel them.
     """
     with suppress(AttributeError):  # of a frozen class
         if not (isinstance(error, GraphBubbleUp) or is_invalid_resume(error)):
@@ -836,7 +796,6 @@ def unmark(error: BaseException) -> None:
 def streams_events(handler: object) -> bool:
     """Return True if a callback handler belongs to a call of `astream_events` or `astream_log`.
 
-    langchain_core/tracers/_streaming.py, 1.7: such handlers also see the results that a runnable
-    yields. They only put events into a queue.
+    langchain_core/tracers/_streaming.py, 1.7: such handlers put results into a queue.
     """
     return hasattr(handler, "tap_output_aiter")

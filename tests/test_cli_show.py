@@ -282,7 +282,7 @@ def worse():
 def test_an_order_is_explained_in_words_and_as_data() -> None:
     assert run("explain", "new.json").stdout == f"{NEW.explain()}\n"
     data = json.loads(run("explain", "new.json", "--json").stdout)
-    assert list(data) == ["target", "order", "corners"]
+    assert list(data) == ["target", "order", "corners", "undecided"]
     assert [(part["part"], part["names"]) for part in data["order"]] == [
         ("before_agent", ["Guard"]),
         ("before_model", ["Limit"]),

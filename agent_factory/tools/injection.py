@@ -18,10 +18,10 @@ from langchain_core.tools import BaseTool, InjectedToolArg
 from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from agent_factory.errors import ArgumentError, SpecError, UnknownStateKey
 from agent_factory.structured_output.json_schema import NOT_AT_TOP, JsonSchema
-from agent_factory.upstream import leave_out_of_dumps
 
 CONTAINERS = frozenset({dict, list, set})
 """Types that `copy_containers` copies, at any depth; all else in a state is shared. Measured on a
@@ -130,6 +130,18 @@ class _ToolSignature:
 _signatures: dict[int, _ToolSignature] = {}
 
 
+def _leave_out_of_dumps(schema: Any, field: FieldInfo) -> None:
+    """Leave a ToolRuntime out when the arguments of a tool are dumped.
+
+    langchain-core 1.7, `tools/base.py`: `_parse_input` dumps all arguments for their names, and
+    takes injected ones from the call. A runtime is dumped with its state, and pydantic warns of
+    each context, because a bare `ToolRuntime` has the type None for it.
+    """
+    if not field.exclude:
+        field.exclude = True
+        schema.model_rebuild(force=True)
+
+
 def _signature_of(tool: BaseTool) -> _ToolSignature:
     """Read a tool's signature once: agents share tools, and reading is slow."""
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
@@ -144,7 +156,7 @@ def _signature_of(tool: BaseTool) -> _ToolSignature:
     optional = frozenset(name for name, field in fields.items() if not field.is_required())
     for name in fields.keys() & hints.keys():
         if any(_is(part, ToolRuntime) for part in _parts(hints[name])):
-            leave_out_of_dumps(schema, fields[name])
+            _leave_out_of_dumps(schema, fields[name])
     # The entry goes with the tool, because another object may get its id.
     injection, mistakes = _read(annotations, optional)
     if isinstance(tool.args_schema, dict) and not NOT_AT_TOP.isdisjoint(tool.args_schema):

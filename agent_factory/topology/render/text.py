@@ -96,7 +96,6 @@ def explain(plan: TopologyData) -> str:
     guards, limits = ([f"{x.owner}: {x}" for x in part] for part in (plan.guards, plan.limits))
     for name, words, items in (
         ("guards", "what decides about tool calls before they run", guards),
-        ("no guard", "calls that nothing decides about before they run", undecided(plan)),
         ("limits", "the most that may be used", limits),
         ("accesses", "what middleware do with parts of the conversation", plan.accesses),
     ):
