@@ -26,28 +26,18 @@ _MOST_KEYS: Final = 10_000
 
 
 class GuardRecord(TypedDict):
-    """Messages of a thread that a guard has checked. A key is an id and a digest of the content.
+    """Messages of a thread that a guard has checked. A key is an id and a digest of the content."""
 
-    Attributes:
-        checked: A digest for each group of messages in the last request.
-        answers: The keys of the last answers of the model, which are not checked.
-        blocked: The reason for each message that no model reads any more, by the key. The id in the
-            key of a result is that of its call.
-    """
-
-    checked: list[str]
-    answers: list[str]
-    blocked: dict[str, str]
+    checked: list[str]  # a digest for each group of messages in the last request
+    answers: list[str]  # the keys of the last answers of the model, which are not checked
+    blocked: dict[str, str]  # by the key, why no model reads a message any more
 
 
 class RequestCheck:
     """Check of the messages of one request that a guard covers.
 
     The memory has the keys of messages that were checked in this process. `notice` returns the text
-    in place of a blocked message, for the message and the reason.
-
-    Attributes:
-        unchecked: Messages that have to be checked.
+    in place of a blocked message, for the message and the reason. `unchecked` is left to check.
     """
 
     def __init__(

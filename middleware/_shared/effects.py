@@ -13,14 +13,9 @@ OnUnknown = Literal["rerun", "ask", "fail"]
 
 @dataclass
 class EffectRuntime(ToolRuntime[Any, Any]):
-    """The runtime of a call whose effect is recorded.
+    """The runtime of a call whose effect is recorded."""
 
-    Attributes:
-        idempotency_key: The key of the record.
-        on_unknown: What happens if the outcome of an attempt is unknown.
-    """
-
-    idempotency_key: str = ""
+    idempotency_key: str = ""  # of the record
     on_unknown: OnUnknown = "fail"
 
 

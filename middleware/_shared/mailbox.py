@@ -63,22 +63,15 @@ WAITS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What was sent to an agent.
+    """What was sent to an agent."""
 
-    Attributes:
-        id: Its id, which is that of its message too.
-        kind: How it was sent.
-        number: One more than the highest that the sender has seen. So an entry follows all that
-            were stored before it was sent, whatever the clocks of their senders say.
-        after: The newest stored checkpoint of the thread when it was sent.
-        message: The message; None for a cancellation.
-    """
-
-    id: str
-    kind: str
+    id: str  # that of its message, too
+    kind: str  # how it was sent
+    # One more than the highest that the sender has seen. So an entry follows all that were stored
+    # before it was sent, whatever the clocks of their senders say.
     number: int
-    after: str
-    message: HumanMessage | None = None
+    after: str  # the newest stored checkpoint of the thread when it was sent
+    message: HumanMessage | None = None  # None for a cancellation
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +90,11 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """The mailbox of an agent in a thread.
-
-    Args:
-        saver: The saver of the thread.
-        thread: The id of the thread.
-        agent: The namespace of the agent in the thread; empty for the outermost graph.
-    """
+    """The mailbox of an agent in a thread."""
 
     saver: BaseCheckpointSaver[Any]
     thread: str
-    agent: str = ""
+    agent: str = ""  # its namespace in the thread; empty for the outermost graph
 
     @property
     def _place(self) -> dict[str, str]:
@@ -241,15 +228,10 @@ def mailbox_of_run(mailbox: RunMailbox) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """Entries that an agent has not read, in order.
+    """Entries that an agent has not read, in order."""
 
-    Attributes:
-        here: Those of its branch of the thread.
-        elsewhere: Those that were sent to another branch.
-    """
-
-    here: Sequence[Entry] = ()
-    elsewhere: Sequence[Entry] = ()
+    here: Sequence[Entry] = ()  # of its branch of the thread
+    elsewhere: Sequence[Entry] = ()  # of other branches
 
     def of(self, kind: str) -> list[Entry]:
         """Return the entries of its branch that were sent in this way."""

@@ -212,10 +212,8 @@ class CallAccounting:
     ) -> dict[str, object]:
         """Count some amounts and the time up to now, once for each call of the model.
 
-        `is_end` is false for a call that raised: its node may write nothing.
-
-        Returns:
-            The state update of a layer that knows of no node, which would write the counts.
+        `is_end` is false for a call that raised: its node may write nothing. A layer that knows of
+        no node, which would write the counts, returns the state update.
         """
         now = monotonic() if now is None else now
         self.add({**amounts, "seconds": now - self._since})
