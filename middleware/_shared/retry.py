@@ -176,7 +176,13 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                 if seconds is None:
                     count = plural(attempts, "attempt")
                     failed = f"{subject} failed after {count}"
-                    text = self._failure_text(error, failed, reasons, advice)
+                    if self.on_failure == "error":
+                        error.add_note(" ".join([f"{self.name}: {failed}.", *reasons]))
+                        raise
+                    cause = sentence(f"{failed} with {format_error(error)}")
+                    text = f"{cause}\n{' '.join([*reasons, advice])}"
+                    if self.on_failure != "continue":
+                        text = checked_text(self.name, "on_failure", self.on_failure(error))
                     set_reason(f"gave up after {count}")
                     return report(error, attempts, text)
             yield Sleep(max(seconds, server_delay))
@@ -185,8 +191,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
         """The waits in seconds: `initial_delay * backoff_factor**n`, at most `max_delay`."""
         wait = self.initial_delay
         for _ in range(self.max_retries):
-            wait = min(wait, self.max_delay)
-            yield wait * uniform(0.5, 1) if self.jitter else wait
+            yield min(wait, self.max_delay) * (uniform(0.5, 1) if self.jitter else 1)
             # With a factor of 0 all waits are equal.
             wait *= self.backoff_factor or 1
 
@@ -212,16 +217,6 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
             return False
         kinds = self._kinds()
         return not kinds or any(isinstance(error, kind) and is_timeout(kind) for kind in kinds)
-
-    def _failure_text(self, error: Exception, failed: str, reasons: list[str], advice: str) -> str:
-        """The text that stands in for a result after the last attempt, or raise the error."""
-        if self.on_failure == "error":
-            error.add_note(" ".join([f"{self.name}: {failed}.", *reasons]))
-            raise error
-        if self.on_failure == "continue":
-            cause = sentence(f"{failed} with {format_error(error)}")
-            return f"{cause}\n{' '.join([*reasons, advice])}"
-        return checked_text(self.name, "on_failure", self.on_failure(error))
 
 
 def retry_after(error: Exception) -> float:

@@ -115,11 +115,10 @@ def check_state_schema(owner: Any, schema: type[object]) -> None:
 
     What the built-in stores would otherwise be refused in the middle of a run.
     """
-    state_schema = owner.state_schema
+    state_schema, name = owner.state_schema, type(owner).__name__
     if not getattr(state_schema, "__annotations__", {}).keys() >= schema.__annotations__.keys():
         raise TypeError(
-            f"{type(owner).__name__}.state_schema must extend {schema.__name__}, got "
+            f"{name}.state_schema must extend {schema.__name__}, got "
             f"{getattr(state_schema, '__name__', state_schema)!r}. "
-            f"Write class {type(owner).__name__}State("
-            f"{schema.__name__})."
+            f"Write class {name}State({schema.__name__})."
         )

@@ -21,7 +21,7 @@ from agent_factory.middleware._shared.errors import outcome_unknown
 from agent_factory.middleware._shared.token_counter import approximate_counter
 
 from .limits import NOTHING, Account, BudgetExceededError, Limits, Spent
-from .prices import ModelName, Price, PriceFunction, Prices, amount_of, completed, usage_of
+from .prices import ModelName, Price, PriceFunction, Prices, completed, usage_of
 
 _MAX_RECORDED = 4096
 """Most messages that a handler has recorded and no middleware has asked about; a few bytes each."""
@@ -308,7 +308,9 @@ class LedgerHandler(BaseCallbackHandler):
                     partial(count, [message]),
                 )
                 usd = self._prices.cost_of_response(message.response_metadata, model, usage)
-                self._ledger.record(amount_of(usage, usd), message.id)
+                read, written = usage["input_tokens"], usage["output_tokens"]
+                spent = Spent(input_tokens=read, output_tokens=written, usd=usd)
+                self._ledger.record(spent, message.id)
 
     def on_llm_error(self, error: BaseException, *, run_id: object, **_: object) -> None:
         """Forget a call that failed; it is not recorded."""

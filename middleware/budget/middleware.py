@@ -404,7 +404,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                 except BaseException as error:
                     if isinstance(error, Exception):
                         reservation.commit(_ONE_TOOL_CALL)  # it ran
-                        notes["has_run"] = accounting.count()
+                        notes["has_run"] = not accounting.count(accounting.tool_clock)
                     elif outcome_unknown(error):
                         # A cancelled task writes nothing, so what it spent is kept outside the
                         # state.
@@ -414,7 +414,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                     raise
                 reservation.commit(_ONE_TOOL_CALL)
             notes["has_run"] = True
-            if not (update := accounting.tool_update(is_counted=accounting.count())):
+            if not (update := accounting.count(accounting.tool_clock)):
                 return result
         # LangGraph takes a list of messages and commands as the result of a tool.
         return [*(result if isinstance(result, list) else [result]), Command(update=update)]

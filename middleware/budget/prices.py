@@ -21,8 +21,6 @@ from agent_factory.hooks.streams import StreamedModel
 from agent_factory.middleware._shared.validation import check_number
 from agent_factory.types import configured, model_params, unbound
 
-from .limits import Spent
-
 _PER_MILLION = 1_000_000
 _WRITTEN_FOR_1H = "ephemeral_1h_input_tokens"
 
@@ -263,9 +261,3 @@ def completed(
     output_tokens = tokens(fields, "output_tokens") or max(count_output(), 1)
     complete: UsageMetadata = {**fields, **usage_of(input_tokens, output_tokens)}
     return complete
-
-
-def amount_of(usage: UsageMetadata, usd: float) -> Spent:
-    """Amounts that a usage adds to a budget."""
-    input_tokens, output_tokens = tokens(usage, "input_tokens"), tokens(usage, "output_tokens")
-    return Spent(input_tokens=input_tokens, output_tokens=output_tokens, usd=usd)

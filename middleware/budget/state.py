@@ -160,7 +160,7 @@ class CallAccounting:
         earlier = self._counted or self.added
         self.run = add_records(self._before, earlier) if earlier else self._before
         clock: float | RunClock | None = counts.get("budget_clock", state.get("budget_clock"))
-        self._is_timed = clock is not None
+        is_timed = clock is not None
         self._has_run_clock = False
         if isinstance(clock, tuple):
             starter, clock = clock
@@ -169,6 +169,8 @@ class CallAccounting:
                 # This clock is written once a run; the recorded seconds say how far it has come.
                 clock += self.run.get("seconds", 0)
         self._since = monotonic() if clock is None else clock
+        # A tool starts the clock if a resumed run has none yet.
+        self.tool_clock = None if is_timed else self._since
 
     @property
     def unrecorded_seconds(self) -> float:
@@ -221,20 +223,19 @@ class CallAccounting:
         if self._updates is not None:
             total = add_records(self._counted, self.added)
             self._updates.keep(self._runtime, self._before, total, is_end=is_end)
-        if self.count():
-            if not self._has_run_clock:
-                count("budget_clock", now, max)
-            return {}
-        return self.update() if self._has_run_clock else {**self.update(), "budget_clock": now}
+        return self.count(None if self._has_run_clock else now)
 
-    def count(self) -> bool:
-        """Write what was added to the state, whatever becomes of the node; False outside of one."""
-        return count("budget_run", {self._name: self.added}, add_named_records)
+    def count(self, clock: float | None = None) -> dict[str, object]:
+        """Write what was added, and a clock, whatever becomes of the node.
 
-    def tool_update(self, *, is_counted: bool) -> dict[str, object]:
-        """The state update of a tool; it starts the clock if a resumed run has none yet."""
-        update = {} if is_counted else self.update()
-        return update if self._is_timed else {**update, "budget_clock": self._since}
+        Outside of a node, return what would be written.
+        """
+        clocks = {} if clock is None else {"budget_clock": clock}
+        if not count("budget_run", {self._name: self.added}, add_named_records):
+            return {**self.update(), **clocks}
+        for key, time in clocks.items():
+            count(key, time, max)
+        return {}
 
 
 def _account(scope: Literal["run", "thread"], limits: Limits, record: Record) -> Account:

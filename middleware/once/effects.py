@@ -139,12 +139,8 @@ class Recording(NamedTuple):
     run: str | None
 
 
-_recording: ContextVar[Recording | None] = ContextVar("effects_of_run", default=None)
-
-
-def current_recording() -> Recording | None:
-    """Recording that `effects_of_run` has announced in this context."""
-    return _recording.get()
+recording_here: ContextVar[Recording | None] = ContextVar("effects_of_run", default=None)
+"""Recording that `effects_of_run` has announced in this context."""
 
 
 @contextmanager
@@ -163,7 +159,7 @@ def effects_of_run(store: EffectStore, run: str | None = None) -> Iterator[None]
     >>> with effects_of_run(InMemoryEffects(), run="order-17"):
     ...     pass  # agent.invoke(...)
     """
-    with setting(_recording, Recording(store, run)):
+    with setting(recording_here, Recording(store, run)):
         yield
 
 

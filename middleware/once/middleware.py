@@ -36,9 +36,9 @@ from .effects import (
     EffectError,
     EffectStore,
     check_released,
-    current_recording,
     dump,
     effects_of_run,
+    recording_here,
     stored,
 )
 from .keys import configurable_of, key_of, run_id
@@ -201,7 +201,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
         """Return the stored result, or run the tool and store its result."""
         call = request.tool_call
         policy = self.effects.get(call["name"], self.default)
-        recording = current_recording()
+        recording = recording_here.get()
         store = self.store or (recording and recording.store)
         run = recording and recording.run
         if run is None:

@@ -11,7 +11,7 @@ from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import is_async, outcome_unknown
 from agent_factory.middleware._shared.invocable import Called
 
-from .effects import Effect, EffectError, check_released, current_recording, dump, stored
+from .effects import Effect, EffectError, check_released, dump, recording_here, stored
 from .keys import run_id
 from .middleware import OnceMiddleware
 
@@ -77,7 +77,7 @@ async def aundo_effects(once: OnceMiddleware, run_or_state: str | StateSnapshot)
 
 
 def _undo(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Flow[Undone]:
-    recording = current_recording()
+    recording = recording_here.get()
     store = once.store or (recording and recording.store)
     if store is None:
         raise EffectError(
