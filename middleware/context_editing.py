@@ -1,9 +1,8 @@
 """Replace old tool results by a placeholder when a conversation is large.
 
-The edit is made in a layer around the model, for the same reasons as summarization: only there is
-the whole request known, it takes no super-step, and what was changed is stored together with the
-answer. The next prompt begins like this one, so that the provider's prompt cache serves it, and
-results are not cleared again in each turn.
+The edit is made in a layer around the model, for the reasons that summarization has. The next
+prompt begins like this one, so that the provider's prompt cache serves it, and results are not
+cleared again in each turn.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Let another model, usually a smaller one, choose which tools to offer.
 
-The middleware is a model layer, because only there the tools are known that a call would offer. A
-choice is made once for each user message and kept in the thread. All calls of one task then offer
-the same tools, which keeps the provider's prompt cache valid, and the choosing model costs one call
-for each task instead of one for each turn.
+The middleware is a model layer, because only there the tools are known that a call would offer. One
+choice for each task keeps the provider's prompt cache valid, and costs one call.
 """
 
 from __future__ import annotations

@@ -9,9 +9,6 @@ what a thread has read is noted in its state, together with the messages.
 
 An entry belongs to the branch of the thread that was the newest when it was sent. A fork from an
 earlier checkpoint does not have it, just as it does not have later messages of the thread.
-
-A service has messages for its runs in a queue. `mailbox_of_run` lets an agent read them there, in
-place of the saver.
 """
 
 from __future__ import annotations

@@ -69,11 +69,8 @@ def list_messages(messages: Sequence[AnyMessage]) -> str:
 
 def whole_text(message: BaseMessage, content: object) -> str:
     """Everything that a message says, as text: strings as they are, the rest as JSON."""
-    calls: dict[str, object] = {}
-    if isinstance(message, AIMessage):
-        for key in ("tool_calls", "invalid_tool_calls"):
-            if raw := getattr(message, key):
-                calls[key] = raw
+    keys = ("tool_calls", "invalid_tool_calls") if isinstance(message, AIMessage) else ()
+    calls = {key: raw for key in keys if (raw := getattr(message, key))}
     if isinstance(content, str) and not calls:
         return content
     return json.dumps(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from time import monotonic
 from typing import Annotated, Any, Literal, NotRequired
@@ -99,17 +100,16 @@ class LastUpdates:
     MAX_THREADS = 4096  # a few hundred bytes each
 
     def __init__(self) -> None:
-        self._updates: dict[str | None, tuple[Record, Record, bool]] = {}
+        self._updates: OrderedDict[str | None, tuple[Record, Record, bool]] = OrderedDict()
 
     def keep(self, runtime: object, before: Record, update: Record, *, is_end: bool) -> None:
         """Keep what a node adds to the record that it found; `is_end` unless it was cancelled."""
         info = getattr(runtime, "execution_info", None)
         if info is not None and info.thread_id is not None:
-            # Removed first, so that the dict stays in the order of use and loses the oldest below.
-            previous = self._updates.pop(info.thread_id, None)
             self._updates[info.thread_id] = before, update, is_end
-            if previous is None and len(self._updates) > self.MAX_THREADS:
-                del self._updates[next(iter(self._updates))]
+            self._updates.move_to_end(info.thread_id)
+            if len(self._updates) > self.MAX_THREADS:
+                self._updates.popitem(last=False)
 
     def missing(self, runtime: object, record: Record, *, new_run: bool = False) -> Record:
         """Return what the record in the state lacks; a new run takes it, and it is forgotten."""

@@ -1,9 +1,4 @@
-"""The effect of a tool happens once, also if a process dies between the work and its result.
-
-A record is written before a tool runs, and gets the result after it. A call that runs again gets
-the stored result. If an attempt was started and has no result, nobody knows whether the work was
-done: then the tool runs again, a person is asked, or the model reads that it is unknown.
-"""
+"""The effect of a tool happens once, also if a process dies between the work and its result."""
 
 from .effects import Effect, EffectError, EffectStore, effects_of_run
 from .keys import idempotency_key

@@ -3,9 +3,7 @@
 The thread starts the shell, runs all its commands in order, and ends it. So parallel tool calls
 wait for each other, an event loop never waits for a shell, no thread of a shared pool is occupied,
 and bubblewrap, which ends with the thread that started it, ends with the session.
-
-A session ends when it is finished or discarded, when its middleware is garbage-collected, when it
-has been idle for `idle_timeout`, and with the process.
+A session also ends with its middleware and with the process.
 """
 
 from __future__ import annotations
