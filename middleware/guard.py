@@ -308,9 +308,11 @@ class GuardMiddleware(PayloadFree[AgentState]):
             if inspection.objection is None or error.ai_message is None:
                 raise
             response = ModelResponse([error.ai_message])
+        # A layer further in may have added results of calls.
+        answers = [message for message in response.result if isinstance(message, AIMessage)]
         if inspection.objection is None and not inspection.messages:
             # Another layer has answered.
-            for message in _answers_in(response):
+            for message in answers:
                 inspection.objection = yield Invoke(self._check, message)
                 if inspection.objection is not None:
                     break
@@ -318,7 +320,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
             return response
         ended = self._ended(inspection.objection, inspection.messages)
         # It has streamed under the id of the answer in whose place it is.
-        ended.result[0].id = next((message.id for message in _answers_in(response)), None)
+        ended.result[0].id = next((message.id for message in answers), None)
         return ended
 
     def _ended(self, reason: str, thrown_away: Sequence[AIMessage] = ()) -> ModelResponse:
@@ -490,8 +492,3 @@ def _objections(check: Any, instructions: str | None, threshold: float) -> Any:
             f"{check!r}."
         )
     return check
-
-
-def _answers_in(response: ModelResponse) -> list[AIMessage]:
-    """The answers in a response; a layer further in may have added results of calls."""
-    return [message for message in response.result if isinstance(message, AIMessage)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal, NotRequired
@@ -110,11 +109,6 @@ def is_alive(job: BackgroundJob) -> bool | None:
     except OSError:  # of another user
         return True
     return True
-
-
-def is_over(job: BackgroundJob) -> bool:
-    """Return True if the time of a job is up."""
-    return time.time() > job["deadline"]
 
 
 _PHRASES: Final[Mapping[Ending, str]] = {

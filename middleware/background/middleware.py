@@ -34,7 +34,7 @@ from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
 
 from .calls import JOBS_KEY, mailbox_of, starting
-from .jobs import SOURCE, BackgroundJob, Jobs, is_alive, is_over, is_own, merge_jobs, message_of
+from .jobs import SOURCE, BackgroundJob, Jobs, is_alive, is_own, merge_jobs, message_of
 from .store import store_of
 from .work import letter, under_way
 
@@ -211,7 +211,7 @@ def _ended(state: Any, config: RunnableConfig) -> Flow[dict[str, HumanMessage]]:
         if message is None and works.get(id) is None:
             # Nobody here works on it, and it has no result. Elsewhere, one may still arrive.
             alive = False if is_own(job) else is_alive(job)
-            if alive is False or is_over(job):
+            if alive is False or time.time() > job["deadline"]:
                 message = message_of(id, job, "timed out" if alive else "lost")
         if message is not None:
             ended[id] = message

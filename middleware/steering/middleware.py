@@ -170,7 +170,7 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Answer the call of a run that was cancelled; its tool does not run."""
-        runtime, read_ids = request.runtime, _read_ids(request.state)
+        runtime, read_ids = request.runtime, request.state.get(STEERING_READ) or ()
         kinds: tuple[Kind] = ("cancel",)
         entries = yield from unseen(runtime.config, runtime.execution_info, read_ids, kinds)
         if entries.of("cancel"):
@@ -209,7 +209,7 @@ async def aunread(runtime: ToolRuntime[Any, Any]) -> Unread:
 
 
 def _look(runtime: ToolRuntime[Any, Any]) -> Flow[Unread]:
-    info, read_ids = runtime.execution_info, _read_ids(runtime.state)
+    info, read_ids = runtime.execution_info, runtime.state.get(STEERING_READ) or ()
     entries = yield from unseen(runtime.config, info, read_ids, ("steer", "follow_up", "cancel"))
     return Unread(
         messages=tuple(_messages(entries.of("steer"))),
@@ -218,19 +218,14 @@ def _look(runtime: ToolRuntime[Any, Any]) -> Flow[Unread]:
     )
 
 
-def _read_ids(state: Any) -> Sequence[str]:
-    ids: Sequence[str] = state.get(STEERING_READ) or ()
-    return ids
-
-
 def _waiting(state: SteeringState, runtime: Runtime[Any], *kinds: Kind) -> Flow[Unseen]:
-    return unseen(get_config(), runtime.execution_info, _read_ids(state), kinds)
+    return unseen(get_config(), runtime.execution_info, state.get(STEERING_READ) or (), kinds)
 
 
 def _noted(state: SteeringState, entries: Sequence[Entry], unseen: Unseen) -> Update:
     """An update that notes entries as read, and those of other branches; None without any."""
     ids = [entry.id for entry in (*entries, *unseen.elsewhere)]
-    return {STEERING_READ: [*_read_ids(state), *ids]} if ids else None
+    return {STEERING_READ: [*(state.get(STEERING_READ) or ()), *ids]} if ids else None
 
 
 def _messages(entries: Sequence[Entry]) -> list[HumanMessage]:
