@@ -241,7 +241,3 @@ class BudgetExceededError(TurnError):
             for account in self.accounts
             for name in self.reached.get(account.scope, ())
         )
-
-    # Exceptions are copied and pickled by `args`, which here is the text alone.
-    def __reduce__(self) -> tuple[type[BudgetExceededError], tuple[tuple[Account, ...], Spent]]:
-        return type(self), (self.accounts, self.need)

@@ -112,10 +112,6 @@ class UnknownPriceError(TurnError, ValueError):
             "for a million tokens.",
         )
 
-    # Exceptions are copied and pickled by `args`, which here is the text alone.
-    def __reduce__(self) -> tuple[type[UnknownPriceError], tuple[str, str | None]]:
-        return type(self), (self.model, self.provider)
-
 
 class Prices:
     """Price list that turns usage into US dollars; prices that the user gives come first."""
