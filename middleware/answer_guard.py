@@ -61,8 +61,6 @@ class UnusableAnswerError(TurnError):
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Fault of an answer."""
-
     kind: Literal["empty", "cut", "malformed"]
     reason: str
 

@@ -341,7 +341,6 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         return recall_tool(request.tools) if self.keep_thread else None
 
     def _count(self, request: ModelRequest[ContextT]) -> Callable[[Sequence[AnyMessage]], int]:
-        """The counter of the tokens of a request with other messages."""
         counter: TokenCounter = (
             (lambda messages: request.model.get_num_tokens_from_messages(list(messages)))
             if self.token_count_method == "model"

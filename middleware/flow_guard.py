@@ -21,8 +21,6 @@ from agent_factory import (
     PrivateStateAttr,
     ToolCallRecorder,
     ToolCallRequest,
-    TracePolicy,
-    omit_payload,
 )
 from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.review.policy import DecisionType, Rule, ToolPolicy, condition_text
@@ -39,6 +37,7 @@ from agent_factory.review.seen import (
 
 from ._shared.changed_calls import CallChanged, Guard, is_same_agent
 from ._shared.declarations import policy_findings
+from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, copied
 from .human_in_the_loop import HumanInTheLoopMiddleware
 
@@ -71,8 +70,6 @@ class FlowGuardState(AgentState):
 
 @dataclass(frozen=True, slots=True)
 class _OutsideRule(Rule):
-    """Rule about tools with an effect outside."""
-
     @property
     def calls(self) -> str:
         return f"labeled outside and {condition_text(self.when)}"
@@ -138,7 +135,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
     """
 
     state_schema = FlowGuardState
-    trace_policy = TracePolicy(process_inputs=omit_payload)
+    trace_policy = PayloadFree.trace_policy
 
     def __init__(
         self,

@@ -184,7 +184,6 @@ class ModelRefusalMiddleware(PayloadFree[AgentState]):
 
 
 def _refusal(model: object, reason: str, message: AIMessage | None) -> dict[str, Any]:
-    """The entry of a model that refused in the list of refusals."""
     usage = message.usage_metadata if message else None
     return {"model": model_label(model), "reason": reason, "usage_metadata": usage}
 

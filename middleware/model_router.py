@@ -312,7 +312,6 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         return with_update(request, response, update)
 
     def _ask_function(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
-        """Let a function, or another runnable, decide."""
         if isinstance(self.classifier, Runnable):
             choice = yield Invoke(self.classifier, request, _CONFIG)
         else:

@@ -120,7 +120,6 @@ class RequestCheck:
         return with_update(self._request, response, update)
 
     def _replaced(self, message: AnyMessage, key: str) -> AnyMessage:
-        """Return the notice in place of a blocked message."""
         text, kwargs = self._notice(message, self._blocked[key]), {"lc_source": "guard"}
         if isinstance(message, ToolMessage):
             call, name = message.tool_call_id, message.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import is_not
 from typing import Any
 
 from langchain_core.messages import (
@@ -87,7 +88,7 @@ def final_response(
 ) -> ModelResponse:
     """The response to a `final_request`, without tool calls; the reason replaces an empty text."""
     # An error result only says that a tool call did not run; the call is dropped with it.
-    messages = [
+    messages: list[Any] = [
         message
         for message in response.result
         if not isinstance(message, ToolMessage)
@@ -96,9 +97,7 @@ def final_response(
     ]
     answered_ids = set(answers_of(messages))
     result = [_without_open_calls(message, answered_ids, reason) for message in messages]
-    has_lost_calls = any(
-        after is not before for before, after in zip(messages, result, strict=True)
-    )
+    has_lost_calls = any(map(is_not, messages, result))
     owes_structured = request.response_format is not None and response.structured_response is None
     was_told = any(message.text == _NO_TOOLS for message in request.messages)
     if has_lost_calls and owes_structured and not was_told and not asks_for_retry(response):

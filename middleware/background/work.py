@@ -157,9 +157,7 @@ class Stop(BaseCallbackHandler):
         """Raise CancelledError if the job does not count any more."""
         self._work.check()
 
-    def on_tool_start(self, *_: Any, **__: Any) -> None:
-        """Raise CancelledError if the job does not count any more."""
-        self._work.check()
+    on_tool_start = on_chat_model_start
 
 
 @dataclass(frozen=True, slots=True)

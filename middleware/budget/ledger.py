@@ -10,7 +10,6 @@ from itertools import count
 from operator import add
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -238,12 +237,7 @@ class Reservation:
     def __enter__(self) -> Reservation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         may_have_run = error is not None and outcome_unknown(error)
         self._ledger._settle(self._number, self.least if may_have_run else NOTHING)
 

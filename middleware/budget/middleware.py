@@ -420,7 +420,6 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         return [*(result if isinstance(result, list) else [result]), Command(update=update)]
 
     def _over(self, accounting: CallAccounting) -> AIMessage:
-        """The message that ends a run which was over already."""
         accounts = (
             *accounting.accounts(self.run, self.thread),
             self._settings.ledger.account(),

@@ -178,7 +178,6 @@ def _start_process(
 
 
 def _ask(process: subprocess.Popen[bytes], message: object, deadline: Deadline) -> Any:
-    """Send a message to the worker and wait for the answer."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:

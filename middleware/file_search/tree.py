@@ -161,7 +161,6 @@ class Scope:
 
 
 def _expand_braces(pattern: str) -> list[str]:
-    """The patterns that braces stand for."""
     patterns: list[str] = []
     todo = [pattern]
     while todo:

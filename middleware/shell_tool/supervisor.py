@@ -298,5 +298,4 @@ class ShellSupervisor:
 
 
 def _join_lines(*parts: str) -> str:
-    """Join the parts that are not empty, each on a new line."""
     return "\n".join(part.removesuffix("\n") for part in parts if part)
