@@ -18,7 +18,7 @@ from agent_factory import AgentMiddleware, AgentState, create_agent, review
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.review.approvals import approval_store
-from agent_factory.review.pending_calls import read_request
+from agent_factory.review.pending_calls import ALL, read_request
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import goes_on, payments, question
 from samples import results_by_id
@@ -112,7 +112,7 @@ def test_a_review_by_langchains_middleware_is_matched_by_name_and_arguments(act:
     assert till.done == [2]
 
 
-@each("allowed", [["approve", "reject"], ["approve"], ["approve", "edit", "reject", "respond"]])
+@each("allowed", [["approve", "reject"], ["approve"], [*ALL]])
 def test_a_review_of_each_call_by_langchains_middleware_is_read(act: Act, allowed: Any) -> None:
     """Its request does not name the decisions: they are in the schema of the answer."""
     theirs = pytest.importorskip("langchain.agents", reason="the extra peer is not installed")

@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import StateSnapshot
 
-from agent_factory.review.policy import DECISIONS, DecisionType
 from agent_factory.review.records import call_digest, digest
 from agent_factory.review.requests import (
     ActionRequest,
@@ -38,6 +37,10 @@ Kind = Literal["pause", "review", "question", "result", "client"]
 
 VALUE_KINDS: frozenset[Kind] = frozenset({"question", "client"})
 """Kinds whose answer is a value, and not a decision of a reviewer."""
+
+Allowed = Literal["approve", "edit", "reject", "respond"]
+
+ALL: tuple[Allowed, ...] = ("approve", "edit", "reject", "respond")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class PendingCall:
     name: str
     args: Mapping[str, Any]
     kind: Kind
-    allowed: tuple[DecisionType, ...] = DECISIONS
+    allowed: tuple[Allowed, ...] = ALL
     question: Any = None
     interrupt_id: str = ""
     decision: Mapping[str, Any] | None = None
@@ -200,7 +203,7 @@ def _stopped_calls(
             yield pending
         elif not open_ids and (answer := answers.get(pending.id)):
             # The call has run, so it can be neither edited nor rejected.
-            allowed: tuple[DecisionType, ...] = ("approve", "respond")
+            allowed: tuple[Allowed, ...] = ("approve", "respond")
             yield replace(pending, kind="result", allowed=allowed, question=answer.text)
 
 
@@ -287,8 +290,8 @@ def read_request(value: Any, response_schema: object = None) -> Request | None:
     if (config := value.get("review_config")) is None:
         # Langchain names the decisions that may be made in the schema of the answer alone.
         schema = json.dumps(response_schema, default=str)
-        named = [kind for kind in DECISIONS if f'"const": "{kind}"' in schema]
-        config = ReviewConfig(action_name=value["name"], allowed_decisions=named or [*DECISIONS])
+        named = [kind for kind in ALL if f'"const": "{kind}"' in schema]
+        config = ReviewConfig(action_name=value["name"], allowed_decisions=named or list(ALL))
     action_request = cast("ActionRequest", {key: value[key] for key in keys})
     return Request([(action_request, config)], batched=False)
 
