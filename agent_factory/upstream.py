@@ -159,8 +159,7 @@ The name is `langgraph.graph.END`; that it has this meaning is only said in a so
 def model_params(model: Any, /, **settings: Any) -> Mapping[str, Any]:
     """The name and the provider of a chat model, as it reports them to LangSmith.
 
-    langchain-core 1.7, `language_models/chat_models.py`: every provider package implements
-    `_get_ls_params`, and no public method gives the provider. Without it, the dict is empty.
+    langchain-core 1.7, `language_models/chat_models.py`: `_get_ls_params`; empty without it.
     """
     get_params = getattr(model, "_get_ls_params", None)
     return get_params(**settings) if get_params else {}

@@ -363,10 +363,12 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
     tools = _tools(graph.plan, clause.tool) if clause.tool else []
     names = [tool.name for tool in tools if not _is_denied(graph, tool)]
     if clause.unit == JOBS:
-        limits = sorted(limit.most for limit in graph.limits if limit.unit == JOBS)
+        limits = [limit for limit in graph.limits if limit.unit == JOBS]
+        least = min(limits, key=lambda limit: limit.most, default=None)
         # Without the middleware that limits them, no tool works in the background.
-        if limits and limits[0] > clause.most:
-            yield _No(f"The limit is {limits[0]:g}.", f"Lower it to {clause.most:g}.")
+        if least and least.most > clause.most:
+            reason = f"The limit of {least.owner} is {least.most:g}."
+            yield _No(reason, f"Lower it to {clause.most:g}.")
         return
     if tools and not names:
         return

@@ -79,7 +79,7 @@ def _with_text(reason: str) -> Flow[None]:
         yield chunk
     if not text and isinstance(last, AIMessageChunk):
         yield AIMessageChunk(
-            fallback, id=last.id, chunk_position="last", response_metadata={NO_ANSWER: True}
+            content=fallback, id=last.id, chunk_position="last", response_metadata={NO_ANSWER: True}
         )
 
 
