@@ -1,4 +1,4 @@
-"""Check what goes to a model, what it answers, and what its tools take and return.
+"""Check messages to a model, its answers, and the calls and results of its tools.
 
 A check may run while the model works: the answer is held back until the check has decided, so
 nobody waits for the check if the model takes longer.
@@ -76,24 +76,24 @@ class GuardState(AgentState):
     """State of an agent with guards.
 
     Attributes:
-        guard_records: What each guard has checked and blocked, by its name.
+        guard_records: The messages checked and blocked by each guard, by its name.
     """
 
     guard_records: NotRequired[Annotated[dict[str, GuardRecord], or_, PrivateStateAttr]]
 
 
 class GuardMiddleware(PayloadFree[AgentState]):
-    """Checks messages, answers, tool calls or results, and stops what the check objects to.
+    """Checks messages, answers, tool calls or results, and stops them if the check objects.
 
     The check is a function that returns None, or the reason of its objection; or a model that is
     asked for one. It gets, by `on`:
 
-    - "messages": a list of the messages that it has not checked, wherever they stand. Answers of
+    - "messages": a list of the unchecked messages, in any position. Answers of
       the model are not among them, unless somebody else has sent or changed them.
     - "answer": the model's answer, an AIMessage, with its tool calls.
     - "call": a tool call, a dict with `name`, `args` and `id`.
-    - "result": the result of a tool call, a ToolMessage; of a background tool, the message that
-      brings it. Results that come in another way are checked before the model reads them.
+    - "result": the result of a tool call, a ToolMessage; of a background tool, the message with
+      the result. All other results are checked before the model reads them.
 
     With `when="beside"`, messages and calls are checked while the model or the tool works. Nothing
     leaves before the check has decided: no token is streamed, no tool call of the answer starts,
@@ -101,11 +101,11 @@ class GuardMiddleware(PayloadFree[AgentState]):
     run, in a sync run at its next token or its end. With `when="before"` the call begins after the
     check. Answers and results are always checked before they leave.
 
-    A tool that is checked while it works may have had its effect, and what it streams itself is not
-    held back. Check only tools in this way that change nothing.
+    A tool that is checked while it works may have had its effect, and its streams are not held
+    back. Check only tools without effects in this way.
 
     After an objection to messages or an answer, the run ends with `answer`. Its `response_metadata`
-    has the `reason`, and the usage of what was thrown away in `failed_answers`. The messages stay
+    has the `reason`, and the usage of discarded answers in `failed_answers`. The messages stay
     in the thread, and each later request has a notice in their place. After an objection to a call
     or a result, the model reads an error with the reason, and the thread has it, too.
 
@@ -113,23 +113,23 @@ class GuardMiddleware(PayloadFree[AgentState]):
     reason, objects.
 
     Args:
-        check: A plain or an async function of what is checked; or a chat model, "provider:name" or
-            a decision model, which is asked with the `instructions`. A plain function works in a
-            thread.
-        on: What is checked.
+        check: A plain or an async function of the checked value; or a chat model, "provider:name"
+            or a decision model, which is asked with the `instructions`. A plain function works in
+            a thread.
+        on: The kind of the checked value.
         when: Whether messages and calls are checked while the call works, or before it. Default:
             "beside" for messages, and "before" for calls.
-        tools: For calls and results, the tools they belong to, as names or BaseTool instances.
+        tools: For calls and results, the tools in question, as names or BaseTool instances.
             None: all tools.
-        instructions: For a model as check: what must be stopped, in words.
-        threshold: For a model as check: the least probability at which it is stopped, from 0 to 1.
-        answer: What the user reads in place of an answer. `{reason}` in it is replaced.
+        instructions: For a model as check: the content to stop, in words.
+        threshold: For a model as check: the least probability to stop content, from 0 to 1.
+        answer: The text for the user in place of an answer. `{reason}` is replaced.
         timeout: The longest that a check may take, in seconds; None waits without end. Python
             cannot end a thread: a plain function that takes too long works on, and nobody waits.
         name: The name of this instance, if a stack has several.
 
     Raises:
-        ValueError: An argument has a value that cannot be, or does not go with the others.
+        ValueError: An argument has an invalid value, or does not fit the other arguments.
         TypeError: An argument has an unusable type.
 
     >>> from agent_factory import create_agent
@@ -208,11 +208,11 @@ class GuardMiddleware(PayloadFree[AgentState]):
             return ()
         # Sorted: the order of strings in a set differs from process to process.
         names = ("*",) if self.tool_names is None else sorted(self.tool_names)
-        # One that works while the tool does is left out: it decides too late for the effect.
+        # A check while the tool works is left out: its decision is too late for the effect.
         return [ToolGuard(name, self._action) for name in names]
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
-        """Ask the model, if the check objects neither to what it reads nor to the answer."""
+        """Ask the model, if the check objects neither to its messages nor to the answer."""
         if self.on == "answer":
             return (yield from self._answered(request))
         covered = self._covered(request.messages)
@@ -266,7 +266,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
         return result
 
     def _covered(self, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-        """Return the messages that it checks before the model reads them."""
+        """Return the messages to check before the model reads them."""
         if self.on == "messages":
             return list(messages)
         calls = calls_of_results(messages)
@@ -394,7 +394,7 @@ class _Gate:
 
 
 class _Inspection:
-    """Holds an answer back until it has been checked, and puts a text in its place if need be."""
+    """Holds an answer back until the check decides, and replaces it after an objection."""
 
     def __init__(self, check: _Check, text: Callable[[str], str]) -> None:
         self._check, self._text = check, text
@@ -470,7 +470,7 @@ def _error(what: str, tool: str, reason: str) -> str:
 
 
 def _objection(value: object) -> str | None:
-    """What a check has returned; an objection if it cannot be read."""
+    """Read the result of a check; an unreadable result is an objection."""
     if value is None or (isinstance(value, str) and value):
         return value
     return f"the check returned {value!r}, and must return None or a reason."
@@ -483,7 +483,7 @@ def _objections(check: Any, instructions: str | None, threshold: float) -> Any:
                 "instructions must say what a model as check has to stop: write "
                 "GuardMiddleware(model, instructions='Stop what ...')."
             )
-        return ContentJudge(check, instructions, threshold)  # type: ignore[arg-type]  # it checks it
+        return ContentJudge(check, instructions, threshold)  # type: ignore[arg-type]  # checked inside
     if instructions is not None:
         raise ValueError("instructions are for a model as check, and this one is a function.")
     if isinstance(check, type) or not callable(check):

@@ -46,7 +46,7 @@ class ModelCallLimitState(AgentState):
 
     Attributes:
         thread_model_call_count: Calls in this thread.
-        run_model_call_count: Calls in this run. A run that is resumed continues with it.
+        run_model_call_count: Calls in this run. A resumed run continues with its count.
     """
 
     thread_model_call_count: NotRequired[Annotated[int, add_calls, PrivateStateAttr]]
@@ -84,23 +84,23 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     """End a run, or raise, instead of calling the model more often than allowed.
 
     The limit is checked before each turn, where the run can still end well, and again around the
-    call itself, so that no jump bypasses it. Each attempt counts, wherever the limit stands in the
-    list: those of retries and fallbacks, those that fail, and answers that a guard throws away.
-    Calls that middleware and tools make themselves do not count.
+    call itself, so no jump bypasses the limit. Each attempt counts, at any position of the limit in
+    the list: attempts of retries and fallbacks, failures, and answers discarded by a guard. Calls
+    made by middleware and tools do not count.
 
     Args:
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
-        run_limit: The most calls in a run. A run that is resumed after an interrupt or a failure
-            continues with its count, and so does one that begins with results of background
-            calls; a new message starts a new run.
+        run_limit: The most calls in a run. A run resumed after an interrupt or a failure continues
+            with its count, and so does a run with results of background calls as its input; a new
+            message starts a new run.
         exit_behavior: "end" ends the run with a message that gives the numbers; "answer" makes
             the last allowed call without tools, for an answer from the work so far, and ends the
             run before a further call as "end" does; "error" raises ModelCallLimitExceededError.
         name: Distinguishes several instances. They share their counts, and count each call once.
 
     Raises:
-        ValueError: No limit is given, or one is not a whole number of at least 0;
-            `exit_behavior` is unknown, or it is "answer" and a limit is 0.
+        ValueError: No limit is given, or a limit is not a whole number of at least 0;
+            `exit_behavior` is unknown, or is "answer" with a limit of 0.
 
     >>> ModelCallLimitMiddleware(run_limit=10).run_limit
     10
@@ -134,7 +134,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
 
     @property
     def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]
-        """Its limits, as the plan shows them."""
+        """Limits, as the plan shows them."""
         limits = {"run": self.run_limit, "thread": self.thread_limit}
         return usage_limits("model calls", limits)
 
@@ -146,7 +146,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     def before_agent(
         self, state: ModelCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """Start the count of a new run, unless it brings results of background calls."""
+        """Start the count of a new run, unless the input is results of background calls."""
         return None if follows_up(state) else {_RUN_COUNT: None}
 
     @plain_hook
@@ -180,7 +180,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
             is_kept = all(count(key, 1, add_calls) for key in update)
             last_because = ""
             if self.exit_behavior == "answer":
-                # If this call reaches a limit, it is the last one, and gets no tools.
+                # A call that reaches a limit is the last, and gets no tools.
                 last_because = used_up(
                     "model calls", thread + 1, run + 1, self.thread_limit, self.run_limit
                 )

@@ -1,14 +1,14 @@
 """Limit the calls of one tool or of all tools, in a run and in a thread.
 
-Calls that have run are counted around the tool. There it is known which calls of a turn were let
-through by reviews, guards and other limits, and no jump bypasses it. The run is ended in
-`before_model`, when every call of the turn has its result.
+A layer around the tool counts calls that have run. No jump bypasses it, and reviews, guards and
+other limits have decided about the calls of the turn. `before_model` ends the run, when every call
+of the turn has its result.
 
-The calls of a turn run as parallel tasks, and none sees what the others do. So each task decides
-for the whole turn, from the same facts: the calls in the order the model made them, the counts
-before the turn, and all limits. A call that one limit refuses must not use up the others, so the
-limits must know of each other: each limit that may refuse a call records itself in the response
-metadata of the model's message, which is kept with the thread and not sent to a provider.
+The calls of a turn run as parallel tasks, and no task sees the rest. So each task decides for
+the whole turn, from the same facts: the calls in the order of the model, the counts before the
+turn, and all limits. A call refused by a limit must not use up another limit, so the limits must
+know of each other: each limit that may refuse a call records itself in the response metadata of the
+model's message, which is kept with the thread and not sent to a provider.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ Counts = Mapping[str, Any]
 
 
 def add_counts(counts: Mapping[str, int], more: Mapping[str, int] | None) -> dict[str, int]:
-    """State reducer: adds what a task has counted; None starts at 0."""
+    """State reducer: adds the counts of a task; None starts at 0."""
     if more is None:
         return {}
     # A copy: LangGraph passes the state itself to a reducer.
@@ -105,8 +105,8 @@ class ToolCallLimitState(AgentState):
 
     Attributes:
         thread_tool_call_count: Calls in this thread by the name of the tool.
-        run_tool_call_count: Calls in this run by the name of the tool. A run that is resumed
-            continues with it.
+        run_tool_call_count: Calls in this run by the name of the tool. A resumed run
+            continues with the counts.
         tool_call_limit_stop: The limit that ends this run, or None.
     """
 
@@ -121,7 +121,7 @@ class ToolCallLimitState(AgentState):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The limit that one middleware sets, in the form that messages record."""
+    """The limit of a middleware, in the form for records in messages."""
 
     name: str
     tool_name: str | None
@@ -141,7 +141,7 @@ class Limit:
         return self.tool_name in (None, tool) and not has_room(self, counts, 1)
 
     def reason(self, thread_count: int, run_count: int) -> str:
-        """Describe what is used up, as half a sentence; empty if nothing is."""
+        """Describe the limit that is used up, as half a sentence; empty if none is."""
         what = "tool calls" if self.tool_name is None else f"calls of {self.tool_name}"
         return used_up(what, thread_count, run_count, self.thread_limit, self.run_limit)
 
@@ -157,7 +157,7 @@ class Limit:
 
 
 def has_room(limit: Limit | ToolCallLimitMiddleware, counts: Counts, calls: int) -> bool:
-    """Return True if so many more of the calls that a limit counts may run."""
+    """Return True if so many more calls of a limit may run."""
     tool = limit.tool_name
     for key, most in ((_THREAD_COUNTS, limit.thread_limit), (_RUN_COUNTS, limit.run_limit)):
         if most is not None:
@@ -178,11 +178,11 @@ class ToolCallLimitExceededError(TurnError):
     """A tool call exceeded a limit with `exit_behavior="error"`. The work so far is kept.
 
     Attributes:
-        thread_count: Calls in this thread that the limit counts.
-        run_count: Calls in this run that the limit counts.
+        thread_count: Counted calls in this thread.
+        run_count: Counted calls in this run.
         thread_limit: The limit of the thread, or None.
         run_limit: The limit of the run, or None.
-        tool_name: The tool it applies to; None for all tools together.
+        tool_name: The tool of the limit; None for all tools together.
     """
 
     code = "AF341"
@@ -212,16 +212,16 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     """Refuse tool calls over a limit with an error result, and optionally end the run.
 
     A call counts when a tool has run for it, also if the tool failed or a guard blocks its result.
-    Each attempt of a retry counts, wherever the limit stands in the list. These do not count:
-    structured answers, calls that a reviewer, a guard or another limit refused, and calls that the
-    provider ran. Of parallel calls the first ones run, in the order the model made them, and no
-    call is tried again if another one of its turn needs the place.
+    Each attempt of a retry counts, at any position of the limit in the list. These do not count:
+    structured answers, calls refused by a reviewer, a guard or another limit, and calls that the
+    provider ran. Of parallel calls the first run, in the order of the model, and no call is tried
+    again if another call of its turn needs the place.
 
     Args:
-        tool_name: The tool it applies to; None for all tools together.
+        tool_name: The tool of the limit; None for all tools together.
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
         run_limit: The most calls in a run, which begins as in `ModelCallLimitMiddleware`.
-        exit_behavior: What happens after a call over the limit. The call never runs, and the model
+        exit_behavior: The effect of a call over the limit. The call never runs, and the model
             reads an error as its result. After the other calls of its turn have run, "continue"
             continues the run; "answer" calls the model once more, without tools, for an answer
             from the work so far; "end" ends the run with a message that gives the numbers; "error"
@@ -230,8 +230,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             Instances share their counts, and count each call once.
 
     Raises:
-        ValueError: No limit is given, or one is not a whole number of at least 0; `run_limit` is
-            above `thread_limit`, so that it could never be reached; `exit_behavior` is unknown;
+        ValueError: No limit is given; a limit is not a whole number of at least 0; `run_limit` is
+            above `thread_limit`, and could never be reached; `exit_behavior` is unknown;
             `tool_name` is empty.
         TypeError: `tool_name` is not a string.
 
@@ -286,7 +286,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     @property
     def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]
-        """Its limits, as the plan shows them."""
+        """Limits, as the plan shows them."""
         limits = {"run": self.run_limit, "thread": self.thread_limit}
         return usage_limits("tool calls", limits, self.tool_name or "")
 
@@ -304,7 +304,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     @plain_hook
     def before_agent(self, state: ToolCallLimitState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Start the count of a new run, unless it brings results of background calls."""
+        """Start the count of a new run, unless the input is results of background calls."""
         return {_STOP: None} if follows_up(state) else {_RUN_COUNTS: None, _STOP: None}
 
     @plain_hook
@@ -335,7 +335,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             for message in response.result:
                 if isinstance(message, AIMessage):
                     calls = message.tool_calls
-            # With room for all calls of the turn, other limits need not know of this one.
+            # With room for all calls of the turn, other limits need not know of this limit.
             if not calls or has_room(self, request.state, len(calls)):
                 return response
             return self._without_impossible_calls(request, response)
@@ -351,7 +351,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         with tool_attempt(request, message) as notes, ToolCallRecorder() as recorder:
             again: list[ToolCall] = notes["again"]
             refusals_now: Refusals = {}
-            # One more than the message has calls, for a call that a layer has replaced.
+            # The message may lack a call that a layer has put in place of another.
             most = 1 + (len(message.tool_calls) if message else 0) + len(again)
             has_records = message is not None and _LIMITS in message.response_metadata
             if has_records or not has_room(self, counts, most):
@@ -387,7 +387,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
                         count(key, {call["name"]: 1}, add_counts)
 
     def _own_stop(self, state: Any) -> _Stop | None:
-        """Return the stop of this run, if this middleware has to make it."""
+        """Return the stop of this run, if this middleware has to make a stop."""
         stop: _Stop | None = state.get(_STOP)
         return stop if stop and stop["by"] == self.name else None
 
@@ -403,7 +403,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         metadata = {**metadata, _LIMITS: {**metadata.get(_LIMITS, {}), limit.name: asdict(limit)}}
         message_with_record = message.model_copy(update={"response_metadata": metadata})
         result = [message_with_record if m is message else m for m in result]
-        # What another limit has refused is still a call over this one, and may end the run.
+        # A call refused by another limit is still over this limit, and may end the run.
         others = [m for m in tail if _REFUSED_BY not in m.response_metadata]
         # Structured answers look like tool calls, but the request does not offer them as tools.
         tool_names = {getattr(tool, "name", None) for tool in request.tools}
@@ -428,7 +428,7 @@ def _stop_of(refusals_now: Refusals) -> _Stop | None:
 
 
 def limits_on(message: AIMessage | None, limit_of_caller: Limit) -> list[Limit]:
-    """All limits on the calls of a message, outermost first; the caller brings its own."""
+    """All limits on the calls of a message, outermost first; with the limit of the caller."""
     records = message.response_metadata.get(_LIMITS) if message else None
     if not records or (isinstance(records, Mapping) and records.keys() <= {limit_of_caller.name}):
         return [limit_of_caller]
@@ -442,11 +442,11 @@ def limits_on(message: AIMessage | None, limit_of_caller: Limit) -> list[Limit]:
 def calls_in_order(
     call: ToolCall, message: AIMessage | None, tail: Sequence[AnyMessage]
 ) -> list[ToolCall]:
-    """The open calls of a turn, in the order in which they use up limits, as one task sees them.
+    """The open calls of a turn, in the order in which they use up limits, as a task sees them.
 
-    If a layer has replaced `call` by another one, it comes last, because the tasks of the other
-    calls do not know of the replacement. Calls before it may have been replaced by the same call,
-    of which this task does not know; so they are counted as if they were.
+    If a layer has replaced `call` by another call, the new call is last, because the tasks of the other
+    calls do not know of the replacement. The same call may have replaced earlier calls, unknown to
+    this task; so earlier calls count as if replaced.
     """
     open_calls = unanswered(message, tail)
     if any((c["id"], c["name"]) == (call["id"], call["name"]) for c in open_calls):
@@ -459,7 +459,7 @@ def calls_in_order(
 
 def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts) -> Refusals:
     """The calls of a turn that may not run. Earlier calls use up the limits before later ones."""
-    # Whether the run ends must not depend on the order in which the limits are asked.
+    # Whether the run ends must not depend on the order of the limits.
     limits_in_order = sorted(limits, key=lambda limit: limit.exit_behavior == "continue")
     result: Refusals = {}
     for call in calls:

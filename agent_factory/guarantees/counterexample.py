@@ -21,15 +21,15 @@ class Counterexample:
     Args:
         guarantee: The sentence.
         plan: The plan that was checked.
-        path: The steps of a run on which it does not hold, from its start; empty if that does not
-            depend on the path.
-        reason: What is wrong, in a sentence.
-        hint: What to write instead.
-        tool: The tool it is about, if it is about one.
-        arguments: Arguments of a call of the tool that nobody decides about, as far as they matter.
-        origin: What the call or the answer comes from: "__start__" for the input, the model, a
-            hook, a layer around the model, or "tools" for layers around them. Empty if it does not
-            matter.
+        path: The steps of a run, from its start, on which the guarantee does not hold; empty if no
+            path matters.
+        reason: The problem, in a sentence.
+        hint: The fix to write.
+        tool: The tool in question, if any.
+        arguments: Arguments of an undecided call of the tool, as far as they matter.
+        origin: Source of the call or the answer: "__start__" for the input, the model, a
+            hook, a layer around the model, or "tools" for layers around the tools. Empty if the
+            source does not matter.
     """
 
     guarantee: str
@@ -58,7 +58,7 @@ class Counterexample:
 
     @property
     def way(self) -> list[str]:
-        """The path and the jumps that open it, a line each; empty without a path."""
+        """The path and its jumps, a line each; empty without a path."""
         if not self.path:
             return []
         jumps = " ".join(dict.fromkeys(map(meaning, self._jumps)))
@@ -76,11 +76,11 @@ class Counterexample:
         return to_svg(self.plan, self.path)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """The forms that a notebook displays: the words, with the picture if it can be drawn."""
+        """Forms for a notebook: the words, and the picture if the extra `draw` is installed."""
         from agent_factory.topology.render.notebook import paragraphs
 
         html = paragraphs(str(self).splitlines())
-        with suppress(ImportError):  # without the extra `draw`, the words are what is displayed
+        with suppress(ImportError):  # without the extra `draw`, a notebook displays the words alone
             html += self.to_svg() if self.path else ""
         return {"text/plain": str(self), "text/html": html}
 

@@ -15,17 +15,17 @@ _JUMPS_THAT_LOOP = {"tools", "model"}
 
 
 def default_findings(plan: TopologyData) -> Iterator[SpecError]:
-    """Find calls that bypass their guard, loops that bypass the limits, and ways on which text of
-    others can send private data out.
+    """Find calls that bypass their guard, loops that bypass the limits, and paths on which text of
+    strangers can send private data out.
 
-    Most plans have none of the declarations or jumps that these are about, so nothing is searched.
+    Most plans have no such declarations or jumps, so nothing is searched.
     """
-    # A guard in a layer is passed by each call, and one in a hook unless another hook jumps to the
+    # Each call passes a guard in a layer, and a guard in a hook unless another hook jumps to the
     # tools, so there is nothing to search.
     if any("tools" in hook.can_jump_to for hook in plan.hooks):
         yield from _bypassed_guards(plan)
     yield from trifecta_findings(plan)
-    # Only such a jump closes a loop without the model, which is what a limit counts.
+    # Only such a jump closes a loop without the model, whose calls a limit counts.
     before_model = [hook for hook in plan.hooks if hook.phase is Phase.BEFORE_MODEL]
     limits = any(limit.unit != JOBS for limit in plan.limits)
     if limits and any(hook.can_jump_to & _JUMPS_THAT_LOOP for hook in before_model):
@@ -46,14 +46,14 @@ def _bypassed_guards(plan: TopologyData) -> Iterator[SpecError]:
         tools = [tool for tool in runnable if guard.covers(tool)]
         if guard.place == "after_model" and "/" not in guard.owner and tools:
             guarded.setdefault(f"tool {tools[0]} passes {guard.owner}", (guard.owner, tools))
-    # The first tool of each: the others are reached in the same way.
+    # The first tool of each: the same path leads to the rest.
     guarantees = [
         Guarantee(text, (ToolPasses(tools[0], (owner,)),))
         for text, (owner, tools) in guarded.items()
     ]
     for counterexample in counterexamples(plan, guarantees):
         if not counterexample.opened_by:
-            continue  # a member that changes calls later: the order of the stack warns of it
+            continue  # a member changes calls later: the order of the stack warns of it
         owner, tools = guarded[counterexample.guarantee]
         yield SpecError(
             owner,

@@ -1,7 +1,7 @@
-"""Flows from sources to sinks: text that others wrote, private data, and a way out.
+"""Flows from sources to sinks: text of strangers, private data, and a way out.
 
-Each of the three is harmless, and so are two of them. With all three, text that others wrote can
-make the model send private data to them: the lethal trifecta.
+Each of the three is harmless, and so are any two. With all three, a text can make the model send
+private data to its author: the lethal trifecta.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _IN_FLOW = parse_condition("seen untrusted and seen private")
 
 @dataclass(frozen=True, slots=True)
 class Trifecta:
-    """A way on which text that others wrote can send private data out.
+    """Path on which text of strangers can send private data out.
 
     Args:
-        untrusted: The name of a tool that brings text of others.
-        private: The name of a tool that brings private data.
+        untrusted: The name of a tool with text of strangers.
+        private: The name of a tool with private data.
         sink: The name of the tool with an effect outside. Nothing decides about all of its calls.
     """
 
@@ -54,7 +54,7 @@ class Trifecta:
 
 
 def trifectas(plan: TopologyData) -> tuple[Trifecta, ...]:
-    """Return the ways on which text of others can send private data out, one for each sink.
+    """Return the paths on which text of strangers can send private data out, one for each sink.
 
     Args:
         plan: The plan, of `plan_agent`, `topology_of` or `load_topology`.
@@ -89,12 +89,12 @@ def trifectas(plan: TopologyData) -> tuple[Trifecta, ...]:
 def is_guarded(plan: TopologyData, sink: Tool) -> bool:
     """Return True if a person, a judge or a rule decides about each call of a sink in such a flow.
 
-    A decision about each call of the agent that has the sink counts, too.
+    A decision about each call of the agent with the sink counts, too.
     """
     # "desk/clerk/send": a decision about "desk" or "desk/clerk" comes before each such call.
     parts = sink.name.split("/")
     names = ["/".join(parts[: size + 1]) for size in range(len(parts))]
-    # A hook that a jump bypasses is reported as such (AF129).
+    # AF129 reports a hook with a jump around it.
     guards = [
         guard
         for guard in plan.guards
@@ -111,7 +111,7 @@ def _is_about(guard: ToolGuard, tool: str) -> bool:
 
 
 def _in_flow(guard: ToolGuard) -> Condition:
-    """The calls that a guard decides about, with those that an earlier rule of its team allows."""
+    """The calls that a guard decides about, with the calls an earlier rule of its team allows."""
     parts = parse_condition(guard.when).decidable.parts
     if _OUTSIDE in guard.when:
         parts = tuple(p for p in parts if not (isinstance(p, Condition) and p.negated))
@@ -119,7 +119,7 @@ def _in_flow(guard: ToolGuard) -> Condition:
 
 
 def trifecta_findings(plan: TopologyData) -> Iterator[BuildWarning]:
-    """Find sinks that text of others can send private data out by."""
+    """Find sinks by which text of strangers can send private data out."""
     for trifecta in trifectas(plan):
         inside, _, name = trifecta.sink.rpartition("/")
         where = f" to the agent of {inside!r}" if inside else " to `middleware`"

@@ -1,4 +1,4 @@
-"""Sentences of guarantees, and the values that they are read into.
+"""Sentences of guarantees, and their parsed values.
 
 ```
 tool NAME passes MEMBER                 NAME and MEMBER may be patterns
@@ -12,7 +12,7 @@ at most N model calls a run             or a thread, or a ledger; tokens, USD, .
 ```
 
 `and` joins sentences, and `unless MEMBER` excuses the paths that pass a member. In the place of a
-member, `a guard`, `a person` and `a limit` mean any middleware that declares one.
+member, `a guard`, `a person` and `a limit` mean any middleware with such a declaration.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class ToolPasses:
 
     Args:
         tool: The tool, or a pattern.
-        members: The members; one of them is enough.
-        wanted: The calls that it is about; None for all calls.
+        members: The members; passing any is enough.
+        wanted: The calls in question; None for all calls.
         if_any: There may be no such tool.
     """
 
@@ -72,7 +72,7 @@ class LoopPasses:
 
 @dataclass(frozen=True, slots=True)
 class PathPasses:
-    """Each path from one node to another passes a member."""
+    """Each path between two nodes passes a member."""
 
     source: str
     target: str
@@ -81,7 +81,7 @@ class PathPasses:
 
 @dataclass(frozen=True, slots=True)
 class SeesLast:
-    """No other member changes a part of the conversation after this one has seen it."""
+    """No other member changes a part of the conversation after this member."""
 
     member: str
     aspect: str
@@ -89,14 +89,14 @@ class SeesLast:
 
 @dataclass(frozen=True, slots=True)
 class OnlyAfter:
-    """A tool does not run before another one has run."""
+    """A tool does not run before another tool."""
 
     tool: str
     other: str
 
 
 class AtMost(UsageLimit):
-    """No more than a number of something is used: a limit, as a middleware declares it."""
+    """Limit of a use, in the form of a middleware's declarations."""
 
 
 Clause: TypeAlias = (
@@ -110,7 +110,7 @@ class Guarantee:
 
     Args:
         text: The sentence.
-        clauses: What it says; all of it must hold.
+        clauses: The parts of the sentence; all must hold.
     """
 
     text: str
@@ -216,7 +216,7 @@ def parse(text: str) -> Guarantee:
     """Read a guarantee.
 
     Raises:
-        GuaranteeSyntaxError: It is not one.
+        GuaranteeSyntaxError: The text is not a guarantee.
 
     >>> parse("model passes Review and tool refund passes a person").clauses[0]
     ModelPasses(members=('Review',))
@@ -226,7 +226,7 @@ def parse(text: str) -> Guarantee:
     words = " ".join(text.split()).removesuffix(".").rstrip()
     parts: list[str] = []
     for part in words.split(" and "):
-        # A condition has an "and" of its own: euros > 50 and to == "Ann".
+        # A condition may hold an "and", too: euros > 50 and to == "Ann".
         if parts and (_quotes_are_open(parts[-1]) or _condition(part) is not None):
             parts[-1] += f" and {part}"
         else:
@@ -239,7 +239,7 @@ def _quotes_are_open(text: str) -> bool:
 
 
 def _condition(text: str) -> Condition | None:
-    """The condition that a text is; None if it is not one of arguments and of labels seen."""
+    """Parse a condition; None if the text has other parts than arguments and labels seen."""
     condition = parse_condition(text)
     is_fact = any(isinstance(x, Fact) and not x.text.startswith("seen ") for x in condition.leaves)
     return None if is_fact else condition

@@ -1,15 +1,15 @@
 """Verdicts: whether the clauses of a guarantee hold for a plan, and a counterexample if not.
 
-A sentence is about all runs that the plan allows. A hook may take each jump that it declares, at
-each of its visits; before a jump to the tools it may write a call. A hook after the model, or a
-layer around it, may answer calls. A tool may end the run.
+A sentence is about all runs of the plan. A hook may take each of its declared jumps at each of its
+visits; before a jump to the tools it may write a call. A hook after the model, or a layer around
+the model, may answer calls. A tool may end the run.
 
 - A run *passes* a middleware at the nodes of its hooks, at the model for a layer around it, and at
-  the tools for a layer around them. One that guards tools is passed where it decides about the
-  tool. What a run passes before the loop counts for the whole run.
+  the tools for a layer around the tools. A run passes a guard where the guard decides about the
+  tool. A middleware passed before the loop counts for the whole run.
 - A *limit* ends a loop if its middleware stops the run by a hook before the model, by an answer
-  without calls in a layer, or by a jump to the end after the model. It counts the calls of this
-  agent: those of an agent inside of a tool are the matter of that agent.
+  without calls in a layer, or by a jump to the end after the model. A limit counts the calls
+  of this agent, and not the calls of an agent inside of a tool.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def counterexamples(
     Args:
         plan: The plan, of `plan_agent`, `topology_of` or `load_topology`.
         guarantees: Sentences; `agent_factory.guarantees.sentences` lists their forms.
-        schemas: JSON schemas of the arguments of tools, which a plan does not have, by name:
-            conditions are checked against them.
+        schemas: JSON schemas of the arguments of tools by name, to check conditions against.
+            A plan does not have them.
 
     Raises:
         GuaranteeSyntaxError: A text is not a sentence.
-        SpecError: A sentence names a tool or a node that the plan does not have, or a condition is
-            not one of its tool, or cannot be decided.
+        SpecError: The plan does not have a tool or a node of a sentence, or a condition does not
+            fit the tool, or cannot be decided.
 
     >>> from agent_factory import plan_agent
     >>> def search(query: str) -> str:
@@ -101,8 +101,8 @@ def counterexamples(
 def undecided_calls(plan: TopologyData) -> tuple[str, ...]:
     """Return the calls that may run without a decision of a person, a judge, or code.
 
-    A name stands for each call of a tool, and one with arguments for calls such as this one: a
-    guard decides about others.
+    A name stands for each call of a tool, and a name with arguments for similar calls: a guard
+    decides about all different calls.
 
     >>> from agent_factory import ToolGuard
     >>> from agent_factory.topology.model import Call, Layer, Shape, Tool
@@ -144,7 +144,7 @@ def _noes(clause: Clause, graph: PlanGraph) -> Iterator[_No]:
     raise TypeError(clause)
 
 
-# Calls and the members that they pass
+# Calls and the members on their paths
 
 
 @_noes.register
@@ -162,7 +162,7 @@ def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
 
 
 def _check_condition(wanted: Condition, tool: Tool, schema: Mapping[str, Any] | None) -> None:
-    """Raise a SpecError for a condition that is not about a tool, or is not decided."""
+    """Raise a SpecError for a condition of another tool, or an undecidable condition."""
     subject = f"tool {tool.name}"
     if schema and (problem := misfit(wanted, schema)):
         hint = "Write a condition on its arguments, of their types."
@@ -173,14 +173,14 @@ def _check_condition(wanted: Condition, tool: Tool, schema: Mapping[str, Any] | 
 
 
 def _unpassed(members: _Members, target: Position) -> Iterator[_No]:
-    """A call or an answer that does not pass the members between its origin and its target."""
+    """Find calls or answers around the members, between origin and target."""
     graph, passed = members.graph, members.passed
     reached = graph.reached(passed.before) if passed.before else None
     without = passed.before | passed.always
     ways = graph.ways_to(target, without)
     for origin in graph.origins(answers=members.answers):
         position = origin.position
-        # A call that a member has changed has passed it: a person who edits it has decided.
+        # A call has passed a member that has changed it: a person who edits a call has decided.
         is_edit = origin.owner in passed.deciders and not origin.jumps
         is_passed = position in passed.always or is_edit
         if is_passed or position not in ways or (reached is not None and position not in reached):
@@ -190,7 +190,7 @@ def _unpassed(members: _Members, target: Position) -> Iterator[_No]:
 
 
 class _Slip(NamedTuple):
-    """A way past the members, and arguments about which no guard on it decides."""
+    """Path past the members, and arguments about which no guard on the path decides."""
 
     ways: Ways
     case: Case
@@ -208,7 +208,7 @@ def _slip(
     case = members.case_of([each.condition for each in partial])
     if case is not None:
         return _Slip(ways, case, [each.guard for each in partial])
-    # All arguments are decided about on this way, so another one has to avoid a guard of it.
+    # Guards decide about all arguments on this path, so another path has to avoid a guard.
     for each in partial:
         without_guard = without | each.positions
         other_ways = members.graph.ways_to(target, without_guard)
@@ -220,7 +220,7 @@ def _slip(
 
 
 def _escape(members: _Members, origin: Origin, slip: _Slip) -> _No:
-    """The no about a call that escapes members, with the jump or the order that has to go."""
+    """The no about a call that escapes members, with the jump or the order to remove."""
     graph, words, tool = members.graph, members.words, members.name
     before = {position.node for position in members.passed.before}
     path = graph.path_of(origin.position, slip.ways, before)
@@ -248,7 +248,7 @@ def _escape(members: _Members, origin: Origin, slip: _Slip) -> _No:
 
 
 def _hint(graph: PlanGraph, path: Path, words: str) -> str:
-    """Advice against a path around members: remove the jump that opens it, or use a layer."""
+    """Advice against a path around members: remove its jump, or use a layer."""
     for node, following in pairwise(path):
         for jump, target in graph.jumps_from(node).items():
             # The first target of an edge is its default: a run goes there without a jump, too.
@@ -264,7 +264,7 @@ def _run_by_provider(tool: Tool) -> _No:
 
 
 def _inside(members: _Members) -> Iterator[_No]:
-    """The call of a tool by an agent inside, unless one of its guards is meant and decides."""
+    """The call of a tool by an agent inside, unless a guard of the sentence decides."""
     graph, words = members.graph, members.words
     prefix, _, name = members.name.rpartition("/")
     changing = {
@@ -274,8 +274,8 @@ def _inside(members: _Members) -> Iterator[_No]:
         and "tool_calls" in access.aspects
         and access.owner.rpartition("/")[0] == prefix
     }
-    # The plan has the guards of an agent inside, and not its nodes: a layer is certain, and one
-    # that decides again is if a member in there changes calls.
+    # The plan has the guards of an agent inside, but not its nodes: a layer is certain; if a member
+    # in there changes calls, only a layer that decides again is.
     guards = [
         guard
         for guard in members.guards
@@ -323,7 +323,7 @@ def _path_passes(clause: PathPasses, graph: PlanGraph) -> Iterator[_No]:
 
 
 def _bypassed(members: _Members, path: Path, what: str, *, is_node: bool = False) -> Iterator[_No]:
-    """A path around members, with the jump that has to go; nothing without a path."""
+    """A path around members, with the jump to remove; nothing without a path."""
     graph, words = members.graph, members.words
     if not path:
         return
@@ -342,7 +342,7 @@ def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
     places = _Members(graph, [term for term in clause.members if term != A_LIMIT]).places
     limits = [limit for limit in graph.limits if is_limited and limit.unit not in _ENDLESS]
     owners = dict.fromkeys(limit.owner for limit in limits)
-    # A loop without the model uses nothing. One that is left when all is used up never ends.
+    # A loop without the model uses nothing. A loop that remains when all is used up never ends.
     unused = graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else ()
     cycle = unused or graph.shortest_cycle(graph.used_up(owners), places)
     if not is_limited:
@@ -387,7 +387,7 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
 
 
 class _Row(NamedTuple):
-    """The most that an agent, or one inside, uses of something; None if nothing limits it."""
+    """The most that an agent, or an agent inside, uses; None without a limit."""
 
     agent: str
     what: str
@@ -396,10 +396,10 @@ class _Row(NamedTuple):
 
 
 def _rows_of(clause: AtMost, graph: PlanGraph, names: Sequence[str]) -> list[_Row]:
-    """The bounds that add up to what a sentence of number is about."""
+    """The bounds whose sum a sentence of number is about."""
     rows = []
     for row in rows_of(graph, {}, clause.scope, is_certain=True):
-        # The time of an agent inside is a part of that of its tool, and a ledger counts for itself.
+        # The time of an agent inside is a part of the time of its tool, and a ledger counts alone.
         if row.agent and (clause.unit == "seconds" or clause.scope == "ledger"):
             continue
         tool = f"{row.agent}/".lstrip("/") + row.what.removeprefix("calls of ")
@@ -427,7 +427,7 @@ def _over_limit(clause: AtMost, graph: PlanGraph, tool: str, row: _Row) -> Itera
     elif not low:
         reason = f"The limit of {least.owner} is {least.most:g}."
         yield _No(reason, f"Lower it to {clause.most:g}.", (), tool)
-    # One limit that no path bypasses is enough.
+    # A single limit that no path bypasses is enough.
     elif all(paths):
         reason = f"A run can reach the {at} without {least.owner}."
         where = "a layer around the tools" if at == TOOLS else "a layer around the model"
@@ -439,17 +439,17 @@ def _over_limit(clause: AtMost, graph: PlanGraph, tool: str, row: _Row) -> Itera
 
 
 def _is_about(limit: UsageLimit, clause: AtMost) -> bool:
-    """Return True if a limit is about what a sentence limits, whatever its number is."""
-    # A run is a part of its thread, and of what a ledger counts, so their limits hold for it, too.
+    """Return True if a limit and a sentence are about the same use, with any number."""
+    # A run is a part of its thread and of its ledger, so their limits hold for the run, too.
     scopes = {"run", "thread", "ledger"} if clause.scope == "run" else {clause.scope}
-    # A limit of all tokens is one of those that are read, and of those that are written.
+    # A limit of all tokens is also a limit of input tokens, and of output tokens.
     units = {clause.unit, "tokens"} if clause.unit.endswith("put tokens") else {clause.unit}
-    # A limit of all tools together is one of each tool.
+    # A limit of all tools together is also a limit of each tool.
     return limit.unit in units and limit.scope in scopes and limit.tool in ("", clause.tool)
 
 
 def _limit_hint(clause: AtMost) -> str:
-    """The hint if no middleware limits what a sentence limits."""
+    """The hint if no middleware has the limit of a sentence."""
     argument = f"{clause.scope}_limit={clause.most:g}"
     if clause.scope == "ledger":
         return "Add BudgetMiddleware(ledger=Ledger(Limits(...)))."
@@ -468,7 +468,7 @@ def _limit_hint(clause: AtMost) -> str:
 def _only_after(clause: OnlyAfter, graph: PlanGraph) -> Iterator[_No]:
     tools = _tools(graph.plan, clause.tool)
     others = {tool.name for tool in _tools(graph.plan, clause.other)}
-    # Of a pattern of many tools, those that have to be first come after nothing.
+    # Of a pattern of many tools, the tools that have to be first come after nothing.
     later = [tool for tool in tools if tool.name not in others or tool.name == clause.tool]
     if tools and not later:
         reason = f"would hold for nothing: each tool of {clause.tool!r} is one of {clause.other!r}."
@@ -500,7 +500,7 @@ def _sees_last(clause: SeesLast, graph: PlanGraph) -> Iterator[_No]:
 
 
 def _tools(plan: TopologyData, pattern: str, *, if_any: bool = False) -> list[Tool]:
-    """The tools of a plan that a pattern means, with those of agents inside of tools.
+    """The tools of a plan that match a pattern, with the tools of agents inside of tools.
 
     "/refund" is the tool of the agent itself alone.
     """
@@ -522,7 +522,7 @@ def _is_pattern(text: str) -> bool:
 
 
 def _is_named(tool: str, pattern: str) -> bool:
-    """Return True if a pattern means a tool, by its whole name or by that in the agent inside."""
+    """Return True if a pattern means a tool, by its whole name or its name in the agent inside."""
     if pattern.startswith("/"):
         return "/" not in tool and fnmatchcase(tool, pattern[1:])
     return fnmatchcase(tool, pattern) or fnmatchcase(tool.rpartition("/")[2], pattern)
@@ -553,8 +553,8 @@ class _Passed:
     """Positions at which a run passes the members of a sentence.
 
     Attributes:
-        before: Positions that come before a call is made. They count for the calls of their turn.
-        always: Positions that a call passes after it was made.
+        before: Positions before a call is made. They count for the calls of their turn.
+        always: Positions on the path of a call after its origin.
         some: Guards that decide about some calls.
         deciders: The middleware of guards.
     """
@@ -567,15 +567,15 @@ class _Passed:
 
 @dataclass(frozen=True)
 class _Members:
-    """The middleware that a sentence means. A run has to pass one of them.
+    """The middleware of a sentence. A run has to pass any of them.
 
     Args:
         graph: The plan.
         terms: Names, patterns, "a guard", "a person" or "a limit".
-        tool: The tool before which it has to pass them, if the sentence is about one.
-        wanted: The calls of the tool that the sentence is about; None for all of them.
-        after: In place of terms, the tool that has to be first.
-        answers: They are passed by answers, and not by calls.
+        tool: The tool before which a run has to pass them, if the sentence is about a tool.
+        wanted: The calls of the tool in the sentence; None for all of them.
+        after: In place of terms, the tool to run first.
+        answers: Answers pass them, and not calls.
     """
 
     graph: PlanGraph
@@ -592,7 +592,7 @@ class _Members:
 
     @property
     def words(self) -> str:
-        """What the sentence calls them."""
+        """Their names in the sentence."""
         if self.after:
             return " or ".join(dict.fromkeys(guard.owner for guard in self.guards))
         return " or ".join(self.terms)
@@ -612,12 +612,12 @@ class _Members:
 
     @property
     def places(self) -> set[str]:
-        """The nodes at which a run passes one of them."""
+        """The nodes at which a run passes any of them."""
         return set().union(*(self.graph.owners[owner] for owner in self.owners))
 
     @cached_property
     def guards(self) -> list[ToolGuard]:
-        """The guards of the tool that the sentence means, and those that never let it run."""
+        """The guards of the tool that the sentence means, and all guards that never let it run."""
         guards = [guard for guard in self.graph.plan.guards if guard.covers(self.name)]
         if self.after:
             return [g for g in guards if g.after and not g.when and _is_named(g.after, self.after)]
@@ -629,13 +629,13 @@ class _Members:
         if term in (A_GUARD, A_PERSON, A_LIMIT):
             return _is_meant(guard, term)
         agent, _, name = guard.owner.rpartition("/")
-        # "clerk/Review": in a sentence about "clerk/refund", a name is one of the agent inside.
+        # "clerk/Review": in a sentence about "clerk/refund", the name is of the agent inside.
         return fnmatchcase(name, term) if agent else guard.owner in self.graph.members(term)
 
     def condition_of(self, guard: ToolGuard) -> Condition | None:
-        """The calls that a guard decides about; None for all that the sentence may mean."""
+        """The calls that a guard decides about; None for all calls of the sentence."""
         is_named = not any(_is_meant(guard, term) for term in self.terms) and guard.action != "deny"
-        # "passes Review": a review of some calls is one, unless the sentence says which calls.
+        # "passes Review": a review of some calls is enough, unless the sentence says which calls.
         if not guard.when or (is_named and self.wanted is None):
             return None
         return parse_condition(guard.when).decidable
@@ -647,7 +647,7 @@ class _Members:
         guards = {guard.owner for guard in graph.guards} | {*graph.plan.idle_guards}
         for owner in self.owners:
             if self.tool and (owner in guards or owner not in graph.positions):
-                continue  # it is passed where it decides
+                continue  # a run passes it where it decides
             for position in graph.positions[owner]:
                 sees = graph.sees(position, answers=self.answers)
                 (passed.always if sees else passed.before).add(position)
@@ -683,7 +683,7 @@ class _Members:
         return fnmatchcase(self.name.rpartition("/")[2], text) if _is_pattern(text) else None
 
     def absence(self) -> tuple[str, str] | None:
-        """The reason and the hint if no middleware that a sentence means decides or is passed."""
+        """The reason and the hint if no middleware of a sentence decides or is passed."""
         passed = self.passed
         if self.after and not passed.always:
             reason = f"The model may call {self.name!r} first, and nothing stops the call."

@@ -1,4 +1,4 @@
-"""Private methods of LangChain's middleware, langchain 1.5.2, by the built-ins that lack them."""
+"""Private methods of LangChain's middleware, langchain 1.5.2, by the built-ins without them."""
 
 from __future__ import annotations
 

@@ -39,14 +39,14 @@ def _counted() -> dict[str, Any]:
 
 
 def _stores(config: RunnableConfig | None) -> BaseCheckpointSaver[Any] | None:
-    """Return the saver of a node that fails, if it has counted something."""
+    """Return the saver of a node that fails, if the node has counted anything."""
     if config is None or not _counted() or stores_at_exit(config):
         return None
     return saver_of(config)
 
 
 def store_counts(config: RunnableConfig | None) -> None:
-    """Store what a node has counted that fails: LangGraph drops what it has written."""
+    """Store the counts of a node before it fails: LangGraph drops its updates."""
     if config and (saver := _stores(config)) is not None:
         place = checkpoint_of(config)
         writes = writes_of_state(saver.get_tuple(place), _counted())
@@ -54,7 +54,7 @@ def store_counts(config: RunnableConfig | None) -> None:
 
 
 async def astore_counts(config: RunnableConfig | None) -> None:
-    """Store what a node has counted that fails, asynchronously."""
+    """Store the counts of a node before it fails, asynchronously."""
     if config and (saver := _stores(config)) is not None:
         place = checkpoint_of(config)
         writes = writes_of_state(await saver.aget_tuple(place), _counted())
@@ -73,7 +73,7 @@ def writes_of_state(
 def stored_counts(
     checkpoint: CheckpointTuple, channels: Mapping[str, Any], *, is_end: bool
 ) -> dict[str, Any]:
-    """Return the values of a checkpoint, with what was counted after it: at the end by any task."""
+    """Return the values of a checkpoint, with later counts: at the end, of any task."""
     values, writes = {**checkpoint.checkpoint["channel_values"]}, checkpoint.pending_writes or ()
     left_out = {task for task, name, _ in writes if name == "__error__" or not is_end}
     for task, name, value in writes:

@@ -1,4 +1,4 @@
-"""Unfinished turn of a thread that gets a new message: what is known of its calls is kept."""
+"""Unfinished turn of a thread with a new message: the results of its calls are kept."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def _unfinished_turn(config: RunnableConfig) -> tuple[Any, RunnableConfig, Any] 
 class TurnStart(Runnable[Any, Any]):
     """First node of a run with new input, which may leave an unfinished turn.
 
-    LangGraph drops what finished calls of that turn have written: their results, and what limits
-    have counted. The node writes them before the input, and a result for each call that has waited
-    for a review. `ModelNode` completes the rest.
+    LangGraph drops the updates of finished calls of the turn: their results, and the counts of
+    limits. The node writes them before the input, and a result for each call
+    waiting for a review. `ModelNode` completes the rest.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class TurnStart(Runnable[Any, Any]):
         return await self._node.ainvoke(input, config)
 
     async def astream(self, input: Any, config: Any = None, **_: Any) -> AsyncIterator[Any]:
-        """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
+        """Run as `ainvoke`, with the events of a stream for its callbacks."""
         await self._afinish(input, config)
         async for part in self._node.astream(input, config):
             yield part
@@ -105,7 +105,7 @@ class TurnStart(Runnable[Any, Any]):
     def _finish(
         self, checkpoint: CheckpointTuple | None, input: Any, config: RunnableConfig
     ) -> None:
-        """Write what is known of the calls of the turn that waits at a checkpoint."""
+        """Write the known results of the calls of the turn at a checkpoint."""
         if checkpoint is None:
             return
         sent, values = sent_writes(config), {}
@@ -116,7 +116,7 @@ class TurnStart(Runnable[Any, Any]):
                 continue
             if not is_single(channel):
                 sent.append((key, value))
-            elif key not in new_values:  # it takes one value in a step
+            elif key not in new_values:  # a channel with one value in a step
                 values[key] = value
         sent.extend(values.items())
         try:
@@ -137,7 +137,7 @@ class TurnStart(Runnable[Any, Any]):
             return calls
         interrupts = waiting_interrupts(checkpoint)
         for task, channel, _ in checkpoint.pending_writes or ():
-            if channel == RESUME:  # a task that was answered once may have begun its call
+            if channel == RESUME:  # a task with an answer may have begun its call
                 interrupts.pop(task, None)
         values = [interrupt.value for asked in interrupts.values() for interrupt in asked]
         # HumanInTheLoopMiddleware asks before the call runs. Other questions have no digest.

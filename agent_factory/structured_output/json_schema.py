@@ -1,6 +1,6 @@
 """Validate values against JSON schemas, with the package jsonschema.
 
-jsonschema is imported when the first schema is read, because it takes long to import.
+jsonschema is imported when the first schema is read, because the import takes long.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def is_object(schema: Mapping[str, Any]) -> bool:
 
 
 class JsonSchema:
-    """JSON schema that values can be validated against.
+    """JSON schema to validate values against.
 
-    It is read by the draft that its `$schema` names. Without one it is read by draft 2020-12, or by
-    draft 7 if it is valid only there. References can only point into the schema itself. An invalid
+    Its `$schema` names the draft. Without `$schema`, the draft is 2020-12, or 7 if the schema is
+    valid only there. References can only point into the schema itself. An invalid
     schema is a ValueError.
 
     >>> schema = JsonSchema({"type": "object", "properties": {"age": {"type": "integer"}}})
@@ -55,19 +55,19 @@ class JsonSchema:
             problem = best_match(meta.iter_errors(schema))
             if problem is None:
                 break
-            # If no draft accepts the schema, the error of the newest one is reported.
+            # If no draft accepts the schema, the error of the newest draft is reported.
             first = first or problem
         else:
             raise ValueError(_line(first))
         dialect = draft.META_SCHEMA["$schema"]
         resource = specification_with(dialect).create_resource(schema)
-        # An empty registry: jsonschema's default one downloads remote references.
+        # An empty registry: jsonschema's default registry downloads remote references.
         registry = Registry()
         _check_references(resource, registry.resolver_with_root(resource))
         self._validator = draft(schema, registry=registry)
 
     def errors(self, value: object) -> list[str]:
-        """Return what is wrong with a value, one line each; empty if it is valid."""
+        """Return the problems of a value, a line each; empty for a valid value."""
         return list(map(_line, self._validator.iter_errors(value)))
 
 

@@ -25,8 +25,8 @@ from agent_factory.structured_output.strategies import (
 Format = ResponseFormat[SchemaT] | type[SchemaT] | UnionType | dict[str, Any]
 """What an agent takes as `response_format`."""
 
-# The node of `create_agent`, and that of `create_react_agent` which asks for the answer. Models
-# that tools call stream from the node of the tools.
+# The node of `create_agent`, and the last node of `create_react_agent`. Models called by tools
+# stream from the node of the tools.
 _NODES = ("model", "generate_structured_response")
 _HINT = 'Write agent.stream(input, stream_mode=["messages", "updates"], version="v2").'
 
@@ -36,8 +36,8 @@ class PartialAnswer(dict[str, Any], Generic[SchemaT]):
 
     Attributes:
         schema: The name of the schema, which tells the members of a union apart; None for an answer
-            that the model did not write.
-        restarted: True if the object does not continue the one before, and takes its place.
+            from elsewhere than the model.
+        restarted: True if the object replaces the object before, and does not continue it.
         answer: The instance of the schema; None until the agent accepts the answer.
     """
 
@@ -57,7 +57,7 @@ class PartialAnswerReader(Generic[SchemaT]):
     """Reader of one stream, for code that needs the other parts of the stream, too.
 
     Args:
-        response_format: The one of the agent: a schema, a union of schemas, or a strategy.
+        response_format: The format of the agent: a schema, a union of schemas, or a strategy.
 
     >>> reader = PartialAnswerReader({"title": "point", "type": "object"})
     >>> from langchain_core.messages import AIMessageChunk
@@ -76,7 +76,7 @@ class PartialAnswerReader(Generic[SchemaT]):
         self._specs = {spec.name: spec for spec in specs}
         self._in_calls = not isinstance(strategy, ProviderStrategy)
         self._in_text = not isinstance(strategy, ToolStrategy) and len(specs) == 1
-        # That of the agent itself: its first part may be one of an agent inside, which is longer.
+        # The namespace of the agent: the first part may have a longer one, of an agent inside.
         self._namespace: tuple[str, ...] | None = None
         self._message = PartialMessage()
         self._last: dict[str, Any] | None = None
@@ -86,7 +86,7 @@ class PartialAnswerReader(Generic[SchemaT]):
         """Return the answer after a part of the stream, or None if the part does not change it.
 
         Raises:
-            ArgumentError: The part is not one of a stream with several modes.
+            ArgumentError: The part is not from a stream with several modes.
         """
         match part:
             case {"type": str(mode), "ns": namespace, "data": data} | (namespace, str(mode), data):
@@ -96,7 +96,7 @@ class PartialAnswerReader(Generic[SchemaT]):
             case _:
                 reason = f"must be of several modes, got {describe(part)}."
                 raise ArgumentError("partial_answers parts", reason, _HINT)
-        # Agents inside have longer namespaces. Inside a graph, this agent has one, too.
+        # Agents inside have longer namespaces. Inside a graph, this agent has a namespace, too.
         if self._namespace is None or len(namespace) < len(self._namespace):
             self._namespace = namespace
         if namespace != self._namespace or mode not in ("messages", "updates"):
@@ -104,10 +104,10 @@ class PartialAnswerReader(Generic[SchemaT]):
         return self._read_message(*data) if mode == "messages" else self._read_updates(data)
 
     def close(self) -> None:
-        """Check at the end of the stream that it had the mode "updates".
+        """Check the mode "updates" at the end of the stream.
 
         Raises:
-            ArgumentError: It had only messages, so that no answer was complete.
+            ArgumentError: The stream had only messages, so no answer was complete.
         """
         if self._message.ids and not self._has_updates:
             reason = 'must be of two modes, got "messages" alone.'
@@ -128,7 +128,7 @@ class PartialAnswerReader(Generic[SchemaT]):
         return self._next(value, schema)
 
     def _source(self) -> tuple[str | None, str]:
-        """The name of the schema that the message follows, and the text of the answer."""
+        """The name of the schema of the message, and the text of the answer."""
         message = self._message
         if message.calls:
             names = self._specs if self._in_calls else ()
@@ -138,7 +138,7 @@ class PartialAnswerReader(Generic[SchemaT]):
     def _read_updates(self, updates: Mapping[str, Any]) -> PartialAnswer[SchemaT] | None:
         # Without this mode the loop would end, and no object would ever be complete.
         self._has_updates = True
-        # Of a node that writes several times, this is a list.
+        # A node with several updates has a list of them.
         nodes = [node if isinstance(node, list) else [node] for node in updates.values()]
         writes = [write for node in nodes for write in node if isinstance(write, Mapping)]
         answers = [w["structured_response"] for w in writes if "structured_response" in w]
@@ -149,8 +149,8 @@ class PartialAnswerReader(Generic[SchemaT]):
     def _next(
         self, value: dict[str, Any], schema: str | None, answer: SchemaT | None = None
     ) -> PartialAnswer[SchemaT]:
-        # A validator may change what the model wrote, so that even the last object does not
-        # continue the one before.
+        # A validator may change the answer of the model, so even the last object may not
+        # continue the object before.
         last, begins, self._last, self._begins = self._last, self._begins, value, False
         restarted = last is not None and (begins or not grows(last, value))
         return PartialAnswer(value, schema, restarted, answer)
@@ -159,7 +159,7 @@ class PartialAnswerReader(Generic[SchemaT]):
 def partial_answers(
     parts: Iterable[Any], response_format: Format[SchemaT]
 ) -> Iterator[PartialAnswer[SchemaT]]:
-    """Yield the structured answer of an agent while it arrives, each time that it grows.
+    """Yield the structured answer of an agent while it arrives, each time it grows.
 
     An object only grows: a field stays, a string gets longer, a list gets more items. Numbers,
     booleans, nulls and strings of an enum appear when they are complete. Where the model begins
@@ -168,8 +168,8 @@ def partial_answers(
     skipped, and answers that are not JSON objects.
 
     Args:
-        parts: What the agent streams, with `stream_mode=["messages", "updates"]` or more modes.
-        response_format: The one of the agent: a schema, a union of schemas, or a strategy.
+        parts: The stream of the agent, with `stream_mode=["messages", "updates"]` or more modes.
+        response_format: The format of the agent: a schema, a union of schemas, or a strategy.
 
     Raises:
         ArgumentError: The stream has other modes, or `response_format` cannot be used.

@@ -1,4 +1,4 @@
-"""Objects of JSON texts that are still arriving."""
+"""Objects of incomplete JSON texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 def partial_object(text: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    r"""Return what the beginning of a JSON text says so far; None if that is not an object.
+    r"""Return the object that the beginning of a JSON text holds; None without an object.
 
     A string is there from its first character on, unless the schema lists its values. All other
     values are there when they are complete.
@@ -46,7 +46,7 @@ def partial_object(text: str, schema: Mapping[str, Any]) -> dict[str, Any] | Non
 
 
 def grows(before: Any, after: Any) -> bool:
-    """Return True if a value continues another one: no part of that one is lost or changed.
+    """Return True if a value continues the value before: no part of `before` is lost or changed.
 
     >>> grows({"a": "x", "b": [1]}, {"a": "xy", "b": [1, 2], "c": None})
     True
@@ -101,7 +101,7 @@ def _children(node: Mapping[str, Any], key: str | int) -> list[Any]:
 
 
 def _alternatives(root: Mapping[str, Any], node: Any) -> Iterator[Mapping[str, Any]]:
-    """A schema, and those that it combines or refers to."""
+    """A schema, and all schemas in its combinations and references."""
     pending, seen = [node], set()
     while pending:
         node = pending.pop()

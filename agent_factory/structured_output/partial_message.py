@@ -28,7 +28,7 @@ class PartialMessage:
     calls: dict[Any, tuple[str, str]] = field(default_factory=dict)
 
     def continues_with(self, chunk: AIMessage) -> bool:
-        """Return True if a chunk belongs to this message, and does not begin another one."""
+        """Return True if a chunk belongs to this message, and does not begin another message."""
         if chunk.id in self.ids:
             return True
         # Some providers send an id with the first chunk only, and LangChain fills in the run's.

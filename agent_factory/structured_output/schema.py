@@ -52,7 +52,7 @@ class SchemaSpec:
 
     @classmethod
     def of(cls, schema: object, strict: bool | None = None) -> SchemaSpec:
-        """Return the spec of a schema, or of one in the envelope that OpenAI's APIs take.
+        """Return the spec of a schema, or of a schema in the envelope of OpenAI's APIs.
 
         Args:
             schema: A class, a JSON schema, or `{"type": "json_schema", "json_schema": {"name": ...,
@@ -67,7 +67,7 @@ class SchemaSpec:
         envelope = schema.get("json_schema", schema)
         inner = envelope.get("schema") if isinstance(envelope, dict) else None
         if envelope is schema and "properties" in schema:
-            inner = {**schema, "type": "object"}  # a schema that has the envelope's type
+            inner = {**schema, "type": "object"}  # a schema with the envelope's type
         if not isinstance(inner, dict):
             raise ArgumentError(
                 "response_format",
@@ -98,19 +98,19 @@ class SchemaSpec:
 
     @cached_property
     def name(self) -> str:
-        """Name that the model sees: the class name, or the title of the JSON schema."""
+        """Name for the model: the class name, or the title of the JSON schema."""
         schema = self.schema
         raw = schema.get("title") if self.is_json else schema.__name__
-        # The characters that OpenAI and Anthropic accept in the name of a tool.
+        # The characters in names of tools for OpenAI and Anthropic.
         return re.sub(r"[^a-zA-Z0-9_-]", "_", raw or "response_format")
 
     @cached_property
     def description(self) -> str:
-        """Description that the model sees: the docstring, or that of the JSON schema."""
+        """Description for the model: the docstring, or the description in the JSON schema."""
         if self.is_json:
             return str(self.schema.get("description") or "")
         text = vars(self.schema).get("__doc__") or ""
-        # Python makes a docstring of the signature for dataclasses that have none.
+        # Python makes a docstring of the signature for dataclasses without a docstring.
         if text.startswith(f"{self.schema.__name__}("):
             return ""
         # The compiler of Python 3.13 removes the indentation; older ones leave it.
@@ -118,12 +118,12 @@ class SchemaSpec:
 
     @property
     def json_schema(self) -> dict[str, Any]:
-        """The schema as JSON schema, in the form that providers accept: that of an object."""
+        """The schema as JSON schema, in the form for providers: an object."""
         return self._object[0]
 
     @property
     def is_wrapped(self) -> bool:
-        """True if an answer is in the key `VALUE` of an object: it may be something else."""
+        """True if an answer is in the key `VALUE` of an object, because it may be any value."""
         return self._object[1]
 
     @cached_property
@@ -133,7 +133,7 @@ class SchemaSpec:
             _ = self._json_schema
         schema = dict(self.schema) if self.is_json else self._adapter.json_schema()
         definition = str(schema.get("$ref")).removeprefix("#/$defs/")
-        if definition in schema.get("$defs", ()):  # pydantic's form of a class that holds itself
+        if definition in schema.get("$defs", ()):  # pydantic's form of a recursive class
             schema = {**schema["$defs"][definition], "$defs": schema["$defs"]}
         if "type" not in schema and NOT_AT_TOP.isdisjoint(schema):
             schema["type"] = "object"
@@ -207,7 +207,7 @@ def _members(schema: object) -> Iterator[object]:
     if get_origin(schema) in (Union, UnionType):
         for member in get_args(schema):
             yield from _members(member)
-    # A JSON schema that has only alternatives is a union. With properties it is one object.
+    # A JSON schema of alternatives alone is a union. With properties it is a single object.
     elif isinstance(schema, dict) and "oneOf" in schema and "properties" not in schema:
         yield from schema["oneOf"]
     else:
@@ -215,7 +215,7 @@ def _members(schema: object) -> Iterator[object]:
 
 
 def _with_typing_extensions(hint: Any) -> Any:
-    """Replace each TypedDict in an annotation: pydantic rejects that of `typing` before 3.12."""
+    """Replace each TypedDict in an annotation: pydantic rejects `typing.TypedDict` before 3.12."""
     origin, arguments = get_origin(hint), get_args(hint)
     if is_typeddict(hint):
         keys = {}

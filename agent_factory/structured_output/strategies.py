@@ -1,4 +1,4 @@
-"""Strategies for structured answers: how a model is asked, and how its answer is parsed."""
+"""Strategies for structured answers: requests to a model, and parsers of its answers."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class ToolStrategy(Generic[SchemaT]):
             for providers, and has no effect on a tool.
         tool_message_content: Content of the tool message that answers the call. Default: the
             parsed value.
-        handle_errors: What happens if the answer is invalid:
+        handle_errors: The effect of an invalid answer:
 
             - True: the error is reported to the model, which tries again.
             - A string: the string is reported instead.
             - An exception type or a tuple of them: only such errors are reported.
-            - A function of the exception: what it returns is reported.
+            - A function of the exception: its result is reported.
             - False: the error is raised.
         max_retries: How many times in a run the model tries again before OutputError is raised.
 
@@ -116,7 +116,7 @@ class ToolStrategy(Generic[SchemaT]):
             The messages that answer the model, and the parsed value or None.
 
         Raises:
-            StructuredOutputError: The answer is invalid, and `handle_errors` does not cover that.
+            StructuredOutputError: The answer is invalid, and `handle_errors` does not cover it.
             OutputError: The model was asked again `max_retries` times.
         """
         all_calls = [*message.tool_calls, *message.invalid_tool_calls]
@@ -132,7 +132,7 @@ class ToolStrategy(Generic[SchemaT]):
                 return [], None
             name, args = calls[0]["name"], calls[0]["args"]
             try:
-                # Those of an invalid call are the text that the model wrote.
+                # Arguments of an invalid call are the text of the model.
                 if isinstance(args, str):
                     raise ValueError(f"its arguments are not valid JSON: {args}")
                 value = self.bindings[name].parse(args)
@@ -161,8 +161,8 @@ class ProviderStrategy(Generic[SchemaT]):
 
     Args:
         schema: A schema.
-        strict: Passed to the provider, unless it is None. Default: that of the schema's envelope,
-            if it has one.
+        strict: Passed to the provider, unless it is None. Default: the `strict` of the
+            schema's envelope, if any.
         max_retries: How many times in a run the model tries again before OutputError is raised.
 
     Raises:
@@ -202,7 +202,7 @@ class ProviderStrategy(Generic[SchemaT]):
         return {"response_format": {"type": "json_schema", "json_schema": spec}}
 
     def read(self, message: AIMessage, failures: int) -> tuple[list[BaseMessage], Any]:
-        """Parse an answer of the model, as `ToolStrategy.read`; one with tool calls is skipped."""
+        """Parse an answer of the model, as `ToolStrategy.read`; skip an answer with tool calls."""
         if message.tool_calls or message.invalid_tool_calls:
             return [], None
         try:
@@ -283,7 +283,7 @@ def supports_provider_strategy(model: object, *, with_tools: bool = False) -> bo
 
     Args:
         model: A chat model, perhaps with arguments bound to it, or with fallbacks, which must have
-            it as well.
+            structured output as well.
         with_tools: Whether the request has tools. Gemini models before version 3 refuse a schema
             together with tools.
 
@@ -295,7 +295,7 @@ def supports_provider_strategy(model: object, *, with_tools: bool = False) -> bo
     for chat_model in chat_models_of(model):
         name = (model_name(chat_model) or "").lower()
         gemini = _GEMINI.search(name)
-        # An alias without a number, such as gemini-flash-latest, may stand for an older one.
+        # An alias without a number, such as gemini-flash-latest, may stand for an older model.
         if with_tools and gemini and int(gemini["version"] or 0) < 3:
             return False
         profile = getattr(chat_model, "profile", None)
@@ -379,7 +379,7 @@ class ProviderStrategyBinding(Generic[SchemaT]):
 def _report(
     strategy: ToolStrategy | ProviderStrategy, failures: int, error: StructuredOutputError
 ) -> str:
-    """Return what is reported to the model about an invalid answer, or raise if nothing is."""
+    """Return the report to the model about an invalid answer, or raise without a report."""
     handle_errors = strategy.handle_errors
     text = f"Error: {error.reason}\n Please fix your mistakes."
     if isinstance(handle_errors, str):

@@ -1,4 +1,4 @@
-"""Sort the tools of an agent: those it runs, and those that the provider runs."""
+"""Sort the tools of an agent: client tools, and tools of the provider."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ agent_tools: ContextVar[Mapping[str, BaseTool]] = ContextVar(
 
 
 def get_tools() -> Mapping[str, BaseTool]:
-    """Return the tools that the agent runs, by name: within a node hook; empty outside of a run.
+    """Return the client tools of the agent, by name: within a node hook; empty outside of a run.
 
     >>> dict(get_tools())
     {}
@@ -62,7 +62,7 @@ class Toolbox:
 
     client: dict[str, BaseTool]  # that the agent runs, by name
     provider: tuple[dict[str, object], ...]  # that the provider runs, in its format
-    owners: dict[str, str]  # names of the middleware that bring tools, by name of the tool
+    owners: dict[str, str]  # names of the middleware with tools, by name of the tool
     node: LangGraphToolNode | None = None  # if the author of the agent brought one
     is_bound: bool = False  # whether the tools are bound to the model already
 
@@ -73,7 +73,7 @@ class Toolbox:
 
     @property
     def touches(self) -> dict[str, Touches]:
-        """What the tools touch that say so, by name."""
+        """Declared effects of tools, by name."""
         touches = ((name, touches_of(tool)) for name, tool in self.client.items())
         return {name: names for name, names in touches if names is not None}
 
@@ -92,7 +92,7 @@ class Toolbox:
                 return_direct=tool.return_direct,
                 owner=self.owners.get(name, ""),
                 labels=labels_of(tool),
-                # Of other tools it may mean anything, such as a limit of rate.
+                # On other tools, the attribute may mean anything, such as a limit of rate.
                 max_requests=getattr(tool, "max_requests", 1) if plan_inside(tool) else 1,
                 background=background.get("timeout"),
                 on_loss=background.get("on_loss", "report"),
@@ -130,7 +130,7 @@ class Toolbox:
         return {name: spec.topology for name, spec in self.specs_inside.items()}
 
     def declarations_inside(self) -> dict[str, list[Any]]:
-        """What the agents inside of tools guard, limit and clean, under the names of the tools."""
+        """Guards, limits and sanitizers of the agents inside of tools, by names of the tools."""
         inside: dict[str, list[Any]] = {"guards": [], "limits": [], "accesses": [], "ledgers": []}
         for name, plan in self.plans_inside.items():
             for guard in plan.guards:
@@ -162,14 +162,14 @@ def plan_inside(tool: BaseTool) -> TopologyData | None:
 
 
 def _provider_name(tool: dict[str, object]) -> str:
-    """Return the name of a provider's tool: its name, that of its function, or its type."""
+    """Return the name of a provider's tool: its name, the name of its function, or its type."""
     function = tool.get("function")
     inner = function.get("name") if isinstance(function, dict) else None
     return str(tool.get("name") or inner or tool.get("type") or "unnamed")
 
 
 def offered_names(tools: Iterable[object]) -> Iterator[str]:
-    """Yield the names of tools that a request offers; several for a dict that holds several.
+    """Yield the names of tools in a request; several for a dict of several tools.
 
     Providers put the name in different places of a dict: `name`, `function.name`, `toolSpec.name`.
     """
@@ -188,7 +188,7 @@ def offered_names(tools: Iterable[object]) -> Iterator[str]:
 def sort_tools(
     tools: Iterable[tuple[str | None, ToolLike]], reserved: Iterable[str] = ()
 ) -> tuple[Toolbox, list[SpecError]]:
-    """Sort tools, each with the middleware that brings it; return what is wrong with them, too."""
+    """Sort tools, each with its middleware; return the problems, too."""
     mistakes: list[SpecError] = []
     client: dict[str, BaseTool] = {}
     entries: dict[str, ToolLike] = {}
@@ -252,7 +252,7 @@ def as_tool(entry: object, origin: str) -> BaseTool:
             "Write a docstring that says when to use it, and annotate its parameters.",
             code="AF112",
         ) from error
-    # Kept at the function, so that it is the same tool in each agent, and in two places of one.
+    # Kept at the function, so that the tool is the same in each agent, also at two places.
     with suppress(AttributeError, TypeError, ValueError):  # of a bound method, for example
         setattr(entry, _TOOL, tool)
     return tool
@@ -262,7 +262,7 @@ def tool_of_function(function: Callable[..., object]) -> BaseTool:
     """Return a tool that calls a function.
 
     Raises:
-        Exception: langchain-core cannot make a tool of it.
+        Exception: langchain-core cannot make a tool of the function.
     """
     tool: BaseTool = make_tool(function)
     # Only a plain StructuredTool calls its function as a FunctionTool does.

@@ -1,6 +1,6 @@
 """Bounds: the most that a run can use by its limits, and which limits give it.
 
-They are upper bounds, not estimates: use that nothing limits has none.
+Upper bounds, not estimates: a use without limits has none.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Bound:
     """The most that a run can use of one thing.
 
     Args:
-        what: What is counted: "model calls", "calls of search", "tokens", "USD", ...
+        what: The use: "model calls", "calls of search", "tokens", "USD", ...
         most: The number, as the limits count; None if nothing limits it.
-        by: The limits that give it, in words, with their middleware.
-        attempts: For calls, the most with repeated attempts of each; None if it is not known.
-        notes: What the number does not include; for None, what to add.
-        agent: The agent inside of a tool that uses it: "clerk". Empty for the agent itself, "all"
-            for both together.
+        by: The limits with this number, in words, with their middleware.
+        attempts: For calls, the most with repeated attempts of each; None if unknown.
+        notes: Uses that the number leaves out; for None, the limits to add.
+        agent: The agent inside of a tool: "clerk". Empty for the agent itself, "all" for both
+            together.
 
     >>> print(Bound("model calls", 5, ("Limit: at most 5 model calls a run",)))
     model calls: at most 5, by Limit: at most 5 model calls a run
@@ -72,7 +72,7 @@ class Bound:
 
     @property
     def name(self) -> str:
-        """What is counted, with the agent: "clerk: model calls"."""
+        """The use, with the agent: "clerk: model calls"."""
         return f"{self.agent}: {self.what}" if self.agent else self.what
 
     @property
@@ -88,19 +88,19 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The most that a run can use, one thing after the other.
+    """The most that a run can use, a row for each use.
 
     Args:
-        rows: The bounds: of the agent, of agents inside of its tools, of all of them together.
+        rows: The bounds: of the agent, of agents inside of its tools, of all together.
     """
 
     rows: tuple[Bound, ...]
 
     def of(self, what: str, agent: str = "") -> Bound:
-        """The bound of one thing: "model calls", "calls of search", "USD", ...
+        """The bound of a use: "model calls", "calls of search", "USD", ...
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: No bound has this name.
         """
         for row in self.rows:
             if (row.what, row.agent) == (what, agent):
@@ -118,7 +118,7 @@ class Bounds:
 def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -> Bounds:
     """The most that a run of an agent can use; see `Topology.bounds`."""
     rows = rows_of(PlanGraph(plan), prices or {})
-    # Of agents inside, only calls are worth a line that says that nothing limits them.
+    # Of agents inside, only calls are worth a line without a limit.
     shown = [row for row in rows if row.by or not row.agent or "calls" in row.what]
     if any(row.agent for row in rows):
         shown += [_of_all(what, rows, plan.limits) for what in _ADVICE if what != "seconds"]
@@ -145,8 +145,8 @@ def rows_of(
     Args:
         graph: The plan of the agent.
         prices: Prices of models by name.
-        scope: What the bounds are those of. A thread has any number of runs.
-        is_certain: Leave out limits that people may raise, and sums of the tools that are known.
+        scope: "run" or "thread". A thread has any number of runs.
+        is_certain: Leave out limits that people may raise, and sums of known tools.
     """
     plan = graph.plan
     all_limits = [limit for limit in plan.limits if not (is_certain and limit.raisable)]
@@ -166,7 +166,7 @@ def rows_of(
         return list(run.bounds(prices, is_certain=is_certain))
 
     rows = one_run("", *_SCOPES[scope])
-    # The runs of an agent further in follow from those of the agent around it.
+    # The runs of an agent further in follow from the runs of the agent around it.
     for agent in sorted(filter(None, tools), key=lambda agent: agent.count("/")):
         runs = _runs_of(agent, plan, rows)
         # A ledger counts all runs of the agent inside together, other limits one run each.
@@ -177,7 +177,7 @@ def rows_of(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of an agent of a plan, with its tools, and the limits that bound it."""
+    """One run of an agent of a plan, with its tools and limits."""
 
     plan: TopologyData
     agent: str
@@ -188,18 +188,18 @@ class _Run:
     scope: LimitScope = "run"
 
     def bounds(self, prices: Mapping[str, TokenPrice], *, is_certain: bool) -> Iterator[Bound]:
-        """The bounds of all that it uses."""
+        """The bounds of all uses."""
         yield self.calls("model calls")
         all_tools = self.calls("tool calls")
         each_tool = [self.calls("tool calls", tool) for tool in self.tools]
         if each_tool and not is_certain:
-            # The limits of all tools one by one bound them together, too.
+            # The limits of each tool bound all tools together, too.
             total = _together("tool calls", each_tool)
             more = "A tool that a middleware adds while a run works comes on top."
             all_tools = _lowest(all_tools, replace(total, notes=(*total.notes, more)))
         yield all_tools
         yield from each_tool
-        # What is read cannot be more than what is read and written.
+        # Input tokens cannot be more than all tokens.
         limit, of_input, of_output = map(self.bound, _TOKENS)
         tokens = [_lowest(limit, _together("tokens", [of_input, of_output]))]
         tokens += [_lowest(x, replace(limit, what=x.what)) for x in (of_input, of_output)]
@@ -214,7 +214,7 @@ class _Run:
         return [x for x in limits if graph is None or not graph.path_beyond(x, at)]
 
     def most_without_limit(self, unit: LimitUnit) -> float | None:
-        """The most that a run uses because of its paths alone; None if these do not bound it."""
+        """The most that the paths of a run allow; None if no number does."""
         if self.graph is None:
             return None
         at = TOOLS if unit == "tool calls" else self.plan.style.model
@@ -224,7 +224,7 @@ class _Run:
         return 1 if is_once and self.scope == "run" else None
 
     def calls(self, unit: LimitUnit, tool: str = "") -> Bound:
-        """The bound of calls of the model, of all tools or of one, and of their attempts."""
+        """The bound of calls of the model, of all tools or a single tool, and of the attempts."""
         bound = self.bound(unit, tool)
         if bound.most is None:
             return bound
@@ -256,7 +256,7 @@ class _Run:
     def around(
         self, limit: UsageLimit, layers: Sequence[Layer]
     ) -> tuple[Sequence[Layer], Sequence[Layer]]:
-        """The layers outside of a limit, and those inside, whose attempts it counts as one call."""
+        """The layers outside of a limit, and inside, where all attempts count as a single call."""
         owners = [layer.owner for layer in layers]
         if limit.attempts:
             return layers, ()
@@ -264,9 +264,9 @@ class _Run:
         return (layers[:at], layers[at:]) if limit.owner in owners else (layers, layers)
 
     def uncounted(self, limit: UsageLimit, outside: Iterable[Layer]) -> list[str]:
-        """The layers outside of a limit that may go on after failures, which it does not count."""
-        # A failed model call ends the loop, unless a hook sends the run back after a layer has made
-        # an answer of it, as a retry does that may make one attempt.
+        """The layers outside of a limit that may go on after failures, uncounted."""
+        # A failed model call ends the loop, unless a layer makes an answer of it, as a retry
+        # with a single attempt does, and a hook then sends the run back.
         jumps_back = any("model" in hook.can_jump_to for hook in self.plan.hooks)
         if limit.unit == "model calls" and not jumps_back:
             return []
@@ -284,7 +284,7 @@ class _Run:
             advice = of_tool if tool else _ADVICE[unit]
             where = f" to the agent inside of {self.agent}" if self.agent else ""
             return Bound(what, None, notes=(f"Add {advice}{where}.",), agent=self.agent)
-        # Of equal numbers the one that nobody can raise.
+        # Of equal numbers, the number of a limit that nobody can raise.
         most, raisable = min((limit.most, limit.raisable) for limit in limits)
         lowest = [item for item in limits if (item.most, item.raisable) == (most, raisable)]
         fixed = min((limit.most for limit in limits if not limit.raisable), default=None)
@@ -300,18 +300,18 @@ class _Run:
         return Bound(what, most, by, notes=tuple(notes), agent=self.agent)
 
     def notes_of_model(self, counting_answers: Iterable[UsageLimit]) -> Iterator[str]:
-        """What models use and limits do not see: discarded answers, calls by middleware."""
+        """Uses of models outside of the limits: discarded answers, calls by middleware."""
         layers = self.plan.layers_around(Call.MODEL)
         owners = [layer.owner for layer in layers]
         for limit in counting_answers:
-            # Layers further in may discard answers that the limit does not see.
+            # Layers further in may discard answers, unseen by the limit.
             start = owners.index(limit.owner) if limit.owner in owners else 0
             if inside := _unique(x.owner for x in layers[start:] if x.attempts > 1):
                 yield (
                     f"Answers that {', '.join(inside)} discard come on top. Put {limit.owner} "
                     "after them in the list."
                 )
-        # No limit counts the calls that middleware make themselves.
+        # No limit counts the calls of middleware.
         kind = AccessKind.SENDS_TO_MODEL
         if calling := _unique(a.owner for a in self.plan.accesses if a.kind is kind):
             yield f"Calls that {', '.join(calling)} make of a model themselves come on top."
@@ -321,7 +321,7 @@ class _Run:
         bound, (both, read, written) = self.bound("USD"), tokens
         if not prices:
             return bound
-        # Tokens of a cache may cost more than others.
+        # Tokens of a cache may cost more than usual.
         of_input = max(max(p.input, p.cache_read or 0, p.cache_write or 0) for p in prices.values())
         of_output = max(price.output for price in prices.values())
         cost = _lowest(
@@ -331,7 +331,7 @@ class _Run:
         if cost.most is None:
             return bound
         note = f"At the highest prices of {', '.join(prices)}; other models are not included."
-        usd = cost.most / _PER_MILLION  # prices are those of a million tokens
+        usd = cost.most / _PER_MILLION  # prices are for a million tokens
         return _lowest(bound, replace(cost, most=usd, notes=(note, *cost.notes)))
 
 
@@ -340,7 +340,7 @@ def _unique(*texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _lowest(*bounds: Bound) -> Bound:
-    """The lowest of several bounds of one thing; the first of equal ones."""
+    """The lowest of several bounds of a use; the first if several are equal."""
     return min(bounds, key=lambda bound: inf if bound.most is None else bound.most)
 
 
@@ -358,13 +358,13 @@ def _together(what: str, bounds: Sequence[Bound], weights: Iterable[float] = rep
 
 
 def _sum(numbers: Iterable[float | None]) -> float | None:
-    """A sum; with an unknown part it is unknown."""
+    """A sum; None with an unknown part."""
     total = sum(inf if number is None else number for number in numbers)
     return None if total == inf else total
 
 
 def _agent_of(name: str) -> str:
-    """The agent that has a member or a tool: "clerk" for "clerk/refund"."""
+    """The agent of a member or a tool: "clerk" for "clerk/refund"."""
     return name.rpartition("/")[0]
 
 
@@ -378,7 +378,7 @@ def _runs_of(agent: str, plan: TopologyData, rows: Iterable[Bound]) -> Bound:
 
 
 def _in_runs(row: Bound, runs: Bound) -> Bound:
-    """The bound of all runs of an agent inside, from that of one run."""
+    """The bound of all runs of an agent inside, from the bound of a single run."""
     if row.most is None:
         return row
     # Any number of runs may use any amount together.
@@ -392,7 +392,7 @@ def _in_runs(row: Bound, runs: Bound) -> Bound:
 
 
 def _of_all(what: str, all_rows: Sequence[Bound], limits: Iterable[UsageLimit]) -> Bound:
-    """The bound of all agents together; those of one ledger cannot use more than it has."""
+    """The bound of all agents together; agents with the same ledger cannot use more than it has."""
     rows = [row for row in all_rows if row.what == what]
     bound = replace(_together(what, rows), attempts=None, agent="all")
     if bound.most is None:
@@ -404,7 +404,7 @@ def _of_all(what: str, all_rows: Sequence[Bound], limits: Iterable[UsageLimit]) 
     for row in rows:
         own = [limit for limit in shared if _agent_of(limit.owner) == row.agent]
         least = min(own, key=lambda limit: limit.most, default=None)
-        # All limits of one ledger are the same limit, and the same text.
+        # All limits of a ledger are the same limit, and the same text.
         ledger = (inf, row.agent) if least is None else (least.most, str(least))
         uses.setdefault(ledger, []).append(row.most or 0)
     total, notes = 0.0, list(bound.notes)

@@ -6,12 +6,12 @@ part      = NAME SIGN JSON | "not (" condition ")" | fact
 ```
 
 `NAME` is an argument, `SIGN` a comparison of `COMPARISONS`. A *fact* is anything else: "seen
-private", "labeled outside", the name of a function, words. A comparison with an argument that is
-missing, or of another type, is neither true nor false, as in SQL.
+private", "labeled outside", the name of a function, words. A comparison with a missing
+argument, or with an argument of another type, is neither true nor false, as in SQL.
 
-`counterexample_case` decides exactly whether some call meets one condition and none of several
-others. It tries one value of each class of values that the comparisons can tell apart: numbers
-between and around the compared ones, and for texts one for each combination of patterns. A pattern
+`counterexample_case` decides exactly whether some call meets a condition and none of several more.
+The function tries a value of each class of values that comparisons can tell apart: numbers between
+and around the compared numbers, and a text for each combination of patterns. A pattern
 may have `*` and `?`.
 """
 
@@ -33,19 +33,19 @@ def _same_kind(value: object, other: object) -> bool:
 
 
 def _kind(value: object) -> type[object]:
-    """The type of a value. JSON has one kind of numbers, and True is none."""
+    """The type of a value. JSON has a single kind of numbers, and True is not a number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float if is_number else type(value)
 
 
 def _is_in(value: object, options: Any) -> bool | None:
-    """Return True if a value is one of several; None if none of them has its kind."""
+    """Return True if a value is among several; None if none of them has its kind."""
     alike = [option for option in options if _same_kind(value, option)]
     return value in alike if alike else None
 
 
 def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool | None]:
-    """A comparison that is None if the two values are of different kinds."""
+    """Make a comparison None for values of different kinds."""
     return lambda value, other: compare(value, other) if _same_kind(value, other) else None
 
 
@@ -88,7 +88,7 @@ class Comparison:
 
     @property
     def value(self) -> Any:
-        """The value that the argument is compared with."""
+        """The value to compare with the argument."""
         return json.loads(self.json)
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A part that is not about arguments."""
+    """A part without a comparison."""
 
     text: str
 
@@ -118,12 +118,12 @@ class Condition:
 
     @property
     def undecided(self) -> str:
-        """The comparisons that are not decided exactly: an order of texts, a pattern with `[`."""
+        """The undecidable comparisons: an order of texts, a pattern with `[`."""
         return ", ".join(str(leaf) for leaf in self.leaves if not _is_decided(leaf))
 
     @property
     def decidable(self) -> Condition:
-        """The condition, with facts in place of comparisons that are not decided exactly."""
+        """The condition, with facts in place of undecidable comparisons."""
         parts: list[Comparison | Fact | Condition] = []
         for part in self.parts:
             if isinstance(part, Condition):
@@ -134,23 +134,23 @@ class Condition:
 
     @property
     def leaves(self) -> Iterator[Comparison | Fact]:
-        """All comparisons and facts in it."""
+        """All comparisons and facts of the condition."""
         for part in self.parts:
             yield from part.leaves if isinstance(part, Condition) else (part,)
 
     def holds(self, value_of: Callable[[Comparison | Fact], bool | None]) -> bool | None:
-        """Return True if it holds, by the values of its leaves; None if this cannot be said."""
+        """Return True if the condition holds, by the values of its leaves; None if unknown."""
         results = [
             part.holds(value_of) if isinstance(part, Condition) else value_of(part)
             for part in self.parts
         ]
-        # As in SQL: one False decides, and an unknown result leaves all else undecided.
+        # As in SQL: a False decides, and an unknown result leaves all else undecided.
         result = False if False in results else None if None in results else True
         return result if result is None or not self.negated else not result
 
 
 def _is_decided(part: Comparison | Fact) -> bool:
-    """Return True unless a comparison is outside of the fragment that is decided exactly."""
+    """Return True unless a comparison is outside of the decidable fragment."""
     if isinstance(part, Fact) or not isinstance(part.value, str):
         return True
     return part.sign[0] not in "<>" and not (part.sign.endswith("like") and "[" in part.value)
@@ -163,7 +163,7 @@ _ALWAYS = "any arguments"
 
 
 def parse_condition(text: str) -> Condition:
-    """Read the text of a condition. A text that is not one is a fact.
+    """Read the text of a condition. Any other text is a fact.
 
     >>> parse_condition('euros > 50 and not (to like "*@shop.example")').parts[0]
     Comparison(name='euros', sign='>', json='50')
@@ -254,7 +254,7 @@ def _with_article(noun: str) -> str:
 
 
 def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """The names of the types that the schema of a value allows; empty if it may have any."""
+    """The names of the types that the schema of a value allows; empty if all types are."""
     if not isinstance(schema, Mapping):
         return set()
     if isinstance(ref := schema.get("$ref"), str):
@@ -273,7 +273,7 @@ Values = Mapping[str, "Sequence[object] | type[int]"]
 
 
 def values_of(schema: Mapping[str, Any]) -> Values:
-    """The arguments that have few values, or whole numbers alone, by the schema of a tool.
+    """The arguments with few values, or with whole numbers alone, by the schema of a tool.
 
     >>> values_of({"properties": {"n": {"type": "integer"}, "to": {"enum": ["ann", "bob"]}}})
     {'n': <class 'int'>, 'to': ['ann', 'bob']}
@@ -297,16 +297,16 @@ def counterexample_case(
     facts: Callable[[str], bool | None],
     values: Values | None = None,
 ) -> Case | None:
-    """Arguments that meet one condition and none of several others; None if there are none.
+    """Arguments that meet a condition and none of several more; None if there are none.
 
-    A call whose arguments leave a deciding condition undecided meets it, as it meets a rule that
-    asks or denies.
+    A call whose arguments leave a deciding condition undecided meets the condition, as in a rule
+    with "ask" or "deny".
 
     Args:
-        wanted: The condition that the arguments meet.
-        deciding: Conditions that they do not meet.
-        facts: Whether a fact holds; None if it may or may not.
-        values: What is known of the values of some arguments.
+        wanted: The condition to meet.
+        deciding: Conditions not to meet.
+        facts: Function of a fact: True if the fact holds, None if unknown.
+        values: Known values of some arguments.
 
     Raises:
         UndecidableError: The patterns of an argument are too many to compare.
@@ -346,7 +346,7 @@ def counterexample_case(
 
 
 def _free_fact(fact: Fact, number: int) -> object:
-    # What a thread has seen is one fact for all. Two functions may share a name.
+    # The labels seen in a thread are the same fact for all. Two functions may share a name.
     return fact.text if fact.text.startswith("seen ") else (fact.text, number)
 
 
@@ -355,7 +355,7 @@ _MOST_CASES = 4_096
 
 
 def _representatives(comparisons: Sequence[Comparison], values: Any) -> list[Any]:
-    """One value of each class that some comparisons of an argument tell apart."""
+    """A value of each class that some comparisons of an argument tell apart."""
     if isinstance(values, Sequence):
         return list(values)
     constants = list(
@@ -374,13 +374,13 @@ def _representatives(comparisons: Sequence[Comparison], values: Any) -> list[Any
         elif kind is str:
             found += _texts(comparisons)
         else:
-            # Of lists, dicts and null only equality is decided: the compared ones, and another.
+            # Of lists, dicts and null only equality is decided: the compared values, and another.
             found += [*alike, *([] if kind is type(None) else [["another"]])]
     return found
 
 
 def _numbers(constants: Sequence[float], *, whole: bool) -> list[float]:
-    """The compared numbers, one between each two, and one beyond both ends."""
+    """The compared numbers, a number between each two, and a number beyond both ends."""
     ends = [floor(constants[0]) - 1, ceil(constants[-1]) + 1]
     if whole:
         near = (n for c in constants for n in (floor(c) - 1, floor(c), ceil(c), ceil(c) + 1))
@@ -390,15 +390,15 @@ def _numbers(constants: Sequence[float], *, whole: bool) -> list[float]:
 
 
 def _texts(comparisons: Sequence[Comparison]) -> list[str]:
-    """One text for each combination in which some comparisons may hold."""
+    """A text for each combination of comparisons that may hold."""
     patterns: dict[tuple[str, bool], None] = {}  # and whether it is a pattern
     for item in comparisons:
         for value in item.value if item.sign in ("in", "not in") else [item.value]:
             if not isinstance(value, str):
                 continue
             patterns[value, item.sign.endswith("like")] = None
-    # All patterns read a text together, letter by letter; a letter that none of them has stands
-    # for all such letters.
+    # All patterns read a text together, letter by letter; a letter outside of all patterns
+    # stands for all such letters.
     letters = sorted(
         {c for text, is_pattern in patterns for c in text if not is_pattern or c not in "*?"}
     )
@@ -426,7 +426,7 @@ def _texts(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _closed(places: Iterable[int], pattern: str, is_pattern: bool) -> frozenset[int]:
-    """Places in a pattern, with those that a `*` there may skip to."""
+    """Places in a pattern, with all places that a `*` may skip to."""
     closed = set(places)
     for place in [*closed] if is_pattern else ():
         while pattern[place : place + 1] == "*":

@@ -1,4 +1,4 @@
-"""Declarations of middleware: what decides about tool calls, what is limited, what is read."""
+"""Declarations of middleware: decisions about tool calls, limits, and parts of a conversation."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class ToolGuard:
     Args:
         tool: The name of a tool, or a pattern such as "search*".
         action: "ask" (a person decides), "judge" (a model), "check" (code) or "deny".
-        when: The calls it is about, in words; empty for all calls.
-        exclude: Names or patterns of tools that it is not about.
+        when: The calls in question, in words; empty for all calls.
+        exclude: Names or patterns of tools to leave out.
         after: A tool that must have run in the thread before; other calls do not run.
         place: Where the middleware decides: "around_tool", a layer that no call bypasses, or
             "after_model", a hook that a jump may bypass.
         owner: The middleware's name; a plan fills it in.
         reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
-        decisions: What they may decide: "approve", "edit", ...; empty for all decisions.
+        decisions: The decisions they may take: "approve", "edit", ...; empty for all decisions.
         remember: The longest time in seconds for which later calls may be approved as well; None
             if each call is asked about.
-        otherwise: For "judge": what happens to a call that the model does not find harmless, "ask"
+        otherwise: For "judge": the action for a call that the model does not find harmless, "ask"
             or "deny".
-        decides_again: It also decides about the call that layers further in have made of its own,
-            before that runs.
+        decides_again: The guard also decides about a call changed by layers further in, before the
+            changed call runs.
 
     Raises:
         ValueError: An argument has another value.
@@ -89,7 +89,7 @@ class ToolGuard:
                 raise ValueError(f"ToolGuard.{name} must be a tuple of strings, got {value!r}.")
 
     def covers(self, tool: str) -> bool:
-        """Return True if it decides about calls of a tool; `when` says about which.
+        """Return True if the guard decides about calls of a tool; `when` says about which.
 
         >>> ToolGuard("*", "ask", exclude=("search*",)).covers("refund")
         True
@@ -150,8 +150,8 @@ class UsageLimit:
 
     Args:
         most: The number.
-        unit: What is counted: "model calls", "tool calls", "tokens", "USD", ...
-        scope: Of what: a "run", a "thread" or a "ledger".
+        unit: The counted use: "model calls", "tool calls", "tokens", "USD", ...
+        scope: A "run", a "thread" or a "ledger".
         tool: For tool calls: the tool whose calls are counted; empty for all tools together.
         owner: The middleware's name; a plan fills it in.
         raisable: People may raise it while a run waits for them.
@@ -187,7 +187,7 @@ class UsageLimit:
 
     @property
     def what(self) -> str:
-        """What is counted, of what: "calls of search a run"."""
+        """The counted use and the scope: "calls of search a run"."""
         unit = f"calls of {self.tool}" if self.tool else self.unit
         return f"{unit} a {self.scope}"
 
@@ -219,7 +219,7 @@ def with_shared_ledgers(limits: Iterable[UsageLimit], ledgers: Ledgers) -> tuple
 
 
 class AccessKind(StrEnum):
-    """What a middleware does with a part of a conversation; the fields of `Ordering`."""
+    """Use that a middleware makes of a part of a conversation; the fields of `Ordering`."""
 
     READS = "reads"
     WRITES = "writes"
@@ -233,7 +233,7 @@ class Access:
 
     Args:
         owner: The middleware's name.
-        kind: What it does.
+        kind: The use.
         aspects: The parts, sorted: "answers", "tool_calls", ...
     """
 

@@ -1,4 +1,4 @@
-"""Paths through a plan: the shortest ones, around nodes that are left out."""
+"""Paths through a plan: the shortest paths, around some nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Declared = ToolGuard | UsageLimit | Access
 
 
 class Position(NamedTuple):
-    """Position in a run: a node, or in it a layer.
+    """Position in a run: a node, or a layer in a node.
 
     Args:
         node: The node.
@@ -45,13 +45,13 @@ AGAIN, RUN = Position(TOOLS, 1_000_000), Position(TOOLS, 1_000_001)
 
 
 class Origin(NamedTuple):
-    """Position from which a call, or an answer, may come as it is there.
+    """Position from which a call, or an answer, may come unchanged.
 
     Args:
         position: The position.
-        owner: The middleware that writes it; empty for the model and the input.
-        name: The node, or the layer, that writes it.
-        jumps: A hook writes it before it jumps.
+        owner: The middleware of the writer; empty for the model and the input.
+        name: The node, or the layer, of the writer.
+        jumps: The writer is a hook before a jump.
     """
 
     position: Position
@@ -61,7 +61,7 @@ class Origin(NamedTuple):
 
 
 def shortest_path(edges: Edges, source: str, target: str, without: Collection[str] = ()) -> Path:
-    """The shortest path of at least one step that enters none of some nodes; empty without one.
+    """The shortest path of at least one step, around some nodes; empty if there is none.
 
     >>> shortest_path({"a": ("b", "c"), "b": ("c",)}, "a", "c", without=["b"])
     ('a', 'c')
@@ -83,12 +83,12 @@ def shortest_path(edges: Edges, source: str, target: str, without: Collection[st
 
 
 def joined(first: Path, *others: Path) -> Path:
-    """Paths one after the other; empty if one of them is missing.
+    """Join paths; empty if any of them is missing.
 
     >>> joined(("a", "b"), ("b", "c", "d"))
     ('a', 'b', 'c', 'd')
     """
-    # Each path begins with the node at which the one before it ends.
+    # Each path begins with the last node of the path before.
     steps = chain(first, *(path[1:] for path in others))
     return tuple(steps) if all((first, *others)) else ()
 
@@ -98,7 +98,7 @@ class PlanGraph:
 
     Args:
         plan: The plan.
-        schemas: JSON schemas of the arguments of tools, as far as they are known, by name.
+        schemas: JSON schemas of the arguments of tools, as far as known, by name.
     """
 
     def __init__(
@@ -108,20 +108,20 @@ class PlanGraph:
         self.model = plan.style.model
         self.edges: Edges = {edge.source: edge.targets for edge in plan.edges}
         self.hooks = {hook.node: hook for hook in plan.hooks}
-        # Those of agents inside of tools ("clerk/Review") are the matter of these agents.
+        # Limits of agents inside of tools ("clerk/Review") are the matter of these agents.
         self.guards = [guard for guard in plan.guards if "/" not in guard.owner]
         self.limits = [limit for limit in plan.limits if "/" not in limit.owner]
-        # What a run enters before its loop, and never again.
+        # Nodes that a run enters before its loop, and never again.
         self.once = {START, *plan.nodes[: plan.nodes.index(plan.loop_entry)]}
         self._beyond: dict[tuple[UsageLimit, str], Path] = {}
 
     @cached_property
     def owners(self) -> dict[str, set[str]]:
-        """The middleware of the plan, each with the nodes at which a run passes it."""
+        """The middleware of the plan, each with its nodes."""
         plan, around = self.plan, {Call.AGENT: START, Call.MODEL: self.model, Call.TOOL: TOOLS}
         passed = [(hook.owner, {node}) for node, hook in self.hooks.items()]
         passed += [(layer.owner, {around[layer.call]}) for layer in plan.layers]
-        # One that only declares something is passed nowhere.
+        # A middleware with declarations alone is passed nowhere.
         declared: list[_Declared] = [*plan.guards, *plan.limits, *plan.accesses]
         passed += [(each.owner, set()) for each in declared if "/" not in each.owner]
         owners: dict[str, set[str]] = {}
@@ -150,11 +150,11 @@ class PlanGraph:
 
     @property
     def end(self) -> Position:
-        """The position at which a run has ended, outside of all layers around it."""
+        """The position at the end of a run, outside of all layers around the run."""
         return Position(END, len(self.plan.layers_around(Call.AGENT)))
 
     def node_named(self, name: str) -> str | None:
-        """The node that a sentence means: by its name, or "start", "end", "model"."""
+        """The node of a sentence: by its name, or "start", "end", "model"."""
         node = {"start": START, "end": END, MODEL: self.model}.get(name, name)
         return node if node in (START, END) or node in self.plan.nodes else None
 
@@ -166,40 +166,40 @@ class PlanGraph:
     def way_past(
         self, places: set[str], source: str, target: str, before: Collection[str] = ()
     ) -> Path:
-        """A path from one node to another past some places, and before that past others."""
+        """A path between two nodes around some places, and before the source around `before`."""
         start = (START,) if source == START else self.shortest_path(START, source, without=before)
-        # A run that is at one of the places has passed it.
+        # A run at a place has passed it.
         way = () if source in places else self.shortest_path(source, target, without=places)
         return joined(start, way)
 
     def bypass(self, places: set[str], target: str, *, first: bool = True) -> Path:
-        """A path past some places before the first visit of a node, or before a later one.
+        """A path around some places to the first visit of a node, or to a later visit.
 
-        Without `first`, what happens before the first visit does not count.
+        Without `first`, places before the first visit do not count.
         """
         once = places & self.once
-        # A layer around the run is passed before all else, and covers each path.
+        # A layer around the run comes before all else, and covers each path.
         if START in once:
             return ()
         start = self.way_past(places, START, target) if first else ()
-        # Up to the first visit, only what is passed once counts; then, what each turn passes.
+        # Up to the first visit, only places passed once count; then, the places of each turn.
         return start or self.way_past(places, target, target, before=once)
 
     def shortest_cycle(self, edges: Edges, without: Collection[str] = ()) -> Path:
-        """A shortest way around a loop.
+        """A shortest cycle of a loop.
 
         Args:
-            edges: The edges of the loop, some of those of the plan.
-            without: Nodes that it does not enter.
+            edges: The edges of the loop, some edges of the plan.
+            without: Nodes outside of the cycle.
         """
-        # A run comes to a loop from outside, so a node of it has two edges that lead there.
+        # A run comes to a loop from outside, so two edges lead to a node of the loop.
         targets = Counter(chain.from_iterable(self.edges.values()))
         doors = [node for node, number in targets.items() if number > 1 and node not in without]
         cycles = [shortest_path(edges, node, node, without) for node in sorted(doors)]
         return min(filter(None, cycles), key=len, default=())
 
     def used_up(self, owners: Iterable[str]) -> Edges:
-        """The edges that are left when the limits of some middleware are used up."""
+        """The edges after the limits of some middleware are used up."""
         edges, last = {**self.edges}, self.plan.loop_exit
         for owner in owners:
             before = self.nodes_of(owner, Phase.BEFORE_MODEL)
@@ -211,12 +211,12 @@ class PlanGraph:
                     targets = {self.plan.exit, *self.jumps_from(last).values()}
                     edges[last] = [node for node in edges[last] if node in targets]
             elif hooks:
-                # Without a jump, all that its hook can do is to raise.
+                # Without a jump, its hook can only raise.
                 edges[(jumping or hooks)[0]] = [self.plan.exit] if jumping else []
         return edges
 
     def path_beyond(self, limit: UsageLimit, at: str) -> Path:
-        """A path to a call at a node that a limit does not allow; empty if there is none.
+        """A path to a call at a node above a limit; empty if there is none.
 
         Args:
             limit: The limit.
@@ -230,22 +230,22 @@ class PlanGraph:
         nodes = self.owners[limit.owner]
         if at == TOOLS:
             return self._uncounted(limit)
-        # No run reaches the model around a hook before it: the last of them leads there.
+        # No run reaches the model around the hooks before: the last of them leads there.
         if nodes & {at, *self.nodes_of(limit.owner, Phase.BEFORE_MODEL)}:
             return ()
         start = self.shortest_path(START, at)
-        # With a limit of 0 the first call is one too many already, and so is that of the next run
-        # of a thread which has used all up.
+        # With a limit of 0, the first call is above the limit already, and so is the first call of
+        # the next run of a thread with a limit used up.
         if limit.most < 1 or limit.scope != "run":
             return start
         return joined(start, shortest_path(self.used_up([limit.owner]), at, at))
 
     def _uncounted(self, limit: UsageLimit) -> Path:
-        """A path on which a tool call runs that a limit has not counted."""
+        """A path with a tool call that a limit has not counted."""
         counted = {p for p in self.positions.get(limit.owner, ()) if self.sees(p)}
         ways = self.ways_to(RUN, counted)
         for origin in self.origins():
-            # A layer around tools makes no calls more, and at most those of another tool.
+            # A layer around tools adds no calls; at most, it calls another tool instead.
             is_other = limit.tool or not origin.owner or origin.position.node != TOOLS
             if origin.position in ways and origin.position not in counted and is_other:
                 return self.path_of(origin.position, ways)
@@ -268,28 +268,28 @@ class PlanGraph:
         while position is not None:
             positions.append(position)
             position = ways[position]
-        # Layers are within their node; a step back in it is the same node once more.
+        # Layers are within their node; a step back is the same node once more.
         steps = [b.node for a, b in pairwise(positions) if a.node != b.node or a.step >= b.step]
         return (*first, *steps)
 
     @cached_property
     def positions(self) -> dict[str, set[Position]]:
-        """The middleware, each with the positions at which a run passes it."""
+        """The middleware, each with its positions."""
         positions = defaultdict[str, set[Position]](set)
         for node, hook in self.hooks.items():
             positions[hook.owner].add(Position(node))
-        # A layer sees a response after those inside of it, and a tool call before them.
+        # A layer sees a response after the layers inside, and a tool call before them.
         for step, layer in enumerate(reversed(self.plan.layers_around(Call.MODEL)), 1):
             positions[layer.owner].add(Position(self.model, step))
         for step, layer in enumerate(self.plan.layers_around(Call.TOOL)):
             positions[layer.owner].add(Position(TOOLS, step))
-        # A layer around the run sees its input first, and its answer last.
+        # A layer around the run sees the input first, and the answer last.
         for step, layer in enumerate(reversed(self.plan.layers_around(Call.AGENT))):
             positions[layer.owner] |= {Position(START), Position(END, step)}
         return positions
 
     def sees(self, position: Position, *, answers: bool = False) -> bool:
-        """Return True if an answer of the model, or its calls, passes a position."""
+        """Return True if an answer of the model, or a call, passes a position."""
         node, hook = position.node, self.hooks.get(position.node)
         phases = (Phase.AFTER_MODEL, Phase.AFTER_AGENT) if answers else (Phase.AFTER_MODEL,)
         around = (self.model, END) if answers else (self.model, TOOLS)
@@ -312,7 +312,7 @@ class PlanGraph:
         for source, targets in self.edges.items():
             last = inside.get(source, [Position(source)])[-1]
             following[last] += [inside.get(target, [Position(target)])[0] for target in targets]
-        if around_run:  # a layer around the run may answer without it
+        if around_run:  # a layer around the run may answer instead
             following[Position(START)].append(Position(END))
         return following
 
@@ -328,8 +328,8 @@ class PlanGraph:
         """The positions from which calls or answers come.
 
         Calls may come with the input, or be left by an earlier run. A layer around the model may
-        answer without it, as a cache does. A hook may write a call before it jumps to the tools,
-        and an answer before it jumps to the end. Other members say that they write.
+        answer in its place, as a cache does. A hook may write a call before it jumps to the tools,
+        and an answer before it jumps to the end. Other members declare their writes.
         """
         return self._origins_of_answers if answers else self._origins_of_calls
 
@@ -349,7 +349,7 @@ class PlanGraph:
             if jump in hook.can_jump_to:
                 yield Origin(Position(node), hook.owner, node, jumps=True)
         for access in self.plan.accesses:
-            # Text that is cleaned is changed, too.
+            # A sanitizer changes text, too.
             changes = access.kind in (AccessKind.WRITES, AccessKind.SANITIZES)
             if changes and aspect in access.aspects:
                 for position in sorted(self.positions.get(access.owner, ())):
@@ -357,7 +357,7 @@ class PlanGraph:
                         yield Origin(position, access.owner, position.node)
 
     def ways_to(self, target: Position, without: Collection[Position]) -> Ways:
-        """The positions from which a run can reach a target past others."""
+        """The positions on paths to a target, each with the next; no path has `without`."""
         ways: dict[Position, Position | None] = {target: None}
         waiting = deque([target])
         while waiting:
@@ -369,9 +369,9 @@ class PlanGraph:
         return ways
 
     def reached(self, without: Collection[Position] = ()) -> set[Position]:
-        """The positions that a run can reach in a turn past others.
+        """The positions that a run can reach in a turn around `without`.
 
-        What a run passes before its loop, it passes for all its turns.
+        A position before the loop counts for all turns of a run.
         """
         first = self._reached(Position(START), without)
         if Position(START) in without:
@@ -390,7 +390,7 @@ class PlanGraph:
         return reached
 
     def jumps_from(self, node: str) -> dict[str, str]:
-        """The jumps of the hook at a node, each with the node that it leads to."""
+        """The jumps of the hook at a node, each with its target."""
         return jumps_of(self.plan, self.hooks[node]) if node in self.hooks else {}
 
     def steps(self, path: Path) -> tuple[Transition, ...]:

@@ -1,9 +1,9 @@
-"""Messages that a guard has checked, known by their ids and contents wherever they stand.
+"""Messages that a guard has checked, known by their ids and contents in any position.
 
-The state holds a digest for each group of some 16 messages in a row, so it stays small in a long
-thread. Where one of them changes or leaves the thread, the others of its group are checked again.
-A process also remembers them one by one, and results on their way into the thread. In another
-process, these are checked again.
+The state holds a digest for each group of some 16 messages in a row, and stays small in a long
+thread. If a message changes or leaves the thread, the rest of its group is checked again. A process
+also remembers each message, and results on their way into the thread. In another process, these
+are checked again.
 """
 
 from __future__ import annotations
@@ -124,14 +124,14 @@ class RequestCheck:
         if isinstance(message, ToolMessage):
             call, name = message.tool_call_id, message.name
             return ToolMessage(text, tool_call_id=call, name=name, status="error", id=message.id)
-        if result_tool(message) is not None:  # it stays a result
+        if result_tool(message) is not None:  # stays a result
             return message.model_copy(update={"content": text})
         kind = type(message) if isinstance(message, AIMessage | SystemMessage) else HumanMessage
         return kind(text, id=message.id, additional_kwargs=kwargs)
 
 
 def result_tool(message: AnyMessage) -> str | None:
-    """Return the tool whose result a message is: empty if it is not said, None for no result."""
+    """Return the tool of a result: empty if unknown, None for any other message."""
     if isinstance(message, ToolMessage):
         return message.name or ""
     if message.additional_kwargs.get("lc_source") != BACKGROUND:
@@ -141,14 +141,14 @@ def result_tool(message: AnyMessage) -> str | None:
 
 
 def remember(memory: dict[str, None], messages: Iterable[AnyMessage]) -> None:
-    """Add the keys of messages to those of a process, and drop the oldest above a limit."""
+    """Add the keys of messages to the memory of a process, and drop the oldest above a limit."""
     memory.update(dict.fromkeys(map(key_of, messages)))
     for key in [*memory][:-_MOST_KEYS]:
         memory.pop(key, None)  # another thread may have dropped it
 
 
 def key_of(message: AnyMessage) -> str:
-    """Return the id of a message with a digest of all that a model reads of it."""
+    """Return the id of a message with a digest of all parts that a model reads."""
     # A result has no id before it is in the thread.
     id = message.tool_call_id if isinstance(message, ToolMessage) else message.id
     calls = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
@@ -166,8 +166,8 @@ def digest_of(messages: Iterable[AnyMessage]) -> str:
 def _groups(keys: Iterable[str]) -> Iterator[list[tuple[str, str]]]:
     """Yield keys in groups, each with the digest of the group up to it.
 
-    A key itself says whether a group ends with it, so that each group stays the same if messages
-    before it leave the thread.
+    A key itself says whether a group ends with it, so that each group stays the same if earlier
+    messages leave the thread.
     """
     group, digest = list[tuple[str, str]](), ""
     for key in keys:

@@ -1,4 +1,4 @@
-"""Attempts of calls: each one counts once, however many limits count it."""
+"""Attempts of calls: each counts once, with any number of limits."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def attempt(runtime: object) -> Iterator[Notes]:
 def tool_attempt(request: ToolCallRequest, message: AIMessage | None) -> Iterator[Notes]:
     """Begin an attempt of a call that a message makes.
 
-    Of its notes, "again" are the attempts in the turn that are not the first of their call, and
-    "before" says how the last attempt of this one ended, for a text that refuses another one. A
-    limit sets "has_run" if the attempt has run a tool; without it, the attempt is forgotten.
+    Of its notes, "again" are the repeated attempts in the turn, and "before" says how the last
+    attempt of this call ended, for the text of a refusal. A limit sets "has_run" if the attempt has
+    run a tool; otherwise the attempt is forgotten.
     """
     call, run = request.tool_call, run_of_node(getattr(request.runtime, "config", None))
     with attempt(request.runtime) as notes:
@@ -70,7 +70,7 @@ class _Turn:
         self._lock = Lock()
 
     def begin(self, call: ToolCall) -> list[ToolCall]:
-        """Note an attempt, and return those that are not the first of their call."""
+        """Note an attempt, and return the repeated attempts."""
         with self._lock:
             self._attempts.append(call)
             ids = [each["id"] for each in self._attempts]

@@ -42,7 +42,7 @@ def policy_guards(
         taken += [rule] if rule.action in ("allow", "judge") else []
         if rule.action == "allow":
             continue
-        # Tools about some of whose calls an earlier rule decides, each with a guard of its own.
+        # Tools with an earlier rule about some of their calls; each gets a separate guard.
         narrower = [t for t, _ in exceptions if t != rule.tool and _includes(rule.tool, t)]
         for tool in dict.fromkeys((rule.tool, *narrower)):
             decided = exclude if tool == rule.tool else [*exclude, *earlier]

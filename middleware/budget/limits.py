@@ -1,4 +1,4 @@
-"""Limits, what is spent of them, and the error for a budget that is used up."""
+"""Limits, spent amounts, and the error for a budget that is used up."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Record = dict[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Amounts that have been spent, or that something will cost.
+    """Amounts: spent already, or estimated for a call.
 
     Args:
         usd: US dollars.
@@ -62,7 +62,7 @@ class Spent:
     tool_calls: int = 0
 
     def __post_init__(self) -> None:
-        # NaN would fit into every limit, and a negative amount would give back what was spent.
+        # NaN would fit into every limit, and a negative amount would give spent amounts back.
         # Each call adds several amounts up, so plain comparisons recognize the valid ones.
         counts = self.input_tokens, self.output_tokens, self.turns, self.tool_calls
         numbers = self.usd, self.seconds
@@ -80,7 +80,7 @@ class Spent:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Spent:
-        """Read what was spent from a record in the state; its other keys are ignored."""
+        """Read spent amounts from a record in the state; all other keys are ignored."""
         return cls(**{name: record[name] for name in cls.__slots__ if name in record})
 
     def as_record(self) -> Record:
@@ -151,7 +151,7 @@ def _check_amounts(amounts: Spent | Limits, *, required: bool = False) -> None:
 
 @dataclass(frozen=True)  # without slots, so that cached_property works
 class Account:
-    """Limits together with what is spent of them."""
+    """Limits together with the spent amounts."""
 
     scope: Literal["run", "thread", "ledger"]
     limits: Limits
@@ -191,7 +191,7 @@ class Account:
         return {n: self.amount(n) / limit if limit else 1.0 for n, limit in limits if n in names}
 
     def describe(self, name: str) -> str:
-        """Describe what is spent of one limit: "0.4 of 0.5 USD in this run"."""
+        """Describe the spent amount of a limit: "0.4 of 0.5 USD in this run"."""
         amount, limit = format_amount(self.amount(name)), format_amount(self.limits.amounts[name])
         where = "in the shared budget" if self.scope == "ledger" else f"in this {self.scope}"
         return f"{amount} of {limit} {UNITS[name]} {where}"
@@ -208,12 +208,12 @@ def format_amount(amount: float) -> str:
 
 
 class BudgetExceededError(TurnError):
-    """A budget is used up, or what comes next does not fit. The work so far is kept.
+    """A budget is used up, or does not cover the next call. The work so far is kept.
 
     Attributes:
         reached: The limits that would be exceeded and by how much, by scope ("run", "thread",
             "ledger").
-        spent: What is spent, by scope.
+        spent: Spent amounts, by scope.
         limits: The limits, by scope.
     """
 
