@@ -444,8 +444,8 @@ def calls_in_order(
 ) -> list[ToolCall]:
     """The open calls of a turn, in the order in which they use up limits, as a task sees them.
 
-    If a layer has replaced `call` by another call, the new call is last, because the tasks of the other
-    calls do not know of the replacement. The same call may have replaced earlier calls, unknown to
+    If a layer has replaced a call, the new `call` is last, because the tasks of the other calls do
+    not know of the replacement. The same call may have replaced earlier calls, unknown to
     this task; so earlier calls count as if replaced.
     """
     open_calls = unanswered(message, tail)

@@ -174,16 +174,16 @@ def _check_condition(wanted: Condition, tool: Tool, schema: Mapping[str, Any] | 
 
 def _unpassed(members: _Members, target: Position) -> Iterator[_No]:
     """Find calls or answers around the members, between origin and target."""
-    graph, passed = members.graph, members.passed
-    reached = graph.reached(passed.before) if passed.before else None
-    without = passed.before | passed.always
+    graph, coverage = members.graph, members.coverage
+    reach = graph.reached(coverage.before) if coverage.before else None
+    without = coverage.before | coverage.always
     ways = graph.ways_to(target, without)
     for origin in graph.origins(answers=members.answers):
         position = origin.position
         # A call has passed a member that has changed it: a person who edits a call has decided.
-        is_edit = origin.owner in passed.deciders and not origin.jumps
-        is_passed = position in passed.always or is_edit
-        if is_passed or position not in ways or (reached is not None and position not in reached):
+        is_edit = origin.owner in coverage.deciders and not origin.jumps
+        is_passed = position in coverage.always or is_edit
+        if is_passed or position not in ways or (reach is not None and position not in reach):
             continue
         if slip := _slip(members, position, target, ways, without):
             yield _escape(members, origin, slip)
@@ -204,7 +204,7 @@ def _slip(
     while position is not None:
         on_way.add(position)
         position = ways[position]
-    partial = [each for each in members.passed.some if not each.positions.isdisjoint(on_way)]
+    partial = [each for each in members.coverage.some if not each.positions.isdisjoint(on_way)]
     case = members.case_of([each.condition for each in partial])
     if case is not None:
         return _Slip(ways, case, [each.guard for each in partial])
@@ -222,7 +222,7 @@ def _slip(
 def _escape(members: _Members, origin: Origin, slip: _Slip) -> _No:
     """The no about a call that escapes members, with the jump or the order to remove."""
     graph, words, tool = members.graph, members.words, members.name
-    before = {position.node for position in members.passed.before}
+    before = {position.node for position in members.coverage.before}
     path = graph.path_of(origin.position, slip.ways, before)
     no = partial(_No, path=path, tool=tool, case=slip.case, origin=origin.name)
     if absence := members.absence():
@@ -343,13 +343,13 @@ def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
     limits = [limit for limit in graph.limits if is_limited and limit.unit not in _ENDLESS]
     owners = dict.fromkeys(limit.owner for limit in limits)
     # A loop without the model uses nothing. A loop that remains when all is used up never ends.
-    unused = graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else ()
-    cycle = unused or graph.shortest_cycle(graph.used_up(owners), places)
+    free = graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else ()
+    cycle = free or graph.shortest_cycle(graph.used_up(owners), places)
     if not is_limited:
         hint = f"Add {words} to a part of the loop that each turn passes."
     elif not limits:
         hint = "Add ModelCallLimitMiddleware(run_limit=...)."
-    elif unused:
+    elif free:
         hint = "Remove the jump that closes the loop, or let it pass the model."
     else:
         hint = f"Let {' or '.join(owners)} jump to the end in a hook before the model."
@@ -489,7 +489,7 @@ def _sees_last(clause: SeesLast, graph: PlanGraph) -> Iterator[_No]:
     members = _Members(graph, [clause.member], answers=answers)
     if not members.owners:
         yield _No(*members.missing())
-    elif not members.passed.always:
+    elif not members.coverage.always:
         reason = f"{clause.member} sees no {what}."
         yield _No(reason, "Give it a hook after the model, or a layer around the call.")
     else:
@@ -549,7 +549,7 @@ class _Partial(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Passed:
+class _Coverage:
     """Positions at which a run passes the members of a sentence.
 
     Attributes:
@@ -641,27 +641,27 @@ class _Members:
         return parse_condition(guard.when).decidable
 
     @cached_property
-    def passed(self) -> _Passed:
+    def coverage(self) -> _Coverage:
         """The positions at which a run passes them."""
-        passed, graph = _Passed(), self.graph
+        coverage, graph = _Coverage(), self.graph
         guards = {guard.owner for guard in graph.guards} | {*graph.plan.idle_guards}
         for owner in self.owners:
             if self.tool and (owner in guards or owner not in graph.positions):
                 continue  # a run passes it where it decides
             for position in graph.positions[owner]:
                 sees = graph.sees(position, answers=self.answers)
-                (passed.always if sees else passed.before).add(position)
+                (coverage.always if sees else coverage.before).add(position)
         for guard in self.guards if self.tool else ():
             positions = frozenset(graph.positions_of(guard))
             condition = self.condition_of(guard)
-            passed.deciders.add(guard.owner)
+            coverage.deciders.add(guard.owner)
             if condition is None:
-                passed.always |= positions
+                coverage.always |= positions
             else:
-                passed.some.append(_Partial(guard, condition, positions))
+                coverage.some.append(_Partial(guard, condition, positions))
         if not self.tool:
-            passed.before.clear()
-        return passed
+            coverage.before.clear()
+        return coverage
 
     def case_of(self, conditions: Sequence[Condition]) -> Case | None:
         """Arguments of a call about which none of some conditions decides."""
@@ -684,12 +684,12 @@ class _Members:
 
     def absence(self) -> tuple[str, str] | None:
         """The reason and the hint if no middleware of a sentence decides or is passed."""
-        passed = self.passed
-        if self.after and not passed.always:
+        coverage = self.coverage
+        if self.after and not coverage.always:
             reason = f"The model may call {self.name!r} first, and nothing stops the call."
-            declared = f"ToolGuard({self.name!r}, 'check', after={self.after!r})"
-            return reason, f"Refuse it in a layer, and declare {declared} in its `guards`."
-        if passed.before or passed.always or passed.some:
+            guard = f"ToolGuard({self.name!r}, 'check', after={self.after!r})"
+            return reason, f"Refuse it in a layer, and declare {guard} in its `guards`."
+        if coverage.before or coverage.always or coverage.some:
             return None
         if self.owners and self.words not in (A_GUARD, A_PERSON):
             reason = f"{' or '.join(self.owners)} does not decide about {self.name!r}."

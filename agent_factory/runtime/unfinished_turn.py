@@ -72,8 +72,8 @@ class TurnStart(Runnable[Any, Any]):
     """First node of a run with new input, which may leave an unfinished turn.
 
     LangGraph drops the updates of finished calls of the turn: their results, and the counts of
-    limits. The node writes them before the input, and a result for each call
-    waiting for a review. `ModelNode` completes the rest.
+    limits. The node writes them before the input, and a result for each call waiting for a review.
+    `ModelNode` completes the rest.
     """
 
     def __init__(
@@ -108,24 +108,24 @@ class TurnStart(Runnable[Any, Any]):
         """Write the known results of the calls of the turn at a checkpoint."""
         if checkpoint is None:
             return
-        sent, values = sent_writes(config), {}
+        writes, values = sent_writes(config), {}
         new_values = input if isinstance(input, Mapping) else getattr(input, "__dict__", {})
         for task, key, value in finished_writes(checkpoint):
             channel = self._channels.get(key)
             if channel is None or key in ENGINE_KEYS or is_ephemeral(channel) or task == NO_TASK:
                 continue
             if not is_single(channel):
-                sent.append((key, value))
+                writes.append((key, value))
             elif key not in new_values:  # a channel with one value in a step
                 values[key] = value
-        sent.extend(values.items())
+        writes.extend(values.items())
         try:
             messages = read_channels(config)["messages"]
         except Exception:  # of a reducer: it has ended the run of the calls
-            sent.clear()
+            writes.clear()
             messages = read_channels(config)["messages"]
         if waiting := self._waiting(checkpoint, unanswered_calls(*last_turn(messages))):
-            sent.append(("messages", results_of(waiting, SUPERSEDED)))
+            writes.append(("messages", results_of(waiting, SUPERSEDED)))
 
     def _waiting(
         self, checkpoint: CheckpointTuple, calls: list[Mapping[str, Any]]
@@ -139,7 +139,7 @@ class TurnStart(Runnable[Any, Any]):
         for task, channel, _ in checkpoint.pending_writes or ():
             if channel == RESUME:  # a task with an answer may have begun its call
                 interrupts.pop(task, None)
-        values = [interrupt.value for asked in interrupts.values() for interrupt in asked]
+        values = [interrupt.value for group in interrupts.values() for interrupt in group]
         # HumanInTheLoopMiddleware asks before the call runs. Other questions have no digest.
         ids = {v.get("tool_call_id") for v in values if isinstance(v, Mapping) and "digest" in v}
         return [call for call in calls if call["id"] in ids]

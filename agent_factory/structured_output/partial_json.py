@@ -102,12 +102,12 @@ def _children(node: Mapping[str, Any], key: str | int) -> list[Any]:
 
 def _alternatives(root: Mapping[str, Any], node: Any) -> Iterator[Mapping[str, Any]]:
     """A schema, and all schemas in its combinations and references."""
-    pending, seen = [node], set()
+    pending, visited = [node], set()
     while pending:
         node = pending.pop()
-        if not isinstance(node, Mapping) or id(node) in seen:
+        if not isinstance(node, Mapping) or id(node) in visited:
             continue  # schemas may be True or False, and refer to themselves
-        seen.add(id(node))
+        visited.add(id(node))
         yield node
         for key in ("anyOf", "oneOf", "allOf"):
             pending += node.get(key, ())

@@ -140,9 +140,9 @@ class SchemaSpec:
         if is_object(schema):
             return schema, False
         # References lead to the definitions from the top.
-        shared = {key: schema.pop(key) for key in ("$defs", "definitions") if key in schema}
+        definitions = {key: schema.pop(key) for key in ("$defs", "definitions") if key in schema}
         top = {"type": "object", "properties": {VALUE: schema}, "required": [VALUE]}
-        return {**top, "additionalProperties": False, **shared}, True
+        return {**top, "additionalProperties": False, **definitions}, True
 
     @cached_property
     def _json_schema(self) -> JsonSchema:

@@ -73,7 +73,7 @@ class Toolbox:
 
     @property
     def touches(self) -> dict[str, Touches]:
-        """Declared effects of tools, by name."""
+        """Declared reads and writes of tools, by name."""
         touches = ((name, touches_of(tool)) for name, tool in self.client.items())
         return {name: names for name, names in touches if names is not None}
 
@@ -330,12 +330,12 @@ def refused_schemas(
             hint = 'Write {"type": "object", "properties": {"items": ...}}.'
             yield SpecError(f"tool {name!r}", reason, hint, code="AF125")
             continue
-        refused = [key for key in schema.get("properties") or () if not _KEY.fullmatch(key)]
+        bad_keys = [key for key in schema.get("properties") or () if not _KEY.fullmatch(key)]
         provider = model.partition(":")[0] if isinstance(model, str) else None
-        if refused and not provider:
+        if bad_keys and not provider:
             providers = {model_params(m).get("ls_provider") for m in chat_models_of(model)}
             provider = providers.pop() if len(providers) == 1 else None
-        for key in refused if provider not in _TAKE_ANY_KEY else ():
+        for key in bad_keys if provider not in _TAKE_ANY_KEY else ():
             new_key = re.sub("[^a-zA-Z0-9_.-]+", "_", key).strip("_")[:64] or "value"
             reason = f"has an argument {key!r}, and Anthropic accepts {_KEY.pattern}."
             hint = f"Name it {new_key!r}. If your provider accepts it, pass ignore=['AF125']."

@@ -119,10 +119,10 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
     """The most that a run of an agent can use; see `Topology.bounds`."""
     rows = rows_of(PlanGraph(plan), prices or {})
     # Of agents inside, only calls are worth a line without a limit.
-    shown = [row for row in rows if row.by or not row.agent or "calls" in row.what]
+    visible = [row for row in rows if row.by or not row.agent or "calls" in row.what]
     if any(row.agent for row in rows):
-        shown += [_of_all(what, rows, plan.limits) for what in _ADVICE if what != "seconds"]
-    return Bounds(tuple(shown))
+        visible += [_of_all(what, rows, plan.limits) for what in _ADVICE if what != "seconds"]
+    return Bounds(tuple(visible))
 
 
 _SCOPES: dict[LimitScope, tuple[LimitScope, ...]] = {
@@ -232,13 +232,13 @@ class _Run:
         limits, most = self.limits_of(unit, tool), self.most_without_limit(unit)
         # The layers of an agent inside are not in the plan.
         attempts = [x.most for x in limits if x.attempts]
-        missed: list[str] = []
+        gaps: list[str] = []
         if not self.agent:
             attempts += [] if most is None else [most * prod(x.attempts for x in layers)]
             for limit in limits:
                 outside, inside = self.around(limit, layers)
                 if missing := [] if limit.attempts else self.uncounted(limit, outside):
-                    missed += missing
+                    gaps += missing
                 else:
                     attempts.append(limit.most * prod(layer.attempts for layer in inside))
         least = min(attempts, default=None)
@@ -246,10 +246,10 @@ class _Run:
         if not self.agent and repeats and least != bound.most:
             in_all = "" if least is None else f": at most {least:g} in all"
             notes.append(f"Attempts may be more ({'; '.join(repeats)} of each call){in_all}.")
-        if least is None and missed:
+        if least is None and gaps:
             notes.append(
                 "Attempts that fail are not counted, because a layer further out may go on after "
-                f"them: {', '.join(_unique(missed))}."
+                f"them: {', '.join(_unique(gaps))}."
             )
         return replace(bound, attempts=least, notes=tuple(notes))
 
@@ -287,10 +287,10 @@ class _Run:
         # Of equal numbers, the number of a limit that nobody can raise.
         most, raisable = min((limit.most, limit.raisable) for limit in limits)
         lowest = [item for item in limits if (item.most, item.raisable) == (most, raisable)]
-        fixed = min((limit.most for limit in limits if not limit.raisable), default=None)
+        ceiling = min((limit.most for limit in limits if not limit.raisable), default=None)
         notes = []
-        if raisable and fixed is not None:
-            notes.append(f"Nobody can raise it above {fixed:g}.")
+        if raisable and ceiling is not None:
+            notes.append(f"Nobody can raise it above {ceiling:g}.")
         if unit not in _CALLS:
             of = "of each agent that shares it " if lowest[0].scope == "ledger" else ""
             notes.append(f"The last call {of}may go over it, because its use is known afterwards.")
@@ -318,7 +318,7 @@ class _Run:
 
     def dollars(self, tokens: Sequence[Bound], prices: Mapping[str, TokenPrice]) -> Bound:
         """The bound of US dollars: by a limit, or by tokens at the highest price."""
-        bound, (both, read, written) = self.bound("USD"), tokens
+        bound, (both, reads, writes) = self.bound("USD"), tokens
         if not prices:
             return bound
         # Tokens of a cache may cost more than usual.
@@ -326,7 +326,7 @@ class _Run:
         of_output = max(price.output for price in prices.values())
         cost = _lowest(
             _together("USD", [both], [max(of_input, of_output)]),
-            _together("USD", [read, written], [of_input, of_output]),
+            _together("USD", [reads, writes], [of_input, of_output]),
         )
         if cost.most is None:
             return bound
@@ -399,11 +399,11 @@ def _of_all(what: str, all_rows: Sequence[Bound], limits: Iterable[UsageLimit]) 
         names = ", ".join(row.agent or "the agent itself" for row in rows if row.most is None)
         return replace(bound, by=(), notes=(f"Without a bound: {names}.",))
     units = (what, "tokens") if what.endswith("put tokens") else (what,)
-    shared = [x for x in limits if x.ledger and x.unit in units and not x.tool]
+    of_ledger = [x for x in limits if x.ledger and x.unit in units and not x.tool]
     uses: dict[tuple[float, str], list[float]] = {}
     for row in rows:
-        own = [limit for limit in shared if _agent_of(limit.owner) == row.agent]
-        least = min(own, key=lambda limit: limit.most, default=None)
+        of_agent = [limit for limit in of_ledger if _agent_of(limit.owner) == row.agent]
+        least = min(of_agent, key=lambda limit: limit.most, default=None)
         # All limits of a ledger are the same limit, and the same text.
         ledger = (inf, row.agent) if least is None else (least.most, str(least))
         uses.setdefault(ledger, []).append(row.most or 0)

@@ -264,8 +264,8 @@ def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
             options = [types_of(option, root) for option in schema[key]]
             return set().union(*options) if all(options) else set()
     names = schema.get("type", ())
-    known = {names} if isinstance(names, str) else set(names)
-    return known if known <= _KINDS.keys() else set()
+    types = {names} if isinstance(names, str) else set(names)
+    return types if types <= _KINDS.keys() else set()
 
 
 Values = Mapping[str, "Sequence[object] | type[int]"]
@@ -317,25 +317,25 @@ def counterexample_case(
     >>> counterexample_case(Condition(()), [large, small], lambda fact: None) is None
     True
     """
-    compared: dict[str, list[Comparison]] = {}
+    by_argument: dict[str, list[Comparison]] = {}
     free: dict[object, None] = {}
     for number, condition in enumerate((wanted, *deciding)):
         for leaf in condition.leaves:
             if isinstance(leaf, Comparison):
-                compared.setdefault(leaf.name, []).append(leaf)
+                by_argument.setdefault(leaf.name, []).append(leaf)
             elif facts(leaf.text) is None:
                 free[_free_fact(leaf, number)] = None
-    names = list(compared)
-    cases = [_representatives(compared[name], (values or {}).get(name)) for name in names]
+    names = list(by_argument)
+    cases = [_representatives(by_argument[name], (values or {}).get(name)) for name in names]
     for choice in product(*cases, *[(False, True)] * len(free)):
         arguments = dict(zip(names, choice, strict=False))
-        chosen = dict(zip(free, choice[len(names) :], strict=True))
+        free_values = dict(zip(free, choice[len(names) :], strict=True))
 
         def value_of(leaf: Comparison | Fact, number: int = 0) -> bool | None:
             if isinstance(leaf, Comparison):
                 return COMPARISONS[leaf.sign](arguments[leaf.name], leaf.value)  # noqa: B023
-            known = facts(leaf.text)
-            return chosen[_free_fact(leaf, number)] if known is None else known  # noqa: B023
+            fact = facts(leaf.text)
+            return free_values[_free_fact(leaf, number)] if fact is None else fact  # noqa: B023
 
         if wanted.holds(value_of) and all(
             condition.holds(lambda leaf, n=number: value_of(leaf, n)) is False  # type: ignore[misc]
@@ -364,19 +364,19 @@ def _representatives(comparisons: Sequence[Comparison], values: Any) -> list[Any
         )
     )
     kinds = {_kind(value): None for value in constants}
-    found: list[Any] = []
+    choices: list[Any] = []
     for kind in kinds:
         alike = [value for value in constants if _kind(value) is kind]
         if kind is float:
-            found += _numbers(sorted(set(alike)), whole=values is int)
+            choices += _numbers(sorted(set(alike)), whole=values is int)
         elif kind is bool:
-            found += [True, False]
+            choices += [True, False]
         elif kind is str:
-            found += _texts(comparisons)
+            choices += _texts(comparisons)
         else:
             # Of lists, dicts and null only equality is decided: the compared values, and another.
-            found += [*alike, *([] if kind is type(None) else [["another"]])]
-    return found
+            choices += [*alike, *([] if kind is type(None) else [["another"]])]
+    return choices
 
 
 def _numbers(constants: Sequence[float], *, whole: bool) -> list[float]:
@@ -404,7 +404,7 @@ def _texts(comparisons: Sequence[Comparison]) -> list[str]:
     )
     other = next(letter for letter in map(chr, range(ord("a"), 0x10FFFF)) if letter not in letters)
     start = tuple(_closed({0}, *pattern) for pattern in patterns)
-    texts, seen, waiting = dict[tuple[bool, ...], str](), {start}, [(start, "")]
+    texts, visited, waiting = dict[tuple[bool, ...], str](), {start}, [(start, "")]
     for states, text in waiting:
         # The empty text is the first of its class, and says little to people.
         ends = zip(states, patterns, strict=True)
@@ -415,12 +415,12 @@ def _texts(comparisons: Sequence[Comparison]) -> list[str]:
                 _step(state, letter, *pattern)
                 for state, pattern in zip(states, patterns, strict=True)
             )
-            if following not in seen:
-                seen.add(following)
+            if following not in visited:
+                visited.add(following)
                 waiting.append((following, text + letter))
             elif not text and letter == other:
                 waiting.append((following, letter))
-        if len(seen) > _MOST_CASES:
+        if len(visited) > _MOST_CASES:
             raise UndecidableError(f"{comparisons[0].name}: its patterns are too many")
     return list(texts.values())
 

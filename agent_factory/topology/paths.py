@@ -119,13 +119,13 @@ class PlanGraph:
     def owners(self) -> dict[str, set[str]]:
         """The middleware of the plan, each with its nodes."""
         plan, around = self.plan, {Call.AGENT: START, Call.MODEL: self.model, Call.TOOL: TOOLS}
-        passed = [(hook.owner, {node}) for node, hook in self.hooks.items()]
-        passed += [(layer.owner, {around[layer.call]}) for layer in plan.layers]
+        visits = [(hook.owner, {node}) for node, hook in self.hooks.items()]
+        visits += [(layer.owner, {around[layer.call]}) for layer in plan.layers]
         # A middleware with declarations alone is passed nowhere.
-        declared: list[_Declared] = [*plan.guards, *plan.limits, *plan.accesses]
-        passed += [(each.owner, set()) for each in declared if "/" not in each.owner]
+        declarations: list[_Declared] = [*plan.guards, *plan.limits, *plan.accesses]
+        visits += [(each.owner, set()) for each in declarations if "/" not in each.owner]
         owners: dict[str, set[str]] = {}
-        for owner, nodes in passed:
+        for owner, nodes in visits:
             owners.setdefault(owner, set()).update(nodes)
         return owners
 
@@ -242,12 +242,12 @@ class PlanGraph:
 
     def _uncounted(self, limit: UsageLimit) -> Path:
         """A path with a tool call that a limit has not counted."""
-        counted = {p for p in self.positions.get(limit.owner, ()) if self.sees(p)}
-        ways = self.ways_to(RUN, counted)
+        counters = {p for p in self.positions.get(limit.owner, ()) if self.sees(p)}
+        ways = self.ways_to(RUN, counters)
         for origin in self.origins():
             # A layer around tools adds no calls; at most, it calls another tool instead.
             is_other = limit.tool or not origin.owner or origin.position.node != TOOLS
-            if origin.position in ways and origin.position not in counted and is_other:
+            if origin.position in ways and origin.position not in counters and is_other:
                 return self.path_of(origin.position, ways)
         return ()
 
@@ -381,13 +381,13 @@ class PlanGraph:
         return first | (self._reached(RUN, without) if later else set())
 
     def _reached(self, start: Position, without: Collection[Position] = ()) -> set[Position]:
-        reached, waiting = {start}, [start]
+        reachable, waiting = {start}, [start]
         for position in waiting:
             for following in self._following.get(position, ()):
-                if following not in reached and following not in without:
-                    reached.add(following)
+                if following not in reachable and following not in without:
+                    reachable.add(following)
                     waiting.append(following)
-        return reached
+        return reachable
 
     def jumps_from(self, node: str) -> dict[str, str]:
         """The jumps of the hook at a node, each with its target."""

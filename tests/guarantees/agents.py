@@ -1,4 +1,4 @@
-"""Random agents whose own members do at random what they declare, beside built-ins."""
+"""Random agents of built-ins and of members that use their declarations at random."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class _Own(AgentMiddleware[Any, Any]):
         acts, guard, limit = (actor.settings[key] for key in ("acts", "guard", "limit"))
         both = {"tool_calls": OF_CALLS, "answers": OF_ANSWERS}
         actor.ordering = Ordering(writes=[what for what, of in both.items() if {*of} & {*acts}])
-        if guard:  # without an attribute, it is no member that guards nothing
+        if guard:  # without the attribute, the member does not guard at all
             actor.guards = [ToolGuard(guard[0], "check", after=guard[2], place=guard[1])]
         actor.limits = [UsageLimit(limit[0], "model calls")] if limit else []
         actor.most_attempts = 2 if "twice" in acts else 1

@@ -120,7 +120,7 @@ def decided(*kinds: str, who: str = "") -> Allows:
     """Somebody has decided about this call before: no two calls have the same arguments."""
 
     def allows(world: World, place: int, event: Event) -> bool:
-        # A person is not told which agent makes a call.
+        # A person does not see which agent makes a call.
         name = event.tool.rpartition("/")[2]
         decisions = (e for e in world.log[:place] if e.kind in kinds and who in ("", e.who))
         return any(e.key == event.key and e.tool.rpartition("/")[2] == name for e in decisions)
@@ -265,7 +265,7 @@ def reworded(member: Member) -> Shows:
     def contradiction(world: World) -> Event | None:
         seen: dict[Any, str] = {}
         for event in world.log:
-            # "answer 3", however it goes on. One that it has not seen is no matter of the sentence.
+            # "answer 3", however it goes on. An unseen answer does not matter to the sentence.
             answer = event.run, str(event.key).split()[:2]
             if (event.kind, event.who) == ("saw answer", member.name):
                 seen[str(answer)] = event.key

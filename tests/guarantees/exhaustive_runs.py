@@ -200,7 +200,7 @@ class Points(NamedTuple):
     once: frozenset[Event]
     each_turn: frozenset[Event]
     names: frozenset[str] = frozenset()
-    """Whose own changes of a call are no others."""
+    """Members whose changes of a call do not count as changes by others."""
     seen: frozenset[Event] = frozenset()
     places: frozenset[str] = frozenset(["after_model", "model"])
     """Hooks whose own calls count as seen."""

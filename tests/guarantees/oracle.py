@@ -1,4 +1,4 @@
-"""Verdicts beside runs: sentences that hold and are contradicted, with the smallest agent.
+"""Verdicts next to runs: sentences that hold and are contradicted, with the smallest agent.
 
 python -m guarantees.oracle 0 500     # seeds, from the folder of the tests
 """
@@ -74,7 +74,7 @@ def plan_and_agent(spec: Spec) -> tuple[Any, Any]:
 
 
 def noes_of(plan: Any, sentence: str) -> tuple[Any, ...] | None:
-    """The counterexamples of a sentence; None if it is no sentence about the plan."""
+    """The counterexamples of a sentence; None if it is not about the plan."""
     try:
         return counterexamples(plan, [sentence])
     except SpecError:
