@@ -208,7 +208,7 @@ def format_amount(amount: float) -> str:
 
 
 class BudgetExceededError(TurnError):
-    """A budget is used up, or does not cover the next call. The work so far is kept.
+    """A budget is used up, or what comes next does not fit. The work so far is kept.
 
     Attributes:
         reached: The limits that would be exceeded and by how much, by scope ("run", "thread",
