@@ -51,7 +51,7 @@ def desk(ran: list[Any], *rules: Rule, description: str = "Pay.", **options: Any
         ScriptedChatModel([answer] * 100),
         [pay, look],
         middleware=[HumanInTheLoopMiddleware(ToolPolicy(*rules, Rule("look", "allow")))],
-        ignore=["AF211"],
+        ignore=["AF211", "AF222"],
         **options,
     )
 
