@@ -351,7 +351,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         with tool_attempt(request, message) as notes, ToolCallRecorder() as recorder:
             again: list[ToolCall] = notes["again"]
             refusals_now: Refusals = {}
-            # The message may lack a call that a layer has put in place of another.
+            # One more than the calls of the message, for a call that a layer has replaced.
             most = 1 + (len(message.tool_calls) if message else 0) + len(again)
             has_records = message is not None and _LIMITS in message.response_metadata
             if has_records or not has_room(self, counts, most):

@@ -16,7 +16,7 @@ _JUMPS_THAT_LOOP = {"tools", "model"}
 
 def default_findings(plan: TopologyData) -> Iterator[SpecError]:
     """Find calls that bypass their guard, loops that bypass the limits, and paths on which text of
-    strangers can send private data out.
+    others can send private data out.
 
     Most plans have no such declarations or jumps, so nothing is searched.
     """

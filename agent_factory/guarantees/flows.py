@@ -1,4 +1,4 @@
-"""Flows from sources to sinks: text of strangers, private data, and a way out.
+"""Flows from sources to sinks: text of others, private data, and a way out.
 
 Each of the three is harmless, and so are any two. With all three, a text can make the model send
 private data to its author: the lethal trifecta.
@@ -25,10 +25,10 @@ _IN_FLOW = parse_condition("seen untrusted and seen private")
 
 @dataclass(frozen=True, slots=True)
 class Trifecta:
-    """Path on which text of strangers can send private data out.
+    """Path on which text of others can send private data out.
 
     Args:
-        untrusted: The name of a tool with text of strangers.
+        untrusted: The name of a tool with text of others.
         private: The name of a tool with private data.
         sink: The name of the tool with an effect outside. Nothing decides about all of its calls.
     """
@@ -54,7 +54,7 @@ class Trifecta:
 
 
 def trifectas(plan: TopologyData) -> tuple[Trifecta, ...]:
-    """Return the paths on which text of strangers can send private data out, one for each sink.
+    """Return the paths on which text of others can send private data out, one for each sink.
 
     Args:
         plan: The plan, of `plan_agent`, `topology_of` or `load_topology`.
@@ -119,7 +119,7 @@ def _in_flow(guard: ToolGuard) -> Condition:
 
 
 def trifecta_findings(plan: TopologyData) -> Iterator[BuildWarning]:
-    """Find sinks by which text of strangers can send private data out."""
+    """Find sinks by which text of others can send private data out."""
     for trifecta in trifectas(plan):
         inside, _, name = trifecta.sink.rpartition("/")
         where = f" to the agent of {inside!r}" if inside else " to `middleware`"

@@ -81,7 +81,7 @@ class PathPasses:
 
 @dataclass(frozen=True, slots=True)
 class SeesLast:
-    """No other member changes a part of the conversation after this member."""
+    """No other member changes a part of the conversation after this member has seen it."""
 
     member: str
     aspect: str

@@ -102,7 +102,7 @@ def undecided_calls(plan: TopologyData) -> tuple[str, ...]:
     """Return the calls that may run without a decision of a person, a judge, or code.
 
     A name stands for each call of a tool, and a name with arguments for similar calls: a guard
-    decides about all different calls.
+    decides about the rest.
 
     >>> from agent_factory import ToolGuard
     >>> from agent_factory.topology.model import Call, Layer, Shape, Tool
@@ -162,7 +162,7 @@ def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
 
 
 def _check_condition(wanted: Condition, tool: Tool, schema: Mapping[str, Any] | None) -> None:
-    """Raise a SpecError for a condition of another tool, or an undecidable condition."""
+    """Raise a SpecError for a condition that does not fit a tool, or is undecidable."""
     subject = f"tool {tool.name}"
     if schema and (problem := misfit(wanted, schema)):
         hint = "Write a condition on its arguments, of their types."

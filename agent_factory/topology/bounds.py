@@ -1,6 +1,6 @@
 """Bounds: the most that a run can use by its limits, and which limits give it.
 
-Upper bounds, not estimates: a use without limits has none.
+Upper bounds, not estimates: a use without limits has no bound.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Bounds:
 def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -> Bounds:
     """The most that a run of an agent can use; see `Topology.bounds`."""
     rows = rows_of(PlanGraph(plan), prices or {})
-    # Of agents inside, only calls are worth a line without a limit.
+    # Rows without a limit are left out for agents inside, except rows of calls.
     visible = [row for row in rows if row.by or not row.agent or "calls" in row.what]
     if any(row.agent for row in rows):
         visible += [_of_all(what, rows, plan.limits) for what in _ADVICE if what != "seconds"]
@@ -214,7 +214,7 @@ class _Run:
         return [x for x in limits if graph is None or not graph.path_beyond(x, at)]
 
     def most_without_limit(self, unit: LimitUnit) -> float | None:
-        """The most that the paths of a run allow; None if no number does."""
+        """The most that the paths of a run allow; None if they allow any number."""
         if self.graph is None:
             return None
         at = TOOLS if unit == "tool calls" else self.plan.style.model

@@ -45,7 +45,7 @@ def _is_in(value: object, options: Any) -> bool | None:
 
 
 def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool | None]:
-    """Make a comparison None for values of different kinds."""
+    """Extend a comparison: None if the two values are of different kinds."""
     return lambda value, other: compare(value, other) if _same_kind(value, other) else None
 
 
@@ -254,7 +254,7 @@ def _with_article(noun: str) -> str:
 
 
 def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """The names of the types that the schema of a value allows; empty if all types are."""
+    """The names of the types that the schema of a value allows; empty for any type."""
     if not isinstance(schema, Mapping):
         return set()
     if isinstance(ref := schema.get("$ref"), str):
@@ -426,7 +426,7 @@ def _texts(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _closed(places: Iterable[int], pattern: str, is_pattern: bool) -> frozenset[int]:
-    """Places in a pattern, with all places that a `*` may skip to."""
+    """Places in a pattern, with all places that a `*` there may skip to."""
     closed = set(places)
     for place in [*closed] if is_pattern else ():
         while pattern[place : place + 1] == "*":

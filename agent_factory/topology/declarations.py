@@ -37,17 +37,17 @@ class ToolGuard:
     Args:
         tool: The name of a tool, or a pattern such as "search*".
         action: "ask" (a person decides), "judge" (a model), "check" (code) or "deny".
-        when: The calls in question, in words; empty for all calls.
-        exclude: Names or patterns of tools to leave out.
+        when: The calls it is about, in words; empty for all calls.
+        exclude: Names or patterns of tools that it is not about.
         after: A tool that must have run in the thread before; other calls do not run.
         place: Where the middleware decides: "around_tool", a layer that no call bypasses, or
             "after_model", a hook that a jump may bypass.
         owner: The middleware's name; a plan fills it in.
         reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
-        decisions: The decisions they may take: "approve", "edit", ...; empty for all decisions.
+        decisions: What they may decide: "approve", "edit", ...; empty for all decisions.
         remember: The longest time in seconds for which later calls may be approved as well; None
             if each call is asked about.
-        otherwise: For "judge": the action for a call that the model does not find harmless, "ask"
+        otherwise: For "judge": what happens to a call that the model does not find harmless, "ask"
             or "deny".
         decides_again: The guard also decides about a call changed by layers further in, before the
             changed call runs.
@@ -150,8 +150,8 @@ class UsageLimit:
 
     Args:
         most: The number.
-        unit: The counted use: "model calls", "tool calls", "tokens", "USD", ...
-        scope: A "run", a "thread" or a "ledger".
+        unit: What is counted: "model calls", "tool calls", "tokens", "USD", ...
+        scope: Of what: a "run", a "thread" or a "ledger".
         tool: For tool calls: the tool whose calls are counted; empty for all tools together.
         owner: The middleware's name; a plan fills it in.
         raisable: People may raise it while a run waits for them.
@@ -219,7 +219,7 @@ def with_shared_ledgers(limits: Iterable[UsageLimit], ledgers: Ledgers) -> tuple
 
 
 class AccessKind(StrEnum):
-    """Use that a middleware makes of a part of a conversation; the fields of `Ordering`."""
+    """What a middleware does with a part of a conversation; the fields of `Ordering`."""
 
     READS = "reads"
     WRITES = "writes"
@@ -233,7 +233,7 @@ class Access:
 
     Args:
         owner: The middleware's name.
-        kind: The use.
+        kind: What it does.
         aspects: The parts, sorted: "answers", "tool_calls", ...
     """
 

@@ -1,4 +1,4 @@
-"""Paths through a plan: the shortest paths, around some nodes."""
+"""Paths through a plan: the shortest paths that avoid some nodes."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Origin(NamedTuple):
 
     Args:
         position: The position.
-        owner: The middleware of the writer; empty for the model and the input.
-        name: The node, or the layer, of the writer.
-        jumps: The writer is a hook before a jump.
+        owner: The middleware that writes the call; empty for the model and the input.
+        name: The node, or the layer, that writes the call.
+        jumps: A hook writes the call before a jump.
     """
 
     position: Position
@@ -61,7 +61,7 @@ class Origin(NamedTuple):
 
 
 def shortest_path(edges: Edges, source: str, target: str, without: Collection[str] = ()) -> Path:
-    """The shortest path of at least one step, around some nodes; empty if there is none.
+    """The shortest path of at least one step that avoids some nodes; empty if there is none.
 
     >>> shortest_path({"a": ("b", "c"), "b": ("c",)}, "a", "c", without=["b"])
     ('a', 'c')
@@ -108,7 +108,7 @@ class PlanGraph:
         self.model = plan.style.model
         self.edges: Edges = {edge.source: edge.targets for edge in plan.edges}
         self.hooks = {hook.node: hook for hook in plan.hooks}
-        # Limits of agents inside of tools ("clerk/Review") are the matter of these agents.
+        # Guards and limits of agents inside of tools ("clerk/Review") matter to these agents.
         self.guards = [guard for guard in plan.guards if "/" not in guard.owner]
         self.limits = [limit for limit in plan.limits if "/" not in limit.owner]
         # Nodes that a run enters before its loop, and never again.
@@ -117,7 +117,7 @@ class PlanGraph:
 
     @cached_property
     def owners(self) -> dict[str, set[str]]:
-        """The middleware of the plan, each with its nodes."""
+        """The middleware of the plan, each with the nodes at which a run passes it."""
         plan, around = self.plan, {Call.AGENT: START, Call.MODEL: self.model, Call.TOOL: TOOLS}
         visits = [(hook.owner, {node}) for node, hook in self.hooks.items()]
         visits += [(layer.owner, {around[layer.call]}) for layer in plan.layers]
@@ -216,7 +216,7 @@ class PlanGraph:
         return edges
 
     def path_beyond(self, limit: UsageLimit, at: str) -> Path:
-        """A path to a call at a node above a limit; empty if there is none.
+        """A path to a call above a limit, at a node; empty if there is none.
 
         Args:
             limit: The limit.
@@ -274,7 +274,7 @@ class PlanGraph:
 
     @cached_property
     def positions(self) -> dict[str, set[Position]]:
-        """The middleware, each with its positions."""
+        """The middleware, each with the positions at which a run passes it."""
         positions = defaultdict[str, set[Position]](set)
         for node, hook in self.hooks.items():
             positions[hook.owner].add(Position(node))
@@ -357,7 +357,7 @@ class PlanGraph:
                         yield Origin(position, access.owner, position.node)
 
     def ways_to(self, target: Position, without: Collection[Position]) -> Ways:
-        """The positions on paths to a target, each with the next; no path has `without`."""
+        """The positions on paths to a target, each with the next; no path enters `without`."""
         ways: dict[Position, Position | None] = {target: None}
         waiting = deque([target])
         while waiting:
