@@ -92,11 +92,11 @@ def of_calls() -> Iterator[Figure]:
         yield Figure(name, value, goal, ratchet, counts_calls=True)
     approval, worker = calls.approval(), calls.decision_of_worker()
     decisions = (
-        ("files that `review.approve` enters", len(approval.files), 22, 34, 0),
-        ("`review.approve`: deepest stack", approval.deepest, 16, 25, 0),
-        ("`review.approve`: calls", approval.calls, 480, 767, 0),
-        ("files in which a worker carries out a decision", len(worker.files), 30, 46, 0),
-        ("a worker's decision: deepest stack", worker.deepest, 16, 29, 0),
+        ("files that `review.approve` enters", len(approval.files), 22, 35, 0),
+        ("`review.approve`: deepest stack", approval.deepest, 16, 24, 0),
+        ("`review.approve`: calls", approval.calls, 480, 766, 0),
+        ("files in which a worker carries out a decision", len(worker.files), 30, 47, 0),
+        ("a worker's decision: deepest stack", worker.deepest, 16, 28, 0),
         ("a worker's decision: calls", worker.calls, 600, 1040, 60),
     )
     for name, value, goal, ratchet, slack in decisions:
@@ -104,29 +104,29 @@ def of_calls() -> Iterator[Figure]:
 
 
 GOALS_OF_LINES = {
-    "agent_factory": (2200, 2200),
-    "cli": (3519, 4375),
-    "compat": (407, 407),
+    "agent_factory": (2200, 2205),
+    "cli": (3519, 4395),
+    "compat": (407, 418),
     "decisions": (1686, 2136),
     "demo": (683, 683),
-    "factory": (1985, 2338),
-    "guarantees": (1144, 1144),
-    "hooks": (2206, 2457),
+    "factory": (1985, 2386),
+    "guarantees": (1144, 1359),
+    "hooks": (2206, 2543),
     "local_model": (1034, 1634),
-    "middleware": (17791, 20400),
+    "middleware": (17791, 19964),
     "migrate": (1012, 1512),
     "models": (100, 100),
     "prebuilt": (1217, 1417),
-    "review": (2844, 3344),
-    "runtime": (5926, 6694),
-    "serve": (10613, 12613),
+    "review": (2844, 3026),
+    "runtime": (5926, 7159),
+    "serve": (10613, 12615),
     "service": (10900, 13267),
-    "state": (1476, 1626),
-    "structured_output": (986, 1136),
+    "state": (1476, 1641),
+    "structured_output": (986, 1180),
     "telemetry": (832, 832),
-    "testing": (5241, 6341),
-    "tools": (1980, 2180),
-    "topology": (3122, 3922),
+    "testing": (5241, 6384),
+    "tools": (1980, 2347),
+    "topology": (3122, 4707),
 }
 """Lines of each package: goal and ratchet. A commit that raises a ratchet does nothing else."""
 
@@ -144,7 +144,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 108_858, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 109_985, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.17, slack=0.01)
 
@@ -175,15 +175,15 @@ def of_source(files: list[Source]) -> Iterator[Figure]:
     )
     prose = words.prose(files)
     for word, expression, goal, ratchet in (
-        ("what", "what", 2, 9.5),
-        ("that", "that", 12, 24.0),
-        ("it, its", "its?", 18, 30.4),
-        ("those, others, one(s)", "those|others|ones?", 6, 13.0),
+        ("what", "what", 2, 8.9),
+        ("that", "that", 12, 23.3),
+        ("it, its", "its?", 18, 29.9),
+        ("those, others, one(s)", "those|others|ones?", 6, 12.3),
     ):
         rate = words.rate(prose, expression)
         yield Figure(f"`{word}` per 1,000 words of prose", rate, goal, ratchet, slack=0.2)
     variables = sum(map(source.context_variables, files))
-    yield Figure("context variables", variables, 17, 20)
+    yield Figure("context variables", variables, 17, 21)
     unpublished = sum(map(source.is_unpublished, files))
     yield Figure("files that rely on unpublished behaviour", unpublished, 1)
 
