@@ -1,15 +1,15 @@
 """Verdicts: whether the clauses of a guarantee hold for a plan, and a counterexample if not.
 
-A sentence is about all runs of the plan. A hook may take each of its declared jumps at each of its
-visits; before a jump to the tools it may write a call. A hook after the model, or a layer around
-the model, may answer calls. A tool may end the run.
+A sentence is about all runs of the plan. A hook may take each of its declared jumps at each visit.
+A hook after the model, or a layer around the model, may answer calls. A tool may end the run.
 
-- A run *passes* a middleware at the nodes of its hooks, at the model for a layer around it, and at
-  the tools for a layer around the tools. A run passes a guard where the guard decides about the
-  tool. A middleware passed before the loop counts for the whole run.
+- A *call* has an origin (`PlanGraph.origins`): the input, the model, a layer that answers in place
+  of the model, a declared writer, a hook before a jump to the tools. On its path to the tool, a
+  call passes a guard where the guard decides about the tool, and other middleware where they see
+  calls. Middleware that see no calls are passed in each turn, or before the loop for the whole run.
+- With *conditions*, the guards on each path have to decide about all arguments together.
 - A *limit* ends a loop if its middleware stops the run by a hook before the model, by an answer
-  without calls in a layer, or by a jump to the end after the model. A limit counts the calls
-  of this agent, and not the calls of an agent inside of a tool.
+  without calls in a layer, or by a jump to the end after the model. Numbers are bounds of the plan.
 """
 
 from __future__ import annotations
@@ -200,16 +200,17 @@ class _Slip(NamedTuple):
 def _slip(
     members: _Members, source: Position, target: Position, ways: Ways, without: Set[Position]
 ) -> _Slip | None:
+    """Find a path past the members, with arguments that the guards on it leave undecided."""
     on_way, position = set[Position](), ways[source]
     while position is not None:
         on_way.add(position)
         position = ways[position]
-    partial = [each for each in members.coverage.some if not each.positions.isdisjoint(on_way)]
-    case = members.case_of([each.condition for each in partial])
+    guards = [each for each in members.coverage.some if not each.positions.isdisjoint(on_way)]
+    case = members.case_of([each.condition for each in guards])
     if case is not None:
-        return _Slip(ways, case, [each.guard for each in partial])
+        return _Slip(ways, case, [each.guard for each in guards])
     # Guards decide about all arguments on this path, so another path has to avoid a guard.
-    for each in partial:
+    for each in guards:
         without_guard = without | each.positions
         other_ways = members.graph.ways_to(target, without_guard)
         if source in other_ways and (
