@@ -15,8 +15,7 @@ from langchain_core.messages import (
 )
 
 from agent_factory import ContextT, Flow, ModelRequest, ModelResponse, NextChunk, stream_through
-from agent_factory.state.history import answers_of, is_explanation
-from agent_factory.structured_output.strategies import EXPLANATION_KWARGS
+from agent_factory.structured_output.strategies import EXPLANATION, EXPLANATION_KWARGS
 
 NO_ANSWER = "no_answer"
 """Key in the metadata of a text that stands for an empty last answer: a guard may ask again."""
@@ -93,9 +92,11 @@ def final_response(
         for message in response.result
         if not isinstance(message, ToolMessage)
         or message.status != "error"
-        or is_explanation(message)
+        or _is_about_structured_output(message)
     ]
-    answered_ids = set(answers_of(messages))
+    answered_ids = {
+        message.tool_call_id for message in messages if isinstance(message, ToolMessage)
+    }
     result = [_without_open_calls(message, answered_ids, reason) for message in messages]
     has_lost_calls = any(map(is_not, messages, result))
     owes_structured = request.response_format is not None and response.structured_response is None
@@ -126,7 +127,11 @@ def used_up(
 
 def asks_for_retry(response: ModelResponse) -> bool:
     """Return True if a structured answer was invalid, so that the model will be called again."""
-    return any(map(is_explanation, response.result))
+    return any(map(_is_about_structured_output, response.result))
+
+
+def _is_about_structured_output(message: BaseMessage) -> bool:
+    return message.additional_kwargs.get("lc_source") == EXPLANATION
 
 
 def _without_open_calls(message: BaseMessage, answered_ids: set[str], reason: str) -> BaseMessage:

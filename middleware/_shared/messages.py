@@ -17,7 +17,6 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from agent_factory.state.history import last_turn as last_turn
 from agent_factory.state.history import messages_in
 
 from .errors import UNKNOWN_OUTCOME
@@ -189,6 +188,15 @@ def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
         if isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs:
             return index
     return None
+
+
+def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[AnyMessage]]:
+    """The last AI message and the messages after it."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if isinstance(message, AIMessage):
+            return message, list(messages[index + 1 :])
+    return None, []
 
 
 def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[ToolCall]:

@@ -10,7 +10,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from typing_extensions import ReadOnly, TypedDict
 
 from agent_factory.middleware._shared.messages import mark_in
-from agent_factory.state.history import is_explanation
+from agent_factory.structured_output.strategies import EXPLANATION
 
 LONGEST_CYCLE = 4
 """The most turns of a cycle: a turn is compared with this many turns before it."""
@@ -50,7 +50,7 @@ class Turn(NamedTuple):
         return all(
             (result := self.result(call)) is not None
             and result.status == "error"
-            and not is_explanation(result)
+            and not _is_explanation(result)
             for call in self.calls
         )
 
@@ -300,7 +300,7 @@ class Comparison:
         marks = [mark_in(result, MARKS) or {} for result in (last, other)]
         if any("withheld" in mark for mark in marks):
             return True  # the call would have brought what it brought before
-        if last.status != other.status or is_explanation(last) or is_explanation(other):
+        if last.status != other.status or _is_explanation(last) or _is_explanation(other):
             return False
         keys = []
         for result, mark in zip((last, other), marks, strict=True):
@@ -330,3 +330,8 @@ def _is_same_json(first: object, other: object) -> bool:
     if isinstance(first, list) and isinstance(other, list):
         return len(first) == len(other) and all(map(_is_same_json, first, other))
     return type(first) is type(other) and bool(first == other)
+
+
+def _is_explanation(result: ToolMessage) -> bool:
+    """Return True if it says what is wrong with a structured answer, whose retries have a limit."""
+    return result.additional_kwargs.get("lc_source") == EXPLANATION
