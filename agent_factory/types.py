@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -48,11 +49,13 @@ from agent_factory.models import chat_models_of as chat_models_of
 from agent_factory.models import configured as configured
 from agent_factory.models import model_name as model_name
 from agent_factory.models import unbound as unbound
+from agent_factory.upstream import ModelWrapper as ModelWrapper
 from agent_factory.upstream import detached as detached
 from agent_factory.upstream import graph_namespace as graph_namespace
 from agent_factory.upstream import model_params as model_params
 from agent_factory.upstream import needs_task as needs_task
 from agent_factory.upstream import run_identity as run_identity
+from agent_factory.upstream import run_of_node as run_of_node
 from agent_factory.upstream import saver_of as saver_of
 from agent_factory.upstream import stores_at_exit as stores_at_exit
 from agent_factory.upstream import task_identity as task_identity
@@ -459,3 +462,23 @@ class FunctionTool(StructuredTool):
         if self.coroutine is None:
             return await run_in_executor(None, self._run, *args, **kwargs)
         return await self.coroutine(*args, **kwargs)
+
+
+ValueT = TypeVar("ValueT")
+
+
+class setting(Generic[ValueT]):
+    """Context manager that sets a context variable for a block."""
+
+    __slots__ = ("_before", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[ValueT], value: ValueT) -> None:
+        self._variable, self._value = variable, value
+
+    def __enter__(self) -> None:
+        self._before = self._variable.get()
+        self._variable.set(self._value)
+
+    def __exit__(self, *_: object) -> None:
+        # Not by a token: a coroutine that is dropped may be closed in another context.
+        self._variable.set(self._before)

@@ -36,7 +36,6 @@ from agent_factory import (
     run,
     set_reason,
 )
-from agent_factory.decisions.recorder import setting
 from agent_factory.errors import BuildWarning, EndlessLoop, SpecError
 from agent_factory.review.approvals import ApprovalStore, approval_store
 from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
@@ -80,6 +79,7 @@ from agent_factory.review.requests import (
     ToolApprovalRequest,
 )
 from agent_factory.review.seen import labels_seen, seen_text
+from agent_factory.types import setting
 
 from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
 from ._shared.declarations import policy_findings, policy_guards

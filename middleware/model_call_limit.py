@@ -21,7 +21,7 @@ from agent_factory import (
     UsageLimit,
     hook_config,
 )
-from agent_factory.runtime.counts import COUNTS, count, counted_keys
+from agent_factory.counts import COUNTS, count, counted_keys
 
 from ._shared.counting import attempt
 from ._shared.declarations import usage_limits

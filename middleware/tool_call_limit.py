@@ -40,7 +40,7 @@ from agent_factory import (
     UsageLimit,
     hook_config,
 )
-from agent_factory.runtime.counts import count, counted_keys
+from agent_factory.counts import count, counted_keys
 
 from ._shared.counting import tool_attempt
 from ._shared.declarations import usage_limits

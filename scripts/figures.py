@@ -107,6 +107,7 @@ GOALS_OF_LINES = {
     "agent_factory": (2200, 2205),
     "cli": (3519, 4395),
     "compat": (407, 418),
+    "counts": (82, 82),
     "decisions": (1686, 2136),
     "demo": (683, 683),
     "factory": (1985, 2386),

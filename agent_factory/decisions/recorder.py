@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter, time
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -37,6 +37,7 @@ from agent_factory.hooks.introspection import Bound
 from agent_factory.state.history import Repair
 from agent_factory.structured_output.strategies import Strategy
 from agent_factory.topology.model import MODEL, TOOLS, Call, Hook, Layer
+from agent_factory.types import setting as setting
 from agent_factory.upstream import current_config, in_runtime, super_step
 
 Choice = Callable[..., str | list[Send]]
@@ -64,23 +65,6 @@ def _here(runtime: Runtime[Any] | None = None) -> _Place:
     if config is None:  # the context is lost, as in a thread that a layer started
         return _place.get() or _Place(runtime)
     return _Place(get_runtime(), super_step(config), config)
-
-
-class setting(Generic[_T]):
-    """Context manager that sets a context variable for a block."""
-
-    __slots__ = ("_before", "_value", "_variable")
-
-    def __init__(self, variable: ContextVar[_T], value: _T) -> None:
-        self._variable, self._value = variable, value
-
-    def __enter__(self) -> None:
-        self._before = self._variable.get()
-        self._variable.set(self._value)
-
-    def __exit__(self, *_: object) -> None:
-        # Not by a token: a coroutine that is dropped may be closed in another context.
-        self._variable.set(self._before)
 
 
 _Context = tuple[_Place | None, list[str] | None]

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from langchain_core.messages.tool import ToolCall
 from langgraph.store.base import BaseStore
 
-from agent_factory.decisions.recorder import setting
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review.policy import Condition, check_condition, condition_text, holds
 from agent_factory.review.records import digest
+from agent_factory.types import setting
 
 NAMESPACE = "approvals"
 """Namespace of a LangGraph store in which standing approvals are kept."""

@@ -21,10 +21,10 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Command, StateUpdate
 
+from agent_factory.counts import stored_counts, writes_of_state
 from agent_factory.errors import MissingNode
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import Flow, arun, is_awaitable, run
-from agent_factory.runtime.counts import stored_counts, writes_of_state
 from agent_factory.runtime.inputs import STREAM_MODES, check_answer, check_keys, unknown_mode
 from agent_factory.runtime.run_layers.run import AGENT_RUN, LayeredRun
 from agent_factory.runtime.run_layers.thread import LAST_WRITE

@@ -18,6 +18,7 @@ from langchain_core.runnables.base import RunnableBinding
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
+from agent_factory.counts import COUNTS, astore_counts, store_counts
 from agent_factory.decisions.prefix import SentRequest
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import (
@@ -42,7 +43,6 @@ from agent_factory.runtime.composition import (
     raise_unsupported,
     streaming_enabled,
 )
-from agent_factory.runtime.counts import COUNTS, astore_counts, store_counts
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.hook_node import StateCopies

@@ -23,8 +23,8 @@ from langgraph.channels import UntrackedValue
 from langgraph.errors import ErrorCode, GraphInterrupt, GraphRecursionError, create_error_message
 from langgraph.types import Command, Send
 
+from agent_factory.counts import COUNTS
 from agent_factory.runtime.composition import without_streaming
-from agent_factory.runtime.counts import COUNTS
 from agent_factory.runtime.outcomes import Outcome, Result, outcome_of, repeat
 from agent_factory.runtime.routing import Choice, Target
 from agent_factory.runtime.watching import (

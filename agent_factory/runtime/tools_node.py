@@ -28,6 +28,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
+from agent_factory.counts import COUNTS, astore_counts, store_counts
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import CommandNotSupported, PathNotSupported, UndeclaredJump
 from agent_factory.hooks.flows import then
@@ -41,7 +42,6 @@ from agent_factory.runtime.composition import (
     first_without_mode,
     streaming_enabled,
 )
-from agent_factory.runtime.counts import COUNTS, astore_counts, store_counts
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.handoffs import command_to_parent, targets_of

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, ToolCall
 
 from agent_factory import ToolCallRequest
 from agent_factory.errors import sentence
-from agent_factory.upstream import run_of_node
+from agent_factory.types import run_of_node
 
 from .errors import format_error
 

@@ -26,9 +26,8 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.runtime import ExecutionInfo
 
 from agent_factory import Flow, Invoke, Sleep
-from agent_factory.decisions.recorder import setting
 from agent_factory.middleware._shared.invocable import Called
-from agent_factory.types import graph_namespace, saver_of, stores_at_exit
+from agent_factory.types import graph_namespace, saver_of, setting, stores_at_exit
 
 NAMESPACE: Final = "agent_factory:mailbox"
 

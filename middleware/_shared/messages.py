@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from langchain_core.messages import (
@@ -16,8 +17,6 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
-
-from agent_factory.state.history import messages_in
 
 from .errors import UNKNOWN_OUTCOME
 
@@ -218,9 +217,16 @@ def follows_up(state: Mapping[str, Any]) -> bool:
 
 def results_in(result: object) -> list[ToolMessage]:
     """The results in what a tool layer returns: a message, a Command, or a list of these."""
-    parts = result if isinstance(result, list) else [result]
-    updates = (messages_in(p.update) if isinstance(p, Command) else [p] for p in parts)
-    return [m for messages in updates for m in messages if isinstance(m, ToolMessage)]
+    found: list[Any] = []
+    for part in result if isinstance(result, list) else [result]:
+        if not isinstance(part, Command):
+            found.append(part)
+            continue
+        # LangGraph also takes an update as a list of pairs.
+        update = part.update.items() if isinstance(part.update, Mapping) else part.update or ()
+        written = (value for key, value in update if key == "messages")
+        found += chain.from_iterable(v if isinstance(v, list) else [v] for v in written)
+    return [message for message in found if isinstance(message, ToolMessage)]
 
 
 def ends_run(state: Mapping[str, Any]) -> bool:

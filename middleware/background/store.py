@@ -10,8 +10,7 @@ from typing import Literal, Protocol
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 
-from agent_factory.decisions.recorder import setting
-from agent_factory.types import graph_namespace
+from agent_factory.types import graph_namespace, setting
 
 from .jobs import BackgroundCall
 

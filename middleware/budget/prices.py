@@ -17,9 +17,8 @@ from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import TurnError
 from agent_factory.errors import require
-from agent_factory.hooks.streams import StreamedModel
 from agent_factory.middleware._shared.validation import check_number
-from agent_factory.types import configured, model_params, unbound
+from agent_factory.types import ModelWrapper, configured, model_params, unbound
 
 _PER_MILLION = 1_000_000
 _WRITTEN_FOR_1H = "ephemeral_1h_input_tokens"
@@ -227,8 +226,8 @@ def name_of(model: object, settings: Mapping[str, object] | None = None) -> Mode
     """The name that a chat model reports, or that settings of the call choose; else its class."""
     model = configured(model)
     # Arguments that are bound to a model may name another one.
-    while isinstance(model, StreamedModel) or hasattr(model, "bound"):
-        if isinstance(model, StreamedModel):
+    while isinstance(model, ModelWrapper) or hasattr(model, "bound"):
+        if isinstance(model, ModelWrapper):
             model = model.inner
             continue
         settings = {**getattr(model, "kwargs", {}), **(settings or {})}

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import AgentState, PrivateStateAttr
-from agent_factory.runtime.counts import COUNTS, count, counted_keys
+from agent_factory.counts import COUNTS, count, counted_keys
 
 from .limits import Account, Limits, Record
 

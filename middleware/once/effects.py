@@ -14,9 +14,9 @@ from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from agent_factory import AgentFactoryError, Flow, Invoke, TurnError
-from agent_factory.decisions.recorder import setting
 from agent_factory.middleware._shared.errors import format_error
 from agent_factory.middleware._shared.invocable import Called
+from agent_factory.types import setting
 
 _SERIALIZER = JsonPlusSerializer()
 _UNDO = "/undo"
