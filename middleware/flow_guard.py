@@ -173,7 +173,8 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
 
     def build_findings(self, tools: Sequence[Any]) -> Iterator[SpecError]:
         """The findings about its policy, and that no tool has a label."""
-        yield from policy_findings(self.name, self.policy, tools, len(self.policy.rules) - 1)
+        # The last two were not written by the author, who may let all calls run to keep labels.
+        yield from policy_findings(self.name, self.policy, tools, len(self.policy.rules) - 2)
         decides = any(rule.action != "allow" for rule in self.policy.rules[:-2])
         if tools and not decides and not any(tool.labels for tool in tools):
             reason = "does nothing: no tool of the agent has a label."

@@ -254,7 +254,8 @@ IDLE, LATE = "AF212 does nothing: no ", 'AF222 has a rule that never decides: Ru
         (ToolPolicy(SMALL_PAY), ["AF213 has no rule for all calls of the tool 'find'", "AF213"]),
         (FlowGuardMiddleware(), [f"{IDLE}tool of the agent has a label"]),
         (FlowGuardMiddleware(ToolPolicy(ASK)), []),
-        (FlowGuardMiddleware(ToolPolicy(ALLOW)), [f'{LATE}*", "ask") when labeled outside', IDLE]),
+        # To keep labels for another review.
+        (FlowGuardMiddleware(ToolPolicy(ALLOW)), [IDLE]),
     ],
 )
 def test_a_build_names_rules_and_reviews_that_decide_nothing(policy: Any, findings: Any) -> None:
