@@ -17,7 +17,7 @@ from langchain_core.messages import (
 from agent_factory import ContextT, Flow, ModelRequest, ModelResponse, NextChunk, stream_through
 from agent_factory.structured_output.strategies import EXPLANATION, EXPLANATION_KWARGS
 
-NO_ANSWER = "no_answer"
+NO_ANSWER = "lc_no_answer"
 """Key in the metadata of a text that stands for an empty last answer: a guard may ask again."""
 
 _INSTRUCTION = (
