@@ -181,7 +181,7 @@ def _unpassed(members: _Members, target: Position) -> Iterator[_No]:
     for origin in graph.origins(answers=members.answers):
         position = origin.position
         # A call has passed a member that has changed it: a person who edits a call has decided.
-        is_edit = origin.owner in coverage.deciders and not origin.jumps
+        is_edit = position in coverage.edits and not origin.jumps
         is_passed = position in coverage.always or is_edit
         if is_passed or position not in ways or (reach is not None and position not in reach):
             continue
@@ -557,13 +557,13 @@ class _Coverage:
         before: Positions before a call is made. They count for the calls of their turn.
         always: Positions on the path of a call after its origin.
         some: Guards that decide about some calls.
-        deciders: The middleware of guards.
+        edits: Positions at which guards change calls themselves.
     """
 
     before: set[Position] = field(default_factory=set)
     always: set[Position] = field(default_factory=set)
     some: list[_Partial] = field(default_factory=list)
-    deciders: set[str] = field(default_factory=set)
+    edits: set[Position] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -655,7 +655,9 @@ class _Members:
         for guard in self.guards if self.tool else ():
             positions = frozenset(graph.positions_of(guard))
             condition = self.condition_of(guard)
-            coverage.deciders.add(guard.owner)
+            coverage.edits |= positions
+            if guard.decides_again:
+                coverage.edits |= graph.positions.get(guard.owner, set())
             if condition is None:
                 coverage.always |= positions
             else:

@@ -35,11 +35,13 @@ def policy_guards(
     taken: list[Rule] = []
     earlier: list[str] = []
     for rule in (*policy.rules, UNCOVERED):
-        taking = [r for r in taken if r.action == "allow" or rule.action == "ask"]
+        # A call is asked about, or denied, unless an earlier rule lets it run in another way.
+        others = {"ask": ("judge",), "deny": ("ask", "judge")}.get(rule.action, ())
+        taking = [r for r in taken if r.action == "allow" or r.action in others]
         exclude = [other.tool for other in taking if other.when is None]
         exclude = [*policy.covered] if rule is UNCOVERED else exclude
         exceptions = [(other.tool, other.calls) for other in taking if other.when is not None]
-        taken += [rule] if rule.action in ("allow", "judge") else []
+        taken.append(rule)
         if rule.action == "allow":
             continue
         # Tools with an earlier rule about some of their calls; each gets a separate guard.

@@ -59,7 +59,10 @@ def claims_of(spec: Spec) -> Iterator[Claim]:
                 yield Claim("loop passes", f"every loop passes {name}", shown)
             yield Claim("sees calls", f"{name} sees tool_calls last", changed("saw", member.name))
             yield Claim("sees answers", f"{name} sees answers last", reworded(member))
-        elif "review" in member.kind:
+        # A layer that calls twice begins both calls again when one of them was asked about.
+        elif "review" in member.kind and not any(
+            "twice" in other.settings.get("acts", ()) for other in spec.members
+        ):
             yield Claim("sees calls", f"{name} sees tool_calls last", changed("approved", ""))
     yield Claim("loop passes a limit", "every loop passes a limit", kind("cut"))
     yield Claim("no path", "no path from start to end skips model", skips_model)

@@ -204,6 +204,8 @@ class Points(NamedTuple):
     seen: frozenset[Event] = frozenset()
     places: frozenset[str] = frozenset(["after_model", "model"])
     """Hooks whose own calls count as seen."""
+    early: frozenset[str] = frozenset()
+    """Members that decide before the tools."""
 
 
 NODES = {"model": "model", "tool": "tools"}
@@ -241,7 +243,10 @@ def points_of(members: Sequence[MemberSpec], tool: str = "", call: str = "") -> 
     in_layers = tool and any(m.guard and m.guard.place == "around_tool" for m in members)
     in_hooks = tool and any(m.guard for m in members)
     places = frozenset(["after_model"] * (not in_layers) + ["model"] * (not in_hooks))
-    return Points(frozenset(once), frozenset(each_turn), names, frozenset(seen), places)
+    early = frozenset(
+        m.name for m in members if tool and m.guard and m.guard.place != "around_tool"
+    )
+    return Points(frozenset(once), frozenset(each_turn), names, frozenset(seen), places, early)
 
 
 def tool_runs_without(evidence: Evidence, tool: str, points: Points) -> bool:
@@ -255,6 +260,8 @@ def tool_runs_without(evidence: Evidence, tool: str, points: Points) -> bool:
             at_tools = event[1] == "tools"
         if event[0] == "asked" or (event[0] in ("call", "change") and event[1] not in points.names):
             seen = False
+        elif event[0] == "change" and event[1] in points.early and at_tools:
+            seen = False  # a guard in a hook, whose layer changes the call afterwards
         elif event[0] == "call":  # its author knows it, and a guard decides at its place
             seen = event[2] in points.places
         once, passed = once or event in points.once, passed or event in points.each_turn
