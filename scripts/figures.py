@@ -111,10 +111,10 @@ GOALS_OF_LINES = {
     "decisions": (1686, 2136),
     "demo": (683, 683),
     "factory": (1985, 2386),
-    "guarantees": (1144, 1360),
+    "guarantees": (1144, 1362),
     "hooks": (2206, 2543),
     "local_model": (1034, 1634),
-    "middleware": (17791, 19985),
+    "middleware": (17791, 19988),
     "migrate": (1012, 1512),
     "models": (100, 100),
     "prebuilt": (1217, 1417),
@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 109_985, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 109_996, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.17, slack=0.01)
 
