@@ -189,7 +189,11 @@ def entered(who: str) -> Allows:
             p + 1
             for p, e in enumerate(log)
             if e.run != event.run
-            or (e.kind in ("ran", "tool") and e.call.partition(".")[0] != batch)
+            or (
+                e.kind in ("ran", "tool")
+                and "/" not in e.who  # calls of an agent inside are a part of this turn
+                and e.call.partition(".")[0] != batch
+            )
         ]
         start = max(others, default=0)
         # A fork goes on in the middle of an earlier run, whose beginning counts.
