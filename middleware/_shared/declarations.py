@@ -27,9 +27,9 @@ def policy_guards(
 ) -> tuple[ToolGuard, ...]:
     """Guards of the rules of a policy that do not allow calls.
 
-    An earlier rule takes its calls from later ones: calls that it allows from all of them, and
-    calls that a judge decides about from those by which a person would. Calls that no rule is about
-    are asked about.
+    An earlier rule takes its calls from later ones: calls that it allows from all of them, calls of
+    a judge from rules that ask or deny, and calls of people from rules that deny. Calls without a
+    rule are asked about.
     """
     guards: list[ToolGuard] = []
     taken: list[Rule] = []
