@@ -87,6 +87,13 @@ GUARD_SETTINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Settings of LangChain's built-ins that guard or limit, and that no declaration has."""
 
+_RETRIES: Mapping[str, Callable[[Any], int]] = {
+    "ModelFallbackMiddleware": lambda fallback: len(getattr(fallback, "models", ())),
+    "ModelRetryMiddleware": lambda retry: getattr(retry, "max_retries", 0),
+    "ToolRetryMiddleware": lambda retry: getattr(retry, "max_retries", 0),
+}
+"""How often more LangChain's built-ins call inward for one call, at most."""
+
 
 _DECISIONS = {"approve", "edit", "reject", "respond"}
 
@@ -101,7 +108,9 @@ def _review_guards(review: Any) -> tuple[ToolGuard, ...]:
         when, decisions = config.get("when"), set(config["allowed_decisions"])
         calls = f"{getattr(when, '__name__', type(when).__name__)}()" if when else ""
         some = () if decisions >= _DECISIONS else tuple(sorted(decisions))
-        guards.append(ToolGuard(tool, "ask", calls, place=place, decisions=some))
+        # Its layer carries out the edits that people have made in the hook.
+        options: dict[str, Any] = {"place": place, "decisions": some, "decides_again": not in_layer}
+        guards.append(ToolGuard(tool, "ask", calls, **options))
     return tuple(guards)
 
 
@@ -123,6 +132,8 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         names = [base.__name__ for base in bases]
         settings = (GUARD_SETTINGS[name] for name in names if name in GUARD_SETTINGS)
         self.guard_settings = getattr(inner, "guard_settings", next(settings, ()))
+        retries = (_RETRIES[name](inner) for name in names if name in _RETRIES)
+        self.most_attempts = getattr(inner, "most_attempts", 1 + next(retries, 0))
         # A subclass need not have called the constructor that sets the attributes.
         if "HumanInTheLoopMiddleware" in names:
             self.guards = _review_guards(inner)

@@ -141,13 +141,9 @@ class Toolbox:
                 inside["guards"].append(new)
             for limit in plan.limits:
                 inside["limits"].append(replace(limit, owner=f"{name}/{limit.owner}"))
-            # A guard that decides again finds each change of a call.
-            certain = {guard.owner for guard in plan.guards if guard.decides_again}
             for access in plan.accesses:
                 is_writer = access.kind is AccessKind.WRITES and "tool_calls" in access.aspects
-                if access.kind is AccessKind.SANITIZES or (
-                    is_writer and access.owner not in certain
-                ):
+                if access.kind is AccessKind.SANITIZES or is_writer:
                     inside["accesses"].append(replace(access, owner=f"{name}/{access.owner}"))
             inside["ledgers"] += ((f"{name}/{owner}", id) for owner, id in plan.ledgers)
         return inside

@@ -2,12 +2,13 @@
 
 ```
 condition = part { " and " part }
-part      = NAME SIGN JSON | "not (" condition ")" | fact
+part      = NAME SIGN JSON | "not (" condition [ ", or unknown" ] ")" | fact
 ```
 
 `NAME` is an argument, `SIGN` a comparison of `COMPARISONS`. A *fact* is anything else: "seen
 private", "labeled outside", the name of a function, words. A comparison with a missing
-argument, or with an argument of another type, is neither true nor false, as in SQL.
+argument, or with an argument of another type, is unknown: neither true nor false, as in SQL. A tool
+may have a default for such an argument, or convert it.
 
 `counterexample_case` decides exactly whether some call meets a condition and none of several more.
 The function tries a value of each class of values that comparisons can tell apart: numbers between
@@ -20,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain, pairwise, product
 from math import ceil, floor
@@ -107,13 +108,17 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Parts all of which must hold; `negated` for the opposite."""
+    """Parts all of which must hold; `negated` for the opposite.
+
+    With `or_unknown`, an unknown result counts as true before it is negated.
+    """
 
     parts: tuple[Comparison | Fact | Condition, ...]
     negated: bool = False
+    or_unknown: bool = False
 
     def __str__(self) -> str:
-        text = " and ".join(map(str, self.parts))
+        text = " and ".join(map(str, self.parts)) + _UNKNOWN * self.or_unknown
         return f"not ({text})" if self.negated else text
 
     @property
@@ -130,7 +135,14 @@ class Condition:
                 parts.append(part.decidable)
             else:
                 parts.append(part if _is_decided(part) else Fact(str(part)))
-        return Condition(tuple(parts), self.negated)
+        return replace(self, parts=tuple(parts))
+
+    @property
+    def unsure(self) -> set[str]:
+        """The arguments that may be unknown to a part with `or_unknown`."""
+        if self.or_unknown:
+            return {leaf.name for leaf in self.leaves if isinstance(leaf, Comparison)}
+        return {n for part in self.parts if isinstance(part, Condition) for n in part.unsure}
 
     @property
     def leaves(self) -> Iterator[Comparison | Fact]:
@@ -145,7 +157,8 @@ class Condition:
             for part in self.parts
         ]
         # As in SQL: a False decides, and an unknown result leaves all else undecided.
-        result = False if False in results else None if None in results else True
+        unknown = True if self.or_unknown else None
+        result = False if False in results else unknown if None in results else True
         return result if result is None or not self.negated else not result
 
 
@@ -158,6 +171,7 @@ def _is_decided(part: Comparison | Fact) -> bool:
 
 _SIGNS = "|".join(sorted(map(re.escape, COMPARISONS), key=len, reverse=True))
 _COMPARISON = re.compile(rf"(?P<name>[^\s()]+) (?P<sign>{_SIGNS}) ")
+_UNKNOWN = ", or unknown"
 _ALWAYS = "any arguments"
 """Text of a condition that each call meets."""
 
@@ -184,9 +198,11 @@ def _read(text: str, start: int) -> tuple[Condition, int]:
     while True:
         if text.startswith("not (", start):
             inner, start = _read(text, start + len("not ("))
+            or_unknown = text.startswith(_UNKNOWN, start)
+            start += len(_UNKNOWN) * or_unknown
             if not text.startswith(")", start):
                 raise ValueError(text)
-            parts.append(Condition(inner.parts, negated=True))
+            parts.append(Condition(inner.parts, True, or_unknown))
             start += 1
         elif match := _COMPARISON.match(text, start):
             _, end = json.JSONDecoder().raw_decode(text, match.end())
@@ -194,7 +210,7 @@ def _read(text: str, start: int) -> tuple[Condition, int]:
             start = end
         else:
             # The name of a function has brackets: "is_large()".
-            match = re.compile(r"(?:\(\)|[^()])+?(?= and |\)|$)").match(text, start)
+            match = re.compile(rf"(?:\(\)|[^()])+?(?= and |{_UNKNOWN}\)|\)|$)").match(text, start)
             if match is None:
                 raise ValueError(text)
             parts += [] if match[0] == _ALWAYS else [Fact(match[0])]
@@ -299,8 +315,9 @@ def counterexample_case(
 ) -> Case | None:
     """Arguments that meet a condition and none of several more; None if there are none.
 
-    A call whose arguments leave a deciding condition undecided meets the condition, as in a rule
-    with "ask" or "deny".
+    A call whose arguments leave a deciding condition unknown meets the condition, as in a rule
+    with "ask" or "deny". The first condition is about arguments as the tool receives them, the
+    others about arguments as the model has written them; an argument with a difference is left out.
 
     Args:
         wanted: The condition to meet.
@@ -325,23 +342,29 @@ def counterexample_case(
                 by_argument.setdefault(leaf.name, []).append(leaf)
             elif facts(leaf.text) is None:
                 free[_free_fact(leaf, number)] = None
-    names = list(by_argument)
-    cases = [_representatives(by_argument[name], (values or {}).get(name)) for name in names]
-    for choice in product(*cases, *[(False, True)] * len(free)):
-        arguments = dict(zip(names, choice, strict=False))
-        free_values = dict(zip(free, choice[len(names) :], strict=True))
+    cases = [_representatives(of, (values or {}).get(name)) for name, of in by_argument.items()]
+    # As the model has written a call, an argument may be missing, or a text in place of a number.
+    unsure = sorted(set[str]().union(*(each.unsure for each in (wanted, *deciding))))
+    for choice in product(*cases, *[(False, True)] * (len(free) + len(unsure))):
+        chosen = iter(choice)
+        arguments = dict(zip(by_argument, chosen, strict=False))
+        free_values = dict(zip(free, chosen, strict=False))
+        unknown = {name for name, is_unknown in zip(unsure, chosen, strict=True) if is_unknown}
 
-        def value_of(leaf: Comparison | Fact, number: int = 0) -> bool | None:
-            if isinstance(leaf, Comparison):
-                return COMPARISONS[leaf.sign](arguments[leaf.name], leaf.value)  # noqa: B023
-            fact = facts(leaf.text)
-            return free_values[_free_fact(leaf, number)] if fact is None else fact  # noqa: B023
+        def value_of(leaf: Comparison | Fact, number: int) -> bool | None:
+            if isinstance(leaf, Fact):
+                fact = facts(leaf.text)
+                return free_values[_free_fact(leaf, number)] if fact is None else fact  # noqa: B023
+            if leaf.name in unknown and (number or wanted.unsure):  # noqa: B023
+                return None
+            return COMPARISONS[leaf.sign](arguments[leaf.name], leaf.value)  # noqa: B023
 
-        if wanted.holds(value_of) and all(
-            condition.holds(lambda leaf, n=number: value_of(leaf, n)) is False  # type: ignore[misc]
-            for number, condition in enumerate(deciding, 1)
-        ):
-            return arguments
+        results = (
+            condition.holds(lambda leaf, n=number: value_of(leaf, n))  # type: ignore[misc]
+            for number, condition in enumerate((wanted, *deciding))
+        )
+        if next(results) and all(result is False for result in results):
+            return {name: value for name, value in arguments.items() if name not in unknown}
     return None
 
 

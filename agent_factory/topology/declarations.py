@@ -50,7 +50,8 @@ class ToolGuard:
         otherwise: For "judge": what happens to a call that the model does not find harmless, "ask"
             or "deny".
         decides_again: The guard also decides about a call changed by layers further in, before the
-            changed call runs.
+            changed call runs. Of a guard in a hook: layers of its middleware change calls only as
+            the guard has decided, such as for an edit of a person.
 
     Raises:
         ValueError: An argument has another value.

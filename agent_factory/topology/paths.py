@@ -143,7 +143,7 @@ class PlanGraph:
 
     def positions_of(self, guard: ToolGuard) -> set[Position]:
         """The positions at which a guard decides; empty if its middleware has no such place."""
-        if guard.decides_again:
+        if guard.decides_again and guard.place == "around_tool":
             return {AGAIN}
         node = TOOLS if guard.place == "around_tool" else f"{guard.owner}.{guard.place}"
         return {p for p in self.positions.get(guard.owner, ()) if p.node == node}

@@ -40,7 +40,7 @@ def policy_guards(
         taking = [r for r in taken if r.action == "allow" or r.action in others]
         exclude = [other.tool for other in taking if other.when is None]
         exclude = [*policy.covered] if rule is UNCOVERED else exclude
-        exceptions = [(other.tool, other.calls) for other in taking if other.when is not None]
+        exceptions = [(other.tool, _certainly(other)) for other in taking if other.when is not None]
         taken.append(rule)
         if rule.action == "allow":
             continue
@@ -66,6 +66,12 @@ def policy_guards(
             guards.append(ToolGuard(tool, rule.action, when, names, place=place, **options))
         earlier += [] if rule.when is not None else [rule.tool]
     return tuple(dict.fromkeys(guards))
+
+
+def _certainly(rule: Rule) -> str:
+    """The calls of a rule, in words: an unknown condition is met, unless the rule allows calls."""
+    is_unknown = rule.action != "allow" and not callable(rule.when)
+    return f"{rule.calls}, or unknown" if is_unknown else rule.calls
 
 
 def policy_findings(

@@ -392,21 +392,40 @@ def test_a_review_says_what_it_decides_about(mode: Any) -> None:
         {"refund": config, "search": False, "pay": True}, interrupt_mode=mode
     )
     place: Any = PLACES[mode]
-    owner = "HumanInTheLoopMiddleware"
+    options: Any = {"place": place, "owner": "HumanInTheLoopMiddleware"}
+    options |= {"decides_again": mode == "batched"}
     assert plan_agent(tools=[refund], middleware=[review], ignore=["AF210"]).guards == (
-        ToolGuard(
-            *("refund", "ask", "is_large()"),
-            place=place,
-            owner=owner,
-            decisions=("approve", "reject"),
-        ),
-        ToolGuard("pay", "ask", place=place, owner=owner),
+        ToolGuard("refund", "ask", "is_large()", decisions=("approve", "reject"), **options),
+        ToolGuard("pay", "ask", **options),
     )
     # All decisions of langchain are all of ours.
     every = [*get_args(reviews.DecisionType)]
     review = theirs.HumanInTheLoopMiddleware({"refund": {"allowed_decisions": every}})
     (guard,) = plan_agent(tools=[refund], middleware=[review]).guards
     assert guard.decisions == ()
+
+
+@each(
+    "retry, unit",
+    [
+        (theirs.ModelRetryMiddleware(max_retries=2), "model calls"),
+        (theirs.ToolRetryMiddleware(max_retries=2), "tool calls"),
+        (theirs.ModelFallbackMiddleware(*[ScriptedChatModel([])] * 2), "model calls"),
+    ],
+)
+def test_attempts_count(retry: Any, unit: str) -> None:
+    class Counts(ours.AgentMiddleware):
+        limits = (ours.UsageLimit(1, unit),)
+        most = ours.hook_config(can_jump_to=["end"])(lambda self, state, runtime: None)
+        before_model = after_model = most
+
+        def around_tool(self, request: Any) -> Any:
+            return (yield request)
+
+    plan = plan_agent(tools=[refund], middleware=[Counts(), retry])
+    assert {layer.attempts for layer in plan.layers if layer.owner == retry.name} == {3}
+    (no,) = counterexamples(plan, [f"at most 1 {unit} a run"])
+    assert "attempts" in no.reason
 
 
 @each("mode", MODES)

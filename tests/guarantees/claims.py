@@ -41,9 +41,11 @@ def claims_of(spec: Spec) -> Iterator[Claim]:
     every = [runs(tool, decided("approved")) for tool in (*spec.tools, *inside)]
     if every:
         yield Claim("passes a person, *", "tool * passes a person", first(every))
+    # In the background, a call may run after those of later turns.
+    in_background = any(member.kind == "Background" for member in spec.members)
     for tool in spec.tools:
         for member in spec.members:
-            if allows := allowed_by(tool, member):
+            if allows := allowed_by(tool, member, in_background=in_background):
                 yield Claim("passes NAME", f"tool {tool} passes {member.name}", runs(tool, allows))
         for other in {*spec.tools} - {tool}:
             yield Claim(
@@ -59,9 +61,12 @@ def claims_of(spec: Spec) -> Iterator[Claim]:
                 yield Claim("loop passes", f"every loop passes {name}", shown)
             yield Claim("sees calls", f"{name} sees tool_calls last", changed("saw", member.name))
             yield Claim("sees answers", f"{name} sees answers last", reworded(member))
-        # A layer that calls twice begins both calls again when one of them was asked about.
+        # A layer that calls twice begins both calls again when one of them was asked about, and
+        # events do not show which review has asked.
         elif "review" in member.kind and not any(
-            "twice" in other.settings.get("acts", ()) for other in spec.members
+            "twice" in other.settings.get("acts", ()) or "review" in other.kind
+            for other in spec.members
+            if other is not member
         ):
             yield Claim("sees calls", f"{name} sees tool_calls last", changed("approved", ""))
     yield Claim("loop passes a limit", "every loop passes a limit", kind("cut"))
@@ -137,14 +142,16 @@ def after(other: str) -> Allows:
     )
 
 
-def allowed_by(tool: str, member: Member) -> Allows | None:
+def allowed_by(tool: str, member: Member, *, in_background: bool) -> Allows | None:
     """Whether a call has passed a member; None if the events don't show it."""
     settings = member.settings
     if member.kind == "own":
         guard = settings.get("guard")
         if guard and guard[0] in ("*", tool):
             return decided("checked", who=member.name)
-        return (lambda *_: False) if guard else entered(member.name)
+        if guard:
+            return lambda *_: False
+        return None if in_background else entered(member.name)
     if member.kind == "review":
         return by_rules(rules_of(settings), tool)
     if member.kind == "auto":

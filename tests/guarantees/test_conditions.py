@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import create_agent, plan_agent
 from agent_factory.errors import SpecError
@@ -21,7 +22,7 @@ from agent_factory.testing import (
     replay_counterexample,
 )
 from agent_factory.topology.conditions import COMPARISONS, counterexample_case, parse_condition
-from samples import refund
+from samples import call_of, refund
 from tables import each
 
 ASK_OVER_5 = Rule("refund", "ask", when={"euros": {">": 5}})
@@ -142,29 +143,68 @@ LEAVES = st.one_of(
 CONDITIONS = st.recursive(
     LEAVES.map(lambda leaf: f"{leaf[0]} {leaf[1]} {json.dumps(leaf[2])}"),
     lambda parts: st.lists(parts, min_size=1, max_size=3).flatmap(
-        lambda texts: st.sampled_from([" and ".join(texts), f"not ({' and '.join(texts)})"])
+        lambda texts: st.sampled_from(["{}", "not ({})", "not ({}, or unknown)"]).map(
+            lambda form: form.format(" and ".join(texts))
+        )
     ),
     max_leaves=5,
 )
 CALLS = st.fixed_dictionaries({"n": st.floats(-4, 4), "t": st.text("abc"), "b": st.booleans()})
 
 
-@given(CONDITIONS, st.lists(CONDITIONS, max_size=3), st.lists(CALLS, max_size=40))
+@given(
+    CONDITIONS,
+    st.lists(CONDITIONS, max_size=3),
+    st.lists(st.tuples(CALLS, st.sets(st.sampled_from("ntb"))), max_size=40),
+)
 def test_a_case_is_found_if_and_only_if_there_is_one(
-    wanted: str, deciding: list[str], calls: list[dict[str, object]]
+    wanted: str, deciding: list[str], calls: list[tuple[dict[str, object], set[str]]]
 ) -> None:
     """A found case meets the one condition and none of the others; without one, no call does."""
     first, *others = [parse_condition(text) for text in (wanted, *deciding)]
     assert [str(first), *map(str, others)] == [wanted, *deciding]
 
-    def slips(call: Mapping[str, object]) -> bool:
-        def met(leaf: Any) -> bool | None:
+    def slips(call: Mapping[str, object], unknown: Set[str]) -> bool:
+        """A sentence is about calls as they run, unless it speaks of unknown arguments."""
+
+        def as_written(leaf: Any) -> bool | None:
+            return None if leaf.name in unknown else as_run(leaf)
+
+        def as_run(leaf: Any) -> bool | None:
             return COMPARISONS[leaf.sign](call[leaf.name], leaf.value)
 
-        return first.holds(met) is True and all(other.holds(met) is False for other in others)
+        is_meant = first.holds(as_written if "unknown" in wanted else as_run) is True
+        return is_meant and all(other.holds(as_written) is False for other in others)
 
     case = counterexample_case(first, others, lambda fact: None)
-    if case is not None:
-        assert slips({"n": 0, "t": "", "b": True, **case})
+    if case is None:
+        assert not any(slips(*call) for call in calls)
+    elif {leaf.name for each in (first, *others) for leaf in each.leaves} == {*case}:
+        assert slips({"n": 0, "t": "", "b": True, **case}, set())
     else:
-        assert not any(map(slips, calls))
+        assert "unknown" in "".join([wanted, *deciding])
+
+
+@each("arguments", [{}, {"euros": "3"}, {"euros": 3}])
+def test_a_judge_takes_a_call_whose_argument_it_does_not_know(arguments: Any) -> None:
+    """The tool runs with 3 euros: as a default, or converted, or as written."""
+    paid: list[int] = []
+
+    def pay(euros: int = 3) -> str:
+        """Pay."""
+        paid.append(euros)
+        return "paid"
+
+    judgement = {"reason": "Small.", "probability": 0}
+    judge = ScriptedChatModel([[{"name": "RiskJudgement", "args": judgement}]] * 2)
+    rules = Rule("pay", "judge", when={"euros": {">": 4}}), Rule("pay", "ask")
+    review = HumanInTheLoopMiddleware(ToolPolicy(*rules, judge=judge))
+    model = ScriptedChatModel([[call_of("pay", **arguments)], "done"])
+    agent = create_agent(model, [pay], middleware=[review], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    ran = "__interrupt__" not in agent.invoke({"messages": "Pay."}, config)
+    assert paid == [3] * ran
+    assert ran == (arguments != {"euros": 3})
+    with pytest.raises(PlanViolation):
+        assert_plan(agent, "tool pay passes a person when euros <= 4")
+    assert_plan(agent, "tool pay passes a person when not (euros > 4, or unknown)")
