@@ -731,6 +731,11 @@ class _Members:
         facts = {str(leaf) for leaf in Condition((*parts,)).leaves if isinstance(leaf, Fact)}
         if any(not fact.startswith("seen ") for fact in facts):
             return reason, "Let it decide about all calls."
+        if self.wanted and parse_condition(guard.when).unsure - {*case}:
+            return reason, (
+                "Put its rule before the rule of the judge: the first of them also decides about "
+                "calls with missing arguments, or of other types."
+            )
         return reason, (
             f"Write 'tool {self.name} passes {self.words} when {Condition((*parts,))}' if such "
             "calls are what you mean, or let it decide about all calls."

@@ -60,20 +60,25 @@ class Origin(NamedTuple):
     jumps: bool = False
 
 
+def _walk(edges: Mapping[Any, Iterable[Any]], start: Any, without: Collection[Any]) -> Any:
+    """The nodes that a walk reaches, each with the node before; the nearest first."""
+    previous, waiting = dict[Any, Any](), deque([start])
+    while waiting:
+        node = waiting.popleft()
+        for following in edges.get(node, ()):
+            if following not in previous and following not in without:
+                previous[following] = node
+                waiting.append(following)
+    return previous
+
+
 def shortest_path(edges: Edges, source: str, target: str, without: Collection[str] = ()) -> Path:
     """The shortest path of at least one step that avoids some nodes; empty if there is none.
 
     >>> shortest_path({"a": ("b", "c"), "b": ("c",)}, "a", "c", without=["b"])
     ('a', 'c')
     """
-    previous: dict[str, str] = {}
-    waiting = deque([source])
-    while waiting and target not in previous:
-        node = waiting.popleft()
-        for following in edges.get(node, ()):
-            if following not in previous and following not in without:
-                previous[following] = node
-                waiting.append(following)
+    previous = _walk(edges, source, without)
     if target not in previous:
         return ()
     path = [target]
@@ -358,15 +363,7 @@ class PlanGraph:
 
     def ways_to(self, target: Position, without: Collection[Position]) -> Ways:
         """The positions on paths to a target, each with the next; no path enters `without`."""
-        ways: dict[Position, Position | None] = {target: None}
-        waiting = deque([target])
-        while waiting:
-            position = waiting.popleft()
-            for before in self._previous.get(position, ()):
-                if before not in ways and before not in without:
-                    ways[before] = position
-                    waiting.append(before)
-        return ways
+        return {**_walk(self._previous, target, without), target: None}
 
     def reached(self, without: Collection[Position] = ()) -> set[Position]:
         """The positions that a run can reach in a turn around `without`.
@@ -381,13 +378,7 @@ class PlanGraph:
         return first | (self._reached(RUN, without) if later else set())
 
     def _reached(self, start: Position, without: Collection[Position] = ()) -> set[Position]:
-        reachable, waiting = {start}, [start]
-        for position in waiting:
-            for following in self._following.get(position, ()):
-                if following not in reachable and following not in without:
-                    reachable.add(following)
-                    waiting.append(following)
-        return reachable
+        return {start, *_walk(self._following, start, without)}
 
     def jumps_from(self, node: str) -> dict[str, str]:
         """The jumps of the hook at a node, each with its target."""

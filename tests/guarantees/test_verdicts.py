@@ -695,7 +695,11 @@ def test_a_judge_is_no_person() -> None:
     counterexample = no(checked, "tool refund passes a person")
     assert counterexample.arguments == {"euros": 49}
     assert holds(checked, "tool refund passes a guard")
-    assert holds(checked, "tool refund passes a person when euros > 50")
+    # "60" is a call for the judge, and the tool may make a number of it.
+    sentence = "tool refund passes a person when euros > 50"
+    assert "Put its rule before the rule of the judge" in no(checked, sentence).hint
+    large = Rule("refund", "ask", when={"euros": {">": 50}})
+    assert holds(policy(large, Rule("refund", "judge"), judge=judge), sentence)
     for rules in ([Rule("*", "judge"), Rule("refund", "ask")], [Rule("refund", "judge")]):
         assert no(policy(*rules, judge=judge), "tool refund passes a person")
 
