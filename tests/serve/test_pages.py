@@ -424,7 +424,9 @@ def test_a_thread_is_begun_and_written_to(desk: Desk) -> None:
     assert desk.get("/studio?text=please").count("Refund it, please") == 1
     assert desk.send(f"{page}/cancel", page=page).status_code == 200
     assert desk.client.get("/studio/agents/desk").status_code == 200
-    assert "may be remembered" in desk.get("/studio/agents/desk/policy")
+    rules = desk.get("/studio/agents/desk/policy")
+    assert "may be remembered" in rules
+    assert "a person decides about refund" in rules.partition("Who decides")[2]
     assert desk.get("/studio/agents/desk/plan.svg").startswith("<svg")
     assert desk.client.get("/studio/agents/nobody").status_code == 404
 

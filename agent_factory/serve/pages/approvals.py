@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_factory.errors import ArgumentError
-from agent_factory.review import PolicyRow, policy_table
+from agent_factory.factory import topology_of
+from agent_factory.guarantees import undecided_calls
+from agent_factory.review import policy_table
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.rendering import page, with_error_page
 from agent_factory.serve.security import read_form
@@ -35,10 +38,7 @@ class ApprovalPages:
             ids = {approval.thread for approval in approvals if approval.thread}
             threads = self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids) or 1)
             return {
-                "approvals": [
-                    (approval, in_one_line(approval.args), asdict(approval))
-                    for approval in approvals
-                ],
+                "approvals": [(each, in_one_line(each.args), asdict(each)) for each in approvals],
                 "titles": {thread.id: thread.title for thread in threads},
                 "ended": inactive,
             }
@@ -58,11 +58,11 @@ class ApprovalPages:
     async def policy(self, request: Request) -> Response:
         """`GET /studio/agents/{agent}/policy`: what happens to the calls of each tool."""
         name = request.path_params["agent"]
-        agent = self._service.agents.get(name)
-        if agent is None:
+        if (agent := self._service.agents.get(name)) is None:
             raise HTTPException(404, f"There is no agent {name!r}.")
-        try:
-            rows: list[PolicyRow] = policy_table(agent)
-        except ArgumentError:  # another library has built it
-            rows = []
-        return page(request, "policy.html", name=name, rows=rows)
+        content: dict[str, Any] = {"rows": [], "guards": (), "undecided": ()}
+        with suppress(ArgumentError):  # another library has built it
+            plan = topology_of(agent)
+            content = {"rows": policy_table(agent), "guards": plan.guards}
+            content["undecided"] = undecided_calls(plan)
+        return page(request, "policy.html", name=name, **content)

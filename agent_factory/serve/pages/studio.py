@@ -110,8 +110,7 @@ class StudioPages:
     async def agent(self, request: Request) -> Response:
         """`GET /studio/agents/{agent}`: the plan, with the details of each part."""
         name = request.path_params["agent"]
-        agent = self._service.agents.get(name)
-        if agent is None:
+        if (agent := self._service.agents.get(name)) is None:
             raise HTTPException(404, f"There is no agent {name!r}.")
         return page(request, "agent.html", name=name, picture=picture_of(agent))
 
