@@ -87,20 +87,13 @@ GUARD_SETTINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Settings of LangChain's built-ins that guard or limit, and that no declaration has."""
 
-_RETRIES: Mapping[str, Callable[[Any], int]] = {
-    "ModelFallbackMiddleware": lambda fallback: len(getattr(fallback, "models", ())),
-    "ModelRetryMiddleware": lambda retry: getattr(retry, "max_retries", 0),
-    "ToolRetryMiddleware": lambda retry: getattr(retry, "max_retries", 0),
-}
-"""How often more LangChain's built-ins call inward for one call, at most."""
-
-
 _DECISIONS = {"approve", "edit", "reject", "respond"}
 
 
 def _review_guards(review: Any) -> tuple[ToolGuard, ...]:
     """The guards of LangChain's HumanInTheLoopMiddleware."""
     # About a turn it asks in a hook, which a jump to the tools bypasses; about one call in a layer.
+    # The layer also carries out the edits that people have made in the hook.
     in_layer = getattr(review, "interrupt_mode", "batched") == "per_call"
     place: GuardPlace = "around_tool" if in_layer else "after_model"
     guards = []
@@ -108,9 +101,8 @@ def _review_guards(review: Any) -> tuple[ToolGuard, ...]:
         when, decisions = config.get("when"), set(config["allowed_decisions"])
         calls = f"{getattr(when, '__name__', type(when).__name__)}()" if when else ""
         some = () if decisions >= _DECISIONS else tuple(sorted(decisions))
-        # Its layer carries out the edits that people have made in the hook.
-        options: dict[str, Any] = {"place": place, "decisions": some, "decides_again": not in_layer}
-        guards.append(ToolGuard(tool, "ask", calls, **options))
+        edited: dict[str, Any] = {"decisions": some, "decides_again": not in_layer}
+        guards.append(ToolGuard(tool, "ask", calls, place=place, **edited))
     return tuple(guards)
 
 
@@ -132,8 +124,6 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         names = [base.__name__ for base in bases]
         settings = (GUARD_SETTINGS[name] for name in names if name in GUARD_SETTINGS)
         self.guard_settings = getattr(inner, "guard_settings", next(settings, ()))
-        retries = (_RETRIES[name](inner) for name in names if name in _RETRIES)
-        self.most_attempts = getattr(inner, "most_attempts", 1 + next(retries, 0))
         # A subclass need not have called the constructor that sets the attributes.
         if "HumanInTheLoopMiddleware" in names:
             self.guards = _review_guards(inner)
@@ -141,6 +131,10 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
             edits = any(not g.decisions or "edit" in g.decisions for g in self.guards)
             writes = ("tool_calls",) if edits else ()
             self.ordering = Ordering(reads=("tool_calls",), writes=writes)
+        if "ModelFallbackMiddleware" in names:
+            self.most_attempts = 1 + len(getattr(inner, "models", ()))
+        if {"ModelRetryMiddleware", "ToolRetryMiddleware"} & {*names}:
+            self.most_attempts = 1 + getattr(inner, "max_retries", 0)
         if "PIIMiddleware" in names:
             aspects = ("user_messages", "answers", "tool_results")
             places = ("apply_to_input", "apply_to_output", "apply_to_tool_results")

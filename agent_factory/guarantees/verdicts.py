@@ -152,13 +152,18 @@ def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
     for tool in _tools(graph.plan, clause.tool, if_any=clause.if_any):
         if clause.wanted:
             _check_condition(clause.wanted, tool, graph.schemas.get(tool.name))
-        members = _Members(graph, clause.members, tool, clause.wanted)
-        if tool.kind is ToolKind.PROVIDER:
-            yield _run_by_provider(tool)
-        elif tool.kind is ToolKind.INNER:
-            yield from _inside(members)
-        else:
-            yield from _unpassed(members, RUN)
+        yield from _around(_Members(graph, clause.members, tool, clause.wanted), tool)
+
+
+def _around(members: _Members, tool: Tool) -> Iterator[_No]:
+    """Calls of a tool that do not pass the members."""
+    if tool.kind is ToolKind.PROVIDER:
+        reason = f"The provider of the model runs {tool.name!r}, and no middleware sees the call."
+        yield _No(reason, "Give the agent a tool that runs here instead.", (), tool.name)
+    elif tool.kind is ToolKind.INNER:
+        yield from _inside(members)
+    else:
+        yield from _unpassed(members, RUN)
 
 
 def _check_condition(wanted: Condition, tool: Tool, schema: Mapping[str, Any] | None) -> None:
@@ -257,11 +262,6 @@ def _hint(graph: PlanGraph, path: Path, words: str) -> str:
                 layer = f"let {words} wrap the call in a layer, which no jump bypasses"
                 return f"Remove {jump!r} from can_jump_to of {node}, or {layer}."
     return f"Let {words} wrap the call in a layer, which no path bypasses."
-
-
-def _run_by_provider(tool: Tool) -> _No:
-    reason = f"The provider of the model runs {tool.name!r}, and no middleware sees the call."
-    return _No(reason, "Give the agent a tool that runs here instead.", (), tool.name)
 
 
 def _inside(members: _Members) -> Iterator[_No]:
@@ -475,13 +475,7 @@ def _only_after(clause: OnlyAfter, graph: PlanGraph) -> Iterator[_No]:
         reason = f"would hold for nothing: each tool of {clause.tool!r} is one of {clause.other!r}."
         raise SpecError(f"tool {clause.tool}", reason, "Name the tools one by one.", code="AF128")
     for tool in later:
-        members = _Members(graph, (), tool, after=clause.other)
-        if tool.kind is ToolKind.PROVIDER:
-            yield _run_by_provider(tool)
-        elif tool.kind is ToolKind.INNER:
-            yield from _inside(members)
-        else:
-            yield from _unpassed(members, RUN)
+        yield from _around(_Members(graph, (), tool, after=clause.other), tool)
 
 
 @_noes.register

@@ -30,8 +30,6 @@ _ADVICE = {
     "seconds": "BudgetMiddleware(run=Limits(seconds=...))",
 }
 
-_PER_MILLION = 1_000_000
-
 
 class TokenPrice(Protocol):
     """A price in US dollars for a million tokens, such as `agent_factory.middleware.Price`."""
@@ -235,9 +233,9 @@ class _Run:
         gaps: list[str] = []
         if not self.agent:
             attempts += [] if most is None else [most * prod(x.attempts for x in layers)]
-            for limit in limits:
+            for limit in [x for x in limits if not x.attempts]:
                 outside, inside = self.around(limit, layers)
-                if missing := [] if limit.attempts else self.uncounted(limit, outside):
+                if missing := self.uncounted(limit, outside):
                     gaps += missing
                 else:
                     attempts.append(limit.most * prod(layer.attempts for layer in inside))
@@ -258,10 +256,9 @@ class _Run:
     ) -> tuple[Sequence[Layer], Sequence[Layer]]:
         """The layers outside of a limit, and inside, where all attempts count as a single call."""
         owners = [layer.owner for layer in layers]
-        if limit.attempts:
-            return layers, ()
-        at = owners.index(limit.owner) if limit.owner in owners else 0
-        return (layers[:at], layers[at:]) if limit.owner in owners else (layers, layers)
+        # A hook is both outside and inside of all layers.
+        at = owners.index(limit.owner) if limit.owner in owners else None
+        return layers[:at], layers[at:]
 
     def uncounted(self, limit: UsageLimit, outside: Iterable[Layer]) -> list[str]:
         """The layers outside of a limit that may go on after failures, uncounted."""
@@ -331,7 +328,7 @@ class _Run:
         if cost.most is None:
             return bound
         note = f"At the highest prices of {', '.join(prices)}; other models are not included."
-        usd = cost.most / _PER_MILLION  # prices are for a million tokens
+        usd = cost.most / 1_000_000  # prices are for a million tokens
         return _lowest(bound, replace(cost, most=usd, notes=(note, *cost.notes)))
 
 

@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from agent_factory.topology.declarations import Access, AccessKind, ToolGuard, UsageLimit
+from agent_factory.topology.declarations import AccessKind, ToolGuard, UsageLimit
 from agent_factory.topology.model import END, MODEL, START, TOOLS, Call, Phase, Route, TopologyData
 from agent_factory.topology.planner import jumps_of
 from agent_factory.topology.transitions import Transition, transition
@@ -20,8 +20,6 @@ Path = tuple[str, ...]
 
 Edges = Mapping[str, Sequence[str]]
 """The nodes that may follow each node."""
-
-_Declared = ToolGuard | UsageLimit | Access
 
 
 class Position(NamedTuple):
@@ -127,7 +125,7 @@ class PlanGraph:
         visits = [(hook.owner, {node}) for node, hook in self.hooks.items()]
         visits += [(layer.owner, {around[layer.call]}) for layer in plan.layers]
         # A middleware with declarations alone is passed nowhere.
-        declarations: list[_Declared] = [*plan.guards, *plan.limits, *plan.accesses]
+        declarations: list[Any] = [*plan.guards, *plan.limits, *plan.accesses]
         visits += [(each.owner, set()) for each in declarations if "/" not in each.owner]
         owners: dict[str, set[str]] = {}
         for owner, nodes in visits:
@@ -256,12 +254,7 @@ class PlanGraph:
                 return self.path_of(origin.position, ways)
         return ()
 
-    def path_of(
-        self,
-        source: Position,
-        ways: Ways,
-        before: Collection[str] = (),
-    ) -> Path:
+    def path_of(self, source: Position, ways: Ways, before: Collection[str] = ()) -> Path:
         """The nodes of a run that comes to a position past some nodes, and goes on from there."""
         node = source.node
         first: Path = (START,) if node == START else self.shortest_path(START, node, without=before)

@@ -413,7 +413,7 @@ def test_a_review_says_what_it_decides_about(mode: Any) -> None:
         (theirs.ModelFallbackMiddleware(*[ScriptedChatModel([])] * 2), "model calls"),
     ],
 )
-def test_attempts_count(retry: Any, unit: str) -> None:
+def test_attempts_count(retry: Any, unit: Any) -> None:
     class Counts(ours.AgentMiddleware):
         limits = (ours.UsageLimit(1, unit),)
         most = ours.hook_config(can_jump_to=["end"])(lambda self, state, runtime: None)

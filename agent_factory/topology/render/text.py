@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from agent_factory.topology.model import Call, Phase, TopologyData, printable
-from agent_factory.topology.transitions import (
-    Reason,
-    Transition,
-    paths_between,
-    transitions_of,
-)
+from agent_factory.topology.transitions import Reason, Transition, paths_between, transitions_of
 
 ORDERS = {
     Phase.BEFORE_AGENT: "once, when a run starts; in the order of the list",
