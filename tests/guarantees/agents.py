@@ -23,7 +23,7 @@ from agent_factory import (
     hook_config,
 )
 from guarantees.built_ins import BUILT_INS
-from guarantees.worlds import INNER, INSIDE, OUTER, Member, Spec, World, model_of, tool_of
+from guarantees.worlds import INNER, INSIDE, OUTER, Member, Spec, World, model_of, tool_of, written
 
 PHASES = ("before_agent", "before_model", "after_model", "after_agent")
 OF_CALLS = ("rename", "retool", "drop", "renumber", "alone")
@@ -144,10 +144,8 @@ class _Own(AgentMiddleware[Any, Any]):
             if self.may("rename", call["id"]):
                 call = {**call, "name": self.chance(f"name {call['id']}").choice(self.names)}
             if self.may("renumber", call["id"]):
-                call = {
-                    **call,
-                    "args": {**call["args"], "n": call["args"]["n"] + 1000 * ord(self.name)},
-                }
+                n = int(call["args"]["n"]) + 1000 * ord(self.name)
+                call = {**call, "args": {**call["args"], "n": written(n)}}
             self.see(call)
         return call
 

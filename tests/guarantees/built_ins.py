@@ -11,7 +11,7 @@ from langchain.agents import middleware as theirs
 from langchain_core.messages import AIMessage, BaseMessage
 
 from agent_factory import middleware as ours
-from guarantees.worlds import Speaker, World, model_of
+from guarantees.worlds import Speaker, World, model_of, written
 
 QUICK: Any = {"initial_delay": 0, "jitter": False}
 CONDITIONS: Any = (None, None, {"n": {">": 4}}, {"to": {"like": "*@x.org"}})
@@ -51,9 +51,11 @@ def rules_of(settings: Mapping[str, Any]) -> Sequence[Any]:
 
 def action_of(rules: Sequence[Any], tool: str, key: Any) -> str:
     """What the rules say about a call of a tool; "ask" where none of them is about it."""
-    holds: dict[str, Any] = {"n": lambda: key[0] > 4, "to": lambda: str(key[1]).endswith("@x.org")}
     for pattern, action, when in rules:
-        if pattern in ("*", tool) and all(holds[name]() for name in when or ()):
+        # Of a text, nobody knows whether it is a large number.
+        is_large = key[0] > 4 if isinstance(written(key[0]), int) else action != "allow"
+        holds = {"n": is_large, "to": str(key[1]).endswith("@x.org")}
+        if pattern in ("*", tool) and all(holds[name] for name in when or ()):
             return str(action)
     return "ask"
 

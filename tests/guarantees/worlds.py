@@ -116,15 +116,20 @@ class World:
     def call(self, name: str, id: str) -> Any:
         """A call with arguments that no other one has."""
         n = self.number()
-        args: Any = {"n": n, "to": "a@x.org" if n % 3 else "b@y.org"}
+        args: Any = {"n": written(n), "to": "a@x.org" if n % 3 else "b@y.org"}
         args = {"text": "done"} if name == "Answer" else args
         args = {"request": f"Go on, {n}"} if name == INSIDE else args
         return {"name": name, "args": args, "id": id, "type": "tool_call"}
 
 
-def key_of(call: Any) -> tuple[Any, Any]:
+def key_of(call: Any) -> tuple[int, Any]:
     """The arguments of a call."""
-    return call["args"].get("n"), call["args"].get("to")
+    return int(call["args"].get("n", 0)), call["args"].get("to")
+
+
+def written(n: int) -> int | str:
+    """A number as the model writes it: of some texts, the tools make numbers."""
+    return n if n % 5 else str(n)
 
 
 # Models and tools
