@@ -14,7 +14,7 @@ from agent_factory import middleware as ours
 from guarantees.worlds import Speaker, World, model_of, written
 
 QUICK: Any = {"initial_delay": 0, "jitter": False}
-CONDITIONS: Any = (None, None, {"n": {">": 4}}, {"to": {"like": "*@x.org"}})
+CONDITIONS: Any = (None, None, {"n": {">": 4}}, {"n": {"<=": 4}}, {"to": {"like": "*@x.org"}})
 
 
 def judge_of(where: str) -> Speaker:
@@ -52,12 +52,16 @@ def rules_of(settings: Mapping[str, Any]) -> Sequence[Any]:
 def action_of(rules: Sequence[Any], tool: str, key: Any) -> str:
     """What the rules say about a call of a tool; "ask" where none of them is about it."""
     for pattern, action, when in rules:
-        # Of a text, nobody knows whether it is a large number.
-        is_large = key[0] > 4 if isinstance(written(key[0]), int) else action != "allow"
-        holds = {"n": is_large, "to": str(key[1]).endswith("@x.org")}
-        if pattern in ("*", tool) and all(holds[name] for name in when or ()):
+        if pattern in ("*", tool) and (when is None or _holds(when, action, *key)):
             return str(action)
     return "ask"
+
+
+def _holds(when: Any, action: str, n: int, to: object) -> bool:
+    if "to" in when:
+        return str(to).endswith("@x.org")
+    # Of a text, nobody knows whether it is a large number.
+    return (n > 4) == (">" in when["n"]) if isinstance(written(n), int) else action != "allow"
 
 
 # Draws: functions of chances and tools

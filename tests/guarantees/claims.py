@@ -55,9 +55,9 @@ def claims_of(spec: Spec) -> Iterator[Claim]:
         name = NAMES.get(member.kind, member.name)
         if member.kind == "own":
             if {*member.settings["hooks"], *member.settings["layers"]} & TURN:
-                shown = between(member, {"hook", "model"}, is_first=True)
+                shown = between(member, is_first=True)
                 yield Claim("model passes", f"model passes {name}", shown)
-                shown = between(member, {"hook", "model", "tool"}, is_first=False)
+                shown = between(member, is_first=False)
                 yield Claim("loop passes", f"every loop passes {name}", shown)
             yield Claim("sees calls", f"{name} sees tool_calls last", changed("saw", member.name))
             yield Claim("sees answers", f"{name} sees answers last", reworded(member))
@@ -224,7 +224,7 @@ def is_once(event: Event) -> bool:
 # The model, loops and paths
 
 
-def between(member: Member, kinds: set[str], *, is_first: bool) -> Shows:
+def between(member: Member, *, is_first: bool) -> Shows:
     """A visit of the model before which the member was not passed since the one before."""
 
     def contradiction(world: World) -> Event | None:
@@ -237,7 +237,9 @@ def between(member: Member, kinds: set[str], *, is_first: bool) -> Shows:
                 continue
             passed, visit = is_fork or not is_first, None
             for event in events:
-                passed = passed or (event.who == member.name and event.kind in kinds)
+                passed = passed or (
+                    event.who == member.name and event.kind in ("hook", "model", "tool")
+                )
                 if (event.kind, event.who) == ("asked", ""):
                     if not passed and event.key != visit:
                         return event
