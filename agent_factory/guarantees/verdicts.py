@@ -446,7 +446,8 @@ def _is_about(limit: UsageLimit, clause: AtMost) -> bool:
     # A limit of all tokens is also a limit of input tokens, and of output tokens.
     units = {clause.unit, "tokens"} if clause.unit.endswith("put tokens") else {clause.unit}
     # A limit of all tools together is also a limit of each tool.
-    return limit.unit in units and limit.scope in scopes and limit.tool in ("", clause.tool)
+    is_in_scope = limit.scope in scopes or not limit.most
+    return limit.unit in units and is_in_scope and limit.tool in ("", clause.tool)
 
 
 def _limit_hint(clause: AtMost) -> str:

@@ -123,14 +123,6 @@ def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -
     return Bounds(tuple(visible))
 
 
-_SCOPES: dict[LimitScope, tuple[LimitScope, ...]] = {
-    "run": ("run", "thread", "ledger"),
-    "thread": ("thread",),
-    "ledger": ("ledger",),
-}
-"""Limits that bound a run, a thread or a ledger: a run is a part of both others."""
-
-
 def rows_of(
     graph: PlanGraph,
     prices: Mapping[str, TokenPrice],
@@ -159,11 +151,14 @@ def rows_of(
         tools.setdefault(_agent_of(limit.owner), [])
 
     def one_run(agent: str, *scopes: LimitScope) -> list[Bound]:
-        limits = [x for x in all_limits if _agent_of(x.owner) == agent and x.scope in scopes]
+        # A run without a call makes a thread without a call.
+        limits = [x for x in all_limits if x.scope in scopes or not x.most]
+        limits = [x for x in limits if _agent_of(x.owner) == agent]
         run = _Run(plan, agent, tools[agent], limits, None if agent else graph, scope)
         return list(run.bounds(prices, is_certain=is_certain))
 
-    rows = one_run("", *_SCOPES[scope])
+    # A run is a part of its thread, and of its ledger.
+    rows = one_run("", *(("run", "thread", "ledger") if scope == "run" else (scope,)))
     # The runs of an agent further in follow from the runs of the agent around it.
     for agent in sorted(filter(None, tools), key=lambda agent: agent.count("/")):
         runs = _runs_of(agent, plan, rows)

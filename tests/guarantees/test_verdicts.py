@@ -455,6 +455,8 @@ def test_a_limit_of_a_thread_or_a_ledger_is_one_of_its_runs_and_not_the_reverse(
     assert holds(checked, "at most 5 model calls a run")
     checked = plan(layer("Limit", "model"), limit("Limit", 5))
     assert no(checked, "at most 5 model calls a thread").hint.endswith("(thread_limit=5).")
+    checked = plan(layer("Limit", "model"), limit("Limit", 0))
+    assert holds(checked, "at most 0 model calls a thread and at most 0 model calls a ledger")
     ledger = limit("Budget", 30, scope="ledger")
     checked = plan(hook("Budget", "before_model", "end"), layer("Budget", "model"), ledger)
     assert holds(checked, "at most 30 model calls")
