@@ -9,8 +9,7 @@ from __future__ import annotations
 
 if __name__ != "agent_factory.middleware":  # e.g. ``import middleware`` from the repository root
     raise ImportError(
-        "this folder is the package agent_factory.middleware; import it by that name",
-        name=__name__,
+        "this folder is the package agent_factory.middleware; import it by that name", name=__name__
     )
 
 # ruff: noqa: F403  # Only type checkers read these imports; the modules say what they export.

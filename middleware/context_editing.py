@@ -14,13 +14,7 @@ from functools import partial
 from operator import is_, or_
 from typing import Annotated, Any, Literal, NotRequired, Protocol, cast, runtime_checkable
 
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    BaseMessage,
-    RemoveMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from typing_extensions import TypedDict
 

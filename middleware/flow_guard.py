@@ -15,13 +15,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from agent_factory import (
-    AgentState,
-    Flow,
-    PrivateStateAttr,
-    ToolCallRecorder,
-    ToolCallRequest,
-)
+from agent_factory import AgentState, Flow, PrivateStateAttr, ToolCallRecorder, ToolCallRequest
 from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.review.policy import DecisionType, Rule, ToolPolicy, condition_text
 from agent_factory.review.seen import (

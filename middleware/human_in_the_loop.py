@@ -561,11 +561,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         return judge_one
 
     def _review_of(
-        self,
-        request: ToolCallRequest,
-        rule: Rule,
-        store: ApprovalStore | None,
-        objection: str = "",
+        self, request: ToolCallRequest, rule: Rule, store: ApprovalStore | None, objection: str = ""
     ) -> tuple[ActionRequest, ReviewConfig]:
         """Question about a call, and the decisions that may be made."""
         call, description = request.tool_call, rule.description

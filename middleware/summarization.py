@@ -671,9 +671,7 @@ def cut_by_count(messages: Sequence[AnyMessage], keep: int) -> int:
 
 
 def cut_by_tokens(
-    messages: Sequence[AnyMessage],
-    budget: float,
-    count: Callable[[Sequence[AnyMessage]], float],
+    messages: Sequence[AnyMessage], budget: float, count: Callable[[Sequence[AnyMessage]], float]
 ) -> int:
     """The first safe cut after which the rest fits into `budget` tokens, or the last safe cut."""
     cuts = safe_cuts(messages)

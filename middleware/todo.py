@@ -22,14 +22,7 @@ from langgraph.types import Command
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    Flow,
-    ModelRequest,
-    OmitFromInput,
-    Ordering,
-)
+from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, OmitFromInput, Ordering
 
 from ._shared.invocable import tool_of
 from ._shared.messages import last_turn, unanswered, with_text

@@ -44,14 +44,7 @@ from ._shared.messages import is_cleared, mark_in
 from ._shared.models import with_update
 from ._shared.overflow import Free, Reduction, call_recovering, plural
 from ._shared.payload_free import PayloadFree
-from ._shared.recall import (
-    LIST,
-    RECALLS,
-    find_message,
-    how_to_recall,
-    list_messages,
-    whole_text,
-)
+from ._shared.recall import LIST, RECALLS, find_message, how_to_recall, list_messages, whole_text
 from ._shared.summaries import with_summaries
 from ._shared.token_counter import tokens_sent, window_of
 from ._shared.validation import check_count, check_state_schema, check_string

@@ -268,9 +268,7 @@ Answer with a JSON object and nothing else, such as {"reason": "...", "probabili
 reason in one sentence, and the probability from 0 to 1 that it must be stopped."""
 
 _CONTENT_SCHEMA: Final = judgement_schema(
-    "Judgement",
-    "Whether the content must be stopped.",
-    "The probability that it must be stopped.",
+    "Judgement", "Whether the content must be stopped.", "The probability that it must be stopped."
 )
 
 _CONTENT_QUESTION: Final = "must_stop"

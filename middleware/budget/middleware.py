@@ -420,10 +420,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         return [*(result if isinstance(result, list) else [result]), Command(update=update)]
 
     def _over(self, accounting: CallAccounting) -> AIMessage:
-        accounts = (
-            *accounting.accounts(self.run, self.thread),
-            self._settings.ledger.account(),
-        )
+        accounts = (*accounting.accounts(self.run, self.thread), self._settings.ledger.account())
         amounts = ", ".join(a.describe(name) for a in accounts for name in a.limits.given())
         return final_message(f"{_OVER}: {amounts}", source="budget")
 
