@@ -78,11 +78,7 @@ CASES: dict[str, Case] = {
     ),
     "summaries": (summarizing, ["a"], [WORDS]),
     "private data": (redacting, ["See bob@example.org"], [MAIL]),
-    "tool limit": (
-        lambda package: [package.ToolCallLimitMiddleware(run_limit=1)],
-        TWICE,
-        [ASK],
-    ),
+    "tool limit": (lambda package: [package.ToolCallLimitMiddleware(run_limit=1)], TWICE, [ASK]),
     "tool limit, end": (
         lambda package: [package.ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")],
         TWICE,

@@ -11,11 +11,7 @@ from typing import Any, ClassVar
 
 KEY = "sk-ant-key"
 MODEL = "claude-haiku-4-5"
-REFUSALS = {
-    401: "authentication_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-}
+REFUSALS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
 class Messages(BaseHTTPRequestHandler):

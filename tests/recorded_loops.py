@@ -19,10 +19,7 @@ from langgraph.types import Command
 from pydantic import PrivateAttr
 
 from agent_factory import AgentMiddleware, Flow, after_model, create_agent, wrap_model_call
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    SummarizationMiddleware,
-)
+from agent_factory.middleware import HumanInTheLoopMiddleware, SummarizationMiddleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.fake_model import FakeChatModel, FakeResponse, tool_call
 
@@ -395,8 +392,7 @@ REPETITIONS = [
     Repetition("the same message and answer", [["Hello!"]] * 6),
     Repetition("a counter", [[c("increment", str(number)) for number in range(8)]]),
     Repetition(
-        "guessing a path",
-        [[*[failed("read_file", MISSING, path=str(n)) for n in range(4)], READ]],
+        "guessing a path", [[*[failed("read_file", MISSING, path=str(n)) for n in range(4)], READ]]
     ),
     Repetition("a wrong name of a tool, twice", [[none("web_search"), none("google"), SEARCH]]),
     Repetition(

@@ -450,11 +450,7 @@ def test_a_pause_after_the_last_node_is_the_end(call: Run, log: list[Any]) -> No
 
 @each(
     "nested, durability, saw",
-    [
-        (False, "async", "RunPaused"),
-        (True, "async", "RunPaused"),
-        (True, "exit", "GeneratorExit"),
-    ],
+    [(False, "async", "RunPaused"), (True, "async", "RunPaused"), (True, "exit", "GeneratorExit")],
 )
 def test_a_drained_run_is_paused_if_it_is_stored(
     call: Run, nested: bool, durability: Any, saw: str
@@ -883,9 +879,7 @@ def test_the_decision_log_says_what_it_did(call: Run) -> None:
     ]
 
 
-def test_its_decisions_are_in_the_stream_and_belong_to_the_run_and_the_thread(
-    collect: Run,
-) -> None:
+def test_its_decisions_are_in_the_stream_and_belong_to_the_run_and_the_thread(collect: Run) -> None:
     built = agent(Watch([]), decisions=True, checkpointer=InMemorySaver())
     parts = collect(built, ASK, THREAD, stream_mode="custom")
     log = [part["decision"] for part in parts]

@@ -448,10 +448,7 @@ def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
             {"middleware": [REVIEW]},
             {"middleware": [HumanInTheLoopMiddleware(dict.fromkeys(review, every))]},
         ),
-        "policy": (
-            {"middleware": [REVIEW]},
-            {"middleware": [HumanInTheLoopMiddleware(rules)]},
-        ),
+        "policy": ({"middleware": [REVIEW]}, {"middleware": [HumanInTheLoopMiddleware(rules)]}),
         "a tool that is not reviewed": (
             {"middleware": [REVIEW]},
             {"middleware": [HumanInTheLoopMiddleware({**review, "find": False})]},

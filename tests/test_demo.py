@@ -188,9 +188,7 @@ def test_what_people_and_models_write_is_not_markup(shop: Shop) -> None:
     assert "Desk It is [bold]here[/bold] [/]." in screen.text
 
 
-def test_each_refund_of_a_message_is_reviewed_and_paid_or_reported_to_the_model(
-    shop: Shop,
-) -> None:
+def test_each_refund_of_a_message_is_reviewed_and_paid_or_reported_to_the_model(shop: Shop) -> None:
     decisions = iter(["reject", "approve"])
     other = [{"name": "refund_order", "args": {"order_id": "A-1002", "amount": 1}}]
     model = ScriptedChatModel([[*REFUND, *other], "Done."])

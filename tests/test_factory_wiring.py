@@ -268,10 +268,7 @@ def sync_layer() -> AgentMiddleware:
     return only_sync
 
 
-@each(
-    "stack, path",
-    [([], None), ([AsyncHook()], "async"), ([sync_layer()], "sync")],
-)
+@each("stack, path", [([], None), ([AsyncHook()], "async"), ([sync_layer()], "sync")])
 def test_the_mode_of_an_agent_is_the_one_that_all_of_its_parts_have(stack: Any, path: Any) -> None:
     assert path_of(create_agent(ScriptedChatModel([]), [add], middleware=stack)) == path
 

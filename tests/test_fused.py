@@ -237,10 +237,7 @@ class AsyncHandler(AsyncCallbackHandler, Handler):
 HOOKS = [f"busy {index}.before_agent" for index in range(3)]
 
 
-@each(
-    "handler, is_async",
-    [(Handler, False), (Handler, True), (AsyncHandler, True)],
-)
+@each("handler, is_async", [(Handler, False), (Handler, True), (AsyncHandler, True)])
 def test_a_callback_that_listens_to_nodes_sees_every_hook(handler: Any, is_async: bool) -> None:
     agent = create_agent(model(), [find], middleware=busy(3), fused=True)
     listener = handler()

@@ -24,13 +24,7 @@ from langgraph.types import interrupt
 
 from agent_factory import before_model, create_agent, wrap_model_call
 from agent_factory.state import history
-from agent_factory.state.history import (
-    UNANSWERED,
-    ValidatedPrefix,
-    call_ids,
-    is_valid,
-    repair,
-)
+from agent_factory.state.history import UNANSWERED, ValidatedPrefix, call_ids, is_valid, repair
 from agent_factory.testing import ScriptedChatModel
 from samples import add, tool_call
 from tables import each

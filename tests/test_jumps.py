@@ -13,11 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from agent_factory import (
-    AgentMiddleware,
-    create_agent,
-    hook_config,
-)
+from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.errors import CommandNotSupported, JumpWithoutCalls, SpecError, UndeclaredJump
 from agent_factory.middleware import ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel

@@ -167,7 +167,7 @@ def test_statements_of_many_lines_are_laid_out_as_before(old: str, new: str) -> 
 
 
         \tModelRetryMiddleware)
-        """,
+        """
     ],
 )
 def test_a_statement_that_moves_as_a_whole_keeps_its_layout(old: str) -> None:

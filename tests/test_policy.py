@@ -15,12 +15,7 @@ from langgraph.store.memory import InMemoryStore
 
 from agent_factory import SpecError, create_agent, warnings_of
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import (
-    FlowGuardMiddleware,
-    HumanInTheLoopMiddleware,
-    Rule,
-    ToolPolicy,
-)
+from agent_factory.middleware import FlowGuardMiddleware, HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.review import StandingApproval, StoredApprovals, approvals, policy_table, revoke
 from agent_factory.review.policy import condition_text, holds
 from agent_factory.testing import ScriptedChatModel

@@ -24,15 +24,8 @@ from pydantic import BaseModel, Field, ValidationError
 from typing_extensions import TypedDict
 
 from agent_factory import create_react_agent, prebuilt
-from agent_factory.prebuilt import (
-    AgentStatePydantic,
-    AgentStateWithStructuredResponsePydantic,
-)
-from agent_factory.prebuilt.react_state import (
-    keys_of,
-    model_schema,
-    schemas_of,
-)
+from agent_factory.prebuilt import AgentStatePydantic, AgentStateWithStructuredResponsePydantic
+from agent_factory.prebuilt.react_state import keys_of, model_schema, schemas_of
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, nothing, scripted, show
 from samples import add_tool as add

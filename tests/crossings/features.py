@@ -114,17 +114,10 @@ FEATURES: dict[str, Feature] = {
     ),
     "background": row(m.BackgroundMiddleware, late=("fetch", "fail")),
     "budget": row(
-        m.BudgetMiddleware,
-        Limits(4),
-        Limits(3, "tool calls"),
-        run=m.Limits(turns=4, tool_calls=3),
+        m.BudgetMiddleware, Limits(4), Limits(3, "tool calls"), run=m.Limits(turns=4, tool_calls=3)
     ),
     "budget_end": row(
-        m.BudgetMiddleware,
-        Limits(3),
-        run=m.Limits(turns=3),
-        exit_behavior="end",
-        name="end",
+        m.BudgetMiddleware, Limits(3), run=m.Limits(turns=3), exit_behavior="end", name="end"
     ),
     "caching": row(m.PromptCachingMiddleware, min_tokens=0, provider="anthropic"),
     "clearing": row(m.ContextEditingMiddleware, edits=[m.ClearToolUsesEdit(trigger=30, keep=1)]),
@@ -160,10 +153,7 @@ FEATURES: dict[str, Feature] = {
         m.ModelCallLimitMiddleware, Limits(2), run_limit=2, exit_behavior="answer", name="answering"
     ),
     "limit_thread": row(
-        m.ModelCallLimitMiddleware,
-        Limits(3, thread=True),
-        thread_limit=3,
-        name="thread limit",
+        m.ModelCallLimitMiddleware, Limits(3, thread=True), thread_limit=3, name="thread limit"
     ),
     "once": row(
         m.OnceMiddleware,

@@ -345,10 +345,7 @@ ARGUMENTS: dict[str, Callable[[], Arguments]] = {
         }
     },
     "LLMToolEmulator": lambda: {"tools": ["add", add_tool]},
-    "LLMToolSelectorMiddleware": lambda: {
-        "always_include": ["add"],
-        "on_parsing_failure": ["add"],
-    },
+    "LLMToolSelectorMiddleware": lambda: {"always_include": ["add"], "on_parsing_failure": ["add"]},
     "ModelCallLimitMiddleware": lambda: {"run_limit": 3},
     "ModelFallbackMiddleware": lambda: {"first_model": (ScriptedChatModel(), {"stop": ["x"]})},
     "ModelRefusalMiddleware": lambda: {"*": [(ScriptedChatModel(), {"stop": ["x"]})]},
@@ -411,7 +408,7 @@ HERE = [name for name in KINDS if name != "ShellToolMiddleware" or os.name == "p
 
 NOT_SETTINGS: dict[str, set[str]] = {
     # Deprecated names of `trigger` and `keep`, which hold their values.
-    "SummarizationMiddleware": {"max_tokens_before_summary", "messages_to_keep", "summary_prefix"},
+    "SummarizationMiddleware": {"max_tokens_before_summary", "messages_to_keep", "summary_prefix"}
 }
 """Parameters that are not attributes, for a reason."""
 

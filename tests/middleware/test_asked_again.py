@@ -380,9 +380,7 @@ def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Any) 
         ),
         (
             AIMessage(
-                "",
-                invalid_tool_calls=[BROKEN],
-                response_metadata={"stop_reason": "max_tokens"},
+                "", invalid_tool_calls=[BROKEN], response_metadata={"stop_reason": "max_tokens"}
             ),
             "with a call of add",
         ),
@@ -578,11 +576,7 @@ def steps() -> st.SearchStrategy[list[Any]]:
 
 @pytest.mark.long
 @settings.get_profile("costly")
-@given(
-    script=steps(),
-    retries=st.integers(0, 2),
-    on_cut=st.sampled_from(["shorten", "continue"]),
-)
+@given(script=steps(), retries=st.integers(0, 2), on_cut=st.sampled_from(["shorten", "continue"]))
 def test_no_call_of_a_failed_answer_runs_and_no_failed_answer_is_kept(
     script: list[AIMessage], retries: int, on_cut: str
 ) -> None:

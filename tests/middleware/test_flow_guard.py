@@ -225,10 +225,7 @@ CASES = {
         sources=("the result of clerk/fetch_page (call_", "the result of clerk (call_"),
     ),
     "sink inside": Case(
-        FETCH,
-        CUSTOMERS,
-        clerk=lambda desk: desk.clerk([SEND], FlowGuardMiddleware()),
-        sink=CLERK,
+        FETCH, CUSTOMERS, clerk=lambda desk: desk.clerk([SEND], FlowGuardMiddleware()), sink=CLERK
     ),
     "all of it inside": Case(
         clerk=lambda desk: desk.clerk([FETCH, CUSTOMERS, SEND]),
@@ -239,9 +236,7 @@ CASES = {
         sink=CLERK,
     ),
     "sink with private data": Case(
-        FETCH,
-        sources=("fetch_page", "forward_invoice, which this call may use"),
-        sink=FORWARD,
+        FETCH, sources=("fetch_page", "forward_invoice, which this call may use"), sink=FORWARD
     ),
     # What the first call writes to a file, the second may send.
     "private data in the same turn": Case(

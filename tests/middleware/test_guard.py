@@ -476,10 +476,7 @@ def test_a_call_is_checked(call: Any, when: Any) -> None:
 def test_retries_and_fallbacks_stay_inside_of_the_guard(call: Any) -> None:
     checks: list[int] = []
     model = TimedModel(answers=["Well."], fails_first=True)
-    stack = [
-        GuardMiddleware(lambda _: checks.append(1)),
-        ModelRetryMiddleware(initial_delay=0),
-    ]
+    stack = [GuardMiddleware(lambda _: checks.append(1)), ModelRetryMiddleware(initial_delay=0)]
     assert last_text(call(create_agent(model, middleware=stack), ASK)) == "Well."
     assert checks == [1]
     fallback = ModelFallbackMiddleware(TimedModel(answers=["Fallback."]))

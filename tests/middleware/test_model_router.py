@@ -79,9 +79,7 @@ def test_without_a_named_choice_the_agents_own_model_or_the_default_answers(
     assert (reply(call, route), route.models) == ("Hi.", {"quick": quick, "deep": deep})
 
 
-def test_a_choice_whose_name_contains_another_can_be_named_and_needs_no_criteria(
-    call: Any,
-) -> None:
+def test_a_choice_whose_name_contains_another_can_be_named_and_needs_no_criteria(call: Any) -> None:
     choices = {"deep": ModelChoice(scripted(), "a"), "deep-math": ModelChoice(scripted("42."), "b")}
     classifier = scripted("Use deep-math")
     assert reply(call, ModelRouterMiddleware(choices=choices, classifier=classifier)) == "42."

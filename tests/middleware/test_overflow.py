@@ -174,9 +174,7 @@ def test_the_window_of_the_model_says_how_much_has_to_go(call: Any) -> None:
         profile={"max_input_tokens": 500},
     )
     agent = agent_of(
-        model,
-        [clears(), summarizes()],
-        decisions=lambda decision: reasons.append(decision.reason),
+        model, [clears(), summarizes()], decisions=lambda decision: reasons.append(decision.reason)
     )
     call(agent, {"messages": "q" * 3_000}, ONE)
     assert "overflow: cleared 1 tool result, summarized 1 message" in reasons

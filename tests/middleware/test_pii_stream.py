@@ -238,9 +238,7 @@ def test_a_call_that_cannot_be_read_is_redacted_in_streams(
     assert invalid["args"] == '{"to": "[REDACTED_EMAIL]", "note": [}'
 
 
-def test_calls_of_the_provider_stay_before_their_results_in_a_stream(
-    collect: Any,
-) -> None:
+def test_calls_of_the_provider_stay_before_their_results_in_a_stream(collect: Any) -> None:
     searched = {"type": "server_tool_use", "id": "s1", "name": "web", "input": {}, "index": 0}
     found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [], "index": 1}
     text = {"type": "text", "text": "Done.", "index": 2}

@@ -12,10 +12,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    PIIMiddleware,
-)
+from agent_factory.middleware import HumanInTheLoopMiddleware, PIIMiddleware
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy
 from agent_factory.service.message_serializer import load
 from agent_factory.service.runner import Runner
