@@ -49,7 +49,7 @@ from ._shared.models import (
     with_update,
 )
 from ._shared.payload_free import PayloadFree
-from ._shared.transcript import render
+from ._shared.transcript import render, shortened
 from ._shared.validation import copied
 
 if TYPE_CHECKING:
@@ -263,9 +263,7 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
             key: AlternateModel(f"ModelRouterMiddleware choice {key!r}", choice.model)
             for key, choice in choices.items()
         }
-        self.choices = {
-            key: replace(choice, model=copied(choice.model)) for key, choice in choices.items()
-        }
+        self.choices = {key: replace(c, model=copied(c.model)) for key, c in choices.items()}
         self.classifier: Any = (
             given_model("classifier", classifier) if isinstance(classifier, str) else classifier
         )
@@ -333,19 +331,15 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
 
     def _ask_chat_model(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
         """Let a chat model decide, by the end of the conversation; if it cannot, the default."""
-        choices_text = "\n".join(
-            f"- {name}: {criteria_text(choice)}" for name, choice in self.choices.items()
-        )
+        criteria = [f"- {name}: {criteria_text(choice)}" for name, choice in self.choices.items()]
         instructions = str(self.instructions)
         if "{choices}" not in instructions:
             instructions = f"{instructions}\n\nThe choices:\n{{choices}}"
-        texts = [render(message) for message in request.messages[-_MAX_MESSAGES:]]
-        conversation = "\n".join(
-            text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} [...]"
-            for text in texts
-        )
+        recent = request.messages[-_MAX_MESSAGES:]
+        texts = [shortened(render(message), _MAX_CHARACTERS, " [...]") for message in recent]
+        conversation = "\n".join(texts)
         prompt: Sequence[AnyMessage] = [
-            SystemMessage(instructions.replace("{choices}", choices_text)),
+            SystemMessage(instructions.replace("{choices}", "\n".join(criteria))),
             HumanMessage(f"<conversation>\n{conversation}\n</conversation>"),
         ]
         answer = yield Invoke(self.classifier, prompt, _CONFIG)
@@ -376,9 +370,7 @@ def named_choice(text: str, names: Collection[str]) -> str | None:
     """
     if text.strip() in names:
         return text.strip()
-    matches = [
-        name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE)
-    ]
+    matches = [n for n in names if re.search(rf"(?<!\w){re.escape(n)}(?!\w)", text, re.IGNORECASE)]
     # "large" is also found in "large-math", which then is the name that was meant.
     longest = [n for n in matches if not any(n != m and n.lower() in m.lower() for m in matches)]
     return longest[0] if len(longest) == 1 else None

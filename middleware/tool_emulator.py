@@ -8,7 +8,6 @@ Nothing is written to the state, which is stored and streamed.
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import Any, Final
@@ -32,6 +31,7 @@ from agent_factory import (
 
 from ._shared.messages import caller_of, tool_names
 from ._shared.models import given_model, quiet
+from ._shared.transcript import to_json
 from ._shared.validation import check_call
 
 __all__ = ["LLMToolEmulator"]
@@ -145,8 +145,8 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
         check_call(call, tool)
         lines = [f"Tool: {call['name']}"]
         if tool is not None:
-            lines += [f"Description: {tool.description}", f"Its parameters: {_to_json(tool.args)}"]
-        lines.append(f"The arguments of this call: {_to_json(call['args'])}")
+            lines += [f"Description: {tool.description}", f"Its parameters: {to_json(tool.args)}"]
+        lines.append(f"The arguments of this call: {to_json(call['args'])}")
         prompt = [SystemMessage(_PROMPT), HumanMessage("\n".join(lines))]
         caller = caller_of(request.state.get("messages", ()), call["id"])
         # The model that was passed, or that made the call.
@@ -165,7 +165,3 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
             tool_call_id=call["id"],
             additional_kwargs={"lc_source": _SOURCE},
         )
-
-
-def _to_json(value: object) -> str:
-    return json.dumps(value, default=str, ensure_ascii=False)

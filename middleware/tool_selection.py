@@ -7,6 +7,7 @@ choice for each task keeps the provider's prompt cache valid, and costs one call
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import or_
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
@@ -30,8 +31,8 @@ from agent_factory import (
 
 from ._shared.messages import last_user_message, tool_names
 from ._shared.models import forced_tool, given_model, quiet, with_update
-from ._shared.structured import structured_answer, structured_model
-from ._shared.transcript import render
+from ._shared.structured import read_answer, structured_answer, structured_model
+from ._shared.transcript import render, shortened
 from ._shared.validation import check_choice, check_count, check_string, copied
 
 __all__ = [
@@ -50,7 +51,7 @@ instruction for you."""
 _TEXT_FORMAT = '\n\nAnswer with a JSON list of names and nothing else, such as ["one", "other"].'
 
 _MAX_EARLIER_MESSAGES = 6  # enough for "yes, do that" to mean something
-_MAX_CHARACTERS = 1_000  # of a message, and of a tool's description
+_shortened = partial(shortened, most=1_000, mark=" ...")  # a message, or a tool's description
 
 _CONFIG: Final = quiet("tool_selection")
 
@@ -222,14 +223,10 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         all_names = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
         schema = selection_schema(names, self.max_tools)
         chooser, has_structure = structured_model(self.model or request.model, schema)
-        text_format = "" if has_structure else _TEXT_FORMAT
-        descriptions = "\n".join(
-            f"- {tool.name}: {_shortened(tool.description)}" for tool in options
-        )
+        form = "" if has_structure else _TEXT_FORMAT
+        descriptions = "\n".join(f"- {t.name}: {_shortened(t.description)}" for t in options)
         limit = "" if self.max_tools is None else f"\n\nChoose {self.max_tools} at most."
-        system = SystemMessage(
-            f"{self.system_prompt}\n\nThe tools:\n{descriptions}{limit}{text_format}"
-        )
+        system = SystemMessage(f"{self.system_prompt}\n\nThe tools:\n{descriptions}{limit}{form}")
         earlier = [m for m in request.messages[:last_index] if m.type in ("human", "ai") and m.text]
         visible = [*earlier[-_MAX_EARLIER_MESSAGES:], request.messages[last_index]]
         conversation = "\n".join(_shortened(render(message)) for message in visible)
@@ -284,14 +281,6 @@ def selection_schema(names: Sequence[str], most: int | None) -> dict[str, object
     }
 
 
-def read_answer(answer: object) -> object:
-    """The value that was parsed of an answer; the message of the model if nothing was."""
-    if isinstance(answer, Mapping) and "raw" in answer:
-        parsed = answer.get("parsed")
-        return answer["raw"] if parsed is None else parsed
-    return answer
-
-
 def answer_text(answer: object) -> str:
     """An answer of the choosing model as text, for errors and for the model itself."""
     answer = read_answer(answer)
@@ -309,7 +298,3 @@ def choice_among(
         listing = _shortened(", ".join(map(repr, names)))
         return [], f"there is no {listing} among {', '.join(options)}."
     return [name for name in dict.fromkeys(valid_names) if name in options][:most], ""
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} ..."

@@ -21,7 +21,7 @@ from agent_factory.errors import sentence
 from .errors import format_error
 from .models import given_model, is_decision_model, quiet
 from .structured import structured_answer, structured_model
-from .transcript import render
+from .transcript import render, shortened
 from .validation import check_number, check_string, copied
 
 if TYPE_CHECKING:
@@ -234,8 +234,8 @@ def document_of(request: ToolCallRequest) -> dict[str, object]:
         if is_from_middleware(message):
             author = "middleware"
         # Only the user can ask for an action, so what the user wrote is not cut.
-        if author != "user" and len(text) > _MAX_CHARACTERS:
-            text = f"{text[:_MAX_CHARACTERS]} [...]"
+        if author != "user":
+            text = shortened(text, _MAX_CHARACTERS, " [...]")
         conversation.append({"author": author, "text": text})
     return {
         "call": {"tool": call["name"], "arguments": call["args"]},

@@ -170,6 +170,14 @@ class Mailbox:
         return stored
 
 
+def mailbox_of(config: RunnableConfig) -> Mailbox | None:
+    """Return the mailbox of the agent that a node of this config belongs to; None without one."""
+    if (saver := saver_of(config)) is None:
+        return None
+    namespace = "|".join(graph_namespace(config))
+    return Mailbox(saver, str(config["configurable"]["thread_id"]), namespace)
+
+
 class RunMailbox(Protocol):
     """Messages for one run that are kept outside of the saver. A service has them in its queue.
 
@@ -242,11 +250,10 @@ def unseen(
 ) -> Flow[Unseen]:
     """Return the entries of some kinds that the agent of a node has not read."""
     ids, of_run = frozenset(read_ids), _mailbox.get()
-    namespace = graph_namespace(config)
     # An agent inside, or one that a tool runs on another thread, has another mailbox.
     if (
         of_run is not None
-        and not namespace
+        and not graph_namespace(config)
         and config.get("configurable", {}).get("thread_id") == of_run.thread
     ):
         messages: Mapping[str, HumanMessage] = yield Invoke(Called(of_run.messages), ())
@@ -256,11 +263,9 @@ def unseen(
             if id not in ids
         ]
         return Unseen(waiting if "steer" in kinds else ())
-    saver = saver_of(config)
-    if saver is None or info is None:
+    mailbox = mailbox_of(config)
+    if mailbox is None or info is None:
         return Unseen()
-    thread = str(config["configurable"]["thread_id"])
-    mailbox = Mailbox(saver, thread, "|".join(namespace))
     entries = (yield from mailbox.entries()) or ()
     new = [entry for entry in entries if entry.kind in kinds and entry.id not in ids]
     if not new:

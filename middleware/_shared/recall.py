@@ -14,7 +14,7 @@ from typing import Final
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
-from .transcript import render
+from .transcript import render, shortened
 
 RECALLS: Final = {"recalls": "messages"}
 """`metadata` of the tool that brings messages back, by which other layers find it."""
@@ -29,11 +29,7 @@ def recall_tool(tools: Sequence[BaseTool | dict[str, object]]) -> str | None:
     """The name of the tool that brings messages back, if it is offered."""
     for tool in tools:
         # By its metadata, because the user may give the tool another name.
-        if (
-            isinstance(tool, BaseTool)
-            and tool.metadata
-            and tool.metadata.items() >= RECALLS.items()
-        ):
+        if isinstance(tool, BaseTool) and (tool.metadata or {}).items() >= RECALLS.items():
             return tool.name
     return None
 
@@ -60,11 +56,8 @@ def find_message(messages: Sequence[AnyMessage], id_: str) -> AnyMessage | None:
 
 def list_messages(messages: Sequence[AnyMessage]) -> str:
     """A line for each message: its number, and the beginning of its text."""
-    lines = []
-    for number, message in enumerate(messages, start=1):
-        text = " ".join(render(message).split())
-        lines.append(f"#{number} {text if len(text) <= _MAX_LINE else f'{text[:_MAX_LINE]}...'}")
-    return "\n".join(lines)
+    texts = (" ".join(render(message).split()) for message in messages)
+    return "\n".join(f"#{n} {shortened(text, _MAX_LINE)}" for n, text in enumerate(texts, start=1))
 
 
 def whole_text(message: BaseMessage, content: object) -> str:

@@ -24,18 +24,24 @@ def structured_model(model: Any, schema: dict[str, object]) -> tuple[Any, bool]:
         return model, False
 
 
+def read_answer(answer: object) -> object:
+    """The value that was parsed of an answer; the message of the model if nothing was."""
+    if isinstance(answer, Mapping) and "raw" in answer:
+        parsed = answer.get("parsed")
+        return answer["raw"] if parsed is None else parsed
+    return answer
+
+
 def structured_answer(answer: object, brackets: str) -> Any:
     """The value in an answer, not validated; None if there is none.
 
     If the model has ignored the structure, the value is read from its text, from the first of the
     brackets ("{}" or "[]") to the last.
     """
-    parsed = answer
-    if isinstance(answer, Mapping) and "raw" in answer:
-        parsed, answer = answer.get("parsed"), answer["raw"]
-    if parsed is not None and not isinstance(parsed, BaseMessage):
-        return parsed
-    text = str(getattr(answer, "text", ""))
+    value = read_answer(answer)
+    if not isinstance(value, BaseMessage):
+        return value
+    text = str(value.text)
     start, end = text.find(brackets[0]), text.rfind(brackets[1])
     try:
         return json.loads(text[start : end + 1]) if 0 <= start < end else None

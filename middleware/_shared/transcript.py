@@ -39,7 +39,7 @@ def render(message: BaseMessage) -> str:
     lines = []
     if isinstance(message, AIMessage):
         calls = [*message.tool_calls, *message.invalid_tool_calls]
-        lines = [f"Assistant called {call['name']} with {_json(call['args'])}" for call in calls]
+        lines = [f"Assistant called {call['name']} with {to_json(call['args'])}" for call in calls]
     if text or not lines:
         lines.insert(0, f"{_ROLES.get(message.type, message.type)}: {text}")
     return "\n".join(lines)
@@ -68,7 +68,7 @@ def _block_text(block: object) -> str:
     if _ATTACHMENTS & block.keys():
         name = " ".join(filter(None, (_title(block), links)))
         return f"[{': '.join(filter(None, (kind or 'attachment', name)))}]"
-    return _json({key: value for key, value in block.items() if key not in _OPAQUE})
+    return to_json({key: value for key, value in block.items() if key not in _OPAQUE})
 
 
 def links_of(message: BaseMessage) -> list[str]:
@@ -92,8 +92,14 @@ def _title(block: dict[object, object]) -> str:
     return str(block.get("title") or block.get("filename") or "")
 
 
-def _json(value: object) -> str:
+def to_json(value: object) -> str:
+    """A value as JSON that a model reads; a text stays as it is."""
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+
+
+def shortened(text: str, most: int, mark: str = "...") -> str:
+    """The beginning of a text, with a mark if that is not all of it."""
+    return text if len(text) <= most else f"{text[:most]}{mark}"
 
 
 def pages(

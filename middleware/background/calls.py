@@ -25,9 +25,10 @@ from agent_factory import (
     run,
 )
 from agent_factory.middleware._shared.invocable import Called
-from agent_factory.middleware._shared.mailbox import Mailbox
+from agent_factory.middleware._shared.mailbox import mailbox_of
 from agent_factory.middleware._shared.messages import caller_of, error_result
-from agent_factory.types import graph_namespace, saver_of
+from agent_factory.middleware._shared.transcript import shortened, to_json
+from agent_factory.types import graph_namespace
 
 from .jobs import BackgroundJob, message_of, this_process
 from .repetition import stored_call
@@ -45,19 +46,6 @@ _TOO_MANY = (
 
 _MOST_CHARACTERS: Final = 200
 """The longest form of arguments in a message."""
-
-
-def mailbox_of(config: RunnableConfig) -> Mailbox | None:
-    """Return the mailbox of the agent that a node of this config belongs to; None without one."""
-    saver = saver_of(config)
-    if saver is None:
-        return None
-    return Mailbox(saver, str(config["configurable"]["thread_id"]), namespace_of(config))
-
-
-def namespace_of(config: RunnableConfig) -> str:
-    """Return the namespace of the agent that a node of this config belongs to."""
-    return "|".join(graph_namespace(config))
 
 
 def starting(request: ToolCallRequest, most: int, owner: object) -> BaseTool:
@@ -94,19 +82,16 @@ class _Start:
         id = uuid4().hex if store is None else _id_of_call(self.request, store)
         # Short, because the model has to repeat it; a thread has few jobs at a time.
         id, now, timeout = id[:8], time.time(), background_timeout(self.tool) or 0.0
-        arguments = json.dumps(asked["args"], default=str, ensure_ascii=False)
-        if len(arguments) > _MOST_CHARACTERS:
-            arguments = f"{arguments[:_MOST_CHARACTERS]}..."
         job = BackgroundJob(
             tool=asked["name"],
-            arguments=arguments,
+            arguments=shortened(to_json(asked["args"]), _MOST_CHARACTERS),
             owner=this_process(),
             started=now,
             deadline=now + timeout,
         )
         thread = runtime.config.get("configurable", {}).get("thread_id")
         # An agent inside of another one, which has the same thread, counts its jobs apart.
-        place = (thread or self.owner, namespace_of(runtime.config))
+        place = (thread or self.owner, "|".join(graph_namespace(runtime.config)))
         work = Work(id, job, place, mailbox_of(runtime.config) if store is None else store)
         attempt = attempt_of(work, self.tool, call, runtime.config, runtime, timeout)
         message = ToolMessage(_STARTED.format(id=id), name=asked["name"], tool_call_id=asked["id"])

@@ -28,12 +28,18 @@ from agent_factory import (
 )
 from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.middleware._shared.invocable import Called, flow_hook, tool_of
-from agent_factory.middleware._shared.mailbox import READERS, STEERING_READ, Entry, unseen
+from agent_factory.middleware._shared.mailbox import (
+    READERS,
+    STEERING_READ,
+    Entry,
+    mailbox_of,
+    unseen,
+)
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
 
-from .calls import JOBS_KEY, mailbox_of, starting
+from .calls import JOBS_KEY, starting
 from .jobs import SOURCE, BackgroundJob, Jobs, is_alive, is_own, merge_jobs, message_of
 from .store import store_of
 from .work import letter, under_way
