@@ -21,7 +21,6 @@ from typing_extensions import TypedDict
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    ContextT,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -330,11 +329,11 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
             update["context_edits"] = {self.name: ContextEdits(changed=[], removed=[])}
         return with_update(request, response, update)
 
-    def _tool(self, request: ModelRequest[ContextT]) -> str | None:
+    def _tool(self, request: ModelRequest[Any]) -> str | None:
         """The name of the tool that brings cleared results back, if they can come back."""
         return recall_tool(request.tools) if self.keep_thread else None
 
-    def _count(self, request: ModelRequest[ContextT]) -> Callable[[Sequence[AnyMessage]], int]:
+    def _count(self, request: ModelRequest[Any]) -> Callable[[Sequence[AnyMessage]], int]:
         counter: TokenCounter = (
             (lambda messages: request.model.get_num_tokens_from_messages(list(messages)))
             if self.token_count_method == "model"
@@ -342,9 +341,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         )
         return partial(tokens_sent, request, count=counter)
 
-    def _edited(
-        self, request: ModelRequest[ContextT], original: list[AnyMessage]
-    ) -> list[AnyMessage]:
+    def _edited(self, request: ModelRequest[Any], original: list[AnyMessage]) -> list[AnyMessage]:
         """The messages after all edits; the same list if nothing has changed."""
         count_tokens, messages = self._count(request), original
         for edit in self.edits:
@@ -368,7 +365,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         set_reason(reason if count > count_before else "edited the conversation")
         return messages
 
-    def _all_cleared(self, request: ModelRequest[ContextT]) -> dict[str | None, AnyMessage]:
+    def _all_cleared(self, request: ModelRequest[Any]) -> dict[str | None, AnyMessage]:
         """By their ids, the messages that can be cleared; the newest results only if no other."""
         count_tokens = self._count(request)
         changed: dict[str | None, AnyMessage] = {}

@@ -16,7 +16,6 @@ from agent_factory import (
     AgentFactoryError,
     AgentMiddleware,
     AgentState,
-    ContextT,
     Flow,
     ModelRequest,
     ModelResponse,
@@ -151,7 +150,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
         _add_notes(last, failures)
         raise last
 
-    def _is_left_to_others(self, error: Exception, request: ModelRequest[ContextT]) -> bool:
+    def _is_left_to_others(self, error: Exception, request: ModelRequest[Any]) -> bool:
         """Return True if a layer further out makes the conversation, which is too long, smaller."""
         kinds = self.handle if isinstance(self.handle, tuple) else (self.handle,)
         is_named = any(isinstance(k, type) and issubclass(k, ContextOverflowError) for k in kinds)

@@ -22,7 +22,6 @@ from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentState,
-    ContextT,
     Flow,
     Invoke,
     ModelCallResult,
@@ -309,14 +308,14 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         update = {} if is_valid else {"model_routes": {self.name: route}}
         return with_update(request, response, update)
 
-    def _ask_function(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
+    def _ask_function(self, request: ModelRequest[Any]) -> Flow[Verdict]:
         if isinstance(self.classifier, Runnable):
             choice = yield Invoke(self.classifier, request, _CONFIG)
         else:
             choice = yield Invoke(Called(self.classifier, "classifier"), (request,))
         return {"choice": self._checked(choice)}
 
-    def _ask_decision_model(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
+    def _ask_decision_model(self, request: ModelRequest[Any]) -> Flow[Verdict]:
         """Let a decision model decide, by the last message of the user."""
         index = last_user_message(request.messages)
         # A summary may have replaced the message.
@@ -329,7 +328,7 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         set_reason(f"confidence {answer.confidence:g}")
         return {"choice": choice, "answer": answer.model_dump()}
 
-    def _ask_chat_model(self, request: ModelRequest[ContextT]) -> Flow[Verdict]:
+    def _ask_chat_model(self, request: ModelRequest[Any]) -> Flow[Verdict]:
         """Let a chat model decide, by the end of the conversation; if it cannot, the default."""
         criteria = [f"- {name}: {criteria_text(choice)}" for name, choice in self.choices.items()]
         instructions = str(self.instructions)

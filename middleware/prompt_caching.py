@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from agent_factory import AgentState, ContextT, Flow, ModelRequest, ModelResponse, Ordering
+from agent_factory import AgentState, Flow, ModelRequest, ModelResponse, Ordering
 
 from ._shared.models import Provider, known_provider
 from ._shared.payload_free import PayloadFree
@@ -117,7 +117,7 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         response: ModelResponse = yield request
         return response
 
-    def _marked(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
+    def _marked(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         """The request with marks, the most useful first if there are few left."""
         # Marks of the user and of layers further out count as well.
         parts = [request.system_message] if request.system_message else []
@@ -168,7 +168,7 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         return [*before, {**last, _MARK: self._mark}]
 
 
-def message_marks(request: ModelRequest[ContextT]) -> list[int]:
+def message_marks(request: ModelRequest[Any]) -> list[int]:
     """The messages to mark: the newest one that lasts, and the last one of the request before."""
     thread_ids = {id(message) for message in request.state.get("messages", ())}
     messages = request.messages

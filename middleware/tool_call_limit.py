@@ -28,7 +28,6 @@ from typing_extensions import TypedDict
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    ContextT,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -392,7 +391,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         return stop if stop and stop["by"] == self.name else None
 
     def _without_impossible_calls(
-        self, request: ModelRequest[ContextT], response: ModelResponse
+        self, request: ModelRequest[Any], response: ModelResponse
     ) -> ModelCallResult:
         """The response with a record of this limit; calls that can't run need no review."""
         result: list[Any] = response.result

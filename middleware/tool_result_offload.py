@@ -28,7 +28,6 @@ from pydantic import BaseModel, Field
 
 from agent_factory import (
     AgentState,
-    ContextT,
     Flow,
     Invoke,
     ModelCallResult,
@@ -301,9 +300,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
         ]
         return [index for _, index in sorted(sizes, reverse=True)]
 
-    def _offload(
-        self, request: ModelRequest[ContextT], message: Any
-    ) -> Flow[tuple[ToolMessage, bool]]:
+    def _offload(self, request: ModelRequest[Any], message: Any) -> Flow[tuple[ToolMessage, bool]]:
         """The short form of a result, and whether its content is now kept outside the thread."""
         where: dict[str, Any] = {}
         data = None

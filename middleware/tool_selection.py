@@ -18,7 +18,6 @@ from langchain_core.tools import BaseTool
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    ContextT,
     Flow,
     Invoke,
     ModelCallResult,
@@ -215,7 +214,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         return with_update(request, response, {"tool_selections": {self.name: selection}})
 
     def _choose(
-        self, request: ModelRequest[ContextT], options: list[BaseTool], last_index: int
+        self, request: ModelRequest[Any], options: list[BaseTool], last_index: int
     ) -> Flow[list[str]]:
         """The names of the tools that the model chooses for the message at `last_index`."""
         names = [tool.name for tool in options]

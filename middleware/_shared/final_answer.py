@@ -14,7 +14,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from agent_factory import ContextT, Flow, ModelRequest, ModelResponse, NextChunk, stream_through
+from agent_factory import Flow, ModelRequest, ModelResponse, NextChunk, stream_through
 from agent_factory.structured_output.strategies import EXPLANATION, EXPLANATION_KWARGS
 
 NO_ANSWER = "lc_no_answer"
@@ -35,7 +35,7 @@ _TOOL_SETTINGS = ("tools", "tool_choice", "parallel_tool_calls")
 """Model settings that providers reject in a request without tools."""
 
 
-def request_final_answer(request: ModelRequest[ContextT], reason: str) -> Flow[ModelResponse]:
+def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse]:
     """Ask the model to answer without tools; tool calls it makes anyway are dropped.
 
     A structured answer may still be given; `asks_for_retry` says whether the model must be asked
@@ -49,7 +49,7 @@ def request_final_answer(request: ModelRequest[ContextT], reason: str) -> Flow[M
     return final_response(request, response, reason)
 
 
-def final_request(request: ModelRequest[ContextT], reason: str) -> ModelRequest[ContextT]:
+def final_request(request: ModelRequest[Any], reason: str) -> ModelRequest[Any]:
     """The request for an answer without tools."""
     messages = request.messages
     # Not written to the thread. A layer further out may have added it already; one is enough.
@@ -83,7 +83,7 @@ def _with_text(reason: str) -> Flow[None]:
 
 
 def final_response(
-    request: ModelRequest[ContextT], response: ModelResponse, reason: str
+    request: ModelRequest[Any], response: ModelResponse, reason: str
 ) -> ModelResponse:
     """The response to a `final_request`, without tool calls; the reason replaces an empty text."""
     # An error result only says that a tool call did not run; the call is dropped with it.

@@ -220,7 +220,7 @@ class AlternateModel:
         # A copy: the caller may change the dict.
         self._change = copied(change)
 
-    def request_for(self, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
+    def request_for(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         """The request to send to this model."""
         if not callable(self._change):
             portable = portable_request(request, self.model)
@@ -236,7 +236,7 @@ class AlternateModel:
         )
 
 
-def request_to(model: object, request: ModelRequest[ContextT]) -> ModelRequest[ContextT]:
+def request_to(model: object, request: ModelRequest[Any]) -> ModelRequest[Any]:
     """The request to send to the request's own model, or to an AlternateModel."""
     if isinstance(model, AlternateModel):
         return model.request_for(request)
@@ -244,7 +244,7 @@ def request_to(model: object, request: ModelRequest[ContextT]) -> ModelRequest[C
 
 
 def mark_writer(
-    response: ModelResponse, request: ModelRequest[ContextT], model: object
+    response: ModelResponse, request: ModelRequest[Any], model: object
 ) -> ModelResponse:
     """The response, marked if its model has another provider than the request's own model."""
     if model is request.model:
@@ -258,7 +258,7 @@ def mark_writer(
 
 
 def with_update(
-    request: ModelRequest[ContextT], response: ModelResponse, update: Mapping[str, object]
+    request: ModelRequest[Any], response: ModelResponse, update: Mapping[str, object]
 ) -> ModelCallResult:
     """The response with a state update; alone if that is empty, or there is no run."""
     if request.runtime is None or not update:

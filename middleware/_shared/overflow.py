@@ -17,7 +17,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from agent_factory import ContextT, Flow, ModelRequest, ModelResponse, set_reason
+from agent_factory import Flow, ModelRequest, ModelResponse, set_reason
 
 from .token_counter import tokens_sent, window_of
 
@@ -56,9 +56,7 @@ class _Ladder:
     is_used_up: bool = False
     is_awaited: bool = False  # a layer further in would handle the error if nothing can be freed
 
-    def climb(
-        self, request: ModelRequest[ContextT], steps: _Steps
-    ) -> Flow[ModelRequest[ContextT] | None]:
+    def climb(self, request: ModelRequest[Any], steps: _Steps) -> Flow[ModelRequest[Any] | None]:
         """The request, made smaller by these steps; None if nothing can be freed."""
 
         def size(messages: Sequence[AnyMessage]) -> int:
@@ -97,7 +95,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def recovers_later(request: ModelRequest[ContextT]) -> bool:
+def recovers_later(request: ModelRequest[Any]) -> bool:
     """Return True if a layer further out makes the conversation smaller if it is too long.
 
     A layer that asks again, or another model, lets a ContextOverflowError pass then. It gets the
@@ -110,7 +108,7 @@ def recovers_later(request: ModelRequest[ContextT]) -> bool:
     return True
 
 
-def call_recovering(request: ModelRequest[ContextT], **last_steps: Free) -> Flow[ModelResponse]:
+def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[ModelResponse]:
     """Call the inner layer; if the conversation is too long, make it smaller and call once more.
 
     The steps are those of this layer, by their names in `LADDER`. If nothing is left to free, the

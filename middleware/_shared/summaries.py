@@ -12,7 +12,7 @@ from typing import Any, Final
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from typing_extensions import TypedDict
 
-from agent_factory import ContextT, ModelRequest
+from agent_factory import ModelRequest
 
 from .transcript import links_of
 
@@ -61,7 +61,7 @@ def with_links(text: str, earlier: str, messages: Iterable[BaseMessage]) -> str:
 class Numbers:
     """The number of each message of a thread, which begins with 1."""
 
-    def __init__(self, request: ModelRequest[ContextT]) -> None:
+    def __init__(self, request: ModelRequest[Any]) -> None:
         thread = request.state.get("messages", ())
         # Outside of an agent, messages may have no ids.
         self._positions = {message.id or id(message): at for at, message in enumerate(thread, 1)}
@@ -71,14 +71,14 @@ class Numbers:
         return self._positions.get(message.id or id(message), 0)
 
 
-def stored_summaries(request: ModelRequest[ContextT]) -> Sequence[Summary]:
+def stored_summaries(request: ModelRequest[Any]) -> Sequence[Summary]:
     """The summaries of all instances."""
     state: Any = request.state
     summaries: Mapping[str, Summary] = state.get("summaries") or {}
     return [summary for summary in summaries.values() if summary["until"]] if summaries else ()
 
 
-def with_summaries(request: ModelRequest[ContextT]) -> list[AnyMessage]:
+def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
     """The messages of a request, with each stored summary in the place of what it stands for.
 
     A summary has no place where the messages with which it ends are missing: it is in place

@@ -20,7 +20,6 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from agent_factory import (
-    ContextT,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -588,7 +587,7 @@ class Plan:
         answer = answer or max(self._count([message]), 1)
         return least, keep + self._cost(model, size + answer + since, 2 * answer - 1)
 
-    def _request_to(self, model: Any, *, last: bool) -> ModelRequest[ContextT]:
+    def _request_to(self, model: Any, *, last: bool) -> ModelRequest[Any]:
         """The request to a model; with `cap_output`, its answer is limited to what is left."""
         request = self._request
         if model is not request.model:

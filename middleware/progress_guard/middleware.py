@@ -22,7 +22,6 @@ from pydantic import BaseModel
 
 from agent_factory import (
     AgentState,
-    ContextT,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -268,7 +267,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         set_reason(f"{step}: {repetition}")
         return with_update(request, response, update) if update else response
 
-    def _start(self, request: ModelRequest[ContextT], count: int) -> int:
+    def _start(self, request: ModelRequest[Any], count: int) -> int:
         """Count the messages of the thread when this run first came upon one of the user.
 
         That is its first model call, unless the run was resumed after many turns.
@@ -285,8 +284,8 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         return start[0]
 
     def _remarked(
-        self, request: ModelRequest[ContextT], repetition: Repetition
-    ) -> tuple[ModelRequest[ContextT], dict[str, object]]:
+        self, request: ModelRequest[Any], repetition: Repetition
+    ) -> tuple[ModelRequest[Any], dict[str, object]]:
         """The request with a remark, and the update that keeps it in the thread."""
         last = request.messages[-1] if request.messages else None
         if isinstance(last, ToolMessage) and MARKS in last.response_metadata:
@@ -311,7 +310,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         return has_calls and repetition.excess >= self.withhold_after - self.remark_after
 
     def _refusals(
-        self, request: ModelRequest[ContextT], response: ModelResponse, repetition: Repetition
+        self, request: ModelRequest[Any], response: ModelResponse, repetition: Repetition
     ) -> list[ToolMessage]:
         """Errors as the results of the calls that do not run because they repeat others."""
         if not self._withholds(repetition):
@@ -339,7 +338,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         ]
 
 
-def _arguments_of(request: ModelRequest[ContextT], name: str | None) -> Collection[str] | None:
+def _arguments_of(request: ModelRequest[Any], name: str | None) -> Collection[str] | None:
     """The arguments of a tool that a request offers; None if it takes any, or is not known."""
     for tool in request.tools:
         if not isinstance(tool, BaseTool) or tool.name != name:
